@@ -199,7 +199,6 @@ Tensor Dropout::masked(const Tensor& x, const Tensor& keys) const {
 ops::TokenLossOptions Head::loss_options(
     const Targets& targets, const Tensor& weights, c10::Device device) const {
   ops::TokenLossOptions options;
-  options.place_of_gradient = place_of_gradient;
   options.softcap = cap;
   if (weights.defined()) {
     options.row_weights = weights.expand_as(targets.tokens).flatten();

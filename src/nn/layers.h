@@ -204,8 +204,6 @@ struct Head : Layer {
   double cap = 0;                         // logits become cap * tanh(logit / cap); 0: they stay
   std::shared_ptr<TableAdapter> adapter;  // null: none, but for that of a tied embedding
   void visit_parameters(const ParameterFunction& function) override;
-  /// Memory for the gradient of `vocabulary` (ops::TokenLossOptions); empty: its own.
-  std::function<Tensor()> place_of_gradient;
   /// hidden [B, T, C] -> the SUM of weight * -score over the targets, a float32 scalar; the score
   /// is log p of a token, and minus the loss of a distribution. The weights [B, T] or [B, 1]
   /// are constants; undefined: all are one. A share of each token may be spread over the vocabulary

@@ -11,6 +11,8 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/custom_class.h>
 
+#include "ops/gradient_place.h"
+
 namespace lockstep::nn {
 namespace {
 
@@ -81,15 +83,15 @@ void DenseProduct::accumulate_weight_gradients(
   const bool has_bias = bias_.defined() && bias_.requires_grad();
   if (!weight_.requires_grad()) {
     if (has_bias) {
-      accumulate_gradient(bias_, y_gradient.flatten(0, -2).sum(0));
+      accumulate_gradient(bias_, ops::linear_bias_gradient(y_gradient, bias_));
     }
     return;
   }
-  const auto made = ops::linear_weight_gradients(
-      y_gradient, x, layout_, has_bias ? ops::BiasGradient::kMade : ops::BiasGradient::kNone);
-  accumulate_gradient(weight_, made.weight);
+  auto made =
+      ops::linear_weight_gradients(y_gradient, x, weight_, has_bias ? bias_ : Tensor(), layout_);
+  accumulate_gradient(weight_, std::move(made.weight));
   if (has_bias) {
-    accumulate_gradient(bias_, made.bias);
+    accumulate_gradient(bias_, std::move(made.bias));
   }
 }
 
@@ -114,13 +116,20 @@ Tensor DenseProduct::matrix_rows(int64_t first, int64_t count) const {
 
 void accumulate_gradient(const Tensor& parameter, Tensor gradient) {
   const at::NoGradGuard no_grad;
+  if (!gradient.defined() && holds_gradients) {
+    return;
+  }
   const auto held = held_gradients.find(parameter.unsafeGetTensorImpl());
   if (held != held_gradients.end()) {
-    gradient = held->second + gradient;
+    gradient = gradient.defined() ? held->second + gradient : held->second;
     held_gradients.erase(held);
   }
   if (holds_gradients) {
     held_gradients.emplace(parameter.unsafeGetTensorImpl(), std::move(gradient));
+    return;
+  }
+  if (!gradient.defined()) {
+    ops::tell_gradient_taker(parameter);
     return;
   }
   tensor_list gradients{std::move(gradient)};

@@ -113,7 +113,8 @@ Tensor multiply_in_halves(
     const Tensor& drawn,
     const Later& later);
 
-/// Adds `gradient` to the parameter's, with the hooks that autograd would call.
+/// Adds `gradient` to the parameter's, with the hooks that autograd would call. Undefined: it is
+/// where it belongs already (ops/gradient_place.h), or there is none.
 void accumulate_gradient(const Tensor& parameter, Tensor gradient);
 /// While `work` runs, this thread's accumulate_gradient keeps what it is given: it is added to what
 /// the parameter gets next, and hooks see the sum.

@@ -6,6 +6,7 @@
 
 #include "ops/checked_products.h"
 #include "ops/few_rows.h"
+#include "ops/gradient_place.h"
 #include "ops/matrix_run.h"
 #include "ops/products.h"
 
@@ -49,7 +50,8 @@ void run_into(kernel::MatrixProduct product, const Tensor& result, kernel::Sums 
   run(product);
 }
 
-/// left x right (+ bias), both contiguous and of two dims.
+/// left x right (+ bias), both contiguous and of two dims. A gradient that has a place goes there,
+/// and the result is undefined.
 Tensor multiply(
     const Tensor& left,
     Depth left_depth,
@@ -57,12 +59,20 @@ Tensor multiply(
     Depth right_depth,
     const Tensor& bias = Tensor(),
     float* left_sums = nullptr,
-    float* right_sums = nullptr) {
+    float* right_sums = nullptr,
+    const GradientPlace& place = {}) {
   kernel::MatrixProduct product = operands_of(left, left_depth, right, right_depth);
   product.bias = bias.defined() ? bias.const_data_ptr() : nullptr;
   product.left_sums = left_sums;
   product.right_sums = right_sums;
-  const Tensor result = at::empty({product.rows, product.columns}, left.options());
+  const bool fits = place.memory.defined() && place.memory.scalar_type() == left.scalar_type();
+  if (fits && place.holds_sum && !checks_products()) {
+    run_into(product, place.memory, kernel::Sums::kAddedAndRounded);
+    return {};
+  }
+  const bool is_written = fits && !place.holds_sum;
+  const Tensor result =
+      is_written ? place.memory : at::empty({product.rows, product.columns}, left.options());
   run_into(product, result, kernel::Sums::kRounded);
   check_product(
       result,
@@ -70,7 +80,23 @@ Tensor multiply(
       right_depth == Depth::kAlongRows ? right.t() : right,
       bias,
       [&] { run_into(product, result, kernel::Sums::kRounded); });
-  return result;
+  if (!place.memory.defined()) {
+    return result;
+  }
+  if (!is_written) {
+    place.holds_sum ? place.memory.add_(result) : place.memory.copy_(result);
+  }
+  return {};
+}
+
+/// The same of a gradient, by ATen.
+Tensor gradient_product(const Tensor& left, const Tensor& right, const GradientPlace& place) {
+  if (!place.memory.defined()) {
+    return matrix_product(left, right);
+  }
+  place.holds_sum ? add_matrix_product(place.memory, left, right)
+                  : write_matrix_product(place.memory, left, right);
+  return {};
 }
 
 /// What bfloat16 has of float32 numbers, and what it has of the rest.
@@ -114,10 +140,10 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       const std::optional<Tensor>& bias,
       WeightLayout layout) {
     // A frozen weight's gradient is not asked for, and x is of that alone.
-    context->save_for_backward({weight.requires_grad() ? x : Tensor(), weight});
+    const Tensor shift = bias.value_or(Tensor());
+    context->save_for_backward({weight.requires_grad() ? x : Tensor(), weight, shift});
     context->saved_data["layout"] = static_cast<int64_t>(layout);
-    context->saved_data["has_bias"] = bias.has_value();
-    return product_of(x, weight, bias.value_or(Tensor()), layout);
+    return product_of(x, weight, shift, layout);
   }
   static torch::autograd::tensor_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
@@ -129,13 +155,12 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       dx = linear_input_gradient(dy, saved[1], layout);
     }
     LinearGradients made;
-    const bool needs_bias =
-        context->saved_data["has_bias"].toBool() && context->needs_input_grad(2);
+    const bool needs_bias = saved[2].defined() && context->needs_input_grad(2);
     if (context->needs_input_grad(1)) {
-      made = linear_weight_gradients(
-          dy, saved[0], layout, needs_bias ? BiasGradient::kMade : BiasGradient::kNone);
+      made =
+          linear_weight_gradients(dy, saved[0], saved[1], needs_bias ? saved[2] : Tensor(), layout);
     } else if (needs_bias) {
-      made.bias = rows_of(dy).sum(0);
+      made.bias = linear_bias_gradient(dy, saved[2]);
     }
     return {dx, made.weight, made.bias, Tensor()};
   }
@@ -149,7 +174,8 @@ Tensor linear(
     return few_rows_linear(x, weight, bias.value_or(Tensor()));
   }
   const bool is_ours = has_kernel(x, weight) || !multiplies(x.device(), x.scalar_type()) ||
-                       (checks_products() && x.device().is_cpu());
+                       (checks_products() && x.device().is_cpu()) ||
+                       (at::GradMode::is_enabled() && has_gradient_taker(weight));
   if (!is_ours || (bias && bias->scalar_type() != x.scalar_type())) {
     return at::linear(x, out_in(weight, layout), bias);
   }
@@ -171,21 +197,36 @@ Tensor linear_input_gradient(const Tensor& y_gradient, const Tensor& weight, Wei
 }
 
 LinearGradients linear_weight_gradients(
-    const Tensor& y_gradient, const Tensor& x, WeightLayout layout, BiasGradient bias) {
+    const Tensor& y_gradient,
+    const Tensor& x,
+    const Tensor& weight,
+    const Tensor& bias,
+    WeightLayout layout) {
   const Tensor dy = rows_of(y_gradient), rows = rows_of(x);
   const bool is_out_in = layout == WeightLayout::kOutIn;
+  const GradientPlace place = place_of_gradient(weight);
   if (!has_kernel(dy, rows)) {
     return {
-        is_out_in ? matrix_product(dy.t(), rows) : matrix_product(rows.t(), dy),
-        bias == BiasGradient::kMade ? dy.sum(0) : Tensor()};
+        is_out_in ? gradient_product(dy.t(), rows, place) : gradient_product(rows.t(), dy, place),
+        bias.defined() ? linear_bias_gradient(dy, bias) : Tensor()};
   }
-  const Tensor sums = bias == BiasGradient::kMade ? at::empty({dy.size(1)}, at::kFloat) : Tensor();
+  const Tensor sums = bias.defined() ? at::empty({dy.size(1)}, at::kFloat) : Tensor();
   float* of_gradient = sums.defined() ? sums.data_ptr<float>() : nullptr;
-  const Tensor weight =
-      is_out_in
-          ? multiply(dy, Depth::kAcrossRows, rows, Depth::kAcrossRows, {}, of_gradient, nullptr)
-          : multiply(rows, Depth::kAcrossRows, dy, Depth::kAcrossRows, {}, nullptr, of_gradient);
-  return {weight, sums.defined() ? sums.to(dy.scalar_type()) : Tensor()};
+  const Depth across = Depth::kAcrossRows;
+  const Tensor made = is_out_in
+                          ? multiply(dy, across, rows, across, {}, of_gradient, nullptr, place)
+                          : multiply(rows, across, dy, across, {}, nullptr, of_gradient, place);
+  return {made, sums.defined() ? sums.to(dy.scalar_type()) : Tensor()};
+}
+
+Tensor linear_bias_gradient(const Tensor& y_gradient, const Tensor& bias) {
+  Tensor place = memory_of_gradient(bias);
+  const Tensor rows = rows_of(y_gradient);
+  if (!place.defined()) {
+    return rows.sum(0);
+  }
+  at::sum_out(place, rows, 0);
+  return {};
 }
 
 bool multiplies_factors(const Tensor& rows) {

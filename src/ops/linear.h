@@ -27,11 +27,18 @@ Tensor linear_input_gradient(const Tensor& y_gradient, const Tensor& weight, Wei
 
 struct LinearGradients {
   Tensor weight;  // in the weight's layout
-  Tensor bias;    // [out]; undefined where not asked for
+  Tensor bias;    // [out]
 };
-enum class BiasGradient { kNone, kMade };
+/// Of these parameters; without a bias its gradient is not asked for. Those that have a place
+/// (ops/gradient_place.h) are made there, and undefined in the result.
 LinearGradients linear_weight_gradients(
-    const Tensor& y_gradient, const Tensor& x, WeightLayout layout, BiasGradient bias);
+    const Tensor& y_gradient,
+    const Tensor& x,
+    const Tensor& weight,
+    const Tensor& bias,
+    WeightLayout layout);
+/// The bias's alone, likewise.
+Tensor linear_bias_gradient(const Tensor& y_gradient, const Tensor& bias);
 
 // Products of long rows in bfloat16 with the factors of an adapter, which are float32: with AMX, on
 // a CPU. A factor counts as the sum of two bfloat16 numbers, with 16 bits of its fraction; sums are

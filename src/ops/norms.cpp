@@ -14,6 +14,7 @@
 #include "ops/cpu/vector.h"
 #include "ops/cpu/vector_types.h"
 #include "ops/cuda_loops.h"
+#include "ops/gradient_place.h"
 
 namespace lockstep::ops {
 namespace {
@@ -280,13 +281,14 @@ template <Kind kKind>
 NormGradients backward_on_device(
     const Tensor& gradient, const Tensor& sum_gradient, const Saved& saved) {
   const Tensor x = in_packs(saved.x), weight = in_packs(saved.weight);
-  const NormGradients result{at::empty_like(x), at::empty_like(weight), {}};
+  const Tensor x_gradient = at::empty_like(x), place = memory_of_gradient(saved.weight);
+  const Tensor weight_gradient = place.defined() ? place : at::empty_like(weight);
   cuda_loops().rms_norm_backward(
       {in_packs(gradient), in_packs(sum_gradient), x, weight, saved.inverse},
-      result.x,
-      result.weight,
+      x_gradient,
+      weight_gradient,
       form_of(kKind));
-  return result;
+  return {x_gradient, place.defined() ? Tensor() : weight_gradient, {}};
 }
 
 template <Kind kKind>

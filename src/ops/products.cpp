@@ -25,36 +25,49 @@ Tensor widened(const Tensor& x) {
   return x.to(at::kFloat);
 }
 
+/// left x right + added, which is a bias [n], or a matrix [m, n] that may be the result itself.
 void multiply_parts(
-    const Tensor& result, const Tensor& left, const Tensor& right, const Tensor& bias) {
+    const Tensor& result, const Tensor& left, const Tensor& right, const Tensor& added) {
   const int64_t depth = std::max<int64_t>(left.size(1), 1);
   const int64_t part = std::max<int64_t>(kPartElements / depth, 1);
+  const bool adds_matrix = added.defined() && added.dim() == 2;
   for (int64_t column = 0; column < right.size(1); column += part) {
     const int64_t columns = std::min(part, right.size(1) - column);
     const Tensor of_columns = widened(right.narrow(1, column, columns));
-    const Tensor added = bias.defined() ? widened(bias.narrow(0, column, columns)) : Tensor();
+    const Tensor beside = added.defined() ? added.narrow(-1, column, columns) : added;
     for (int64_t row = 0; row < left.size(0); row += part) {
       const int64_t rows = std::min(part, left.size(0) - row);
       const Tensor of_rows = widened(left.narrow(0, row, rows));
+      const Tensor term = adds_matrix ? beside.narrow(0, row, rows) : beside;
       result.narrow(0, row, rows)
           .narrow(1, column, columns)
           .copy_(
-              added.defined() ? at::addmm(added, of_rows, of_columns)
-                              : at::mm(of_rows, of_columns));
+              term.defined() ? at::addmm(widened(term), of_rows, of_columns)
+                             : at::mm(of_rows, of_columns));
     }
   }
 }
 
+/// Likewise.
 void multiply_into(
-    const Tensor& result, const Tensor& left, const Tensor& right, const Tensor& bias) {
+    const Tensor& result, const Tensor& left, const Tensor& right, const Tensor& added) {
   Tensor written = result;
+  const auto type = result.scalar_type();
   if (are_widened(left, right)) {
-    multiply_parts(result, left, right, bias);
-  } else if (bias.defined()) {
-    at::addmm_out(written, bias, left, right);
+    multiply_parts(result, left, right, added);
+  } else if (type != left.scalar_type()) {
+    added.defined() ? at::addmm_out(written, added, left, right, type)
+                    : at::mm_out(written, left, right, type);
+  } else if (added.defined()) {
+    at::addmm_out(written, added, left, right);
   } else {
     at::mm_out(written, left, right);
   }
+}
+
+/// Whether there is a call that writes the product as this result, or adds it.
+bool takes_result(const Tensor& result, const Tensor& left) {
+  return result.is_cuda() || result.scalar_type() == left.scalar_type();
 }
 
 }  // namespace
@@ -84,8 +97,20 @@ Tensor matrix_product(const Tensor& left, const Tensor& right, const Tensor& bia
 }
 
 void write_matrix_product(const Tensor& result, const Tensor& left, const Tensor& right) {
+  if (!takes_result(result, left)) {
+    result.copy_(matrix_product(left, right));
+    return;
+  }
   multiply_into(result, left, right, {});
   check_product(result, left, right, {}, [&] { multiply_into(result, left, right, {}); });
+}
+
+void add_matrix_product(const Tensor& sum, const Tensor& left, const Tensor& right) {
+  if (!takes_result(sum, left) || (checks_products() && sum.is_cpu())) {
+    sum.add_(matrix_product(left, right));
+  } else {
+    multiply_into(sum, left, right, sum);
+  }
 }
 
 Tensor matrix_products(const Tensor& left, const Tensor& right) {

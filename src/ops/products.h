@@ -16,7 +16,11 @@ bool multiplies(c10::Device device, at::ScalarType type);
 
 /// [m, k] x [k, n] -> [m, n], plus the bias [n] if it is defined. No autograd.
 Tensor matrix_product(const Tensor& left, const Tensor& right, const Tensor& bias = Tensor());
+/// The result may be float32 where operands are of 16 bits: a GPU keeps the float32 sums that its
+/// product is made of; elsewhere they are rounded to 16 bits first.
 void write_matrix_product(const Tensor& result, const Tensor& left, const Tensor& right);
+/// sum [m, n] += left x right, likewise, and in one call on a GPU.
+void add_matrix_product(const Tensor& sum, const Tensor& left, const Tensor& right);
 
 /// [..., m, k] x [..., k, n] -> [..., m, n], with gradients.
 Tensor matrix_products(const Tensor& left, const Tensor& right);

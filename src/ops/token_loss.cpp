@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/vector.h"
+#include "ops/gradient_place.h"
 #include "ops/products.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"
@@ -86,6 +87,7 @@ int64_t rows_of_a_run(
 
 struct Result {
   Tensor loss, hidden_gradient, weight_gradient;
+  bool is_placed = false;  // the weight's gradient is where it belongs
 };
 
 struct Needs {
@@ -250,8 +252,8 @@ Result compute(
   Tensor hidden_gradient = needs.hidden ? at::empty_like(rows.hidden) : Tensor();
   Smoothing smoothing(words, vocabulary, options);
   WeightGradient weight_gradient;
-  if (needs.weight && options.place_of_gradient) {
-    weight_gradient.place = options.place_of_gradient();
+  if (needs.weight) {
+    weight_gradient.place = memory_of_gradient(weight);
   }
   for (int64_t begin = 0; begin < count; begin += run) {
     const int64_t some = std::min(run, count - begin);
@@ -298,7 +300,11 @@ Result compute(
   if (needs.weight && count == 0) {
     weight_gradient.result = weight_gradient.room(weight).zero_();
   }
-  return {total.to(statistics_type(hidden)), hidden_gradient, weight_gradient.result};
+  return {
+      total.to(statistics_type(hidden)),
+      hidden_gradient,
+      weight_gradient.result,
+      weight_gradient.place.defined()};
 }
 
 template <class T>
@@ -353,6 +359,7 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
         options);
     context->saved_data["hidden"] = result.hidden_gradient;
     context->saved_data["weight"] = result.weight_gradient;
+    context->saved_data["is_placed"] = result.is_placed;
     return result.loss;
   }
   static torch::autograd::tensor_list backward(
@@ -375,6 +382,9 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
       return value.mul_(gradient[0]);
     };
     Tensor hidden = take("hidden"), weight = take("weight");
+    if (context->saved_data["is_placed"].toBool()) {
+      weight.reset();
+    }
     return {hidden, weight, Tensor(), Tensor()};
   }
 };

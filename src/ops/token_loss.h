@@ -71,17 +71,14 @@ struct TokenLossOptions {
   /// formulas). Called once for each run of rows; holders of the same rows are asked for the same
   /// runs in the same order, so it may be a collective. Empty: the part is the whole.
   std::function<void(RowStatistics&)> combine;
-  /// Where the gradient of `weight` is to be made: contiguous, of its shape and type, for this
-  /// gradient alone. Asked for once, in the forward pass, where one is needed. Empty, or undefined:
-  /// in memory of its own.
-  std::function<Tensor()> place_of_gradient;
 };
 
 /// The SUM over the rows of -log softmax(hidden weight^T)[target], a float32 scalar; of rows with
 /// weights, that of their products. hidden [N, C],
 /// weight [V, C] of the same type, targets [N] int64 in [0, V) or -100 (ignored). Logits are made
-/// for a run of rows at a time, and the gradients of both in the same pass, where they are needed;
-/// they are kept until the backward pass, which may run once. Sums are float32: logits are of the
+/// for a run of rows at a time, and the gradients of both in the same pass, where they are needed
+/// (the weight's where it belongs: ops/gradient_place.h); they are kept until the backward pass,
+/// which may run once. Sums are float32: logits are of the
 /// weights' type where ATen makes them, and float32 where the processor has AVX-512 (bfloat16: and
 /// AVX512-BF16 or AMX). A target out of bounds is an Error (kData), on the CPU; a GPU asserts.
 /// Where `weight` is a part of the vocabulary, every holder gets the whole loss and the gradient of

@@ -1,7 +1,6 @@
 // The token loss by ATen's products, on any device.
 #include <ATen/ATen.h>
 
-#include "ops/checked_products.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/products.h"
 #include "ops/softmax_rows.h"
@@ -70,15 +69,13 @@ void add_weight_gradient(
     WeightGradient& sum) {
   const auto type = weight.scalar_type();
   const bool is_small = type == at::kBFloat16 || type == at::kHalf;
-  if (!sum.sum.defined() && is_small && !sum.is_last) {
-    sum.sum = matrix_product(logits_gradient.t(), hidden).to(at::kFloat);
-  } else if (!sum.sum.defined()) {
-    sum.sum = sum.room(weight);
-    write_matrix_product(sum.sum, logits_gradient.t(), hidden);
-  } else if (is_small || checks_products()) {
-    sum.sum.add_(matrix_product(logits_gradient.t(), hidden));
+  if (sum.sum.defined()) {
+    add_matrix_product(sum.sum, logits_gradient.t(), hidden);
   } else {
-    sum.sum.addmm_(logits_gradient.t(), hidden);
+    const bool is_wide = is_small && !sum.is_last;  // more are added
+    sum.sum =
+        is_wide ? at::empty(weight.sizes(), weight.options().dtype(at::kFloat)) : sum.room(weight);
+    write_matrix_product(sum.sum, logits_gradient.t(), hidden);
   }
   if (sum.is_last) {
     sum.result = sum.sum.scalar_type() == type ? sum.sum : sum.room(weight).copy_(sum.sum);

@@ -64,6 +64,17 @@ MemoryAccount::MemoryAccount(c10::Device device, Held held)
       held_(std::move(held)) {}
 
 void MemoryAccount::look(MemoryPhase phase) {
+  if (!device_.is_cpu() && phase_ != MemoryPhase::kIdle) {
+    if (phase == phase_) {
+      return;
+    }
+    record(phase_);  // its end
+  }
+  phase_ = phase;
+  record(phase);
+}
+
+void MemoryAccount::record(MemoryPhase phase) {
   const ops::ThreadMemory allocated = take_allocated(device_);
   MemoryByKind now = held_();
   if (allocated.now > 0) {

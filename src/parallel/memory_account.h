@@ -48,7 +48,10 @@ class MemoryAccount {
   using Held = std::function<MemoryByKind()>;
   MemoryAccount(c10::Device device, Held held);
 
-  /// Looks at the memory, in a moment of the phase. Idle moments tell what was there before a step.
+  /// Looks at the memory, in a moment of the phase. Idle moments tell what was there before a step;
+  /// of the others there may be thousands, and a device is looked at where a phase begins and where
+  /// the next one finds its end: to ask its allocator locks it and copies all its figures, and what
+  /// was most in between it keeps by itself.
   void look(MemoryPhase phase);
   const PhaseMemory& of(MemoryPhase phase) const { return phases_[static_cast<size_t>(phase)]; }
   const std::array<PhaseMemory, kMemoryPhases>& phases() const { return phases_; }
@@ -60,9 +63,12 @@ class MemoryAccount {
   static constexpr int64_t kNumbers = 32;
 
  private:
+  void record(MemoryPhase phase);
+
   c10::Device device_;
   Held held_;
-  int64_t before_step_ = 0;  // bytes that were there, and not of those that are held
+  MemoryPhase phase_ = MemoryPhase::kIdle;  // that was looked at last
+  int64_t before_step_ = 0;                 // bytes that were there, and not of those that are held
   std::array<PhaseMemory, kMemoryPhases> phases_{};
 };
 

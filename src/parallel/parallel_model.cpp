@@ -171,6 +171,7 @@ void ParallelModel::optimizer_step(double learning_rate) {
     return;
   }
   loss_scale_.succeeded();
+  memory_.look(MemoryPhase::kUpdate);
   optimizer_.step(learning_rate, gradient_scale_, [&] {
     optimizer_bytes_ = optimizer_.bytes_on(device_);
     memory_.look(MemoryPhase::kUpdate);

@@ -40,6 +40,14 @@ TEST(Products, OfTwoMatricesAreRoundedOnce) {
         const Tensor written = at::full({rows, columns}, 9, left.options());
         write_matrix_product(written, left, right);
         EXPECT_LE(error(written, wanted), kRoundedOnce) << what;
+        const Tensor sum = random({rows, columns}, 4).to(type), before = exact(sum);
+        add_matrix_product(sum, left, right);
+        EXPECT_LE(error(sum, wanted + before), kRoundedOnce) << what;
+        const Tensor wide = at::full({rows, columns}, 9, at::kFloat);
+        write_matrix_product(wide, left, right);
+        EXPECT_LE(error(wide, wanted), kRoundedOnce) << what;
+        add_matrix_product(wide, left, right);
+        EXPECT_LE(error(wide, wanted * 2), kRoundedOnce) << what;
       }
     }
   }

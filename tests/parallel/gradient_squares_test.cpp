@@ -1,5 +1,5 @@
 // The gradient's norm without a pass of its own: what is counted as gradients are written and
-// reduced is what a pass over them finds; and gradients that are made where they are summed.
+// reduced is what a pass over them finds.
 #include "parallel/data/gradient_squares.h"
 
 #include <mutex>
@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "comm/threads.h"
 #include "optim/gradient_norm.h"
 #include "parallel/data/data_parallel.h"
-#include "parallel/training.h"
 
 namespace lockstep::parallel {
 namespace gradient_squares_test {
@@ -122,51 +122,6 @@ TEST(GradientSquares, OfBfloat16AndOfSumsInFloat32) {
         EXPECT_NEAR(counted, found, 1e-9 * found) << "stage " << stage << " on " << ranks;
       }
     }
-  }
-}
-
-TEST(PlaceOfGradient, IsTheGradientsOwnWhereOneRankHoldsAllOfIt) {
-  for (const int stage : {0, 1, 2, 3}) {
-    const Parts parts(at::kFloat);
-    Communicator alone = Communicator::alone();
-    DataParallelOptions options;
-    options.zero_stage = stage;
-    options.counts_squares = true;
-    DataParallel engine(alone, parts.units(), options);
-    engine.begin_step();
-    const Tensor place = engine.place_of_gradient("small");
-    EXPECT_EQ(place.defined(), stage < 2) << stage;
-    EXPECT_FALSE(engine.place_of_gradient("small").defined());  // it is given once
-    EXPECT_FALSE(engine.place_of_gradient("nothing").defined());
-  }
-}
-
-TEST(PlaceOfGradient, TheHeadsGradientIsMadeWhereItIsSummed) {
-  for (const bool tied : {true, false}) {
-    testing::TrainingRun run{tied ? testing::tied_config() : testing::untied_config()};
-    run.plan = testing::small_plan();
-    Communicator alone = Communicator::alone();
-    const auto model = testing::make_parallel(run, alone);
-    nn::Head& head = *model->model().head;
-    std::vector<void*> places;
-    head.place_of_gradient = [&, inner = head.place_of_gradient] {
-      const Tensor place = inner();
-      places.push_back(place.defined() ? place.data_ptr() : nullptr);
-      return place;
-    };
-    (void)testing::run_step(*model, run, alone, 0);
-    const std::string name = tied ? "transformer.wte.weight" : "lm_head.weight";
-    const void* summed = nullptr;
-    for (const FlatUnit& flat : model->data_parallel().flats()) {
-      for (const FlatUnit::Entry& entry : flat.entries) {
-        if (entry.name == name) {
-          summed = flat.gradient.narrow(0, entry.offset, entry.count).data_ptr();
-        }
-      }
-    }
-    ASSERT_EQ(places.size(), 1U);
-    EXPECT_NE(summed, nullptr);
-    EXPECT_EQ(places.front(), summed);
   }
 }
 

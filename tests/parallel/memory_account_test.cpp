@@ -1,6 +1,10 @@
 // The memory of a rank by kind, against the allocator and against theory.
 #include "parallel/memory_account.h"
 
+#include <algorithm>
+#include <new>
+
+#include <c10/core/CachingDeviceAllocator.h>
 #include <gtest/gtest.h>
 
 #include "ops/host_memory.h"
@@ -108,6 +112,60 @@ TEST(MemoryAccount, AShardedGroupHoldsItsShareAndFilesHoldTheOptimizer) {
   const Measured half = measure(
       2, 2, [](Plan& plan) { plan.offload_optimizer = {OffloadDevice::kNvme, "/tmp", 0.5}; });
   EXPECT_NEAR(static_cast<double>(half.idle.optimizer), 2 * parameters, 0.5 * parameters);
+}
+
+/// The figures of a device's allocator.
+struct Figures final : c10::DeviceAllocator {
+  c10::CachingAllocator::Stat bytes;
+  int asked = 0;
+
+  void now(int64_t current, int64_t peak) {
+    bytes.current = current;
+    bytes.peak = std::max(bytes.peak, peak);
+  }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex /*device*/) override {
+    ++asked;
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    stats.allocated_bytes.front() = bytes;
+    return stats;
+  }
+  void resetPeakStats(c10::DeviceIndex /*device*/) override { bytes.peak = bytes.current; }
+  void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t /*pool*/) override {}
+  void recordStream(const c10::DataPtr& /*data*/, c10::Stream /*stream*/) override {}
+  c10::DataPtr allocate(size_t /*bytes*/) override { throw std::bad_alloc(); }
+  void copy_data(void* /*to*/, const void* /*from*/, size_t /*bytes*/) const override {}
+};
+
+TEST(MemoryAccount, LooksAtADeviceWhereAPhaseBeginsAndEnds) {
+  static Figures device;  // as long as the process: its allocator cannot be taken back
+  c10::SetAllocator(c10::kPrivateUse1, &device);
+  MemoryAccount account(
+      c10::Device(c10::kPrivateUse1, 0), [] { return MemoryByKind{.parameters = 100}; });
+  for (int step = 0; step < 2; ++step) {
+    device.asked = 0;
+    device.now(100, 100);
+    account.look(MemoryPhase::kIdle);
+    for (int i = 0; i < 50; ++i) {
+      device.now(100 + 10 * i, 100 + 10 * i + 7);
+      account.look(MemoryPhase::kForward);
+    }
+    for (int i = 49; i > 0; --i) {
+      device.now(100 + 10 * i, 100 + 10 * i + 300);
+      account.look(MemoryPhase::kBackward);
+    }
+    device.now(110, 120);
+    account.look(MemoryPhase::kUpdate);
+    device.now(100, 130);
+    account.look(MemoryPhase::kIdle);
+    EXPECT_EQ(device.asked, 8);
+  }
+  EXPECT_EQ(account.of(MemoryPhase::kForward).most, 100 + 490 + 300);  // with the first gradient
+  EXPECT_EQ(account.of(MemoryPhase::kForward).fullest.activations, 490);
+  EXPECT_EQ(account.of(MemoryPhase::kBackward).most, 100 + 480 + 300);
+  EXPECT_EQ(account.of(MemoryPhase::kBackward).fullest.activations, 490);
+  EXPECT_EQ(account.of(MemoryPhase::kUpdate).most, 130);
 }
 
 TEST(MemoryAccount, TellsPhasesAndKindsInATableAndInNumbers) {

@@ -116,15 +116,6 @@ ReductionOptions DataParallel::reduction_options() const {
   return reduction;
 }
 
-void DataParallel::begin_step(size_t micro_batches) {
-  micro_batches_ = micro_batches;
-  reductions_.begin_step();
-}
-
-Tensor DataParallel::place_of_gradient(const std::string& parameter) {
-  return micro_batches_ == 1 ? reductions_.place_of(parameter) : Tensor();
-}
-
 void DataParallel::end_micro_batch() {
   reductions_.end_micro_batch();
   gathers_.leave_all();

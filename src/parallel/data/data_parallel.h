@@ -76,8 +76,8 @@ class DataParallel {
   /// The same of a unit from one tensor to one; x may be undefined.
   Tensor run_unit(size_t unit, const Tensor& x, const std::function<Tensor(const Tensor&)>& body);
 
-  /// Of so many micro-batches, where that is known: place_of_gradient asks.
-  void begin_step(size_t micro_batches = 1);
+  /// Of so many micro-batches; 0: that is not known.
+  void begin_step(size_t micro_batches = 0) { reductions_.begin_step(micro_batches); }
   void begin_micro_batch(bool last) { reductions_.begin_micro_batch(last); }
   /// Error (config) naming the parameters that got no gradient, unless those are looked for.
   void end_micro_batch();
@@ -86,8 +86,6 @@ class DataParallel {
   /// After finish(), where they are counted: the squares of the summed gradients, float64 [1] on
   /// their device, each element on one rank of `group` and its replicas. No rank waits for another.
   Tensor squared_gradients() { return reductions_.squares(); }
-  /// GradientReductions::place_of; undefined where the step has several micro-batches.
-  Tensor place_of_gradient(const std::string& parameter);
 
   /// Before shards are read or written outside a step (a checkpoint): waits for gathers that still
   /// send them.
@@ -127,7 +125,6 @@ class DataParallel {
   FlatUnits flats_;
   ParameterGathers gathers_;
   std::function<void(Pass)> at_work_;
-  size_t micro_batches_ = 1;  // of the step
   GradientReductions reductions_;
 };
 

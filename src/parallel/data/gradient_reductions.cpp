@@ -1,13 +1,10 @@
 #include "parallel/data/gradient_reductions.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "base/error.h"
@@ -15,18 +12,25 @@
 #include "ops/cpu/host_loops.h"
 
 namespace lockstep::parallel {
-namespace {
 
-class GradientWritten : public torch::autograd::PostAccumulateGradHook {
+/// The hook of one parameter.
+class GradientReductions::Taker final : public ops::GradientTaker {
  public:
-  explicit GradientWritten(std::function<void()> call) : call_(std::move(call)) {}
-  void operator()(const torch::autograd::Variable& /*parameter*/) override { call_(); }
+  Taker(GradientReductions& reductions, size_t unit, size_t entry)
+      : reductions_(reductions),
+        unit_(unit),
+        entry_(entry) {}
+  void operator()(const torch::autograd::Variable& /*parameter*/) override {
+    reductions_.gradient_written(unit_, entry_);
+  }
+  ops::GradientPlace lend(ops::Makes makes) override {
+    return reductions_.lend(unit_, entry_, makes);
+  }
 
  private:
-  std::function<void()> call_;
+  GradientReductions& reductions_;
+  size_t unit_, entry_;
 };
-
-}  // namespace
 
 GradientReductions::GradientReductions(
     comm::Communicator& group, std::vector<FlatUnit>& flats, const ReductionOptions& options)
@@ -45,8 +49,7 @@ GradientReductions::GradientReductions(
   for (size_t u = 0; u < units_.size(); ++u) {
     for (size_t e = 0; e < units_[u].entries.size(); ++e) {
       torch::autograd::impl::set_post_acc_grad_hooks(
-          units_[u].flat->entries[e].parameter,
-          std::make_unique<GradientWritten>([this, u, e] { gradient_written(u, e); }));
+          units_[u].flat->entries[e].parameter, std::make_unique<Taker>(*this, u, e));
     }
   }
 }
@@ -59,7 +62,8 @@ GradientReductions::~GradientReductions() {
   }
 }
 
-void GradientReductions::begin_step() {
+void GradientReductions::begin_step(size_t micro_batches) {
+  micro_batches_ = micro_batches;
   overlapped_ = 0;
   for (Unit& unit : units_) {
     unit.has_sum = false;
@@ -91,13 +95,37 @@ void GradientReductions::open_buffer(Unit& unit) {
   }
 }
 
+ops::GradientPlace GradientReductions::lend(
+    size_t unit_index, size_t entry_index, ops::Makes makes) {
+  Unit& unit = units_[unit_index];
+  Entry& entry = unit.entries[entry_index];
+  const FlatUnit::Entry& place = unit.flat->entries[entry_index];
+  // What is made outside its micro-batch's backward pass must not meet another's gradient.
+  const bool is_alone = micro_batches_ == 1 && keeps_whole_gradients() && !entry.written;
+  const bool is_free = !entry.lent && !entry.seen && (in_backward_ || is_alone);
+  const bool is_alike = unit.flat->shard_gradient.scalar_type() == place.parameter.scalar_type();
+  // In host memory sums of another type are made, and counted, as they pass through a cache.
+  const bool takes = makes == ops::Makes::kWritten
+                         ? is_alike && !entry.written
+                         : is_alike || !ops::has_host_loops(unit.flat->shard_gradient);
+  // A hook of somebody else's is to see the gradient.
+  if (!is_free || !takes || !torch::autograd::impl::hooks(place.parameter).empty()) {
+    return {};
+  }
+  open_buffer(unit);
+  entry.lent = true;
+  return {
+      unit.flat->gradient.narrow(0, place.offset, place.count).view(place.parameter.sizes()),
+      entry.written};
+}
+
 void GradientReductions::gradient_written(size_t unit_index, size_t entry_index) {
   Unit& unit = units_[unit_index];
   Entry& entry = unit.entries[entry_index];
   const FlatUnit::Entry& place = unit.flat->entries[entry_index];
   const Tensor gradient = place.parameter.grad();
-  if (!gradient.defined()) {
-    return;  // the hook fires on undefined gradients too
+  if (!gradient.defined() && !entry.lent) {
+    return;  // the hook fires where no gradient was made, too
   }
   if (entry.seen || !in_backward_) {
     throw Error(
@@ -106,25 +134,31 @@ void GradientReductions::gradient_written(size_t unit_index, size_t entry_index)
         "call backward() once a micro-batch, between begin_micro_batch and end_micro_batch");
   }
   open_buffer(unit);
-  const Tensor& whole = unit.flat->gradient;
-  const Tensor sum = whole.narrow(0, place.offset, place.count), flat = gradient.reshape({-1});
   const auto count = [&](int64_t begin, int64_t end) {
     unit.squares.count(place.offset + begin, place.offset + end);
   };
   const bool is_counted = counts(unit) && is_sum_when_written(unit);
-  if (flat.data_ptr() != sum.data_ptr()) {
+  const bool is_added = entry.written || entry.lent;
+  const Tensor sum = unit.flat->gradient.narrow(0, place.offset, place.count);
+  if (gradient.defined() && !gradient.is_sparse()) {
     write_and_count(
         sum,
-        flat,
+        gradient.reshape({-1}),
         0,
         place.count,
-        entry.written ? Written::kAdded : Written::kReplaced,
+        is_added ? Written::kAdded : Written::kReplaced,
         is_counted ? comm::ResultReader(count) : comm::ResultReader());
-  } else if (is_counted) {
-    count(0, place.count);
+  } else {
+    if (gradient.defined()) {  // of some rows: a table's, beside the head's of the same weight
+      (is_added ? sum : sum.zero_()).view(gradient.sizes()).add_(gradient);
+    }
+    if (is_counted) {
+      count(0, place.count);
+    }
   }
   place.parameter.mutable_grad().reset();
   entry.written = entry.seen = true;
+  entry.lent = false;
   ++unit.seen;
   if (options_.written) {
     options_.written();
@@ -250,29 +284,6 @@ Tensor GradientReductions::squares() {
     unit.squares.add_to(sum);
   }
   return sum.defined() ? sum : at::zeros({1}, at::kDouble);
-}
-
-Tensor GradientReductions::place_of(const std::string& parameter) {
-  for (Unit& unit : units_) {
-    for (size_t e = 0; e < unit.entries.size(); ++e) {
-      const FlatUnit::Entry& place = unit.flat->entries[e];
-      Entry& entry = unit.entries[e];
-      if (place.name != parameter) {
-        continue;
-      }
-      const Tensor& whole = unit.flat->gradient;
-      if (!keeps_whole_gradients() || entry.lent || entry.written ||
-          whole.scalar_type() != place.parameter.scalar_type()) {
-        return {};
-      }
-      entry.lent = true;
-      const Tensor part = whole.narrow(0, place.offset, place.count);
-      // Its storage is its own: autograd adds further gradients to what nobody else can see.
-      return at::from_blob(
-          part.data_ptr(), place.parameter.sizes(), [whole](void*) {}, part.options());
-    }
-  }
-  return {};
 }
 
 void GradientReductions::start_replication(Unit& unit) {

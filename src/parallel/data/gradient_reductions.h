@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "ops/gradient_place.h"
 #include "parallel/data/flat_unit.h"
 #include "parallel/data/gradient_squares.h"
 
@@ -32,7 +33,8 @@ struct ReductionOptions {
 
 /// Stages 0 and 1 add a step's micro-batches up in whole gradients and communicate in the last one.
 /// Stages 2 and 3 reduce each micro-batch into the shard. Reductions start in one static order, so
-/// that ranks whose gradients come in another order never deadlock.
+/// that ranks whose gradients come in another order never deadlock. Who makes the first gradient of
+/// a parameter in a micro-batch is lent its part of the buffer; further ones are added.
 class GradientReductions {
  public:
   /// Puts hooks on the trained parameters, and takes them away in the end.
@@ -42,7 +44,8 @@ class GradientReductions {
   GradientReductions(const GradientReductions&) = delete;
   GradientReductions& operator=(const GradientReductions&) = delete;
 
-  void begin_step();
+  /// Of so many micro-batches; 0: that is not known.
+  void begin_step(size_t micro_batches);
   void begin_micro_batch(bool last);
   /// Error (config) naming the parameters that got no gradient, unless those are looked for.
   void end_micro_batch();
@@ -52,10 +55,6 @@ class GradientReductions {
   /// After finish(): the squares of the sums, float64 [1] on the gradients' device, each element of
   /// each sum on one of the ranks that hold it. Those of sums that are added to are counted now.
   Tensor squares();
-  /// Memory for a parameter's gradient, of its shape, in a step of one micro-batch: one that is
-  /// made there is not copied. Undefined where there is none (stages 2 and 3, sums of another
-  /// type), or it was given away already in this step.
-  Tensor place_of(const std::string& parameter);
   /// Bytes of gradients on their way, and of what is received into.
   int64_t bytes_in_flight() const;
   /// Reductions that started while the backward passes of the step still ran.
@@ -65,7 +64,7 @@ class GradientReductions {
   struct Entry {
     bool written = false;  // its part of the buffer holds something
     bool seen = false;     // in this micro-batch
-    bool lent = false;     // its part is to be written by who makes the gradient
+    bool lent = false;     // one of this micro-batch's gradients is made there
   };
   struct Unit {
     FlatUnit* flat;
@@ -94,6 +93,9 @@ class GradientReductions {
     bool is_counted;
   };
 
+  class Taker;
+
+  ops::GradientPlace lend(size_t unit, size_t entry, ops::Makes makes);
   void gradient_written(size_t unit, size_t entry);
   void open_buffer(Unit& unit);
   void clear_unwritten(Unit& unit);
@@ -125,7 +127,8 @@ class GradientReductions {
   std::vector<Unit> units_;
   std::deque<InFlight> in_flight_;
   std::vector<Replication> replications_;
-  size_t next_ = 0;  // units before this one are on their way
+  size_t next_ = 0;           // units before this one are on their way
+  size_t micro_batches_ = 0;  // of the step; 0: not known
   bool last_micro_batch_ = false;
   bool in_backward_ = false;
   int overlapped_ = 0;

@@ -93,26 +93,6 @@ std::vector<ParameterUnit> units_of(
   return units;
 }
 
-/// Lets the head make the vocabulary's gradient where it is summed.
-void lend_place(
-    nn::LanguageModel& model, const std::vector<ParameterUnit>& units, DataParallel& engine) {
-  if (!model.part().head || model.config().head.gives_states() || model.head_bias != nullptr ||
-      model.adapter_of_head() != nullptr) {
-    return;  // of a weight with a column for the bias, or beside an adapter, it is another
-  }
-  nn::Head& head = *model.head;
-  const Tensor& vocabulary = model.config().ties_head() ? model.tokens->weight : head.weight;
-  for (const ParameterUnit& unit : units) {
-    for (const NamedParameter& p : unit.parameters) {
-      if (p.tensor.is_same(vocabulary)) {
-        head.place_of_gradient = [&engine, name = p.name] {
-          return engine.place_of_gradient(name);
-        };
-      }
-    }
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<DataParallel> apply_zero(
@@ -144,7 +124,6 @@ std::unique_ptr<DataParallel> apply_zero(
           return inner(unit, in, body);
         });
       };
-  lend_place(model, units, *engine);
   return engine;
 }
 

@@ -281,7 +281,7 @@ void Executor::backward_input(const Step& step, Flight& flight, const Tensors& g
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (i < inputs.size()) {
       inputs[i].mutable_grad() = std::move(made[i]);
-    } else if (made[i].defined()) {
+    } else {
       flight.gradients.emplace_back(wanted[i], std::move(made[i]));
     }
   }

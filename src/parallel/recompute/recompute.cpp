@@ -51,7 +51,7 @@ void backward_later(
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (i < of_inputs) {
       wanted[i].mutable_grad() = std::move(made[i]);
-    } else if (made[i].defined()) {
+    } else {
       deferred.queue->push([parameter = wanted[i], gradient = std::move(made[i])] {
         nn::accumulate_gradient(parameter, gradient);
       });

@@ -107,7 +107,6 @@ std::vector<BudgetLine> layer_budget(const Job& job) {
       {"RoPE", 4, 0, 2 * kHalf * 2 * tokens * rotated + 4 * angles},
       {"SwiGLU", 2, 0, (3 + 5) * kHalf * tokens * width},
       {"sums", 4, 0, 4 * 3 * row},
-      {"gradients into their place", 9, 0, 2 * kHalf * parameters},
       update_of("AdamW, squares of gradients", 5, parameters)};
 }
 

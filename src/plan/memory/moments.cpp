@@ -137,7 +137,9 @@ double block_temporaries(const Job& job, BlockKind kind) {
   // Adapters take their rows a part at a time: a cache's size in float32, of these and of results.
   constexpr double kParts = 2.0 * (2 << 20);
   const bool is_frozen = job.adapter_rank > 0;
-  const double matrix = is_frozen ? kParts : hidden * mlp * width;
+  // A linear's gradient is written where it is summed, unless that is of another type.
+  const bool in_place = job.reduce_bytes() == width;
+  const double matrix = is_frozen ? kParts : in_place ? 0 : hidden * mlp * width;
   // The gradient of the last product's input, and of the gate and what it gates, whose product is
   // free by then.
   const double gates = job.model.gated_mlp ? 2 * tokens * mlp * width : 0;

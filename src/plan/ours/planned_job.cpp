@@ -39,7 +39,8 @@ Software our_software(const model::ModelConfig& model, Precision precision) {
   software.keeps_ungated = model.activation != model::Activation::kRelu || model.mlp_dropout > 0;
   software.mask_bytes = 0;  // drawn again
   software.sum_bytes = 4;
-  software.sum_bytes_moved = precision == Precision::kFloat32 ? 4 + 4 + 4 : 2 + 4 + 4;
+  // Products add to the sum: they read it, and write 4 bytes where they would write 2.
+  software.sum_bytes_moved = precision == Precision::kFloat32 ? 4 : 4 + 2;
   software.reduces_in_place = true;
   software.balances_stages = true;
   software.head_in_forward = true;
@@ -66,6 +67,7 @@ void run_on_cpu(Software& software, const config::TrainingSection& training) {
   const InstructionSet head = is_float ? InstructionSet::kAvx512 : InstructionSet::kAvx512Bfloat16;
   software.fused_head = !is_half && unit >= head;
   software.lays_out = !is_half && !is_float && unit >= InstructionSet::kAmx;
+  software.sum_bytes_moved = is_float ? 4 : 2 + 4 + 4;  // those of 16 bits are added by themselves
   // Without these loops the softmax holds three float32 beside each logit.
   software.logit_bytes = (is_float ? 4 : 2) + (software.fused_head ? 0 : 12);
 }

@@ -1,5 +1,7 @@
-// What this machine's matrix products can do at best: the measure of a step's speed.
+// What this machine's matrix products can do: the measure of a step's speed.
 #pragma once
+
+#include <vector>
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
@@ -9,7 +11,11 @@
 namespace lockstep::train {
 
 /// Floating-point operations a second of square matrix products of this type, all ranks at once,
-/// summed over them: measured, for about a fifth of a second. Every rank must call.
+/// summed over them: measured, for a fifth of a second on GPUs, less on CPUs. Every rank must call.
 double measure_peak(comm::Communicator& communicator, c10::Device device, c10::ScalarType type);
+
+/// Of runs of so many operations that took these seconds, at least one: what the middle one did. A
+/// step's products run at a steady clock, and not at that of a moment's best.
+double usual_rate(double operations, std::vector<double> seconds);
 
 }  // namespace lockstep::train

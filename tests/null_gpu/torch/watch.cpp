@@ -49,7 +49,10 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
     for (size_t i = 0; i < values.size(); ++i) {
       const bool is_known = schema && i < schema->arguments().size();
       const auto* const alias = is_known ? schema->arguments()[i].alias_info() : nullptr;
-      add(values[i], alias != nullptr && alias->isWrite(), inputs);
+      const bool is_write = alias != nullptr && alias->isWrite();
+      if (!is_write || !schema->arguments()[i].kwarg_only()) {  // `out` is among the outputs
+        add(values[i], is_write, inputs);
+      }
     }
   }
   null_gpu_begin_operation(function.name(), inputs.data(), inputs.size());
