@@ -112,6 +112,7 @@ CapturedTraining::CapturedTraining(
     most_ = at::full({1}, most, doubles);
   }
   numbers_ = model.optimizer().numbers(0).to(model.device()).clone();
+  model.offloaded_optimizer().write_masters();
 }
 
 bool CapturedTraining::fits(std::span<const nn::ForwardInputs> micro_batches) const {

@@ -94,6 +94,12 @@ void OffloadedOptimizer::write_master(Place& place, const optim::Shard& shard) {
   }
 }
 
+void OffloadedOptimizer::write_masters() {
+  for (size_t index = 0; index < places_.size(); ++index) {
+    write_master(places_[index], optimizer_->shard(static_cast<int64_t>(index)));
+  }
+}
+
 bool OffloadedOptimizer::takes_share(int64_t elements) {
   due_ += options_.ratio * static_cast<double>(elements);
   if (due_ < 0.5 * static_cast<double>(elements) || options_.ratio == 0) {

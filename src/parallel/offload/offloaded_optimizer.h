@@ -54,6 +54,8 @@ class OffloadedOptimizer {
   /// host memory, is the parameter in float32, written when it is first needed: a first forward
   /// pass does not wait for it.
   void add(optim::Shard shard, const at::Tensor& rounded_into = {});
+  /// Those masters are written now: before anybody but step() updates the shards.
+  void write_masters();
   /// The parameters of the shard added last live in this file: they are loaded for an update, and
   /// stored after it.
   void keep_in(ShardFile& file, const at::Tensor& parameter);
