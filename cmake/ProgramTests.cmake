@@ -7,7 +7,7 @@ foreach(file IN LISTS program_tests)
   set(names ${name})
   add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${run_file} short ${file})
   file(STRINGS ${file} marks REGEX "^ *@long( |$)")
-  if(marks)
+  if(marks OR name STREQUAL program.gpu_commands)  # whose tests are those of test_gpu.py
     list(APPEND names ${name}.long)
     add_test(NAME ${name}.long COMMAND ${Python3_EXECUTABLE} ${run_file} long ${file})
     set_tests_properties(${name}.long PROPERTIES LABELS long)
