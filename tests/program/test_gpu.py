@@ -92,12 +92,13 @@ class OnGpus:
 
     @long
     def test_one_process_and_many_train_alike(self):
+        if not self.computes:
+            self.skipTest("ranks as threads may hang, as they are warned (docs/gpu.md): on pretended GPUs they did")
         out = self.on_gpus("bench", "dp-vs-ddp", "--nproc", self.gpus, "--layers", "1", "--width", "32", "--vocabulary", "101",
                            "--length", "16", "--steps", "2").out
         found = [float(line.split()[-1]) for line in out.splitlines() if " ms" in line]
         self.assertGreater(len(found), 2, out)
-        if self.computes:
-            self.assertLess(max(found) - min(found), 0.02, out)
+        self.assertLess(max(found) - min(found), 0.02, out)
 
     def as_one_rank(self, plan, model, words, tolerance):
         """Losses of a plan, on as many ranks as there are GPUs of two, beside those of one rank on one GPU."""
