@@ -1,6 +1,7 @@
 """What fits, what is fastest, and what the trainer says of it before and after."""
 
 import json
+import pathlib
 import re
 import unittest
 
@@ -74,8 +75,11 @@ class Predict(ProgramTest):
                            "lora.r=16", "lora.target_modules=all-linear", *words)
         found = re.search(r"predicted ([\d.]+) MiB a rank, measured ([\d.]+) MiB", done.out + done.err)
         predicted, measured = float(found[1]), float(found[2])
-        # What libraries map more on other processors (assert_memory_is_near) is not the adapters'.
-        self.assertTrue(abs(predicted / measured - 1) < 0.03 or abs(predicted - measured) < 8, f"{words}: {found[0]}")
+        # What libraries map more on other processors (assert_memory_is_near) is not the adapters'. One without products of bfloat16
+        # has both operands of the widest one in float32 while it makes it.
+        is_widened = "bf16=true" in words and not re.search(r"\b(avx512_bf16|amx_bf16)\b", pathlib.Path("/proc/cpuinfo").read_text())
+        widened = rows * 32 * (width + 8 * width // 3) * 4 / 2**20 if is_widened else 0
+        self.assertTrue(abs(predicted / measured - 1) < 0.03 or abs(predicted - measured) < 8 + widened, f"{words}: {found[0]}")
 
     def test_memory_is_predicted_of_adapters(self):
         self.assert_memory_with_adapters("bf16=true")
