@@ -25,9 +25,9 @@ def llama(hidden, inner, layers, heads, keys):
     }
 
 
-MODELS = {"7b": llama(4096, 11008, 32, 32, 32)}
+MODELS = {"7b": llama(4096, 11008, 32, 32, 32), "70b": llama(8192, 28672, 80, 64, 8)}
 FOUR = ["per_device_train_batch_size=4"]
-# Name -> model, GPUs, GiB of each, words. A GPU of 180 GB is a B200.
+# Name -> model, GPUs, GiB of each, words. A GPU of 180 GB is a B200; those of 800 are none, but two of them take what eight would.
 PLANS = {
     "plain": ("7b", 1, 180, []),
     "recomputed": ("7b", 1, 180, [*FOUR, "parallel.recompute=full"]),
@@ -36,6 +36,7 @@ ON_TWO = {
     "tensor": ("7b", 2, 80, [*FOUR, "parallel.tensor=2"]),
     "zero-1": ("7b", 2, 180, ["parallel.zero_stage=1"]),
     "zero-3": ("7b", 2, 180, [*FOUR, "parallel.zero_stage=3"]),
+    "70b-zero-3": ("70b", 2, 800, ["parallel.zero_stage=3", "parallel.recompute=full"]),
 }
 
 
