@@ -92,7 +92,7 @@ if(TARGET parallel_test)
   target_sources(parallel_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/comm/like_nccl.cpp)
   function(lockstep_as_on_gpus name environment filter)
     add_test(NAME parallel.${name} COMMAND parallel_test --gtest_filter=${filter} --gtest_brief=1)
-    set_tests_properties(parallel.${name} PROPERTIES TIMEOUT 900 COST 150 PROCESSORS 2 LABELS "${ARGN}"
+    set_tests_properties(parallel.${name} PROPERTIES TIMEOUT 1800 COST 150 PROCESSORS 2 LABELS "${ARGN}"
       ENVIRONMENT "TORCH_FR_BUFFER_SIZE=0;OMP_NUM_THREADS=1;${environment}")
   endfunction()
   set(rules LOCKSTEP_TEST_BACKEND=like-nccl)
