@@ -405,11 +405,12 @@ def summed_loss(model, ids, labels, **given):
 
 
 def check_close(what, ours, theirs, name):
-    """Within 1e-4 of the tensor's largest value, or 1e-7; bfloat16, which rounds elsewhere, within 5 hundredths of its norm."""
+    """Within 1e-4 of the tensor's largest value, or 1e-7; bfloat16, which rounds elsewhere, and on a processor
+    without its products otherwise than on others, within 8 hundredths of its norm."""
     assert ours.shape == theirs.shape, what
     ours, theirs = ours.double(), theirs.double()
     if is_low(name):
-        assert (ours - theirs).norm() <= 0.05 * theirs.norm() + 1e-3, what
+        assert (ours - theirs).norm() <= 0.08 * theirs.norm() + 1e-3, what
     else:
         assert (ours - theirs).abs().max() <= max(1e-4 * theirs.abs().max(), 1e-7), what
 
