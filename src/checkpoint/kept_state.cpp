@@ -285,10 +285,14 @@ void KeptState::keep(int64_t step, std::span<const Piece> pieces, const std::str
   header.bytes = bytes;
   header.description_at = layout.end();
   header.description_bytes = static_cast<int64_t>(text.size());
-  if (!snapshot_.is_under_way()) {
+  // By where the pieces are, and not by what is copied: a rank may have no elements, and all meet.
+  const bool is_on_gpu = std::any_of(pieces.begin(), pieces.end(), [](const Piece& piece) {
+    return piece.data.defined() && piece.data.is_cuda();
+  });
+  if (!is_on_gpu) {
     set_whole(own.data(), true);
   }
-  if (snapshot_.is_under_way() || has_neighbours()) {
+  if (is_on_gpu || has_neighbours()) {
     thread_ = std::thread([this, &own, &copies] {
       try {
         snapshot_.finish();

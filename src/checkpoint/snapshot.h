@@ -20,8 +20,6 @@ class Snapshot {
   void copy(const at::Tensor& to, const at::Tensor& from);
   /// What a GPU is given from now on may write to what was copied from: it comes after the copies.
   void let_write();
-  /// Whether a GPU may still be copying: what was begun and not finished.
-  bool is_under_way() const { return !sources_.empty(); }
   /// Of any thread, before the next copy: blocks until all are there.
   void finish();
 

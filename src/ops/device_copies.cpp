@@ -50,7 +50,7 @@ std::shared_ptr<void> pin_host(void* memory, int64_t bytes) {
   } catch (const std::exception& error) {
     log_warning(
         "{} bytes of host memory could not be pinned, and copies between them and a GPU are waited "
-        "for: {}",
+        "for: {}; raise the limit of locked memory (ulimit -l), or leave more memory free",
         bytes,
         std::string_view(error.what()).substr(0, std::string_view(error.what()).find('\n')));
     return nullptr;

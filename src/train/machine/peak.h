@@ -11,7 +11,8 @@
 namespace lockstep::train {
 
 /// Floating-point operations a second of square matrix products of this type, all ranks at once,
-/// summed over them: measured, for a fifth of a second on GPUs, less on CPUs. Every rank must call.
+/// summed over them: measured, for a fifth of a second on GPUs, by the usual run; for less on CPUs,
+/// by the best one, since others may have a core for a moment. Every rank must call.
 double measure_peak(comm::Communicator& communicator, c10::Device device, c10::ScalarType type);
 
 /// Of runs of so many operations that took these seconds, at least one: what the middle one did. A
