@@ -73,6 +73,8 @@ class Report:
         model.register_forward_pre_hook(lambda *_: self.mark("first_forward"))
 
     def mark(self, name):
+        if torch.cuda.is_available() and name != "first_forward":
+            torch.cuda.synchronize()
         self.values.setdefault(name, time.time())
         self.values.setdefault(f"{name}_processor", time.process_time())
 
@@ -80,4 +82,6 @@ class Report:
         status = pathlib.Path("/proc/self/status").read_text()
         peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
         self.values.update(values, peak_bytes=int(peak.split()[1]) * 1024)
+        if torch.cuda.is_available():
+            self.values["device_bytes"] = torch.cuda.max_memory_reserved()
         self.path.write_text(json.dumps(self.values))

@@ -6,14 +6,15 @@ import torch.distributed as dist
 from common import Report, arguments, make_model, tokens
 
 a = arguments()
-dist.init_process_group("gloo")
+device = "cuda" if torch.cuda.is_available() else "cpu"
+dist.init_process_group("nccl" if device == "cuda" else "gloo")
 rank, ranks = dist.get_rank(), dist.get_world_size()
-model = plain = make_model(a)
+model = plain = make_model(a).to(device)
 if a.kind == "fsdp2":
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh("cpu", (ranks,))
+    mesh = init_device_mesh(device, (ranks,))
     for block in model.model.layers if a.config else model.transformer.h:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
@@ -67,8 +68,8 @@ for step in range(steps):
         dist.barrier()
         report.mark("begin")
     at = (step * ranks + rank) * a.batch
-    x = data[at : at + a.batch]
-    with torch.autocast("cpu", torch.bfloat16, enabled=a.bf16):
+    x = data[at : at + a.batch].to(device)
+    with torch.autocast(device, torch.bfloat16, enabled=a.bf16):
         loss = model(input_ids=x, labels=x).loss
     loss.backward()
     optimizer.step()

@@ -1,4 +1,11 @@
-"""Plans on two GPUs: those that tests on real ones hold against one rank, and tests on pretended ones count."""
+"""Plans, families and methods on GPUs: what tests on real ones hold against one rank or the CPU, and tests on pretended ones count."""
+
+import json
+import re
+
+from encoders import BERT, DISTILBERT, ROBERTA, byte_pieces, word_pieces, write_folder
+from harness import SOURCE
+from test_t5 import write_pairs
 
 LLAMA = {
     "model_type": "llama", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
@@ -36,6 +43,66 @@ PLANS = {
     "zb-v": ["parallel.pipeline=2", "parallel.schedule=zb-v", "gradient_accumulation_steps=4"],
     "expert": ["model.path=mixtral.json", "parallel.expert=2", "parallel.zero_stage=1"],
 }
+
+LORA = ["model.path=base", "lora.r=4", "lora.target_modules=all-linear", "learning_rate=1e-2"]
+ROWS = ["data.validation=null", "data.sequence_length=48", "learning_rate=1e-2"]
+# Kind of method -> its words; `base` is a Llama's folder, and rows are those of write_rows.
+METHODS = {
+    "lora": LORA,
+    "lora-nf4": [*LORA, "quantization.bits=4", "quantization.double_quant=true"],
+    "lora-8-bit": [*LORA, "quantization.bits=8"],
+    "classifier": ["task.type=sequence_classification", "data.train=labelled.csv", *ROWS],
+    "dpo": ["task.type=preference", "data.train=pairs-judged.jsonl", *ROWS],
+    "packed": ["model.path=llama.json", "data.packing=documents", "data.text_documents=line"],
+    "recomputed": ["model.path=llama.json", "parallel.recompute=full"],
+    "averaged": ["model.path=llama.json", "gradient_accumulation_steps=3"],
+    **{name: ["model.path=llama.json", f"training.optim={name}"] for name in (
+        "adamw_8bit", "lion_32bit", "adam_mini", "muon", "adafactor", "sgd", "schedule_free_adamw", "ademamix")},
+}
+
+PAIRS = ["data.validation=null", "data.prompt=pairs", "data.instruction_field=source", "data.output_field=target"]
+ENCODERS = {"bert": BERT, "distilbert": DISTILBERT, "roberta": ROBERTA}
+
+
+def families():
+    """Name -> config.json, of the table that every plan is tested with on CPUs; with the vocabulary of the tests' tokenizer."""
+    folder = SOURCE / "tests" / "parallel"
+    text = (folder / "plans.h").read_text() + (folder / "family_plans_test.cpp").read_text()
+    found = {}
+    for body in re.findall(r'R"\((\{"model_type".*?\})\)"', text, re.DOTALL):
+        config = json.loads(body)
+        config.update({"padded_vocab_size" if "padded_vocab_size" in config else "vocab_size": 512})
+        config.update({name: 64 for name in ("max_position_embeddings", "n_positions") if name in config})
+        if config["model_type"] not in ENCODERS:  # which have tokenizers of their own
+            found.setdefault(config["model_type"], config)
+    return {**found, **ENCODERS}
+
+
+def words_of_families(folder):
+    """Family -> what trains it, once its files are written into the folder of a ProgramTest."""
+    write_pairs(folder / "pairs.jsonl", 80, 1)
+    of_words = word_pieces((folder / "corpus" / "train.txt").read_text())
+    of_bytes = byte_pieces(json.loads((folder / "tokenizer" / "tokenizer.json").read_text()))
+    found = {}
+    for family, config in families().items():
+        if family in ENCODERS:
+            write_folder(folder / family, config, of_bytes if family == "roberta" else of_words)
+            found[family] = [f"model.path={family}", "tokenizer.path=null"]
+        else:  # llama.json is of another test
+            (folder / f"family-{family}.json").write_text(json.dumps(config))
+            found[family] = [f"model.path=family-{family}.json"]
+        if family == "t5":
+            found[family] += ["data.train=pairs.jsonl", *PAIRS]
+    return found
+
+
+def write_rows(folder):
+    """What METHODS read, of the corpus of a ProgramTest."""
+    made = [json.loads(line) for line in (folder / "corpus" / "instructions.jsonl").read_text().splitlines()][:48]
+    pairs = [{"prompt": f"{row['instruction']} {row['input']}\n", "chosen": row["output"], "rejected": other["output"]}
+             for row, other in zip(made, made[5:]) if row["output"] != other["output"]]
+    (folder / "pairs-judged.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    (folder / "labelled.csv").write_bytes((folder / "corpus" / "labelled.csv").read_bytes())
 
 
 def shares_rows(words):

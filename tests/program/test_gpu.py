@@ -1,12 +1,13 @@
 """The main job on GPUs: against the same job on the CPU, and each plan against one rank. It needs a GPU, and skips without one;
 test_null_gpu.py runs the same commands on GPUs that compute nothing."""
 
+import concurrent.futures
 import json
 import re
 import subprocess
 import unittest
 
-from gpu_plans import CONFIGS, PLANS, shares_rows
+from gpu_plans import CONFIGS, METHODS, PLANS, shares_rows, words_of_families, write_rows
 from harness import ProgramTest, environment, lockstep, long, losses
 
 
@@ -66,6 +67,36 @@ class OnGpus:
     @long
     def test_bfloat16_as_on_the_cpu(self):
         self.check_on_both("bfloat16", "bf16=true", tolerance=3e-2)
+
+    def check_all_on_both(self, rows, tolerance):
+        """Rows of (name, words), several at a time."""
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            checked = {name: pool.submit(self.check_on_both, name, *words, tolerance=tolerance) for name, words in rows}
+            for name, result in checked.items():
+                with self.subTest(name):
+                    result.result()
+
+    @long
+    def test_families_in_float32_as_on_the_cpu(self):
+        families = words_of_families(self.folder)
+        self.check_all_on_both([(family, ["tf32=false", *words]) for family, words in families.items()], 1e-4)
+
+    @long
+    def test_families_in_bfloat16_as_on_the_cpu(self):
+        families = words_of_families(self.folder)
+        self.check_all_on_both([(f"{family}-bfloat16", ["bf16=true", *words]) for family, words in families.items()], 3e-2)
+
+    @long
+    def test_methods_as_on_the_cpu(self):
+        write_rows(self.folder)
+        self.train("base", "model.path=llama.json", steps=2)
+        self.check_all_on_both([(name, ["tf32=false", *words]) for name, words in METHODS.items()], 1e-4)
+
+    @long
+    def test_methods_in_bfloat16_as_on_the_cpu(self):
+        write_rows(self.folder)
+        self.train("base", "model.path=llama.json", steps=2)
+        self.check_all_on_both([(f"{name}-bfloat16", ["bf16=true", *words]) for name, words in METHODS.items()], 3e-2)
 
     @long
     def test_resume_is_bit_exact(self):

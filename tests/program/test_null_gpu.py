@@ -9,18 +9,14 @@ import subprocess
 import sys
 import unittest
 
-from encoders import BERT, DISTILBERT, ROBERTA, byte_pieces, word_pieces, write_folder
-from gpu_plans import CONFIGS, LLAMA, PLANS
+from gpu_plans import CONFIGS, LLAMA, PAIRS, PLANS, words_of_families
 from harness import CONFIG, PROGRAM, SOURCE, ProgramTest, Result, environment, free_port, lockstep, long, start, wait_for
-from test_t5 import T5, write_pairs
+from test_t5 import T5
 
 sys.path.insert(0, str(SOURCE / "tests" / "null_gpu"))
 import pretend  # noqa: E402
 
 LIBRARIES = pathlib.Path(PROGRAM).resolve().parent / "null_gpu"
-
-PAIRS = ["data.validation=null", "data.prompt=pairs", "data.instruction_field=source", "data.output_field=target"]
-ENCODERS = {"bert": BERT, "distilbert": DISTILBERT, "roberta": ROBERTA}
 
 # What the host has to have before it can go on, beside the step's sums: each unit's gradients, which it updates; how many
 # rows each expert of a layer gets, of every micro-batch.
@@ -48,20 +44,6 @@ def short_name(kernel):
         if found:
             return found[0]
     return kernel
-
-
-def families():
-    """Name -> config.json, of the table that every plan is tested with on CPUs; with the vocabulary of the tests' tokenizer."""
-    folder = SOURCE / "tests" / "parallel"
-    text = (folder / "plans.h").read_text() + (folder / "family_plans_test.cpp").read_text()
-    found = {}
-    for body in re.findall(r'R"\((\{"model_type".*?\})\)"', text, re.DOTALL):
-        config = json.loads(body)
-        config.update({"padded_vocab_size" if "padded_vocab_size" in config else "vocab_size": 512})
-        config.update({name: 64 for name in ("max_position_embeddings", "n_positions") if name in config})
-        if config["model_type"] not in ENCODERS:  # which have tokenizers of their own
-            found.setdefault(config["model_type"], config)
-    return {**found, **ENCODERS}
 
 
 @unittest.skipUnless(pretend.libraries(LIBRARIES), f"no null GPU in {LIBRARIES}: it is built where nvcc and the headers of CUDA are")
@@ -406,20 +388,9 @@ class NullGpu(ProgramTest):
 
     @long
     def test_every_family_on_1_2_and_8(self):
-        write_pairs(self.folder / "pairs.jsonl", 80, 1)
-        of_words = word_pieces((self.folder / "corpus" / "train.txt").read_text())
-        of_bytes = byte_pieces(json.loads((self.folder / "tokenizer" / "tokenizer.json").read_text()))
-        found = families()
+        found = words_of_families(self.folder)
         self.assertGreater(len(found), 20)
-        for family, config in found.items():
-            words = [f"model.path=family-{family}.json"]  # llama.json is of another test
-            if family in ENCODERS:
-                write_folder(self.folder / family, config, of_bytes if family == "roberta" else of_words)
-                words = [f"model.path={family}", "tokenizer.path=null"]
-            else:
-                (self.folder / f"family-{family}.json").write_text(json.dumps(config))
-            if family == "t5":
-                words += ["data.train=pairs.jsonl", *PAIRS]
+        for family, words in found.items():
             for gpus, plan in ((1, []), (2, ["parallel.tensor=2"]),
                                (8, ["parallel.pipeline=2", "parallel.tensor=2", "parallel.zero_stage=1",
                                     "gradient_accumulation_steps=2"])):
