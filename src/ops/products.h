@@ -8,7 +8,7 @@ namespace lockstep::ops {
 using at::Tensor;
 
 /// Whether the device multiplies matrices of this type. For bfloat16 and float16 on a processor
-/// that does not, ATen takes 7 to 50 times as long as for float32.
+/// that does not, ATen takes 3 to 50 times as long as for float32.
 bool multiplies(c10::Device device, at::ScalarType type);
 
 // Products by ATen. Of types that the processor does not multiply they are made in float32 and

@@ -119,7 +119,8 @@ class OnGpus:
 
     def test_more_ranks_than_gpus_is_an_error(self):
         result = self.on_gpus(*self.train_arguments("many", "use_cpu=false", ranks=self.gpus + 1), code=3)
-        self.assertIn("has no GPU", result.err)
+        # Where one is shown, each of the ranks may have been shown one of its own.
+        self.assertIn("has no GPU" if self.gpus > 1 else "has the same GPU as another rank", result.err)
 
     @long
     def test_one_process_and_many_train_alike(self):
@@ -134,7 +135,7 @@ class OnGpus:
     def as_one_rank(self, plan, model, words, tolerance):
         """Losses of a plan, on as many ranks as there are GPUs of two, beside those of one rank on one GPU."""
         ranks = min(self.gpus, 2)
-        if ranks == 1 and shares_rows(words):
+        if ranks == 1 and (shares_rows(words) or any(word.startswith("parallel.expert") for word in words)):
             return
         common = [f"model.path={model}", *words]
         rows = "per_device_train_batch_size={}", "gradient_accumulation_steps=4"
