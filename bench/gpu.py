@@ -35,6 +35,7 @@ MODELS = {
     "llama-7b": ({**LLAMA, "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
                   "num_attention_heads": 32, "num_key_value_heads": 32, "tie_word_embeddings": False}, 4096, 2),
 }
+LORA = ["lora.r=16", "lora.lora_alpha=16", "lora.target_modules=all-linear"]
 # Of Lockstep: what each side is told beside.
 SIDES = {
     "plain": [],
@@ -44,8 +45,19 @@ SIDES = {
     "fp8-tensor": ["precision.fp8=tensor"],
     "offload": ["parallel.zero_stage=2", "parallel.offload_optimizer.device=cpu"],
     "8-bit": ["training.optim=adamw_8bit"],
+    "lora": LORA,
+    "lora-nf4": [*LORA, "quantization.bits=4", "quantization.double_quant=true"],
 }
-PEERS = ("trainer", "loop")
+# Of peers: what bench/peers/ is told.
+MAKE_BASE = """
+import sys, torch
+from transformers import AutoConfig, AutoModelForCausalLM
+with torch.device("cuda"):
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(sys.argv[1]), dtype=torch.bfloat16)
+model.save_pretrained(sys.argv[2])
+"""
+PEERS = {"trainer": ["trainer.py", "--kind", "trainer"], "loop": ["loop.py", "--kind", "ddp"], "compiled": ["loop.py", "--kind", "ddp", "--compile"],
+         "peft": ["trainer.py", "--kind", "peft"]}
 
 
 def sizes(config):
@@ -66,11 +78,20 @@ class Bench:
         ):
             subprocess.run([arguments.program, *map(str, command)], check=True, stdout=subprocess.DEVNULL)
 
+    def base(self, name):
+        """A folder of weights to adapt, made once."""
+        folder = self.folder / f"{name}-base"
+        if not folder.exists():
+            (self.folder / "config.json").write_text(json.dumps(MODELS[name][0]))
+            subprocess.run([self.arguments.python, "-c", MAKE_BASE, self.folder / "config.json", folder], check=True, capture_output=True)
+        return folder
+
     def lockstep(self, name, side, out):
         config, length, rows = MODELS[name]
         (out / "config.json").write_text(json.dumps(config))
+        model = self.base(name) if side.startswith("lora") else out / "config.json"
         command = [
-            self.arguments.program, "train", "--nproc", "1", f"model.path={out}/config.json", f"tokenizer.path={self.folder}/tokenizer",
+            self.arguments.program, "train", "--nproc", "1", f"model.path={model}", f"tokenizer.path={self.folder}/tokenizer",
             f"data.train={self.folder}/sample/train.txt", f"data.sequence_length={length}", f"data.cache_dir={self.folder}/cache",
             f"output_dir={out}/run", f"max_steps={self.arguments.steps}", f"per_device_train_batch_size={rows}", "learning_rate=1e-4",
             "logging_steps=1", "bf16=true", "monitor.progress=plain", "save_strategy=no", "num_train_epochs=100", *SIDES[side]]
@@ -105,13 +126,15 @@ class Bench:
     def peer(self, name, kind, out):
         config, length, rows = MODELS[name]
         (out / "config.json").write_text(json.dumps(config))
+        script, *words = PEERS[kind]
+        if kind == "peft":
+            words += ["--folder", self.base(name)]
         command = [
-            self.arguments.python, HERE / "peers" / ("trainer.py" if kind == "trainer" else "loop.py"), "--kind", "trainer" if kind == "trainer" else "ddp",
-            "--out", out, "--steps", self.arguments.steps, "--warm", self.arguments.warm, "--length", length, "--batch", rows,
+            self.arguments.python, HERE / "peers" / script, *words, "--out", out, "--steps", self.arguments.steps, "--warm", self.arguments.warm, "--length", length, "--batch", rows,
             "--config", out / "config.json", "--vocabulary", config["vocab_size"], "--bf16"]
         environment = dict(os.environ, HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", PYTHONWARNINGS="ignore",
                            PYTORCH_ALLOC_CONF="expandable_segments:True")
-        if kind != "trainer":
+        if script == "loop.py":
             environment.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment)
         if done.returncode != 0:

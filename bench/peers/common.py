@@ -21,6 +21,7 @@ def arguments():
     parser.add_argument("--more", type=int, default=0, help="steps after a checkpoint of --steps")
     parser.add_argument("--warm", type=int, default=5)
     parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="by torch.compile")
     parser.add_argument("--kind", required=True)
     parser.add_argument("--folder", type=pathlib.Path, help="a model's folder, of the kinds peft and peft-nf4")
     parser.add_argument("--rank", type=int, default=16, help="of adapters, of these kinds")

@@ -20,6 +20,8 @@ if a.kind == "fsdp2":
     fully_shard(model, mesh=mesh)
 else:
     model = torch.nn.parallel.DistributedDataParallel(model)
+    if a.compile:
+        model = torch.compile(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=a.kind != "fsdp2")
 checkpoint = a.out / "checkpoint"
 
