@@ -2,7 +2,7 @@
 """Lockstep on the GPUs of this machine beside Hugging Face's Trainer and a lean loop, and beside what `lockstep plan` expects.
 
     python3 bench/gpu.py --program build/release/lockstep [--python PYTHON] [--device h200] [--models gpt2,llama-1b,llama-7b]
-        [--sides plain,graphs,...] [--steps 12] [--warm 4] [--json FILE]
+        [--sides plain,graphs,...] [--steps 12] [--warm 4] [--json FILE] [--trace SIDES]
 
 Every side trains in bfloat16 on one GPU with the same rows a step: Lockstep its real trainer, with loader and clipping, over bfloat16
 weights with float32 masters; its peers by autocast over float32 weights, as is usual. Times are those of the clock on the wall between
@@ -48,7 +48,6 @@ SIDES = {
     "lora": LORA,
     "lora-nf4": [*LORA, "quantization.bits=4", "quantization.double_quant=true"],
 }
-# Of peers: what bench/peers/ is told.
 MAKE_BASE = """
 import sys, torch
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -56,6 +55,7 @@ with torch.device("cuda"):
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(sys.argv[1]), dtype=torch.bfloat16)
 model.save_pretrained(sys.argv[2])
 """
+# Of peers: what bench/peers/ is told.
 PEERS = {"trainer": ["trainer.py", "--kind", "trainer"], "loop": ["loop.py", "--kind", "ddp"], "compiled": ["loop.py", "--kind", "ddp", "--compile"],
          "peft": ["trainer.py", "--kind", "peft"]}
 
@@ -95,20 +95,15 @@ class Bench:
             f"data.train={self.folder}/sample/train.txt", f"data.sequence_length={length}", f"data.cache_dir={self.folder}/cache",
             f"output_dir={out}/run", f"max_steps={self.arguments.steps}", f"per_device_train_batch_size={rows}", "learning_rate=1e-4",
             "logging_steps=1", "bf16=true", "monitor.progress=plain", "save_strategy=no", "num_train_epochs=100", *SIDES[side]]
-        environment = dict(os.environ)
-        if self.arguments.preload and side in self.arguments.profile.split(","):
-            environment.update(LD_PRELOAD=self.arguments.preload, GPU_PROFILE=str(out / "profile.json"))
+        if side in self.arguments.trace.split(","):
+            command += ["--trace", out / "trace.json"]
         began = time.time()
-        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         arrivals, text = {}, []
         for line in process.stderr:
             text.append(line)
             if line.startswith("step "):
-                step = int(line.split("/")[0].split()[1])
-                arrivals[step] = time.time()
-                for at, word in ((self.arguments.warm, "go"), (self.arguments.warm + 4, "stop")):
-                    if step == at:
-                        (out / f"profile.json.{word}").touch()
+                arrivals[int(line.split("/")[0].split()[1])] = time.time()
         if process.wait() != 0:
             return {"error": "".join(text[-25:])}
         seen = [json.loads(line) for line in (out / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -119,8 +114,9 @@ class Bench:
             "median_step_s": statistics.median(line["step_s"] for step, line in seen.items() if step > self.arguments.warm),
             "first_s": arrivals[1] - began, "losses": [round(line["loss"], 4) for line in seen.values()], "line": seen[last],
             "head": "".join(text[:40]), "tail": text[-3:]}
-        if "GPU_PROFILE" in environment:
-            found["profile"] = kernels_of(out / "profile.json")
+        kernels = out / "trace-kernels-rank0.json"
+        if kernels.exists():
+            found["kernels"] = kernels_of(kernels)
         return found
 
     def peer(self, name, kind, out):
@@ -156,26 +152,14 @@ class Bench:
 
 
 def kernels_of(path):
-    """Name of a kernel -> milliseconds and launches, of a recorded part of a run; and the share of it in which any ran."""
-    end = time.time() + 60
-    while not pathlib.Path(f"{path}.done").exists():
-        if time.time() > end:
-            return {"error": "no profile was written"}
-        time.sleep(0.1)
-    kernels, spans = {}, []
+    """[milliseconds, launches, name] of each kernel of a traced step, the longest first."""
+    kernels = {}
     for event in json.loads(path.read_text())["traceEvents"]:
         if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
             entry = kernels.setdefault(event["name"][:160], [0.0, 0])
             entry[0] += event["dur"] / 1e3
             entry[1] += 1
-            spans.append((event["ts"], event["ts"] + event["dur"]))
-    busy, until = 0.0, 0.0
-    for begin, end in sorted(spans):
-        busy += max(0.0, end - max(begin, until))
-        until = max(until, end)
-    spans.sort()
-    return {"busy": busy / (until - spans[0][0]) if spans else 0, "span_ms": (until - spans[0][0]) / 1e3 if spans else 0,
-            "kernels": sorted(([*entry, name] for name, entry in kernels.items()), reverse=True)}
+    return sorted(([*entry, name] for name, entry in kernels.items()), reverse=True)
 
 
 def main():
@@ -188,8 +172,7 @@ def main():
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--warm", type=int, default=4)
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--preload", help=argparse.SUPPRESS)
-    parser.add_argument("--profile", default="plain", help=argparse.SUPPRESS)
+    parser.add_argument("--trace", default="", metavar="SIDES", help="whose kernels of one step go into the file of --json")
     arguments = parser.parse_args()
     arguments.program = arguments.program.resolve()
     results = {}

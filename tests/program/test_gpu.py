@@ -122,6 +122,13 @@ class OnGpus:
         # Where one is shown, each of the ranks may have been shown one of its own.
         self.assertIn("has no GPU" if self.gpus > 1 else "has the same GPU as another rank", result.err)
 
+    def test_a_trace_has_what_the_gpu_ran(self):
+        told = self.train_on_gpus("traced", "--trace", "traced.json").err
+        events = json.loads((self.folder / "traced-kernels-rank0.json").read_text())["traceEvents"]
+        if self.computes:
+            self.assertRegex(told, r"the GPU was busy for [\d.]+% of [\d.]+ ms")
+            self.assertGreater(len([event for event in events if event.get("cat") == "kernel"]), 50)
+
     @long
     def test_one_process_and_many_train_alike(self):
         if not self.computes:

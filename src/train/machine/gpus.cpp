@@ -137,7 +137,8 @@ void claim_gpu(const comm::Store& store, const std::string& identity, int rank) 
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("rank {} has the same GPU as another rank: {}", rank, identity),
-        "start no more ranks than there are GPUs; or show each rank a GPU or a slice of its own, or all of them to each "
+        "start no more ranks than there are GPUs; or show each rank a GPU or a slice of its own, "
+        "or all of them to each "
         "(CUDA_VISIBLE_DEVICES), or set training.use_cpu=true");
   }
 }

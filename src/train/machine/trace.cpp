@@ -86,7 +86,8 @@ double StepTrace::now() {
 StepTrace::StepTrace(parallel::ParallelModel& model, parallel::Axes& axes, World& world)
     : model_(model),
       axes_(axes),
-      world_(world) {
+      world_(world),
+      kernels_(world.device) {
   trace_.rank = world.rank();
   trace_.label = axes.coordinate().text();
   model_.pipeline().set_observer([this](const parallel::ActionTimes& times) {
@@ -139,6 +140,9 @@ void StepTrace::mark(const char* name, double begin) {
 void StepTrace::write(const std::filesystem::path& file) {
   trace_.end = now();
   stop_watching();
+  const std::string kernels = kernels_.write(
+      file.parent_path() /
+      fmt::format("{}-kernels-rank{}.json", file.stem().string(), world_.rank()));
   if (world_.local_size != world_.size()) {
     // Clocks of several machines have nothing in common: what all ranks leave together is zero.
     world_.communicator.barrier();
@@ -170,7 +174,7 @@ void StepTrace::write(const std::filesystem::path& file) {
             ? foresee(model_.pipeline().schedules().of(micro_batches), ranks, axes_.mesh())
             : monitor::ForeseenPasses{};
     write_file_atomically(file, monitor::chrome_trace(ranks, foreseen), ErrorKind::kEnvironment);
-    log_info("trace: {}\n{}", file.string(), monitor::summary_table(ranks));
+    log_info("trace: {}\n{}{}", file.string(), monitor::summary_table(ranks), kernels);
     return "";
   });
 }

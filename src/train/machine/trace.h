@@ -6,6 +6,7 @@
 #include "monitor/trace.h"
 #include "parallel/parallel_model.h"
 #include "parallel/ranks/axes.h"
+#include "train/machine/device_kernels.h"
 #include "train/machine/world.h"
 
 namespace lockstep::train {
@@ -22,8 +23,9 @@ class StepTrace {
 
   /// A part of the step that is not the pipeline's, from `begin` until now.
   void mark(const char* name, double begin);
-  /// Ends the step. Rank 0 writes the file and logs the summary of all ranks. Every rank must call.
-  /// Error (environment) where the file cannot be written.
+  /// Ends the step. Rank 0 writes the file and logs the summary of all ranks; a rank on a GPU
+  /// writes what that ran into a file of its own beside it (FILE-kernels-rankN.json). Every rank
+  /// must call. Error (environment) where the file cannot be written.
   void write(const std::filesystem::path& file);
 
   /// Seconds of the clock that events are told in.
@@ -35,6 +37,7 @@ class StepTrace {
   parallel::ParallelModel& model_;
   parallel::Axes& axes_;
   World& world_;
+  DeviceKernels kernels_;
   monitor::RankTrace trace_;
 };
 
