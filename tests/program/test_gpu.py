@@ -68,6 +68,15 @@ class OnGpus:
     def test_bfloat16_as_on_the_cpu(self):
         self.check_on_both("bfloat16", "bf16=true", tolerance=3e-2)
 
+    @long
+    def test_float16_as_on_the_cpu(self):
+        self.check_on_both("float16", "fp16=true", tolerance=1e-2)
+
+    @long
+    def test_products_in_8_bits_as_on_the_cpu(self):
+        for scaling in ("row", "tensor"):
+            self.check_on_both(f"fp8-{scaling}", "model.path=llama.json", "bf16=true", f"precision.fp8={scaling}", tolerance=3e-2)
+
     def check_all_on_both(self, rows, tolerance):
         """Rows of (name, words), several at a time."""
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
