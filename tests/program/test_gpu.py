@@ -70,7 +70,8 @@ class OnGpus:
 
     @long
     def test_float16_as_on_the_cpu(self):
-        self.check_on_both("float16", "fp16=true", tolerance=1e-2)
+        # A scale at which nothing overflows: where it does depends on the order of sums.
+        self.check_on_both("float16", "fp16=true", "precision.loss_scale.initial_power=8", tolerance=1e-2)
 
     @long
     def test_products_in_8_bits_as_on_the_cpu(self):
