@@ -77,8 +77,27 @@ MappedFile::~MappedFile() {
   }
 }
 
+namespace {
+
+uintptr_t page_bytes() {
+  return static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+void expect_pages(std::span<const std::byte> bytes) {
+  if (!bytes.empty()) {
+    const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+    const uintptr_t before = begin % page_bytes();
+    ::madvise(  // a hint
+        reinterpret_cast<void*>(begin - before),
+        before + bytes.size(),
+        MADV_WILLNEED);
+  }
+}
+
 void forget_pages(std::span<const std::byte> bytes) {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t page = page_bytes();
   const auto begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
   const auto end = reinterpret_cast<uintptr_t>(bytes.data() + bytes.size()) / page * page;
   if (begin < end) {

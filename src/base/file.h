@@ -35,6 +35,9 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+/// Has the system read a MappedFile's bytes, which are used soon, in large blocks; returns once it
+/// was told, which is before they are there.
+void expect_pages(std::span<const std::byte> bytes);
 /// Lets whole pages of a MappedFile's bytes, which were read, leave the memory of the process; who
 /// reads them again has them again.
 void forget_pages(std::span<const std::byte> bytes);

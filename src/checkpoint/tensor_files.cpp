@@ -15,8 +15,11 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Elements of one copy where the file's bytes must pass through an aligned buffer.
-constexpr int64_t kCopyElements = 1 << 20;
+/// Bytes of one copy, and those behind it that the system reads meanwhile: where pages are read as
+/// they are touched, the disk waits for copies and copies for the disk. Of fewer bytes than the
+/// last, a row's part of a matrix, the system itself reads what stands around them.
+constexpr size_t kCopyBytes = size_t{8} << 20, kAheadBytes = 4 * kCopyBytes;
+constexpr size_t kLeastAhead = size_t{256} << 10;
 
 }  // namespace
 
@@ -158,24 +161,36 @@ void TensorFiles::read(const std::string& name, int64_t begin, const at::Tensor&
   }
   const at::NoGradGuard no_gradient;
   const auto width = static_cast<size_t>(c10::elementSize(*type));
-  const std::byte* source = bytes(name).data() + static_cast<size_t>(begin) * width;
+  const auto source =
+      bytes(name).subspan(static_cast<size_t>(begin) * width, static_cast<size_t>(count) * width);
+  const auto part_at = [&](size_t at, size_t most) {
+    at = std::min(at, source.size());
+    return source.subspan(at, std::min(most, source.size() - at));
+  };
+  const bool reads_ahead = source.size() >= kLeastAhead;
+  if (reads_ahead) {
+    expect_pages(part_at(0, kAheadBytes));
+  }
   const at::Tensor flat = out.detach().view({-1});
-  if (reinterpret_cast<uintptr_t>(source) % width == 0) {
+  at::Tensor aligned;  // where the file's bytes are not
+  if (reinterpret_cast<uintptr_t>(source.data()) % width != 0) {
+    aligned = at::empty({std::ssize(part_at(0, kCopyBytes))}, at::dtype(at::kByte));
+  }
+  for (size_t at = 0; at < source.size(); at += kCopyBytes) {
+    if (reads_ahead) {
+      expect_pages(part_at(at + kAheadBytes, kCopyBytes));
+    }
+    const auto part = part_at(at, kCopyBytes);
     // The mapping is read-only; copy_ does not write to its source.
-    flat.copy_(at::from_blob(const_cast<std::byte*>(source), {count}, at::dtype(*type)));
-    forget_pages({source, static_cast<size_t>(count) * width});
-    return;
+    void* from = const_cast<std::byte*>(part.data());
+    if (aligned.defined()) {
+      from = std::memcpy(aligned.data_ptr(), from, part.size());
+    }
+    const auto first = static_cast<int64_t>(at / width);
+    const auto elements = static_cast<int64_t>(part.size() / width);
+    flat.narrow(0, first, elements).copy_(at::from_blob(from, {elements}, at::dtype(*type)));
+    forget_pages(part);
   }
-  const at::Tensor buffer = at::empty({std::min(count, kCopyElements)}, at::dtype(*type));
-  for (int64_t at = 0; at < count; at += kCopyElements) {
-    const int64_t part = std::min(kCopyElements, count - at);
-    std::memcpy(
-        buffer.data_ptr(),
-        source + static_cast<size_t>(at) * width,
-        static_cast<size_t>(part) * width);
-    flat.narrow(0, at, part).copy_(buffer.narrow(0, 0, part));
-  }
-  forget_pages({source, static_cast<size_t>(count) * width});
 }
 
 at::Tensor TensorFiles::read_whole(const std::string& name) const {

@@ -56,6 +56,11 @@ start::Parsed read_request(std::vector<std::string> arguments, Request& request)
          "--max-new-tokens,--max_new_tokens", request.options.max_new_tokens, "Tokens to add")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option(
+         "--min-new-tokens,--min_new_tokens",
+         request.options.min_new_tokens,
+         "Tokens before which the text does not end; as many as --max-new-tokens: no token ends it")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  app.add_option(
          "--temperature", request.options.temperature, "0, the default, takes the likeliest")
       ->check(start::between(0, 1e6));
   app.add_option("--top-k,--top_k", request.options.top_k, "Sample among the k likeliest; 0: all")
@@ -189,6 +194,15 @@ int run_generate(std::vector<std::string> arguments) {
         ErrorKind::kConfig,
         "--top-p is 0, of which no token is left",
         "--temperature 0, or --top-k 1, takes the likeliest");
+  }
+  if (request.options.min_new_tokens > request.options.max_new_tokens) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "--min-new-tokens is {}, and --max-new-tokens {}",
+            request.options.min_new_tokens,
+            request.options.max_new_tokens),
+        "give fewer of the first, or more of the second");
   }
   if (request.prompt == "-" && request.tensor > 1) {
     throw Error(

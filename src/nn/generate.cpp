@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include <ATen/ATen.h>
@@ -47,6 +48,12 @@ void check(
   }
   if (options.max_new_tokens < 0) {
     fail(fmt::format("max_new_tokens is {}; it must be 0 or more", options.max_new_tokens));
+  }
+  if (options.min_new_tokens < 0 || options.min_new_tokens > options.max_new_tokens) {
+    fail(fmt::format(
+        "min_new_tokens is {}; it must be between 0 and max_new_tokens, which is {}",
+        options.min_new_tokens,
+        options.max_new_tokens));
   }
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature)) {
     fail(fmt::format("temperature is {}; it must be 0 (greedy) or more", options.temperature));
@@ -252,6 +259,14 @@ class RowsInStep {
   std::vector<Row> going_;
 };
 
+/// Logits [V] by which none of the tokens is chosen; a folder may name ends that its vocabulary
+/// lacks.
+Tensor without(const Tensor& logits, std::vector<int64_t> tokens) {
+  std::erase_if(tokens, [&](int64_t id) { return id < 0 || id >= logits.numel(); });
+  const Tensor ids = at::tensor(tokens, at::kLong).to(logits.device());
+  return logits.index_fill(0, ids, -std::numeric_limits<double>::infinity());
+}
+
 }  // namespace
 
 std::vector<Generated> generate_rows(
@@ -288,7 +303,10 @@ Generated generate(
   }
   Generated result;
   while (static_cast<int64_t>(result.ids.size()) < options.max_new_tokens) {
-    const Tensor logits = model.last_logits(inputs)[0];
+    Tensor logits = model.last_logits(inputs)[0];
+    if (std::ssize(result.ids) < options.min_new_tokens) {
+      logits = without(logits, options.stop_tokens);
+    }
     const int64_t id = choose_token(logits, options, uniform(options.seed, cache.length()));
     result.ids.push_back(id);
     if (on_token && !on_token(id)) {

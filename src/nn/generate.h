@@ -11,10 +11,11 @@ namespace lockstep::nn {
 
 struct GenerateOptions {
   int64_t max_new_tokens = 20;
-  double temperature = 0;  // 0: the likeliest token
-  int64_t top_k = 0;       // 0: all; else sample among the k likeliest
-  double top_p = 1;        // sample among the fewest tokens whose probabilities reach p; 1: all
-  uint64_t seed = 0;       // the draw of a position depends on (seed, position) alone
+  int64_t min_new_tokens = 0;  // until there are so many, no stop token is chosen
+  double temperature = 0;      // 0: the likeliest token
+  int64_t top_k = 0;           // 0: all; else sample among the k likeliest
+  double top_p = 1;            // sample among the fewest tokens whose probabilities reach p; 1: all
+  uint64_t seed = 0;           // the draw of a position depends on (seed, position) alone
   /// Generation ends after one of these; it is among the ids that come back.
   std::vector<int64_t> stop_tokens = {};
 };

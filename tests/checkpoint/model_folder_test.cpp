@@ -61,6 +61,20 @@ TEST(ModelFolder, ReadsRangesInEveryFloatingType) {
   }
 }
 
+TEST(ModelFolder, ReadsWhatIsLongerThanACopy) {
+  const TemporaryFolder folder;
+  constexpr int64_t kLength = (40 << 20) / 4 + 1001;  // more than is read ahead
+  const at::Tensor numbers = at::arange(kLength, at::kFloat);
+  for (const size_t shift : {0, 1}) {
+    write_tensors(folder.path() / "model.safetensors", {{"wte.weight", numbers}}, shift);
+    const ModelFolder model(folder.path());
+    at::Tensor part = at::zeros({kLength - 7}, at::kDouble);
+    model.read("wte.weight", 5, part);
+    EXPECT_TRUE(part.equal(numbers.narrow(0, 5, kLength - 7).to(at::kDouble))) << shift;
+    EXPECT_TRUE(model.files().read_whole("wte.weight").equal(numbers)) << shift;
+  }
+}
+
 TEST(ModelFolder, ReadsTypesThatAreNotFloatingAsTheyAre) {
   const TemporaryFolder folder;
   write_tensors(

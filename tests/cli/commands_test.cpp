@@ -241,6 +241,7 @@ TEST(Generate, TakesNumbersThatCanBe) {
       {"--top-p", {"0", "-0.1", "1.01", "nan", "x"}},
       {"--top-k", {"-1", "1.5"}},
       {"--max-new-tokens", {"-1", "x"}},
+      {"--min-new-tokens", {"-1", "x", "21"}},
       {"--dtype", {"float16", ""}},
       {"--device-map", {"cuda:0"}},
       {"--tensor", {"0"}},

@@ -106,6 +106,11 @@ TEST(Generate, StopsAtATokenAtTheCallersWishAndAtTheLength) {
   EXPECT_EQ(stopped.reason, StopReason::kStopToken);
   EXPECT_EQ(stopped.ids, std::vector<int64_t>(all.begin(), all.begin() + first + 1));
   EXPECT_EQ(told, stopped.ids);
+  options.min_new_tokens = first + 3;  // it goes on with others until it may end
+  const auto longer = generate(*model, {1, 2, 3}, options).ids;
+  EXPECT_GE(std::ssize(longer), options.min_new_tokens);
+  EXPECT_TRUE(std::equal(all.begin(), all.begin() + first, longer.begin()));
+  EXPECT_EQ(std::count(longer.begin(), longer.begin() + options.min_new_tokens, all[4]), 0);
   int calls = 0;
   const auto cut =
       generate(*model, {1, 2, 3}, {.max_new_tokens = 12}, [&](int64_t) { return ++calls < 3; });
@@ -153,6 +158,8 @@ TEST(Generate, ErrorsComeBeforeAnythingIsComputed) {
   EXPECT_THAT(problem({1}, {.top_k = -1}), HasSubstr("top_k"));
   EXPECT_THAT(problem({1}, {.top_p = 0}), HasSubstr("top_p"));
   EXPECT_THAT(problem({1}, {.max_new_tokens = -1}), HasSubstr("max_new_tokens"));
+  EXPECT_THAT(problem({1}, {.min_new_tokens = -1}), HasSubstr("min_new_tokens"));
+  EXPECT_THAT(problem({1}, {.min_new_tokens = 21}), HasSubstr("max_new_tokens, which is 20"));
   EXPECT_THAT(
       problem({1, 2}, {.max_new_tokens = 64}),
       AllOf(

@@ -225,6 +225,7 @@ ops::PackedMatrix PackedFolder::read(const std::string& weight) const {
   matrix.out = linear.out;
   matrix.in = linear.in;
   const auto codes = files.bytes(linear.stored);
+  expect_pages(codes);
   const bool is_8_bits = linear.format.kind == PackedKind::kInt8;
   matrix.codes = at::from_blob(
                      const_cast<std::byte*>(codes.data()),
