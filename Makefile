@@ -36,7 +36,8 @@ help:
 	@echo "make hosts LOSSES=50       the machine that hosts a job is lost, again and again: the others go on (needs root)"
 	@echo "make soak FAULTS=1200      that many faults done to a run: it has to be the undisturbed one in the end (SEED=n)"
 	@echo "make flips TRIALS=100       that many bits flipped in a rank's memory, in what other ranks hold too: each is to be found"
-	@echo "make fuzz HOURS=4          what reads bytes of unknown origin, under libFuzzer, ASan and UBSan (PARSERS=yaml,http; WILD=1: beginning with files of other packages as well)"
+	@echo "make fuzz HOURS=4          what reads bytes of unknown origin, under libFuzzer, ASan and UBSan (PARSERS=yaml,http; WILD=1: beginning with files of other packages as well;"
+	@echo "                           INPUTS=10000000: a campaign of so many for each, which goes on where it was interrupted)"
 	@echo "make sanitizers            the modules without libtorch under ASan, UBSan and TSan, and every input of the fuzzer's again"
 	@echo "make test-engines          SLURM, MPI, Ray, the image of deploy/Dockerfile and the wheel by pip, each where it is installed"
 	@echo "make checks                format, includes, file sizes, and each public header by itself"
@@ -119,7 +120,7 @@ flips: build
 	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep python3 tests/soak/flips.py --trials $(or $(TRIALS),100) --seed $(or $(SEED),1)
 
 FUZZ := build/fuzz
-$(FUZZ)/.configured:
+$(FUZZ)/.configured: CMakePresets.json
 	@tools/setup.sh fuzz
 	@mkdir -p $(FUZZ) && cmake --preset fuzz $(CMAKE_FLAGS) -DLOCKSTEP_CUDA=OFF >$(FUZZ).log && touch $@
 
@@ -127,7 +128,7 @@ HOURS ?= 0
 SECONDS ?= 20
 fuzz: $(FUZZ)/.configured
 	@python3 tools/build.py $(FUZZ) -j $(JOBS) fuzz_parsers
-	@python3 tools/fuzz.py $(FUZZ) -j $(JOBS) $(if $(filter-out 0,$(HOURS)),--hours $(HOURS),--seconds $(SECONDS)) $(if $(PARSERS),--parsers $(PARSERS)) $(if $(SEED),--seed $(SEED)) $(if $(WILD),--wild)
+	@python3 tools/fuzz.py $(FUZZ) -j $(JOBS) $(if $(filter-out 0,$(HOURS)),--hours $(HOURS),$(if $(INPUTS),,--seconds $(SECONDS))) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(PARSERS),--parsers $(PARSERS)) $(if $(SEED),--seed $(SEED)) $(if $(WILD),--wild)
 
 sanitizers: setup
 	@for kind in address:asan thread:tsan; do \

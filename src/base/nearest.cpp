@@ -35,8 +35,15 @@ std::optional<std::string> nearest_name(
   std::optional<std::string> best;
   size_t fewest = 0;
   for (const std::string& candidate : candidates) {
-    const size_t count = edits(word, candidate);
-    if (3 * count <= std::max(word.size(), candidate.size()) && (!best || count < fewest)) {
+    const size_t longer = std::max(word.size(), candidate.size());
+    const size_t shorter = std::min(word.size(), candidate.size());
+    const auto is_nearer = [&](size_t count) {
+      return 3 * count <= longer && (!best || count < fewest);
+    };
+    if (!is_nearer(longer - shorter)) {  // at least so many edits
+      continue;
+    }
+    if (const size_t count = edits(word, candidate); is_nearer(count)) {
       best = candidate;
       fewest = count;
     }

@@ -62,7 +62,7 @@ class Compressed : public ByteSource {
   Compressed(std::unique_ptr<PlainFile> file, std::string_view kind)
       : file_(std::move(file)),
         kind_(kind),
-        block_(kReadBlock) {}
+        block_(std::min<uint64_t>(kReadBlock, file_->size())) {}
 
  protected:
   std::span<char> refill() { return std::span(block_).first(file_->read(block_)); }

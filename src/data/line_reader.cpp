@@ -8,7 +8,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr size_t kLineBlock = size_t{1} << 18;
+constexpr size_t kMostBlock = size_t{1} << 18;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 /// Where a line that is too long may be cut: not inside a code point, not between \r and \n.
@@ -43,7 +43,8 @@ bool LineReader::fill() {
   buffer_.erase(0, begin_);
   begin_ = 0;
   const size_t old = buffer_.size();
-  buffer_.resize(old + kLineBlock);
+  buffer_.resize(old + block_);
+  block_ = std::min(2 * block_, kMostBlock);
   const size_t count = source_->read(std::span(buffer_).subspan(old));
   buffer_.resize(old + count);
   return count > 0;

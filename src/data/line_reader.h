@@ -34,7 +34,8 @@ class LineReader {
 
   std::unique_ptr<ByteSource> source_;
   std::string buffer_;
-  size_t begin_ = 0;  // what of buffer_ is still to come
+  size_t begin_ = 0;     // what of buffer_ is still to come
+  size_t block_ = 4096;  // what is read next: a short file makes no long buffer
   int64_t number_ = 0;
   bool inside_ = false;  // the last line had LineEnd::kMore
 };

@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace lockstep::fuzz {
@@ -46,11 +46,20 @@ inline const fs::path& scratch() {
   return folder.path;
 }
 
+/// A file of these bytes. One that is there is written over, for its pages are.
 inline fs::path file_of(Bytes bytes, const std::string& name) {
   const fs::path path = scratch() / name;
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary)
-      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  const auto open = [&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600); };
+  int file = open();
+  if (file < 0) {
+    fs::create_directories(path.parent_path());
+    file = open();
+  }
+  const auto size = static_cast<ssize_t>(bytes.size());
+  check(
+      ::write(file, bytes.data(), bytes.size()) == size && ::ftruncate(file, size) == 0,
+      "a file is written");
+  ::close(file);
   return path;
 }
 
