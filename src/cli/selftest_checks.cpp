@@ -81,6 +81,12 @@ std::vector<Operation> operations() {
       {"LayerNorm",
        {{6, 24, 48}, {48}, {48}},
        [](const Tensors& in) { return ops::layer_norm(in[0], in[1], in[2], 1e-5); }},
+      {"LayerNorm of a sum",
+       {{6, 24, 48}, {6, 24, 48}, {48}, {48}},
+       [](const Tensors& in) {
+         const ops::SumAndNorm made = ops::add_layer_norm(in[0], in[1], in[2], in[3], 1e-5);
+         return at::cat({made.sum, made.norm});
+       }},
       {"GELU", {{6, 24, 48}}, [](const Tensors& in) { return ops::gelu_tanh(in[0]); }},
       {"SwiGLU",
        {{6, 24, 48}, {6, 24, 48}},
@@ -208,14 +214,25 @@ std::string check_unpacking(c10::Device device, ops::PackedKind kind) {
       ops::dequantize(matrix));
 }
 
+/// Of rows and of columns, into either; sizes that kernels have whole tiles in, and parts of them.
 std::string check_rounding(c10::Device device) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(8);
-  const Tensor rows = at::randn({40, 96}, generator).to(at::kBFloat16);
+  const Tensor matrix = at::randn({264, 520}, generator).to(at::kBFloat16);
+  const Tensor powers = at::arange(520, at::kFloat).remainder(5).exp2().view({1, -1});
   const auto rounded = [&](c10::Device where) {
-    const ops::FactoredRows from{rows.to(where)};
-    const ops::Float8Rows made = ops::to_float8(
-        from, ops::largest_magnitudes(from, ops::SharedScale::kRow), at::kFloat8_e4m3fn);
-    return at::cat({made.values.to(at::kFloat), made.scales}, 1);
+    Tensors made;
+    for (const bool is_turned : {false, true}) {
+      const Tensor rows = is_turned ? matrix.to(where).t() : matrix.to(where);
+      for (const auto order : {ops::Float8Order::kRows, ops::Float8Order::kColumns}) {
+        const ops::FactoredRows from{rows, powers.narrow(1, 0, rows.size(1)).to(where)};
+        const Tensor largest = ops::largest_magnitudes(from, ops::SharedScale::kRow);
+        for (const auto type : {at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
+          const ops::Float8Rows one = ops::to_float8(from, largest, type, order);
+          made.push_back((one.values.to(at::kFloat) * one.scales).flatten());
+        }
+      }
+    }
+    return at::cat(made);
   };
   return expect_same(rounded(device), rounded(at::kCPU));
 }

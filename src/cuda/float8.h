@@ -16,7 +16,8 @@ struct FactoredRows {
   int64_t factor_of_column = 0;    // the stride of factors: 0, one for all
 };
 
-/// The largest magnitude of each row -> largest [rows]; NaN where one is.
+/// The largest magnitude of each row -> largest [rows], which holds zeros before, or anything where
+/// column_stride is 1; NaN where one is.
 void largest_of_rows(const FactoredRows& from, float* largest, cudaStream_t stream);
 
 /// Where the rounded numbers go: values [rows, columns] with these strides, one of them 1, and the
@@ -28,6 +29,7 @@ struct Float8Out {
   bool has_e5m2 = false;  // else e4m3
   bool is_by_row = false;
 };
+/// Where a `largest` is not finite, none of those that share its scale is.
 void round_to_float8(
     const FactoredRows& from, const float* largest, const Float8Out& out, cudaStream_t stream);
 

@@ -7,10 +7,12 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "cuda/adamw.h"
+#include "cuda/adamw_8bit.h"
 #include "cuda/dropout.h"
 #include "cuda/float8.h"
 #include "cuda/norms.h"
 #include "cuda/rope.h"
+#include "cuda/scale.h"
 #include "cuda/softmax_rows.h"
 #include "cuda/squares.h"
 #include "cuda/swiglu.h"
@@ -90,6 +92,28 @@ void adamw_step(const ops::AdamWBuffers& buffers, const Tensor& numbers) {
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+void adamw_8bit_step(const ops::AdamW8bitBuffers& buffers, const Tensor& numbers) {
+  const c10::cuda::CUDAGuard device(buffers.parameter.device());
+  const bool has_master = buffers.master.defined();
+  const bool is_float = buffers.gradient.scalar_type() == at::kFloat;
+  AdamW8bitPointers pointers;
+  pointers.gradient = is_float ? buffers.gradient.const_data_ptr<float>() : nullptr;
+  pointers.low_gradient = is_float ? nullptr : buffers.gradient.const_data_ptr();
+  pointers.weight = (has_master ? buffers.master : buffers.parameter).data_ptr<float>();
+  pointers.low = has_master ? buffers.parameter.data_ptr() : nullptr;
+  pointers.exp_avg = buffers.exp_avg.data_ptr<uint8_t>();
+  pointers.exp_avg_sq = buffers.exp_avg_sq.data_ptr<uint8_t>();
+  pointers.exp_avg_absmax = buffers.exp_avg_absmax.data_ptr<float>();
+  pointers.exp_avg_sq_absmax = buffers.exp_avg_sq_absmax.data_ptr<float>();
+  pointers.maps = buffers.maps.const_data_ptr<float>();
+  adamw_8bit(
+      pointers,
+      numbers.const_data_ptr<float>(),
+      buffers.parameter.numel(),
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 void drop(
     const Tensor& from,
     const Tensor& to,
@@ -148,6 +172,9 @@ FactoredRows factored(const ops::FactoredRows& from) {
 
 void find_largest(const ops::FactoredRows& from, const Tensor& largest) {
   const c10::cuda::CUDAGuard device(largest.device());
+  if (from.rows.stride(1) != 1) {
+    largest.zero_();  // several blocks have parts of a row
+  }
   largest_of_rows(factored(from), largest.data_ptr<float>(), at::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
@@ -211,56 +238,61 @@ void gate_up_backward(
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-bool takes_norm(const Tensor& x) {
+bool takes_norm(const Tensor& x, bool is_centered) {
   const auto type = x.scalar_type();
   return (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&
-         takes_norm_rows(x.size(-1) * x.element_size());
+         takes_norm_rows(x.size(-1) * x.element_size(), is_centered);
 }
 
-void* data_of(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data_ptr() : nullptr;
+template <class T = void>
+T* data_of(const Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
 }
 
-void normalize(const ops::NormTensors& tensors, float eps, ops::RmsForm form) {
+void norm_rows(const ops::NormTensors& tensors, float eps, ops::RmsForm form) {
   const Tensor& x = tensors.x;
   const c10::cuda::CUDAGuard device(x.device());
-  const RmsNorm norm{
+  const Norm norm{
       .x = x.const_data_ptr(),
       .residual = data_of(tensors.residual),
       .weight = tensors.weight.const_data_ptr(),
+      .bias = data_of(tensors.bias),
       .sum = data_of(tensors.sum),
       .y = tensors.y.data_ptr(),
+      .mean = data_of<float>(tensors.mean),
       .inverse = tensors.inverse.data_ptr<float>(),
       .rows = x.numel() / x.size(-1),
       .size = x.size(-1),
       .eps = eps,
       .form = form};
-  rms_norm(number_of(x), norm, at::cuda::getCurrentCUDAStream());
+  normalize(number_of(x), norm, at::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-void normalize_backward(
-    const ops::NormGradientInputs& inputs,
-    const Tensor& x_gradient,
-    const Tensor& weight_gradient,
-    ops::RmsForm form) {
+void norm_rows_backward(
+    const ops::NormGradientInputs& inputs, const ops::NormGradients& gradients, ops::RmsForm form) {
   const Tensor& x = inputs.x;
   const c10::cuda::CUDAGuard device(x.device());
-  const int64_t size = x.size(-1), rows = x.numel() / size;
-  const Tensor runs = at::empty({runs_of_norm(rows), size}, x.options().dtype(at::kFloat));
-  const RmsNormBackward norm{
+  const int64_t size = x.size(-1), rows = x.numel() / size,
+                parameters = inputs.mean.defined() ? 2 : 1;
+  const Tensor runs = at::empty(
+      {runs_of_norm(rows, size * x.element_size()), parameters, size},
+      x.options().dtype(at::kFloat));
+  const NormBackward norm{
       .gradient = inputs.gradient.const_data_ptr(),
       .sum_gradient = data_of(inputs.sum_gradient),
       .x = x.const_data_ptr(),
       .weight = inputs.weight.const_data_ptr(),
+      .mean = data_of<float>(inputs.mean),
       .inverse = inputs.inverse.const_data_ptr<float>(),
-      .x_gradient = x_gradient.data_ptr(),
+      .x_gradient = gradients.x.data_ptr(),
       .runs = runs.data_ptr<float>(),
-      .weight_gradient = weight_gradient.data_ptr(),
+      .weight_gradient = gradients.weight.data_ptr(),
+      .bias_gradient = data_of(gradients.bias),
       .rows = rows,
       .size = size,
       .form = form};
-  rms_norm_backward(number_of(x), norm, at::cuda::getCurrentCUDAStream());
+  normalize_backward(number_of(x), norm, at::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -276,6 +308,17 @@ void squares(const Tensor& from, double share, const Tensor& sums) {
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+void scale_by(const Tensor& values, const Tensor& factor) {
+  const c10::cuda::CUDAGuard device(values.device());
+  scale(
+      number_of(values),
+      values.data_ptr(),
+      values.numel(),
+      factor.const_data_ptr<float>(),
+      at::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 }  // namespace
 
 ops::CudaLoops loops() {
@@ -283,6 +326,7 @@ ops::CudaLoops loops() {
       .row_statistics = statistics,
       .logits_become_gradient = become_gradient,
       .adamw = adamw_step,
+      .adamw_8bit = adamw_8bit_step,
       .rotate = rotate_heads,
       .dropout = drop,
       .unpack = unpack_part,
@@ -291,9 +335,10 @@ ops::CudaLoops loops() {
       .swiglu = gate_up,
       .swiglu_backward = gate_up_backward,
       .takes_norm = takes_norm,
-      .rms_norm = normalize,
-      .rms_norm_backward = normalize_backward,
-      .add_squares = squares};
+      .norm = norm_rows,
+      .norm_backward = norm_rows_backward,
+      .add_squares = squares,
+      .scale = scale_by};
 }
 #else
 ops::CudaLoops loops() {

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include <cuda_runtime.h>
 
@@ -17,13 +19,44 @@ template <int N, class T>
 __device__ inline Pack<T, N> load(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
+/// By one instruction, which compilers are to be told where a pack was put together or copied.
 template <int N, class T>
 __device__ inline void store(const Pack<T, N>& pack, T* to) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(pack) == sizeof(uint4) || sizeof(pack) == sizeof(uint2)) {
+    std::conditional_t<sizeof(pack) == sizeof(uint4), uint4, uint2> bits;
+    memcpy(&bits, &pack, sizeof(bits));
+    __stwb(reinterpret_cast<decltype(bits)*>(to), bits);
+    return;
+  }
+#endif
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
+/// The first `count` of N, where these need not begin a pack; the others are 0, and are not stored.
+template <int N, class T>
+__device__ inline Pack<T, N> load_some(const T* from, int64_t count) {
+  Pack<T, N> pack = {};
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    if (i < count) {
+      pack.at[i] = from[i];
+    }
+  }
+  return pack;
+}
+template <int N, class T>
+__device__ inline void store_some(const Pack<T, N>& pack, T* to, int64_t count) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    if (i < count) {
+      to[i] = pack.at[i];
+    }
+  }
+}
+
 /// Whether packs of `bytes` may begin there; null: nothing begins.
-inline bool begins_pack(const void* memory, size_t bytes) {
+inline __host__ __device__ bool begins_pack(const void* memory, size_t bytes) {
   return reinterpret_cast<uintptr_t>(memory) % bytes == 0;
 }
 

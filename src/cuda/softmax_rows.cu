@@ -1,4 +1,5 @@
 #include "cuda/launch.h"
+#include "cuda/pack.h"
 #include "cuda/softmax_rows.h"
 
 namespace lockstep::cuda {
@@ -7,32 +8,76 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarp = 32;
 
+/// exp(x) by one instruction of GPUs, within 2^-22 of it and 2^-24 of x; below 2^-126 it is 0.
+__device__ float exponential(float x) {
+  constexpr float kLogOfE = 1.4426950408889634F;
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * kLogOfE));
+  return result;
+#else
+  return exp2f(x * kLogOfE);
+#endif
+}
+
 /// A maximum, and a sum of exponentials relative to it (Milakov and Gimelshein, "Online normalizer
 /// calculation for softmax", 2018).
 struct Partial {
   float maximum, total;  // no initial values: shared memory would ignore them
 
-  __device__ void add(float value) {
-    if (value > maximum) {
-      total = total * expf(maximum - value) + 1;
-      maximum = value;
-    } else {
-      total += value == -INFINITY ? 0 : expf(value - maximum);  // a NaN stays
+  /// A NaN stays in the total.
+  template <int N>
+  __device__ void add(const float (&values)[N]) {
+    float most = maximum;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      most = fmaxf(most, values[i]);
     }
+    const float base = most == -INFINITY ? 0 : most;
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      sum += exponential(values[i] - base);
+    }
+    total = total * exponential(maximum - base) + sum;
+    maximum = most;
   }
   __device__ void add(const Partial& other) {
-    if (other.maximum == -INFINITY && other.total == 0) {
-      return;
-    }
-    const float most = fmaxf(maximum, other.maximum);
-    const float own = maximum == -INFINITY ? 0 : total * expf(maximum - most);
-    total = own + other.total * (other.maximum == -INFINITY ? 1 : expf(other.maximum - most));
+    const float most = fmaxf(maximum, other.maximum), base = most == -INFINITY ? 0 : most;
+    total = total * exponential(maximum - base) + other.total * exponential(other.maximum - base);
     maximum = most;
   }
 };
 
-template <class T>
-__global__ void statistics_kernel(
+/// Calls visit(first, pack) for what a thread has of a row: packs of N, several of which it reads
+/// before it uses any, and then single numbers.
+template <int N, class T, class Visit>
+__device__ void visit_row(const T* values, int64_t size, const Visit& visit) {
+  constexpr int kLoads = N == 1 ? 8 : 4;
+  const auto first = static_cast<int>(threadIdx.x);
+  const int packs = static_cast<int>(size / N);
+  int pack = first;
+  for (; pack + (kLoads - 1) * kThreads < packs; pack += kLoads * kThreads) {
+    Pack<T, N> several[kLoads];
+#pragma unroll
+    for (int n = 0; n < kLoads; ++n) {
+      several[n] = load<N>(values + int64_t{pack + n * kThreads} * N);
+    }
+#pragma unroll
+    for (int n = 0; n < kLoads; ++n) {
+      visit(int64_t{pack + n * kThreads} * N, several[n]);
+    }
+  }
+  for (; pack < packs; pack += kThreads) {
+    visit(int64_t{pack} * N, load<N>(values + int64_t{pack} * N));
+  }
+  if (const int64_t last = int64_t{packs} * N + first; last < size) {
+    visit(last, load<1>(values + last));
+  }
+}
+
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads) statistics_kernel(
     const T* logits,
     const int64_t* targets,
     int64_t size,
@@ -43,9 +88,14 @@ __global__ void statistics_kernel(
   const int64_t row = blockIdx.x;
   const T* values = logits + row * stride;
   Partial mine{-INFINITY, 0};
-  for (int64_t i = threadIdx.x; i < size; i += kThreads) {
-    mine.add(widen(values[i]));
-  }
+  visit_row<N>(values, size, [&]<int kCount>(int64_t, const Pack<T, kCount>& pack) {
+    float wide[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      wide[i] = widen(pack.at[i]);
+    }
+    mine.add(wide);
+  });
   for (int step = kWarp / 2; step > 0; step /= 2) {
     Partial other;
     other.maximum = __shfl_xor_sync(0xffffffffU, mine.maximum, step);
@@ -69,8 +119,8 @@ __global__ void statistics_kernel(
   }
 }
 
-template <class T>
-__global__ void gradient_kernel(
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads) gradient_kernel(
     T* logits,
     const int64_t* targets,
     int64_t size,
@@ -83,11 +133,22 @@ __global__ void gradient_kernel(
   T* values = logits + row * stride;
   const int64_t target = targets[row];
   const float sum = log_sum[row], of_softmax = softmax_factor[row], of_target = target_factor[row];
-  for (int64_t i = threadIdx.x; i < size; i += kThreads) {
-    const float logit = widen(values[i]), t = logit * inverse_cap;
-    const float p = of_softmax == 0 ? 0 : expf(logit - sum) * of_softmax;
-    narrow((p - (i == target ? of_target : 0)) * (1 - t * t), values[i]);
-  }
+  visit_row<N>(values, size, [&]<int kCount>(int64_t first, Pack<T, kCount> pack) {
+    const auto own =
+        static_cast<int>(target >= first && target < first + kCount ? target - first : -1);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const float logit = widen(pack.at[i]), t = logit * inverse_cap;
+      const float p = of_softmax == 0 ? 0 : exponential(logit - sum) * of_softmax;
+      narrow((p - (i == own ? of_target : 0)) * (1 - t * t), pack.at[i]);
+    }
+    store(pack, values + first);
+  });
+}
+
+template <int N, class T>
+bool rows_begin_packs(const T* logits, int64_t stride) {
+  return begins_pack(logits, sizeof(Pack<T, N>)) && stride % N == 0;
 }
 
 }  // namespace
@@ -105,8 +166,10 @@ void row_statistics(
     cudaStream_t stream) {
   with_type(number, [&](auto type) {
     using T = decltype(type);
+    constexpr int kPack = static_cast<int>(16 / sizeof(T));
     launch(
-        statistics_kernel<T>,
+        rows_begin_packs<kPack>(static_cast<const T*>(logits), stride) ? statistics_kernel<T, kPack>
+                                                                       : statistics_kernel<T, 1>,
         rows,
         kThreads,
         stream,
@@ -134,8 +197,10 @@ void logits_become_gradient(
     cudaStream_t stream) {
   with_type(number, [&](auto type) {
     using T = decltype(type);
+    constexpr int kPack = static_cast<int>(16 / sizeof(T));
     launch(
-        gradient_kernel<T>,
+        rows_begin_packs<kPack>(static_cast<const T*>(logits), stride) ? gradient_kernel<T, kPack>
+                                                                       : gradient_kernel<T, 1>,
         rows,
         kThreads,
         stream,

@@ -1,4 +1,5 @@
 #include "cuda/launch.h"
+#include "cuda/pack.h"
 #include "cuda/squares.h"
 #include "ops/square_sums.h"
 
@@ -7,21 +8,42 @@ namespace {
 
 constexpr int kThreadsOfSquares = 256;
 
-/// A block a sum. A thread adds a few squares in float32, so that doubles, of which small GPUs make
-/// few, are rare.
-template <class T>
-__global__ void squares_kernel(const T* from, int64_t count, double share, double* sums) {
-  constexpr int kFew = 8;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreadsOfSquares;
+/// A block a sum. A thread reads several packs of N before it uses any. It adds the squares of a
+/// pack in float32, so that doubles, of which small GPUs make few, are rare.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreadsOfSquares)
+    squares_kernel(const T* from, int64_t count, double share, double* sums) {
+  constexpr int kLoads = 8;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreadsOfSquares + threadIdx.x;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreadsOfSquares, packs = count / N;
   double sum = 0;
-  int64_t i = static_cast<int64_t>(blockIdx.x) * kThreadsOfSquares + threadIdx.x;
-  while (i < count) {
+  const auto add = [&](const Pack<T, N>& pack) {
     float few = 0;
-    for (int n = 0; n < kFew && i < count; ++n, i += stride) {
-      const float x = widen(from[i]);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float x = widen(pack.at[i]);
       few += x * x;
     }
     sum += few;
+  };
+  int64_t pack = first;
+  for (; pack + (kLoads - 1) * stride < packs; pack += kLoads * stride) {
+    Pack<T, N> several[kLoads];
+#pragma unroll
+    for (int n = 0; n < kLoads; ++n) {
+      several[n] = load<N>(from + (pack + n * stride) * N);
+    }
+#pragma unroll
+    for (int n = 0; n < kLoads; ++n) {
+      add(several[n]);
+    }
+  }
+  for (; pack < packs; pack += stride) {
+    add(load<N>(from + pack * N));
+  }
+  if (const int64_t last = packs * N + first; last < count) {  // of those behind the last pack
+    const float x = widen(from[last]);
+    sum += x * x;
   }
   __shared__ double threads[kThreadsOfSquares];
   begin_shared(threads);
@@ -48,8 +70,9 @@ void add_squares(
     cudaStream_t stream) {
   with_type(number, [&](auto type) {
     using T = decltype(type);
+    constexpr int kPack = static_cast<int>(16 / sizeof(T));
     launch(
-        squares_kernel<T>,
+        begins_pack(from, 16) ? squares_kernel<T, kPack> : squares_kernel<T, 1>,
         ops::kSquareSums,
         kThreadsOfSquares,
         stream,

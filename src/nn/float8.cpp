@@ -75,13 +75,37 @@ Tensor agreed(Tensor largest, const Largest& over) {
 }  // namespace
 
 Float8Product::Float8Product(
-    ops::SharedScale shared, WeightLayout layout, Tensor weight, Tensor bias)
+    ops::SharedScale shared,
+    WeightLayout layout,
+    Tensor weight,
+    Tensor bias,
+    std::shared_ptr<LastInput> last)
     : shared_(shared),
       layout_(layout),
       weight_(std::move(weight)),
-      bias_(std::move(bias)) {}
+      bias_(std::move(bias)),
+      last_(std::move(last)) {}
 
 ops::Float8Rows Float8Product::rounded(const Tensor& x, ops::Float8Order order) const {
+  if (last_ == nullptr || x.is_inference()) {
+    return rounded_anew(x, order);
+  }
+  const bool is_agreed = over_inputs_ != nullptr;
+  const auto alive = last_->x.lock();
+  if (alive.get() != x.unsafeGetTensorImpl() || last_->version != x._version() ||
+      last_->order != order || last_->is_agreed != is_agreed) {
+    *last_ = {};  // before there are others
+    last_->rows = rounded_anew(x, order);
+    last_->x =
+        c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(x.getIntrusivePtr());
+    last_->version = x._version();
+    last_->order = order;
+    last_->is_agreed = is_agreed;
+  }
+  return last_->rows;
+}
+
+ops::Float8Rows Float8Product::rounded_anew(const Tensor& x, ops::Float8Order order) const {
   const ops::FactoredRows rows{flat_rows(x.detach())};
   Tensor largest = agreed(ops::largest_magnitudes(rows, shared_), over_inputs_);
   if (shared_ == ops::SharedScale::kAll) {
@@ -191,6 +215,7 @@ void round_linears(LanguageModel& model, const model::Float8& float8) {
   const std::set<std::string> rounded = model::float8_linears(float8, model.config());
   const auto shared = float8.scaling == model::Float8::Scaling::kRow ? ops::SharedScale::kRow
                                                                      : ops::SharedScale::kAll;
+  const auto last = std::make_shared<LastInput>();
   model.visit_slots(each<Linear>([&](const SlotName& name, std::shared_ptr<Linear>& linear) {
     if (!rounded.contains(name.prefix)) {
       return;
@@ -215,7 +240,7 @@ void round_linears(LanguageModel& model, const model::Float8& float8) {
         layout = parameter.out == 0 ? WeightLayout::kOutIn : WeightLayout::kInOut;
       }
     });
-    product = std::make_shared<Float8Product>(shared, layout, weight, product->take_bias());
+    product = std::make_shared<Float8Product>(shared, layout, weight, product->take_bias(), last);
   }));
 }
 

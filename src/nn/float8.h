@@ -12,12 +12,29 @@
 
 namespace lockstep::nn {
 
+/// What the linears of a model rounded last as an input: the next one often reads the same, as
+/// queries, keys and values do, forward and backward. Nobody's else: not thread-safe.
+struct LastInput {
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> x{
+      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+  int64_t version = 0;  // of x, which may be written anew
+  ops::Float8Order order = ops::Float8Order::kRows;
+  bool is_agreed = false;  // whether over other ranks' inputs
+  ops::Float8Rows rows;
+};
+
 /// y = x W + b, where x and W are rounded to e4m3 and the gradient of y to e5m2, each in one way
 /// for all products that it is in: an input's scale, which is a power of two, goes over to the
 /// gradient that it is multiplied by, whose type has room for it.
 class Float8Product final : public Product, public std::enable_shared_from_this<Float8Product> {
  public:
-  Float8Product(ops::SharedScale shared, WeightLayout layout, Tensor weight, Tensor bias);
+  /// `last` is of all linears of the model; null: inputs are rounded for each product.
+  Float8Product(
+      ops::SharedScale shared,
+      WeightLayout layout,
+      Tensor weight,
+      Tensor bias,
+      std::shared_ptr<LastInput> last = nullptr);
 
   Tensor forward(const Tensor& x, const Tensor& drawn) const override;
   Tensor input_gradient(const Tensor& y_gradient, const Tensor& drawn) const override;
@@ -38,6 +55,7 @@ class Float8Product final : public Product, public std::enable_shared_from_this<
  private:
   // As rows that x, W and the gradient of y are of products.
   ops::Float8Rows rounded(const Tensor& x, ops::Float8Order order = ops::Float8Order::kRows) const;
+  ops::Float8Rows rounded_anew(const Tensor& x, ops::Float8Order order) const;
   ops::Float8Rows rounded_weight(ops::Float8Order order = ops::Float8Order::kRows) const;
   Tensor whole_gradient(const Tensor& y_gradient) const;
   Tensor share(Tensor made) const;
@@ -47,6 +65,7 @@ class Float8Product final : public Product, public std::enable_shared_from_this<
   ops::SharedScale shared_;
   WeightLayout layout_;
   Tensor weight_, bias_;
+  std::shared_ptr<LastInput> last_;
   Largest over_inputs_, over_outputs_, over_rows_;  // null: this rank has all of them
   int64_t copies_ = 1;
   std::function<Tensor(const Tensor&)> sum_over_copies_;

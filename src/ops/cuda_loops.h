@@ -14,15 +14,28 @@
 
 namespace lockstep::ops {
 
-/// What an RMS norm reads and writes: x, y and, where it is x + residual that is normalized, these
-/// [..., C] of one type; weight [C]; inverse float32, of each row. They begin at multiples of 16
-/// bytes.
+/// What a norm reads and writes: x, y and, where it is x + residual that is normalized, these
+/// [..., C] of one type; weight [C]; inverse float32, of each row. A layer norm has a bias [C],
+/// too, and means as it has inverses; both undefined: it is an RMS norm. They begin at multiples of
+/// 16 bytes.
 struct NormTensors {
-  Tensor x, residual, weight, sum, y, inverse;  // residual and sum may be undefined
+  Tensor x, residual, weight, bias, sum, y, mean, inverse;  // residual and sum may be undefined
 };
 /// And its backward pass: `x` is what was normalized.
 struct NormGradientInputs {
-  Tensor gradient, sum_gradient, x, weight, inverse;  // sum_gradient may be undefined
+  Tensor gradient, sum_gradient, x, weight, mean, inverse;  // sum_gradient may be undefined
+};
+struct NormGradients {
+  Tensor x, weight, bias;  // of RMS norms there is no bias
+};
+
+/// What a step of AdamW whose moments have 8 bits reads and writes, of elements from the first of a
+/// block of 256 on; as in adamw.h but for the moments.
+struct AdamW8bitBuffers {
+  Tensor parameter, master, gradient;        // [n]; master undefined: the parameter is float32
+  Tensor exp_avg, exp_avg_sq;                // [n] uint8
+  Tensor exp_avg_absmax, exp_avg_sq_absmax;  // float32, one a block
+  Tensor maps;  // [4, 256] float32: values and middles, of the signed map and the other
 };
 
 /// On the current stream; tensors are on one GPU and contiguous, but for logits, whose rows may
@@ -40,6 +53,8 @@ struct CudaLoops {
       float inverse_cap) = nullptr;
   /// See adamw.h; not empty.
   void (*adamw)(const AdamWBuffers& buffers, const Tensor& numbers) = nullptr;
+  /// By such numbers as adamw; not empty.
+  void (*adamw_8bit)(const AdamW8bitBuffers& buffers, const Tensor& numbers) = nullptr;
   /// As in rope.h: float32, bfloat16 or float16 heads [B, T, H, D], not empty, last dims dense; cos
   /// and sin float32, contiguous.
   void (*rotate)(
@@ -80,16 +95,15 @@ struct CudaLoops {
       const Tensor& up_gradient) = nullptr;
   /// As in norms.h: float32, bfloat16 or float16, not empty, of rows that takes_norm() says are
   /// taken.
-  bool (*takes_norm)(const Tensor& x) = nullptr;
-  void (*rms_norm)(const NormTensors& tensors, float eps, RmsForm form) = nullptr;
-  void (*rms_norm_backward)(
-      const NormGradientInputs& inputs,
-      const Tensor& x_gradient,
-      const Tensor& weight_gradient,
-      RmsForm form) = nullptr;
+  bool (*takes_norm)(const Tensor& x, bool is_centered) = nullptr;
+  void (*norm)(const NormTensors& tensors, float eps, RmsForm form) = nullptr;
+  void (*norm_backward)(
+      const NormGradientInputs& inputs, const NormGradients& gradients, RmsForm form) = nullptr;
   /// Adds share * the squares of float32, bfloat16 or float16 numbers, not empty, to the float64
   /// `sums` [kSquareSums], whose sum is theirs (square_sums.h).
   void (*add_squares)(const Tensor& from, double share, const Tensor& sums) = nullptr;
+  /// values *= factor: float32, bfloat16 or float16, not empty; a float32 factor on their GPU.
+  void (*scale)(const Tensor& values, const Tensor& factor) = nullptr;
   /// See captured_step.h.
   void (*run_aside)(c10::Device device, const std::function<void()>& body) = nullptr;
   std::unique_ptr<StepGraph> (*capture)(c10::Device device, const std::function<void()>& body) =

@@ -204,13 +204,9 @@ Normalized forward_on_cpu(
   return result;
 }
 
-struct NormGradients {
-  Tensor x, weight, bias;
-};
-
 /// What the forward pass kept.
 struct Saved {
-  Tensor x, weight, mean, inverse;
+  Tensor x, weight, bias, mean, inverse;  // no bias of RMS norms
 };
 
 template <class T, Kind kKind>
@@ -263,39 +259,71 @@ Tensor in_packs(const Tensor& tensor) {
 
 template <Kind kKind>
 Normalized forward_on_device(
-    const Tensor& x, const Tensor& residual, const Tensor& weight, double eps) {
+    const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
   const Tensor in = in_packs(x), more = in_packs(residual);
+  const auto of_rows = [&] {
+    return at::empty({in.numel() / in.size(-1)}, in.options().dtype(at::kFloat));
+  };
   const Normalized result{
       at::empty_like(in),
       more.defined() ? at::empty_like(in) : Tensor(),
-      {},
-      at::empty({in.numel() / in.size(-1)}, in.options().dtype(at::kFloat))};
-  cuda_loops().rms_norm(
-      {in, more, in_packs(weight), result.sum, result.y, result.inverse},
+      kKind == Kind::kLayer ? of_rows() : Tensor(),
+      of_rows()};
+  cuda_loops().norm(
+      {in,
+       more,
+       in_packs(weight),
+       in_packs(bias),
+       result.sum,
+       result.y,
+       result.mean,
+       result.inverse},
       static_cast<float>(eps),
       form_of(kKind));
   return result;
 }
 
+/// The memory where the gradient of a parameter is summed, if it is to be written there, or new.
+struct GradientMemory {
+  Tensor memory;
+  bool is_placed;
+
+  explicit GradientMemory(const Tensor& parameter)
+      : memory(memory_of_gradient(parameter)),
+        is_placed(memory.defined()) {
+    if (!is_placed) {
+      memory = at::empty_like(parameter);
+    }
+  }
+  Tensor to_return() const { return is_placed ? Tensor() : memory; }
+};
+
 template <Kind kKind>
 NormGradients backward_on_device(
     const Tensor& gradient, const Tensor& sum_gradient, const Saved& saved) {
-  const Tensor x = in_packs(saved.x), weight = in_packs(saved.weight);
-  const Tensor x_gradient = at::empty_like(x), place = memory_of_gradient(saved.weight);
-  const Tensor weight_gradient = place.defined() ? place : at::empty_like(weight);
-  cuda_loops().rms_norm_backward(
-      {in_packs(gradient), in_packs(sum_gradient), x, weight, saved.inverse},
-      x_gradient,
-      weight_gradient,
+  const Tensor x = in_packs(saved.x), x_gradient = at::empty_like(x);
+  const GradientMemory weight(saved.weight);
+  std::optional<GradientMemory> bias;
+  if (kKind == Kind::kLayer) {
+    bias.emplace(saved.bias);
+  }
+  cuda_loops().norm_backward(
+      {in_packs(gradient),
+       in_packs(sum_gradient),
+       x,
+       in_packs(saved.weight),
+       saved.mean,
+       saved.inverse},
+      {x_gradient, weight.memory, bias ? bias->memory : Tensor()},
       form_of(kKind));
-  return {x_gradient, place.defined() ? Tensor() : weight_gradient, {}};
+  return {x_gradient, weight.to_return(), bias ? bias->to_return() : Tensor()};
 }
 
 template <Kind kKind>
 Normalized run_forward(
     const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
   if (!x.is_cpu()) {
-    return forward_on_device<kKind>(x, residual, weight, eps);
+    return forward_on_device<kKind>(x, residual, weight, bias, eps);
   }
   return x.scalar_type() == at::kFloat
              ? forward_on_cpu<float, kKind>(x, residual, weight, bias, eps)
@@ -329,7 +357,11 @@ struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
     context->saved_data["adds"] = more.defined();
     context->set_materialize_grads(false);
     context->save_for_backward(
-        {more.defined() ? result.sum : in, weight, result.mean, result.inverse});
+        {more.defined() ? result.sum : in,
+         weight,
+         bias.value_or(Tensor()),
+         result.mean,
+         result.inverse});
     if (more.defined()) {
       return {result.y, result.sum};
     }
@@ -346,7 +378,7 @@ struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
       return {more, adds ? more : Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
     }
     const auto variables = context->get_saved_variables();
-    const Saved saved{variables[0], dense(variables[1]), variables[2], variables[3]};
+    const Saved saved{variables[0], dense(variables[1]), variables[2], variables[3], variables[4]};
     const NormGradients result = run_backward<kKind>(dense(gradients[0]), more, saved);
     return {result.x, adds ? result.x : Tensor(), result.weight, result.bias, Tensor(), Tensor()};
   }
@@ -357,12 +389,16 @@ bool has_norm_loops(const Tensor& x, const Tensor& weight) {
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
-/// As above, or a kernel of a GPU's.
-bool has_rms_loops(const Tensor& x, const Tensor& weight) {
+/// As above, or a kernel of a GPU's; of layer norms with a bias.
+bool has_loops(const Tensor& x, const Tensor& weight, const Tensor& bias = {}) {
+  if (bias.defined() && bias.scalar_type() != x.scalar_type()) {
+    return false;
+  }
   if (!x.is_cuda() || cuda_loops().takes_norm == nullptr) {
     return has_norm_loops(x, weight);
   }
-  return x.numel() > 0 && weight.scalar_type() == x.scalar_type() && cuda_loops().takes_norm(x);
+  return x.numel() > 0 && weight.scalar_type() == x.scalar_type() &&
+         cuda_loops().takes_norm(x, bias.defined());
 }
 
 bool are_alike(const Tensor& x, const Tensor& residual) {
@@ -395,14 +431,14 @@ torch::autograd::tensor_list rms_with_loops(
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  if (has_norm_loops(x, weight) && bias.scalar_type() == x.scalar_type()) {
+  if (has_loops(x, weight, bias)) {
     return NormFunction<Kind::kLayer>::apply(x, std::nullopt, weight, bias, eps, false)[0];
   }
   return at::layer_norm(x, {x.size(-1)}, weight, bias, eps);
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, RmsForm form) {
-  if (has_rms_loops(x, weight)) {
+  if (has_loops(x, weight)) {
     return rms_with_loops(x, std::nullopt, weight, eps, form)[0];
   }
   const bool is_float = x.scalar_type() == at::kFloat;
@@ -420,8 +456,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, RmsForm form)
 
 SumAndNorm add_layer_norm(
     const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
-  if (has_norm_loops(x, weight) && are_alike(x, residual) &&
-      bias.scalar_type() == x.scalar_type()) {
+  if (has_loops(x, weight, bias) && are_alike(x, residual)) {
     const auto both = NormFunction<Kind::kLayer>::apply(x, residual, weight, bias, eps, false);
     return {both[1], both[0]};
   }
@@ -431,7 +466,7 @@ SumAndNorm add_layer_norm(
 
 SumAndNorm add_rms_norm(
     const Tensor& x, const Tensor& residual, const Tensor& weight, double eps, RmsForm form) {
-  if (has_rms_loops(x, weight) && are_alike(x, residual)) {
+  if (has_loops(x, weight) && are_alike(x, residual)) {
     const auto both = rms_with_loops(x, residual, weight, eps, form);
     return {both[1], both[0]};
   }
@@ -441,7 +476,7 @@ SumAndNorm add_rms_norm(
 
 SumAndNorm layer_norm_beside(
     const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  if (has_norm_loops(x, weight) && bias.scalar_type() == x.scalar_type() && has_gradient(x)) {
+  if (has_loops(x, weight, bias) && has_gradient(x)) {
     const auto both = NormFunction<Kind::kLayer>::apply(x, std::nullopt, weight, bias, eps, true);
     return {both[1], both[0]};
   }
@@ -449,7 +484,7 @@ SumAndNorm layer_norm_beside(
 }
 
 SumAndNorm rms_norm_beside(const Tensor& x, const Tensor& weight, double eps, RmsForm form) {
-  if (has_rms_loops(x, weight) && has_gradient(x)) {
+  if (has_loops(x, weight) && has_gradient(x)) {
     const auto both = rms_with_loops(x, std::nullopt, weight, eps, form, /*is_beside=*/true);
     return {both[1], both[0]};
   }

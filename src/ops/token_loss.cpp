@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/vector.h"
+#include "ops/cuda_loops.h"
 #include "ops/gradient_place.h"
 #include "ops/products.h"
 #include "ops/softmax_rows.h"
@@ -377,6 +378,15 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
       }
       if (has_host_loops(value)) {
         scale(value, gradient[0].item<double>());
+        return value;
+      }
+      const auto type = value.scalar_type();
+      const bool has_kernel = value.is_cuda() && value.is_contiguous() && value.numel() > 0 &&
+                              (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&
+                              gradient[0].scalar_type() == at::kFloat &&
+                              cuda_loops().scale != nullptr;
+      if (has_kernel) {  // which reads nothing where the factor is 1, as it is mostly
+        cuda_loops().scale(value, gradient[0]);
         return value;
       }
       return value.mul_(gradient[0]);

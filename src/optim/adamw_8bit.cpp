@@ -14,6 +14,8 @@
 #include "base/format.h"
 #include "ops/adamw.h"
 #include "ops/cpu/host_loops.h"
+#include "ops/cuda_loops.h"
+#include "ops/host_copies.h"
 #include "optim/dynamic_map.h"
 #include "optim/quantized_blocks.h"
 
@@ -73,6 +75,16 @@ void visit_blocks(const Segment& segment, int64_t begin, int64_t count, const Vi
       });
 }
 
+/// [4, 256]: values and middles of each.
+at::Tensor maps_of_kernel(c10::Device device) {
+  std::vector<float> numbers;
+  for (const DynamicMap* map : {&DynamicMap::of_signed(), &DynamicMap::of_unsigned()}) {
+    numbers.insert(numbers.end(), map->values().begin(), map->values().end());
+    numbers.insert(numbers.end(), map->middles().begin(), map->middles().end());
+  }
+  return at::tensor(at::ArrayRef<float>(numbers)).view({4, -1}).to(device);
+}
+
 class AdamW8bit : public Optimizer {
  public:
   explicit AdamW8bit(const OptimizerOptions& options) : Optimizer(options) {}
@@ -106,6 +118,7 @@ class AdamW8bit : public Optimizer {
     if (!has_loops && maps_.empty()) {
       maps_.emplace_back(DynamicMap::of_signed(), device);
       maps_.emplace_back(DynamicMap::of_unsigned(), device);
+      kernel_maps_ = maps_of_kernel(device);
     }
     const auto zeros = [&](int64_t count) { return at::zeros({count}, at::device(device)); };
     std::vector<QuantizedMoments> all;
@@ -330,6 +343,22 @@ class AdamW8bit : public Optimizer {
       const ops::AdamWBuffers& all,
       const QuantizedMoments& state,
       const ops::AdamWStep& step) const {
+    const c10::Device device = all.parameter.device();
+    if (device.is_cuda() && ops::cuda_loops().adamw_8bit != nullptr) {
+      if (segment.count > 0) {
+        ops::cuda_loops().adamw_8bit(
+            {all.parameter,
+             all.master,
+             all.gradient,
+             state.exp_avg,
+             state.exp_avg_sq,
+             state.exp_avg_absmax,
+             state.exp_avg_sq_absmax,
+             kernel_maps_},
+            ops::to_device(ops::adamw_numbers(step), device));
+      }
+      return;
+    }
     const auto round_by = [&](const DynamicMap& map,
                               int64_t begin,
                               const at::Tensor& values,
@@ -418,6 +447,7 @@ class AdamW8bit : public Optimizer {
 
   std::vector<std::vector<QuantizedMoments>> moments_;  // by shard, then by segment
   std::vector<MapTensors> maps_;                        // signed and unsigned; empty: loops serve
+  at::Tensor kernel_maps_;                              // both as a kernel reads them
   int64_t blocks_of_parts_ = 0;                         // of all parts together
   at::Tensor scales_;  // [2 blocks_of_parts_] of this step, part by part
 };

@@ -13,8 +13,9 @@ namespace lockstep::optim {
 /// the state is exp_avg and exp_avg_sq as uint8 codes, and exp_avg.absmax and exp_avg_sq.absmax, a
 /// float32 a block. Blocks are of a whole parameter, whatever part of it is here: of one that
 /// tensor ranks share every rank keeps all scales, and a step begins with the largest magnitudes of
-/// all blocks over the ranks, for which the moments are computed twice. On devices in ATen's
-/// operations (quantized_blocks.h).
+/// all blocks over the ranks, for which the moments are computed twice. On GPUs one kernel where
+/// liblockstep_cuda.so has it and the parameter is whole, else ATen's operations
+/// (quantized_blocks.h).
 std::unique_ptr<Optimizer> make_adamw_8bit(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

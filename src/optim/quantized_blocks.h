@@ -1,5 +1,6 @@
 // What adamw_8bit.cpp does with blocks of 256 numbers of 8 bits, in ATen's operations: on any
-// device, and without waiting for it. To the same bits as the loops of dynamic_map.h.
+// device, and without waiting for it; on GPUs of parameters that are cut. To the same bits as the
+// loops of dynamic_map.h.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "cuda/dropout.h"
 #include "cuda/float8.h"
 #include "cuda/rope.h"
+#include "cuda/scale.h"
 #include "cuda/softmax_rows.h"
 #include "cuda/squares.h"
 #include "cuda/swiglu.h"
@@ -217,11 +219,12 @@ TEST(Kernels, PackedRowsAreReadAsTheirPlacesSay) {
 }
 
 TEST(Kernels, RowsOfLogitsAreThoseOfFloat64) {
-  for (const size_t size : {5U, 700U, 1537U}) {  // fewer than a warp, more than the threads
+  for (const size_t size : {5U, 700U, 4609U}) {  // fewer than a warp; several numbers a thread
     expect_rows<float>(Number::kFloat, size, 0);
     expect_rows<__nv_bfloat16>(Number::kBfloat16, size, 3);
     expect_rows<__half>(Number::kHalf, size, 64 - size % 64);
   }
+  expect_rows<__nv_bfloat16>(Number::kBfloat16, 17411, 64 - 17411 % 64);  // several packs a thread
 }
 
 /// A NaN stays one: the step is judged by it.
@@ -235,40 +238,51 @@ TEST(Kernels, ANotANumberStays) {
   EXPECT_TRUE(std::isnan(total));
 }
 
-/// Heads of 7 of which 6 turn, in rows that lie further apart, into dense ones; and back.
-TEST(Kernels, RopeTurnsAndTurnsBack) {
-  constexpr int64_t kRows = 2, kLength = 3, kHeads = 2, kSize = 7, kHalf = 3, kFar = 100;
-  const auto from = random_numbers(kRows * kFar, 9), angles = random_numbers(kLength * kHalf, 10);
-  std::vector<float> cos, sin, to(kRows * kLength * kHeads * kSize), back(from.size());
+/// In rows that lie further apart, into dense ones; and back.
+template <class T>
+void expect_rotation(Number number, int64_t count, int64_t size, int64_t half, int64_t far) {
+  constexpr int64_t kRows = 2, kLength = 3;
+  const auto numbers = all_narrowed<T>(random_numbers(static_cast<size_t>(kRows * far), 9));
+  const auto angles = random_numbers(static_cast<size_t>(kLength * half), 10);
+  std::vector<float> cos, sin;
   for (const float angle : angles) {
     cos.push_back(std::cos(angle));
     sin.push_back(std::sin(angle));
   }
-  ops::RotatedHeads heads{kRows, kLength, kHeads, kSize, kHalf, /*angles_by_row=*/false};
-  const std::vector<int64_t> far{kFar, kHeads * kSize, kSize};
-  const std::vector<int64_t> dense{kLength * kHeads * kSize, kHeads * kSize, kSize};
-  std::copy(far.begin(), far.end(), heads.from_stride);
+  std::vector<T> to(static_cast<size_t>(kRows * kLength * count * size)), back(numbers.size());
+  ops::RotatedHeads heads{kRows, kLength, count, size, half, /*angles_by_row=*/false};
+  const std::vector<int64_t> apart{far, count * size, size};
+  const std::vector<int64_t> dense{kLength * count * size, count * size, size};
+  std::copy(apart.begin(), apart.end(), heads.from_stride);
   std::copy(dense.begin(), dense.end(), heads.to_stride);
-  rotate(Number::kFloat, from.data(), to.data(), cos.data(), sin.data(), 1, heads, nullptr);
+  rotate(number, numbers.data(), to.data(), cos.data(), sin.data(), 1, heads, nullptr);
   std::swap(heads.from_stride, heads.to_stride);
-  rotate(Number::kFloat, to.data(), back.data(), cos.data(), sin.data(), -1, heads, nullptr);
-  for (int64_t n = 0; n < kRows * kLength * kHeads; ++n) {
-    const int64_t row = n / (kLength * kHeads), position = n / kHeads % kLength;
-    const int64_t at = row * kFar + n % (kLength * kHeads) * kSize;
-    for (int64_t i = 0; i < kSize; ++i) {
-      const auto in = [&](int64_t k) {
-        return static_cast<double>(from[static_cast<size_t>(at + k)]);
+  rotate(number, to.data(), back.data(), cos.data(), sin.data(), -1, heads, nullptr);
+  const double limit = sizeof(T) == 4 ? 1e-6 : 0.02;
+  for (int64_t n = 0; n < kRows * kLength * count; ++n) {
+    const int64_t row = n / (kLength * count), position = n / count % kLength;
+    const int64_t at = row * far + n % (kLength * count) * size;
+    for (int64_t i = 0; i < size; ++i) {
+      const auto in = [&](int64_t k) -> double {
+        return widen(numbers[static_cast<size_t>(at + k)]);
       };
       const double angle =
-          i < 2 * kHalf ? angles[static_cast<size_t>(position * kHalf + i % kHalf)] : 0;
-      const double expected = i < kHalf ? in(i)*std::cos(angle) - in(i + kHalf) * std::sin(angle)
-                              : i < 2 * kHalf
-                                  ? in(i)*std::cos(angle) + in(i - kHalf) * std::sin(angle)
+          i < 2 * half ? angles[static_cast<size_t>(position * half + i % half)] : 0;
+      const double expected = i < half ? in(i)*std::cos(angle) - in(i + half) * std::sin(angle)
+                              : i < 2 * half
+                                  ? in(i)*std::cos(angle) + in(i - half) * std::sin(angle)
                                   : in(i);
-      EXPECT_NEAR(to[static_cast<size_t>(n * kSize + i)], expected, 1e-6) << n << " " << i;
-      EXPECT_NEAR(back[static_cast<size_t>(at + i)], in(i), 1e-6) << n << " " << i;
+      ASSERT_NEAR(widen(to[static_cast<size_t>(n * size + i)]), expected, limit) << n << " " << i;
+      ASSERT_NEAR(widen(back[static_cast<size_t>(at + i)]), in(i), 2 * limit) << n << " " << i;
     }
   }
+}
+
+TEST(Kernels, RopeTurnsAndTurnsBack) {
+  expect_rotation<float>(Number::kFloat, 2, 7, 3, 100);               // one number behind the pairs
+  expect_rotation<__nv_bfloat16>(Number::kBfloat16, 5, 40, 16, 640);  // packs, some behind them
+  expect_rotation<__nv_bfloat16>(Number::kBfloat16, 5, 40, 16, 641);  // rows that begin none
+  expect_rotation<__half>(Number::kHalf, 40, 128, 64, 16000);         // more than a block's threads
 }
 
 /// A part [2, 3, 4] of a whole [2, 5, 9]: the elements that the whole drops, whoever holds them.
@@ -339,21 +353,42 @@ TEST(Kernels, SwigluIsItsFormula) {
   }
 }
 
+TEST(Kernels, NumbersTimesAFactorWhichMayBeOne) {
+  for (const size_t offset : {0, 1}) {  // in packs, and one by one
+    const auto from = all_narrowed<__nv_bfloat16>(random_numbers(1003, 3));
+    for (const float factor : {0.3F, 1.0F}) {
+      auto to = from;
+      scale(Number::kBfloat16, to.data() + offset, 1003 - int64_t(offset), &factor, nullptr);
+      for (size_t i = 0; i < to.size(); ++i) {
+        const float wanted = i < offset ? widen(from[i]) : widen(from[i]) * factor;
+        ASSERT_EQ(widen(to[i]), widen(narrowed<__nv_bfloat16>(wanted))) << i;
+      }
+    }
+  }
+}
+
 TEST(Kernels, SquaresAreAddedToWhatIsThere) {
-  // Each thread of some blocks has two numbers, of others one, and of the last none.
-  constexpr int64_t kCount = ops::kSquareSums * 256 * 5 / 4;
+  // Each thread of all blocks has eight packs, of some blocks a ninth, and some one number more;
+  // and numbers that do not begin a pack.
+  constexpr size_t kCount = size_t{ops::kSquareSums} * 256 * 4 * 33 / 4 + 3;
   const auto from = random_numbers(kCount, 12);
+  for (const size_t offset : {0, 1}) {
+    std::vector<double> sums(ops::kSquareSums, 0.0);
+    sums[3] = 1000;
+    add_squares(
+        Number::kFloat,
+        from.data() + offset,
+        static_cast<int64_t>(kCount - offset),
+        0.5,
+        sums.data(),
+        nullptr);
+    double wanted = 1000;
+    for (size_t i = offset; i < kCount; ++i) {
+      wanted += 0.5 * from[i] * from[i];
+    }
+    EXPECT_NEAR(std::accumulate(sums.begin(), sums.end(), 0.0), wanted, 1e-7 * wanted);
+  }
   std::vector<double> sums(ops::kSquareSums, 0.0);
-  sums[3] = 1000;
-  add_squares(Number::kFloat, from.data(), kCount, 0.5, sums.data(), nullptr);
-  double wanted = 1000, found = 0;
-  for (size_t i = 0; i < from.size(); ++i) {
-    wanted += 0.5 * from[i] * from[i];
-  }
-  for (const double sum : sums) {
-    found += sum;
-  }
-  EXPECT_NEAR(found, wanted, 1e-7 * wanted);
   const auto low = all_narrowed<__nv_bfloat16>({3, NAN});
   const double before = sums[0];
   add_squares(Number::kBfloat16, low.data(), 1, 1, sums.data(), nullptr);
@@ -372,31 +407,40 @@ double number_of(uint8_t code, bool has_e5m2) {
   return (code & 0x80) != 0 ? -number : number;
 }
 
-/// Rows and columns that no tile fits, read and written along either.
-void expect_float8(bool has_e5m2, bool is_by_row, bool reads_columns, bool writes_columns) {
-  constexpr int64_t kRows = 45, kColumns = 70;
-  const auto numbers = all_narrowed<__nv_bfloat16>(random_numbers(kRows * kColumns, 11, 3));
+struct Matrix {
+  int64_t rows, columns;
+};
+struct Float8Case {
+  bool has_e5m2, is_by_row, reads_columns, writes_columns;
+};
+
+/// Read and written along rows or columns.
+void expect_float8(const Matrix& size, const Float8Case& how) {
+  const auto [rows, columns] = size;
+  const auto [has_e5m2, is_by_row, reads_columns, writes_columns] = how;
+  const auto count = static_cast<size_t>(rows * columns);
+  const auto numbers = all_narrowed<__nv_bfloat16>(random_numbers(count, 11, 3));
   std::vector<float> factors;
-  for (int64_t column = 0; column < kColumns; ++column) {
+  for (int64_t column = 0; column < columns; ++column) {
     factors.push_back(std::ldexp(1.0F, static_cast<int>(column % 5) - 2));
   }
   FactoredRows in;
   in.from = numbers.data();
-  in.rows = kRows;
-  in.columns = kColumns;
-  in.row_stride = reads_columns ? 1 : kColumns;
-  in.column_stride = reads_columns ? kRows : 1;
+  in.rows = rows;
+  in.columns = columns;
+  in.row_stride = reads_columns ? 1 : columns;
+  in.column_stride = reads_columns ? rows : 1;
   in.factors = factors.data();
   in.factor_of_column = 1;
   const auto number_at = [&](int64_t row, int64_t column) {
     const auto at = static_cast<size_t>(row * in.row_stride + column * in.column_stride);
     return static_cast<double>(widen(numbers[at])) * factors[static_cast<size_t>(column)];
   };
-  std::vector<float> largest(kRows), scales(kRows);
+  std::vector<float> largest(static_cast<size_t>(rows)), scales(largest.size());
   largest_of_rows(in, largest.data(), nullptr);
-  for (int64_t row = 0; row < kRows; ++row) {
+  for (int64_t row = 0; row < rows; ++row) {
     double most = 0;
-    for (int64_t column = 0; column < kColumns; ++column) {
+    for (int64_t column = 0; column < columns; ++column) {
       most = std::max(most, std::abs(number_at(row, column)));
     }
     ASSERT_EQ(largest[static_cast<size_t>(row)], most) << row;
@@ -404,21 +448,21 @@ void expect_float8(bool has_e5m2, bool is_by_row, bool reads_columns, bool write
   if (!is_by_row) {
     largest[0] = *std::max_element(largest.begin(), largest.end());
   }
-  std::vector<uint8_t> values(kRows * kColumns);
+  std::vector<uint8_t> values(count);
   Float8Out out;
   out.values = values.data();
-  out.row_stride = writes_columns ? 1 : kColumns;
-  out.column_stride = writes_columns ? kRows : 1;
+  out.row_stride = writes_columns ? 1 : columns;
+  out.column_stride = writes_columns ? rows : 1;
   out.scales = scales.data();
   out.has_e5m2 = has_e5m2;
   out.is_by_row = is_by_row;
   round_to_float8(in, largest.data(), out, nullptr);
   const double top = has_e5m2 ? 57344 : 448;
-  for (int64_t row = 0; row < kRows; ++row) {
+  for (int64_t row = 0; row < rows; ++row) {
     const auto of_row = static_cast<size_t>(is_by_row ? row : 0);
     const double scale = scales[of_row];
     ASSERT_TRUE(largest[of_row] / scale <= top && largest[of_row] / scale > top / 2);
-    for (int64_t column = 0; column < kColumns; ++column) {
+    for (int64_t column = 0; column < columns; ++column) {
       const double x = number_at(row, column) / scale;
       const int exponent = x == 0 ? 0 : std::max(std::ilogb(x), has_e5m2 ? -14 : -6);
       const double step = std::ldexp(1.0, exponent - (has_e5m2 ? 2 : 3));
@@ -429,11 +473,14 @@ void expect_float8(bool has_e5m2, bool is_by_row, bool reads_columns, bool write
 }
 
 TEST(Kernels, EightBitNumbersAreTheNearestWithTheLeastScale) {
-  for (const bool has_e5m2 : {false, true}) {
-    for (const bool reads_columns : {false, true}) {
-      for (const bool writes_columns : {false, true}) {
-        expect_float8(has_e5m2, /*is_by_row=*/!reads_columns, reads_columns, writes_columns);
-        expect_float8(has_e5m2, /*is_by_row=*/reads_columns, reads_columns, writes_columns);
+  // Whole tiles and parts of them; what no tile fits, nor any pack; one row, one column.
+  for (const Matrix& size : {Matrix{136, 520}, {45, 70}, {1, 40}, {33, 1}}) {
+    for (const bool has_e5m2 : {false, true}) {
+      for (const bool reads_columns : {false, true}) {
+        for (const bool writes_columns : {false, true}) {
+          expect_float8(size, {has_e5m2, !reads_columns, reads_columns, writes_columns});
+          expect_float8(size, {has_e5m2, reads_columns, reads_columns, writes_columns});
+        }
       }
     }
   }

@@ -166,6 +166,12 @@ void begin_shared(T& memory) {
   Block::current()->spoil(&memory, sizeof memory);
 }
 
+inline unsigned atomicMax(unsigned* at, unsigned value) {  // threads take turns
+  const unsigned before = *at;
+  *at = std::max(before, value);
+  return before;
+}
+
 struct Coordinate {
   unsigned x;
 };

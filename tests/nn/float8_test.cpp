@@ -78,6 +78,25 @@ TEST(Float8Product, InputsAreRoundedOnceAndGradientsOnceForAllProductsOfTheirs) 
   }
 }
 
+TEST(Float8Product, LinearsOfOneInputRoundItOnce) {
+  torch::manual_seed(3);
+  const auto last = std::make_shared<LastInput>();
+  const auto linear = [&](const std::shared_ptr<LastInput>& shared) {
+    const Tensor weight = torch::ones({7, 13}, at::kDouble);
+    return std::make_shared<Float8Product>(
+        SharedScale::kRow, WeightLayout::kOutIn, weight, Tensor(), shared);
+  };
+  Tensor x = torch::randn({2, 5, 13}, at::kDouble);
+  const Tensor first = linear(last)->multiply(x);
+  const void* const made = last->rows.values.const_data_ptr();
+  EXPECT_TRUE(linear(last)->multiply(x).equal(first));
+  EXPECT_EQ(last->rows.values.const_data_ptr(), made);
+  x.mul_(3);  // is another input
+  EXPECT_TRUE(linear(last)->multiply(x).equal(linear(nullptr)->multiply(x)));
+  x = torch::randn({2, 5, 13}, at::kDouble);  // where the old one may have been
+  EXPECT_TRUE(linear(last)->multiply(x).equal(linear(nullptr)->multiply(x)));
+}
+
 TEST(Float8Product, InBfloat16ItIsTheProductOfTheRoundedNumbersAndGradientsAreBfloat16) {
   torch::manual_seed(2);
   const auto of = [](std::vector<int64_t> sizes) { return torch::randn(sizes).to(at::kBFloat16); };
