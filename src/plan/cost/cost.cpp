@@ -86,9 +86,10 @@ double rounded_numbers(const Job& job, const BlockShape& s) {
   if (!job.software.rounds_again) {  // what products read, once for all of them
     return s.tokens * (2 * s.hidden + s.queries + s.width);
   }
-  // Each product's input and weight, in the backward pass both again, and twice the gradient. What
-  // is counted here is of a forward pass, which a backward pass takes 1.2 times.
-  const double inputs = (3 + s.matrices) * s.hidden + s.queries + s.width;
+  // Each weight, and each input once for all that read it, in the backward pass both again, and
+  // twice the gradient. What is counted here is of a forward pass, which a backward pass takes 1.2
+  // times.
+  const double inputs = 2 * s.hidden + s.queries + s.width;
   const double outputs = s.queries + 2 * s.keys + 2 * s.hidden + s.matrices * s.width;
   const double weights = s.hidden * (2 * s.queries + 2 * s.keys + (s.matrices + 1) * s.width);
   return 2 / 2.2 * (s.tokens * (inputs + outputs) + weights);
