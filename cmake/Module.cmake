@@ -8,7 +8,7 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
 # Modules whose tests compute what a processor's instructions and threads round: CTest's label `processor`, which
 # tools/test_processors.sh runs under several of both.
-set(lockstep_processor_tests comm ops nn optim parallel library)
+set(lockstep_processor_tests ops nn optim parallel library)
 # Modules whose tests wait for clocks and processes rather than compute: one of CTest's slots each, and others two, so that
 # tools/run_tests.py can run one of these beside those that keep the cores busy.
 set(lockstep_waiting_tests launch comm checkpoint)
