@@ -134,9 +134,11 @@ fuzz: $(FUZZ)/.configured
 	@python3 tools/build.py $(FUZZ) -j $(JOBS) fuzz_parsers
 	@python3 tools/fuzz.py $(FUZZ) -j $(JOBS) $(if $(filter-out 0,$(HOURS)),--hours $(HOURS),--seconds $(SECONDS)) $(if $(PARSERS),--parsers $(PARSERS)) $(if $(SEED),--seed $(SEED)) $(if $(WILD),--wild)
 
-sanitizers: setup
-	@for kind in address:asan thread:tsan; do \
-	  preset=$${kind#*:} && mkdir -p build/$$preset && cmake --preset $$preset -DLOCKSTEP_CUDA=OFF >build/$$preset.log && \
+# By Clang, with the objects of `make fuzz`; ASAN=asan: by GCC.
+ASAN ?= fuzz
+sanitizers: $(FUZZ)/.configured
+	@for kind in address:$(ASAN) thread:tsan; do \
+	  preset=$${kind#*:} && mkdir -p build/$$preset && cmake --preset $$preset $(CMAKE_FLAGS) -DLOCKSTEP_CUDA=OFF >build/$$preset.log && \
 	  python3 tools/build.py build/$$preset -j $(JOBS) $$(python3 tools/sanitizers.py targets $${kind%:*}) && \
 	  python3 tools/sanitizers.py run $${kind%:*} build/$$preset -j $(JOBS) || exit 1; done
 
