@@ -1,5 +1,5 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
-.PHONY: help quickstart setup build install wheel deb docs picture adapters-picture page-pictures clean
+.PHONY: help quickstart setup build programs install wheel deb docs picture adapters-picture page-pictures clean
 .PHONY: test test-long test-engines test-gpu test-processors sanitizers soak flips fuzz hangs hosts checks parity unlearn-demo
 .PHONY: bench bench-adapters bench-agents bench-classification bench-families bench-keeping bench-launch bench-monitor bench-ops bench-parallel bench-preference bench-tokenizers bench-unlearning
 .PHONY: bench-generate bench-predict bench-scaling bench-start plan-validation plan-machine
@@ -28,6 +28,7 @@ help:
 	@echo "make picture               the README's picture, of the quick start on this machine"
 	@echo "make adapters-picture      that of docs/adapters.md: LoRA and QLoRA beside training all weights, on this machine"
 	@echo "make page-pictures         the pictures of docs/monitor.md, by a Chromium"
+	@echo "make programs              set up, and build all that the tests run"
 	@echo "make test                  set up, build, and run the tests that need no GPU (TESTS=name: those whose name has it)"
 	@echo "make test-long             the tests that take longer: every family under every plan, each guide's commands, lost hosts"
 	@echo "make test-gpu              the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
@@ -94,6 +95,10 @@ unlearn-demo: DATA ?= $(firstword $(wildcard shared/data/unlearning/tofu ../shar
 unlearn-demo: build
 	@python3 tools/unlearn_demo.py $(BUILD)/lockstep unlearn-demo $(if $(DATA),--data $(DATA)) --ranks $(RANKS)
 
+# All that the tests run.
+programs: $(BUILD)/.flags
+	@$(COMPILE)
+
 test test-long: $(BUILD)/.flags
 	@$(COMPILE)
 	@python3 tools/run_tests.py $(BUILD) $(if $(AGAIN),--again) --cores $(JOBS) $(if $(TESTS),-R '$(TESTS)') $(if $(filter test-long,$@),-L long)
@@ -130,9 +135,11 @@ fuzz: $(FUZZ)/.configured
 	@python3 tools/build.py $(FUZZ) -j $(JOBS) fuzz_parsers
 	@python3 tools/fuzz.py $(FUZZ) -j $(JOBS) $(if $(filter-out 0,$(HOURS)),--hours $(HOURS),$(if $(INPUTS),,--seconds $(SECONDS))) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(PARSERS),--parsers $(PARSERS)) $(if $(SEED),--seed $(SEED)) $(if $(WILD),--wild)
 
-sanitizers: setup
-	@for kind in address:asan thread:tsan; do \
-	  preset=$${kind#*:} && mkdir -p build/$$preset && cmake --preset $$preset -DLOCKSTEP_CUDA=OFF >build/$$preset.log && \
+# By Clang, with the objects of `make fuzz`; ASAN=asan: by GCC.
+ASAN ?= fuzz
+sanitizers: $(FUZZ)/.configured
+	@for kind in address:$(ASAN) thread:tsan; do \
+	  preset=$${kind#*:} && mkdir -p build/$$preset && cmake --preset $$preset $(CMAKE_FLAGS) -DLOCKSTEP_CUDA=OFF >build/$$preset.log && \
 	  python3 tools/build.py build/$$preset -j $(JOBS) $$(python3 tools/sanitizers.py targets $${kind%:*}) && \
 	  python3 tools/sanitizers.py run $${kind%:*} build/$$preset -j $(JOBS) || exit 1; done
 
@@ -157,9 +164,9 @@ checks: $(BUILD)/.flags
 parity: $(BUILD)/.flags
 	@$(COMPILE)
 	@tools/setup.sh parity
-	@ctest --test-dir $(BUILD) -R '^launch\.Python' --output-on-failure
+	@ctest --test-dir $(BUILD) -R '^launch\.Python' --output-on-failure -j $(JOBS)
 	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep LOCKSTEP_BUILD=$(abspath $(BUILD)) OMP_NUM_THREADS=1 \
-	  .deps/python/bin/python -m pytest -q -n $(JOBS) --durations 10 tests/parity
+	  .deps/python/bin/python -m pytest -q -n $(JOBS) --dist loadfile --durations 10 tests/parity
 
 bench: build
 	@tools/setup.sh peers

@@ -15,7 +15,9 @@ function(lockstep_on_arrow name)
   target_include_directories(${target} SYSTEM PRIVATE ${ARROW}/include)
   target_link_libraries(${target} PRIVATE lockstep_compiler ${ARGN})
   lockstep_optimize(${target} -O2)
-  target_link_options(${target} PRIVATE -Wl,--no-undefined)
+  if(NOT LOCKSTEP_SANITIZE STREQUAL "fuzzer")  # by Clang, whose sanitizers are the program's
+    target_link_options(${target} PRIVATE -Wl,--no-undefined)
+  endif()
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
     BUILD_RPATH "${ARROW}" INSTALL_RPATH "${ARROW}" CXX_VISIBILITY_PRESET default)
   install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -8,10 +8,15 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
 # Modules whose tests compute what a processor's instructions and threads round: CTest's label `processor`, which
 # tools/test_processors.sh runs under several of both.
-set(lockstep_processor_tests comm ops nn optim parallel library)
+set(lockstep_processor_tests ops nn optim parallel library)
 # Modules whose tests wait for clocks and processes rather than compute: one of CTest's slots each, and others two, so that
 # tools/run_tests.py can run one of these beside those that keep the cores busy.
 set(lockstep_waiting_tests launch comm checkpoint)
+
+# ThreadSanitizer's build has of a module's tests those whose code has threads, or that talk to other processes, where these are
+# named, and no others.
+set(lockstep_threads_data loader|labelled_rows)
+set(lockstep_threads_launch checkup|coordinator|hanging|job_store|launch|output|supervisor|waiting|watchdog)
 
 set(lockstep_united_bytes 300000)
 set(lockstep_united_bytes_with_torch 220000)
@@ -19,6 +24,9 @@ set(lockstep_united_bytes_with_torch 220000)
 # One precompiled header for the targets that use libtorch: its headers take longer than our own code. GCC compiles all that
 # includes one at the header's level of optimization, whatever the file's own flags say, so this is for targets of -O1.
 function(lockstep_precompile target)
+  if(LOCKSTEP_SANITIZE)  # of such a build one file is compiled that would use it (tools/sanitizers.py)
+    return()
+  endif()
   if(NOT TARGET lockstep_torch_headers)
     file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/torch_headers.cpp CONTENT "")
     add_library(lockstep_torch_headers STATIC ${CMAKE_BINARY_DIR}/torch_headers.cpp)
@@ -104,6 +112,13 @@ function(lockstep_tests name)
   if(NOT sources)
     return()
   endif()
+  if(LOCKSTEP_SANITIZE STREQUAL "thread" AND lockstep_threads_${name})
+    set(tests ${sources})
+    list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+    list(REMOVE_ITEM sources ${tests})
+    list(FILTER tests INCLUDE REGEX "/(${lockstep_threads_${name}})_test\\.cpp$")
+    list(APPEND sources ${tests})
+  endif()
   add_executable(${name}_test ${sources})
   list(TRANSFORM arg_TESTS PREPEND lockstep_ OUTPUT_VARIABLE libraries)
   target_link_libraries(${name}_test PRIVATE lockstep_${name} ${libraries} lockstep_gtest)
@@ -111,6 +126,9 @@ function(lockstep_tests name)
   target_compile_definitions(${name}_test PRIVATE LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
     LOCKSTEP_PROGRAM="${CMAKE_BINARY_DIR}/lockstep")
   lockstep_optimize(${name}_test -O1)
+  if(LOCKSTEP_SANITIZE STREQUAL "fuzzer")
+    target_compile_options(${name}_test PRIVATE -O0)  # only what is fuzzed has to be fast
+  endif()
   if(arg_TORCH)
     lockstep_unite(${name}_test ${lockstep_united_bytes_with_torch} ${sources})
     lockstep_precompile(${name}_test)

@@ -86,8 +86,8 @@ foreach(name config launch start cli)
   target_compile_options(lockstep_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 endforeach()
 
-# The tests of plans once more, as GPUs run them: over a backend with NCCL's rules (tests/comm/like_nccl.h), and without
-# the loops that only processors have. The label `long` is not part of `make test`.
+# The tests of plans once more, as GPUs run them: over a backend with NCCL's rules (tests/comm/like_nccl.h), and the tables
+# without the loops that only processors have as well. The label `long` is not part of `make test`.
 if(TARGET parallel_test)
   target_sources(parallel_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/comm/like_nccl.cpp)
   function(lockstep_as_on_gpus name environment filter)
@@ -98,8 +98,9 @@ if(TARGET parallel_test)
   set(rules LOCKSTEP_TEST_BACKEND=like-nccl)
   lockstep_as_on_gpus(nccl_rules ${rules} "Pipeline.*:*tied_llama:Sequential*:ContextParallel*")
   # The account counts what a thread holds, and this backend's threads hold each other's.
-  lockstep_as_on_gpus(nccl_rules_all ${rules} "-MemoryAccount.*:Pipeline.*:*tied_llama:Sequential*:ContextParallel*" long)
-  lockstep_as_on_gpus(plain_operations LOCKSTEP_PLAIN_OPS=1 "PlanTable.*:ZeroPlans.*:*Pipeline*:ContextParallel*" long)
+  set(tables "PlanTable.*:ZeroPlans.*:*Pipeline*:ContextParallel*")
+  lockstep_as_on_gpus(nccl_rules_all ${rules} "-MemoryAccount.*:*tied_llama:Sequential*:${tables}" long)
+  lockstep_as_on_gpus(plain_operations "${rules};LOCKSTEP_PLAIN_OPS=1" "${tables}" long)
 endif()
 
 include(Install)

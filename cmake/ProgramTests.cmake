@@ -37,13 +37,13 @@ add_test(NAME program.hosts COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/te
 add_test(NAME program.flips COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/flips.py --trials 3 --seed 1)
 # Ranks that are slow in one way each have to be named with it.
 add_test(NAME program.slow_ranks COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/slow_ranks.py)
-set_tests_properties(program.soak program.hosts program.flips program.slow_ranks PROPERTIES TIMEOUT 900 LABELS long
+set_tests_properties(program.soak program.hosts program.flips program.slow_ranks PROPERTIES TIMEOUT 900 LABELS long COST 130
   ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 
 # make unlearn-demo, on rows that are made up and learned once: what it ends with is not looked at.
 add_test(NAME program.unlearn_demo
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/unlearn_demo.py $<TARGET_FILE:lockstep> ${CMAKE_BINARY_DIR}/unlearn-demo --epochs 1)
-set_tests_properties(program.unlearn_demo PROPERTIES TIMEOUT 300 LABELS long)
+set_tests_properties(program.unlearn_demo PROPERTIES TIMEOUT 300 LABELS long COST 130)
 
 # The engines of clusters, and the image: minutes, and what is installed of them (make test-engines); Ray in the
 # environment of `tools/setup.sh engines`, or in this Python.

@@ -3,6 +3,7 @@ in lockstep/, and including each other as "lockstep/...".
 
     python3 tools/public_headers.py --copy-to FOLDER
     python3 tools/public_headers.py --list          # the public ones alone, as paths in src/
+    python3 tools/public_headers.py --including torch/x.h   # those that include it, themselves or by others of ours
 """
 
 import argparse
@@ -51,8 +52,12 @@ def copy_to(folder):
 parser = argparse.ArgumentParser()
 parser.add_argument("--copy-to", type=pathlib.Path)
 parser.add_argument("--list", action="store_true")
+parser.add_argument("--including")
 arguments = parser.parse_args()
 if arguments.list:
     print("\n".join(f"src/{header}" for header in public()))
+if arguments.including:
+    wanted = f"#include <{arguments.including}>"
+    print(";".join(header for header in public() if any(wanted in text for text in closure([header]).values())), end="")
 if arguments.copy_to:
     copy_to(arguments.copy_to)

@@ -50,11 +50,11 @@ install_libtorch() {
   rm -rf .deps/libtorch .deps/libtorch.partial
   mkdir -p .deps
   if [ "$set" = cuda ]; then
-    python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore \
+    python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-compile \
       --target .deps/libtorch.partial "torch==$torch_version"
   else
     # libtorch_cpu.so needs these two libraries of CUDA, and no others.
-    python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-deps \
+    python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-compile --no-deps \
       --target .deps/libtorch.partial "torch==$torch_version" \
       nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
   fi
@@ -120,7 +120,7 @@ install_arrow() {
   echo "setup: installing Arrow $arrow_version into .deps/arrow"
   rm -rf .deps/arrow .deps/arrow.partial
   mkdir -p .deps
-  python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-deps \
+  python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-compile --no-deps \
     --target .deps/arrow.partial "pyarrow==$arrow_version"
   find .deps/arrow.partial -mindepth 1 -maxdepth 1 ! -name pyarrow -exec rm -rf {} +
   find .deps/arrow.partial/pyarrow -mindepth 1 -maxdepth 1 ! -name include ! -name 'libarrow.so.*' ! -name 'libparquet.so.*' \

@@ -82,7 +82,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--data", type=pathlib.Path)
     parser.add_argument("--ranks", default=2, type=int)
-    parser.add_argument("--epochs", default=EPOCHS, type=int, help="of what is learned at first")
+    parser.add_argument("--epochs", default=EPOCHS, type=int, help="of what is learned at first, and at most of what is forgotten")
     options = parser.parse_args()
     began = time.monotonic()
     program, folder = options.program.resolve(), options.folder
@@ -122,7 +122,7 @@ def main():
     for method, (rate, epochs) in METHODS.items():
         run("unlearn", "model.path=full", f"unlearning.method={method}", f"unlearning.forget={files('forget01')}",
             f"unlearning.retain={files(*KEPT)}", *common, f"learning_rate={rate}",
-            f"per_device_train_batch_size={8 // options.ranks}", f"num_train_epochs={epochs}", f"output_dir={method}")
+            f"per_device_train_batch_size={8 // options.ranks}", f"num_train_epochs={min(epochs, options.epochs)}", f"output_dir={method}")
         table[method] = evaluate(method, logs)
     print(f"\n{'':<10}", *(f"{name:>18}" for name in SHOWN))
     for name, summary in table.items():

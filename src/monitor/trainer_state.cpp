@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/json_number.h"
 
 namespace lockstep::monitor {
 namespace {
@@ -33,17 +35,27 @@ json number_json(const Number& number) {
   return std::visit([](auto value) { return json(value); }, number);
 }
 
+template <class T>
+T value_of(const json& value) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    if (value.is_number_float()) {
+      return bounded_integer_of(value.get<double>());
+    }
+  }
+  return value.get<T>();
+}
+
 /// Reads `key` into `target` where it is there and not null.
 template <class T>
 void read(const json& from, const char* key, T& target) {
   if (const auto found = from.find(key); found != from.end() && !found->is_null()) {
-    target = found->get<typename std::remove_cvref_t<T>>();
+    target = value_of<T>(*found);
   }
 }
 template <class T>
 void read(const json& from, const char* key, std::optional<T>& target) {
   if (const auto found = from.find(key); found != from.end() && !found->is_null()) {
-    target = found->get<T>();
+    target = value_of<T>(*found);
   }
 }
 

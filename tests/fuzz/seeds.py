@@ -193,6 +193,12 @@ FOUND = {
     "safetensors": [safetensors(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}\x00{}', b"x")],
     # A normalizer's table without a trie: memcpy to a null pointer.
     "tokenizer": [tokenizer(UNIGRAM, normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="})],
+    # A number that no int holds was made one.
+    "timer": [b'{"pid": 5, "scope_id": "a", "expiration_time": 1.5e9, "signal": 2e21}'],
+    "trainer_state": [b'{"global_step": 2e21}'],
+    "run_record": [b'====\n{"time": 1.0, "step": 2e21, "event": "saved"}\n'],
+    "failure": [b'{"host": "n1", "rank": 2e21}'],
+    "agent_message": [b'{"id": 2e21, "host": "n1"}'],
 }
 
 # Files of other packages that are of a parser's form: what they test themselves with, and what they ship (--wild of tools/fuzz.py).

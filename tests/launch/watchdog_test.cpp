@@ -39,7 +39,8 @@ TEST(Watchdog, ReadsTimers) {
         R"({"pid": 1.5, "scope_id": "s", "expiration_time": 1, "signal": 9})",
         R"({"pid": 1, "scope_id": 3, "expiration_time": 1, "signal": 9})",
         R"({"pid": 1, "scope_id": "s", "expiration_time": 1e999, "signal": 9})",
-        R"({"pid": 1, "scope_id": "s", "expiration_time": 1, "signal": 900})"}) {
+        R"({"pid": 1, "scope_id": "s", "expiration_time": 1, "signal": 900})",
+        R"({"pid": 1, "scope_id": "s", "expiration_time": 1, "signal": 2e21})"}) {
     EXPECT_FALSE(parse_timer_request(bad).has_value()) << bad;
   }
 }

@@ -11,7 +11,7 @@ class Calibrate(ProgramTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.env = environment(XDG_CACHE_HOME=str(cls.folder / "caches"))
-        cls.told = cls.run_ok_in(cls.folder, "calibrate", "--seconds", 0.002, env=cls.env).out
+        cls.told = cls.run_ok_in(cls.folder, "calibrate", "--seconds", 0.002, env=cls.env, timeout=600).out
         [cls.usual] = (cls.folder / "caches" / "lockstep").glob("machine-1x1-*.yaml")
 
     def test_the_file_is_read_by_plan_and_train(self):

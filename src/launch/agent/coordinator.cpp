@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
+#include "base/json_number.h"
 #include "base/log.h"
 #include "launch/agent/coordinator_state.h"
 #include "launch/agent/handshake.h"
@@ -188,7 +189,7 @@ void Coordinator::State::take_ready(Guest& guest, const json& /*message*/) {
 // Another node hosts the job since this one was given up: whoever is here goes there.
 void Coordinator::State::take_moved(Guest& guest, const json& message) {
   const HostPlace now = place_from_json(message.at("moved"));
-  const bool is_later = message.at("term").get<int>() > heritage_.term();
+  const bool is_later = integer_of(message.at("term")) > heritage_.term();
   // A machine that was started anew has begun a job of its own, with the same command.
   const bool is_ours = message.at("job").get<std::string>() == heritage_.job.id ||
                        message.at("command").get<std::string>() == command_of(plan_);

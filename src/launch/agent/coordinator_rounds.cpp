@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/json_number.h"
 #include "base/log.h"
 #include "launch/agent/coordinator_state.h"
 #include "launch/agent/roster.h"
@@ -218,7 +219,7 @@ void Coordinator::State::ending(Guest& /*guest*/, const json& message) {
     failures_.add_from(message);
     if (end_ == AttemptEnd::kSucceeded) {
       end_ = end;
-      exit_code_ = message.at("exit_code").get<int>();
+      exit_code_ = integer_of(message.at("exit_code"));
       signal_ = end == AttemptEnd::kSignalled ? signal_in(message.at("signal")) : 0;
     }
     stop_round("a worker failed or a signal came on another node");
@@ -230,7 +231,7 @@ void Coordinator::State::ended(Guest& guest, const json& message) {
   const auto end = end_in(message.at("ended"));
   stuck_ = stuck_ || message.value("stuck", false);
   if (message.contains("step")) {
-    step_ = std::max(step_.value_or(-1), message.at("step").get<int64_t>());
+    step_ = std::max(step_.value_or(-1), integer_of(message.at("step")));
   }
   made_room_ = made_room_ || (making_room() && end != AttemptEnd::kSucceeded);
   // Workers that save and leave because nodes come make room for them: the job goes on. They agree
@@ -240,7 +241,7 @@ void Coordinator::State::ended(Guest& guest, const json& message) {
     exit_code_ = kExitPreempted;
   }
   if (end == AttemptEnd::kSignalled && end_ == AttemptEnd::kSignalled) {
-    exit_code_ = message.at("exit_code").get<int>();  // known only now: workers may have saved
+    exit_code_ = integer_of(message.at("exit_code"));  // known only now: workers may have saved
   }
   if (failures_.empty() && !making_room()) {
     failures_.add_from(message);

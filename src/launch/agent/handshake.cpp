@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "base/json_number.h"
 #include "launch/system/secret.h"
 #include "launch/workers/output.h"
 
@@ -34,7 +35,7 @@ void Greeting::take(const nlohmann::json& message, Channel& channel) {
     return;
   }
   if (message.contains("challenge")) {
-    if (message.at("lockstep").get<int>() != kProtocol) {
+    if (integer_of(message.at("lockstep")) != kProtocol) {
       refused_ = "it is another version of lockstep";
       return;
     }
@@ -61,7 +62,7 @@ void Greeting::take(const nlohmann::json& message, Channel& channel) {
     channel.seal(said_.key(secret_, "agent"), said_.key(secret_, "host"));
   }
   channel.trust();
-  id_ = message.at("welcome").get<int64_t>();
+  id_ = integer_of(message.at("welcome"));
 }
 
 }  // namespace lockstep::launch

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/json_number.h"
 #include "launch/workers/output.h"
 
 namespace lockstep::launch {
@@ -12,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 int count_at(const json& object, const char* key, int most = 1 << 30) {
-  const auto value = object.at(key).get<int64_t>();
+  const auto value = integer_of(object.at(key));
   if (value < 0 || value > most) {
     throw Error(ErrorKind::kPeerLost, fmt::format("a host says {} {}", key, value));
   }
@@ -51,7 +52,7 @@ Heritage heritage_from_json(const json& object) try {
   const json& job = object.at("job");
   heritage.job = {
       job.at("id").get<std::string>(),
-      job.at("started").get<int64_t>(),
+      integer_of(job.at("started")),
       count_at(job, "first_world_size")};
   heritage.rounds = count_at(object, "rounds");
   heritage.restarts = Restarts::from_json(object.at("restarts"));

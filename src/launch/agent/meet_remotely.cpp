@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/json_number.h"
 #include "base/log.h"
 #include "launch/agent/channel.h"
 #include "launch/agent/coordinator.h"
@@ -310,12 +311,12 @@ std::vector<NodeInfo> Remote::take_roster(const json& message) {
 void Remote::take_round(const json& message) {
   const std::vector<NodeInfo> nodes = take_roster(message);
   Round round;
-  round.number = message.at("round").get<int>();
+  round.number = integer_of(message.at("round"));
   round.restarts = heritage_->restarts.count();
   round.job = heritage_->job;
   round.term = heritage_->term();
   round.master_address = message.at("store").at("address").get<std::string>();
-  round.master_port = message.at("store").at("port").get<int>();
+  round.master_port = integer_of(message.at("store").at("port"));
   round.nodes = round.world_size = 0;
   for (const NodeInfo& node : nodes) {
     if (node.id == self_.id) {
@@ -344,8 +345,8 @@ void Remote::take_verdict(const json& message) {
   verdict.next = message.contains("again") ? Verdict::Next::kAgain : Verdict::Next::kEnd;
   verdict.reason = printable_lines(message.at("reason").get<std::string>());
   if (message.contains("end")) {
-    verdict.end = static_cast<AttemptEnd>(message.at("end").get<int>());
-    verdict.exit_code = message.at("exit_code").get<int>();
+    verdict.end = static_cast<AttemptEnd>(integer_of(message.at("end")));
+    verdict.exit_code = integer_of(message.at("exit_code"));
   }
   FailureList list;
   list.add_from(message);

@@ -8,13 +8,14 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/json_number.h"
 #include "launch/workers/output.h"
 
 namespace lockstep::launch {
 namespace {
 
 int64_t number_at(const nlohmann::json& object, const char* key, int64_t least, int64_t most) {
-  const int64_t value = object.at(key).get<int64_t>();
+  const int64_t value = integer_of(object.at(key));
   if (value < least || value > most) {
     throw Error(ErrorKind::kPeerLost, fmt::format("a node says {} {}", key, value));
   }
@@ -50,10 +51,10 @@ nlohmann::json to_json(const NodeInfo& node) {
 NodeInfo node_from_json(const nlohmann::json& object) {
   try {
     NodeInfo node;
-    node.id = object.at("id").get<int64_t>();
+    node.id = integer_of(object.at("id"));
     node.host = name_at(object, "host");
     node.address = name_at(object, "address");
-    node.pid = object.at("pid").get<int64_t>();
+    node.pid = integer_of(object.at("pid"));
     node.workers = static_cast<int>(number_at(object, "workers", 1, 65536));
     node.node_rank = static_cast<int>(number_at(object, "node_rank", -1, 100000));
     node.probe_port = static_cast<int>(number_at(object, "probe_port", 1, 65535));

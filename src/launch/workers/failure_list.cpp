@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/json_number.h"
 #include "launch/workers/output.h"
 
 namespace lockstep::launch {
@@ -93,7 +94,7 @@ nlohmann::json Progress::to_json() const {
 Progress Progress::from_json(const nlohmann::json& object) {
   Progress progress;
   if (!object.at("furthest").is_null()) {
-    progress.furthest_ = object.at("furthest").get<int64_t>();
+    progress.furthest_ = integer_of(object.at("furthest"));
   }
   for (const nlohmann::json& why : object.at("in_vain")) {
     progress.in_vain_.push_back(printable(why.get<std::string>().substr(0, kLongestCause)));

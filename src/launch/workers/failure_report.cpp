@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/json_number.h"
 
 namespace lockstep::launch {
 namespace {
@@ -330,12 +331,12 @@ std::optional<Failure> failure_from_json(const std::string& text) {
     const json object = parse_json(text, "a failure");
     Failure result;
     result.host = printable(object.at("host").get<std::string>());
-    result.rank = object.at("rank").get<int>();
-    result.local_rank = object.at("local_rank").get<int>();
-    result.pid = object.at("pid").get<int64_t>();
-    result.status.code = object.at("code").get<int>();
-    result.status.signal = object.at("signal").get<int>();
-    result.time = object.at("time").get<int64_t>();
+    result.rank = integer_of(object.at("rank"));
+    result.local_rank = integer_of(object.at("local_rank"));
+    result.pid = integer_of(object.at("pid"));
+    result.status.code = integer_of(object.at("code"));
+    result.status.signal = integer_of(object.at("signal"));
+    result.time = integer_of(object.at("time"));
     result.error_file = printable(object.at("error_file").get<std::string>());
     result.message = object.at("message").get<std::string>();
     result.callstack = object.at("callstack").get<std::string>();

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "base/json_number.h"
 
 namespace lockstep::launch {
 namespace {
@@ -47,9 +48,10 @@ nlohmann::json Restarts::to_json(Clock::time_point now) const {
 Restarts Restarts::from_json(const nlohmann::json& object, Clock::time_point now) {
   Restarts restarts;
   for (const nlohmann::json& ago : object.at("seconds_ago")) {
-    restarts.add(now - std::chrono::seconds(std::clamp<int64_t>(ago.get<int64_t>(), 0, 1 << 30)));
+    restarts.add(now - std::chrono::seconds(std::clamp<int64_t>(integer_of(ago), 0, 1 << 30)));
   }
-  restarts.count_ = static_cast<int>(std::clamp<int64_t>(object.at("count"), 0, 1 << 30));
+  restarts.count_ =
+      static_cast<int>(std::clamp<int64_t>(integer_of(object.at("count")), 0, 1 << 30));
   return restarts;
 }
 

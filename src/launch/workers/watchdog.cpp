@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_number.h"
 #include "base/log.h"
 #include "base/temporary_folder.h"
 #include "launch/system/descendants.h"
@@ -40,12 +41,11 @@ std::optional<TimerRequest> parse_timer_request(std::string_view line) {
   try {
     const nlohmann::json object = parse_json(line, "a timer's request");
     TimerRequest request;
-    request.pid = object.at("pid").get<pid_t>();
+    request.pid = integer_of(object.at("pid"));
     request.scope = object.at("scope_id").get<std::string>();
     request.expires = object.at("expiration_time").get<double>();
-    request.signal = object.at("signal").get<int>();
-    const bool good = object.at("pid").is_number_integer() && request.pid > 0 &&
-                      std::isfinite(request.expires) && request.signal < NSIG;
+    request.signal = integer_of(object.at("signal"));
+    const bool good = request.pid > 0 && std::isfinite(request.expires) && request.signal < NSIG;
     return good ? std::optional(request) : std::nullopt;
   } catch (const std::exception&) {
     return std::nullopt;

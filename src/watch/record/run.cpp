@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json_number.h"
 #include "config/core/value.h"
 #include "config/core/yaml.h"
 #include "monitor/events.h"
@@ -41,7 +42,7 @@ std::optional<double> number_at(const nlohmann::json& object, const char* key) {
 }
 
 int64_t whole_at(const nlohmann::json& object, const char* key) {
-  return static_cast<int64_t>(number_at(object, key).value_or(0));
+  return bounded_integer_of(number_at(object, key).value_or(0));
 }
 
 std::string text_at(const nlohmann::json& object, const char* key, const char* otherwise) {
