@@ -123,7 +123,7 @@ def main():
             first_forward(machine, lockstep, model, bench.RANKS, words, folder)  # tokenizes
             tell(f"the {name} model, new, {bench.RANKS} ranks", [first_forward(machine, lockstep, model, bench.RANKS, words, folder)
                                                                  for _ in range(arguments.repeats)], AT_MOST)
-        model = llama(arguments.gigabytes)
+        model = {**llama(arguments.gigabytes), "length": 64}  # a step is waited for, and not counted
         size = write_llama(folder / "llama", model)
         weights = folder / "llama" / "model.safetensors"
         words, none = [f"model.path={folder}/llama", "lora.r=4"], [f"model.path={lockstep.config(bench.MODELS['small'])}"]
