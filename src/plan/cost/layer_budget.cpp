@@ -12,7 +12,6 @@ namespace lockstep::plan {
 namespace {
 
 constexpr double kGradientPasses = 2;  // of the input and of the weight
-constexpr double kRunsOfNorm = 512;    // float32 sums that a norm's weight gradient is made of
 constexpr double kStateBytes = 24;     // read and written of master weight and moments
 
 struct Product {
@@ -99,7 +98,8 @@ std::vector<BudgetLine> layer_budget(const Job& job) {
   const double angles = 2 * 4 * shape.attention.front().queries_length * shape.head_dim / 2;
   // Of rows: x and its norm; x, residual, their sum and its norm; and twice, backward, two
   // gradients and what was normalized to a gradient.
-  const double norms = (2 + 4 + 2 * 4) * row + 2 * 2 * kRunsOfNorm * 4 * hidden;
+  const double runs = kHalf * hidden > 2048 ? 512 : 1024;  // as cuda/norms.h has them, float32
+  const double norms = (2 + 4 + 2 * 4) * row + 2 * 2 * runs * 4 * hidden;
   return {
       products_of(products, tokens),
       attention_of(shape),
