@@ -49,10 +49,10 @@ class Predict(ProgramTest):
         self.assertNotIn("s a step, measured", text)
 
     def assert_memory_is_near(self, text):
-        """Within 5%, or the 8 MiB by which libraries on other processors map more: with AVX2 alone low-precision products widen their operands."""
+        """Within 5%, or the 12 MiB by which libraries on some processors map more: without products of bfloat16 these are MKL's, of widened operands."""
         off = re.search(r"a rank, measured ([\d.]+) MiB \(([+-][\d.]+)%\)", text)
         percent = abs(float(off[2]))
-        self.assertTrue(percent < 5 or percent / 100 * float(off[1]) < 8, text)
+        self.assertTrue(percent < 5 or percent / 100 * float(off[1]) < 12, text)
 
     def test_memory_is_predicted_of_a_step_that_is_most_of_it(self):
         self.write_model("wider.json", 384, 4)
