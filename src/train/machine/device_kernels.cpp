@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <map>
+#include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include "base/format.h"
@@ -89,7 +93,7 @@ std::string table_of(const std::vector<profiler::KinetoEvent>& events) {
 
 }  // namespace
 
-DeviceKernels::DeviceKernels(c10::Device device) {
+DeviceKernels::DeviceKernels(c10::Device device) : device_(device) {
   if (!device.is_cuda()) {
     return;
   }
@@ -114,6 +118,8 @@ std::string DeviceKernels::write(const std::filesystem::path& file) {
   if (!std::exchange(is_recording_, false)) {
     return {};
   }
+  // What is under way when recording ends is not in it, as the update may be.
+  c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
   const std::unique_ptr<profiler::ProfilerResult> result = profiler::disableProfiler();
   result->save(file.string());
   return table_of(result->events());

@@ -18,11 +18,13 @@ class DeviceKernels {
   DeviceKernels(const DeviceKernels&) = delete;
   DeviceKernels& operator=(const DeviceKernels&) = delete;
 
-  /// Ends it, once per object, on the same thread. Writes what https://ui.perfetto.dev opens, and
-  /// returns a table of what took longest; empty where nothing was recorded.
+  /// Waits for the device, and ends it, once per object, on the same thread. Writes what
+  /// https://ui.perfetto.dev opens, and returns a table of what took longest; empty where nothing
+  /// was recorded.
   std::string write(const std::filesystem::path& file);
 
  private:
+  c10::Device device_;
   bool is_recording_ = false;
 };
 
