@@ -95,8 +95,9 @@ void PageWriter::flush(bool ends) {
   if (direct_ && last - first >= kLeastDirect) {
     put(file_, begin_, first);
     put(file_, last, end_);
+    // Deferred, where no thread is left: written when the buffer is wanted again.
     buffers_[filled_].written = std::async(
-        std::launch::async,
+        std::launch::async | std::launch::deferred,
         [this, first, bytes = part(first, last)] { disk_.write(*direct_, first, bytes); });
     filled_ = (filled_ + 1) % buffers_.size();
     await(buffers_[filled_]);
