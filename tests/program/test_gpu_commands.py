@@ -1,8 +1,10 @@
 """What test_gpu.py runs on GPUs, on those that compute nothing (tests/null_gpu/README.md): each command comes to its end, and no
 value is compared. Skips where they are not built."""
 
-import shutil
+import pathlib
 import sys
+import tempfile
+import threading
 import unittest
 
 import test_gpu
@@ -17,15 +19,16 @@ import pretend  # noqa: E402
 class OnPretendedGpus(test_gpu.OnGpus, ProgramTest):
     gpus = 2
     computes = False
+    of_thread = threading.local()
 
     def environment(self):
-        return environment(**pretend.variables(LIBRARIES, self.folder / "reports", self.gpus))
+        return environment(**pretend.variables(LIBRARIES, self.of_thread.reports, self.gpus))
 
     def on_gpus(self, *arguments, code=0):
         """No call is refused, and nothing is done out of order."""
-        shutil.rmtree(self.folder / "reports", ignore_errors=True)
+        self.of_thread.reports = pathlib.Path(tempfile.mkdtemp(prefix="reports-", dir=self.folder))
         result = super().on_gpus(*arguments, code=code)
-        for report in pretend.read_reports(self.folder / "reports") if code == 0 else []:
+        for report in pretend.read_reports(self.of_thread.reports) if code == 0 else []:
             self.assertEqual(report["refused"], [], result)
         return result
 
