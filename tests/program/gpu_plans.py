@@ -86,7 +86,8 @@ def words_of_families(folder):
     found = {}
     for family, config in families().items():
         if family in ENCODERS:
-            write_folder(folder / family, config, of_bytes if family == "roberta" else of_words)
+            if not (folder / family).exists():
+                write_folder(folder / family, config, of_bytes if family == "roberta" else of_words)
             found[family] = [f"model.path={family}", "tokenizer.path=null"]
         else:  # llama.json is of another test
             (folder / f"family-{family}.json").write_text(json.dumps(config))
