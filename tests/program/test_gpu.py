@@ -121,7 +121,9 @@ class OnGpus:
     def test_methods_in_bfloat16_as_on_the_cpu(self):
         write_rows(self.folder)
         self.train("base", "model.path=llama.json", steps=2)
-        self.check_all_on_both([(f"{name}-bfloat16", ["bf16=true", *words]) for name, words in METHODS.items()], 3e-2)
+        # DPO reads the scores that its reference made, by value.
+        methods = {name: words for name, words in METHODS.items() if self.computes or name != "dpo"}
+        self.check_all_on_both([(f"{name}-bfloat16", ["bf16=true", *words]) for name, words in methods.items()], 3e-2)
 
     @long
     def test_resume_is_bit_exact(self):
