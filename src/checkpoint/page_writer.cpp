@@ -19,14 +19,16 @@ constexpr uint64_t page_up(uint64_t at) {
 
 }  // namespace
 
-void PageBuffer::Free::operator()(std::byte* bytes) const {
+void PageWriter::Free::operator()(std::byte* bytes) const {
   std::free(bytes);
 }
 
-PageBuffer::PageBuffer() : bytes(static_cast<std::byte*>(std::aligned_alloc(kPageBytes, kBytes))) {
-  if (bytes == nullptr) {
+PageWriter::Buffer PageWriter::make_buffer() {
+  Buffer buffer(static_cast<std::byte*>(std::aligned_alloc(kPageBytes, kBufferBytes)));
+  if (buffer == nullptr) {
     throw std::bad_alloc();
   }
+  return buffer;
 }
 
 PageWriter::PageWriter(
@@ -34,27 +36,13 @@ PageWriter::PageWriter(
     const std::filesystem::path& path,
     uint64_t size,
     std::span<PageSum> sums,
-    PageBuffers& buffers)
+    std::byte* buffer)
     : disk_(disk),
       file_(path, File::Mode::kWrite),
       direct_(File::open_direct(path)),
       size_(size),
       sums_(sums),
-      buffers_(buffers) {}
-
-PageWriter::~PageWriter() {
-  for (PageBuffer& buffer : buffers_) {
-    if (buffer.written.valid()) {
-      buffer.written.wait();
-    }
-  }
-}
-
-void PageWriter::await(PageBuffer& buffer) {
-  if (buffer.written.valid()) {
-    buffer.written.get();
-  }
-}
+      buffer_(buffer) {}
 
 void PageWriter::write(uint64_t offset, std::span<const std::byte> bytes) {
   if (offset != end_ || begin_ == end_) {
@@ -63,11 +51,11 @@ void PageWriter::write(uint64_t offset, std::span<const std::byte> bytes) {
     base_ = offset / kPageBytes * kPageBytes;
   }
   while (!bytes.empty()) {
-    const size_t count = std::min<size_t>(bytes.size(), base_ + PageBuffer::kBytes - end_);
-    std::memcpy(buffers_[filled_].bytes.get() + (end_ - base_), bytes.data(), count);
+    const size_t count = std::min<size_t>(bytes.size(), base_ + kBufferBytes - end_);
+    std::memcpy(buffer_ + (end_ - base_), bytes.data(), count);
     bytes = bytes.subspan(count);
     end_ += count;
-    if (end_ == base_ + PageBuffer::kBytes) {
+    if (end_ == base_ + kBufferBytes) {
       flush(/*ends=*/false);
     }
   }
@@ -75,7 +63,7 @@ void PageWriter::write(uint64_t offset, std::span<const std::byte> bytes) {
 
 void PageWriter::flush(bool ends) {
   const auto part = [&](uint64_t from, uint64_t to) {
-    return std::span<const std::byte>(buffers_[filled_].bytes.get() + (from - base_), to - from);
+    return std::span<const std::byte>(buffer_ + (from - base_), to - from);
   };
   const auto put = [&](File& file, uint64_t from, uint64_t to) {
     if (from < to) {
@@ -94,13 +82,8 @@ void PageWriter::flush(bool ends) {
   }
   if (direct_ && last - first >= kLeastDirect) {
     put(file_, begin_, first);
+    put(*direct_, first, last);
     put(file_, last, end_);
-    // Deferred, where no thread is left: written when the buffer is wanted again.
-    buffers_[filled_].written = std::async(
-        std::launch::async | std::launch::deferred,
-        [this, first, bytes = part(first, last)] { disk_.write(*direct_, first, bytes); });
-    filled_ = (filled_ + 1) % buffers_.size();
-    await(buffers_[filled_]);
   } else {
     put(file_, begin_, end_);
   }
@@ -110,9 +93,6 @@ void PageWriter::flush(bool ends) {
 
 void PageWriter::finish() {
   flush(/*ends=*/true);
-  for (PageBuffer& buffer : buffers_) {
-    await(buffer);
-  }
   disk_.sync(file_);
 }
 

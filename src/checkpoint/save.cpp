@@ -156,7 +156,7 @@ void Save::write(std::span<const Piece> pieces) {
       };
       return place(a) < place(b);
     });
-    PageBuffers buffers;
+    const PageWriter::Buffer buffer = PageWriter::make_buffer();
     auto next = order.begin();
     for (size_t number = 0; number < plan_.files.size(); ++number) {
       const auto is_here = [&] { return next != order.end() && next->first.file == number; };
@@ -166,7 +166,8 @@ void Save::write(std::span<const Piece> pieces) {
       if (!leads() && !is_here()) {
         continue;
       }
-      PageWriter writer(disk_, staging_ / name, header.layout.file_size, written.sums, buffers);
+      PageWriter writer(
+          disk_, staging_ / name, header.layout.file_size, written.sums, buffer.get());
       if (leads()) {
         writer.write(0, std::as_bytes(std::span(header.bytes)));
       }

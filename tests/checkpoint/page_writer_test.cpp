@@ -43,11 +43,11 @@ std::vector<PageSum> write_together(
   const std::vector<uint64_t> ends = cuts_of(bytes.size(), random);
   std::vector<uint64_t> owners(ends.size());
   std::generate(owners.begin(), owners.end(), [&] { return random() % ranks; });
-  PageBuffers buffers;
+  const PageWriter::Buffer buffer = PageWriter::make_buffer();
   std::vector<PageSum> sums(chunks_of(bytes.size()));
   std::vector<uint64_t> shared;
   for (uint64_t rank = 0; rank < ranks; ++rank) {
-    PageWriter writer(system_disk(), path, bytes.size(), sums, buffers);
+    PageWriter writer(system_disk(), path, bytes.size(), sums, buffer.get());
     for (size_t i = 0; i < ends.size(); ++i) {
       const uint64_t begin = i == 0 ? 0 : ends[i - 1];
       if (owners[i] == rank) {
@@ -86,25 +86,6 @@ TEST(PageWriter, WritesAndHashesWhatRanksShare) {
         EXPECT_EQ(sums[chunk].hex(), expected.chunks[chunk]);
       }
     }
-  }
-}
-
-TEST(PageWriter, ThrowsWhatAWriteThrewBehindIt) {
-  const TemporaryFolder folder(std::filesystem::current_path());
-  std::mt19937_64 random(7);
-  const std::vector<std::byte> bytes = random_bytes(9 * PageBuffer::kBytes, random);
-  const auto path = folder.path() / "file";
-  system_disk().create_file(path, bytes.size());
-  for (int64_t at = 0; at < 9; ++at) {
-    FaultyDisk disk(FaultyDisk::Fault::kNoSpace, at);
-    PageBuffers buffers;
-    std::vector<PageSum> sums(chunks_of(bytes.size()));
-    PageWriter writer(disk, path, bytes.size(), sums, buffers);
-    const auto write = [&] {
-      writer.write(0, bytes);
-      writer.finish();
-    };
-    EXPECT_THROW(write(), Error) << at;
   }
 }
 
