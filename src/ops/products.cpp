@@ -63,7 +63,7 @@ bool has_aligned_rows(const Tensor& x) {
   return x.stride(1) == 1 && x.stride(0) * static_cast<int64_t>(x.element_size()) % kGpuBytes == 0;
 }
 
-/// Likewise.
+/// As multiply_parts, by ATen's calls where the processor has the type's products.
 void multiply_into(
     const Tensor& result, const Tensor& left, const Tensor& right, const Tensor& added) {
   const int64_t columns = right.size(1), whole = aligned_part(left, columns);

@@ -37,6 +37,7 @@ TEST(Watchdog, ReadsTimers) {
         "[]",
         R"({"pid": -1, "scope_id": "s", "expiration_time": 1, "signal": 9})",
         R"({"pid": 1.5, "scope_id": "s", "expiration_time": 1, "signal": 9})",
+        R"({"pid": 4294967308, "scope_id": "s", "expiration_time": 1, "signal": 9})",
         R"({"pid": 1, "scope_id": 3, "expiration_time": 1, "signal": 9})",
         R"({"pid": 1, "scope_id": "s", "expiration_time": 1e999, "signal": 9})",
         R"({"pid": 1, "scope_id": "s", "expiration_time": 1, "signal": 900})",

@@ -51,7 +51,7 @@ METHODS = {
     "lora": LORA,
     "lora-nf4": [*LORA, "quantization.bits=4", "quantization.double_quant=true"],
     "lora-8-bit": [*LORA, "quantization.bits=8"],
-    "classifier": ["task.type=sequence_classification", "data.train=labelled.csv", *ROWS],
+    "classifier": ["task.type=sequence_classification", "data.train=corpus/labelled.csv", *ROWS],
     "dpo": ["task.type=preference", "data.train=pairs-judged.jsonl", *ROWS],
     "packed": ["model.path=llama.json", "data.packing=documents", "data.text_documents=line"],
     "recomputed": ["model.path=llama.json", "parallel.recompute=full"],
@@ -103,7 +103,6 @@ def write_rows(folder):
     pairs = [{"prompt": f"{row['instruction']} {row['input']}\n", "chosen": row["output"], "rejected": other["output"]}
              for row, other in zip(made, made[5:]) if row["output"] != other["output"]]
     (folder / "pairs-judged.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    (folder / "labelled.csv").write_bytes((folder / "corpus" / "labelled.csv").read_bytes())
 
 
 def shares_rows(words):

@@ -219,7 +219,7 @@ void Coordinator::State::ending(Guest& /*guest*/, const json& message) {
     failures_.add_from(message);
     if (end_ == AttemptEnd::kSucceeded) {
       end_ = end;
-      exit_code_ = integer_of(message.at("exit_code"));
+      exit_code_ = integer_of<int>(message.at("exit_code"));
       signal_ = end == AttemptEnd::kSignalled ? signal_in(message.at("signal")) : 0;
     }
     stop_round("a worker failed or a signal came on another node");
@@ -241,7 +241,8 @@ void Coordinator::State::ended(Guest& guest, const json& message) {
     exit_code_ = kExitPreempted;
   }
   if (end == AttemptEnd::kSignalled && end_ == AttemptEnd::kSignalled) {
-    exit_code_ = integer_of(message.at("exit_code"));  // known only now: workers may have saved
+    exit_code_ =
+        integer_of<int>(message.at("exit_code"));  // known only now: workers may have saved
   }
   if (failures_.empty() && !making_room()) {
     failures_.add_from(message);

@@ -311,12 +311,12 @@ std::vector<NodeInfo> Remote::take_roster(const json& message) {
 void Remote::take_round(const json& message) {
   const std::vector<NodeInfo> nodes = take_roster(message);
   Round round;
-  round.number = integer_of(message.at("round"));
+  round.number = integer_of<int>(message.at("round"));
   round.restarts = heritage_->restarts.count();
   round.job = heritage_->job;
   round.term = heritage_->term();
   round.master_address = message.at("store").at("address").get<std::string>();
-  round.master_port = integer_of(message.at("store").at("port"));
+  round.master_port = integer_of<int>(message.at("store").at("port"));
   round.nodes = round.world_size = 0;
   for (const NodeInfo& node : nodes) {
     if (node.id == self_.id) {
@@ -345,8 +345,8 @@ void Remote::take_verdict(const json& message) {
   verdict.next = message.contains("again") ? Verdict::Next::kAgain : Verdict::Next::kEnd;
   verdict.reason = printable_lines(message.at("reason").get<std::string>());
   if (message.contains("end")) {
-    verdict.end = static_cast<AttemptEnd>(integer_of(message.at("end")));
-    verdict.exit_code = integer_of(message.at("exit_code"));
+    verdict.end = static_cast<AttemptEnd>(integer_of<int>(message.at("end")));
+    verdict.exit_code = integer_of<int>(message.at("exit_code"));
   }
   FailureList list;
   list.add_from(message);

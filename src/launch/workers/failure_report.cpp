@@ -331,11 +331,11 @@ std::optional<Failure> failure_from_json(const std::string& text) {
     const json object = parse_json(text, "a failure");
     Failure result;
     result.host = printable(object.at("host").get<std::string>());
-    result.rank = integer_of(object.at("rank"));
-    result.local_rank = integer_of(object.at("local_rank"));
+    result.rank = integer_of<int>(object.at("rank"));
+    result.local_rank = integer_of<int>(object.at("local_rank"));
     result.pid = integer_of(object.at("pid"));
-    result.status.code = integer_of(object.at("code"));
-    result.status.signal = integer_of(object.at("signal"));
+    result.status.code = integer_of<int>(object.at("code"));
+    result.status.signal = integer_of<int>(object.at("signal"));
     result.time = integer_of(object.at("time"));
     result.error_file = printable(object.at("error_file").get<std::string>());
     result.message = object.at("message").get<std::string>();

@@ -41,10 +41,10 @@ std::optional<TimerRequest> parse_timer_request(std::string_view line) {
   try {
     const nlohmann::json object = parse_json(line, "a timer's request");
     TimerRequest request;
-    request.pid = integer_of(object.at("pid"));
+    request.pid = integer_of<pid_t>(object.at("pid"));
     request.scope = object.at("scope_id").get<std::string>();
     request.expires = object.at("expiration_time").get<double>();
-    request.signal = integer_of(object.at("signal"));
+    request.signal = integer_of<int>(object.at("signal"));
     const bool good = request.pid > 0 && std::isfinite(request.expires) && request.signal < NSIG;
     return good ? std::optional(request) : std::nullopt;
   } catch (const std::exception&) {
