@@ -135,7 +135,7 @@ def sheet_gflops(cores, dtype):
     elif "fma" in flags:
         a_cycle = 32
     if dtype == "bfloat16" and a_cycle:
-        a_cycle = 2048 if "amx_bf16" in flags else 2 * a_cycle if "avx512_bf16" in flags else None
+        a_cycle = 1024 if "amx_bf16" in flags else 2 * a_cycle if "avx512_bf16" in flags else None
     return a_cycle * float(found["cpu MHz"]) / 1e3 * cores if a_cycle and "cpu MHz" in found else None
 
 

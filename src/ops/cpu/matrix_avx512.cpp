@@ -10,13 +10,16 @@ namespace {
 constexpr int64_t kBlock = 32;        // rows and columns of a step: two tiles each
 constexpr int64_t kStep = 32;         // values of the depth in a tile
 constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes
-constexpr int64_t kDeep = 512;        // of the depth: 32 columns stay in 32 KiB
-constexpr int64_t kKeptBlocks = 8;    // sums of 32 KiB
-constexpr int64_t kTogether = 8;      // blocks laid out side by side: 512 bytes of a row
-constexpr int64_t kStreamedBytes = int64_t{2}
-                                   << 20;  // a result of so many bytes passes the caches by
-constexpr int64_t kCachedBytes = int64_t{1}
-                                 << 19;  // of either side: a quarter of the level-2 cache
+// Steps at a time: of so many 32 rows and 32 columns lie in the level-1 cache together.
+constexpr int64_t kDeep = 8, kDeepest = 12;
+constexpr int64_t kSpan = 48;       // steps of which columns are laid out at a time
+constexpr int64_t kKeptBlocks = 8;  // of rows: sums of 32 KiB
+constexpr int64_t kSpanRows = 64;   // blocks of rows whose sums wait for the next span
+constexpr int64_t kTogether = 8;    // blocks laid out side by side: 512 bytes of a row
+// A result of so many bytes passes the caches by: memory would be read for each line of it.
+constexpr int64_t kStreamedBytes = int64_t{1} << 19;
+// Of the level-2 cache, for columns that are laid out and for rows that meet them.
+constexpr int64_t kColumnBytes = int64_t{1} << 20, kRowBytes = int64_t{1} << 18;
 
 int64_t blocks(int64_t size) {
   return (size + kBlock - 1) / kBlock;
@@ -24,18 +27,51 @@ int64_t blocks(int64_t size) {
 int64_t steps(const MatrixProduct& p) {
   return (p.depth + kStep - 1) / kStep;
 }
-/// So many blocks of either side lie in the cache.
-int64_t blocks_at_once(const MatrixProduct& p) {
-  const int64_t fitting = kCachedBytes / (steps(p) * 2 * kTileBytes);
+/// Parts of `count` steps of at most `most`.
+int64_t parts_of(int64_t count, int64_t most) {
+  return count <= most ? 1 : (count + most - 1) / most;
+}
+/// Spans of the depth, of which a group of columns is laid out at a time.
+int64_t spans(const MatrixProduct& p) {
+  return parts_of(steps(p), kSpan);
+}
+int64_t longest_span(const MatrixProduct& p) {
+  return (steps(p) + spans(p) - 1) / spans(p);
+}
+/// So many blocks of a span lie in so many bytes.
+int64_t blocks_in(const MatrixProduct& p, int64_t bytes) {
+  const int64_t fitting = bytes / (longest_span(p) * 2 * kTileBytes);
   return fitting < 1 ? 1 : fitting;
 }
-
-/// A block's sums are then made at once; else they are kept from chunk to chunk of the depth.
-bool is_shallow(const MatrixProduct& p) {
-  return steps(p) <= kDeep / kStep;
+int64_t columns_at_once(const MatrixProduct& p) {
+  return least(blocks_in(p, kColumnBytes), blocks(p.columns));
 }
-int64_t row_blocks_at_once(const MatrixProduct& p) {
-  return is_shallow(p) ? blocks_at_once(p) : least(blocks_at_once(p), kKeptBlocks);
+/// Whether all of the depth passes by while a block's sums are in registers.
+bool is_shallow(const MatrixProduct& p) {
+  return steps(p) <= kDeepest;
+}
+/// Blocks of rows whose sums are kept from one part of a span to the next.
+int64_t kept_blocks(const MatrixProduct& p) {
+  return is_shallow(p) ? 1 : least(blocks_in(p, kRowBytes), kKeptBlocks);
+}
+/// Blocks of rows that stay in the cache while columns pass by.
+int64_t rows_at_once(const MatrixProduct& p) {
+  return is_shallow(p) ? blocks_in(p, kRowBytes) : kept_blocks(p);
+}
+/// Blocks of sums: two of each that are kept, one of which is put while the other is made; or all
+/// of the columns that are laid out, whose sums wait for the next span.
+int64_t blocks_of_sums(const MatrixProduct& p) {
+  return spans(p) == 1 ? 2 * kept_blocks(p) : columns_at_once(p) * least(blocks(p.rows), kSpanRows);
+}
+
+/// Steps of the depth, or blocks: [from, until).
+struct Span {
+  int64_t from, until;
+  int64_t count() const { return until - from; }
+};
+Span part_of(Span whole, int64_t part, int64_t parts) {
+  return {
+      whole.from + whole.count() * part / parts, whole.from + whole.count() * (part + 1) / parts};
 }
 
 const uint16_t* at(const Operand& operand, int64_t row, int64_t column) {
@@ -186,30 +222,41 @@ void lay_out_along(const MatrixProduct& p, int64_t block, char* to) {
 }
 
 /// Blocks [first, last) of 32 columns that lie across, at most kTogether: for each step 16 rows of
-/// 32 units.
-void lay_out_columns_across(const MatrixProduct& p, int64_t first, int64_t last, float* to) {
+/// 32 units. Adds to `all_sums`, if not null.
+void lay_out_columns_across(
+    const MatrixProduct& p, Span span, int64_t first, int64_t last, float* to, float* all_sums) {
   __m512 sums[kTogether][2] = {};
-  for (int64_t k = 0; k < steps(p) * kStep; k += 2) {
+  const auto each_sum = [&](const auto& function) {
+    for (int64_t i = 0; i < (all_sums == nullptr ? 0 : 2 * (last - first)); ++i) {
+      const int64_t column = first * kBlock + i * kLanes;
+      if (column < p.columns) {
+        function(all_sums + column, sums[i / 2][i % 2], p.columns - column);
+      }
+    }
+  };
+  if (span.from > 0) {
+    each_sum([](const float* from, __m512& sum, int64_t count) { sum = load(from, count); });
+  }
+  for (int64_t k = span.from * kStep; k < span.until * kStep; k += 2) {
     for (int64_t block = first; block < last; ++block) {
       __m512i pair[2];
       units_across(p.right, k, p.depth, block * kBlock, p.columns - block * kBlock, pair);
-      float* units = to + ((block - first) * steps(p) * kLanes + k / 2) * kBlock;
+      float* units =
+          to + ((block - first) * span.count() * kLanes + k / 2 - span.from * kLanes) * kBlock;
       _mm512_store_si512(units, pair[0]);
       _mm512_store_si512(units + kLanes, pair[1]);
-      if (p.right_sums != nullptr) {
+      if (all_sums != nullptr) {
         sums[block - first][0] = add_units(sums[block - first][0], pair[0]);
         sums[block - first][1] = add_units(sums[block - first][1], pair[1]);
       }
     }
   }
-  for (int64_t block = first; block < last && p.right_sums != nullptr; ++block) {
-    store_sums(p.right_sums, block * kBlock, p.columns, sums[block - first]);
-  }
+  each_sum([](float* to, __m512 sum, int64_t count) { store(to, sum, count); });
 }
 
 /// A block of 32 columns that lie along rows, laid out as the others.
-void lay_out_columns_along(const MatrixProduct& p, int64_t block, float* to) {
-  for (int64_t step = 0; step < steps(p); ++step, to += kLanes * kBlock) {
+void lay_out_columns_along(const MatrixProduct& p, Span span, int64_t block, float* to) {
+  for (int64_t step = span.from; step < span.until; ++step, to += kLanes * kBlock) {
     for (int64_t half = 0; half < 2; ++half) {
       __m512i r[16];
       for (int64_t i = 0; i < kLanes; ++i) {
@@ -225,22 +272,106 @@ void lay_out_columns_along(const MatrixProduct& p, int64_t block, float* to) {
   }
 }
 
-void lay_out_columns(const MatrixProduct& p, int64_t first, int64_t last, float* to) {
-  const int64_t block_units = steps(p) * kLanes * kBlock;
+void lay_out_columns(
+    const MatrixProduct& p, Span span, int64_t first, int64_t last, float* to, float* sums) {
+  const int64_t block_units = span.count() * kLanes * kBlock;
   if (p.right.depth == Depth::kAlongRows) {
     for (int64_t block = first; block < last; ++block, to += block_units) {
-      lay_out_columns_along(p, block, to);
+      lay_out_columns_along(p, span, block, to);
     }
     return;
   }
   for (int64_t block = first; block < last; block += kTogether, to += kTogether * block_units) {
-    lay_out_columns_across(p, block, least(last, block + kTogether), to);
+    lay_out_columns_across(p, span, block, least(last, block + kTogether), to, sums);
   }
 }
 
-/// sums [32, 32] = or += two tiles of rows by 32 columns, over `count` steps.
+bool is_streamed(const MatrixProduct& p, const uint16_t* to, int64_t count) {
+  return count >= kBlock && p.rows * p.columns * 2 >= kStreamedBytes &&
+         reinterpret_cast<uintptr_t>(to) % 64 == 0;
+}
+
+/// Sums of blocks below each other on their way into the result, a few rows at a time: beside the
+/// products of the next ones, which leave the vector units idle.
+class Putting {
+ public:
+  explicit Putting(const MatrixProduct& p)
+      : product(p),
+        scale(all(p.sums_scale)),
+        added_scale(all(p.added_scale)) {}
+
+  /// `blocks`: [32 x some, 32], which must stay until they are put.
+  void begin(int64_t first_block, int64_t last_block, int64_t column_block, const float* blocks) {
+    finish();
+    first = column_block * kBlock;
+    count = product.columns - first;
+    row = first_block * kBlock;
+    last = least(product.rows, last_block * kBlock);
+    sums = blocks;
+    bias[0] = bias[1] = _mm512_setzero_ps();
+    if (product.bias != nullptr) {
+      const auto* from = static_cast<const Half*>(product.bias) + first;
+      bias[0] = load(from, count);
+      bias[1] = count > kLanes ? load(from + kLanes, count - kLanes) : _mm512_setzero_ps();
+    }
+  }
+
+  void put(int64_t rows) {
+    for (const int64_t end = least(last, row + rows); row < end; ++row, sums += kBlock) {
+      product.sums == Sums::kKept ? put_kept() : put_rounded();
+    }
+  }
+
+  void finish() { put(last - row); }
+
+ private:
+  void put_kept() const {
+    auto* to = static_cast<float*>(product.result) + row * product.result_stride + first;
+    for (int64_t g = 0; g < 2 && g * kLanes < count; ++g) {
+      store(to + g * kLanes, _mm512_loadu_ps(sums + g * kLanes), count - g * kLanes);
+    }
+  }
+
+  void put_rounded() const {
+    auto* to = static_cast<uint16_t*>(product.result) + row * product.result_stride + first;
+    const bool is_added = product.sums == Sums::kAddedAndRounded;
+    __m512 low = bias[0], high = bias[1];
+    if (is_added) {
+      const auto* old = reinterpret_cast<const Half*>(to);
+      low = _mm512_mul_ps(load(old, count), added_scale);
+      high = count > kLanes ? _mm512_mul_ps(load(old + kLanes, count - kLanes), added_scale)
+                            : _mm512_setzero_ps();
+    }
+    const auto rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
+        _mm512_fmadd_ps(_mm512_loadu_ps(sums + kLanes), scale, high),
+        _mm512_fmadd_ps(_mm512_loadu_ps(sums), scale, low)));
+    if (!is_added && is_streamed(product, to, count)) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), rounded);
+    } else {
+      const __mmask32 kept =
+          count >= kBlock ? ~__mmask32{0} : static_cast<__mmask32>((1ULL << count) - 1);
+      _mm512_mask_storeu_epi16(to, kept, rounded);
+    }
+  }
+
+  const MatrixProduct& product;
+  const __m512 scale, added_scale;
+  int64_t first = 0, count = 0, row = 0, last = 0;  // rows [row, last) are to be put
+  const float* sums = nullptr;
+  __m512 bias[2] = {};
+};
+
+/// sums [32, 32] = or += two tiles of rows by 32 columns, over `count` steps; `put_rows` of
+/// `before` are put beside each.
 inline void block_product(
-    int64_t count, LeftRows upper, LeftRows lower, const float* columns, float* sums, Sum mode) {
+    int64_t count,
+    LeftRows upper,
+    LeftRows lower,
+    const float* columns,
+    float* sums,
+    Sum mode,
+    Putting& before,
+    int64_t put_rows) {
   constexpr int64_t kBytes = kBlock * 4;
   float* below = sums + kLanes * kBlock;
   // The loads of tiles do not tell the compiler that they read memory.
@@ -265,6 +396,7 @@ inline void block_product(
     _tile_loadd(5, lower.data, lower.row_bytes);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+    before.put(put_rows);
     columns += kLanes * kBlock;
     upper.data += upper.step_bytes;
     lower.data += lower.step_bytes;
@@ -275,56 +407,34 @@ inline void block_product(
   _tile_stored(3, below + kLanes, kBytes);
 }
 
-bool is_streamed(const MatrixProduct& p, const uint16_t* to, int64_t count) {
-  return count >= kBlock && p.rows * p.columns * 2 >= kStreamedBytes &&
-         reinterpret_cast<uintptr_t>(to) % 64 == 0;
-}
-
-/// Puts 32 x 32 sums into a result of float32.
-void put_kept(const MatrixProduct& p, int64_t row_block, int64_t column_block, const float* sums) {
-  const int64_t first = column_block * kBlock, count = p.columns - first;
-  const int64_t rows = least(kBlock, p.rows - row_block * kBlock);
-  auto* to = static_cast<float*>(p.result) + row_block * kBlock * p.result_stride + first;
-  for (int64_t i = 0; i < rows; ++i, sums += kBlock, to += p.result_stride) {
-    for (int64_t g = 0; g < 2 && g * kLanes < count; ++g) {
-      store(to + g * kLanes, _mm512_loadu_ps(sums + g * kLanes), count - g * kLanes);
-    }
-  }
-}
-
-/// Rounds 32 x 32 sums into the result.
-void put(const MatrixProduct& p, int64_t row_block, int64_t column_block, const float* sums) {
-  if (p.sums == Sums::kKept) {
-    put_kept(p, row_block, column_block, sums);
-    return;
-  }
-  const int64_t first = column_block * kBlock, count = p.columns - first;
-  __m512 bias[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-  if (p.bias != nullptr) {
-    const auto* from = static_cast<const Half*>(p.bias) + first;
-    bias[0] = load(from, count);
-    bias[1] = count > kLanes ? load(from + kLanes, count - kLanes) : _mm512_setzero_ps();
-  }
-  const int64_t rows = least(kBlock, p.rows - row_block * kBlock);
-  auto* to = static_cast<uint16_t*>(p.result) + row_block * kBlock * p.result_stride + first;
-  const __mmask32 kept =
-      count >= kBlock ? ~__mmask32{0} : static_cast<__mmask32>((1ULL << count) - 1);
-  const bool is_added = p.sums == Sums::kAddedAndRounded;
-  const __m512 scale = all(p.sums_scale), added_scale = all(p.added_scale);
-  for (int64_t i = 0; i < rows; ++i, sums += kBlock, to += p.result_stride) {
-    if (is_added) {
-      const auto* old = reinterpret_cast<const Half*>(to);
-      bias[0] = _mm512_mul_ps(load(old, count), added_scale);
-      bias[1] = count > kLanes ? _mm512_mul_ps(load(old + kLanes, count - kLanes), added_scale)
-                               : _mm512_setzero_ps();
-    }
-    const auto rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
-        _mm512_fmadd_ps(_mm512_loadu_ps(sums + kLanes), scale, bias[1]),
-        _mm512_fmadd_ps(_mm512_loadu_ps(sums), scale, bias[0])));
-    if (!is_added && is_streamed(p, to, count)) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), rounded);
-    } else {
-      _mm512_mask_storeu_epi16(to, kept, rounded);
+/// Blocks [row, row_end) by 32 columns: `columns` are laid out of the span, whose `sums` follow
+/// each other. Part by part of the depth, so that what all rows meet stays in the level-1 cache.
+void multiply_rows(
+    const MatrixProduct& p,
+    Span span,
+    int64_t row,
+    int64_t row_end,
+    const void* left,
+    const float* columns,
+    float* sums,
+    Putting& before) {
+  const int64_t parts = is_shallow(p) ? 1 : parts_of(span.count(), kDeep);
+  const int64_t put_rows = (kBlock + steps(p) - 1) / steps(p);
+  for (int64_t i = 0; i < parts; ++i) {
+    const Span part = part_of(span, i, parts);
+    for (int64_t r = row; r < row_end; ++r) {
+      LeftRows upper = left_rows(p, left, 2 * r), lower = left_rows(p, left, 2 * r + 1);
+      upper.data += part.from * upper.step_bytes;
+      lower.data += part.from * lower.step_bytes;
+      block_product(
+          part.count(),
+          upper,
+          lower,
+          columns + (part.from - span.from) * kLanes * kBlock,
+          sums + (r - row) * kBlock * kBlock,
+          part.from == 0 ? Sum::kNew : Sum::kAdded,
+          before,
+          put_rows);
     }
   }
 }
@@ -332,11 +442,10 @@ void put(const MatrixProduct& p, int64_t row_block, int64_t column_block, const 
 }  // namespace
 
 MatrixScratch scratch_of(const MatrixProduct& p) {
-  const int64_t block_bytes = steps(p) * 2 * kTileBytes, at_once = blocks_at_once(p);
   MatrixScratch scratch;
-  scratch.left_bytes = is_left_laid_out(p) ? blocks(p.rows) * block_bytes : 0;
-  scratch.thread_bytes = least(at_once, blocks(p.columns)) * block_bytes +
-                         (is_shallow(p) ? 1 : kKeptBlocks) * 4 * kTileBytes;
+  scratch.left_bytes = is_left_laid_out(p) ? blocks(p.rows) * steps(p) * 2 * kTileBytes : 0;
+  scratch.thread_bytes =
+      columns_at_once(p) * longest_span(p) * 2 * kTileBytes + blocks_of_sums(p) * 4 * kTileBytes;
   return scratch;
 }
 
@@ -365,38 +474,43 @@ void lay_out_left(const MatrixProduct& p, int64_t first, int64_t last, void* lef
 void multiply(
     const MatrixProduct& p, int64_t first, int64_t last, const void* left, void* thread_scratch) {
   [[maybe_unused]] const TileState<Amx> state;
-  const int64_t at_once = blocks_at_once(p), rows_at_once = row_blocks_at_once(p);
-  const int64_t units = steps(p) * kLanes;
+  const int64_t at_once = columns_at_once(p), kept = kept_blocks(p), span_count = spans(p);
+  const int64_t all_rows = blocks(p.rows);
+  const int64_t waiting_rows = span_count == 1 ? all_rows : kSpanRows;
   auto* columns = static_cast<float*>(thread_scratch);
-  float* sums = columns + least(at_once, blocks(p.columns)) * units * kBlock;
-  for (int64_t group = first; group < last; group += at_once) {
-    const int64_t group_end = least(last, group + at_once);
-    lay_out_columns(p, group, group_end, columns);
-    for (int64_t row = 0; row < blocks(p.rows); row += rows_at_once) {
-      const int64_t row_end = least(blocks(p.rows), row + rows_at_once);
-      for (int64_t c = group; c < group_end; ++c) {
-        const float* of_column = columns + (c - group) * units * kBlock;
-        for (int64_t from = 0; from < steps(p) || from == 0; from += kDeep / kStep) {
-          const int64_t count = least(kDeep / kStep, steps(p) - from);
-          const bool is_last = from + count >= steps(p);
-          for (int64_t r = row; r < row_end; ++r) {
-            LeftRows upper = left_rows(p, left, 2 * r), lower = left_rows(p, left, 2 * r + 1);
-            upper.data += from * upper.step_bytes;
-            lower.data += from * lower.step_bytes;
-            float* of_block = sums + (is_shallow(p) ? 0 : (r - row) * kBlock * kBlock);
-            block_product(
-                count,
-                upper,
-                lower,
-                of_column + from * kLanes * kBlock,
-                of_block,
-                from == 0 ? Sum::kNew : Sum::kAdded);
-            if (is_last) {
-              put(p, r, c, of_block);
-            }
+  float* sums = columns + at_once * longest_span(p) * kLanes * kBlock;
+  bool is_second_half = false;
+  Putting putting(p);
+  // The columns of `group` by rows [top, bottom), of the span.
+  const auto multiply_span = [&](Span span, Span group, int64_t top, int64_t bottom) {
+    for (int64_t rows = top; rows < bottom; rows += rows_at_once(p)) {
+      const int64_t rows_end = least(bottom, rows + rows_at_once(p));
+      for (int64_t c = group.from; c < group.until; ++c) {
+        const float* of_column = columns + (c - group.from) * span.count() * kLanes * kBlock;
+        for (int64_t row = rows; row < rows_end; row += kept) {
+          const int64_t row_end = least(rows_end, row + kept);
+          const int64_t place = span_count > 1   ? (c - group.from) * (bottom - top) + row - top
+                                : is_second_half ? kept
+                                                 : 0;
+          float* of_rows = sums + place * kBlock * kBlock;
+          multiply_rows(p, span, row, row_end, left, of_column, of_rows, putting);
+          if (span.until == steps(p)) {
+            putting.begin(row, row_end, c, of_rows);
+            is_second_half = !is_second_half;
           }
         }
       }
+    }
+  };
+  for (int64_t top = 0; top < all_rows; top += waiting_rows) {
+    for (int64_t group = first; group < last; group += at_once) {
+      const int64_t group_end = least(last, group + at_once);
+      for (int64_t i = 0; i < span_count; ++i) {
+        const Span span = part_of({0, steps(p)}, i, span_count);
+        lay_out_columns(p, span, group, group_end, columns, top == 0 ? p.right_sums : nullptr);
+        multiply_span(span, {group, group_end}, top, least(all_rows, top + waiting_rows));
+      }
+      putting.finish();
     }
   }
   _mm_sfence();  // what was streamed is there for other threads
