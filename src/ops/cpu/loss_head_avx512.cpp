@@ -191,6 +191,7 @@ struct LossHead {
         }
       }
     }
+    _mm_sfence();  // what was streamed is there for other threads
   }
 
   static void take_targets(
@@ -354,8 +355,10 @@ struct LossHead {
     if constexpr (kUnit == 2) {
       const auto even = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(e[0][1], e[0][0]));
       const auto odd = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(e[1][1], e[1][0]));
-      _mm512_storeu_si512(kept, even);
-      _mm512_storeu_si512(kept + stride, odd);
+      // Past the caches: they are read when all pieces are there, and memory would be read for
+      // them.
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(kept), even);
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(kept + stride), odd);
       const __m512i low = _mm512_set_epi16(
           47,
           15,
