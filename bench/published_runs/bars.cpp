@@ -76,6 +76,57 @@ Holding bars_that_hold(const std::vector<HeldOut>& held) {
   return result;
 }
 
+namespace {
+
+struct Pair {
+  double apart;  // the faster over the slower, as predicted, less 1
+  bool right;
+};
+
+std::vector<Pair> pairs_of(const std::vector<HeldOut>& held) {
+  std::vector<Pair> pairs;
+  for (const HeldOut& h : held) {
+    for (size_t i = 0; i < h.sweeps.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        if (h.sweeps[i] == h.sweeps[j]) {
+          const double predicted = h.rates[i] / h.rates[j];
+          const double measured = predicted * h.truths[j] / h.truths[i];
+          pairs.push_back(
+              {std::max(predicted, 1 / predicted) - 1, (predicted - 1) * (measured - 1) > 0});
+        }
+      }
+    }
+  }
+  return pairs;
+}
+
+}  // namespace
+
+Order order_that_holds(const std::vector<HeldOut>& held) {
+  const std::vector<Pair> pairs = pairs_of(held);
+  const auto count = [&](double from, double to, bool right) {
+    return static_cast<size_t>(std::ranges::count_if(pairs, [&](const Pair& pair) {
+      return pair.apart >= from && pair.apart < to && (pair.right || !right);
+    }));
+  };
+  constexpr double kStep = 0.005;
+  Order order;
+  for (int step = 100; step > 0; --step) {
+    const double apart = kStep * step;
+    const auto all = static_cast<double>(count(apart, 2 * apart, false));
+    if (static_cast<double>(count(apart, 2 * apart, true)) < kHeld * all) {
+      break;
+    }
+    order.apart = apart;
+  }
+  constexpr double kAny = 1e30;
+  order.nearer = count(0, order.apart, false);
+  order.nearer_right = count(0, order.apart, true);
+  order.further = count(order.apart, kAny, false);
+  order.further_right = count(order.apart, kAny, true);
+  return order;
+}
+
 std::vector<HeldOut> memory_by_system(const std::vector<Run>& runs) {
   std::map<std::string, HeldOut> systems;
   for (const Comparison& c : validate(runs).comparisons) {
@@ -92,7 +143,7 @@ std::vector<HeldOut> memory_by_system(const std::vector<Run>& runs) {
   return result;
 }
 
-std::string error_bars_source(const ErrorBars& time, const ErrorBars& memory) {
+std::string error_bars_source(const ErrorBarsTable& table) {
   const auto bars = [](const ErrorBars& b) {
     return fmt::format("{{.least = {:.3f}, .most = {:.3f}}}", b.least, b.most);
   };
@@ -102,14 +153,24 @@ std::string error_bars_source(const ErrorBars& time, const ErrorBars& memory) {
       "a fit\n// that did not see them. Do not edit: run it again.\n#include "
       "\"plan/machines/error_bars.h\"\n\nnamespace lockstep::plan {\n\nconst ErrorBarsTable& "
       "published_error_bars() {\n  static const ErrorBarsTable table{\n";
-  text += fmt::format("      .time = {}, .memory = {}}};\n", bars(time), bars(memory));
+  text += fmt::format(
+      "      .time = {},\n      .memory = {},\n      .order = {:.3f}}};\n",
+      bars(table.time),
+      bars(table.memory),
+      table.order);
   return text + "  return table;\n}\n\n}  // namespace lockstep::plan\n";
 }
 
 std::string held_text(const HeldOut& held) {
   std::string text;
   for (size_t i = 0; i < held.truths.size(); ++i) {
-    text += fmt::format("{:.5g} {:.5g} {}\n", held.truths[i], held.unknown.at(i), held.system);
+    text += fmt::format(
+        "{:.5g} {:.5g} {:.6g} {}\t{}\n",
+        held.truths[i],
+        held.unknown.at(i),
+        held.rates.at(i),
+        held.system,
+        held.sweeps.at(i));
   }
   return text;
 }
@@ -120,11 +181,15 @@ std::vector<HeldOut> read_held(const std::filesystem::path& path) {
     return held;
   }
   std::istringstream lines(read_file(path));
-  double truth = 0, unknown = 0;
-  for (std::string system; lines >> truth >> unknown && std::getline(lines >> std::ws, system);) {
+  double truth = 0, unknown = 0, rate = 0;
+  std::string system, sweep;
+  while (lines >> truth >> unknown >> rate && std::getline(lines >> std::ws, system, '\t') &&
+         std::getline(lines, sweep)) {
     if (held.empty() || held.back().system != system) {
-      held.push_back({system, {}, {}});
+      held.push_back({system, {}, {}, {}, {}});
     }
+    held.back().rates.push_back(rate);
+    held.back().sweeps.push_back(sweep);
     held.back().truths.push_back(truth);
     held.back().unknown.push_back(unknown);
   }

@@ -281,10 +281,14 @@ std::vector<HeldOut> leave_one_system_out(
     }
     const Calibration calibration =
         fit(targets, system, {.rounds = 1, .joint_steps = 300}, [](const std::string& /*line*/) {});
-    HeldOut held{system, {}, {}};
+    HeldOut held{system, {}, {}, {}, {}};
     for (Target& target : its_runs) {
       if (!target.prepared.is_mixture) {
-        held.truths.push_back(target.seconds / predicted(target, calibration));
+        const double seconds = predicted(target, calibration);
+        held.truths.push_back(target.seconds / seconds);
+        held.rates.push_back(
+            target.prepared.job.step_tokens() / seconds / target.prepared.job.mesh.ranks());
+        held.sweeps.push_back(sweep_of(target.prepared));
         Target unknown = target;
         unknown.prepared = target.nameless;
         by_hand(unknown.prepared.job);
@@ -306,7 +310,7 @@ std::string calibration_source(const Calibration& calibration) {
       "// Made by `published_runs RUNS.csv --fit --write FILE` from a fifth of the published "
       "runs (which: see\n"
       "// lent_to_calibration in bench/published_runs/validate.h). Do not edit: run it again.\n"
-      "#include \"plan/calibration.h\"\n\nnamespace lockstep::plan {\n\n"
+      "#include \"plan/machines/calibration.h\"\n\nnamespace lockstep::plan {\n\n"
       "const Calibration& calibration() {\n  static const Calibration table = {\n      .physics "
       "=\n          {\n";
   const auto line = [&](const char* name, double value) {

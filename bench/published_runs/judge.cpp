@@ -273,8 +273,7 @@ class Judge {
     target(wrong_out == 0, fmt::format("{} configurations ran and are said not to fit", wrong_out));
   }
 
-  // What one system ran of one model on one kind of device under the same conditions; ranked by
-  // tokens a second and device.
+  // Ranked by tokens a second and device.
   struct Sweep {
     std::vector<double> predicted, measured;
     double spread = 0;
@@ -288,10 +287,7 @@ class Judge {
       }
       const Job& job = c->prepared.job;
       const double tokens = static_cast<double>(job.global_batch * job.sequence) / job.mesh.ranks();
-      const std::string& conditions = c->prepared.conditions;
-      Sweep& sweep = sweeps
-          [c->prepared.model + ", " + c->prepared.device.name +
-           (conditions.empty() ? "" : ", " + conditions)];
+      Sweep& sweep = sweeps[sweep_of(c->prepared)];
       sweep.predicted.push_back(tokens / c->seconds);
       sweep.measured.push_back(tokens / *c->measured_seconds);
       sweep.spread = c->prepared.spread;

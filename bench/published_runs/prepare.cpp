@@ -286,6 +286,11 @@ void fill_micro_batch(const Run& run, Job& job, const Device& device) {
     return;
   }
   job.micro_batch = 1;
+  if (job.mesh.pipeline > 1 && mentions(run.cell("source"), "DLPerf")) {
+    constexpr int64_t kMicroBatches = 32;  // its reports: of every pipeline
+    job.micro_batch = std::max<int64_t>(1, job.global_batch / job.mesh.data / kMicroBatches);
+    return;
+  }
   const int64_t share = std::max<int64_t>(1, job.global_batch / job.mesh.data);
   if (job.mesh.pipeline > 1) {
     fastest_micro_batch(job, share, device);

@@ -168,7 +168,9 @@ Software software_of(const Run& run, const Job& job, const Device& device) {
     software.attention_generation = kCudnnAttention;
   } else if (mentions(system, "Megatron") || mentions(system, "OneFlow")) {
     software = megatron_2021();
-    software.overlap_data = mentions(system, "OneFlow") || mentions(system, "2020");  // torch's DDP
+    // torch's DDP; OneFlow's collectives run among the compute where there are tensor ranks.
+    software.overlap_data =
+        mentions(system, "2020") || (mentions(system, "OneFlow") && job.mesh.tensor == 1);
     software.early_libraries = mentions(system, "2020");
     if (mentions(
             system, "OneFlow")) {  // actors send and receive beside the compute, without the host

@@ -113,6 +113,11 @@ Cluster cluster_of(const Prepared& prepared) {
   return cluster;
 }
 
+std::string sweep_of(const Prepared& prepared) {
+  return prepared.model + ", " + prepared.device.name +
+         (prepared.conditions.empty() ? "" : ", " + prepared.conditions);
+}
+
 std::vector<bool> lent_to_calibration(const std::vector<Run>& runs) {
   std::vector<bool> lent(runs.size(), false);
   std::map<std::string, int> seen;

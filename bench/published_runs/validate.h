@@ -43,6 +43,10 @@ struct Validation {
   std::vector<Skipped> skipped;
 };
 
+/// Runs of a system that are compared with each other: of one model on one kind of device, under
+/// the same conditions.
+std::string sweep_of(const Prepared& prepared);
+
 /// Which runs lend themselves to the calibration: the third of every five of the same system and
 /// device, in the order of the file.
 std::vector<bool> lent_to_calibration(const std::vector<Run>& runs);
@@ -76,8 +80,10 @@ Calibration fit_calibration(
 /// carries over to what it has not seen.
 struct HeldOut {
   std::string system;
-  std::vector<double> truths;   // measured over predicted, of each run
-  std::vector<double> unknown;  // the same, were the system unknown by name, too
+  std::vector<double> truths;       // measured over predicted, of each run
+  std::vector<double> unknown;      // the same, were the system unknown by name, too
+  std::vector<std::string> sweeps;  // of each run: see sweep_of
+  std::vector<double> rates;        // tokens per second and device, as predicted
 };
 using Told = std::function<void(const HeldOut&)>;
 /// `known`: systems that were held out before, and are not again. Tells of each as it is done.
@@ -99,12 +105,22 @@ struct Holding {
 /// The narrowest bars, by level, that hold for systems which did not lend themselves to them: nine
 /// of ten runs lie within the bars that the other systems make.
 Holding bars_that_hold(const std::vector<HeldOut>& held);
+/// How far apart two runs of a sweep must be predicted for their order to be right in nine of ten.
+struct Order {
+  double apart = 0;                     // the faster over the slower, less 1
+  size_t nearer = 0, nearer_right = 0;  // pairs that are predicted nearer
+  size_t further = 0, further_right = 0;
+};
+/// The least distance from which on, of the pairs between any such and twice it, nine of ten are
+/// right.
+Order order_that_holds(const std::vector<HeldOut>& held);
 /// The source file error_bars_table.cpp.
-std::string error_bars_source(const ErrorBars& time, const ErrorBars& memory);
+std::string error_bars_source(const ErrorBarsTable& table);
 
 /// The median of |1 / truth - 1|; 0 of none.
 double median_error(const std::vector<double>& truths);
-/// Truths as lines "truth unknown system"; and back. Empty where there is no such file.
+/// Runs as lines "truth unknown rate system", a tab, "sweep"; and back. Empty where there is no
+/// such file.
 std::string held_text(const HeldOut& held);
 std::vector<HeldOut> read_held(const std::filesystem::path& path);
 /// The table as the source file calibration_table.cpp.

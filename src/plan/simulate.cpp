@@ -486,10 +486,11 @@ Step simulate(const Job& job, const Cluster& cluster) {
     step.data = cost.exposed;
     step.slowed = cost.slowed;
   }
-  // All wait for the slowest: the largest of n normal deviations grows with sqrt(2 ln n).
-  const double nodes = std::ceil(static_cast<double>(job.mesh.ranks()) / node.devices_per_node);
-  step.waits =
-      compute_time * cluster.physics.straggler * std::sqrt(2 * std::log(std::max(1.0, nodes)));
+  // All wait for the slowest: the largest of n normal deviations grows with sqrt(2 ln n). Of a
+  // measured machine's ranks it is known how they drift apart, but not of its nodes.
+  const double ranks = job.mesh.ranks();
+  const double apart = node.device.measured ? std::ceil(ranks / node.devices_per_node) : ranks;
+  step.waits = compute_time * cluster.physics.straggler * std::sqrt(2 * std::log(apart));
   const double together = job.mesh.ranks() == 1 ? 0 : compute_time;
   step.waits += node.wait_seconds(together);
   step.optimizer = optimizer_seconds(job, node.device);

@@ -14,6 +14,8 @@ TEST(ErrorBars, OfDataSheetsAreThoseOfPublishedRuns) {
   EXPECT_LT(time.least, 1);
   EXPECT_GT(time.most, 1);
   EXPECT_EQ(memory.most, published_error_bars().memory.most);
+  EXPECT_GT(order_bar(cluster), 1);
+  EXPECT_LT(order_bar(cluster), time.most / time.least);
 }
 
 TEST(ErrorBars, OfAMeasuredMachineAreItsOwn) {
@@ -22,6 +24,7 @@ TEST(ErrorBars, OfAMeasuredMachineAreItsOwn) {
   cluster.groups[0].device.time_error = 0.25;
   EXPECT_NEAR(time_error_bars(cluster).most, 1.25, 1e-12);
   EXPECT_NEAR(time_error_bars(cluster).least, 0.8, 1e-12);
+  EXPECT_EQ(order_bar(cluster), 1);
   EXPECT_LT(memory_error_bars(cluster).most, published_error_bars().memory.most);
   // A part of it that nobody measured is no better known than its data sheet.
   cluster.groups.push_back(uniform_cluster(find_device("h100-80gb"), 2).groups[0]);
@@ -55,6 +58,24 @@ TEST(ErrorBars, StandBesideEveryFigureOfAPlan) {
   const std::string explained = explain(result.best.front().job, request.cluster);
   EXPECT_NE(explained.find("in nine of ten runs the step is "), std::string::npos) << explained;
   EXPECT_NE(explained.find("in nine of ten runs the peak is "), std::string::npos) << explained;
+}
+
+TEST(ErrorBars, PlansThatCannotBeToldApartAreNamed) {
+  SearchRequest request;
+  request.cluster = uniform_cluster(find_device("h100-80gb"), 8);
+  request.base.model = model::preset("gpt2-tiny");
+  request.base.sequence = 128;
+  request.base.global_batch = 64;
+  SearchResult result = search(request);
+  ASSERT_GE(result.best.size(), 3U);
+  const double bar = order_bar(request.cluster);
+  for (size_t i = 0; i < result.best.size(); ++i) {
+    result.best[i].step.step_seconds = i == 0 ? 1 : i == 1 ? 1 + (bar - 1) / 2 : 2 * bar;
+  }
+  const auto told = [&] { return search_table(result, request); };
+  EXPECT_NE(told().find("the first 2 may as well stand in another order"), std::string::npos);
+  result.best[1].step.step_seconds = bar * 1.01;
+  EXPECT_EQ(told().find("in another order"), std::string::npos);
 }
 
 }  // namespace error_bars_test

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <string>
@@ -217,7 +218,7 @@ TEST(Validate, SystemsNeverSeenAreWithinATenth) {
 TEST(Bars, HoldForSystemsThatDidNotLendThemselves) {
   std::vector<HeldOut> held;
   for (int s = 0; s < 20; ++s) {
-    HeldOut& one = held.emplace_back(HeldOut{"system " + std::to_string(s), {}, {}});
+    HeldOut& one = held.emplace_back(HeldOut{"system " + std::to_string(s), {}, {}, {}, {}});
     for (int run = 0; run < 10; ++run) {
       one.truths.push_back(1 + 0.01 * ((s * 7 + run * 3) % 41 - 20));
     }
@@ -229,14 +230,15 @@ TEST(Bars, HoldForSystemsThatDidNotLendThemselves) {
   EXPECT_GT(holding.bars.most, 1.15);
   EXPECT_LT(holding.bars.most, 1.21);
   // One that is all off widens the bars of the others, and its own runs are none of theirs.
-  held.push_back({"far off", std::vector<double>(30, 3.0), {}});
+  held.push_back({"far off", std::vector<double>(30, 3.0), {}, {}, {}});
   const Holding wider = bars_that_hold(held);
   EXPECT_GE(wider.inside * 10, wider.runs * 9 - 9 * 30);
   EXPECT_GE(wider.level, holding.level);
 }
 
 TEST(Bars, WeighASystemByTheRootOfItsRuns) {
-  const std::vector<HeldOut> held{{"many", std::vector<double>(100, 1.1), {}}, {"one", {0.5}, {}}};
+  const std::vector<HeldOut> held{
+      {"many", std::vector<double>(100, 1.1), {}, {}, {}}, {"one", {0.5}, {}, {}, {}}};
   // 10 of 11 parts of the weight are the many's.
   EXPECT_EQ(bars_of(held, 0.8).least, 1);
   EXPECT_EQ(bars_of(held, 0.9).least, 0.5);
@@ -245,19 +247,52 @@ TEST(Bars, WeighASystemByTheRootOfItsRuns) {
   EXPECT_EQ(median_error({}), 0);
 }
 
+TEST(Bars, OfAnOrderAreOfPairsOfASweep) {
+  // Each run of a sweep is predicted 1% faster than the one before.
+  HeldOut one{"one", {}, {}, {}, {}};
+  for (int run = 0; run < 40; ++run) {
+    one.sweeps.push_back(run < 20 ? "a" : "b");
+    one.rates.push_back((run < 20 ? 1 : 7) * std::pow(1.01, run));
+    one.truths.push_back(1);
+  }
+  const Order right = order_that_holds({one});
+  EXPECT_NEAR(right.apart, 0.005, 1e-9);
+  EXPECT_EQ(right.further, 2U * 20 * 19 / 2);
+  EXPECT_EQ(right.further_right, right.further);
+  for (size_t run = 0; run < one.truths.size(); run += 2) {
+    one.truths[run] = 1.05;  // slower than predicted: beside those less than 5% slower, wrong
+  }
+  const Order order = order_that_holds({one});
+  EXPECT_GT(order.apart, 0.03);
+  EXPECT_LT(order.apart, 0.05);
+  EXPECT_GE(order.further_right * 10, order.further * 9);
+  EXPECT_LT(order.nearer_right * 10, order.nearer * 9);
+  // What all runs of a system are off by leaves their order.
+  for (double& truth : one.truths) {
+    truth *= 2;
+  }
+  EXPECT_EQ(order_that_holds({one}).apart, order.apart);
+}
+
 TEST(Bars, AreKeptInAFileAndAsSource) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "held";
   EXPECT_TRUE(read_held(file).empty());
-  std::ofstream(file) << held_text({"A system (of 2021)", {1.5, 0.25}, {1, 2}})
-                      << held_text({"B", {1}, {3}});
+  std::ofstream(file) << held_text(
+                             {"A system (of 2021)", {1.5, 0.25}, {1, 2}, {"a, b", "c"}, {5, 6}})
+                      << held_text({"B", {1}, {3}, {"c"}, {7}});
   const std::vector<HeldOut> read = read_held(file);
   ASSERT_EQ(read.size(), 2U);
   EXPECT_EQ(read[0].system, "A system (of 2021)");
   EXPECT_EQ(read[0].truths, (std::vector<double>{1.5, 0.25}));
   EXPECT_EQ(read[0].unknown, (std::vector<double>{1, 2}));
+  EXPECT_EQ(read[0].sweeps, (std::vector<std::string>{"a, b", "c"}));
   EXPECT_EQ(read[1].unknown, std::vector<double>{3});
-  const std::string source = error_bars_source({0.8, 1.25}, {0.9, 1.1});
+  EXPECT_EQ(read[0].rates, (std::vector<double>{5, 6}));
+  EXPECT_EQ(read[1].sweeps, std::vector<std::string>{"c"});
+  const std::string source =
+      error_bars_source({.time = {0.8, 1.25}, .memory = {0.9, 1.1}, .order = 1.07});
+  EXPECT_NE(source.find(".order = 1.070"), std::string::npos) << source;
   EXPECT_NE(source.find(".time = {.least = 0.800, .most = 1.250}"), std::string::npos) << source;
 }
 

@@ -29,6 +29,11 @@ double scaled_share(const Job& job, const Physics& physics, const Device& device
   return physics.block_scaled;
 }
 
+// What a measured machine takes for experts is not known apart from what it takes for any MLP.
+bool sorts_tokens(const Device& device, BlockKind kind) {
+  return kind == BlockKind::kSparseDecoder && !device.measured;
+}
+
 // The products of a block: those with weights forward, of the input's and of the weights' gradient;
 // the attention's forward.
 struct BlockProducts {
@@ -38,10 +43,15 @@ struct BlockProducts {
 };
 
 BlockProducts block_products(
-    const Job& job, const Physics& physics, const Device& device, const BlockShape& s) {
+    const Job& job,
+    const Physics& physics,
+    const Device& device,
+    const BlockShape& s,
+    BlockKind kind) {
+  double count = 1;  // of products that are made at once
   const auto product = [&](double m, double n, double k) {
     const auto seconds = [&](Precision precision) {
-      return product_seconds(physics, device, precision, 1, m, n, k) /
+      return product_seconds(physics, device, precision, count, m, n, k) /
              (job.software.early_libraries ? physics.early_libraries : 1);
     };
     if (job.precision != Precision::kFloat8) {
@@ -76,9 +86,38 @@ BlockProducts block_products(
     add(s.tokens, s.hidden, s.queries);
     times.attention += attention_seconds(job, physics, device, s, attention);
   }
-  add(s.tokens, s.matrices * s.width, s.hidden);
-  add(s.tokens, s.hidden, s.width);
+  const auto add_mlp = [&](double tokens, double width) {
+    add(tokens, s.matrices * width, s.hidden);
+    add(tokens, s.hidden, width);
+  };
+  if (!sorts_tokens(device, kind) || job.adapter_rank > 0) {
+    add_mlp(s.tokens, s.width);
+    return times;
+  }
+  // Each expert of the rank has its own tokens, as many as any other.
+  const model::Experts& experts = job.model.experts;
+  const auto of_tensor = [&](int64_t width) {
+    return std::ceil(static_cast<double>(width) / job.mesh.tensor);
+  };
+  if (experts.shared_width > 0) {
+    add_mlp(s.tokens, of_tensor(experts.shared_width));
+  }
+  count = std::max(1.0, static_cast<double>(experts.count) / job.expert_ranks);
+  add_mlp(
+      std::max(1.0, s.tokens * static_cast<double>(experts.per_token) / count),
+      of_tensor(experts.width));
   return times;
+}
+
+// A token's rows are copied into the order of their experts and back; where they are sent to other
+// ranks, at both ends.
+double sorting_seconds(const Job& job, const Device& device, const BlockShape& s, BlockKind kind) {
+  if (!sorts_tokens(device, kind)) {
+    return 0;
+  }
+  const double rows = s.tokens * static_cast<double>(job.model.experts.per_token);
+  const double copies = job.expert_ranks > 1 ? 6 : 2;
+  return memory_seconds(device, copies * rows * s.hidden * job.compute_bytes(), job.precision);
 }
 
 // Those that a block's 8-bit products round in a forward pass.
@@ -156,8 +195,10 @@ class BlockPass {
         node_(node),
         kind_(kind),
         shape_(shape_of(job, kind)),
-        products_(block_products(job, cluster.physics, node.device, shape_)),
-        memory_(elementwise_seconds(node.device, elementwise_bytes(job, shape_), job.precision)) {}
+        products_(block_products(job, cluster.physics, node.device, shape_, kind)),
+        memory_(
+            elementwise_seconds(node.device, elementwise_bytes(job, shape_), job.precision) +
+            sorting_seconds(job, node.device, shape_, kind)) {}
 
   PassTimes times() && {
     compute();

@@ -32,7 +32,7 @@ struct Physics {
   double link_latency = 3.4e-6;      // of a collective's step within a node, s
   double network_latency = 14e-6;    // the same between nodes
   double early_libraries = 0.80;     // rate of the first year's matrix kernels over later ones
-  double straggler = 0.01;  // spread of a node's time, share of it: all wait for the slowest
+  double straggler = 0.01;  // spread of a device's time, share of it: all wait for the slowest
   double contention =
       0.10;  // compute slowed down by communication that runs beside it, share of its time
   double overlap_power = 6;  // of the norm that two things beside each other take: endless is the

@@ -12,14 +12,17 @@ namespace {
 // As `make plan-machine` finds it: a tenth of its settings is further off.
 constexpr double kMemoryOnCpus = 0.05;
 
+bool all_measured(const Cluster& cluster) {
+  return std::ranges::all_of(cluster.groups, [](const NodeGroup& group) {
+    return group.device.measured && group.device.time_error > 0;
+  });
+}
+
 }  // namespace
 
 ErrorBars time_error_bars(const Cluster& cluster) {
   ErrorBars bars = published_error_bars().time;
-  const bool all_measured = std::ranges::all_of(cluster.groups, [](const NodeGroup& group) {
-    return group.device.measured && group.device.time_error > 0;
-  });
-  if (all_measured) {
+  if (all_measured(cluster)) {
     double error = 0;
     for (const NodeGroup& group : cluster.groups) {
       error = std::max(error, group.device.time_error);
@@ -33,6 +36,10 @@ ErrorBars memory_error_bars(const Cluster& cluster) {
   const bool all_cpus = std::ranges::all_of(
       cluster.groups, [](const NodeGroup& group) { return group.device.is_cpu; });
   return all_cpus ? ErrorBars{1 - kMemoryOnCpus, 1 + kMemoryOnCpus} : published_error_bars().memory;
+}
+
+double order_bar(const Cluster& cluster) {
+  return all_measured(cluster) ? 1 : published_error_bars().order;
 }
 
 std::string text_of(const ErrorBars& bars) {

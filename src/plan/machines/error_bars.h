@@ -17,6 +17,7 @@ struct ErrorBars {
 /// ...` (error_bars_table.cpp).
 struct ErrorBarsTable {
   ErrorBars time, memory;
+  double order = 1;  // see order_bar
 };
 const ErrorBarsTable& published_error_bars();
 
@@ -25,6 +26,10 @@ const ErrorBarsTable& published_error_bars();
 ErrorBars time_error_bars(const Cluster& cluster);
 /// Of a rank's memory: on CPUs, whose processes are measured, 5% both ways.
 ErrorBars memory_error_bars(const Cluster& cluster);
+
+/// Two plans whose predicted times are this factor apart, or more, stand in that order in nine
+/// cases of ten, and nearer ones in fewer; of a measured machine 1, as it is not known.
+double order_bar(const Cluster& cluster);
 
 /// "-9% +14%": a prediction of 100 may be 91 to 114.
 std::string text_of(const ErrorBars& bars);
