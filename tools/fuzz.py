@@ -6,7 +6,7 @@
   tools/fuzz.py BUILD --hours 4             and then 4 hours shared by all
   tools/fuzz.py BUILD --inputs 10000000     a campaign: so many new inputs of each, and of those that read few (LARGE) for so long. What was
                                             read is counted in BUILD/corpus/campaign.json, and the same program goes on where it was
-                                            interrupted; --hours bounds this run of it
+                                            interrupted (Ctrl-C, SIGTERM); --hours bounds this run of it
   tools/fuzz.py BUILD --wild ...            beginning with files of other packages as well, their tests' among them
   tools/fuzz.py BUILD --parsers yaml,http   those alone
   tools/fuzz.py BUILD --input FILE --parsers yaml    one input
@@ -24,6 +24,7 @@ import math
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -33,19 +34,23 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
 import seeds  # noqa: E402
 
-# Memory of a parser, and of one allocation of it, in MB: what is larger is a defect. A second for one input is one, too, but for
-# patterns, whose time is bounded by themselves.
-LIMITS = ["-rss_limit_mb=2048", "-malloc_limit_mb=256", "-timeout=10", "-max_len=16384", "-print_funcs=0"]
-SLOW = {"regex": "-timeout=60", "tokenizer": "-timeout=60"}
-# Of a campaign: the time of those that are large, talk over sockets or bound their time themselves, in seconds; the longest input of the
-# others; and after how many seconds what was read is noted.
+# Memory of a parser, and of one allocation of it, in MB: what is larger is a defect. Ten seconds for one input are one, too, but for
+# patterns, whose time is bounded by themselves. libFuzzer takes the time by the clock, also of a process that waits for a core or is
+# stopped: while new inputs are read, one is broken off after ten times as long, and each that it calls slow is read again alone. Then the
+# processor's time counts, or ten minutes by the clock.
+LIMITS = ["-rss_limit_mb=2048", "-malloc_limit_mb=256", "-max_len=16384", "-print_funcs=0"]
+TIMES = {"regex": 60, "tokenizer": 60}
+TIME, START, PATIENCE, STUCK = 10, 3, 10, 600
+INTERRUPTED = (72, -signal.SIGINT)  # 72: libFuzzer has counted
+# Of a campaign: the processor's time of those that are large, talk over sockets or bound their time themselves, in seconds; the longest
+# input of the others, in bytes, and where a seed is longer; and after how many seconds what was read is noted.
 LARGE = {"tokenizer": 3600, **dict.fromkeys(("configuration", "command_line", "deepspeed", "regex", "strangers", "member"), 600)}
-SHORT = "-max_len=2048"
-SLICE = 60
+SHORT, SHORT_AT_MOST = 512, 2048
+SLICE = 120
 CHECKS = "detect_leaks=1:allocator_may_return_null=0:abort_on_error=0:max_allocation_size_mb=256"
 # While new inputs are read, memory that was freed waits behind 1 MiB of others, so that it is still in the processor's cache when it
-# comes back, and who asked for it is not noted: twice as many inputs. A defect's input is read again without these.
-QUICK = CHECKS + ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64:malloc_context_size=1"
+# comes back, and who asked for it is not noted: twice as many inputs. A defect's input is read again without these, and then lines are named.
+QUICK = CHECKS + ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64:malloc_context_size=1:symbolize=0"
 
 Done = collections.namedtuple("Done", "parser code inputs seconds edges text")
 
@@ -55,31 +60,57 @@ class Fuzzer:
         self.build, self.is_wild, self.seed = build.resolve(), is_wild, seed
         self.program = self.build / "fuzz_parsers"
         self.environment = {**os.environ, "UBSAN_OPTIONS": "print_stacktrace=1"}
+        self.running = set()
 
     def names(self):
         told = subprocess.run([self.program], capture_output=True, text=True, env={**self.environment, "LOCKSTEP_FUZZ_PARSER": ""})
         return re.findall(r"^parser (\w+)$", told.stderr, re.M)
 
-    def run(self, parser, *arguments, checks=CHECKS):
-        limits = [SLOW[parser] if parser in SLOW and limit.startswith("-timeout") else limit for limit in LIMITS]
+    def run(self, parser, *arguments, checks=CHECKS, before=()):
+        """Done.seconds are the processor's. With `before` no signal interrupts it."""
         found = self.build / "found"
         found.mkdir(exist_ok=True)
-        began = time.monotonic()
-        done = subprocess.run(
-            [self.program, *limits, f"-artifact_prefix={found}/{parser}-", "-print_final_stats=1", *arguments],
-            env={**self.environment, "ASAN_OPTIONS": checks, "LOCKSTEP_FUZZ_PARSER": parser}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        text = done.stdout.decode(errors="replace")
+        process = subprocess.Popen(
+            [*before, self.program, f"-timeout={TIMES.get(parser, TIME)}", *LIMITS, f"-artifact_prefix={found}/{parser}-", "-print_final_stats=1", *arguments],
+            env={**self.environment, "ASAN_OPTIONS": checks, "LOCKSTEP_FUZZ_PARSER": parser}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=bool(before))
+        if not before:
+            self.running.add(process)
+        text = process.stdout.read().decode(errors="replace")
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.running.discard(process)
         executed = re.search(r"number_of_executed_units: *(\d+)", text)
         covered = re.findall(r"cov: (\d+)", text)
-        return Done(parser, done.returncode, int(executed.group(1)) if executed else 0, time.monotonic() - began,
+        return Done(parser, process.returncode, int(executed.group(1)) if executed else 0, used.ru_utime + used.ru_stime,
                     int(covered[-1]) if covered else 0, text)
+
+    def interrupt(self):
+        """What runs ends, and is counted."""
+        for process in list(self.running):
+            process.send_signal(signal.SIGINT)
+
+    def alone(self, parser, path):
+        """One input again, by its processor's time."""
+        seconds = TIMES.get(parser, TIME)
+        done = self.run(parser, f"-timeout={STUCK}", path, before=["prlimit", f"--cpu={seconds + START}:{seconds + 2 * START}"])
+        told = f"\nslow: it took more than {seconds} s of a processor" if done.code == -signal.SIGXCPU else ""
+        return done._replace(text=done.text + told)
 
     def learn(self, parser, *arguments):
         """New inputs, and what is learned of them into the corpus; what is told of a defect is of its input alone."""
-        done = self.run(parser, "-entropic_scale_per_exec_time=1", *arguments, str(self.build / "corpus" / parser), checks=QUICK)
-        kept = re.findall(r"Test unit written to (.*)", done.text)
-        again = self.run(parser, kept[-1]) if kept else done
-        return done._replace(text=again.text) if again.code else done
+        patience = f"-timeout={PATIENCE * TIMES.get(parser, TIME)}"
+        done = self.run(parser, "-entropic_scale_per_exec_time=1", patience, *arguments, str(self.build / "corpus" / parser), checks=QUICK)
+        if done.code in INTERRUPTED:
+            return done._replace(code=0)
+        for path in map(pathlib.Path, re.findall(r"Test unit written to (.*)", done.text)):
+            again = self.alone(parser, path)
+            if again.code:
+                return done._replace(code=again.code, text=again.text)
+            if path.name.startswith((f"{parser}-timeout-", f"{parser}-slow-unit-")):  # others had the core
+                path.unlink()
+                done = done._replace(code=0)
+        return done
 
     def corpus(self, parser):
         """Its folder, with the seeds in it."""
@@ -106,11 +137,17 @@ class Campaign:
 
     def __init__(self, fuzzer, inputs, until):
         self.fuzzer, self.inputs, self.until = fuzzer, inputs, until
+        self.is_over = False
         self.path, self.lock = fuzzer.build / "corpus" / "campaign.json", threading.Lock()
         program = hashlib.sha256(fuzzer.program.read_bytes()).hexdigest()[:16]
         self.read = json.loads(self.path.read_text()) if self.path.exists() else {}
         if self.read.get("program") != program:
             self.read = {"program": program, "inputs": {}, "seconds": {}}
+
+    def end(self, *_):
+        """Upon a signal: what runs is counted, and nothing begun."""
+        self.is_over = True
+        self.fuzzer.interrupt()
 
     def note(self, parser, inputs, seconds):
         with self.lock:
@@ -120,16 +157,20 @@ class Campaign:
             new.write_text(json.dumps(self.read, indent=1))
             new.replace(self.path)
 
+    def longest(self, parser):
+        given = map(len, seeds.SEEDS[parser] + seeds.FOUND.get(parser, []))
+        return min(max(SHORT, *given), SHORT_AT_MOST)
+
     def fuzz(self, parser):
         """As Fuzzer.fuzz; what is told is of the whole campaign."""
         folder, edges = self.fuzzer.corpus(parser), 0
         while True:
             inputs, seconds = (self.read[kind].get(parser, 0) for kind in ("inputs", "seconds"))
             left = min(LARGE[parser] - seconds if parser in LARGE else SLICE, SLICE, self.until - time.monotonic())
-            if left < 1 or (parser not in LARGE and inputs >= self.inputs):
+            if left < 1 or self.is_over or (parser not in LARGE and inputs >= self.inputs):
                 return Done(parser, 0, inputs, seconds, edges, "")
             known = len(list(folder.iterdir()))  # those are read again each time, and not counted
-            bounds = [] if parser in LARGE else [SHORT, f"-runs={known + self.inputs - inputs}"]
+            bounds = [] if parser in LARGE else [f"-max_len={self.longest(parser)}", f"-runs={known + self.inputs - inputs}"]
             done = self.fuzzer.learn(parser, f"-max_total_time={int(left)}", *bounds)
             edges = done.edges
             self.note(parser, max(0, done.inputs - known), done.seconds)
@@ -165,6 +206,8 @@ def main():
     if options.inputs:
         campaign = Campaign(fuzzer, options.inputs, time.monotonic() + options.hours * 3600 if options.hours else math.inf)
         work = campaign.fuzz
+        signal.signal(signal.SIGINT, campaign.end)
+        signal.signal(signal.SIGTERM, campaign.end)
     else:
         seconds = options.seconds or int(options.hours * 3600 * options.j / len(names))
         work = functools.partial(fuzzer.fuzz, seconds=seconds)

@@ -1,7 +1,9 @@
 // libFuzzer clears and looks through the counters of all that is linked at every input, of which a
-// small parser reaches a part of a hundredth. Here it learns of a page of counters when something
-// on it is first counted: until then the page cannot be written, and the fault tells. The linker
-// puts these functions in the place of libFuzzer's (cmake/Fuzz.cmake).
+// small parser reaches a part of a hundredth, and notes every comparison. Here it learns of a
+// counter when that first counts, and all that have counted stand one behind the other. Where they
+// are looked for is where a page was written to: until then it cannot be, and the fault tells. Of
+// comparisons it learns in one input of eight. The linker puts these functions in the place of
+// libFuzzer's (cmake/Fuzz.cmake).
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -10,6 +12,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 
 #include <sys/mman.h>
 
@@ -24,27 +28,104 @@ extern __thread uintptr_t __sancov_lowest_stack;
 namespace {
 
 constexpr uintptr_t kPage = 4096;
+constexpr size_t kBlock = 64;
 constexpr int kWordsOfPlace = 2;  // of the table of places: an address and its flags
+constexpr size_t kTold = 512;     // so many counters libFuzzer is told of at once
+constexpr unsigned kNotedOf = 8;
 
 uint8_t* counters;
 uint8_t* counters_end;
 const uintptr_t* places;
-std::array<std::atomic_flag, 4096> told;  // of pages; libFuzzer has room for as many
 struct sigaction before;
 
-/// libFuzzer's from now on: the part of [begin, end) that is counters.
-void tell(uint8_t* begin, uint8_t* end) {
-  begin = std::max(begin, counters);
-  end = std::min(end, counters_end);
-  if (begin < end) {
-    __real___sanitizer_cov_8bit_counters_init(begin, end);
-    __real___sanitizer_cov_pcs_init(
-        places + kWordsOfPlace * (begin - counters), places + kWordsOfPlace * (end - counters));
-  }
-}
+/// Where something was counted: a page, or what of one is counters.
+struct Range {
+  uint8_t* begin;
+  uint8_t* end;
+};
+std::array<Range, 4096> ranges;
+std::array<std::atomic<bool>, ranges.size()> is_written;
+std::atomic<size_t> written;
+
+/// libFuzzer's: the counters that have counted, and their places; which of them a counter is,
+/// from 1.
+std::unique_ptr<uint8_t[]> dense;
+std::unique_ptr<uintptr_t[]> dense_places;
+std::unique_ptr<uint32_t[]> numbers;
+uint32_t counted;
+size_t told;
+
+std::atomic<bool> is_noted = true;  // what is compared
 
 uint8_t* page_of(uint8_t* at) {
   return reinterpret_cast<uint8_t*>(reinterpret_cast<uintptr_t>(at) / kPage * kPage);
+}
+
+void tell() {
+  const size_t end = told + kTold;
+  __real___sanitizer_cov_8bit_counters_init(&dense[told], &dense[end]);
+  __real___sanitizer_cov_pcs_init(
+      &dense_places[kWordsOfPlace * told], &dense_places[kWordsOfPlace * end]);
+  told = end;
+}
+
+void take(uint8_t* counter) {
+  const auto at = static_cast<size_t>(counter - counters);
+  if (numbers[at] == 0) {
+    std::copy_n(
+        places + kWordsOfPlace * at, kWordsOfPlace, &dense_places[size_t{kWordsOfPlace} * counted]);
+    numbers[at] = ++counted;
+    if (counted > told) {
+      tell();
+    }
+  }
+  dense[numbers[at] - 1] = *counter;
+}
+
+void take_bytes(uint8_t* begin, const uint8_t* end) {
+  for (; begin < end; ++begin) {
+    if (*begin != 0) {
+      take(begin);
+    }
+  }
+}
+
+/// Of whole blocks, most of which are empty.
+void take_blocks(uint8_t* begin, const uint8_t* end) {
+  std::array<uint64_t, kBlock / sizeof(uint64_t)> words{};
+  for (; begin < end; begin += kBlock) {
+    std::memcpy(words.data(), begin, kBlock);
+    uint64_t any = 0;
+    for (const uint64_t word : words) {
+      any |= word;
+    }
+    for (size_t i = 0; any != 0 && i < words.size(); ++i) {
+      if (words[i] != 0) {
+        take_bytes(begin + i * sizeof(uint64_t), begin + (i + 1) * sizeof(uint64_t));
+      }
+    }
+  }
+}
+
+/// Between inputs libFuzzer counts: it shares some of std's functions with the parsers.
+void clear() {
+  const size_t most = written.load();
+  for (size_t i = 0; i < most; ++i) {
+    std::memset(ranges[i].begin, 0, static_cast<size_t>(ranges[i].end - ranges[i].begin));
+  }
+}
+
+/// What one input counted.
+void take_counts() {
+  const size_t most = written.load();
+  for (size_t i = 0; i < most; ++i) {
+    const auto [begin, end] = ranges[i];
+    if (static_cast<size_t>(end - begin) == kPage) {
+      take_blocks(begin, end);
+    } else {
+      take_bytes(begin, end);
+    }
+  }
 }
 
 void take_fault(int signal, siginfo_t* info, void* context) {
@@ -55,8 +136,8 @@ void take_fault(int signal, siginfo_t* info, void* context) {
     return;
   }
   const auto number = static_cast<size_t>(page_of(at) - page_of(counters)) / kPage;
-  if (!told.at(number).test_and_set()) {  // of two threads the first
-    tell(page_of(at), page_of(at) + kPage);
+  if (!is_written.at(number).exchange(true)) {  // of two threads the first
+    ranges.at(written.fetch_add(1)) = {page_of(at), page_of(at) + kPage};
   }
 }
 
@@ -74,11 +155,17 @@ void __wrap___sanitizer_cov_pcs_init(const uintptr_t* begin, const uintptr_t* /*
     return;
   }
   places = begin;
+  const auto all = static_cast<size_t>(counters_end - counters);
+  dense = std::make_unique<uint8_t[]>(all + kTold);
+  dense_places = std::make_unique<uintptr_t[]>(kWordsOfPlace * (all + kTold));
+  numbers = std::make_unique<uint32_t[]>(all);
+  tell();
   // Pages at both ends hold other variables too.
   uint8_t* const first = page_of(counters + kPage - 1);
   uint8_t* const last = page_of(counters_end);
-  tell(counters, first);
-  tell(last, counters_end);
+  ranges[0] = {counters, first};
+  ranges[1] = {last, counters_end};
+  written = 2;
   struct sigaction action{};
   action.sa_sigaction = take_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
@@ -90,10 +177,32 @@ void __wrap___sanitizer_cov_pcs_init(const uintptr_t* begin, const uintptr_t* /*
 }
 
 int __wrap_LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static unsigned number = 0;
+  clear();
+  is_noted.store(++number % kNotedOf == 0, std::memory_order_relaxed);
   const int taken = __real_LLVMFuzzerTestOneInput(data, size);
+  take_counts();
   // How deep the stack was would be a feature numbered behind the counters, of which more come.
   __sancov_lowest_stack = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   return taken;
 }
+
+// Of what is compared it keeps the last few dozen, to put one in the place of the other.
+#define LOCKSTEP_COMPARED(kind, first_type, second_type)                           \
+  void __real___sanitizer_cov_trace_##kind(first_type first, second_type second);  \
+  void __wrap___sanitizer_cov_trace_##kind(first_type first, second_type second) { \
+    if (is_noted.load(std::memory_order_relaxed)) {                                \
+      __real___sanitizer_cov_trace_##kind(first, second);                          \
+    }                                                                              \
+  }
+LOCKSTEP_COMPARED(cmp1, uint8_t, uint8_t)
+LOCKSTEP_COMPARED(cmp2, uint16_t, uint16_t)
+LOCKSTEP_COMPARED(cmp4, uint32_t, uint32_t)
+LOCKSTEP_COMPARED(cmp8, uint64_t, uint64_t)
+LOCKSTEP_COMPARED(const_cmp1, uint8_t, uint8_t)
+LOCKSTEP_COMPARED(const_cmp2, uint16_t, uint16_t)
+LOCKSTEP_COMPARED(const_cmp4, uint32_t, uint32_t)
+LOCKSTEP_COMPARED(const_cmp8, uint64_t, uint64_t)
+LOCKSTEP_COMPARED(switch, uint64_t, uint64_t*)
 // NOLINTEND
 }

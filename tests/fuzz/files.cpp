@@ -8,6 +8,7 @@
 #include "checkpoint/manifest_text.h"
 #include "checkpoint/shard_index.h"
 #include "data/byte_source.h"
+#include "data/records.h"
 #include "data/token_dataset.h"
 #include "data/token_file.h"
 #include "fuzz/helpers.h"
@@ -39,7 +40,8 @@ void read_shards(Bytes bytes) {
   }
 }
 
-/// gzip and zstd: the same bytes however much is asked for at once, or an error both times.
+/// gzip and zstd: the same bytes however much is asked for at once, or an error both times; and
+/// their lines.
 void read_compressed(Bytes bytes) {
   constexpr size_t kMost = size_t{1} << 20;
   const fs::path path = file_of(bytes, "f");
@@ -66,6 +68,9 @@ void read_compressed(Bytes bytes) {
     const auto [in_parts, is_sound_too] = read(7);
     check(is_sound == is_sound_too, "a file is sound however it is read");
     check(!is_sound || whole == in_parts, "the same bytes however they are read");
+    const auto lines = data::open_text(path, {});
+    for (data::Record record; lines->next(record);) {
+    }
   }
 }
 
