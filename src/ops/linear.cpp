@@ -22,8 +22,8 @@ bool has_kernel(const Tensor& rows, const Tensor& weight) {
 
 /// What writes one token after the other waits for the weights.
 bool reads_weight_once(const Tensor& x, const Tensor& weight) {
-  return !at::GradMode::is_enabled() && weight.scalar_type() == x.scalar_type() &&
-         weight.is_contiguous() && takes_few_rows(x);
+  return !at::GradMode::is_enabled() && x.scalar_type() == at::kBFloat16 &&
+         weight.scalar_type() == at::kBFloat16 && weight.is_contiguous() && takes_few_rows(x);
 }
 
 Tensor rows_of(const Tensor& x) {
