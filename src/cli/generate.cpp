@@ -13,6 +13,7 @@
 #include "cli/world.h"
 #include "data/chat.h"
 #include "nn/generate.h"
+#include "ops/host_memory.h"
 #include "start/parse.h"
 #include "train/checkpointing.h"
 #include "train/plan.h"
@@ -241,6 +242,7 @@ int run_generate(std::vector<std::string> arguments) {
   if (request.tensor > 1) {
     return generate_on_ranks(request, arguments, source, load, tokenizer, prompt);
   }
+  ops::keep_host_memory();  // its pages are large: weights are read faster
   const auto positions = static_cast<int64_t>(prompt.size()) + request.options.max_new_tokens;
   const auto model = train::load_over_devices(source, load, request.device_map, positions);
   continue_prompt(*model, tokenizer, prompt, request, Output::kStdout);

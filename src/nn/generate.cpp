@@ -80,70 +80,77 @@ void check(
       "check the weights: they may have diverged");
 }
 
-struct Candidate {
-  int64_t id;
-  double weight;
-};
-
-/// The candidates after temperature and top-k, likeliest first, with weights e^(logit /
-/// temperature), the largest
-/// 1. Their order decides draws, so equal ones stand by id.
-std::vector<Candidate> candidates_of(const Tensor& logits, const GenerateOptions& options) {
-  const auto* value = logits.const_data_ptr<float>();
-  std::vector<int64_t> order(static_cast<size_t>(logits.numel()));
-  std::iota(order.begin(), order.end(), 0);
-  const auto better = [&](int64_t a, int64_t b) {
-    return value[a] != value[b] ? value[a] > value[b] : a < b;
-  };
-  const auto all = static_cast<int64_t>(order.size());
-  const int64_t count = options.top_k > 0 ? std::min(options.top_k, all) : all;
-  std::partial_sort(order.begin(), order.begin() + count, order.end(), better);
-  order.resize(static_cast<size_t>(count));
-  std::vector<Candidate> result;
-  for (const int64_t id : order) {
-    const double distance = static_cast<double>(value[id]) - value[order.front()];
-    result.push_back({id, std::exp(distance / options.temperature)});
+/// The tokens, likeliest first, equal ones by id: their order decides draws. Sorted as far as they
+/// are looked at, which in a large vocabulary is not far.
+class ByLikelihood {
+ public:
+  explicit ByLikelihood(const Tensor& logits)
+      : logits_(logits.const_data_ptr<float>()),
+        ids_(static_cast<size_t>(logits.numel())) {
+    std::iota(ids_.begin(), ids_.end(), 0);
   }
-  return result;
-}
+  int64_t operator[](size_t place) {
+    if (place >= sorted_) {
+      const auto from = ids_.begin() + static_cast<std::ptrdiff_t>(sorted_);
+      sorted_ =
+          std::min(ids_.size(), std::max<size_t>(place + 1, 8 * std::max<size_t>(sorted_, 8)));
+      std::partial_sort(
+          from,
+          ids_.begin() + static_cast<std::ptrdiff_t>(sorted_),
+          ids_.end(),
+          [this](int64_t a, int64_t b) {
+            return logits_[a] != logits_[b] ? logits_[a] > logits_[b] : a < b;
+          });
+    }
+    return ids_[place];
+  }
+
+ private:
+  const float* logits_;
+  std::vector<int64_t> ids_;
+  size_t sorted_ = 0;
+};
 
 }  // namespace
 
 int64_t choose_token(const Tensor& logits, const GenerateOptions& options, double draw) {
   const Tensor values =
       logits.to(at::TensorOptions().dtype(at::kFloat).device(at::kCPU)).contiguous();
-  if (at::isnan(values).any().item<bool>()) {
+  const auto* const value = values.const_data_ptr<float>();
+  const auto likeliest = at::argmax(values).item<int64_t>();  // a NaN counts as the largest
+  if (std::isnan(value[likeliest])) {
     throw_diverged();
   }
   if (options.temperature == 0) {
-    return at::argmax(values).item<int64_t>();
+    return likeliest;
   }
-  auto candidates = candidates_of(values, options);
-  const auto total_of = [&] {
-    double total = 0;
-    for (const Candidate& candidate : candidates) {
-      total += candidate.weight;
-    }
-    return total;
+  const auto weight = [&](int64_t id) {  // the largest is 1
+    return std::exp((static_cast<double>(value[id]) - value[likeliest]) / options.temperature);
   };
+  ByLikelihood order(values);
+  const auto all = static_cast<size_t>(values.numel());
+  size_t count = options.top_k > 0 ? std::min(static_cast<size_t>(options.top_k), all) : all;
+  double total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    total += weight(count < all ? order[i] : static_cast<int64_t>(i));
+  }
   if (options.top_p < 1) {
     // A token stays where those before it do not reach p; so the first always stays.
-    const double enough = options.top_p * total_of();
-    double before = 0;
+    const double enough = options.top_p * total;
     size_t kept = 0;
-    while (kept < candidates.size() && before < enough) {
-      before += candidates[kept++].weight;
+    for (total = 0; kept < count && total < enough; ++kept) {
+      total += weight(order[kept]);
     }
-    candidates.resize(kept);
+    count = kept;
   }
-  double left = draw * total_of();
-  for (const Candidate& candidate : candidates) {
-    left -= candidate.weight;
+  double left = draw * total;
+  for (size_t i = 0; i < count; ++i) {
+    left -= weight(order[i]);
     if (left < 0) {
-      return candidate.id;
+      return order[i];
     }
   }
-  return candidates.back().id;  // by rounding only
+  return order[count - 1];  // by rounding only
 }
 
 namespace {

@@ -1,6 +1,7 @@
 #include "nn/layers.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
 #include "nn/forward_context.h"
@@ -9,6 +10,7 @@
 #include "ops/attention.h"
 #include "ops/biased_attention.h"
 #include "ops/dropout.h"
+#include "ops/linear.h"
 #include "ops/products.h"
 #include "ops/token_loss.h"
 
@@ -247,10 +249,13 @@ Tensor Head::loss(
 }
 
 Tensor Head::logits(const Tensor& hidden, const Tensor& vocabulary) const {
-  return capped(ops::matrix_products(hidden, vocabulary.t()));
+  return logits_of(hidden, vocabulary);
 }
 
-Tensor Head::capped(const Tensor& logits) const {
+Tensor Head::logits_of(const Tensor& hidden, const Tensor& vocabulary) const {
+  const Tensor logits = at::GradMode::is_enabled()
+                            ? ops::matrix_products(hidden, vocabulary.t())
+                            : ops::linear(hidden, vocabulary, std::nullopt, WeightLayout::kOutIn);
   return cap > 0 ? at::tanh(logits / cap) * cap : logits;
 }
 

@@ -221,7 +221,8 @@ struct Head : Layer {
       const Tensor& hidden, const Tensor& vocabulary, const Targets& targets) const;
 
  protected:
-  Tensor capped(const Tensor& logits) const;
+  /// Of the rows of the vocabulary that are here.
+  Tensor logits_of(const Tensor& hidden, const Tensor& vocabulary) const;
   /// What the targets, and the weights of loss(), say of rows [B T, C] on a device.
   ops::TokenLossOptions loss_options(
       const Targets& targets, const Tensor& weights, c10::Device device) const;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
@@ -56,6 +57,9 @@ PackedProduct::PackedProduct(ops::PackedPart part, Tensor bytes, Tensor bias)
       bias_(std::move(bias)) {}
 
 Tensor PackedProduct::forward(const Tensor& x, const Tensor& /*drawn*/) const {
+  if (!at::GradMode::is_enabled()) {
+    return ops::packed_linear(*part_, bytes_, x, bias_);
+  }
   const auto bias = bias_.defined() ? std::optional(bias_) : std::nullopt;
   return Multiply::apply(x, bytes_, bias, c10::make_intrusive<Part>(part_));
 }

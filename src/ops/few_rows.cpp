@@ -4,8 +4,53 @@
 
 #include "ops/checked_products.h"
 #include "ops/cpu/host_loops.h"
+#include "ops/cpu/vector.h"
+#include "ops/cpu/vector_types.h"
 
 namespace lockstep::ops {
+namespace {
+
+struct Widen {
+  LOCKSTEP_INLINE static void run(const vector::Bfloat16* from, float* to, int64_t count) {
+    for (int64_t i = 0; i < count; i += vector::kLanes) {
+      vector::store_up_to(to + i, vector::load_up_to(from + i, count - i), count - i);
+    }
+  }
+};
+
+/// Dense: a token has so many small tensors that ATen's calls would cost more than the copies.
+Tensor in_float(const Tensor& x) {
+  if (x.scalar_type() != at::kBFloat16 || !x.is_contiguous()) {
+    return x.detach().to(at::kFloat).contiguous();
+  }
+  Tensor numbers = at::empty(x.sizes(), at::kFloat);
+  vector::dispatch<Widen>(
+      elements<vector::Bfloat16>(x), numbers.mutable_data_ptr<float>(), x.numel());
+  return numbers;
+}
+
+template <class Weight>
+Tensor multiply_dense(
+    const FewRows& few,
+    const Tensor& weight,
+    const Tensor& bias,
+    WeightLayout layout,
+    kernel::RowLoop<Weight> loop,
+    kernel::ColumnLoop<Weight> column_loop) {
+  const auto* const numbers = static_cast<const Weight*>(weight.const_data_ptr());
+  const kernel::FewRows rows = few.rows();
+  if (layout == WeightLayout::kOutIn) {
+    return few.product(weight.size(0), bias, [=](int64_t row, int64_t, float* sums) {
+      loop(numbers + row * rows.width, rows, sums);
+    });
+  }
+  const int64_t out = weight.size(1);
+  return few.product_of_columns(out, bias, [=](int64_t begin, int64_t size, float* sums) {
+    column_loop({numbers + begin, out, size}, rows, sums);
+  });
+}
+
+}  // namespace
 
 bool takes_few_rows(const Tensor& x) {
   const bool has_loops = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat;
@@ -16,31 +61,47 @@ bool takes_few_rows(const Tensor& x) {
 FewRows::FewRows(const Tensor& x)
     : shape_(x.sizes().vec()),
       type_(x.scalar_type()),
-      numbers_(x.detach().to(at::kFloat).contiguous()),
+      numbers_(in_float(x)),
       rows_{numbers_.const_data_ptr<float>(), x.numel() / x.size(-1), x.size(-1)} {}
 
 void FewRows::order() {
-  Tensor ordered = at::empty_like(numbers_);
+  Tensor ordered = at::empty(numbers_.sizes(), at::kFloat);
   kernel::order_by_codes(rows_, ordered.mutable_data_ptr<float>());
   numbers_ = std::move(ordered);
   rows_.data = numbers_.const_data_ptr<float>();
 }
 
-Tensor FewRows::finished(const Tensor& sums, const Tensor& bias) const {
+FewRows::Result FewRows::result_of(int64_t count, const Tensor& bias) const {
   std::vector<int64_t> shape = shape_;
-  shape.back() = sums.size(1);
-  const Tensor whole = bias.defined() ? sums + bias.to(at::kFloat) : sums;
-  return whole.to(type_).view(shape);
+  shape.back() = count;
+  return {at::empty(shape, type_), bias.defined() ? in_float(bias) : Tensor(), rows_.count, count};
 }
 
-Tensor few_rows_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+void FewRows::Result::write(int64_t begin, int64_t size, const float* sums) const {
+  const float* const more = bias.defined() ? bias.const_data_ptr<float>() + begin : nullptr;
+  const auto write_to = [&]<class T>(T* to) {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < size; ++i) {
+        const float sum = sums[row * size + i];
+        vector::narrow(more == nullptr ? sum : sum + more[i], to[row * count + begin + i]);
+      }
+    }
+  };
+  if (tensor.scalar_type() == at::kFloat) {
+    write_to(mutable_elements<float>(tensor));
+  } else {
+    write_to(mutable_elements<vector::Bfloat16>(tensor));
+  }
+}
+
+Tensor few_rows_linear(
+    const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout) {
+  const kernel::RowLoops& loops = *kernel::row_loops();
   const FewRows few(x);
-  const auto* const numbers = static_cast<const uint16_t*>(weight.const_data_ptr());
-  const kernel::FewRows rows = few.rows();
-  const auto dot = kernel::row_loops()->bfloat16;
-  return few.product(weight.size(0), bias, [=](int64_t row, float* sums) {
-    dot(numbers + row * rows.width, rows, sums);
-  });
+  return few.type() == at::kFloat
+             ? multiply_dense<float>(few, weight, bias, layout, loops.floats, loops.float_columns)
+             : multiply_dense<uint16_t>(
+                   few, weight, bias, layout, loops.bfloat16, loops.bfloat16_columns);
 }
 
 }  // namespace lockstep::ops

@@ -6,21 +6,20 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 
 #include "ops/cpu/row_loops.h"
+#include "ops/linear.h"
 
 namespace lockstep::ops {
-
-using at::Tensor;
 
 /// Whether x [..., width] is of so few rows, in float32 or bfloat16, and this processor has the
 /// loops. Not where products are checked, since a check reads the weight as a matrix.
 bool takes_few_rows(const Tensor& x);
 
-/// x W^T (+ bias) for weight [out, in] in bfloat16, dense, and x of the same: summed in float32 and
-/// rounded once. No autograd.
-Tensor few_rows_linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+/// x W (+ bias) for a dense weight in its layout and x of the same type, float32 or bfloat16:
+/// summed in float32 and rounded once. No autograd.
+Tensor few_rows_linear(
+    const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout);
 
 /// Such rows in float32.
 class FewRows {
@@ -30,29 +29,68 @@ class FewRows {
   at::ScalarType type() const { return type_; }
   /// In the order of kernel::order_by_codes().
   void order();
-  /// [..., count] in x's type: the sums of each row of a weight, which a copy of `dot`, one a
-  /// thread, writes to its second argument, plus the bias [count] if it is defined.
-  template <class Dot>
+  /// [..., count] in x's type: the sums of each row of a weight, plus the bias [count] if it is
+  /// defined. A copy of `dot`, one a thread, is asked for those of up to kTogether rows: the first,
+  /// how many, and where they go, kernel::kFewRows for each.
+  template <int64_t kTogether = 1, class Dot>
   Tensor product(int64_t count, const Tensor& bias, const Dot& dot) const {
-    const Tensor sums = at::empty({rows_.count, count}, at::kFloat);
-    auto* const out = sums.mutable_data_ptr<float>();
-    constexpr int64_t kLeast = 1 << 15;  // elements for a thread
-    const int64_t grain = std::max<int64_t>(kLeast / std::max<int64_t>(rows_.width, 1), 1);
-    at::parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {
+    static_assert(kRowsAtOnce % kTogether == 0);
+    const Result result = result_of(count, bias);
+    at::parallel_for(0, count, least_for_a_thread(), [&](int64_t begin, int64_t end) {
       Dot mine = dot;
-      for (int64_t i = begin; i < end; ++i) {
-        float of_row[kernel::kFewRows];
-        mine(i, of_row);
-        for (int64_t k = 0; k < rows_.count; ++k) {
-          out[k * count + i] = of_row[k];
+      float sums[kernel::kFewRows * kRowsAtOnce], of_rows[kTogether * kernel::kFewRows];
+      for (int64_t first = begin; first < end; first += kRowsAtOnce) {
+        const int64_t size = std::min(kRowsAtOnce, end - first);
+        for (int64_t i = 0; i < size; i += kTogether) {
+          const int64_t together = std::min(kTogether, size - i);
+          mine(first + i, together, of_rows);
+          for (int64_t k = 0; k < rows_.count; ++k) {
+            for (int64_t j = 0; j < together; ++j) {
+              sums[k * size + i + j] = of_rows[j * kernel::kFewRows + k];
+            }
+          }
         }
+        result.write(first, size, sums);
       }
     });
-    return finished(sums, bias);
+    return result.tensor;
+  }
+  /// The same of columns of a weight: `sum` writes the sums of `size` columns from its first
+  /// argument on, as many as wanted for each row.
+  template <class Sum>
+  Tensor product_of_columns(int64_t count, const Tensor& bias, const Sum& sum) const {
+    const Result result = result_of(count, bias);
+    const int64_t steps = (count + kColumnsAtOnce - 1) / kColumnsAtOnce;
+    at::parallel_for(
+        0, steps, least_for_a_thread() / kColumnsAtOnce + 1, [&](int64_t first, int64_t last) {
+          float sums[kMostSums];
+          const int64_t most = kMostSums / rows_.count;
+          const int64_t end = std::min(last * kColumnsAtOnce, count);
+          for (int64_t begin = first * kColumnsAtOnce; begin < end; begin += most) {
+            const int64_t size = std::min(most, end - begin);
+            sum(begin, size, sums);
+            result.write(begin, size, sums);
+          }
+        });
+    return result.tensor;
   }
 
  private:
-  Tensor finished(const Tensor& sums, const Tensor& bias) const;
+  static constexpr int64_t kRowsAtOnce = 64;     // whose sums are rounded together
+  static constexpr int64_t kColumnsAtOnce = 64;  // which threads share out
+  static constexpr int64_t kMostSums = 4096;     // which a cache of the first level holds
+
+  struct Result {
+    Tensor tensor, bias;  // float32, or undefined
+    int64_t rows = 0, count = 0;
+    /// The sums [rows, size] of columns from `begin` on, with the bias, rounded.
+    void write(int64_t begin, int64_t size, const float* sums) const;
+  };
+  Result result_of(int64_t count, const Tensor& bias) const;
+  int64_t least_for_a_thread() const {
+    constexpr int64_t kLeast = 1 << 15;  // elements
+    return std::max<int64_t>(kLeast / std::max<int64_t>(rows_.width, 1), 1);
+  }
 
   std::vector<int64_t> shape_;
   at::ScalarType type_;

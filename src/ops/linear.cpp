@@ -21,8 +21,8 @@ bool has_kernel(const Tensor& rows, const Tensor& weight) {
 }
 
 /// What writes one token after the other waits for the weights.
-bool reads_rows_once(const Tensor& x, const Tensor& weight, WeightLayout layout) {
-  return layout == WeightLayout::kOutIn && x.scalar_type() == at::kBFloat16 &&
+bool reads_weight_once(const Tensor& x, const Tensor& weight) {
+  return !at::GradMode::is_enabled() && x.scalar_type() == at::kBFloat16 &&
          weight.scalar_type() == at::kBFloat16 && weight.is_contiguous() && takes_few_rows(x);
 }
 
@@ -170,8 +170,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
 Tensor linear(
     const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, WeightLayout layout) {
-  if (!at::GradMode::is_enabled() && reads_rows_once(x, weight, layout)) {
-    return few_rows_linear(x, weight, bias.value_or(Tensor()));
+  if (reads_weight_once(x, weight)) {
+    return few_rows_linear(x, weight, bias.value_or(Tensor()), layout);
   }
   const bool is_ours = has_kernel(x, weight) || !multiplies(x.device(), x.scalar_type()) ||
                        (checks_products() && x.device().is_cpu()) ||

@@ -283,7 +283,7 @@ Tensor multiply_8_bits(
   const PackedPlaces places(part);
   const kernel::FewRows rows = few.rows();
   const auto dot = kernel::row_loops()->bytes;
-  return few.product(part.row_count(), bias, [=](int64_t row, float* sums) {
+  return few.product(part.row_count(), bias, [=](int64_t row, int64_t, float* sums) {
     dot(reinterpret_cast<const int8_t*>(begin + places.codes + row * places.row_bytes), rows, sums);
     for (int64_t k = 0; k < rows.count; ++k) {
       sums[k] *= scales[row] / 127.0F;
@@ -311,12 +311,18 @@ Tensor multiply_4_bits(
   if (is_coded) {
     few.order();
     const kernel::FewRows rows = few.rows();
-    return few.product(
+    return few.product<kernel::kCodedRows>(
         part.row_count(),
         bias,
-        [&, rows, scales = std::vector<float>()](int64_t row, float* sums) mutable {
-          const int64_t whole = needs_whole ? of_whole[static_cast<size_t>(row)] : row;
-          loops.coded(reader.coded(row, whole, scales), rows, sums);
+        [&, rows, scales = std::array<std::vector<float>, kernel::kCodedRows>()](
+            int64_t row, int64_t count, float* sums) mutable {
+          kernel::CodedRow coded[kernel::kCodedRows];
+          for (int64_t i = 0; i < kernel::kCodedRows; ++i) {
+            const int64_t at = row + std::min(i, count - 1);  // an odd last one stands twice
+            const int64_t whole = needs_whole ? of_whole[static_cast<size_t>(at)] : at;
+            coded[i] = reader.coded(at, whole, scales[static_cast<size_t>(i)]);
+          }
+          loops.coded(coded, rows, sums);
         });
   }
   const kernel::FewRows rows = few.rows();
@@ -324,7 +330,7 @@ Tensor multiply_4_bits(
       part.row_count(),
       bias,
       [&, rows, numbers = std::vector<float>(static_cast<size_t>(width))](
-          int64_t row, float* sums) mutable {
+          int64_t row, int64_t, float* sums) mutable {
         reader.read(row, of_whole[static_cast<size_t>(row)], {0, width}, numbers.data());
         if (is_rounded) {
           round_row(numbers.data(), width, part.format.type, numbers.data());

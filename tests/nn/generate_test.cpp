@@ -192,6 +192,24 @@ TEST(ChooseToken, FollowsTemperatureTopKAndTopP) {
   EXPECT_THROW(choose_token(at::tensor({0.0F, NAN}), {}, 0), Error);
 }
 
+/// The order that decides draws is made as far as it is looked at: it is that of a whole sort.
+TEST(ChooseToken, LargeVocabulariesAreDrawnFromInOrder) {
+  constexpr int64_t kTokens = 2000;
+  const Tensor logits = (at::arange(kTokens) * 7 % 1000 / 125).to(at::kFloat);  // each twice
+  const auto [sorted, order] = at::sort(logits.to(at::kDouble), /*stable=*/true, 0, true);
+  for (const int64_t top_k : {0, 700}) {
+    const Tensor weights = sorted.exp().narrow(0, 0, top_k > 0 ? top_k : kTokens);
+    const Tensor until = weights.cumsum(0) / weights.sum();
+    for (const double draw : {0.0, 0.001, 0.03, 0.3, 0.77, 0.98, 0.9999}) {
+      const auto place = at::searchsorted(until, draw, false, /*right=*/true).item<int64_t>();
+      EXPECT_EQ(
+          choose_token(logits, {.temperature = 1, .top_k = top_k}, draw),
+          order[place].item<int64_t>())
+          << top_k << ' ' << draw;
+    }
+  }
+}
+
 TEST(Initialize, AnyShardDrawsItsOwnPart) {
   const model::ParameterSpec spec{
       "some.weight", {50, 30}, {model::Initialization::Kind::kNormal, 0.02, 7}, true};

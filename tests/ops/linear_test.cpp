@@ -68,28 +68,44 @@ TEST(Linear, ValuesAndGradientsAreThePlainOnes) {
   }
 }
 
-/// Where nothing is learned a few rows are multiplied by each of the weight's as it is read, on
-/// every processor: the sums of the many, rounded once.
+/// Where nothing is learned a few rows are multiplied by a weight that is read once, on every
+/// processor and in both layouts: the sums of the many, rounded once.
 TEST(Linear, FewRowsWithoutGradients) {
   const vector::Level best = vector::level();
   const at::NoGradGuard no_gradient;
-  for (const auto& [in, out] : {std::pair(133, 40), {1, 3}, {2048, 70}}) {
-    const Tensor weight = random({out, in}, 1).to(at::kBFloat16);
-    const Tensor bias = random({out}, 2).to(at::kBFloat16);
+  struct Case {
+    int64_t in, out;
+    WeightLayout layout;
+    at::ScalarType type;
+  };
+  std::vector<Case> cases;
+  // No multiples of a vector, more columns than are summed at a time, for two threads and one.
+  for (const auto& [in, out] : {std::pair(133, 40), {1, 3}, {2048, 70}, {21, 4500}}) {
+    for (const WeightLayout layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) {
+      cases.push_back({in, out, layout, at::kBFloat16});
+      cases.push_back({in, out, layout, at::kFloat});
+    }
+  }
+  for (const Case& of : cases) {
+    const Tensor weight = random(sizes_of(of.layout, of.in, of.out), 1).to(of.type);
+    const Tensor bias = random({of.out}, 2).to(of.type);
+    const double off = of.type == at::kFloat ? 1e-5 : 0.005;
     for (const int64_t rows : {1, 2, 3, 4}) {
-      const Tensor x = random({1, rows, in}, 3).to(at::kBFloat16);
-      const Tensor wanted = at::linear(x.to(at::kDouble), weight.to(at::kDouble));
+      const Tensor x = random({1, rows, of.in}, 3).to(of.type);
+      const Tensor wanted = plain({x.to(at::kDouble), weight.to(at::kDouble)}, of.layout);
       for (const vector::Level level :
            {vector::Level::kPlain, vector::Level::kAvx2, vector::Level::kAvx512}) {
         vector::level() = std::min(level, best);
-        const Tensor y = linear(x, weight, std::nullopt, WeightLayout::kOutIn);
-        const Tensor with_bias = linear(x, weight, bias, WeightLayout::kOutIn);
+        const Tensor y = ours({x, weight}, of.layout);
+        const Tensor with_bias = ours({x, weight, bias}, of.layout);
         vector::level() = best;
-        ASSERT_EQ(y.scalar_type(), at::kBFloat16);
-        EXPECT_TRUE(at::allclose(y.to(at::kDouble), wanted, 0.005, 1e-4)) << rows << ' ' << in;
+        const auto name = fmt::format("{} x {} -> {}", rows, of.in, of.out);
+        ASSERT_EQ(y.scalar_type(), of.type);
+        ASSERT_EQ(y.sizes(), wanted.sizes());
+        EXPECT_TRUE(at::allclose(y.to(at::kDouble), wanted, off, 1e-4)) << name;
         EXPECT_TRUE(
-            at::allclose(with_bias.to(at::kDouble), wanted + bias.to(at::kDouble), 0.005, 1e-3))
-            << rows << ' ' << in;
+            at::allclose(with_bias.to(at::kDouble), wanted + bias.to(at::kDouble), off, 1e-3))
+            << name;
       }
     }
   }

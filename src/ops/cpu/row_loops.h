@@ -15,8 +15,9 @@ struct FewRows {
   int64_t count = 0, width = 0;
 };
 
-/// Codes of 4 bits are taken so many at a time.
-inline constexpr int64_t kCodesAtOnce = 64;
+/// Codes of 4 bits are taken so many at a time, of so many rows: what is read of the activations
+/// serves all of these.
+inline constexpr int64_t kCodesAtOnce = 64, kCodedRows = 2;
 
 /// A row of codes of 4 bits, the first of two elements in the high half of a byte: element i is
 /// values[code] * scales[i / block]. Width and block are multiples of kCodesAtOnce.
@@ -27,13 +28,30 @@ struct CodedRow {
   int64_t block = 0;
 };
 
-/// Each: out[r] = the sum of weight[i] * rows[r][i], in float32.
+/// Columns of a weight [in, out]: element i of column j is data[i * stride + j].
+template <class Weight>
+struct WeightColumns {
+  const Weight* data = nullptr;
+  int64_t stride = 0, count = 0;
+};
+
+/// out[r] = the sum of weight[i] * rows[r][i], in float32.
+template <class Weight>
+using RowLoop = void (*)(const Weight* weight, const FewRows& rows, float* out);
+/// out[r * weight.count + j] = that of column j.
+template <class Weight>
+using ColumnLoop = void (*)(const WeightColumns<Weight>& weight, const FewRows& rows, float* out);
+
 struct RowLoops {
-  void (*floats)(const float* weight, const FewRows& rows, float* out) = nullptr;
-  void (*bfloat16)(const uint16_t* weight, const FewRows& rows, float* out) = nullptr;
-  void (*bytes)(const int8_t* weight, const FewRows& rows, float* out) = nullptr;
-  /// Of rows that order_by_codes() has laid out. A block's sum is multiplied by its scale.
-  void (*coded)(const CodedRow& weight, const FewRows& rows, float* out) = nullptr;
+  RowLoop<float> floats = nullptr;
+  RowLoop<uint16_t> bfloat16 = nullptr;
+  RowLoop<int8_t> bytes = nullptr;
+  /// Of kCodedRows rows of codes, with values and blocks in common, and `rows` that
+  /// order_by_codes() has laid out: out[i * kFewRows + r] is row i's. A block's sum is multiplied
+  /// by its scale.
+  void (*coded)(const CodedRow* weights, const FewRows& rows, float* out) = nullptr;
+  ColumnLoop<float> float_columns = nullptr;
+  ColumnLoop<uint16_t> bfloat16_columns = nullptr;
 };
 extern const RowLoops kRowLoopsAvx2, kRowLoopsAvx512;
 

@@ -25,6 +25,7 @@ struct Registers {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
   }
+  static void store(float* to, Numbers value) { _mm256_storeu_ps(to, value); }
   static Numbers zero() { return _mm256_setzero_ps(); }
   static Numbers splat(float value) { return _mm256_set1_ps(value); }
   static Numbers multiply_add(Numbers a, Numbers b, Numbers c) { return _mm256_fmadd_ps(a, b, c); }

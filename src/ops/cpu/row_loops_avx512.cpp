@@ -23,6 +23,7 @@ struct Registers {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
   }
+  static void store(float* to, Numbers value) { _mm512_storeu_ps(to, value); }
   static Numbers zero() { return _mm512_setzero_ps(); }
   static Numbers splat(float value) { return _mm512_set1_ps(value); }
   static Numbers multiply_add(Numbers a, Numbers b, Numbers c) { return _mm512_fmadd_ps(a, b, c); }

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "ops/products.h"
 #include "parallel/tensor/token_loss.h"
 
 namespace lockstep::parallel {
@@ -102,7 +101,7 @@ Tensor VocabularyParallelHead::loss(
 }
 
 Tensor VocabularyParallelHead::logits(const Tensor& hidden, const Tensor& vocabulary) const {
-  const Tensor mine = capped(ops::matrix_products(hidden, vocabulary.t()));  // [B, T, V/n]
+  const Tensor mine = logits_of(hidden, vocabulary);  // [B, T, V/n]
   const int64_t ranks = region.group->size();
   const int64_t widest = mesh::split_evenly(vocabulary_size, ranks, 0).size();
   const Tensor padded = at::constant_pad_nd(mine, {0, widest - rows.size()});
