@@ -29,27 +29,6 @@ Tensor in_float(const Tensor& x) {
   return numbers;
 }
 
-template <class Weight>
-Tensor multiply_dense(
-    const FewRows& few,
-    const Tensor& weight,
-    const Tensor& bias,
-    WeightLayout layout,
-    kernel::RowLoop<Weight> loop,
-    kernel::ColumnLoop<Weight> column_loop) {
-  const auto* const numbers = static_cast<const Weight*>(weight.const_data_ptr());
-  const kernel::FewRows rows = few.rows();
-  if (layout == WeightLayout::kOutIn) {
-    return few.product(weight.size(0), bias, [=](int64_t row, int64_t, float* sums) {
-      loop(numbers + row * rows.width, rows, sums);
-    });
-  }
-  const int64_t out = weight.size(1);
-  return few.product_of_columns(out, bias, [=](int64_t begin, int64_t size, float* sums) {
-    column_loop({numbers + begin, out, size}, rows, sums);
-  });
-}
-
 }  // namespace
 
 bool takes_few_rows(const Tensor& x) {
@@ -97,11 +76,18 @@ void FewRows::Result::write(int64_t begin, int64_t size, const float* sums) cons
 Tensor few_rows_linear(
     const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout) {
   const kernel::RowLoops& loops = *kernel::row_loops();
+  const auto* const numbers = static_cast<const uint16_t*>(weight.const_data_ptr());
   const FewRows few(x);
-  return few.type() == at::kFloat
-             ? multiply_dense<float>(few, weight, bias, layout, loops.floats, loops.float_columns)
-             : multiply_dense<uint16_t>(
-                   few, weight, bias, layout, loops.bfloat16, loops.bfloat16_columns);
+  const kernel::FewRows rows = few.rows();
+  if (layout == WeightLayout::kOutIn) {
+    return few.product(weight.size(0), bias, [=, &loops](int64_t row, int64_t, float* sums) {
+      loops.bfloat16(numbers + row * rows.width, rows, sums);
+    });
+  }
+  const int64_t out = weight.size(1);
+  return few.product_of_columns(out, bias, [=, &loops](int64_t begin, int64_t size, float* sums) {
+    loops.columns({numbers + begin, out, size}, rows, sums);
+  });
 }
 
 }  // namespace lockstep::ops

@@ -16,8 +16,8 @@ namespace lockstep::ops {
 /// loops. Not where products are checked, since a check reads the weight as a matrix.
 bool takes_few_rows(const Tensor& x);
 
-/// x W (+ bias) for a dense weight in its layout and x of the same type, float32 or bfloat16:
-/// summed in float32 and rounded once. No autograd.
+/// x W (+ bias) for a dense, contiguous weight in its layout and x, both bfloat16: summed in
+/// float32 and rounded once. No autograd.
 Tensor few_rows_linear(
     const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout);
 

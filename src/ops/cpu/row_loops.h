@@ -28,19 +28,15 @@ struct CodedRow {
   int64_t block = 0;
 };
 
-/// Columns of a weight [in, out]: element i of column j is data[i * stride + j].
-template <class Weight>
+/// Columns of a weight [in, out] of bfloat16: element i of column j is data[i * stride + j].
 struct WeightColumns {
-  const Weight* data = nullptr;
+  const uint16_t* data = nullptr;
   int64_t stride = 0, count = 0;
 };
 
 /// out[r] = the sum of weight[i] * rows[r][i], in float32.
 template <class Weight>
 using RowLoop = void (*)(const Weight* weight, const FewRows& rows, float* out);
-/// out[r * weight.count + j] = that of column j.
-template <class Weight>
-using ColumnLoop = void (*)(const WeightColumns<Weight>& weight, const FewRows& rows, float* out);
 
 struct RowLoops {
   RowLoop<float> floats = nullptr;
@@ -50,8 +46,8 @@ struct RowLoops {
   /// order_by_codes() has laid out: out[i * kFewRows + r] is row i's. A block's sum is multiplied
   /// by its scale.
   void (*coded)(const CodedRow* weights, const FewRows& rows, float* out) = nullptr;
-  ColumnLoop<float> float_columns = nullptr;
-  ColumnLoop<uint16_t> bfloat16_columns = nullptr;
+  /// out[r * weight.count + j] = the sum of column j's elements times those of rows[r].
+  void (*columns)(const WeightColumns& weight, const FewRows& rows, float* out) = nullptr;
 };
 extern const RowLoops kRowLoopsAvx2, kRowLoopsAvx512;
 

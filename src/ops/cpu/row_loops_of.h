@@ -148,10 +148,9 @@ struct RowLoopsOf {
 
   /// Adds what kDepth rows of the weight, from row `i` on, give, for which sums are read and
   /// written once.
-  template <int kRows, int kDepth, class Weight>
-  static void add_depth(
-      const WeightColumns<Weight>& weight, const FewRows& rows, int64_t i, float* out) {
-    const Weight* const begin = weight.data + i * weight.stride;
+  template <int kRows, int kDepth>
+  static void add_depth(const WeightColumns& weight, const FewRows& rows, int64_t i, float* out) {
+    const uint16_t* const begin = weight.data + i * weight.stride;
     const float* const x = rows.data + i;
     Numbers factors[kRows][kDepth];
 #pragma GCC unroll 8
@@ -170,8 +169,8 @@ struct RowLoopsOf {
       }
 #pragma GCC unroll 8
       for (int k = 0; k < kDepth; ++k) {
-        const Weight* const at = begin + k * weight.stride + j;
-        expect(at, kDepth * weight.stride * static_cast<int64_t>(sizeof(Weight)));
+        const uint16_t* const at = begin + k * weight.stride + j;
+        expect(at, kDepth * weight.stride * static_cast<int64_t>(sizeof(*at)));
         const Numbers numbers = Registers::load(at);
 #pragma GCC unroll 8
         for (int row = 0; row < kRows; ++row) {
@@ -193,8 +192,8 @@ struct RowLoopsOf {
     }
   }
 
-  template <int kRows, class Weight>
-  static void sum_columns(const WeightColumns<Weight>& weight, const FewRows& rows, float* out) {
+  template <int kRows>
+  static void sum_columns(const WeightColumns& weight, const FewRows& rows, float* out) {
     constexpr int kDepth = 8 / kRows;
     for (int64_t i = 0; i < kRows * weight.count; ++i) {
       out[i] = 0;
@@ -208,9 +207,7 @@ struct RowLoopsOf {
     }
   }
 
-  template <class Weight>
-  static void sum_any_columns(
-      const WeightColumns<Weight>& weight, const FewRows& rows, float* out) {
+  static void sum_any_columns(const WeightColumns& weight, const FewRows& rows, float* out) {
     switch (rows.count) {
       case 1:
         return sum_columns<1>(weight, rows, out);
@@ -254,13 +251,7 @@ struct RowLoopsOf {
   }
 
   static constexpr RowLoops all() {
-    return {
-        dot_any<float>,
-        dot_any<uint16_t>,
-        dot_any<int8_t>,
-        dot_any_coded,
-        sum_any_columns<float>,
-        sum_any_columns<uint16_t>};
+    return {dot_any<float>, dot_any<uint16_t>, dot_any<int8_t>, dot_any_coded, sum_any_columns};
   }
 };
 
