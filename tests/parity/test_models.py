@@ -489,12 +489,13 @@ def test_greedy_generation(case):
 
 
 def check_low_generation(model, prompt, generated, has_encoder):
-    """In bfloat16 near ties fall either way: each token is among the likeliest, within the rounding."""
+    """In bfloat16 near ties fall either way: each token is among the likeliest of the same weights in float32, within the rounding
+    (0.04 of the spread) of its logit and of the likeliest."""
     start = torch.tensor([[model.config.decoder_start_token_id]]) if has_encoder else prompt
     text = torch.cat((start, generated[None]), 1)
-    logits = run_model(model, text, prompt if has_encoder else None).logits[0, start.shape[1] - 1:-1].float()
+    logits = run_model(model.float(), text, prompt if has_encoder else None).logits[0, start.shape[1] - 1:-1]
     chosen = logits.gather(1, generated[:, None])[:, 0]
-    assert ((logits.amax(1) - chosen) <= 0.05 * logits.std(1)).all()
+    assert ((logits.amax(1) - chosen) <= 0.08 * logits.std(1)).all()
 
 
 def test_saved_folder_opens(case):
