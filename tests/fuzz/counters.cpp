@@ -2,7 +2,7 @@
 // small parser reaches a part of a hundredth, and notes every comparison. Here it learns of a
 // counter when that first counts, and all that have counted stand one behind the other. Where they
 // are looked for is where a page was written to: until then it cannot be, and the fault tells. Of
-// comparisons it learns in one input of eight. The linker puts these functions in the place of
+// comparisons it learns in one input of eight. The linker puts these functions instead of
 // libFuzzer's (cmake/Fuzz.cmake).
 #include <algorithm>
 #include <array>
@@ -187,7 +187,7 @@ int __wrap_LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return taken;
 }
 
-// Of what is compared it keeps the last few dozen, to put one in the place of the other.
+// Of what is compared it keeps the last few dozen, to write one where the other stood.
 #define LOCKSTEP_COMPARED(kind, first_type, second_type)                           \
   void __real___sanitizer_cov_trace_##kind(first_type first, second_type second);  \
   void __wrap___sanitizer_cov_trace_##kind(first_type first, second_type second) { \

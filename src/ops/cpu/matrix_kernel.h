@@ -23,7 +23,7 @@ struct Operand {
 /// to it; or float32 as they are.
 enum class Sums { kRounded, kAddedAndRounded, kKept };
 
-/// result [rows, columns] = left x right (+ bias), summed in float32, rounded once.
+/// result [rows, columns] = left x right (+ bias), summed in float32, rounded once. No size is 0.
 struct MatrixProduct {
   int64_t rows = 0, columns = 0, depth = 0;
   Operand left;                // [rows, depth] along rows, [depth, rows] across
