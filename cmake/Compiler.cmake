@@ -48,6 +48,9 @@ add_library(lockstep_hardened INTERFACE)
 if(LOCKSTEP_HARDENING)
   target_compile_options(lockstep_hardened INTERFACE
     "$<$<CONFIG:Release>:-D_GLIBCXX_ASSERTIONS;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2;-fstack-protector-strong>")
+else()
+  # GCC 12 takes an optional that is asked before it is read for one that is not.
+  target_compile_options(lockstep_hardened INTERFACE -Wno-maybe-uninitialized)
 endif()
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "address, thread, or fuzzer: libFuzzer with the first (Clang)")

@@ -15,6 +15,7 @@ What was learned is kept in BUILD/corpus for the next time. A defect's input is 
 """
 
 import argparse
+import base64
 import collections
 import concurrent.futures
 import functools
@@ -178,6 +179,15 @@ class Campaign:
                 return done
 
 
+def in_short(done):
+    """Why, where, and the input: what stands last, for logs that are cut off."""
+    told = re.findall(r"^(?:does not hold|an internal error|slow|SUMMARY|.*runtime error|.*ERROR): .*", done.text, re.M)
+    places = re.findall(r" in (lockstep::.*)", done.text)[:4]
+    paths = [pathlib.Path(path) for path in re.findall(r"^(?:Running:|.*Test unit written to) (.*)", done.text, re.M)]
+    inputs = [f"{path.name}, in base64: {base64.b64encode(path.read_bytes()[:4096]).decode()}" for path in paths[-1:] if path.is_file()]
+    return "\n".join([f"{done.parser}: exit code {done.code}", *told, *places, *inputs])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
@@ -218,9 +228,11 @@ def main():
             print(f"{done.parser:16} {done.inputs:12,} inputs {done.inputs / max(done.seconds, 0.01):9,.0f}/s {done.edges:7,} edges  "
                   f"{'a defect' if done.code else 'sound'}", flush=True)
             if done.code:
-                failed.append(done.parser)
+                failed.append(done)
                 print("\n".join(done.text.splitlines()[-60:]), flush=True)
-    print(f"{inputs:,} inputs, {len(names)} parsers, {len(failed)} with a defect{': ' + ', '.join(failed) if failed else ''}")
+    for done in failed:
+        print(in_short(done))
+    print(f"{inputs:,} inputs, {len(names)} parsers, {len(failed)} with a defect{': ' + ', '.join(done.parser for done in failed) if failed else ''}")
     return 1 if failed else 0
 
 

@@ -163,31 +163,47 @@ class ZstdFile final : public Compressed {
   }
 
   size_t read(std::span<char> out) override {
-    ZSTD_outBuffer output{out.data(), out.size(), 0};
-    while (output.pos == 0) {
+    if (given_ == output_.pos && !refill_output()) {
+      return 0;
+    }
+    const size_t count = std::min(out.size(), output_.pos - given_);
+    std::copy_n(window_.begin() + static_cast<ptrdiff_t>(given_), count, out.begin());
+    given_ += count;
+    return counted(count);
+  }
+
+ private:
+  /// False at the file's end.
+  bool refill_output() {
+    output_.pos = given_ = 0;
+    while (output_.pos == 0) {
       if (input_.pos == input_.size && !more_) {
         const std::span<char> block = refill();
         if (block.empty()) {
           if (inside_) {
             fail("ends early");
           }
-          return 0;
+          return false;
         }
         input_ = {block.data(), block.size(), 0};
       }
-      const size_t result = ZSTD_decompressStream(stream_.get(), &output, &input_);
+      const size_t result = ZSTD_decompressStream(stream_.get(), &output_, &input_);
       if (ZSTD_isError(result) != 0U) {
         fail(fmt::format("is not valid ({})", ZSTD_getErrorName(result)));
       }
       inside_ = result != 0;
-      more_ = inside_ && output.pos == output.size;  // more may come without further input
+      more_ = inside_ && output_.pos == output_.size;  // more may come without further input
     }
-    return counted(output.pos);
+    return true;
   }
 
- private:
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream_;
   ZSTD_inBuffer input_{nullptr, 0, 0};
+  // zstd checks a frame otherwise where there is room for all of it: whether a file is sound must
+  // not depend on how much is asked for at once.
+  std::vector<char> window_ = std::vector<char>(ZSTD_DStreamOutSize());
+  ZSTD_outBuffer output_{window_.data(), window_.size(), 0};
+  size_t given_ = 0;
   bool inside_ = true, more_ = false;
 };
 

@@ -73,6 +73,16 @@ TEST(ByteSource, TellsDataThatIsCutOffAnywhere) {
   }
 }
 
+TEST(ByteSource, ASmallFrameIsSoundOrNotHoweverMuchIsAskedFor) {
+  const TemporaryFolder folder;
+  // 66 bytes are promised, none stand in the only block.
+  const std::string frame("\x28\xb5\x2f\xfd\x31\x00\x42\x01\x00\x00", 10);
+  const auto path = write(folder, "a.zst", frame);
+  for (const size_t step : {1UL, 7UL, 66UL, 65536UL}) {
+    expect_parts(error_of([&] { read_all(path, step); }), {"a.zst", "zstd data is not valid"});
+  }
+}
+
 TEST(ByteSource, ASmallFileThatFillsADiskIsRefused) {
   const TemporaryFolder folder;
   const std::string most(size_t{96} << 20, 'a');  // zstd makes 3 kB of it, gzip 98

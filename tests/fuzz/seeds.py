@@ -193,6 +193,8 @@ FOUND = {
     "safetensors": [safetensors(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}\x00{}', b"x")],
     # A normalizer's table without a trie: memcpy to a null pointer.
     "tokenizer": [tokenizer(UNIGRAM, normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="})],
+    # Frames that say another length than they have: sound or not, as there was room for all of it or not.
+    "compressed": [bytes.fromhex("28b52ffd310042010000"), bytes.fromhex("28b52ffd32000000680100")],
     # A number that no int holds was made one.
     "timer": [b'{"pid": 5, "scope_id": "a", "expiration_time": 1.5e9, "signal": 2e21}'],
     "trainer_state": [b'{"global_step": 2e21}'],

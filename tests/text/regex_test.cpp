@@ -75,6 +75,17 @@ TEST(Regex, RefusesWhatItWouldReadOtherwise) {
   }
 }
 
+TEST(Regex, ShowsTheBeginOfALongPattern) {
+  try {
+    Regex regex("(" + std::string(20'000, 'a'), "t");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("the pattern (aaaa"), std::string::npos) << error.message();
+    EXPECT_LT(error.message().size(), 400U);
+  }
+  EXPECT_EQ(shown_pattern(std::string(159, 'a') + "\u00e9"), std::string(159, 'a') + "...");
+}
+
 TEST(Regex, NeedsNoStackForALongMatch) {
   const std::string text(1'000'000, 'a');
   EXPECT_EQ(matches(R"((?:a|b|\s)+)", text).size(), 1U);

@@ -254,7 +254,7 @@ std::unique_ptr<Normalizer> make_sequence(const Field& field) {
 
 void NormalizedText::check_growth(size_t size) {
   // The longest that Unicode makes of a character is 11 times as long, and names of spaces 3 times.
-  constexpr size_t kMostTimes = 64, kAlways = size_t{1} << 20;
+  constexpr size_t kMostTimes = 64, kAlways = size_t{1} << 16;
   most = most > 0 ? most : kAlways + kMostTimes * text.size();
   if (size > most) {
     throw Error(

@@ -58,6 +58,30 @@ struct FreeMatchData {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
 };
 
+/// What matches of any pattern need. A thread makes it once: a stage of a tokenizer may search
+/// each word by itself.
+struct MatchMemory {
+  std::unique_ptr<pcre2_match_data, FreeMatchData> data{pcre2_match_data_create(1, nullptr)};
+  std::unique_ptr<pcre2_match_context, FreeMatchContext> context{
+      pcre2_match_context_create(nullptr)};
+  std::unique_ptr<pcre2_jit_stack, FreeJitStack> stack{
+      pcre2_jit_stack_create(32 * 1024, kJitStackBytes, nullptr)};
+
+  MatchMemory() {
+    if (data == nullptr || context == nullptr || stack == nullptr) {
+      throw Error(ErrorKind::kOutOfMemory, "no memory to match a regular expression");
+    }
+    pcre2_set_match_limit(context.get(), kMatchLimit);
+    pcre2_set_depth_limit(context.get(), kDepthLimit);
+    pcre2_set_heap_limit(context.get(), kHeapLimitKilobytes);
+    pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
+  }
+  static MatchMemory& of_thread() {
+    thread_local MatchMemory memory;
+    return memory;
+  }
+};
+
 }  // namespace
 
 struct Regex::Code {
@@ -88,7 +112,11 @@ Regex::Regex(const std::string& pattern, std::string place)
   if (code_->code == nullptr) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: the pattern {} cannot be read: {}", place_, pattern_, message_of(error)),
+        fmt::format(
+            "{}: the pattern {} cannot be read: {}",
+            place_,
+            shown_pattern(pattern_),
+            message_of(error)),
         "write the pattern in the syntax that Oniguruma and PCRE2 share");
   }
   pcre2_jit_compile(
@@ -103,20 +131,7 @@ class Regex::Search {
   Search(const Regex& regex, std::string_view text)
       : regex_(regex),
         text_(text),
-        data_(pcre2_match_data_create_from_pattern(regex.code_->code, nullptr)),
-        context_(pcre2_match_context_create(nullptr)),
-        stack_(pcre2_jit_stack_create(32 * 1024, kJitStackBytes, nullptr)),
-        latest_(
-            thread_seconds() + kSecondsAtLeast +
-            kSecondsPerByte * static_cast<double>(text.size())) {
-    if (data_ == nullptr || context_ == nullptr || stack_ == nullptr) {
-      throw Error(ErrorKind::kOutOfMemory, "no memory to match a regular expression");
-    }
-    pcre2_set_match_limit(context_.get(), kMatchLimit);
-    pcre2_set_depth_limit(context_.get(), kDepthLimit);
-    pcre2_set_heap_limit(context_.get(), kHeapLimitKilobytes);
-    pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
-  }
+        memory_(MatchMemory::of_thread()) {}
 
   struct Place {
     size_t begin, end;
@@ -128,17 +143,17 @@ class Regex::Search {
       while (last < text_.size() && (static_cast<unsigned char>(text_[last]) & 0xC0) == 0x80) {
         ++last;
       }
-      pcre2_set_offset_limit(context_.get(), last);
+      pcre2_set_offset_limit(memory_.context.get(), last);
       const int code = pcre2_match(
           regex_.code_->code,
           reinterpret_cast<PCRE2_SPTR>(text_.data()),
           text_.size(),
           from,
           PCRE2_NO_UTF_CHECK,
-          data_.get(),
-          context_.get());
+          memory_.data.get(),
+          memory_.context.get());
       if (code >= 0) {
-        const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data_.get());
+        const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(memory_.data.get());
         if (++found_ % 16 == 0) {
           check_time();
         }
@@ -147,32 +162,41 @@ class Regex::Search {
       if (code != PCRE2_ERROR_NOMATCH) {
         regex_.too_long(message_of(code));
       }
+      if (last == text_.size()) {
+        return std::nullopt;
+      }
       check_time();
-      from = last + (last < text_.size() ? code_point_length(text_[last]) : 1);
+      from = last + code_point_length(text_[last]);
     }
     return std::nullopt;
   }
 
  private:
-  void check_time() const {
-    if (thread_seconds() > latest_) {
+  /// A word that is searched by itself is not worth a look at the clock.
+  void check_time() {
+    const double now = thread_seconds();
+    if (latest_ == 0) {
+      latest_ = now + kSecondsAtLeast + kSecondsPerByte * static_cast<double>(text_.size());
+    } else if (now > latest_) {
       regex_.too_long("time is up");
     }
   }
 
   const Regex& regex_;
   std::string_view text_;
-  std::unique_ptr<pcre2_match_data, FreeMatchData> data_;
-  std::unique_ptr<pcre2_match_context, FreeMatchContext> context_;
-  std::unique_ptr<pcre2_jit_stack, FreeJitStack> stack_;
-  double latest_;
+  MatchMemory& memory_;
+  double latest_ = 0;  // until the first look at the clock
   size_t found_ = 0;
 };
 
 void Regex::too_long(const std::string& reason) const {
   throw Error(
       ErrorKind::kData,
-      fmt::format("{}: the pattern {} takes too long on this text: {}", place_, pattern_, reason),
+      fmt::format(
+          "{}: the pattern {} takes too long on this text: {}",
+          place_,
+          shown_pattern(pattern_),
+          reason),
       "leave the text out, or use a tokenizer whose pattern does not backtrack so much");
 }
 

@@ -134,7 +134,11 @@ class Translator {
   [[noreturn]] void unsupported(std::string_view what) const {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: the pattern {} holds {}, which is not supported", place_, pattern_, what),
+        fmt::format(
+            "{}: the pattern {} holds {}, which is not supported",
+            place_,
+            shown_pattern(pattern_),
+            what),
         "write the pattern without it, in the syntax that Oniguruma and PCRE2 share");
   }
 
@@ -325,6 +329,13 @@ class Translator {
 
 std::string to_pcre(std::string_view pattern, const std::string& place) {
   return Translator(pattern, place).run();
+}
+
+std::string shown_pattern(std::string_view pattern) {
+  constexpr size_t kMost = 160;
+  const size_t shown = valid_utf8_prefix(pattern.substr(0, kMost));
+  return shown < pattern.size() ? fmt::format("{}...", pattern.substr(0, shown))
+                                : std::string(pattern);
 }
 
 }  // namespace lockstep::text

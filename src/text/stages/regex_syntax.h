@@ -11,4 +11,7 @@ namespace lockstep::text {
 /// that names `place`, never another meaning.
 std::string to_pcre(std::string_view pattern, const std::string& place);
 
+/// Its first characters, as messages show it.
+std::string shown_pattern(std::string_view pattern);
+
 }  // namespace lockstep::text
