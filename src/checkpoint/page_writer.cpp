@@ -14,6 +14,7 @@ namespace {
 
 /// A shorter run past the page cache would wait for the device longer than it takes to copy it.
 constexpr uint64_t kLeastDirect = 128 << 10;
+constexpr size_t kMostKept = 4 << 20;
 
 constexpr uint64_t page_down(uint64_t at) {
   return at / kPageBytes * kPageBytes;
@@ -90,12 +91,27 @@ void PageWriter::hash(uint64_t to) {
   }
 }
 
+void PageWriter::keep(uint64_t from, uint64_t to) {
+  if (from == to) {
+    return;
+  }
+  const std::span<const std::byte> bytes = part(from, to);
+  kept_.emplace_back(from, std::vector<std::byte>(bytes.begin(), bytes.end()));
+  kept_bytes_ += bytes.size();
+  if (kept_bytes_ >= kMostKept) {
+    write_kept();
+  }
+}
+
+void PageWriter::write_kept() {
+  for (const auto& [offset, bytes] : kept_) {
+    disk_.write(file_, offset, bytes);
+  }
+  kept_.clear();
+  kept_bytes_ = 0;
+}
+
 void PageWriter::flush(bool ends) {
-  const auto put = [&](File& file, uint64_t from, uint64_t to) {
-    if (from < to) {
-      disk_.write(file, from, part(from, to));
-    }
-  };
   const uint64_t first = std::min(page_up(begin_), end_);
   const uint64_t last = std::max(first, page_down(end_));
   const uint64_t end = ends ? end_ : last;
@@ -104,12 +120,16 @@ void PageWriter::flush(bool ends) {
   } else if (ends && last < end_) {
     shared_pages_.push_back(last / kPageBytes);
   }
-  if (direct_ && last - first >= kLeastDirect) {
-    put(file_, begin_, first);
-    put(*direct_, first, last);
-    put(file_, last, end);
+  if (!direct_) {
+    if (begin_ < end) {
+      disk_.write(file_, begin_, part(begin_, end));
+    }
+  } else if (last - first >= kLeastDirect) {
+    keep(begin_, first);
+    disk_.write(*direct_, first, part(first, last));
+    keep(last, end);
   } else {
-    put(file_, begin_, end);
+    keep(begin_, end);
   }
   if (!ends) {
     std::memmove(buffer_, buffer_ + (last - base_), end_ - last);
@@ -120,6 +140,7 @@ void PageWriter::flush(bool ends) {
 
 void PageWriter::finish() {
   flush(/*ends=*/true);
+  write_kept();
   disk_.sync(file_);
 }
 

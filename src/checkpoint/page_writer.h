@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -16,7 +17,8 @@ namespace lockstep::checkpoint {
 
 /// Where the file system takes it (ext4, XFS), long runs of whole pages go to the device past the
 /// page cache: nothing copies them, and no memory is looked for. Pages of which this rank has a
-/// part go through the cache, where the ranks of a machine meet.
+/// part go through the cache, where the ranks of a machine meet: last, since such a write has the
+/// file to itself, and would wait for every other rank's, as they for it.
 class PageWriter {
  public:
   /// A huge page, if the system has one: a device is given it in one piece.
@@ -53,6 +55,9 @@ class PageWriter {
   std::span<const std::byte> part(uint64_t from, uint64_t to) const;
   /// Adds the pages [hashed_, to) to the sums.
   void hash(uint64_t to);
+  /// Has [from, to) written through the page cache by write_kept().
+  void keep(uint64_t from, uint64_t to);
+  void write_kept();
   /// Writes the whole pages that are in the buffer; `ends`: all of it, the next bytes are
   /// elsewhere.
   void flush(bool ends);
@@ -65,6 +70,8 @@ class PageWriter {
   std::byte* buffer_;
   uint64_t base_ = 0, begin_ = 0, end_ = 0;  // of the file: the buffer's, and what is in it
   uint64_t hashed_ = 0;                      // of that, by now
+  std::vector<std::pair<uint64_t, std::vector<std::byte>>> kept_;  // by offset
+  size_t kept_bytes_ = 0;
   std::vector<uint64_t> shared_pages_;
 };
 
