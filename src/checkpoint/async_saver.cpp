@@ -53,7 +53,8 @@ void AsyncSaver::save(
     std::function<void()> then) {
   wait();
   const Held held(held_);
-  copy(pieces);
+  lend(pieces);
+  options.lent = &lent_;
   thread_ = std::thread([this,
                          folder,
                          options,
@@ -63,7 +64,7 @@ void AsyncSaver::save(
     const double began = seconds_now(), waited = communicator_.seconds_waited();
     try {
       snapshot_.finish();
-      save_checkpoint(folder, copies_, state, files, communicator_, options);
+      save_checkpoint(folder, pieces_, state, files, communicator_, options);
       if (then) {
         then();
       }
@@ -71,12 +72,14 @@ void AsyncSaver::save(
       failure_ = std::current_exception();
       failed_ = true;
     }
+    lent_.end();
     own_ = seconds_now() - began - (communicator_.seconds_waited() - waited);
   });
 }
 
-void AsyncSaver::copy(std::span<const Piece> pieces) {
+void AsyncSaver::lend(std::span<const Piece> pieces) {
   const at::NoGradGuard no_gradient;
+  lent_.end();
   std::vector<int64_t> places;
   int64_t bytes = 0;
   bool is_pinned = false;
@@ -88,17 +91,30 @@ void AsyncSaver::copy(std::span<const Piece> pieces) {
     }
   }
   if (!memory_.defined() || memory_.numel() != bytes) {
-    copies_.clear();
+    pieces_.clear();
     memory_ = at::Tensor();  // before there is another
     memory_ = ops::host_bytes(bytes, is_pinned);
   }
-  copies_.assign(pieces.begin(), pieces.end());
+  pieces_.assign(pieces.begin(), pieces.end());
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i].data.defined()) {
-      copies_[i].data = memory_.narrow(0, places[i], bytes_of(pieces[i])).view(pieces[i].dtype);
-      snapshot_.copy(copies_[i].data, pieces[i].data.detach().view({-1}));
+    if (!pieces[i].data.defined() || pieces[i].data.numel() == 0) {
+      continue;
     }
+    const at::Tensor from = pieces[i].data.detach().view({-1});
+    const at::Tensor copy = memory_.narrow(0, places[i], bytes_of(pieces[i]));
+    if (from.is_cpu() && from.scalar_type() == pieces[i].dtype &&
+        lent_.lend(from.view(at::kByte), copy)) {
+      continue;
+    }
+    pieces_[i].data = copy.view(pieces[i].dtype);
+    snapshot_.copy(pieces_[i].data, from);
   }
+}
+
+void AsyncSaver::let_write() {
+  const Held held(held_);
+  lent_.let_write();
+  snapshot_.let_write();
 }
 
 void AsyncSaver::wait() {

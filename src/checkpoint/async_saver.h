@@ -1,4 +1,5 @@
-// Saving in the background: training waits for a copy in memory, and not for the disk.
+// Saving in the background: training does not wait for the disk, and for a copy in memory only of
+// what has not been read when it is to be written to.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/lent_memory.h"
 #include "checkpoint/snapshot.h"
 #include "comm/communicator.h"
 
@@ -20,9 +22,10 @@ namespace lockstep::checkpoint {
 /// One saver a rank. Every method is called by all ranks, in the same order, from the training
 /// thread.
 ///
-/// It holds a copy of this rank's pieces in host memory from the first save on (for AdamW with
-/// float32 masters: 14 bytes for each parameter that this rank writes); of pieces on a GPU in
-/// pinned memory, to which they are copied beside what it computes.
+/// It has room for a copy of this rank's pieces in host memory from the first save on (for AdamW
+/// with float32 masters: 14 bytes for each parameter that this rank writes). Pieces on a GPU are
+/// copied there, pinned, beside what it computes; those on the host if let_write() finds them
+/// unread.
 class AsyncSaver {
  public:
   /// `communicator` is the saver's own group: its thread uses it while training uses others.
@@ -33,9 +36,9 @@ class AsyncSaver {
   /// log.
   ~AsyncSaver();
 
-  /// Waits for the save before (throws what that threw), copies the pieces, of a GPU begins to, and
-  /// returns; save_checkpoint then runs on a thread. `then` runs there once the checkpoint is
-  /// committed, on every rank: rank 0 rotates in it.
+  /// Waits for the save before (throws what that threw), begins to copy pieces of a GPU, and
+  /// returns; save_checkpoint then runs on a thread, and reads the others where they are. `then`
+  /// runs there once the checkpoint is committed, on every rank: rank 0 rotates in it.
   void save(
       const std::filesystem::path& folder,
       std::span<const Piece> pieces,
@@ -44,9 +47,8 @@ class AsyncSaver {
       SaveOptions options = {},
       std::function<void()> then = {});
 
-  /// As Snapshot::let_write, of the last save's pieces: to be called before a GPU is given what
-  /// writes to them.
-  void let_write() { snapshot_.let_write(); }
+  /// To be called before the last save's pieces are written to, or a GPU is given what does.
+  void let_write();
 
   /// Blocks until the last save has ended; throws what it threw, once.
   void wait();
@@ -60,12 +62,13 @@ class AsyncSaver {
   double seconds_held_for_others() const { return held_for_others_; }
 
  private:
-  void copy(std::span<const Piece> pieces);
+  void lend(std::span<const Piece> pieces);
 
   comm::Communicator communicator_;
   at::Tensor memory_;          // kept from save to save, so that it is faulted in once
-  std::vector<Piece> copies_;  // their data lie in it
+  std::vector<Piece> pieces_;  // of the save under way, their data in it, or lent
   Snapshot snapshot_;
+  LentMemory lent_;
   std::thread thread_;
   std::exception_ptr failure_;
   std::atomic<bool> failed_ = false;

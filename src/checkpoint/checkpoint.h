@@ -32,7 +32,8 @@
 
 namespace lockstep::checkpoint {
 
-class StoredRun;  // checkpoint/stored_run.h
+class LentMemory;  // checkpoint/lent_memory.h
+class StoredRun;   // checkpoint/stored_run.h
 
 inline constexpr std::string_view kStateName = "state.json";
 
@@ -49,6 +50,8 @@ struct SaveOptions {
   /// Whether an infinity or NaN in any tensor is an error (numeric): a run could not go on from
   /// it, and would have lost the checkpoint before it.
   bool finite = false;
+  /// What of the pieces may be written to before the save has ended; null: nothing.
+  LentMemory* lent = nullptr;
 };
 
 /// Small files by base name: config.json and its like.

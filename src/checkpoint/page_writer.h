@@ -1,11 +1,12 @@
 // The bytes that a rank writes of one file, from tensors that begin anywhere: gathered in a buffer
-// that stays in the processor's cache, hashed there, and written by the mebibyte.
+// that stays in the processor's cache, hashed there, and written by mebibytes.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -16,10 +17,14 @@ namespace lockstep::checkpoint {
 
 /// Where the file system takes it (ext4, XFS), long runs of whole pages go to the device past the
 /// page cache: nothing copies them, and no memory is looked for. Pages of which this rank has a
-/// part go through the cache, where the ranks of a machine meet.
+/// part go through the cache, where the ranks of a machine meet: last, since such a write has the
+/// file to itself, and would wait for every other rank's, as they for it.
 class PageWriter {
  public:
-  static constexpr size_t kBufferBytes = 1 << 20;
+  /// A huge page, if the system has one: a device is given it in one piece.
+  static constexpr size_t kBufferBytes = 2 << 20;
+  /// The most that place() is asked for: it is read and hashed while it is in the nearest cache.
+  static constexpr size_t kPlaceBytes = 32 << 10;
   struct Free {
     void operator()(std::byte* bytes) const;
   };
@@ -35,6 +40,10 @@ class PageWriter {
       std::span<PageSum> sums,
       std::byte* buffer);
 
+  /// Where the `count` bytes from `offset` on are to be put, with filled() after that. Writes what
+  /// is there already where there is no room, or where they do not follow it.
+  std::byte* place(uint64_t offset, size_t count);
+  void filled(size_t count);
   void write(uint64_t offset, std::span<const std::byte> bytes);
   /// What is left, and all of it to the device.
   void finish();
@@ -43,7 +52,14 @@ class PageWriter {
   const std::vector<uint64_t>& shared_pages() const { return shared_pages_; }
 
  private:
-  /// Writes what is in the buffer; `ends`: the next bytes are elsewhere.
+  std::span<const std::byte> part(uint64_t from, uint64_t to) const;
+  /// Adds the pages [hashed_, to) to the sums.
+  void hash(uint64_t to);
+  /// Has [from, to) written through the page cache by write_kept().
+  void keep(uint64_t from, uint64_t to);
+  void write_kept();
+  /// Writes the whole pages that are in the buffer; `ends`: all of it, the next bytes are
+  /// elsewhere.
   void flush(bool ends);
 
   Disk& disk_;
@@ -53,6 +69,9 @@ class PageWriter {
   std::span<PageSum> sums_;
   std::byte* buffer_;
   uint64_t base_ = 0, begin_ = 0, end_ = 0;  // of the file: the buffer's, and what is in it
+  uint64_t hashed_ = 0;                      // of that, by now
+  std::vector<std::pair<uint64_t, std::vector<std::byte>>> kept_;  // by offset
+  size_t kept_bytes_ = 0;
   std::vector<uint64_t> shared_pages_;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/file_plan.h"
+#include "checkpoint/lent_memory.h"
 #include "checkpoint/page_writer.h"
 #include "checkpoint/stored_run.h"
 #include "checkpoint/text.h"
@@ -24,8 +26,6 @@ namespace fs = std::filesystem;
 
 /// Bytes of the buffer through which data goes that is elsewhere or of another type.
 constexpr int64_t kBufferBytes = 16 << 20;
-/// Bytes that are looked through for NaN, and then still in the processor's cache.
-constexpr int64_t kLookBytes = 256 << 10;
 
 /// The first number that is infinite or NaN, of a type; of one without infinities, none: -1.
 int64_t first_not_finite(const void* values, int64_t count, at::ScalarType type) {
@@ -55,7 +55,8 @@ class Save {
         files_(std::move(files)),
         communicator_(communicator),
         disk_(options.disk != nullptr ? *options.disk : system_disk()),
-        finite_(options.finite) {}
+        finite_(options.finite),
+        lent_(options.lent) {}
 
   /// Agrees on the tensors and thus on the files; nothing is written.
   void plan(std::span<const Piece> pieces, uint64_t max_file_bytes);
@@ -91,6 +92,7 @@ class Save {
   comm::Communicator& communicator_;
   Disk& disk_;
   bool finite_;
+  LentMemory* lent_;        // null: what is saved stays as it is
   std::string not_finite_;  // what of this rank's is not
   FilePlan plan_;
   /// Of each planned file: the sums of its chunks, of this rank's pages; and pages to be read.
@@ -230,18 +232,29 @@ void Save::write_run(
     int64_t count,
     const Piece& piece) {
   const auto width = static_cast<int64_t>(c10::elementSize(piece.dtype));
-  const int64_t step = kLookBytes / width;
+  const int64_t step = static_cast<int64_t>(PageWriter::kPlaceBytes) / width;
   for (int64_t begin = 0; begin < count && not_finite_.empty(); begin += step) {
     const int64_t part = std::min(step, count - begin);
-    const std::byte* from = bytes + begin * width;
-    if (const int64_t bad = finite_ ? first_not_finite(from, part, piece.dtype) : -1; bad >= 0) {
-      const auto value = at::from_blob(const_cast<std::byte*>(from), {part}, piece.dtype)[bad];
-      not_finite_ =
-          fmt::format("a number of {} is {}", shown(piece.stored_name()), value.item<double>());
-      return;
+    const auto size = static_cast<size_t>(part * width);
+    std::byte* const to = writer.place(offset + static_cast<uint64_t>(begin * width), size);
+    const auto gather = [&](const std::byte* from) {
+      if (const int64_t bad = finite_ ? first_not_finite(from, part, piece.dtype) : -1; bad >= 0) {
+        const auto value = at::from_blob(const_cast<std::byte*>(from), {part}, piece.dtype)[bad];
+        not_finite_ =
+            fmt::format("a number of {} is {}", shown(piece.stored_name()), value.item<double>());
+        return;
+      }
+      std::memcpy(to, from, size);
+    };
+    const std::byte* const from = bytes + begin * width;
+    if (lent_ != nullptr) {
+      lent_->read(from, part * width, gather);
+    } else {
+      gather(from);
     }
-    writer.write(
-        offset + static_cast<uint64_t>(begin * width), {from, static_cast<size_t>(part * width)});
+    if (not_finite_.empty()) {
+      writer.filled(size);
+    }
   }
 }
 

@@ -291,6 +291,7 @@ void Trainer::compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trac
   const double updating = seconds_now();
   begin_phase("the optimizer");
   let_write(job_);
+  save_seconds_ += seconds_now() - updating;
   job_.model->optimizer_step(learning_rate_);
   if (trace != nullptr) {
     trace->mark("optimizer", updating);
