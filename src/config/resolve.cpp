@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "base/nearest.h"
 #include "config/command_line.h"
 #include "config/compat/accelerate.h"
 #include "config/compat/deepspeed.h"
@@ -255,12 +254,14 @@ class Resolver {
     if (name == "zero_optimization" || name.starts_with("train_micro_batch_size")) {
       return {"it is a key of DeepSpeed's", "give DeepSpeed's file as --deepspeed FILE"};
     }
-    std::vector<std::string> names = key_names();
+    std::vector<std::string> sections;
     for (const Key& key : all_keys()) {
-      names.push_back(key.name);
+      if (key.type == Key::Type::kSection) {
+        sections.push_back(key.name);
+      }
     }
     return {
-        "there is no such key." + did_you_mean(name, names),
+        "there is no such key." + did_you_mean_key(name, sections),
         "a variable must be referred to by a ${...}; --allow-unknown-config leaves out what is not "
         "known"};
   }

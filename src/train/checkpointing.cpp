@@ -21,6 +21,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folders.h"
 #include "checkpoint/stored_run.h"
 #include "comm/split.h"
 #include "config/core/cache_folder.h"
@@ -262,8 +263,11 @@ std::optional<std::filesystem::path> find_checkpoint_to_resume(const Job& job, W
     }
     return std::nullopt;
   }
-  return objects::is_remote(asked) ? checkpoint::fetch_model(asked, /*whole=*/true)
-                                   : std::filesystem::path(asked);
+  if (objects::is_remote(asked)) {
+    return checkpoint::fetch_model(asked, /*whole=*/true);
+  }
+  checkpoint::check_is_no_run(asked);
+  return asked;
 }
 
 int64_t owned_bytes(const Job& job, bool with_optimizer) {
