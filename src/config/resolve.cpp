@@ -72,6 +72,7 @@ class Resolver {
       merge(tree_, accelerate_settings(environment_, problems_, result_.warnings));
       if (!line_.accelerate_file.empty()) {
         const Value file = read_config_file(line_.accelerate_file);
+        warn_of_processes(file);
         merge(tree_, accelerate_settings(file, problems_, result_.warnings));
       }
       Composition composition =
@@ -85,6 +86,7 @@ class Resolver {
       }
       rename_older_names(composition.tree, problems_);
       if (is_accelerate(composition.tree)) {
+        warn_of_processes(composition.tree);
         composition.tree = accelerate_settings(composition.tree, problems_, result_.warnings);
       }
       merge(tree_, std::move(composition.tree));
@@ -280,6 +282,20 @@ class Resolver {
       }
       return false;
     });
+  }
+
+  /// Of an accelerate file whose number of processes nothing has started.
+  void warn_of_processes(const Value& file) {
+    const Value* const asked = file.find("num_processes");
+    const int64_t count = asked == nullptr ? 1 : to_integer(asked->text).value_or(1);
+    if (count > 1 && !find_ranks()) {
+      result_.warnings.push_back(fmt::format(
+          "num_processes: {} ({}) starts no ranks here: --nproc {} does, or `lockstep launch` with "
+          "the same file",
+          count,
+          describe(asked->origin),
+          count));
+    }
   }
 
   /// The number of ranks, where something tells it.
