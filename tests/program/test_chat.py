@@ -82,6 +82,8 @@ class Chat(ProgramTest):
         self.assertIn("bad.jsonl, line 1: no message of the assistant", result.err)
         result = self.run_fails(2, "data", "show", "data.train=chats.jsonl", "data.prompt=chat", "tokenizer.path=tokenizer")
         self.assertIn("the tokenizer has no chat template", result.err)
+        result = self.run_fails(4, "data", "show", "data.train=chats.jsonl", "tokenizer.path=tokenizer")
+        self.assertIn("these are chats: set data.prompt=chat", result.err)
 
 
 if __name__ == "__main__":
