@@ -24,8 +24,10 @@ Error system_error(ErrorKind kind, std::string_view action, const std::filesyste
   if (code == ENOSPC || code == EDQUOT) {
     remedy = fmt::format(
         "free some space on the disk of {}, or write elsewhere", path.parent_path().string());
-  } else if (code == EACCES || code == EROFS) {
+  } else if (code == EACCES || code == EROFS || code == EPERM) {
     remedy = "write where you may, or change the permissions";
+  } else if (code == ENOTDIR) {
+    remedy = "a part of the path is a file: name another path";
   }
   return Error(
       kind, fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(code)), remedy);

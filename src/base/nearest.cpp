@@ -4,11 +4,16 @@
 #include <vector>
 
 #include "base/format.h"
+#include "base/text.h"
 
 namespace lockstep {
 namespace {
 
-/// Optimal string alignment distance.
+bool is_same(char a, char b) {
+  return lower_case(a) == lower_case(b);
+}
+
+/// Optimal string alignment distance; upper and lower case are one.
 size_t edits(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) {
@@ -17,8 +22,9 @@ size_t edits(std::string_view a, std::string_view b) {
   for (size_t i = 1; i <= a.size(); ++i) {
     now[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      now[j] = std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+      now[j] = std::min(
+          {last[j] + 1, now[j - 1] + 1, last[j - 1] + (is_same(a[i - 1], b[j - 1]) ? 0 : 1)});
+      if (i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1])) {
         now[j] = std::min(now[j], before[j - 2] + 1);
       }
     }
@@ -46,6 +52,14 @@ std::optional<std::string> nearest_name(
     if (const size_t count = edits(word, candidate); is_nearer(count)) {
       best = candidate;
       fewest = count;
+    }
+  }
+  if (!best || fewest > 2) {  // a part of a longer name
+    for (const std::string& candidate : candidates) {
+      if (word.size() > 4 && (candidate.starts_with(std::string(word) + "_") ||
+                              candidate.ends_with("_" + std::string(word)))) {
+        return candidate;
+      }
     }
   }
   return best;

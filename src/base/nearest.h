@@ -9,7 +9,8 @@
 namespace lockstep {
 
 /// The candidate with the fewest edits (insert, delete, replace, swap of neighbours) to `word`,
-/// where that is at most a third of the longer of the two; nothing where none is so near.
+/// where that is at most a third of the longer of the two; one that begins or ends with `word` and
+/// an underscore goes before those of more than two edits. Nothing where none is so near.
 std::optional<std::string> nearest_name(
     std::string_view word, std::span<const std::string> candidates);
 /// " Did you mean 'x'?", or nothing.

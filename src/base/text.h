@@ -13,9 +13,12 @@ constexpr bool is_digit(char letter) {
 }
 
 /// A to Z become a to z; every other byte stays, so that UTF-8 stays UTF-8.
+constexpr char lower_case(char letter) {
+  return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+}
 inline std::string lower_case(std::string text) {
   for (char& letter : text) {
-    letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+    letter = lower_case(letter);
   }
   return text;
 }

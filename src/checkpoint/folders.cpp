@@ -114,6 +114,19 @@ std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output_dir) {
   return found;
 }
 
+void check_is_no_run(const fs::path& folder) {
+  std::error_code ignored;
+  const auto all = list_checkpoints(folder);
+  if (!all.empty() || !fs::is_directory(folder, ignored)) {
+    throw Error(
+        ErrorKind::kCheckpoint,
+        all.empty() ? fmt::format("there is no checkpoint {}", folder.string())
+                    : fmt::format("{} is the folder of a run, not a checkpoint", folder.string()),
+        all.empty() ? "name a folder checkpoint-STEP, or the newest of output_dir by =true"
+                    : "name one of its checkpoints: " + all.front().folder.string());
+  }
+}
+
 void rotate_checkpoints(
     const fs::path& output_dir, int64_t limit, std::span<const fs::path> keep, Disk& disk) {
   int64_t kept = 0;  // the newest ones that are whole, as far as sizes tell

@@ -34,6 +34,9 @@ struct ListedCheckpoint {
 /// manifests only. For one rank.
 std::vector<ListedCheckpoint> list_checkpoints(const std::filesystem::path& output_dir);
 
+/// Error (checkpoint) where the folder is not there, or is a run's and holds checkpoints.
+void check_is_no_run(const std::filesystem::path& folder);
+
 /// Removes the oldest committed checkpoints until at most `limit` remain; `limit` below 1 counts
 /// as 1. Never removed are the newest whose files are all there in full size, those in `keep` (the
 /// best one), and folders that are no checkpoint of Lockstep. A failure to remove is a warning. For

@@ -42,6 +42,27 @@ struct Piece {
   int64_t stored_offset() const { return stack ? stack->offset : 0; }
 };
 
+/// What a rank holds of a slice of the training state (parallel::StateSlice), to be read.
+template <class Slice>
+Piece held_piece(const Slice& slice) {
+  return {
+      slice.file_group,
+      slice.name,
+      slice.data.scalar_type(),
+      slice.shape,
+      slice.begin,
+      slice.data,
+      slice.cut};
+}
+/// What it writes of it.
+template <class Slice>
+Piece owned_piece(const Slice& slice) {
+  Piece piece = held_piece(slice);
+  piece.begin += slice.owned_begin;
+  piece.data = slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin);
+  return piece;
+}
+
 /// A tensor of the checkpoint, from the pieces of all ranks.
 struct GlobalTensor {
   std::string file_group;

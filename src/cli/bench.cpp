@@ -152,9 +152,15 @@ int compare(const Words& words, const std::vector<std::string>& arguments) {
     print_order(figures);
     return 0;
   }
-  const bool gpus = !words.bench.use_cpu && train::visible_gpus() >= ranks;
+  const int gpus = words.bench.use_cpu ? 0 : train::visible_gpus();
+  if (gpus > 0 && gpus < ranks) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format("{} ranks, and {} GPUs are visible", ranks, gpus),
+        fmt::format("--nproc {} takes all of them, --cpu none", gpus));
+  }
   std::vector<Side> sides = {{"replicating"}, {"threads"}, {"processes", ranks}};
-  if (gpus) {  // NCCL once with peer-to-peer copies, once without
+  if (gpus > 0) {  // NCCL once with peer-to-peer copies, once without
     for (size_t index = 0; index < 3; ++index) {
       Side other = sides[index];
       other.environment = {{"NCCL_P2P_DISABLE", "1"}};

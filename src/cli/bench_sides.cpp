@@ -132,7 +132,7 @@ class Trainee {
 
 std::vector<c10::Device> devices_of(const BenchOptions& options) {
   std::vector<c10::Device> devices;
-  const bool gpus = !options.use_cpu && train::visible_gpus() >= options.ranks;
+  const bool gpus = !options.use_cpu && train::visible_gpus() > 0;
   for (int64_t rank = 0; rank < options.ranks; ++rank) {
     devices.push_back(
         gpus ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(rank))

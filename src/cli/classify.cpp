@@ -80,7 +80,8 @@ ClassifiedRows classify_rows(
         "data.train=FILE");
   }
   train::apply_notes(notes, given, config.data);
-  const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
+  const auto tokenizer =
+      train::load_tokenizer(train::tokenizer_path(config.tokenizer.path, adapter), source);
   const auto open = notes.generative ? train::open_generative_data : train::open_classifier_data;
   ClassifiedRows result{
       open(

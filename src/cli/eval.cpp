@@ -166,7 +166,8 @@ int evaluate(
     require_one_adapter(flags);
     return evaluate_classifier(resolution, world);
   }
-  const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
+  const auto tokenizer =
+      train::load_tokenizer(train::tokenizer_path(config.tokenizer.path, adapter), source);
   const int64_t length = length_of_rows(config, source.config);
   const train::Datasets datasets = train::open_datasets(
       config.data,

@@ -224,7 +224,16 @@ int run_generate(std::vector<std::string> arguments) {
             model::family_name(source.config.family)),
         "`lockstep eval` gives its masked loss, `lockstep predict` what its classifier answers");
   }
-  const auto tokenizer = train::load_tokenizer(request.tokenizer, source);
+  train::ModelRequest load;
+  load.adapter = train::saved_adapters(request.adapters);
+  if (train::config_with(source.config, load.adapter).head.classifies()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{} is a classifier, and writes no text", source.name),
+        "`lockstep predict` gives the label of each row");
+  }
+  const auto tokenizer =
+      train::load_tokenizer(train::tokenizer_path(request.tokenizer, load.adapter), source);
   if (request.is_chat && source.config.is_encoder_decoder()) {
     throw Error(ErrorKind::kConfig, "--chat, and the model is an encoder-decoder", "leave it out");
   }
@@ -232,12 +241,10 @@ int run_generate(std::vector<std::string> arguments) {
   const std::vector<int64_t> prompt =
       request.is_chat ? encode_chat(*tokenizer, request)
                       : train::encode_prompt(*tokenizer, source.config, request.prompt);
-  train::ModelRequest load;
   load.dtype = request.dtype == "auto"      ? train::stored_type(source)
                : request.dtype == "float32" ? at::kFloat
                                             : at::kBFloat16;
   load.tokenizer_size = tokenizer->vocabulary_size();
-  load.adapter = train::saved_adapters(request.adapters);
   load.quantization = train::quantization_of(request.quantization);
   if (request.tensor > 1) {
     return generate_on_ranks(request, arguments, source, load, tokenizer, prompt);

@@ -26,6 +26,7 @@ config::ResolveOptions predict_options() {
        Kind::kKey,
        "Rows to classify, the same as data.test: JSON lines, CSV, TSV, Parquet or Arrow",
        "data.test"},
+      {"data", Kind::kKey, "The same as --input", "data.test"},
       {"text", Kind::kValue, "One text to classify, instead of a file"},
       {"output", Kind::kValue, "The file to write, a line of JSON a row; else stdout"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},

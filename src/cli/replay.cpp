@@ -213,6 +213,13 @@ int run_replay(std::vector<std::string> arguments) {
     if (code != 0 || !world.is_first()) {
       return code;
     }
+    if (!logged_steps(again).contains(to)) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format(
+              "step {} is none that {} would do after step {}", to, checkpoint.string(), from),
+          "name a later step; of a run that went on for longer, give its max_steps as well");
+    }
     return compare(run, again, from, world.size() == recorded) ? 0 : exit_code(ErrorKind::kNumeric);
   });
 }

@@ -17,17 +17,8 @@ namespace {
 
 std::vector<checkpoint::Piece> owned_pieces(parallel::ParallelModel& model) {
   std::vector<checkpoint::Piece> pieces;
-  model.visit_state([&](const parallel::StateSlice& slice) {
-    const int64_t count = slice.owned_end - slice.owned_begin;
-    pieces.push_back(
-        {slice.file_group,
-         slice.name,
-         slice.data.scalar_type(),
-         slice.shape,
-         slice.begin + slice.owned_begin,
-         slice.data.narrow(0, slice.owned_begin, count),
-         slice.cut});
-  });
+  model.visit_state(
+      [&](const parallel::StateSlice& slice) { pieces.push_back(checkpoint::owned_piece(slice)); });
   return pieces;
 }
 
@@ -40,16 +31,8 @@ std::vector<at::Tensor> state_of(parallel::ParallelModel& model) {
 }
 
 void read_into(parallel::ParallelModel& model, const checkpoint::Checkpoint& from) {
-  model.visit_state([&](const parallel::StateSlice& slice) {
-    from.read(
-        {slice.file_group,
-         slice.name,
-         slice.data.scalar_type(),
-         slice.shape,
-         slice.begin,
-         slice.data,
-         slice.cut});
-  });
+  model.visit_state(
+      [&](const parallel::StateSlice& slice) { from.read(checkpoint::held_piece(slice)); });
   model.state_changed();
 }
 

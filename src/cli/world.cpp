@@ -91,6 +91,13 @@ int start_ranks(
     const std::vector<std::string>& arguments,
     int ranks,
     const std::map<std::string, std::string>& environment) {
+  constexpr int kMostRanks = 4096;  // processes, of each of which some threads
+  if (ranks > kMostRanks) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--nproc {}: a machine starts {} ranks at most", ranks, kMostRanks),
+        "give as many as it has GPUs or cores");
+  }
   launch::SupervisorOptions supervisor;
   supervisor.workers = ranks;
   if (launch::installed_gpus().empty()) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/format.h"
-#include "base/nearest.h"
 #include "config/core/scalar.h"
 #include "config/core/schema.h"
 #include "config/core/trainer_keys.h"
@@ -330,10 +329,7 @@ class CommandLineReader {
   }
 
   void unknown(const std::string& key, const std::string& spelled) {
-    std::vector<std::string> names = key_names();
-    for (const std::string& full : key_names()) {
-      names.push_back(full.substr(full.rfind('.') + 1));
-    }
+    std::vector<std::string> names;
     for (const KeyRule& rule : trainer_rules()) {
       names.emplace_back(rule.name);
     }
@@ -342,15 +338,7 @@ class CommandLineReader {
       std::replace(name.begin(), name.end(), '-', '_');
       names.push_back(name);
     }
-    auto nearest = nearest_name(key, names);
-    if (nearest && !find_target(*nearest)) {
-      // A leaf that is not of training must be written with its section.
-      for (const std::string& full : key_names()) {
-        if (full.ends_with("." + *nearest)) {
-          nearest = full;
-        }
-      }
-    }
+    const auto nearest = nearest_key(key, names);
     problem(
         spelled,
         "there is no such flag or key." +

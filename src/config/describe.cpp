@@ -107,19 +107,24 @@ nlohmann::ordered_json schema_of(const Key& key) {
 
 }  // namespace
 
-std::string help(const ResolveOptions& options) {
-  std::string text = fmt::format(
-      "lockstep {} [-c file.yaml] [key=value | --key value]...\n\n"
-      "Keys of training may be written without their section: learning_rate=1e-4, "
-      "--learning_rate 1e-4.\n",
-      options.command);
-  text += "\nFlags\n";
+std::string flags_help(const ResolveOptions& options) {
+  std::string text = "Flags\n";
   for (const Flag& flag : options.flags) {
     const char* value = flag.kind == Flag::Kind::kSwitch ? "" : " VALUE";
     const std::string meaning =
         flag.key.empty() ? flag.help : fmt::format("{} (the key {})", flag.help, flag.key);
     text += entry("--" + flag_name(flag.name) + value, meaning);
   }
+  return text;
+}
+
+std::string help(const ResolveOptions& options) {
+  std::string text = fmt::format(
+      "lockstep {} [-c file.yaml] [key=value | --key value]...\n\n"
+      "Keys of training may be written without their section: learning_rate=1e-4, "
+      "--learning_rate 1e-4.\n\n{}",
+      options.command,
+      flags_help(options));
   text +=
       entry("-c, --config FILE", "The configuration, YAML or JSON; it may have a defaults list");
   text += entry("--config-path DIR", "The folder of a configuration tree (conf)");

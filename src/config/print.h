@@ -16,6 +16,8 @@ std::string print_config(const Resolution& resolution);
 /// The text of --help: usage, the command's flags, and every key with its type, default and
 /// meaning.
 std::string help(const ResolveOptions& options);
+/// The command's flags alone.
+std::string flags_help(const ResolveOptions& options);
 /// The JSON schema (draft 2020-12) of a configuration file, for editors.
 std::string json_schema();
 

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "base/nearest.h"
 #include "config/command_line.h"
 #include "config/compat/accelerate.h"
 #include "config/compat/deepspeed.h"
@@ -73,6 +72,7 @@ class Resolver {
       merge(tree_, accelerate_settings(environment_, problems_, result_.warnings));
       if (!line_.accelerate_file.empty()) {
         const Value file = read_config_file(line_.accelerate_file);
+        warn_of_processes(file);
         merge(tree_, accelerate_settings(file, problems_, result_.warnings));
       }
       Composition composition =
@@ -86,6 +86,7 @@ class Resolver {
       }
       rename_older_names(composition.tree, problems_);
       if (is_accelerate(composition.tree)) {
+        warn_of_processes(composition.tree);
         composition.tree = accelerate_settings(composition.tree, problems_, result_.warnings);
       }
       merge(tree_, std::move(composition.tree));
@@ -255,12 +256,14 @@ class Resolver {
     if (name == "zero_optimization" || name.starts_with("train_micro_batch_size")) {
       return {"it is a key of DeepSpeed's", "give DeepSpeed's file as --deepspeed FILE"};
     }
-    std::vector<std::string> names = key_names();
+    std::vector<std::string> sections;
     for (const Key& key : all_keys()) {
-      names.push_back(key.name);
+      if (key.type == Key::Type::kSection) {
+        sections.push_back(key.name);
+      }
     }
     return {
-        "there is no such key." + did_you_mean(name, names),
+        "there is no such key." + did_you_mean_key(name, sections),
         "a variable must be referred to by a ${...}; --allow-unknown-config leaves out what is not "
         "known"};
   }
@@ -279,6 +282,20 @@ class Resolver {
       }
       return false;
     });
+  }
+
+  /// Of an accelerate file whose number of processes nothing has started.
+  void warn_of_processes(const Value& file) {
+    const Value* const asked = file.find("num_processes");
+    const int64_t count = asked == nullptr ? 1 : to_integer(asked->text).value_or(1);
+    if (count > 1 && !find_ranks()) {
+      result_.warnings.push_back(fmt::format(
+          "num_processes: {} ({}) starts no ranks here: --nproc {} does, or `lockstep launch` with "
+          "the same file",
+          count,
+          describe(asked->origin),
+          count));
+    }
   }
 
   /// The number of ranks, where something tells it.

@@ -78,6 +78,10 @@ std::string list_names(std::vector<std::string> names) {
   std::string remedy = fmt::format("name the field: {}=...", key);
   if (key == "data.text_field" && has("instruction") && (has("output") || has("instances"))) {
     remedy = "these are instructions: set data.prompt=alpaca";
+  } else if (key == "data.text_field" && (has("messages") || has("conversations"))) {
+    remedy = "these are chats: set data.prompt=chat";
+  } else if (key == "data.text_field" && has("chosen") && has("rejected")) {
+    remedy = "these are preferences: set task.type=preference";
   } else if (names.size() == 1) {
     remedy = fmt::format("set {}={}", key, names.front());
     if (names.front().find_first_of(";\t") != std::string::npos) {

@@ -194,7 +194,9 @@ class Collector {
       throw Error(
           ErrorKind::kData,
           fmt::format("{}: there is no file {}.{}", key_, word, near_names(word)),
-          "paths are relative to " + fs::current_path(ignored).string());
+          fs::path(word).is_absolute()
+              ? "check the folder: ls " + fs::path(word).parent_path().string()
+              : "paths are relative to " + fs::current_path(ignored).string());
     }
     for (const fs::path& path : paths) {
       add_path(path);

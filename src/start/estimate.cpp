@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "config/print.h"
 #include "config/resolve.h"
 #include "plan/memory/activations.h"
 #include "plan/memory/memory_table.h"
@@ -202,12 +203,11 @@ void print_remedies(
 int run_estimate(std::vector<std::string> arguments) {
   const config::Resolution resolution = config::resolve(arguments, estimate_options());
   if (resolution.help) {
-    std::cout << "lockstep estimate --model gpt2-xl|config.json|DIR [parallel.…] [training.…] "
-                 "[--gpu h100-80gb]\n"
-                 "  [--gpus N] [--lora-rank 16 [--bits 4 [--double-quant]]] [--json]\nMemory of "
-                 "each rank by kind, "
-                 "what fits, and what would "
-                 "make it fit.\n";
+    std::cout
+        << "lockstep estimate --model gpt2-xl|config.json|DIR [key=value]...\n"
+           "Memory of each rank by kind, what fits, and what would make it fit. Keys are those "
+           "of `lockstep train`.\n\n"
+        << config::flags_help(estimate_options());
     return 0;
   }
   const std::string name = resolution.value("gpu").value_or("h100-80gb");

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "config/print.h"
 #include "config/resolve.h"
 #include "model/model_config.h"
 #include "plan/machines/error_bars.h"
@@ -360,12 +361,11 @@ void print_run(int64_t tokens, const plan::Candidate& plan, const plan::ErrorBar
 int run_plan(std::vector<std::string> arguments) {
   const config::Resolution resolution = config::resolve(arguments, plan_options());
   if (resolution.help) {
-    std::cout << "lockstep plan --model M [--gpu h100-80gb --gpus N | --cluster FILE] "
-                 "[--global-batch N]\n"
-                 "  [--explain [PLAN.yaml]] [--tokens N] [--write FILE] [--svg FILE] [--trace "
-                 "FILE] [--without "
-                 "node3] [--add 8xDEVICE]\n"
-                 "  [parallel.…]\nThe fastest plans, and why.\n";
+    std::cout
+        << "lockstep plan --model M [--gpu h100-80gb --gpus N | --cluster FILE] [key=value]...\n"
+           "The fastest plans, and why. Keys are those of `lockstep train`: parallel.tensor=2 "
+           "is then given, and not looked for.\n\n"
+        << config::flags_help(plan_options());
     return 0;
   }
   const std::optional<int64_t> tokens = resolution.integer("tokens", 1);

@@ -21,6 +21,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folders.h"
 #include "checkpoint/stored_run.h"
 #include "comm/split.h"
 #include "config/core/cache_folder.h"
@@ -173,6 +174,18 @@ std::vector<checkpoint::ExpectedTensor> expected_tensors(
   return expected;
 }
 
+/// The piece where the files have it.
+checkpoint::Piece as_saved(
+    checkpoint::Piece piece,
+    const SavedNames& saved,
+    const std::string& name,
+    const Stacks& stacks) {
+  piece.file_group = saved.file_group;
+  piece.name = name;
+  piece.stack = stack_of(stacks, saved.file_group, name);
+  return piece;
+}
+
 /// Reads everything that this rank holds, of the groups wanted. Every rank must call.
 void read_slices(
     const Job& job, const checkpoint::Checkpoint& from, bool with_optimizer, World& world) {
@@ -184,15 +197,7 @@ void read_slices(
   job.model->visit_state([&](const parallel::StateSlice& slice) {
     const SavedNames saved = saved_names(job.adapters.get(), slice.file_group, slice.name);
     if ((slice.file_group == "model" || with_optimizer) && !saved.names.empty()) {
-      from.read(
-          {saved.file_group,
-           saved.names.front(),
-           slice.data.scalar_type(),
-           slice.shape,
-           slice.begin,
-           slice.data,
-           slice.cut,
-           stack_of(stacks, saved.file_group, saved.names.front())});
+      from.read(as_saved(checkpoint::held_piece(slice), saved, saved.names.front(), stacks));
     }
   });
   job.model->state_changed();
@@ -258,8 +263,11 @@ std::optional<std::filesystem::path> find_checkpoint_to_resume(const Job& job, W
     }
     return std::nullopt;
   }
-  return objects::is_remote(asked) ? checkpoint::fetch_model(asked, /*whole=*/true)
-                                   : std::filesystem::path(asked);
+  if (objects::is_remote(asked)) {
+    return checkpoint::fetch_model(asked, /*whole=*/true);
+  }
+  checkpoint::check_is_no_run(asked);
+  return asked;
 }
 
 int64_t owned_bytes(const Job& job, bool with_optimizer) {
@@ -336,19 +344,13 @@ std::vector<checkpoint::Piece> owned_pieces(
     if (slice.file_group != "model" && !with_optimizer) {
       return;
     }
-    const at::Tensor owned =
-        slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin);
     const SavedNames saved = saved_names(job.adapters.get(), slice.file_group, slice.name);
     for (const std::string& name : saved.names) {
-      pieces.push_back(
-          {saved.file_group,
-           name,
-           slice.data.scalar_type(),
-           slice.shape,
-           slice.begin + slice.owned_begin,
-           slice.transient ? owned.clone() : owned,
-           slice.cut,
-           stack_of(stacks, saved.file_group, name)});
+      checkpoint::Piece& piece =
+          pieces.emplace_back(as_saved(checkpoint::owned_piece(slice), saved, name, stacks));
+      if (slice.transient) {
+        piece.data = piece.data.clone();
+      }
     }
   });
   if (job.untouched) {

@@ -183,6 +183,7 @@ TEST(Nearest, FindsTypingErrorsAndNothingElse) {
   EXPECT_EQ(nearest_name("sede", names), "seed");
   EXPECT_EQ(nearest_name("speed_of_light", names), std::nullopt);
   EXPECT_EQ(nearest_name("max_stps", names), "max_steps");
+  EXPECT_EQ(nearest_name("steps", names), "max_steps");
   EXPECT_EQ(did_you_mean("nothing_like_it", names), "");
 }
 

@@ -126,7 +126,7 @@ TEST(Interpolate, VariablesOfAFileAreAccepted) {
       "width: 3\nnames:\n  run: r${width}\nunused: 1\nseed: 5\n"
       "training:\n  run_name: ${names.run}\n  data_seed: ${seed}\n  max_steps: ${training.seed}\n");
   EXPECT_THAT(
-      harness.error({"-c", "@/a.yaml"}), HasSubstr("unused (@/a.yaml:4): there is no such key."));
+      harness.error({"-c", "@/a.yaml"}), HasSubstr("unused (@/a.yaml:4): there is no such key;"));
   const Config config = harness.run({"-c", "@/a.yaml", "~unused"}).config;
   EXPECT_EQ(config.training.run_name, "r3");
   EXPECT_EQ(config.training.data_seed, 5);

@@ -16,16 +16,8 @@ namespace fs = std::filesystem;
 
 std::vector<checkpoint::Piece> pieces_of(ParallelModel& model) {
   std::vector<checkpoint::Piece> pieces;
-  model.visit_state([&](const StateSlice& slice) {
-    pieces.push_back(
-        {slice.file_group,
-         slice.name,
-         slice.data.scalar_type(),
-         slice.shape,
-         slice.begin + slice.owned_begin,
-         slice.data.narrow(0, slice.owned_begin, slice.owned_end - slice.owned_begin),
-         slice.cut});
-  });
+  model.visit_state(
+      [&](const StateSlice& slice) { pieces.push_back(checkpoint::owned_piece(slice)); });
   return pieces;
 }
 
@@ -49,16 +41,8 @@ void save_under(
       model->optimizer_step(1e-2);
     } else {
       const auto saved = checkpoint::Checkpoint::open(from, world);
-      model->visit_state([&](const StateSlice& slice) {
-        saved.read(checkpoint::Piece{
-            slice.file_group,
-            slice.name,
-            slice.data.scalar_type(),
-            slice.shape,
-            slice.begin,
-            slice.data,
-            slice.cut});
-      });
+      model->visit_state(
+          [&](const StateSlice& slice) { saved.read(checkpoint::held_piece(slice)); });
       model->state_changed();
     }
     checkpoint::save_checkpoint(to, pieces_of(*model), "{}", {}, world);

@@ -4,7 +4,7 @@ import json
 import re
 
 from encoders import BERT, DISTILBERT, ROBERTA, byte_pieces, word_pieces, write_folder
-from harness import SOURCE
+from harness import SOURCE, judged_pairs
 from test_t5 import write_pairs
 
 LLAMA = {
@@ -99,10 +99,7 @@ def words_of_families(folder):
 
 def write_rows(folder):
     """What METHODS read, of the corpus of a ProgramTest."""
-    made = [json.loads(line) for line in (folder / "corpus" / "instructions.jsonl").read_text().splitlines()][:48]
-    pairs = [{"prompt": f"{row['instruction']} {row['input']}\n", "chosen": row["output"], "rejected": other["output"]}
-             for row, other in zip(made, made[5:]) if row["output"] != other["output"]]
-    (folder / "pairs-judged.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    (folder / "pairs-judged.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in judged_pairs(folder)))
 
 
 def shares_rows(words):

@@ -111,6 +111,13 @@ def losses(run):
     return [line["loss"] for line in metrics(run) if "loss" in line]
 
 
+def judged_pairs(folder):
+    """Prompts of the corpus in `folder` with their answers, which are chosen, and those of others, rejected."""
+    made = [json.loads(line) for line in (folder / "corpus" / "instructions.jsonl").read_text().splitlines()][:48]
+    return [{"prompt": f"{row['instruction']} {row['input']}\n", "chosen": row["output"], "rejected": other["output"]}
+            for row, other in zip(made, made[5:]) if row["output"] != other["output"]]
+
+
 def processes_of(marker):
     """The processes of this test's folder whose command line holds `marker`."""
     found = []

@@ -43,6 +43,17 @@ class Chat(ProgramTest):
         self.assertNotIn("Where is the dog?", answer.out)
         self.assertTrue((self.folder / "one" / "chat_template.jinja").exists())
 
+    def test_an_adapter_brings_the_template_that_it_was_trained_with(self):
+        self.train("base", "data.chat_template=chatml.jinja")
+        (self.folder / "base" / "chat_template.jinja").unlink()
+        self.train("adapter", "model.path=base", "lora.r=2")
+        told = self.run_fails(2, "generate", "--model", "base", "--chat", "--prompt", "Where is the dog?").err
+        self.assertIn("the tokenizer has no chat template", told)
+        answer = self.run_ok("generate", "--model", "base", "--adapter", "adapter", "--chat", "--prompt", "Where is the dog?", "--max-new-tokens", 4)
+        self.assertNotIn("Where is the dog?", answer.out)
+        self.assertIn("eval_loss", self.run_ok(
+            "eval", "--model", "base", "--adapter", "adapter", "--data", "chats.jsonl", "data.prompt=chat", "data.sequence_length=96").out)
+
     def test_the_mask_is_shown(self):
         began = time.monotonic()
         shown = self.run_ok("data", "show", "data.train=chats.jsonl", "--rows", "2", *self.words).out
@@ -71,6 +82,8 @@ class Chat(ProgramTest):
         self.assertIn("bad.jsonl, line 1: no message of the assistant", result.err)
         result = self.run_fails(2, "data", "show", "data.train=chats.jsonl", "data.prompt=chat", "tokenizer.path=tokenizer")
         self.assertIn("the tokenizer has no chat template", result.err)
+        result = self.run_fails(4, "data", "show", "data.train=chats.jsonl", "tokenizer.path=tokenizer")
+        self.assertIn("these are chats: set data.prompt=chat", result.err)
 
 
 if __name__ == "__main__":

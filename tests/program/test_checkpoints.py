@@ -39,6 +39,10 @@ class Damage(ProgramTest):
             4, *self.train_arguments("other", f"resume_from_checkpoint={self.run_folder}/checkpoint-6"))
         self.assertIn(path.name, result.err)
 
+    def test_the_folder_of_a_run_in_place_of_a_checkpoint_is_told_with_its_newest(self):
+        told = self.run_fails(4, *self.train_arguments("other", f"resume_from_checkpoint={self.name}")).err
+        self.assertIn(f"name one of its checkpoints: {self.name}/checkpoint-6", told)
+
     def test_a_folder_without_its_manifest_was_never_committed(self):
         (self.run_folder / "checkpoint-6" / "manifest.json").unlink()
         arguments = self.train_arguments("other", f"resume_from_checkpoint={self.run_folder}/checkpoint-6")

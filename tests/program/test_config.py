@@ -84,6 +84,14 @@ class Trees(ProgramTest):
                 "--print-config", *words).out
             self.assertRegex(out, r"(?m)^ *seed: 7\b", words)
 
+    def test_processes_of_an_accelerate_file_that_nothing_starts_are_told(self):
+        (self.folder / "accelerate.yaml").write_text("distributed_type: MULTI_CPU\nnum_processes: 2\n")
+        command, _, _, *words = self.train_arguments("processes", "--dry-run")
+        told = self.run_ok(command, *words, "--config_file", "accelerate.yaml").err
+        self.assertIn("num_processes: 2 (accelerate.yaml:2) starts no ranks here: --nproc 2 does", told)
+        for more in (["--nproc", 2], ["--nproc", 1]):
+            self.assertNotIn("num_processes", self.run_ok(command, *words, *more, "--config_file", "accelerate.yaml").err)
+
     def test_a_dry_run_checks_and_writes_nothing(self):
         result = self.run_ok(*self.train_arguments("dry", "--dry-run"))
         self.assertIn("43.9k", result.out)

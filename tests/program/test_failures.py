@@ -89,6 +89,15 @@ class Failures(ProgramTest):
             (2, ["eval_strategy=sometimes"], ["eval_strategy"]),
             (4, ["data.train=empty.txt"], ["empty"]),
             (2, ["data.sequence_length=4096"], ["64"]),
+            (2, ["tensor=2"], ["there is no such key. Did you mean 'parallel.tensor'?;"]),
+            (2, ["--tensor", "2"], ["Did you mean '--parallel.tensor'?"]),
+            (2, ["train_batch_size=4"], ["Did you mean 'per_device_train_batch_size'?"]),
+            (2, ["--nproc", 100000], ["a machine starts 4096 ranks at most"]),
+            (2, ["lr_scheduler_type=Linaer"], ["Did you mean 'linear'?"]),
+            (2, ["nothing_like_it=4"], ["there is no such key;"]),
+            (2, ["learning_rate=inf"], ["at least 0, and finite"]),
+            (2, ["output_dir=model.json"], ["Not a directory", "a part of the path is a file"]),
+            (4, ["resume_from_checkpoint=nowhere"], ["there is no checkpoint nowhere"]),
         ]
         (self.folder / "empty.txt").write_text("")
         for code, words, expected in cases:

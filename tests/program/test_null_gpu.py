@@ -356,6 +356,9 @@ class NullGpu(ProgramTest):
                                      ("old", {"NULL_GPU_CAPABILITY": "70"}, "compute capability 7.0, and this build is for 7.5")):
             self.on_gpus(name, code=3, **variables)
             self.assertRegex(self.told, f"this machine has GPUs, and none can be used: .*({why})")
+        few = lockstep("bench", "dp-vs-ddp", "--nproc", 3, cwd=self.folder, env=environment(**pretend.variables(LIBRARIES, self.folder / "few.reports", 2)))
+        self.assertEqual(few.code, 3, few)
+        self.assertIn("3 ranks, and 2 GPUs are visible", few.err)
 
     @long
     def test_ranks_as_threads_are_warned(self):

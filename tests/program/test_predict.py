@@ -193,6 +193,7 @@ class Predict(ProgramTest):
         self.assertIn("refused: pipelines that do not go with ./gpipe.txt: it is of 4 ranks and 6 micro-batches", some)
 
     def test_bad_clusters_are_told_at_once_and_whole(self):
+        self.assertIn("--gpu h100-80gb --gpus 8", self.run_fails(2, "plan", "--model", "gpt2", "--cluster", "8xh100").err)
         (self.folder / "wrong.yaml").write_text(WRONG)
         told = self.run_fails(2, "plan", "--model", "gpt2", "--cluster", "wrong.yaml").err
         for part in ("Did you mean 'count'?", "Did you mean 'h100-80gb'?", "devices is 0", "peer_gb_s is -3",

@@ -4,7 +4,7 @@ kept, a resumed run goes on exactly, and bad rows are named."""
 import json
 import unittest
 
-from harness import CONFIG, ProgramTest, long, losses, metrics
+from harness import CONFIG, ProgramTest, judged_pairs, long, losses, metrics
 
 NAMES = ["loss", "grad_norm", "rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins", "logps/chosen",
          "logps/rejected"]
@@ -18,9 +18,7 @@ class Preference(ProgramTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        made = [json.loads(line) for line in (cls.folder / "corpus" / "instructions.jsonl").read_text().splitlines()][:48]
-        pairs = [{"prompt": f"{row['instruction']} {row['input']}\n", "chosen": row["output"], "rejected": other["output"]}
-                 for row, other in zip(made, made[5:]) if row["output"] != other["output"]]
+        pairs = judged_pairs(cls.folder)
         # Numbers of rows that no batch divides.
         write_lines(cls.folder / "pairs.jsonl", pairs[:23])
         write_lines(cls.folder / "dev.jsonl", pairs[23:30])

@@ -76,6 +76,11 @@ TEST(StartCommands, HelpNamesTheCommandAndEndsWell) {
   }
 }
 
+TEST(StartCommands, HelpOfThePlannersSaysWhatTheirFlagsAre) {
+  EXPECT_THAT(run({"plan", "--help"}).out, HasSubstr("Sequences of a step"));
+  EXPECT_THAT(run({"estimate", "--help"}).out, HasSubstr("--gpu list names all"));
+}
+
 TEST(StartCommands, AnOptionThatNobodyKnowsIsNamedWithWhereToLook) {
   for (const char* name :
        {"tokenizer", "tokenize", "sample", "runs", "compare", "sync", "ctl", "monitor"}) {

@@ -174,7 +174,7 @@ class Binder {
       problems_.add(
           key,
           entry.value.origin,
-          "there is no such key." + did_you_mean(key, key_names()),
+          "there is no such key." + did_you_mean_key(key),
           "`--help` lists all keys");
     }
   }

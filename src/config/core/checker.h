@@ -25,7 +25,9 @@ class Checker {
   /// "must be at least 1, not 0"
   void require(bool holds, const std::string& key, const std::string& what) {
     if (!holds) {
-      fail(key, "must be " + what + ", not " + to_text(value(key)));
+      const std::string text = to_text(value(key));
+      const bool is_infinite = text == ".inf" || text == ".nan" || text == "-.inf";
+      fail(key, "must be " + what + (is_infinite ? ", and finite" : "") + ", not " + text);
     }
   }
 

@@ -19,6 +19,9 @@ void Problems::add(
   }
   line += message;
   if (!remedy.empty()) {
+    if (line.ends_with('.')) {
+      line.pop_back();
+    }
     line += "; " + remedy;
   }
   if (std::find(lines_.begin(), lines_.end(), line) == lines_.end()) {

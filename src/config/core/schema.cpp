@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/format.h"
+#include "base/nearest.h"
 #include "config/core/fields.h"
 #include "config/core/scalar.h"
 
@@ -156,6 +157,28 @@ const std::vector<std::string>& key_names() {
     return names;
   }();
   return kNames;
+}
+
+std::optional<std::string> nearest_key(std::string_view word, std::span<const std::string> more) {
+  std::vector<std::string> names(more.begin(), more.end());
+  std::map<std::string, std::string> in_sections;  // a name alone, and its first key
+  for (const std::string& key : key_names()) {
+    const std::string name = key.substr(key.rfind('.') + 1);
+    names.push_back(name);
+    names.push_back(key);
+    in_sections.try_emplace(name, find_key("training." + name) != nullptr ? name : key);
+  }
+  auto nearest = nearest_name(word, names);
+  if (nearest && in_sections.contains(*nearest) &&
+      std::find(more.begin(), more.end(), *nearest) == more.end()) {
+    nearest = in_sections.at(*nearest);
+  }
+  return nearest;
+}
+
+std::string did_you_mean_key(std::string_view word, std::span<const std::string> more) {
+  const auto nearest = nearest_key(word, more);
+  return nearest ? fmt::format(" Did you mean '{}'?", *nearest) : "";
 }
 
 bool is_section(const std::string& name) {

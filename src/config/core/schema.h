@@ -1,7 +1,10 @@
 // The keys of the configuration as data, made from the visitor of config/core/fields.h.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/core/config.h"
@@ -25,6 +28,12 @@ const std::vector<Key>& all_keys();
 const Key* find_key(const std::string& name);
 /// The names of all keys that are no sections.
 const std::vector<std::string>& key_names();
+/// The key that `word` is nearest to, with its section where that must be written, or one of
+/// `more`.
+std::optional<std::string> nearest_key(
+    std::string_view word, std::span<const std::string> more = {});
+/// " Did you mean 'x'?" of it, or nothing.
+std::string did_you_mean_key(std::string_view word, std::span<const std::string> more = {});
 /// Whether `name` is a section of the root: model, tokenizer, data, ...
 bool is_section(const std::string& name);
 

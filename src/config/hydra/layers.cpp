@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/format.h"
-#include "base/nearest.h"
 #include "config/core/schema.h"
 #include "config/core/trainer_keys.h"
 
@@ -58,13 +57,8 @@ const Value& defaults() {
   return kDefaults;
 }
 
-std::vector<std::string> nearby_names(const Value& tree) {
-  std::vector<std::string> names = key_names();
-  for (const std::string& full : key_names()) {
-    if (full.starts_with("training.")) {
-      names.push_back(full.substr(full.find('.') + 1));
-    }
-  }
+std::vector<std::string> variables(const Value& tree) {
+  std::vector<std::string> names;
   for (const Entry& entry : tree.entries) {
     if (!is_section(entry.name)) {
       names.push_back(entry.name);
@@ -200,7 +194,7 @@ void apply_override_at(
     problems.add(
         override.key,
         origin,
-        "there is no such key." + did_you_mean(override.key, nearby_names(tree)),
+        "there is no such key." + did_you_mean_key(override.key, variables(tree)),
         fmt::format(
             "`--help` lists all keys; a variable of your own is added with +{}", override.text));
     return;

@@ -311,6 +311,14 @@ Cluster parse_cluster(std::string_view yaml, const std::string& source) {
 }
 
 Cluster read_cluster(const std::filesystem::path& path) {
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("there is no cluster file {}", path.string()),
+        "`lockstep calibrate` writes this machine's; of GPUs of one kind, `lockstep plan` takes "
+        "the "
+        "kind and the number: --gpu h100-80gb --gpus 8");
+  }
   return parse_cluster(read_file(path, ErrorKind::kConfig), path.string());
 }
 

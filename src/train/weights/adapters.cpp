@@ -233,6 +233,12 @@ std::optional<AdapterRequest> saved_adapter(const fs::path& folder) {
       model::read_lora_config(found / model::kAdapterConfigName), found, head_of(found)};
 }
 
+std::string tokenizer_path(const std::string& given, const std::optional<AdapterRequest>& adapter) {
+  const bool has_one = given.empty() && adapter && !adapter->folder.empty() &&
+                       fs::exists(adapter->folder / "tokenizer.json");
+  return has_one ? adapter->folder.string() : given;
+}
+
 std::optional<AdapterRequest> saved_adapters(const AdapterFlags& flags) {
   if (!flags.weights.empty() && flags.weights.size() != flags.folders.size()) {
     throw Error(

@@ -54,6 +54,10 @@ std::optional<AdapterRequest> adapter_request(const config::LoraSection& section
 /// good one. Nothing where `folder` is empty. Error (config, data).
 std::optional<AdapterRequest> saved_adapter(const std::filesystem::path& folder);
 
+/// `given`, or where that is empty the folder of the adapter if it holds the tokenizer that it was
+/// trained with, which may have a chat template that its model's has not.
+std::string tokenizer_path(const std::string& given, const std::optional<AdapterRequest>& adapter);
+
 /// What commands are given of adapters that are used as they are.
 struct AdapterFlags {
   std::vector<std::string> folders;
