@@ -264,6 +264,15 @@ Pending Communicator::all_reduce(Tensor tensor, Reduce reduce, const ResultReade
   return pending;
 }
 
+Pending Communicator::sum_into(Tensor out, Tensor in) {
+  // Two ranks read as many bytes so as by an all-reduce, in one step instead of two.
+  if (size_ == 2 && in.is_cpu() && shared_ != nullptr) {
+    return start("all_reduce", in, 2.0, [&] { return shared_->sum_by_all(out, in); });
+  }
+  out.copy_(in);
+  return all_reduce(std::move(out));
+}
+
 Pending Communicator::all_gather(Tensor out, Tensor in) {
   if (size_ == 1 && out.data_ptr() != in.data_ptr()) {
     out.view({-1}).copy_(in.view({-1}));

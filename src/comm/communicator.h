@@ -95,6 +95,8 @@ class Communicator {
   /// perhaps by another thread; on the ranks of one machine as they are made.
   Pending all_reduce(
       Tensor tensor, Reduce reduce = Reduce::kSum, const ResultReader& reader = nullptr);
+  /// The sum in `out`, another tensor; `in` stays as it is.
+  Pending sum_into(Tensor out, Tensor in);
   /// out: size() times in, in rank order; `in` may be this rank's part of it.
   Pending all_gather(Tensor out, Tensor in);
   /// in: size() times out, which may be this rank's part of `in`. In host memory bfloat16 and

@@ -311,6 +311,10 @@ WorkPtr SharedMemoryBackend::all_reduce(
   return start(shared_all_reduce(group(), tensor, reduce, others_++, reader));
 }
 
+WorkPtr SharedMemoryBackend::sum_by_all(const at::Tensor& out, const at::Tensor& in) {
+  return start(shared_sum_by_all(group(), out, in, others_++));
+}
+
 WorkPtr SharedMemoryBackend::_allgather_base(
     at::Tensor& out, at::Tensor& in, const c10d::AllgatherOptions& /*options*/) {
   const uint64_t part = in.nbytes();

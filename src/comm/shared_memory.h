@@ -37,6 +37,8 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
   /// thread may call it, before the work has ended.
   c10::intrusive_ptr<c10d::Work> all_reduce(
       const at::Tensor& tensor, Reduce reduce, const ResultReader& reader);
+  /// The sum into another tensor, in one step.
+  c10::intrusive_ptr<c10d::Work> sum_by_all(const at::Tensor& out, const at::Tensor& in);
   /// Of all elements of `out`.
   c10::intrusive_ptr<c10d::Work> reduce_scatter(
       const at::Tensor& out, const at::Tensor& in, Reduce reduce, const ResultReader& reader);

@@ -194,6 +194,32 @@ class ReduceScatter : public Collective {
   bool summed_ = false;
 };
 
+/// Every rank sums all of the tensors.
+class SumByAll : public Collective {
+ public:
+  SumByAll(const Group& group, at::Tensor out, const at::Tensor& in, uint64_t count)
+      : Collective(
+            group,
+            c10d::OpType::ALLREDUCE,
+            in,
+            offer_key(Sequence::kOthers, count),
+            offer_signature(Verb::kSumByAll, in)),
+        out_(std::move(out)) {}
+
+ private:
+  bool go_on_announced(SharedBoard& board) override {
+    if (!summed_ && parts_.find_all(board)) {
+      parts_.reduce(board, Reduce::kSum, 0, bytes(), bytes_of(out_), nullptr);
+      summed_ = true;
+      parts_.take_all(board);
+    }
+    return summed_ && parts_.ended();
+  }
+
+  at::Tensor out_;
+  bool summed_ = false;
+};
+
 class AllToAll : public Collective {
  public:
   AllToAll(const Group& group, at::Tensor out, const at::Tensor& in, uint64_t count)
@@ -337,6 +363,11 @@ OperationPtr shared_all_reduce(
     uint64_t count,
     const ResultReader& reader) {
   return c10::make_intrusive<AllReduce>(group, tensor, reduce, count, reader);
+}
+
+OperationPtr shared_sum_by_all(
+    const Group& group, const at::Tensor& out, const at::Tensor& in, uint64_t count) {
+  return c10::make_intrusive<SumByAll>(group, out, in, count);
 }
 
 OperationPtr shared_all_gather(

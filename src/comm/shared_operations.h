@@ -76,6 +76,13 @@ c10::intrusive_ptr<SharedOperation> shared_all_reduce(
     Reduce reduce,
     uint64_t count,
     const ResultReader& reader);
+/// The sum into another tensor. Each rank reads all of every other: one step where an all-reduce
+/// has two, and of two ranks no more bytes.
+c10::intrusive_ptr<SharedOperation> shared_sum_by_all(
+    const SharedOperation::Group& group,
+    const at::Tensor& out,
+    const at::Tensor& in,
+    uint64_t count);
 c10::intrusive_ptr<SharedOperation> shared_all_gather(
     const SharedOperation::Group& group,
     const at::Tensor& out,

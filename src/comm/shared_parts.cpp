@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kCopyBlock = size_t{64} << 10;  // read and added at a time
 constexpr uint64_t kSizeMask = (uint64_t{1} << 40) - 1;
-constexpr std::array<const char*, 6> kVerbs{
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send"};
+constexpr std::array<const char*, 7> kVerbs{
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send", "sum"};
 
 std::string described(uint64_t signature) {
   return fmt::format(

@@ -21,7 +21,15 @@ enum class Sequence : uint64_t { kGathers = 1, kReductions, kOthers, kMessages }
 uint64_t offer_key(Sequence sequence, uint64_t count);
 uint64_t message_key(int to, int tag);
 
-enum class Verb : uint8_t { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllToAll, kSend };
+enum class Verb : uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kAllToAll,
+  kSend,
+  kSumByAll
+};
 /// What is to be the same on all ranks, packed. `more`: the root, or how to reduce.
 uint64_t offer_signature(Verb verb, const at::Tensor& tensor, int more = 0);
 

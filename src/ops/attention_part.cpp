@@ -4,12 +4,14 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "base/error.h"
 #include "ops/cpu/attention_kernel.h"
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/jobs.h"
 #include "ops/cpu/machine.h"
+#include "ops/cpu/vector.h"
 #include "ops/flash_part.h"
 #include "ops/split_heads.h"
 
@@ -234,6 +236,73 @@ AttentionPart attention_part(
   }
   over_heads(loops, sizes, arrays, q, document_starts, loops.forward);
   return part;
+}
+
+namespace {
+
+/// Rows of one head: out = out * keep + more * take.
+template <class Out, class More>
+struct AddRows {
+  LOCKSTEP_INLINE static void run(
+      Out* out,
+      int64_t out_row,
+      const More* more,
+      int64_t more_row,
+      const float* keep,
+      const float* take,
+      int64_t rows,
+      int64_t size) {
+    for (int64_t row = 0; row < rows; ++row, out += out_row, more += more_row) {
+      for (int64_t i = 0; i < size; i += vector::kLanes) {
+        const int64_t left = size - i;
+        const vector::Floats kept = vector::load_up_to(out + i, left) * keep[row];
+        vector::store_up_to(out + i, kept + vector::load_up_to(more + i, left) * take[row], left);
+      }
+    }
+  }
+};
+
+template <class Out, class More>
+void add_rows(const Tensor& out, const Tensor& more, const Tensor& keep, const Tensor& take) {
+  auto* to = static_cast<Out*>(out.data_ptr());
+  const auto* from = static_cast<const More*>(more.const_data_ptr());
+  const auto *of_out = keep.const_data_ptr<float>(), *of_more = take.const_data_ptr<float>();
+  const int64_t heads = out.size(1), rows = out.size(2);
+  at::parallel_for(0, out.size(0) * heads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t job = begin; job < end; ++job) {
+      const int64_t batch = job / heads, head = job % heads;
+      vector::dispatch<AddRows<Out, More>>(
+          to + batch * out.stride(0) + head * out.stride(1),
+          out.stride(2),
+          from + batch * more.stride(0) + head * more.stride(1),
+          more.stride(2),
+          of_out + job * rows,
+          of_more + job * rows,
+          rows,
+          out.size(3));
+    }
+  });
+}
+
+}  // namespace
+
+void add_attention_part(const AttentionPart& seen, const AttentionPart& more) {
+  const Tensor both = at::logaddexp(seen.log_sum, more.log_sum);
+  const Tensor keep = (seen.log_sum - both).exp_().contiguous();
+  const Tensor take = (more.log_sum - both).exp_().contiguous();
+  seen.log_sum.copy_(both);
+  const Tensor &out = seen.out, &added = more.out;
+  const auto to = out.scalar_type(), from = added.scalar_type();
+  const bool has_loops = has_host_loops(out) && out.stride(3) == 1 && added.stride(3) == 1;
+  if (has_loops && to == at::kFloat && from == at::kFloat) {
+    add_rows<float, float>(out, added, keep, take);
+  } else if (has_loops && to == at::kFloat && from == at::kBFloat16) {
+    add_rows<float, vector::Bfloat16>(out, added, keep, take);
+  } else if (has_loops && to == at::kBFloat16 && from == at::kBFloat16) {
+    add_rows<vector::Bfloat16, vector::Bfloat16>(out, added, keep, take);
+  } else {
+    out.copy_(out * keep.unsqueeze(3) + added * take.unsqueeze(3));
+  }
 }
 
 AttentionPartGradients attention_part_backward(

@@ -50,6 +50,11 @@ AttentionPart attention_part(
     const Tensor& document_starts = {},
     const Tensor& seen_until = {});
 
+/// Adds to what queries have found of some keys, in place, what they found of others. seen.out, in
+/// the type of the part or float32, and seen.log_sum may be views of more queries'; nothing found
+/// is a log_sum of -infinity.
+void add_attention_part(const AttentionPart& seen, const AttentionPart& more);
+
 /// The gradients that a part adds: `whole` is the output of all parts together, and its log_sum.
 AttentionPartGradients attention_part_backward(
     const Tensor& out_gradient,

@@ -68,17 +68,18 @@ Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
 }
 
 /// The rows of a run of `count`, so that what is held stays bounded; runs of one size, so that no
-/// small one is left over. Counted for the whole vocabulary, so that holders of parts of it, which
-/// may differ in size, make the same runs.
+/// small one is left over. Counted for the largest part of the vocabulary, so that holders of
+/// parts, which may differ in size, make the same runs.
 int64_t rows_of_a_run(
     int64_t count, const Tensor& hidden, int64_t vocabulary, const TokenLossOptions& options) {
   int64_t at_once = options.rows_at_once;
   if (at_once <= 0) {
+    const int64_t tokens = options.widest_part > 0 ? options.widest_part : vocabulary;
     const auto bytes = static_cast<int64_t>(hidden.element_size());
-    const int64_t row = std::max<int64_t>(vocabulary * bytes, 1), most = logits_bytes(hidden);
+    const int64_t row = std::max<int64_t>(tokens * bytes, 1), most = logits_bytes(hidden);
     // Several runs of a small type need a sum in float32: where the logits are not held as such,
     // what that takes may be held instead.
-    const int64_t sum = bytes < 4 && has_vector_run(hidden) ? vocabulary * hidden.size(1) * 4 : 0;
+    const int64_t sum = bytes < 4 && has_vector_run(hidden) ? tokens * hidden.size(1) * 4 : 0;
     at_once = count * row <= most + sum ? count : std::max(kLeastHeadRows, most / row);
   }
   at_once = std::max<int64_t>(at_once, 1);

@@ -63,10 +63,11 @@ struct TokenLossOptions {
   DistributionTargets distributions;
   /// Bounds the rows of a run; 0 lets about 96 MiB of logits be held at a time.
   int64_t rows_at_once = 0;
-  /// Where `weight` is a part of the vocabulary: the token of its first row, and how many tokens
-  /// all parts hold together (0: this is all of it).
+  /// Where `weight` is a part of the vocabulary: the token of its first row, how many tokens
+  /// all parts hold together (0: this is all of it), and how many the largest part holds.
   int64_t first_token = 0;
   int64_t vocabulary = 0;
+  int64_t widest_part = 0;
   /// Makes a part's statistics those of the whole vocabulary, in place (combine_statistics has the
   /// formulas). Called once for each run of rows; holders of the same rows are asked for the same
   /// runs in the same order, so it may be a collective. Empty: the part is the whole.

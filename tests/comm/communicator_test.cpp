@@ -34,6 +34,9 @@ TEST_P(Carriers, SumsGathersAndScatters) {
       Tensor sum = torch::full({5}, rank);
       group.all_reduce(sum).wait();
       EXPECT_TRUE(sum.eq(size * (size - 1) / 2.0).all().item<bool>());
+      Tensor beside = torch::empty({5});
+      group.sum_into(beside, torch::full({5}, rank)).wait();
+      EXPECT_TRUE(beside.equal(sum));
       Tensor largest = torch::full({1}, rank);
       group.all_reduce(largest, Reduce::kMax).wait();
       EXPECT_EQ(largest.item<float>(), size - 1);

@@ -49,6 +49,10 @@ void try_every_verb(Communicator& group) {
       mosts.wait();
       sums.wait();
       EXPECT_TRUE(sum.equal(total)) << n << " of " << type;
+      Tensor beside = torch::empty_like(sum);
+      const Tensor kept = of_rank[rank].clone();
+      group.sum_into(beside, kept).wait();
+      EXPECT_TRUE(beside.equal(total) && kept.equal(of_rank[rank])) << n << " of " << type;
       EXPECT_TRUE(n == 0 || most.equal(every.amax(0)));
       EXPECT_TRUE(n == 0 || least.equal(every.amin(0)));
 

@@ -55,14 +55,23 @@ void expect_whole(By by, const Case& c, at::ScalarType type, const std::string& 
   };
   const AttentionPart all = forward(first(k), first(v), PartSees::kAll);
   const AttentionPart own = forward(second(k), second(v), PartSees::kEarlier);
-  const Tensor log_sum = at::logaddexp(all.log_sum, own.log_sum);
-  const AttentionPart found{
-      (all.out * (all.log_sum - log_sum).exp().unsqueeze(3) +
-       own.out * (own.log_sum - log_sum).exp().unsqueeze(3))
-          .to(type),
-      log_sum};
+  const AttentionPart found{own.out.clone(), own.log_sum.clone()};
+  add_attention_part(found, all);
   const double limit = limit_of(type);
   EXPECT_LT(error(found.out, whole.detach()), limit) << what;
+  // In float32, onto the middle of more rows of which nothing was found.
+  const auto floats = at::TensorOptions(at::kFloat);
+  const int64_t rows = c.length + 3;
+  const AttentionPart more{
+      at::zeros({2, rows, c.heads, c.size}, floats).transpose(1, 2),
+      at::full({2, c.heads, rows}, -INFINITY, floats)};
+  const auto middle = [&](const Tensor& x) { return x.narrow(2, 2, c.length); };
+  for (const AttentionPart& part : {own, all}) {
+    add_attention_part({middle(more.out), middle(more.log_sum)}, part);
+  }
+  EXPECT_LT(error(middle(more.out), whole.detach()), limit) << what;
+  EXPECT_LT(error(middle(more.log_sum), found.log_sum), 1e-5) << what;
+  EXPECT_EQ(more.out.narrow(2, 0, 2).abs().max().item<float>(), 0) << what;
   const auto backward = [&](const Tensor& key, const Tensor& value, PartSees sees) {
     return by == By::kFlash ? flash_part_backward(direction, found, q, key, value, scale, sees)
                             : attention_part_backward(direction, found, q, key, value, scale, sees);

@@ -127,8 +127,8 @@ int64_t bytes_of_theory(ParallelModel& model, const TrainingRun& run) {
   const auto& flats = model.data_parallel().flats();
   for (const FlatUnit& flat : flats) {
     const auto size = static_cast<int64_t>(flat.size() * c10::elementSize(run.type));
-    const bool once =
-        flat.name == "head" || (flat.name == "embedding" && !run.config.tie_word_embeddings);
+    // A tied table stays from the embedding on to the head, whose backward pass comes next.
+    const bool once = flat.name == "head" || flat.name == "embedding";
     gradients += size;
     parameters += once || run.plan.zero_stage < 3 ? size : 2 * size;
   }

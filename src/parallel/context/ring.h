@@ -78,13 +78,18 @@ void visit_ring(const Ring& ring, const Tensor& pair, Visit&& visit) {
 }
 
 /// The same in a backward pass: visit(owner, pair) returns what this rank has to say of the pair's
-/// gradient, which follows it and is added up on its way. Returns that of the rank's own pair.
+/// gradient, which goes on from the owner's neighbour and is added up on its way home. Returns that
+/// of the rank's own pair: what visit() returned of it, if anything, and what came home.
 template <class Visit>
 Tensor visit_ring_backward(const Ring& ring, const Tensor& pair, Visit&& visit) {
-  Tensor sending, coming;
+  Tensor own, sending, coming;
   comm::Pending transfer;
   visit_ring(ring, pair, [&](int owner, const Tensor& passing) {
     Tensor of_pair = visit(owner, passing);
+    if (owner == ring.rank()) {  // the first
+      own = of_pair;
+      return;
+    }
     transfer.wait();
     if (coming.defined()) {
       of_pair.add_(coming);
@@ -93,8 +98,8 @@ Tensor visit_ring_backward(const Ring& ring, const Tensor& pair, Visit&& visit) 
     coming = at::empty_like(of_pair);
     transfer = ring.pass(sending, coming, RingTag::kGradients);
   });
-  transfer.wait();  // home: every rank has added its part
-  return coming;
+  transfer.wait();  // home: every other rank has added its part
+  return !own.defined() ? coming : coming.defined() ? own.add_(coming) : own;
 }
 
 }  // namespace lockstep::parallel

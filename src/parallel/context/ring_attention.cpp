@@ -58,11 +58,8 @@ Found forward_by_tiles(const AttentionRing& ring, const Tensor& query, const Ten
   return {seen.output(), seen.log_sum()};
 }
 
-struct Gradients {
-  Tensor query, pair;  // in the type of the sums
-};
-
-Gradients backward_by_tiles(
+/// In the type of the sums.
+ops::AttentionPartGradients backward_by_tiles(
     const AttentionRing& ring,
     const Tensor& dout,
     const Found& found,
@@ -88,7 +85,7 @@ Gradients backward_by_tiles(
     });
     return of_pair;
   });
-  return {dquery, dpair};
+  return {dquery, dpair[0], dpair[1]};
 }
 
 /// What of a rank's pair this rank's queries see, without windows. In zigzag order that is one
@@ -128,64 +125,151 @@ bool goes_by_parts(const AttentionRing& ring, const Tensor& query, const Tensor&
          ring.options.cap == 0 && ops::has_attention_part(query, key);
 }
 
-Found forward_by_parts(const AttentionRing& ring, const Tensor& query, const Tensor& pair) {
+/// Two ranks' outputs and gradients meet once, and are rounded once in any case; of more ranks they
+/// are added up in float32.
+at::ScalarType type_of_sums(const AttentionRing& ring, const Tensor& query) {
+  return ring.ranks() > 2 ? at::kFloat : query.scalar_type();
+}
+
+/// Keys and values [B, H, L, D] as one message [2, B, L, H, D], as they lie in a packed projection.
+Tensor by_token(const Tensor& key, const Tensor& value) {
+  return at::stack({key.transpose(1, 2), value.transpose(1, 2)});
+}
+
+struct KeysAndValues {
+  Tensor key, value;
+};
+
+KeysAndValues run_of_pair(const Tensor& pair, const PositionRun& run) {
+  return {run_of(pair[0].transpose(1, 2), run), run_of(pair[1].transpose(1, 2), run)};
+}
+
+/// Zeros [B, H, L, D] that lie by token.
+Tensor zeros_by_token(const Tensor& like) {
+  return at::zeros({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options())
+      .transpose(1, 2);
+}
+
+Found own_part(
+    const AttentionRing& ring, const Tensor& query, const Tensor& key, const Tensor& value) {
+  const Part part = part_of(ring, ring.rank(), query.size(2));
+  const auto made = [&] {
+    return ops::attention_part(
+        run_of(query, part.queries),
+        run_of(key, part.keys),
+        run_of(value, part.keys),
+        ring.options.scale,
+        part.sees);
+  };
+  if (part.queries.count == query.size(2)) {
+    const ops::AttentionPart all = made();
+    return {all.out, all.log_sum};
+  }
   const auto floats = query.options().dtype(at::kFloat);
-  Found found{
-      at::zeros(query.sizes(), floats), at::full(query.sizes().slice(0, 3), -INFINITY, floats)};
-  visit_ring(ring, pair, [&](int owner, const Tensor& passing) {
+  Found found{zeros_by_token(query), at::full(query.sizes().slice(0, 3), -INFINITY, floats)};
+  if (!part.is_empty()) {
+    const ops::AttentionPart some = made();
+    run_of(found.out, part.queries).copy_(some.out);
+    run_of(found.log_sum, part.queries).copy_(some.log_sum);
+  }
+  return found;
+}
+
+Found forward_by_parts(
+    const AttentionRing& ring, const Tensor& query, const Tensor& key, const Tensor& value) {
+  Found found;
+  visit_ring(ring, by_token(key, value), [&](int owner, const Tensor& passing) {
+    if (owner == ring.rank()) {  // the first
+      found = own_part(ring, query, key, value);
+      found.out = found.out.to(type_of_sums(ring, query));
+      return;
+    }
     const Part part = part_of(ring, owner, query.size(2));
     if (part.is_empty()) {
       return;
     }
+    const KeysAndValues seen = run_of_pair(passing, part.keys);
     const ops::AttentionPart more = ops::attention_part(
-        run_of(query, part.queries),
-        run_of(passing[0], part.keys),
-        run_of(passing[1], part.keys),
-        ring.options.scale,
-        part.sees);
-    Tensor out = run_of(found.out, part.queries), log_sum = run_of(found.log_sum, part.queries);
-    if (owner == ring.rank()) {  // the first
-      out.copy_(more.out);
-      log_sum.copy_(more.log_sum);
-      return;
-    }
-    const Tensor both = at::logaddexp(log_sum, more.log_sum);
-    out.mul_((log_sum - both).exp_().unsqueeze(3))
-        .add_(more.out * (more.log_sum - both).exp_().unsqueeze(3));
-    log_sum.copy_(both);
+        run_of(query, part.queries), seen.key, seen.value, ring.options.scale, part.sees);
+    ops::add_attention_part(
+        {run_of(found.out, part.queries), run_of(found.log_sum, part.queries)}, more);
   });
   return found;
 }
 
-Gradients backward_by_parts(
+ops::AttentionPartGradients own_part_backward(
     const AttentionRing& ring,
     const Tensor& dout,
     const Found& found,
     const Tensor& query,
-    const Tensor& pair) {
-  const auto floats = pair.options().dtype(at::kFloat);
-  const Tensor dquery = at::zeros(query.sizes(), floats);
-  const Tensor out = found.out.to(query.scalar_type());
-  const Tensor dpair = visit_ring_backward(ring, pair, [&](int owner, const Tensor& passing) {
-    Tensor of_pair = at::zeros(pair.sizes(), floats);
+    const Tensor& key,
+    const Tensor& value) {
+  const Part part = part_of(ring, ring.rank(), query.size(2));
+  const auto made = [&] {
+    return ops::attention_part_backward(
+        run_of(dout, part.queries),
+        {run_of(found.out, part.queries), run_of(found.log_sum, part.queries)},
+        run_of(query, part.queries),
+        run_of(key, part.keys),
+        run_of(value, part.keys),
+        ring.options.scale,
+        part.sees);
+  };
+  if (part.queries.count == query.size(2)) {
+    return made();
+  }
+  const ops::AttentionPartGradients all{
+      zeros_by_token(query), zeros_by_token(key), zeros_by_token(value)};
+  if (!part.is_empty()) {
+    const ops::AttentionPartGradients some = made();
+    run_of(all.query, part.queries).copy_(some.query);
+    run_of(all.key, part.keys).copy_(some.key);
+    run_of(all.value, part.keys).copy_(some.value);
+  }
+  return all;
+}
+
+ops::AttentionPartGradients backward_by_parts(
+    const AttentionRing& ring,
+    const Tensor& dout,
+    const Found& found,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value) {
+  const auto type = type_of_sums(ring, query);
+  const Tensor pair = by_token(key, value);
+  ops::AttentionPartGradients own;
+  const Tensor others = visit_ring_backward(ring, pair, [&](int owner, const Tensor& passing) {
+    if (owner == ring.rank()) {  // the first
+      own = own_part_backward(ring, dout, found, query, key, value);
+      own = {own.query.to(type), own.key.to(type), own.value.to(type)};
+      return Tensor();
+    }
+    const Tensor of_pair = at::zeros(pair.sizes(), pair.options().dtype(type));
     const Part part = part_of(ring, owner, query.size(2));
     if (part.is_empty()) {
       return of_pair;
     }
-    const ops::AttentionPartGradients gradients = ops::attention_part_backward(
+    const KeysAndValues seen = run_of_pair(passing, part.keys);
+    const ops::AttentionPartGradients more = ops::attention_part_backward(
         run_of(dout, part.queries),
-        {run_of(out, part.queries), run_of(found.log_sum, part.queries)},
+        {run_of(found.out, part.queries), run_of(found.log_sum, part.queries)},
         run_of(query, part.queries),
-        run_of(passing[0], part.keys),
-        run_of(passing[1], part.keys),
+        seen.key,
+        seen.value,
         ring.options.scale,
         part.sees);
-    run_of(dquery, part.queries).add_(gradients.query);
-    run_of(of_pair[0], part.keys).copy_(gradients.key);
-    run_of(of_pair[1], part.keys).copy_(gradients.value);
+    run_of(own.query, part.queries).add_(more.query);
+    const KeysAndValues of_seen = run_of_pair(of_pair, part.keys);
+    of_seen.key.copy_(more.key);
+    of_seen.value.copy_(more.value);
     return of_pair;
   });
-  return {dquery, dpair};
+  if (others.defined()) {
+    own.key.add_(others[0].transpose(1, 2));
+    own.value.add_(others[1].transpose(1, 2));
+  }
+  return own;
 }
 
 struct RingFunction : torch::autograd::Function<RingFunction> {
@@ -197,16 +281,15 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
       const std::optional<Tensor>& sinks,
       const c10::intrusive_ptr<AttentionRing>& ring) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const Tensor pair = at::stack({key, value});
     const bool by_parts = goes_by_parts(*ring, query, key);
-    const Found found =
-        by_parts ? forward_by_parts(*ring, query, pair) : forward_by_tiles(*ring, query, pair);
+    const Found found = by_parts ? forward_by_parts(*ring, query, key, value)
+                                 : forward_by_tiles(*ring, query, at::stack({key, value}));
     if (sinks) {
       ops::add_sinks({found.out, found.log_sum}, *sinks);
     }
     const Tensor out = found.out.to(query.scalar_type());
     context->save_for_backward(
-        {query, pair, by_parts ? out : found.out, found.log_sum, sinks.value_or(Tensor())});
+        {query, key, value, by_parts ? out : found.out, found.log_sum, sinks.value_or(Tensor())});
     context->saved_data["ring"] = c10::IValue::make_capsule(ring);
     context->saved_data["by_parts"] = by_parts;
     return out;
@@ -218,17 +301,19 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
     const auto ring =
         c10::static_intrusive_pointer_cast<AttentionRing>(context->saved_data["ring"].toCapsule());
     const auto saved = context->get_saved_variables();
-    const Tensor &query = saved[0], &pair = saved[1], &sinks = saved[4];
-    const Found found{saved[2], saved[3]};
-    const Tensor dout = gradients[0].contiguous();
-    const Gradients made = context->saved_data["by_parts"].toBool()
-                               ? backward_by_parts(*ring, dout, found, query, pair)
-                               : backward_by_tiles(*ring, dout, found, query, pair);
-    const auto type = pair.scalar_type();
+    const Tensor &query = saved[0], &key = saved[1], &value = saved[2], &sinks = saved[5];
+    const Found found{saved[3], saved[4]};
+    const bool by_parts = context->saved_data["by_parts"].toBool();
+    const bool is_dense = by_parts && gradients[0].stride(3) == 1;
+    const Tensor dout = is_dense ? gradients[0] : gradients[0].contiguous();
+    const ops::AttentionPartGradients made =
+        by_parts ? backward_by_parts(*ring, dout, found, query, key, value)
+                 : backward_by_tiles(*ring, dout, found, query, at::stack({key, value}));
+    const auto type = query.scalar_type();
     return {
-        made.query.to(query.scalar_type()),
-        made.pair[0].to(type),
-        made.pair[1].to(type),
+        made.query.to(type),
+        made.key.to(type),
+        made.value.to(type),
         sinks.defined() ? ops::sinks_gradient(dout, {found.out, found.log_sum}, sinks) : Tensor(),
         Tensor()};
   }

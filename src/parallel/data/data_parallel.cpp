@@ -82,14 +82,16 @@ std::vector<Tensor> DataParallel::run_unit(
   }
   const bool records = at::GradMode::is_enabled();
   std::vector<Tensor> y = body(
-      records ? when_backward_reaches(inputs, [this, unit] { gathers_.leave(unit); }) : inputs);
+      records
+          ? when_backward_reaches(inputs, [this, unit] { gathers_.leave(unit, Pass::kBackward); })
+          : inputs);
   worked(Pass::kForward);
   const bool has_backward = records && std::any_of(y.begin(), y.end(), [](const Tensor& tensor) {
                               return tensor.defined() && tensor.requires_grad();
                             });
   // The last unit is the first that the backward pass needs.
   if (!has_backward || unit + 1 < backward_reads_.size()) {
-    gathers_.leave(unit);
+    gathers_.leave(unit, Pass::kForward);
   }
   if (has_backward && backward_reads_[unit]) {
     y = when_backward_reaches(

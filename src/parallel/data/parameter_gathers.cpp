@@ -94,12 +94,22 @@ void ParameterGathers::start_ahead(size_t unit, Pass pass) {
   }
 }
 
-void ParameterGathers::leave(size_t unit) {
+void ParameterGathers::leave(size_t unit, Pass pass) {
+  const bool has_room = prefetch_.elements.value_or(prefetch_.units) > 0;
   for (const size_t flat : flats_.of_unit[unit]) {
-    if (!flats_.flats[flat].persistent) {
+    const bool stays = has_room && pass == Pass::kForward && is_read_after(flat, unit);
+    if (!flats_.flats[flat].persistent && !stays) {
       drop(flat);
     }
   }
+}
+
+bool ParameterGathers::is_read_after(size_t flat, size_t unit) const {
+  const auto& units = flats_.of_unit;
+  return std::any_of(
+      units.begin() + static_cast<std::ptrdiff_t>(unit) + 1, units.end(), [&](const auto& flats) {
+        return std::find(flats.begin(), flats.end(), flat) != flats.end();
+      });
 }
 
 void ParameterGathers::leave_all() {

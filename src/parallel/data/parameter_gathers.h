@@ -39,8 +39,9 @@ class ParameterGathers {
   /// Blocks until the unit's parameters are at hand, and starts to gather those of the units that
   /// come next.
   void enter(size_t unit, Pass pass);
-  /// Drops what the unit alone needed, where a rank does not keep it.
-  void leave(size_t unit);
+  /// Drops what the unit alone needed, where a rank does not keep it. What a later unit of a
+  /// forward pass reads again stays until then: that unit is where memory is fullest in any case.
+  void leave(size_t unit, Pass pass);
   /// The shards are newer than what was gathered: that is dropped, and gathered anew when a unit is
   /// entered.
   void shards_changed();
@@ -70,6 +71,7 @@ class ParameterGathers {
 
   void check_order(size_t unit, Pass pass);
   void start_ahead(size_t unit, Pass pass);
+  bool is_read_after(size_t flat, size_t unit) const;
   bool is_in_file(size_t flat) const;
   Tensor own_part(size_t flat) const;  // of the whole
   void start_read(size_t flat);

@@ -36,7 +36,6 @@ VocabularyParallelEmbedding::VocabularyParallelEmbedding(
       vocabulary(vocabulary) {
   const bool has_padding_row = padding_row >= rows.begin && padding_row < rows.end;
   padding_row = has_padding_row ? padding_row - rows.begin : -1;
-  gradient_form = ops::EmbeddingGradient::kTable;
 }
 
 VocabularyParallelEmbedding::Places VocabularyParallelEmbedding::places_of(

@@ -66,8 +66,9 @@ using Scatter = Conjugate<&TensorGroup::scatter_sum_sequence, &TensorGroup::gath
 }  // namespace
 
 TensorGroup::Sum TensorGroup::start_sum(const Tensor& x) const {
-  Tensor y = x.clone(at::MemoryFormat::Contiguous);
-  return {y, {}, communicator_->all_reduce(y)};
+  const Tensor from = x.contiguous();
+  Tensor y = at::empty_like(from);
+  return {y, from, communicator_->sum_into(y, from)};
 }
 
 Tensor TensorGroup::sum(const Tensor& x) const {

@@ -34,11 +34,14 @@ Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
   return rows;
 }
 
-/// Rows of a run: by the largest shard, so that all ranks cut alike.
+/// By the largest shard all ranks cut rows into the same runs.
+int64_t widest_part(const VocabularyShard& shard) {
+  return mesh::split_evenly(shard.vocabulary, shard.group->size(), 0).size();
+}
+
 int64_t rows_of_a_run(const Tensor& weight, const VocabularyShard& shard) {
-  const int64_t widest = mesh::split_evenly(shard.vocabulary, shard.group->size(), 0).size();
-  return std::max(
-      kLeastRows, kLogitsBytes / (widest * static_cast<int64_t>(weight.element_size())));
+  const int64_t row = widest_part(shard) * static_cast<int64_t>(weight.element_size());
+  return std::max(kLeastRows, kLogitsBytes / row);
 }
 
 /// What the ranks know of each row's logits, together: one exchange of three numbers a row, or of
@@ -105,6 +108,7 @@ Run make_run(
 ops::TokenLossOptions with_part(ops::TokenLossOptions options, const VocabularyShard& shard) {
   options.first_token = shard.rows.begin;
   options.vocabulary = shard.vocabulary;
+  options.widest_part = widest_part(shard);
   options.combine = [group = shard.group](ops::RowStatistics& part) {
     combine(part, group->communicator());
   };

@@ -111,9 +111,8 @@ double kept_scores(const Job& job, BlockKind kind) {
 }
 
 // Numbers that the exchanges of context ranks make anew in a block, and that are kept beside what
-// they were made of: of a ring its output by heads, and keys and values as one message where they
-// were part of one product with the queries; of Ulysses queries and output by heads, and the copies
-// of keys and values that more ranks than heads need.
+// they were made of: of a ring that is no fused loop its output by heads; of Ulysses queries and
+// output by heads, and the copies of keys and values that more ranks than heads need.
 double exchanged(const Job& job, double tokens) {
   if (job.mesh.context == 1 || !job.software.keeps_exchanged) {
     return 0;
@@ -123,7 +122,8 @@ double exchanged(const Job& job, double tokens) {
   };
   const bool is_packed = sizes_of(job.model).packs_heads;
   if (job.context_attention == ContextAttention::kRing) {
-    return of(job.model.heads) + (is_packed ? 2 * of(job.model.kv_heads) : 0);
+    const bool is_fused = job.software.fused_attention && !has_score_bias(job.model);
+    return is_fused ? 0 : of(job.model.heads);
   }
   const int64_t ranks = job.mesh.context, keys = job.model.kv_heads;
   const int64_t copies = keys % ranks == 0 ? keys : ranks % keys == 0 ? ranks : job.model.heads;

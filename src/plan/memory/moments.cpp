@@ -71,8 +71,8 @@ double head_gradient(const Job& job) {
   return in_place || job.adapter_rank > 0 ? 0 : table_of(job) * job.compute_bytes();
 }
 
-/// Logits are made for so many rows at once, counted for the whole vocabulary; more than one run of
-/// a narrow type sums the head's gradient in float32.
+/// Logits are made for so many rows at once; more than one run of a narrow type sums the head's
+/// gradient in float32.
 struct HeadRuns {
   double rows = 0;
   double sum = 0;
@@ -81,10 +81,11 @@ struct HeadRuns {
 HeadRuns head_runs(const Job& job) {
   const Software& software = job.software;
   const double tokens = job.micro_tokens();
-  const double row = static_cast<double>(job.model.head_rows()) * job.compute_bytes();
+  const double words = static_cast<double>(job.model.head_rows()) / job.mesh.tensor;
+  const double row = words * job.compute_bytes();
   const bool is_narrow = job.compute_bytes() < 4;
   const double sum = is_narrow ? 4 * table_of(job) : 0;
-  const double instead = software.fused_head ? sum * job.mesh.tensor : 0;
+  const double instead = software.fused_head ? sum : 0;
   if (tokens * row <= software.logit_limit + instead) {
     return {tokens, 0};
   }
