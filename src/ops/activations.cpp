@@ -1,10 +1,14 @@
 #include "ops/activations.h"
 
+#include <type_traits>
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/cpu/activation_kernel.h"
 #include "ops/cpu/host_loops.h"
+#include "ops/cpu/machine.h"
 #include "ops/cpu/vector.h"
 #include "ops/cpu/vector_types.h"
 #include "ops/cuda_loops.h"
@@ -83,19 +87,36 @@ struct Swiglu {
   };
 };
 
+/// Of bfloat16, if the processor has its instructions; else null.
+template <class Function, class T>
+const kernel::ActivationLoops* bfloat16_loops() {
+#if defined(__x86_64__)
+  if (std::is_same_v<T, vector::Bfloat16> && matrix_unit() >= MatrixUnit::kBfloat16) {
+    return std::is_same_v<Function, Gelu> ? &kernel::kGelu : &kernel::kSwiglu;
+  }
+#endif
+  return nullptr;
+}
+
+template <class T>
+T* moved(T* elements, int64_t by) {
+  return elements == nullptr ? nullptr : elements + by;
+}
+
 /// y of x and (for Swiglu) of `other`.
 template <class Function, class T>
 Tensor forward_as(const Tensor& x, const Tensor& other) {
   Tensor y = at::empty_like(x);
   const T *a = elements<T>(x), *b = elements<T>(other);
   T* out = mutable_elements<T>(y);
+  const kernel::ActivationLoops* loops = bfloat16_loops<Function, T>();
   at::parallel_for(0, x.numel(), kRowGrain, [&](int64_t begin, int64_t end) {
+    if (loops != nullptr) {
+      loops->forward({a + begin, moved(b, begin), out + begin}, end - begin);
+      return;
+    }
     vector::dispatch<typename Function::template Forward<T>>(
-        a + begin,
-        b == nullptr ? nullptr : b + begin,
-        out + begin,
-        static_cast<T*>(nullptr),
-        end - begin);
+        a + begin, moved(b, begin), out + begin, static_cast<T*>(nullptr), end - begin);
   });
   return y;
 }
@@ -106,14 +127,15 @@ torch::autograd::tensor_list backward_as(
   Tensor dx = at::empty_like(x), dother = other.defined() ? at::empty_like(other) : Tensor();
   const T *a = elements<T>(x), *b = elements<T>(other), *g = elements<T>(gradient);
   T *da = mutable_elements<T>(dx), *db = mutable_elements<T>(dother);
+  const kernel::ActivationLoops* loops = bfloat16_loops<Function, T>();
   at::parallel_for(0, x.numel(), kRowGrain, [&](int64_t begin, int64_t end) {
+    if (loops != nullptr) {
+      loops->backward(
+          {a + begin, moved(b, begin), g + begin, da + begin, moved(db, begin)}, end - begin);
+      return;
+    }
     vector::dispatch<typename Function::template Backward<T>>(
-        a + begin,
-        b == nullptr ? nullptr : b + begin,
-        g + begin,
-        da + begin,
-        db == nullptr ? nullptr : db + begin,
-        end - begin);
+        a + begin, moved(b, begin), g + begin, da + begin, moved(db, begin), end - begin);
   });
   return {dx, dother};
 }

@@ -76,28 +76,37 @@ TEST(Vector, EveryVersionOfTheLoopsAgrees) {
 }
 
 TEST(Activations, GeluAndSwigluAndTheirGradients) {
-  for (const int64_t count : {1, 15, 16, 40000}) {
-    const Tensor x = random({count}) * 4, up = random({count}, 2);
-    const auto what = fmt::format("{}", count);
-    expect_close(
-        [](const auto& in) { return gelu_tanh(in[0]); },
-        [](const auto& in) { return at::gelu(in[0], "tanh"); },
-        {x},
-        "gelu " + what);
-    expect_close(
-        [](const auto& in) { return swiglu(in[0], in[1]); },
-        [](const auto& in) { return at::silu(in[0]) * in[1]; },
-        {x, up},
-        "swiglu " + what);
+  const MatrixUnit best = find_matrix_unit();
+  for (const MatrixUnit unit : {MatrixUnit::kNone, best}) {
+    matrix_unit() = unit;
+    for (const int64_t count : {1, 15, 16, 40000}) {
+      const Tensor x = random({count}) * 4, up = random({count}, 2);
+      const auto what = fmt::format("unit {}, {}", static_cast<int>(unit), count);
+      expect_close(
+          [](const auto& in) { return gelu_tanh(in[0]); },
+          [](const auto& in) { return at::gelu(in[0], "tanh"); },
+          {x},
+          "gelu " + what);
+      expect_close(
+          [](const auto& in) { return swiglu(in[0], in[1]); },
+          [](const auto& in) { return at::silu(in[0]) * in[1]; },
+          {x, up},
+          "swiglu " + what);
+    }
   }
+  matrix_unit() = best;
 }
 
 TEST(Activations, StayFiniteFarOut) {
-  const Tensor x = leaf(at::tensor({-1e4F, -50.0F, 0.0F, 50.0F, 1e4F}), at::kFloat);
-  const Tensor y = gelu_tanh(x) + swiglu(x, at::ones_like(x));
-  y.sum().backward();
-  EXPECT_TRUE(at::allclose(y, at::tensor({0.0F, 0.0F, 0.0F, 100.0F, 2e4F}), 1e-6, 1e-15));
-  EXPECT_TRUE(at::allclose(x.grad(), at::tensor({0.0F, 0.0F, 1.0F, 2.0F, 2.0F}), 1e-6, 1e-15));
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const Tensor x = leaf(at::tensor({-1e4F, -50.0F, 0.0F, 50.0F, 1e4F}), type);
+    const Tensor y = gelu_tanh(x) + swiglu(x, at::ones_like(x));
+    y.sum().backward();
+    const Tensor wanted = at::tensor({0.0F, 0.0F, 0.0F, 100.0F, 2e4F}).to(type);
+    const Tensor slopes = at::tensor({0.0F, 0.0F, 1.0F, 2.0F, 2.0F}).to(type);
+    EXPECT_TRUE(at::allclose(y, wanted, 1e-6, 1e-15));
+    EXPECT_TRUE(at::allclose(x.grad(), slopes, 1e-6, 1e-15));
+  }
 }
 
 TEST(Norms, LayerNormAndItsGradients) {

@@ -1,50 +1,52 @@
 // Compiled with its own instructions (cmake/Modules.cmake): see tile.h.
 #if defined(__AVX512BF16__)
 
+#include "ops/cpu/attention_blocks.h"
 #include "ops/cpu/attention_kernel.h"
 #include "ops/cpu/tile.h"
 
 namespace lockstep::ops::kernel {
 namespace {
 
-/// Of sixteen keys from `first`, those that a query at `position` sees.
-inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first) {
-  const int64_t until = position + 1 - first;
-  const __mmask16 earlier = until <= 0 ? 0 : first_lanes(until);
-  const int64_t hidden = window > 0 ? position + 1 - window - first : 0;
-  return hidden <= 0 ? earlier : static_cast<__mmask16>(earlier & ~first_lanes(hidden));
+/// The first `count` values of 64 bytes; the others are 0.
+inline __m512i line(const float* from, int64_t count) {
+  return _mm512_castps_si512(load(from, count));
 }
-
-/// Likewise, where queries from `until[i]` on do not see key i.
-inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first, const int32_t* until) {
-  const __mmask16 seen = seen_keys(position, window, first);
-  return until == nullptr ? seen
-                          : _mm512_mask_cmpgt_epi32_mask(
-                                seen,
-                                _mm512_loadu_si512(until + first),
-                                _mm512_set1_epi32(static_cast<int>(position)));
+inline __m512i line(const Half* from, int64_t count) {
+  return _mm512_maskz_loadu_epi16(
+      count >= 2 * kLanes ? ~__mmask32{0} : static_cast<__mmask32>((1ULL << count) - 1), from);
 }
 
 template <class Machine>
 struct Attention {
   using Value = typename Machine::Value;
   static constexpr int64_t kUnit = Machine::kUnit;
+  // Exponentials are of this factor's numbers: where they are rounded to bfloat16, powers of 2.
+  static constexpr float kBase = kUnit == 2 ? 1.44269504F : 1;
+  static __m512 power(__m512 x) {
+    if constexpr (kUnit == 2) {
+      return power_of_two(x);
+    } else {
+      return exponential(x);
+    }
+  }
   static constexpr int64_t kSizeStep = kLanes * kUnit;
   static constexpr int64_t kBlockUnits = kPanel / kUnit;  // of 64 positions
 
   /// A thread's memory, and the padded sizes.
   struct Scratch {
     int64_t size, units, keys, panels;  // of a head; its units; padded positions; of 64 positions
+    int64_t row;  // values of a row of keys: with a few more, or rows would lie in the same lines
     // Of the keys and values of a head: panels for products that sum over a head's numbers
     // ("across") and over positions ("rows").
     float *keys_across, *keys_rows, *values_across, *values_rows;
-    float *scores, *others;             // [64, keys]: of queries; of gradients and values
-    Value* weights;                     // [64, keys]: what multiplies the rows of values or keys
+    float *scores, *others;             // [64, row]: of queries; of gradients and values
+    Value* weights;                     // [64, row]: what multiplies the rows of values or keys
     float *first_units, *second_units;  // panels of the same along the queries
     Value *queries, *gradients;         // [64, size], dense
     float *queries_across, *gradients_across;  // [size, 64 positions in units]
     float* sums;                               // [64, size]
-    float *key_sums, *value_sums;              // [size, keys]
+    float *key_sums, *value_sums;              // [size, row]
     int64_t bytes;
 
     Scratch(const AttentionSizes& s, void* memory) {
@@ -52,6 +54,7 @@ struct Attention {
       units = size / kUnit;
       panels = (s.keys + kPanel - 1) / kPanel;
       keys = panels * kPanel;
+      row = keys + 2 * kLanes;
       int64_t used = 0;
       const auto take = [&](int64_t count, int64_t bytes_each) {
         char* const mine = memory == nullptr ? nullptr : static_cast<char*>(memory) + used;
@@ -67,9 +70,9 @@ struct Attention {
       values_across = floats(keys * units);
       keys_rows = floats(keys / kUnit * wide);
       values_rows = floats(keys / kUnit * wide);
-      scores = floats(kPanel * keys);
-      others = floats(kPanel * keys);
-      weights = values(kPanel * keys);
+      scores = floats(kPanel * row);
+      others = floats(kPanel * row);
+      weights = values(kPanel * row);
       first_units = floats(kBlockUnits * keys);
       second_units = floats(kBlockUnits * keys);
       queries = values(kPanel * size);
@@ -77,21 +80,13 @@ struct Attention {
       queries_across = floats(size * kBlockUnits);
       gradients_across = floats(size * kBlockUnits);
       sums = floats(kPanel * wide);
-      key_sums = floats(size * keys);
-      value_sums = floats(size * keys);
+      key_sums = floats(size * row);
+      value_sums = floats(size * row);
       bytes = used;
     }
   };
 
   static int64_t scratch_bytes(const AttentionSizes& s) { return Scratch(s, nullptr).bytes; }
-
-  static const Value* at(
-      const void* data, const HeadStrides& strides, int64_t batch, int64_t head) {
-    return static_cast<const Value*>(data) + batch * strides.batch + head * strides.head;
-  }
-  static Value* at(void* data, const HeadStrides& strides, int64_t batch, int64_t head) {
-    return static_cast<Value*>(data) + batch * strides.batch + head * strides.head;
-  }
 
   /// 64 positions of a head, dense, zeros behind their ends.
   static void copy_block(
@@ -103,11 +98,11 @@ struct Attention {
       int64_t size,
       Value* to) {
     for (int64_t r = 0; r < kPanel; ++r) {
-      for (int64_t c = 0; c < size; c += kLanes) {
+      for (int64_t c = 0; c < size; c += kSizeStep) {
         const int64_t count = first + r < length ? s.size - c : 0;
-        store(
+        _mm512_storeu_si512(
             to + r * size + c,
-            count > 0 ? load(from + (first + r) * stride + c, count) : _mm512_setzero_ps());
+            count > 0 ? line(from + (first + r) * stride + c, count) : _mm512_setzero_si512());
       }
     }
   }
@@ -126,7 +121,10 @@ struct Attention {
   static __m512i unit_of_rows(const Value* block, int64_t size, int64_t unit, int64_t c) {
     const Value* row = block + unit * kUnit * size + c;
     if constexpr (kUnit == 2) {
-      return paired(load(row), load(row + size));
+      const auto halves = [](const Value* from) {
+        return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+      };
+      return _mm512_or_si512(halves(row), _mm512_slli_epi32(halves(row + size), 16));
     } else {
       return _mm512_castps_si512(load(row));
     }
@@ -145,13 +143,16 @@ struct Attention {
 
   /// The block transposed: [size] rows of units along its positions.
   static void transposed(const Scratch& t, const Value* block, float* out) {
-    alignas(64) float part[kLanes * kLanes];
     for (int64_t c = 0; c < t.size; c += kLanes) {
       for (int64_t u = 0; u < kBlockUnits; u += kLanes) {
+        __m512i part[kLanes];
         for (int64_t i = 0; i < kLanes; ++i) {
-          _mm512_store_si512(part + i * kLanes, unit_of_rows(block, t.size, u + i, c));
+          part[i] = unit_of_rows(block, t.size, u + i, c);
         }
-        transpose_units(part, kLanes, out + c * kBlockUnits + u, kBlockUnits);
+        transpose(part);
+        for (int64_t i = 0; i < kLanes; ++i) {
+          _mm512_storeu_si512(out + (c + i) * kBlockUnits + u, part[i]);
+        }
       }
     }
   }
@@ -172,7 +173,7 @@ struct Attention {
           {block, t.units},
           panels + j * t.units * kPanel,
           out + j * kPanel,
-          t.keys,
+          t.row,
           Sum::kNew);
     }
   }
@@ -185,26 +186,12 @@ struct Attention {
           kPanel,
           least(kPanel, t.size - c),
           (until - from) * kBlockUnits,
-          {t.weights + from * kPanel, t.keys / kUnit},
+          {t.weights + from * kPanel, t.row / kUnit},
           panels + (p * all + from * kBlockUnits) * kPanel,
           t.sums + c,
           t.size,
           Sum::kNew);
     }
-  }
-
-  /// Which blocks of keys the queries of a block see: [from, until).
-  struct Blocks {
-    int64_t from, until;
-  };
-  static Blocks seen_blocks(const AttentionSizes& s, const Scratch& t, int64_t block) {
-    const int64_t first = s.window > 0 ? block * kPanel + 1 - s.window : 0;
-    return {first <= 0 ? 0 : first / kPanel, s.sees_all ? t.panels : block + 1};
-  }
-  static int64_t query_blocks(const AttentionSizes& s) { return (s.length + kPanel - 1) / kPanel; }
-  /// The last key that a query sees; one behind the end counts as the last one.
-  static int64_t last_seen(const AttentionSizes& s, int64_t query) {
-    return s.sees_all ? s.keys - 1 : least(query, s.length - 1);
   }
 
   static void put_sums(
@@ -232,22 +219,22 @@ struct Attention {
       void* memory) {
     [[maybe_unused]] const TileState<Machine> state;
     const Scratch t(s, memory);
-    const int64_t group = s.heads / s.kv_heads;
-    for (int64_t job = first; job < last; ++job) {
-      const int64_t batch = job / s.kv_heads, kv_head = job % s.kv_heads;
-      const Value* key = at(f.key, f.key_at, batch, kv_head);
-      const Value* value = at(f.value, f.value_at, batch, kv_head);
-      for (int64_t j = 0; j < t.panels; ++j) {
-        copy_block(s, s.keys, key, f.key_at.position, j * kPanel, t.size, t.queries);
-        across(t, t.queries, t.keys_across + j * t.units * kPanel);
-        copy_block(s, s.keys, value, f.value_at.position, j * kPanel, t.size, t.queries);
-        rows(t, t.queries, t.values_rows, j * kBlockUnits, t.keys / kUnit);
-      }
-      for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        for (int64_t block = 0; block < query_blocks(s); ++block) {
-          forward_block(s, t, f, batch, head, block);
+    const int64_t each = blocks_of_job(s), end = last * each;
+    for (int64_t index = first * each; index < end; ++index) {
+      const QueryBlock block = block_of(s, index);
+      if (index % each == 0) {
+        const Value* key = at<Value>(f.key, f.key_at, block.batch, block.kv_head);
+        const Value* value = at<Value>(f.value, f.value_at, block.batch, block.kv_head);
+        for (int64_t j = 0; j < t.panels; ++j) {
+          copy_block(s, s.keys, key, f.key_at.position, j * kPanel, t.size, t.queries);
+          across(t, t.queries, t.keys_across + j * t.units * kPanel);
+          copy_block(s, s.keys, value, f.value_at.position, j * kPanel, t.size, t.queries);
+          rows(t, t.queries, t.values_rows, j * kBlockUnits, t.keys / kUnit);
         }
       }
+      Ahead<Value> ahead(s, f, index, end);
+      ahead.add(f.out, f.out_at, block.batch, block.head, block.number);
+      forward_block(s, t, f, block, ahead);
     }
   }
 
@@ -255,15 +242,15 @@ struct Attention {
       const AttentionSizes& s,
       const Scratch& t,
       const AttentionForward& f,
-      int64_t batch,
-      int64_t head,
-      int64_t block) {
-    const auto [from, until] = seen_blocks(s, t, block);
+      const QueryBlock& of,
+      const Ahead<Value>& ahead) {
+    const int64_t batch = of.batch, head = of.head, block = of.number;
+    const auto [from, until] = seen_panels(s, block);
     const int64_t start = block * kPanel;
     copy_block(
         s,
         s.length,
-        at(f.query, f.query_at, batch, head),
+        at<Value>(f.query, f.query_at, batch, head),
         f.query_at.position,
         start,
         t.size,
@@ -272,20 +259,36 @@ struct Attention {
     float inverse[kPanel];
     float* log_sum = f.log_sum + (batch * s.heads + head) * s.length;
     for (int64_t r = 0; r < kPanel; ++r) {
-      const float* score = t.scores + r * t.keys;
+      ahead.ask_for(r);
+      const float* score = t.scores + r * t.row;
+      Value* weights = t.weights + r * t.row;
       const int64_t position = last_seen(s, start + r);
+      const SeenKeys keys = seen_by(s, position, position);
+      const int64_t clear_until = f.seen_until == nullptr ? keys.clear_until : 0;
+      const auto over_keys = [&](const auto& run) {
+        for (int64_t k = from * kPanel; k < keys.end; k += kLanes) {
+          if (k >= keys.clear && k < clear_until) {
+            run(k, __mmask16{0xffff});
+          } else {
+            run(k, seen_keys(position, s.window, k, f.seen_until));
+          }
+        }
+      };
       __m512 most = all(-__builtin_inff());
-      for (int64_t k = from * kPanel; k < until * kPanel; k += kLanes) {
-        const __mmask16 seen = seen_keys(position, s.window, k, f.seen_until);
+      over_keys([&](int64_t k, __mmask16 seen) {
         most = _mm512_mask_max_ps(most, seen, _mm512_loadu_ps(score + k), most);
-      }
+      });
       const float top = _mm512_reduce_max_ps(_mm512_mul_ps(most, all(s.scale)));
+      const __m512 scale = all(s.scale * kBase), shift = all(top * kBase);
       __m512 total = _mm512_setzero_ps();
-      for (int64_t k = from * kPanel; k < until * kPanel; k += kLanes) {
-        __m512 e = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(score + k), all(s.scale), all(top)));
-        e = _mm512_maskz_mov_ps(seen_keys(position, s.window, k, f.seen_until), e);
+      over_keys([&](int64_t k, __mmask16 seen) {
+        const __m512 e = _mm512_maskz_mov_ps(
+            seen, power(_mm512_fmsub_ps(_mm512_loadu_ps(score + k), scale, shift)));
         total = _mm512_add_ps(total, e);
-        store(t.weights + r * t.keys + k, e);
+        store(weights + k, e);
+      });
+      for (int64_t k = keys.end; k < until * kPanel; k += kLanes) {
+        store(weights + k, _mm512_setzero_ps());
       }
       const float sum = _mm512_reduce_add_ps(total);
       inverse[r] = 1 / sum;
@@ -294,7 +297,7 @@ struct Attention {
       }
     }
     weighted_rows(t, t.values_rows, from, until);
-    put_sums(s, t, inverse, at(f.out, f.out_at, batch, head), f.out_at.position, start);
+    put_sums(s, t, inverse, at<Value>(f.out, f.out_at, batch, head), f.out_at.position, start);
   }
 
   static void backward(
@@ -306,39 +309,52 @@ struct Attention {
     [[maybe_unused]] const TileState<Machine> state;
     const Scratch t(s, memory);
     const AttentionForward& f = b.forward;
-    const int64_t group = s.heads / s.kv_heads;
-    for (int64_t job = first; job < last; ++job) {
-      const int64_t batch = job / s.kv_heads, kv_head = job % s.kv_heads;
-      const Value* key = at(f.key, f.key_at, batch, kv_head);
-      const Value* value = at(f.value, f.value_at, batch, kv_head);
-      for (int64_t j = 0; j < t.panels; ++j) {
-        copy_block(s, s.keys, key, f.key_at.position, j * kPanel, t.size, t.queries);
-        across(t, t.queries, t.keys_across + j * t.units * kPanel);
-        rows(t, t.queries, t.keys_rows, j * kBlockUnits, t.keys / kUnit);
-        copy_block(s, s.keys, value, f.value_at.position, j * kPanel, t.size, t.queries);
-        across(t, t.queries, t.values_across + j * t.units * kPanel);
+    const int64_t each = blocks_of_job(s), end = last * each;
+    for (int64_t index = first * each; index < end; ++index) {
+      const QueryBlock block = block_of(s, index);
+      if (index % each == 0) {
+        begin_job(s, t, f, block);
       }
-      for (int64_t i = 0; i < t.size * t.keys; i += kLanes) {
-        _mm512_storeu_ps(t.key_sums + i, _mm512_setzero_ps());
-        _mm512_storeu_ps(t.value_sums + i, _mm512_setzero_ps());
+      Ahead<Value> ahead(s, f, index, end);
+      if (index + 1 < end) {
+        const QueryBlock next = block_of(s, index + 1);
+        ahead.add(f.out, f.out_at, next.batch, next.head, next.number);
+        ahead.add(b.out_gradient, b.out_gradient_at, next.batch, next.head, next.number);
       }
-      for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        for (int64_t block = 0; block < query_blocks(s); ++block) {
-          backward_block(s, t, b, batch, head, block);
-        }
+      ahead.add(b.query_gradient, b.query_gradient_at, block.batch, block.head, block.number);
+      if (index / each != (index + query_blocks(s)) / each) {  // they are put soon
+        ahead.add(b.key_gradient, b.key_gradient_at, block.batch, block.kv_head, block.number);
+        ahead.add(b.value_gradient, b.value_gradient_at, block.batch, block.kv_head, block.number);
       }
-      put_columns(
-          s,
-          t,
-          t.key_sums,
-          at(b.key_gradient, b.key_gradient_at, batch, kv_head),
-          b.key_gradient_at.position);
-      put_columns(
-          s,
-          t,
-          t.value_sums,
-          at(b.value_gradient, b.value_gradient_at, batch, kv_head),
-          b.value_gradient_at.position);
+      backward_block(s, t, b, block, ahead);
+      if ((index + 1) % each == 0) {
+        const auto put = [&](const float* sums, void* to, const HeadStrides& place) {
+          put_columns(s, t, sums, at<Value>(to, place, block.batch, block.kv_head), place.position);
+        };
+        put(t.key_sums, b.key_gradient, b.key_gradient_at);
+        put(t.value_sums, b.value_gradient, b.value_gradient_at);
+      }
+    }
+  }
+
+  /// The keys and values of a job, for products of all its heads, and no sums of their gradients.
+  static void begin_job(
+      const AttentionSizes& s,
+      const Scratch& t,
+      const AttentionForward& f,
+      const QueryBlock& block) {
+    const Value* key = at<Value>(f.key, f.key_at, block.batch, block.kv_head);
+    const Value* value = at<Value>(f.value, f.value_at, block.batch, block.kv_head);
+    for (int64_t j = 0; j < t.panels; ++j) {
+      copy_block(s, s.keys, key, f.key_at.position, j * kPanel, t.size, t.queries);
+      across(t, t.queries, t.keys_across + j * t.units * kPanel);
+      rows(t, t.queries, t.keys_rows, j * kBlockUnits, t.keys / kUnit);
+      copy_block(s, s.keys, value, f.value_at.position, j * kPanel, t.size, t.queries);
+      across(t, t.queries, t.values_across + j * t.units * kPanel);
+    }
+    for (int64_t i = 0; i < t.size * t.row; i += kLanes) {
+      _mm512_storeu_ps(t.key_sums + i, _mm512_setzero_ps());
+      _mm512_storeu_ps(t.value_sums + i, _mm512_setzero_ps());
     }
   }
 
@@ -346,16 +362,16 @@ struct Attention {
       const AttentionSizes& s,
       const Scratch& t,
       const AttentionBackward& b,
-      int64_t batch,
-      int64_t head,
-      int64_t block) {
+      const QueryBlock& of,
+      const Ahead<Value>& ahead) {
     const AttentionForward& f = b.forward;
-    const auto [from, until] = seen_blocks(s, t, block);
+    const int64_t batch = of.batch, head = of.head, block = of.number;
+    const auto [from, until] = seen_panels(s, block);
     const int64_t start = block * kPanel;
     copy_block(
         s,
         s.length,
-        at(f.query, f.query_at, batch, head),
+        at<Value>(f.query, f.query_at, batch, head),
         f.query_at.position,
         start,
         t.size,
@@ -363,37 +379,39 @@ struct Attention {
     copy_block(
         s,
         s.length,
-        at(b.out_gradient, b.out_gradient_at, batch, head),
+        at<Value>(b.out_gradient, b.out_gradient_at, batch, head),
         b.out_gradient_at.position,
         start,
         t.size,
         t.gradients);
     against(t, t.queries, t.keys_across, from, until, t.scores);
     against(t, t.gradients, t.values_across, from, until, t.others);
-    const Value* out = at(f.out, f.out_at, batch, head);
+    const Value* out = at<Value>(f.out, f.out_at, batch, head);
     const float* log_sum = f.log_sum + (batch * s.heads + head) * s.length;
-    for (int64_t r = 0; r < kPanel; r += kUnit) {
-      __m512 delta[kUnit], shift[kUnit];
-      for (int64_t i = 0; i < kUnit; ++i) {
-        const int64_t position = start + r + i;
-        __m512 dot = _mm512_setzero_ps();
-        for (int64_t c = 0; c < s.size && position < s.length; c += kLanes) {
-          dot = _mm512_fmadd_ps(
-              load(out + position * f.out_at.position + c, s.size - c),
-              load(t.gradients + (r + i) * t.size + c, s.size - c),
-              dot);
-        }
-        delta[i] = all(_mm512_reduce_add_ps(dot));
-        shift[i] = all(position < s.length ? log_sum[position] : 0);
+    float delta[kPanel] = {}, shift[kPanel] = {};
+    for (int64_t r = 0; r < least(kPanel, s.length - start); ++r) {
+      __m512 dot = _mm512_setzero_ps();
+      for (int64_t c = 0; c < s.size; c += kLanes) {
+        dot = _mm512_fmadd_ps(
+            load(out + (start + r) * f.out_at.position + c, s.size - c),
+            load(t.gradients + r * t.size + c, s.size - c),
+            dot);
       }
-      score_gradients(s, t, {from, until}, start + r, delta, shift);
+      delta[r] = _mm512_reduce_add_ps(dot);
+      shift[r] = log_sum[start + r] * kBase;
+    }
+    for (int64_t r = 0; r < kPanel; r += kUnit) {
+      for (int64_t i = 0; i < kUnit; ++i) {
+        ahead.ask_for(r + i);
+      }
+      score_gradients(s, t, {from, until}, start + r, delta + r, shift + r);
     }
     weighted_rows(t, t.keys_rows, from, until);
     put_sums(
         s,
         t,
         nullptr,
-        at(b.query_gradient, b.query_gradient_at, batch, head),
+        at<Value>(b.query_gradient, b.query_gradient_at, batch, head),
         b.query_gradient_at.position,
         start);
     transposed(t, t.queries, t.queries_across);
@@ -407,7 +425,7 @@ struct Attention {
             {left, kBlockUnits},
             units + j * kBlockUnits * kPanel,
             sums + j * kPanel,
-            t.keys,
+            t.row,
             Sum::kAdded);
       };
       add(t.gradients_across, t.first_units, t.value_sums);
@@ -419,45 +437,69 @@ struct Attention {
   static void score_gradients(
       const AttentionSizes& s,
       const Scratch& t,
-      const Blocks& blocks,
+      const SeenPanels& panels,
       int64_t query,
-      const __m512 (&delta)[kUnit],
-      const __m512 (&shift)[kUnit]) {
+      const float* delta,
+      const float* shift) {
     const int64_t r = query % kPanel;
-    for (int64_t k = blocks.from * kPanel; k < blocks.until * kPanel; k += kLanes) {
+    int64_t position[kUnit];
+    for (int64_t i = 0; i < kUnit; ++i) {
+      position[i] = query + i < s.length ? last_seen(s, query + i) : -1;
+    }
+    const int64_t other = position[kUnit - 1] < 0 ? position[0] : position[kUnit - 1];
+    const SeenKeys keys = seen_by(s, position[kUnit - 1] < 0 ? -1 : position[0], other);
+    const __m512 scale = all(s.scale), base = all(s.scale * kBase);
+    const auto run = [&](int64_t k, const auto& seen) {
       __m512 p[kUnit], d[kUnit];
       for (int64_t i = 0; i < kUnit; ++i) {
-        const int64_t position = query + i;
-        const float* score = t.scores + (r + i) * t.keys + k;
-        const float* other = t.others + (r + i) * t.keys + k;
-        const __mmask16 seen =
-            position < s.length ? seen_keys(last_seen(s, position), s.window, k) : 0;
-        p[i] = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(score), all(s.scale), shift[i]));
-        p[i] = _mm512_maskz_mov_ps(seen, p[i]);
+        const int64_t at = (r + i) * t.row + k;
+        p[i] = _mm512_maskz_mov_ps(
+            seen(i), power(_mm512_fmsub_ps(_mm512_loadu_ps(t.scores + at), base, all(shift[i]))));
         d[i] = _mm512_maskz_mul_ps(
-            seen,
-            _mm512_mul_ps(p[i], all(s.scale)),
-            _mm512_sub_ps(_mm512_loadu_ps(other), delta[i]));
-        store(t.weights + (r + i) * t.keys + k, d[i]);
+            seen(i),
+            _mm512_mul_ps(p[i], scale),
+            _mm512_sub_ps(_mm512_loadu_ps(t.others + at), all(delta[i])));
       }
-      const int64_t place = (k / kPanel * kBlockUnits + r / kUnit) * kPanel + k % kPanel;
-      if constexpr (kUnit == 2) {
-        _mm512_storeu_si512(t.first_units + place, paired(p[0], p[1]));
-        _mm512_storeu_si512(t.second_units + place, paired(d[0], d[1]));
+      put_units(t, r, k, p, d);
+    };
+    const __m512 zeros[kUnit] = {};
+    for (int64_t k = panels.from * kPanel; k < panels.until * kPanel; k += kLanes) {
+      if (k >= keys.end) {
+        put_units(t, r, k, zeros, zeros);
+      } else if (k >= keys.clear && k < keys.clear_until) {
+        run(k, [](int64_t) { return __mmask16{0xffff}; });
       } else {
-        _mm512_storeu_ps(t.first_units + place, p[0]);
-        _mm512_storeu_ps(t.second_units + place, d[0]);
+        run(k, [&](int64_t i) { return seen_keys(position[i], s.window, k); });
       }
     }
   }
 
-  /// sums [size, keys], transposed.
+  /// Of queries from row r on, and keys from k on: probabilities, and gradients of scores.
+  static void put_units(
+      const Scratch& t, int64_t r, int64_t k, const __m512 (&p)[kUnit], const __m512 (&d)[kUnit]) {
+    const int64_t place = (k / kPanel * kBlockUnits + r / kUnit) * kPanel + k % kPanel;
+    Value* weights = t.weights + r * t.row + k;
+    if constexpr (kUnit == 2) {
+      const __m512i both = rounded(d[0], d[1]);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights), _mm512_castsi512_si256(both));
+      _mm256_storeu_si256(
+          reinterpret_cast<__m256i*>(weights + t.row), _mm512_extracti64x4_epi64(both, 1));
+      _mm512_storeu_si512(t.first_units + place, paired(p[0], p[1]));
+      _mm512_storeu_si512(t.second_units + place, paired(both));
+    } else {
+      _mm512_storeu_ps(weights, d[0]);
+      _mm512_storeu_ps(t.first_units + place, p[0]);
+      _mm512_storeu_ps(t.second_units + place, d[0]);
+    }
+  }
+
+  /// sums [size, row], transposed.
   static void put_columns(
       const AttentionSizes& s, const Scratch& t, const float* sums, Value* to, int64_t stride) {
     alignas(64) float part[kLanes * kLanes];
     for (int64_t k = 0; k < s.keys; k += kLanes) {
       for (int64_t c = 0; c < s.size; c += kLanes) {
-        transpose_units(sums + c * t.keys + k, t.keys, part, kLanes);
+        transpose_units(sums + c * t.row + k, t.row, part, kLanes);
         for (int64_t i = 0; i < least(kLanes, s.keys - k); ++i) {
           store(to + (k + i) * stride + c, _mm512_load_ps(part + i * kLanes), s.size - c);
         }
