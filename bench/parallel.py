@@ -31,8 +31,8 @@ CHUNKS = 8
 PLANS = {
     "wide vocabulary": {
         "data=2": (["parallel.data=2"], 4, 1, None),
-        "tensor=2": (["parallel.tensor=2"], 8, 1, 0.85),
-        "context=2": (["parallel.context=2"], 8, 1, 0.85),
+        "tensor=2": (["parallel.tensor=2"], 8, 1, 1.0),
+        "context=2": (["parallel.context=2"], 8, 1, 0.95),
     },
     "deep": {
         "data=2": (["parallel.data=2"], 8, 1, None),
