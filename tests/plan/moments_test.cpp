@@ -134,7 +134,7 @@ TEST(Moments, RanksThatShareLayersAndSequencesKeepWhatTheyExchanged) {
   expect_fullest(tensor, 1, 234.9);
   Job context = gpt2({4, 512, 8192, 256, 8});
   context.mesh = {.context = 2};
-  expect_fullest(context, 1, 360.3);
+  expect_fullest(context, 1, 348.6);
   constexpr Shape kGrouped{5, 320, 10007, 512, 6};
   Job ulysses = job_of(llama_of(kGrouped, 2, 864), kGrouped, Precision::kMixed16);
   ulysses.mesh = {.context = 2};
