@@ -8,6 +8,12 @@ target_include_directories(lockstep_libtorch SYSTEM INTERFACE
   ${LIBTORCH}/include ${LIBTORCH}/include/torch/csrc/api/include)
 target_compile_definitions(lockstep_libtorch INTERFACE USE_C10D_GLOO)
 target_link_libraries(lockstep_libtorch INTERFACE ${LIBTORCH}/lib/libtorch_cpu.so ${LIBTORCH}/lib/libc10.so)
+# The runtime of its threads, which loops of ours have too (Modules.cmake): another would bring threads of its own.
+file(GLOB LIBTORCH_OPENMP ${LIBTORCH}/lib/libgomp*.so*)
+if(NOT LIBTORCH_OPENMP)
+  set(LIBTORCH_OPENMP gomp)
+endif()
+target_link_libraries(lockstep_libtorch INTERFACE ${LIBTORCH_OPENMP})
 get_filename_component(libtorch_wheel ${LIBTORCH} DIRECTORY)
 set(CMAKE_BUILD_RPATH ${LIBTORCH}/lib ${libtorch_wheel}/nvidia/cu13/lib)
 set(CMAKE_INSTALL_RPATH ${CMAKE_BUILD_RPATH})

@@ -81,6 +81,12 @@ if(TARGET lockstep)
   add_dependencies(lockstep lockstep-core)
 endif()
 
+# at::parallel_for is compiled into its callers, and without OpenMP it is a loop of one thread. Not where a header is
+# precompiled, which would have to be compiled with it too; Clang only makes what is fuzzed, and its runtime would be another.
+foreach(name ops optim)
+  target_compile_options(lockstep_${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fopenmp>)
+endforeach()
+
 # GCC 12 sees overlapping copies in std::string where there are none (GCC bug 105651).
 foreach(name config launch start cli)
   target_compile_options(lockstep_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)

@@ -16,6 +16,7 @@
 #include "ops/host_memory.h"
 #include "start/parse.h"
 #include "train/checkpointing.h"
+#include "train/machine/world.h"
 #include "train/plan.h"
 #include "train/samples.h"
 #include "train/weights/device_map.h"
@@ -249,6 +250,7 @@ int run_generate(std::vector<std::string> arguments) {
   if (request.tensor > 1) {
     return generate_on_ranks(request, arguments, source, load, tokenizer, prompt);
   }
+  train::keep_threads_within_quota(1);
   ops::keep_host_memory();  // its pages are large: weights are read faster
   const auto positions = static_cast<int64_t>(prompt.size()) + request.options.max_new_tokens;
   const auto model = train::load_over_devices(source, load, request.device_map, positions);

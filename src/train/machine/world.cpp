@@ -48,6 +48,12 @@ std::string on_first_rank(
   return answer.substr(1);
 }
 
+void keep_threads_within_quota(int processes) {
+  if (std::getenv("OMP_NUM_THREADS") == nullptr && quota_bounds_cpus()) {
+    at::set_num_threads(std::max(1, usable_cores() / processes));  // libtorch counts CPUs
+  }
+}
+
 World join_world(const WorldOptions& options) {
   const int gpus = options.use_cpu ? 0 : visible_gpus();
   const int index = gpus > 0 ? gpu_of(options.local_rank, options.local_size, gpus) : 0;
@@ -55,9 +61,7 @@ World join_world(const WorldOptions& options) {
                                  ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index))
                                  : c10::Device(c10::kCPU);
   use_device(device);
-  if (std::getenv("OMP_NUM_THREADS") == nullptr && quota_bounds_cpus()) {
-    at::set_num_threads(std::max(1, usable_cores() / options.local_size));  // libtorch counts CPUs
-  }
+  keep_threads_within_quota(options.local_size);
   const comm::Rendezvous& rendezvous = options.rendezvous;
   if (rendezvous.size == 1) {
     return {{}, comm::Communicator::alone(), {}, device, options.local_rank, options.local_size};

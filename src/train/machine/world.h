@@ -51,6 +51,10 @@ struct World {
   bool is_first() const { return rank() == 0; }
 };
 
+/// Where a quota grants a machine's processes less than its CPUs, as many threads as it grants each
+/// of `processes`; without effect where OMP_NUM_THREADS says how many.
+void keep_threads_within_quota(int processes);
+
 /// Joins the job: picks the device of the local rank and meets the other ranks. Blocks until all
 /// have come. Error (environment): no device for this rank, the store or a peer cannot be reached.
 World join_world(const WorldOptions& options);
