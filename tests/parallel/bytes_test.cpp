@@ -65,11 +65,11 @@ TEST(Bytes, SequenceParallelismSendsAsMuchAsTensorParallelism) {
 
 TEST(Bytes, ARingPassesKeysAndValuesAndTheirGradients) {
   // Liu et al., 2023, section 3: n - 1 times the rank's keys and values; in the backward pass
-  // again, and their gradients n times.
+  // again, and their gradients as often, since they begin at the neighbour.
   for (const int n : {2, 3}) {
     const Sent sent = sent_under({{.context = n}}, 0);
     const int64_t pair = 2 * kActivation / n;
-    EXPECT_EQ(sent.large.at("exchange"), kLayers * pair * (2 * (n - 1) + n));
+    EXPECT_EQ(sent.large.at("exchange"), kLayers * pair * 3 * (n - 1));
   }
 }
 
