@@ -64,6 +64,9 @@ struct Tokenizer::Parts {
       SpecialTokens specials,
       Model::Scratch& scratch,
       std::vector<int32_t>& ids) const;
+  int64_t vocabulary_size() const {
+    return std::max<int64_t>(model->highest_id(), added.highest_id()) + 1;
+  }
   /// The token that decoding starts from; nothing where `id` is none, or is to be skipped.
   std::optional<std::string_view> token_to_decode(int32_t id, DecodedSpecials specials) const;
 
@@ -104,9 +107,6 @@ void Tokenizer::Parts::read(const Field& field, std::optional<ModelTables> table
         *splitting, read.takes_bytes ? ByteMapping::kLeave : ByteMapping::kWrite);
     pattern = pre_tokenizer->pattern();
   }
-  if (const std::optional<Field> part = field.find("post_processor")) {
-    surroundings = read_post_processor(*part);
-  }
   const std::optional<Field> decoding = field.find("decoder");
   decoders = decoding ? make_decoders(*decoding) : make_joining_decoder();
   if (const std::optional<Field> tokens = field.find("added_tokens")) {
@@ -118,6 +118,17 @@ void Tokenizer::Parts::read(const Field& field, std::optional<ModelTables> table
           read_added_token(token),
           id ? std::optional(id->integer()) : std::nullopt,
           token.place());
+    }
+  }
+  if (const std::optional<Field> part = field.find("post_processor")) {
+    surroundings = read_post_processor(*part);
+    if (surroundings.highest_id() >= vocabulary_size()) {
+      throw part->error(
+          fmt::format(
+              "puts the id {} around texts, and the vocabulary ends with {}",
+              surroundings.highest_id(),
+              vocabulary_size() - 1),
+          "give the id that the token has in the vocabulary or in added_tokens");
     }
   }
 }
@@ -285,7 +296,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, DecodedSpecials spec
 }
 
 int64_t Tokenizer::vocabulary_size() const {
-  return std::max<int64_t>(parts_->model->highest_id(), parts_->added.highest_id()) + 1;
+  return parts_->vocabulary_size();
 }
 
 std::optional<int32_t> Tokenizer::bos() const {

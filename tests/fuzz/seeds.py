@@ -191,8 +191,9 @@ FOUND = {
     # A zero byte, which the library takes for the end: what stood behind it was passed over. Python's reader told.
     "json": [b'{"a": 1}\x00{"a": 2}'],
     "safetensors": [safetensors(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}\x00{}', b"x")],
-    # A normalizer's table without a trie: memcpy to a null pointer.
-    "tokenizer": [tokenizer(UNIGRAM, normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="})],
+    # A normalizer's table without a trie: memcpy to a null pointer. A template that puts an id around texts which no token has.
+    "tokenizer": [tokenizer(UNIGRAM, normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="}),
+                  tokenizer(BPE, post_processor={"type": "BertProcessing", "sep": ["</s>", 9], "cls": ["<unk>", 0]})],
     # Frames that say another length than they have: sound or not, as there was room for all of it or not.
     "compressed": [bytes.fromhex("28b52ffd310042010000"), bytes.fromhex("28b52ffd32000000680100")],
     # A number that no int holds was made one.

@@ -206,6 +206,12 @@ TEST(TokenizerErrors, NameFileKeyAndProblem) {
       error_of(
           "/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", -5}}, {"cls", {"y", 1}}}),
       "m/tokenizer.json: post_processor.sep[1] should be an id from 0 to 16777215");
+  EXPECT_EQ(
+      error_of(
+          "/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 9999}}, {"cls", {"y", 0}}}),
+      "m/tokenizer.json: post_processor puts the id 9999 around texts, and the vocabulary ends "
+      "with "
+      "359");
 }
 
 TEST(TokenizerErrors, TellWhatWasLookedFor) {
