@@ -197,6 +197,24 @@ Found forward_by_parts(
   return found;
 }
 
+/// `seen`: the keys and values of the part alone.
+ops::AttentionPartGradients part_backward(
+    const AttentionRing& ring,
+    const Part& part,
+    const Tensor& dout,
+    const Found& found,
+    const Tensor& query,
+    const KeysAndValues& seen) {
+  return ops::attention_part_backward(
+      run_of(dout, part.queries),
+      {run_of(found.out, part.queries), run_of(found.log_sum, part.queries)},
+      run_of(query, part.queries),
+      seen.key,
+      seen.value,
+      ring.options.scale,
+      part.sees);
+}
+
 ops::AttentionPartGradients own_part_backward(
     const AttentionRing& ring,
     const Tensor& dout,
@@ -206,14 +224,8 @@ ops::AttentionPartGradients own_part_backward(
     const Tensor& value) {
   const Part part = part_of(ring, ring.rank(), query.size(2));
   const auto made = [&] {
-    return ops::attention_part_backward(
-        run_of(dout, part.queries),
-        {run_of(found.out, part.queries), run_of(found.log_sum, part.queries)},
-        run_of(query, part.queries),
-        run_of(key, part.keys),
-        run_of(value, part.keys),
-        ring.options.scale,
-        part.sees);
+    return part_backward(
+        ring, part, dout, found, query, {run_of(key, part.keys), run_of(value, part.keys)});
   };
   if (part.queries.count == query.size(2)) {
     return made();
@@ -251,14 +263,7 @@ ops::AttentionPartGradients backward_by_parts(
       return of_pair;
     }
     const KeysAndValues seen = run_of_pair(passing, part.keys);
-    const ops::AttentionPartGradients more = ops::attention_part_backward(
-        run_of(dout, part.queries),
-        {run_of(found.out, part.queries), run_of(found.log_sum, part.queries)},
-        run_of(query, part.queries),
-        seen.key,
-        seen.value,
-        ring.options.scale,
-        part.sees);
+    const ops::AttentionPartGradients more = part_backward(ring, part, dout, found, query, seen);
     run_of(own.query, part.queries).add_(more.query);
     const KeysAndValues of_seen = run_of_pair(of_pair, part.keys);
     of_seen.key.copy_(more.key);
