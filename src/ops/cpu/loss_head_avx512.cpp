@@ -397,7 +397,7 @@ struct LossHead {
       _mm512_storeu_si512(units + kLanes, _mm512_permutex2var_epi16(even, high, odd));
     } else {
       for (int g = 0; g < 2; ++g) {
-        _mm512_storeu_ps(kept + g * kLanes, e[0][g]);
+        _mm512_stream_ps(kept + g * kLanes, e[0][g]);
         _mm512_storeu_ps(units + g * kLanes, e[0][g]);
       }
     }
@@ -483,16 +483,22 @@ struct LossHead {
         pack_scaled(s, run, reference, scratch.scaled);
       }
       const int64_t word = piece * s.piece, words = least(s.piece, s.vocabulary - word);
-      for (int64_t from = 0, p = 0; from < s.padded_width; from += kPanel, ++p) {
-        product<Machine>(
-            round_up(words, kWordStep),
-            least(kPanel, s.padded_width - from),
-            units,
-            {kept_at(s, run, word), s.kept_stride / kUnit},
-            scratch.scaled + p * units * kPanel,
-            scratch.block + from,
-            s.padded_width,
-            Sum::kNew);
+      // What was kept is read from memory once: so much of it as one panel takes at once, by all.
+      for (int64_t u = 0; u < units; u += Machine::kUnitsAtOnce) {
+        Left kept{
+            reinterpret_cast<const float*>(kept_at(s, run, word)) + u, s.kept_stride / kUnit, true};
+        for (int64_t from = 0, p = 0; from < s.padded_width; from += kPanel, ++p) {
+          product<Machine>(
+              round_up(words, kWordStep),
+              least(kPanel, s.padded_width - from),
+              least(Machine::kUnitsAtOnce, units - u),
+              kept,
+              scratch.scaled + (p * units + u) * kPanel,
+              scratch.block + from,
+              s.padded_width,
+              u == 0 ? Sum::kNew : Sum::kAdded);
+          kept.is_far = false;
+        }
       }
       for (; next < target.ordered && run.target[target.order[next]] < word + words; ++next) {
         const int64_t r = target.order[next];

@@ -122,19 +122,21 @@ inline __m512 hyperbolic_tangent(__m512 x) {
 /// Rows of units.
 struct Left {
   const void* data;
-  int64_t stride;  // units
+  int64_t stride;       // units
+  bool is_far = false;  // in memory: products of vectors ask for rows ahead
 };
 
 /// How a machine multiplies. `Value`: of the operands; kUnit: how many a unit holds; kRows,
-/// kColumns, kUnits: what the sizes of a product must be multiples of.
+/// kColumns, kUnits: what the sizes of a product must be multiples of; kUnitsAtOnce: so much of a
+/// panel stays in the level-1 cache while all rows go by.
 struct Fma {
   using Value = float;
-  static constexpr int64_t kUnit = 1, kRows = 1, kColumns = 16, kUnits = 1;
+  static constexpr int64_t kUnit = 1, kRows = 1, kColumns = 16, kUnits = 1, kUnitsAtOnce = 128;
   static __m512 multiply_add(__m512 sum, __m512 a, __m512 b) { return _mm512_fmadd_ps(a, b, sum); }
 };
 struct Dot {
   using Value = Half;
-  static constexpr int64_t kUnit = 2, kRows = 1, kColumns = 16, kUnits = 1;
+  static constexpr int64_t kUnit = 2, kRows = 1, kColumns = 16, kUnits = 1, kUnitsAtOnce = 128;
   static __m512 multiply_add(__m512 sum, __m512 a, __m512 b) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
@@ -142,6 +144,7 @@ struct Dot {
 struct Amx {
   using Value = Half;
   static constexpr int64_t kUnit = 2, kRows = 32, kColumns = 32, kUnits = 16;
+  static constexpr int64_t kUnitsAtOnce = int64_t{1} << 40;  // all: sums stay in tiles
 };
 
 enum class Sum { kNew, kAdded };
@@ -150,6 +153,12 @@ template <class Machine, int kRows, int kGroups>
 inline void vector_tile(
     int64_t units, Left left, const float* panel, float* c, int64_t c_stride, Sum mode) {
   const auto* a = static_cast<const float*>(left.data);
+  for (int64_t u = 0; u < units && left.is_far; u += kLanes) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {  // a line of each of the next rows
+      __builtin_prefetch(a + (kRows + r) * left.stride + u);
+    }
+  }
   __m512 sum[kRows][kGroups];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -289,14 +298,12 @@ inline void product(
     float* c,
     int64_t c_stride,
     Sum mode) {
-  // So much of a panel stays in the level-1 cache while all rows go by.
-  constexpr int64_t kUnitsAtOnce = 128;
-  for (int64_t from = 0; from < units || from == 0; from += kUnitsAtOnce) {
+  for (int64_t from = 0; from < units || from == 0; from += Machine::kUnitsAtOnce) {
     columns_by_panel<Machine>(
         rows,
         columns,
-        least(kUnitsAtOnce, units - from),
-        {static_cast<const float*>(left.data) + from, left.stride},
+        least(Machine::kUnitsAtOnce, units - from),
+        {static_cast<const float*>(left.data) + from, left.stride, left.is_far},
         panel + from * kPanel,
         c,
         c_stride,
