@@ -329,6 +329,7 @@ TEST_F(Nodes, EndWhereMostHeirsAreLostWithTheHost) {
   const Ran last = left.get();
   EXPECT_EQ(last.status.shell_code(), 7);
   EXPECT_EQ(last.output, "term 0 world 3 restart 0\n");
+  EXPECT_THAT(last.error_output, HasSubstr("1 of 2 nodes are here"));
   EXPECT_THAT(last.error_output, HasSubstr("only 1 of 2 nodes came"));
 }
 

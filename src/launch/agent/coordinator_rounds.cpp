@@ -22,6 +22,7 @@ constexpr milliseconds kLastCallAgain{
 constexpr milliseconds kSlowest{3000};  // from seeing the host's loss to having ended its workers
 constexpr milliseconds kClaimed{3000};  // for another host to say that it hosts the job
 constexpr milliseconds kQuorum{30000};  // for most heirs to come, who are there already
+constexpr milliseconds kWaitsUntold{3000};
 constexpr size_t kMostProblems = 64, kLongestProblem = 500;
 
 milliseconds passed_since(Clock::time_point begin) {
@@ -85,6 +86,9 @@ void Coordinator::State::gather() {
   }
   switch (gathering(rules, count, passed_since(enough_since_), passed_since(gathering_since_))) {
     case Gathering::kWait:
+      if (count < rules.least && passed_since(gathering_since_) >= kWaitsUntold) {
+        tell_who_waits(rules, count);
+      }
       return;
     case Gathering::kComplete:
       begin_round();
@@ -92,20 +96,39 @@ void Coordinator::State::gather() {
     case Gathering::kGiveUp:
       break;
   }
-  std::vector<std::string> names;
-  for (const Guest& guest : guests_) {
-    if (guest.stage == Guest::Stage::kReady) {
-      names.push_back(guest.node.name());
-    }
-  }
   reason_ += fmt::format(
       "{}only {} of {} nodes came within {} s: {}",
       reason_.empty() ? "" : "; then ",
       count,
       rules.least,
       rules.join_timeout.count() / 1000,
-      fmt::join(names, ", "));
+      names_of_ready());
   end_job(AttemptEnd::kFailed, exit_code(ErrorKind::kPeerLost));
+}
+
+std::string Coordinator::State::names_of_ready() const {
+  std::vector<std::string> names;
+  for (const Guest& guest : guests_) {
+    if (guest.stage == Guest::Stage::kReady) {
+      names.push_back(guest.node.name());
+    }
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Once, and whenever that changes.
+void Coordinator::State::tell_who_waits(const GatheringRules& rules, int count) {
+  if (told_ready_ != count) {
+    told_ready_ = count;
+    log_info(
+        "{} of {} nodes are here ({}); the others are awaited at {} port {} for {} s in all",
+        count,
+        rules.least,
+        names_of_ready(),
+        address_,
+        bound_port(listener_),
+        rules.join_timeout.count() / 1000);
+  }
 }
 
 void Coordinator::State::begin_round() {
@@ -296,6 +319,7 @@ void Coordinator::State::settle() {
   }
   phase_ = Phase::kGathering;
   gathering_since_ = enough_since_ = Clock::now();
+  told_ready_.reset();
   rules_.last_call = std::min(rules_.last_call, kLastCallAgain);
   json word{{"again", 1}, {"reason", reason_}};
   failures_.put_into(word);

@@ -60,6 +60,8 @@ class Coordinator::State {
   void look_after_guests();
   void gather();
   GatheringRules rules_of_heirs() const;
+  std::string names_of_ready() const;
+  void tell_who_waits(const GatheringRules& rules, int count);
   void claim();
   void begin_round();
   std::set<std::string> addresses_of_members() const;
@@ -90,6 +92,7 @@ class Coordinator::State {
   Phase phase_ = Phase::kGathering;
   Clock::time_point gathering_since_ = Clock::now(), enough_since_ = Clock::now(),
                     last_beat_ = Clock::now();
+  std::optional<int> told_ready_;  // how many nodes were here when it was told who waits
   int64_t next_id_ = 1;
   Heritage heritage_;      // of the job until now, this host included
   int awaited_heirs_ = 0;  // of the host that was lost, before the first round of this one
