@@ -150,6 +150,9 @@ int show(const config::Resolution& resolution) {
     fmt::print("{}: {} documents\n", *file, shown.size());
     return 0;
   }
+  if (shown.empty()) {
+    fmt::print("no documents{}\n", skip > 0 ? fmt::format(" after the first {}", skip) : "");
+  }
   const bool has_colours = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   for (size_t i = 0; i < shown.size(); ++i) {
     fmt::print(
