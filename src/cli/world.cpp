@@ -100,9 +100,10 @@ int start_ranks(
   }
   launch::SupervisorOptions supervisor;
   supervisor.workers = ranks;
-  if (launch::installed_gpus().empty()) {
+  if (launch::installed_gpus().empty() &&
+      !launch::has_too_many_threads(launch::current_environment(), ranks)) {
     supervisor.body = [&] { return run_as_rank(command, arguments); };
-  } else {  // CUDA does not survive a fork
+  } else {  // CUDA does not survive a fork, and how threads wait OpenMP reads at its start
     supervisor.argv = {own_path(), command};
     supervisor.argv.insert(supervisor.argv.end(), arguments.begin(), arguments.end());
   }

@@ -1,5 +1,6 @@
 #include "launch/workers/supervisor.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -10,9 +11,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "launch/helpers.h"
+#include "launch/workers/worker_environment.h"
 
 namespace lockstep::launch {
 namespace supervisor_test {
@@ -36,6 +39,21 @@ TEST(Supervisor, GivesEveryWorkerItsPlace) {
     EXPECT_THAT(ran.output, HasSubstr(line));
   }
   EXPECT_LT(ran.seconds, 40);
+}
+
+TEST(Supervisor, ThreadsThatAreMoreThanTheProcessorsTakeTurns) {
+  const std::string many = std::to_string(usable_cpus() + 1);
+  const auto shared = [](Environment environment, int workers) {
+    share_cores(environment, workers);
+    return environment;
+  };
+  EXPECT_EQ(shared({{"OMP_NUM_THREADS", many}}, 1).at("OMP_WAIT_POLICY"), "passive");
+  const Environment chosen{{"OMP_NUM_THREADS", many}, {"OMP_WAIT_POLICY", "active"}};
+  EXPECT_EQ(shared(chosen, 1), chosen);
+  const Environment one{{"OMP_NUM_THREADS", "1"}};
+  EXPECT_EQ(shared(one, 2 * usable_cpus()), one);
+  const Environment share{{"OMP_NUM_THREADS", std::to_string(std::max(1, usable_cores() / 2))}};
+  EXPECT_EQ(shared({}, 2), share);
 }
 
 // What a copy of a supervising process finds: its variables, descriptors and signals.

@@ -1,9 +1,9 @@
 """Any number of ranks learns the same."""
 
-import json
+import os
 import unittest
 
-from harness import ProgramTest, losses, metrics
+from harness import ProgramTest, environment, losses, metrics
 
 
 class Ranks(ProgramTest):
@@ -24,6 +24,13 @@ class Ranks(ProgramTest):
         self.assertEqual(losses(self.folder / "plain"), losses(self.folder / "captured"))
         self.assertIn("are not captured in CUDA graphs: the optimizer lion", self.train(
             "lion", "parallel.cuda_graphs=auto", "training.optim=lion_32bit", steps=1).err)
+
+    def test_ranks_of_more_threads_than_processors(self):
+        self.train("one-thread", ranks=2, steps=4)
+        threads = len(os.sched_getaffinity(0))
+        told = self.train("threads", ranks=2, steps=4, env=environment(OMP_NUM_THREADS=str(threads + 1)))
+        self.assertIn("threads take turns", told.err)
+        self.assert_close(losses(self.folder / "threads"), losses(self.folder / "one-thread"), 1e-5)
 
     def test_three_ranks_and_a_batch_that_does_not_divide_the_epoch(self):
         # One epoch, whatever its last step holds.

@@ -126,14 +126,8 @@ Environment Agent::common_environment() {
   if (!plan_.log.redirects.any() && !plan_.log.tee.any()) {
     set_terminal_width(environment);
   }
-  if (!environment.contains("OMP_NUM_THREADS") && (plan_.workers > 1 || quota_bounds_cpus())) {
-    const int threads = threads_for(plan_.workers);
-    environment["OMP_NUM_THREADS"] = std::to_string(threads);
-    log_info(
-        "OMP_NUM_THREADS={} for each of {} workers ({} cores); set it to choose",
-        threads,
-        plan_.workers,
-        usable_cores());
+  if (plan_.workers > 1 || quota_bounds_cpus() || environment.contains("OMP_NUM_THREADS")) {
+    share_cores(environment, plan_.workers);
   }
   return environment;
 }

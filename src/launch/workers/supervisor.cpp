@@ -8,9 +8,7 @@
 
 #include <unistd.h>
 
-#include "base/cores.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "base/pulse.h"
 #include "base/temporary_folder.h"
 #include "launch/system/job_store.h"
@@ -54,20 +52,6 @@ class ErrorFolder {
   bool keep_ = false;
 };
 
-void set_threads(Environment& environment, int workers) {
-  if (!environment.contains("OMP_NUM_THREADS")) {
-    const int threads = threads_for(workers);
-    environment["OMP_NUM_THREADS"] = std::to_string(threads);
-    if (workers > 1) {
-      log_info(
-          "OMP_NUM_THREADS={} for each of {} workers ({} cores); set it to choose",
-          threads,
-          workers,
-          usable_cores());
-    }
-  }
-}
-
 }  // namespace
 
 int supervise(const SupervisorOptions& options) {
@@ -80,7 +64,7 @@ int supervise(const SupervisorOptions& options) {
     common[name] = value;
   }
   common[Guard::kTagName] = guard.tag();
-  set_threads(common, options.workers);
+  share_cores(common, options.workers);
   set_terminal_width(common);
 
   std::vector<WorkerSpec> specs;

@@ -1,12 +1,14 @@
 #include "launch/workers/worker_environment.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/cores.h"
 #include "base/format.h"
+#include "base/log.h"
 
 namespace lockstep::launch {
 
@@ -77,8 +79,34 @@ void set_terminal_width(Environment& environment) {
   }
 }
 
-int threads_for(int workers) {
-  return std::max(1, usable_cores() / std::max(1, workers));
+bool has_too_many_threads(const Environment& environment, int workers) {
+  const auto set = environment.find("OMP_NUM_THREADS");
+  const int threads = set == environment.end() ? 1 : std::atoi(set->second.c_str());
+  return threads > 1 && int64_t{threads} * workers > usable_cpus();
+}
+
+void share_cores(Environment& environment, int workers) {
+  if (!environment.contains("OMP_NUM_THREADS")) {
+    const int threads = std::max(1, usable_cores() / std::max(1, workers));
+    environment["OMP_NUM_THREADS"] = std::to_string(threads);
+    if (workers > 1 || quota_bounds_cpus()) {
+      log_info(
+          "OMP_NUM_THREADS={} for each of {} workers ({} cores); set it to choose",
+          threads,
+          workers,
+          usable_cores());
+    }
+  }
+  if (has_too_many_threads(environment, workers) &&
+      environment.emplace("OMP_WAIT_POLICY", "passive").second) {
+    log_warning(
+        "OMP_NUM_THREADS={} for each of {} workers, and {} processors: threads take turns, slower "
+        "than with {} each",
+        environment["OMP_NUM_THREADS"],
+        workers,
+        usable_cpus(),
+        std::max(1, usable_cores() / workers));
+  }
 }
 
 }  // namespace lockstep::launch

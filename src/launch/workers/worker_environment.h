@@ -39,7 +39,12 @@ void set_identity(Environment& environment, const WorkerIdentity& identity);
 /// it.
 void set_terminal_width(Environment& environment);
 
-/// OMP_NUM_THREADS for each of `workers`: usable cores divided by workers, at least 1.
-int threads_for(int workers);
+/// OMP_NUM_THREADS for each of `workers`, where it is not set: usable cores divided by workers, at
+/// least 1, which is told. Where it gives all of them together more threads than there are CPUs,
+/// OMP_WAIT_POLICY=passive, unless that is set: threads that spin would keep others from running.
+void share_cores(Environment& environment, int workers);
+
+/// Whether OMP_NUM_THREADS gives `workers` more threads than there are CPUs, several each.
+bool has_too_many_threads(const Environment& environment, int workers);
 
 }  // namespace lockstep::launch
