@@ -1,11 +1,7 @@
 #include "checkpoint/page_writer.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
-
-#include <sys/mman.h>
 
 #include "checkpoint/manifest_text.h"
 
@@ -26,31 +22,22 @@ constexpr uint64_t page_up(uint64_t at) {
 
 }  // namespace
 
-void PageWriter::Free::operator()(std::byte* bytes) const {
-  std::free(bytes);
-}
-
-PageWriter::Buffer PageWriter::make_buffer() {
-  Buffer buffer(static_cast<std::byte*>(std::aligned_alloc(kBufferBytes, kBufferBytes)));
-  if (buffer == nullptr) {
-    throw std::bad_alloc();
-  }
-  ::madvise(buffer.get(), kBufferBytes, MADV_HUGEPAGE);  // a hint
-  return buffer;
-}
-
 PageWriter::PageWriter(
     Disk& disk,
     const std::filesystem::path& path,
     uint64_t size,
     std::span<PageSum> sums,
-    std::byte* buffer)
+    WriteBehind& behind)
     : disk_(disk),
       file_(path, File::Mode::kWrite),
       direct_(File::open_direct(path)),
       size_(size),
       sums_(sums),
-      buffer_(buffer) {}
+      behind_(behind) {}
+
+PageWriter::~PageWriter() {
+  behind_.wait();
+}
 
 std::byte* PageWriter::place(uint64_t offset, size_t count) {
   if (offset != end_ || begin_ == end_) {
@@ -58,10 +45,10 @@ std::byte* PageWriter::place(uint64_t offset, size_t count) {
     begin_ = end_ = offset;
     base_ = page_down(offset);
     hashed_ = page_up(offset);
-  } else if (end_ - base_ + count > kBufferBytes) {
+  } else if (end_ - base_ + count > WriteBehind::kBufferBytes) {
     flush(/*ends=*/false);
   }
-  return buffer_ + (end_ - base_);
+  return behind_.buffer() + (end_ - base_);
 }
 
 void PageWriter::filled(size_t count) {
@@ -80,7 +67,7 @@ void PageWriter::write(uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 std::span<const std::byte> PageWriter::part(uint64_t from, uint64_t to) const {
-  return {buffer_ + (from - base_), to - from};
+  return {behind_.buffer() + (from - base_), to - from};
 }
 
 void PageWriter::hash(uint64_t to) {
@@ -104,6 +91,8 @@ void PageWriter::keep(uint64_t from, uint64_t to) {
 }
 
 void PageWriter::write_kept() {
+  behind_.wait();
+  behind_.throw_error();
   for (const auto& [offset, bytes] : kept_) {
     disk_.write(file_, offset, bytes);
   }
@@ -120,19 +109,20 @@ void PageWriter::flush(bool ends) {
   } else if (ends && last < end_) {
     shared_pages_.push_back(last / kPageBytes);
   }
+  const std::byte* const filled = behind_.buffer();
   if (!direct_) {
     if (begin_ < end) {
-      disk_.write(file_, begin_, part(begin_, end));
+      behind_.write(file_, begin_, part(begin_, end));
     }
   } else if (last - first >= kLeastDirect) {
     keep(begin_, first);
-    disk_.write(*direct_, first, part(first, last));
     keep(last, end);
+    behind_.write(*direct_, first, part(first, last));
   } else {
     keep(begin_, end);
   }
   if (!ends) {
-    std::memmove(buffer_, buffer_ + (last - base_), end_ - last);
+    std::memmove(behind_.buffer(), filled + (last - base_), end_ - last);
     base_ = last;
   }
   begin_ = end;

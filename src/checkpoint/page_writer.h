@@ -1,9 +1,8 @@
 // The bytes that a rank writes of one file, from tensors that begin anywhere: gathered in a buffer
-// that stays in the processor's cache, hashed there, and written by mebibytes.
+// that stays in the processor's cache, hashed there, and written by mebibytes behind the next ones.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "base/file.h"
 #include "checkpoint/disk.h"
 #include "checkpoint/page_sum.h"
+#include "checkpoint/write_behind.h"
 
 namespace lockstep::checkpoint {
 
@@ -21,31 +21,27 @@ namespace lockstep::checkpoint {
 /// file to itself, and would wait for every other rank's, as they for it.
 class PageWriter {
  public:
-  /// A huge page, if the system has one: a device is given it in one piece.
-  static constexpr size_t kBufferBytes = 2 << 20;
   /// The most that place() is asked for: it is read and hashed while it is in the nearest cache.
   static constexpr size_t kPlaceBytes = 32 << 10;
-  struct Free {
-    void operator()(std::byte* bytes) const;
-  };
-  using Buffer = std::unique_ptr<std::byte[], Free>;
-  static Buffer make_buffer();
 
   /// Of a file of `size` bytes, which exists; adds each page that it has whole to the sum of its
-  /// chunk. `buffer` is make_buffer()'s.
+  /// chunk. `behind` writes to `disk`, and for nobody else meanwhile.
   PageWriter(
       Disk& disk,
       const std::filesystem::path& path,
       uint64_t size,
       std::span<PageSum> sums,
-      std::byte* buffer);
+      WriteBehind& behind);
+  ~PageWriter();
+  PageWriter(const PageWriter&) = delete;
+  PageWriter& operator=(const PageWriter&) = delete;
 
   /// Where the `count` bytes from `offset` on are to be put, with filled() after that. Writes what
   /// is there already where there is no room, or where they do not follow it.
   std::byte* place(uint64_t offset, size_t count);
   void filled(size_t count);
   void write(uint64_t offset, std::span<const std::byte> bytes);
-  /// What is left, and all of it to the device.
+  /// What is left, and all of it to the device. Throws what went wrong with any write.
   void finish();
   /// Pages that begin with bytes of this rank and end with another's: to be read once all have
   /// written.
@@ -67,7 +63,7 @@ class PageWriter {
   std::optional<File> direct_;
   uint64_t size_;
   std::span<PageSum> sums_;
-  std::byte* buffer_;
+  WriteBehind& behind_;
   uint64_t base_ = 0, begin_ = 0, end_ = 0;  // of the file: the buffer's, and what is in it
   uint64_t hashed_ = 0;                      // of that, by now
   std::vector<std::pair<uint64_t, std::vector<std::byte>>> kept_;  // by offset

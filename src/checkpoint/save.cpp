@@ -158,7 +158,7 @@ void Save::write(std::span<const Piece> pieces) {
       };
       return place(a) < place(b);
     });
-    const PageWriter::Buffer buffer = PageWriter::make_buffer();
+    WriteBehind behind(disk_);
     auto next = order.begin();
     for (size_t number = 0; number < plan_.files.size(); ++number) {
       const auto is_here = [&] { return next != order.end() && next->first.file == number; };
@@ -168,8 +168,7 @@ void Save::write(std::span<const Piece> pieces) {
       if (!leads() && !is_here()) {
         continue;
       }
-      PageWriter writer(
-          disk_, staging_ / name, header.layout.file_size, written.sums, buffer.get());
+      PageWriter writer(disk_, staging_ / name, header.layout.file_size, written.sums, behind);
       if (leads()) {
         writer.write(0, std::as_bytes(std::span(header.bytes)));
       }

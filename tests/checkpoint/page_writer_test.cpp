@@ -43,11 +43,11 @@ std::vector<PageSum> write_together(
   const std::vector<uint64_t> ends = cuts_of(bytes.size(), random);
   std::vector<uint64_t> owners(ends.size());
   std::generate(owners.begin(), owners.end(), [&] { return random() % ranks; });
-  const PageWriter::Buffer buffer = PageWriter::make_buffer();
+  WriteBehind behind(system_disk());
   std::vector<PageSum> sums(chunks_of(bytes.size()));
   std::vector<uint64_t> shared;
   for (uint64_t rank = 0; rank < ranks; ++rank) {
-    PageWriter writer(system_disk(), path, bytes.size(), sums, buffer.get());
+    PageWriter writer(system_disk(), path, bytes.size(), sums, behind);
     for (size_t i = 0; i < ends.size(); ++i) {
       const uint64_t begin = i == 0 ? 0 : ends[i - 1];
       if (owners[i] == rank) {
@@ -87,6 +87,38 @@ TEST(PageWriter, WritesAndHashesWhatRanksShare) {
       }
     }
   }
+}
+
+TEST(WriteBehind, TellsTheFirstErrorAndWritesNothingAfterIt) {
+  class Failing : public Disk {
+   public:
+    void write(File& /*file*/, uint64_t offset, std::span<const std::byte> /*bytes*/) override {
+      ++writes;
+      if (offset >= 2) {
+        throw Error(ErrorKind::kCheckpoint, fmt::format("no room at {}", offset));
+      }
+    }
+    int writes = 0;
+  };
+  const TemporaryFolder folder;
+  system_disk().create_file(folder.path() / "file", 1);
+  File file(folder.path() / "file", File::Mode::kWrite);
+  Failing disk;
+  {
+    WriteBehind behind(disk);
+    for (uint64_t offset = 0; offset < 20; ++offset) {
+      behind.write(file, offset, std::span(behind.buffer(), 1));
+    }
+    behind.wait();
+    try {
+      behind.throw_error();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.message(), "no room at 2");
+    }
+    behind.throw_error();  // it was told
+  }
+  EXPECT_EQ(disk.writes, 3);
 }
 
 TEST(PageSum, KnowsBytesAndTheirPlaces) {
