@@ -373,7 +373,7 @@ plan::MachineSamples measure_machine(comm::Communicator& communicator, double se
 }
 
 /// One more where our loops have come to take another time, so that a machine is measured anew.
-constexpr int kLoops = 2;
+constexpr int kLoops = 3;
 
 std::filesystem::path machine_file(int ranks) {
   // What tells machines that share a home apart, and processors that hide what they have.
