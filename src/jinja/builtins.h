@@ -12,6 +12,9 @@ namespace lockstep::jinja {
 /// The most items that a list made by a template may have, and bytes of a text.
 inline constexpr int64_t kMostItems = 100'000, kMostBytes = int64_t{1} << 28;
 
+/// Error (kData) of a text that is larger.
+void check_size(const std::string& text);
+
 /// `value | name(arguments)`. Error (kData) where there is no such filter.
 Value apply_filter(const std::string& name, const Value& value, const Arguments& arguments);
 /// `value is name(arguments)`.

@@ -4,11 +4,11 @@
 
 #include "base/format.h"
 #include "jinja/builtins.h"
+#include "jinja/work.h"
 
 namespace lockstep::jinja {
 namespace {
 
-constexpr int64_t kMostSteps = 4'000'000;
 constexpr int kDeepestCall = 100;
 
 using Kind = Expression::Kind;
@@ -40,6 +40,15 @@ Value loop_of(const std::vector<Value>& items, size_t at, int64_t depth) {
   return loop;
 }
 
+/// A filter or a method goes through all of it.
+void add_what_is_read(const Value& value) {
+  if (value.is_string()) {
+    Work::add(2 * std::ssize(value.string()));
+  } else if (value.is_list()) {
+    Work::add_items(std::ssize(value.list().items));
+  }
+}
+
 }  // namespace
 
 const Value* Scope::find(const std::string& name) const {
@@ -64,14 +73,9 @@ void Scope::set(const std::string& name, Value value) {
 }
 
 Rendering Evaluator::run(const Block& block) {
+  const Work work;
   run_block(block);
   return {std::move(out_), std::move(generated_)};
-}
-
-void Evaluator::count_step() {
-  if (++steps_ > kMostSteps) {
-    fail(fmt::format("the template takes more than {} steps", kMostSteps));
-  }
 }
 
 void Evaluator::write(std::string_view text) {
@@ -113,7 +117,7 @@ Evaluator::Flow Evaluator::run_block(const Block& block) {
 
 Evaluator::Flow Evaluator::run_statement(const Statement& statement) {
   using Of = Statement::Kind;
-  count_step();
+  Work::add(Work::kStep);
   line_ = statement.line;
   switch (statement.kind) {
     case Of::kText:
@@ -182,7 +186,7 @@ Evaluator::Flow Evaluator::run_for(const Statement& statement) {
   }
   bool any_whole = false;  // whether a pass came to its end, without which `else` is run
   for (size_t at = 0; at < items.size(); ++at) {
-    count_step();
+    Work::add(Work::kStep);
     const Flow flow = in_scope(scope_, [&] {
       assign(statement.targets, items[at]);
       scope_->set("loop", loop_of(items, at, 1));
@@ -320,19 +324,35 @@ Arguments Evaluator::arguments_of(const Expression& expression) {
 }
 
 Value Evaluator::evaluate(const Expression& e) {
-  count_step();
+  Work::add(Work::kStep);
+  Value value = evaluate_kind(e);
+  if (value.is_string()) {
+    Work::add_bytes(std::ssize(value.string()));
+  } else if (value.is_list() && e.kind != Kind::kName) {  // which shares it
+    Work::add_items(std::ssize(value.list().items));
+  }
+  return value;
+}
+
+Value Evaluator::evaluate_kind(const Expression& e) {
   const auto part = [&](size_t i) { return evaluate(*e.parts[i]); };
   switch (e.kind) {
     case Kind::kConstant:
       return e.value;
     case Kind::kName:
       return name_of(e);
-    case Kind::kAttribute:
-      return attribute_of(part(0), e.name);
+    case Kind::kAttribute: {
+      const Value value = part(0);
+      add_what_is_read(value);  // by the method
+      return attribute_of(value, e.name);
+    }
     case Kind::kItem:
       return item_of(part(0), part(1));
-    case Kind::kFilter:
-      return apply_filter(e.name, part(0), arguments_of(e));
+    case Kind::kFilter: {
+      const Value value = part(0);
+      add_what_is_read(value);
+      return apply_filter(e.name, value, arguments_of(e));
+    }
     case Kind::kTest:
       return apply_test(e.name, part(0), arguments_of(e));
     case Kind::kNot:

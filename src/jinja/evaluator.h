@@ -30,7 +30,6 @@ class Evaluator {
  private:
   enum class Flow { kNext, kBreak, kContinue };
 
-  void count_step();
   void write(std::string_view text);
   /// Runs `body` in a scope of its own, over `around`.
   template <class Body>
@@ -48,6 +47,7 @@ class Evaluator {
   void assign(const std::vector<std::string>& targets, const Value& value);
 
   Value evaluate(const Expression& expression);
+  Value evaluate_kind(const Expression& expression);
   Value evaluate_parts(const Expression& expression);
   Value evaluate_compare(const Expression& expression);
   Value evaluate_dict(const Expression& expression);
@@ -60,7 +60,7 @@ class Evaluator {
   std::string out_;
   std::vector<TextSpan> generated_;
   bool is_inside_ = false;  // of a macro or a set: what is written stands elsewhere
-  int64_t line_ = 1, steps_ = 0;
+  int64_t line_ = 1;
   int depth_ = 0, macros_ = 0;
 };
 

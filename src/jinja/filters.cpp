@@ -86,6 +86,7 @@ Value join(const Value& value, Given arguments) {
     out += first ? "" : between;
     out += to_text(attribute == nullptr ? item : path_of(item, to_text(*attribute)));
     first = false;
+    check_size(out);
   }
   return out;
 }
@@ -221,6 +222,7 @@ Value indent(const Value& value, Given arguments) {
     const std::string& line = lines[at].string();
     out += at == 0 ? "" : "\n" + (blank || !line.empty() ? by : "");
     out += line;
+    check_size(out);
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "jinja/builtins.h"
 #include "jinja/python_characters.h"
+#include "jinja/work.h"
 #include "text/unicode/utf8.h"
 
 namespace lockstep::jinja {
@@ -398,6 +399,9 @@ Value make_range(const Arguments& arguments) {
 Value make_entries(const Arguments& arguments, bool is_namespace) {
   auto dict = std::make_shared<Dict>();
   dict->is_namespace = is_namespace;
+  if (is_namespace) {
+    Work::add_namespace(dict);
+  }
   arguments.check(is_namespace ? "namespace" : "dict", 1, {}, /*any_names=*/true);
   for (const Value& other : arguments.values) {
     if (other.is_dict() && !other.dict().is_namespace) {
@@ -431,6 +435,12 @@ Value time_as(const Arguments& arguments) {
 
 }  // namespace
 
+void check_size(const std::string& text) {
+  if (std::ssize(text) > kMostBytes) {
+    fail("a text of more than 256 MiB");
+  }
+}
+
 std::string replaced(
     const std::string& text, const std::string& from, const std::string& to, int64_t most) {
   std::string out;
@@ -444,9 +454,7 @@ std::string replaced(
       const size_t length = text::code_point_length(text[at]);
       out += text.substr(at, length);
       at = std::min(at + length, text.size());
-      if (std::ssize(out) > kMostBytes) {
-        fail("a text of more than 256 MiB");
-      }
+      check_size(out);
     }
     return out + text.substr(at);
   }
@@ -458,9 +466,7 @@ std::string replaced(
     out += text.substr(at, found - at) + to;
     at = found + from.size();
     --most;
-    if (std::ssize(out) > kMostBytes) {
-      fail("a text of more than 256 MiB");
-    }
+    check_size(out);
   }
   return out + text.substr(at);
 }

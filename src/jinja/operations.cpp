@@ -5,6 +5,7 @@
 
 #include "base/format.h"
 #include "jinja/builtins.h"
+#include "jinja/work.h"
 #include "text/unicode/utf8.h"
 
 namespace lockstep::jinja {
@@ -102,10 +103,11 @@ Value of_floats(const std::string& op, double a, double b) {
 
 /// A text or a list several times.
 Value repeated(const Value& value, int64_t times) {
-  times = std::max<int64_t>(times, 0);
+  const bool is_empty = value.is_string() ? value.string().empty() : value.list().items.empty();
+  times = is_empty ? 0 : std::max<int64_t>(times, 0);
   if (value.is_string()) {
     const std::string& text = value.string();
-    if (!text.empty() && times > kMostBytes / static_cast<int64_t>(text.size())) {
+    if (times > 0 && times > kMostBytes / static_cast<int64_t>(text.size())) {
       fail("a text of more than 256 MiB");
     }
     std::string out;
@@ -115,7 +117,7 @@ Value repeated(const Value& value, int64_t times) {
     return out;
   }
   const List& list = value.list();
-  if (!list.items.empty() && times > kMostItems / static_cast<int64_t>(list.items.size())) {
+  if (times > 0 && times > kMostItems / static_cast<int64_t>(list.items.size())) {
     fail(fmt::format("a list of more than {} items", kMostItems));
   }
   std::vector<Value> items;
@@ -148,6 +150,11 @@ std::vector<int64_t> slice_positions(
     positions.push_back(at);
   }
   return positions;
+}
+
+std::u32string characters_of(const Value& value) {
+  Work::add(8 * std::ssize(value.string()));
+  return text::to_code_points(value.string());
 }
 
 /// What `safe` or `escape` made, with another value: Jinja would escape the other, which is
@@ -253,15 +260,16 @@ Value slice_of(const Value& value, const Value& from, const Value& to, const Val
   if (!has_places || !is_place(from) || !is_place(to) || !is_place(step)) {
     return Undefined{fmt::format("{} object' has no element 'of such a slice", type_name(value))};
   }
-  const std::vector<Value> items = iterate(value);
-  const auto positions = slice_positions(std::ssize(items), from, to, step);
   if (value.is_string()) {
+    const std::u32string characters = characters_of(value);
     std::string text;
-    for (const int64_t at : positions) {
-      text += items[static_cast<size_t>(at)].string();
+    for (const int64_t at : slice_positions(std::ssize(characters), from, to, step)) {
+      text::append_code_point(text, characters[static_cast<size_t>(at)]);
     }
     return text;
   }
+  const std::vector<Value>& items = value.list().items;
+  const auto positions = slice_positions(std::ssize(items), from, to, step);
   std::vector<Value> taken;
   for (const int64_t at : positions) {
     taken.push_back(items[static_cast<size_t>(at)]);
@@ -317,11 +325,14 @@ Value item_of(const Value& value, const Value& key) {
     }
   } else if (
       (value.is_string() || (value.is_list() && value.list().has_places())) && key.is_integer()) {
-    const std::vector<Value> items = iterate(value);
-    const int64_t size = std::ssize(items), at = key.integer();
-    const int64_t place = at < 0 ? at + size : at;
+    const std::u32string characters = value.is_string() ? characters_of(value) : U"";
+    const int64_t size =
+        value.is_string() ? std::ssize(characters) : std::ssize(value.list().items);
+    const int64_t place = key.integer() < 0 ? key.integer() + size : key.integer();
     if (place >= 0 && place < size) {
-      return items[static_cast<size_t>(place)];
+      const auto at = static_cast<size_t>(place);
+      return value.is_string() ? Value(text::to_utf8(characters.substr(at, 1)))
+                               : value.list().items[at];
     }
   }
   if (key.is_string()) {

@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "jinja/python_characters.h"
 #include "jinja/value.h"
+#include "jinja/work.h"
 #include "text/unicode/utf8.h"
 
 namespace lockstep::jinja {
@@ -66,6 +67,7 @@ std::string repr_of_list(const List& list, int depth) {
 }
 
 std::string repr_of(const Value& value, int depth) {
+  Work::add(4 + (value.is_string() ? std::ssize(value.string()) : 0));
   if (depth > kDeepest) {
     fail(fmt::format("a value is nested deeper than {}", kDeepest));
   }
@@ -140,6 +142,7 @@ class JsonWriter {
   explicit JsonWriter(const JsonStyle& style) : style_(style) {}
 
   std::string write(const Value& value, int depth = 0) const {
+    Work::add(4 + (value.is_string() ? std::ssize(value.string()) : 0));
     if (depth > kDeepest) {
       fail(fmt::format("a value is nested deeper than {}", kDeepest));
     }
@@ -189,6 +192,10 @@ class JsonWriter {
  private:
   std::string wrapped(
       char open, const std::vector<std::string>& parts, char close, int depth) const {
+    Work::add(
+        (std::ssize(parts) + 1) *
+        ((depth + 1) * std::ssize(style_.indent) + std::ssize(style_.between_items) +
+         std::ssize(style_.behind_key)));
     if (!style_.has_lines || parts.empty()) {
       return fmt::format("{}{}{}", open, fmt::join(parts, style_.between_items), close);
     }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "jinja/work.h"
 #include "text/unicode/utf8.h"
 
 namespace lockstep::jinja {
@@ -38,7 +39,68 @@ std::string shown(const Value& value) {
                               : text::to_utf8(text::to_code_points(text).substr(0, kMost)) + "...";
 }
 
+/// What lists and dicts held that are no more: they end one after the other, so that the stack does
+/// not bound how deep they may be nested. Null: none is ending.
+thread_local std::vector<Value>* ending = nullptr;
+
+void end(Value& value) {
+  if (ending != nullptr) {
+    ending->push_back(std::move(value));
+    return;
+  }
+  std::vector<Value> waiting;
+  ending = &waiting;
+  waiting.push_back(std::move(value));
+  while (!waiting.empty()) {
+    const Value next = std::move(waiting.back());
+    waiting.pop_back();
+  }
+  ending = nullptr;
+}
+
+bool holds_values(const Value& value) {
+  return value.is_list() || value.is_dict() || value.is_callable();
+}
+
+/// Of values that are compared within others.
+class Nested {
+ public:
+  Nested() {
+    constexpr int kDeepest = 200;
+    if (depth == kDeepest) {
+      fail(fmt::format("a value that is compared is nested deeper than {}", kDeepest));
+    }
+    ++depth;
+  }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+  ~Nested() { --depth; }
+
+ private:
+  static thread_local int depth;
+};
+
+thread_local int Nested::depth = 0;
+
 }  // namespace
+
+List::~List() {
+  for (Value& item : items) {
+    if (holds_values(item)) {
+      end(item);
+    }
+  }
+}
+
+Dict::~Dict() {
+  for (auto& [key, value] : entries) {
+    for (Value* const held : {&key, &value}) {
+      if (holds_values(*held)) {
+        end(*held);
+      }
+    }
+  }
+}
 
 void fail(std::string message) {
   throw Error(ErrorKind::kData, std::move(message));
@@ -97,6 +159,10 @@ void Arguments::check(
   }
 }
 
+Value::Value(std::string value) : data_(std::make_shared<const std::string>(std::move(value))) {
+  Work::add_bytes(std::ssize(string()));
+}
+
 int64_t Value::integer() const {
   if (is_bool()) {
     return std::get<bool>(data_) ? 1 : 0;
@@ -113,8 +179,8 @@ double Value::number() const {
 }
 
 const std::string& Value::string() const {
-  if (const auto* value = std::get_if<std::string>(&data_)) {
-    return *value;
+  if (const auto* value = std::get_if<Text>(&data_)) {
+    return **value;
   }
   fail(fmt::format("{} is {}, and a string is needed", shown(*this), type_name(*this)));
 }
@@ -190,6 +256,8 @@ bool is_true(const Value& value) {
 }
 
 bool equal(const Value& a, const Value& b) {
+  const Nested nested;
+  Work::add(4);
   if (a.is_integer() && b.is_integer()) {
     return a.integer() == b.integer();
   }
@@ -197,6 +265,7 @@ bool equal(const Value& a, const Value& b) {
     return a.number() == b.number();
   }
   if (a.is_string() && b.is_string()) {
+    Work::add_bytes(std::ssize(a.string()) == std::ssize(b.string()) ? std::ssize(a.string()) : 0);
     return a.string() == b.string();
   }
   if (a.is_list() && b.is_list()) {
@@ -225,6 +294,8 @@ bool equal(const Value& a, const Value& b) {
 }
 
 bool less(const Value& a, const Value& b) {
+  const Nested nested;
+  Work::add(16);
   if (a.is_integer() && b.is_integer()) {
     return a.integer() < b.integer();
   }
@@ -258,6 +329,7 @@ bool contains(const Value& all, const Value& one) {
 std::vector<Value> iterate(const Value& value) {
   if (value.is_list()) {
     const List& list = value.list();
+    Work::add_items(std::ssize(list.items));
     if (list.is_spent) {
       fail(
           "what a filter makes is read a second time, when Jinja finds nothing in it: write | list "
@@ -273,6 +345,7 @@ std::vector<Value> iterate(const Value& value) {
     }
   } else if (value.is_string()) {
     const std::string& text = value.string();
+    Work::add(64 * std::ssize(text));
     for (size_t at = 0; at < text.size(); at += text::code_point_length(text[at])) {
       items.emplace_back(text.substr(at, text::code_point_length(text[at])));
     }

@@ -26,6 +26,7 @@ struct List {
   std::vector<Value> items;
   ListKind kind = ListKind::kList;
   mutable bool is_spent = false;  // kOnce, and read
+  ~List();
   bool is_written() const { return kind == ListKind::kList || kind == ListKind::kTuple; }
   bool has_places() const { return is_written() || kind == ListKind::kRange; }
 };
@@ -34,6 +35,7 @@ struct List {
 struct Dict {
   std::vector<std::pair<Value, Value>> entries;
   bool is_namespace = false, is_loop = false;
+  ~Dict();
   const Value* find(const Value& key) const;
   void set(const Value& key, Value value);
 };
@@ -58,7 +60,8 @@ struct Undefined {
 };
 struct None {};
 
-/// Cheap to copy: lists and dicts are shared, and nothing but a namespace is changed once made.
+/// Cheap to copy: texts, lists and dicts are shared, and nothing but a namespace is changed once
+/// made.
 class Value {
  public:
   Value() : data_(Undefined{}) {}
@@ -67,9 +70,9 @@ class Value {
   Value(bool value) : data_(value) {}                                  // NOLINT
   Value(int64_t value) : data_(value) {}                               // NOLINT
   Value(double value) : data_(value) {}                                // NOLINT
-  Value(std::string value) : data_(std::move(value)) {}                // NOLINT
-  Value(std::string_view value) : data_(std::string(value)) {}         // NOLINT
-  Value(const char* value) : data_(std::string(value)) {}              // NOLINT
+  Value(std::string value);                                            // NOLINT
+  Value(std::string_view value) : Value(std::string(value)) {}         // NOLINT
+  Value(const char* value) : Value(std::string(value)) {}              // NOLINT
   Value(std::shared_ptr<List> value) : data_(std::move(value)) {}      // NOLINT
   Value(std::shared_ptr<Dict> value) : data_(std::move(value)) {}      // NOLINT
   Value(std::shared_ptr<Callable> value) : data_(std::move(value)) {}  // NOLINT
@@ -81,7 +84,7 @@ class Value {
   bool is_integer() const { return is_bool() || std::holds_alternative<int64_t>(data_); }
   bool is_float() const { return std::holds_alternative<double>(data_); }
   bool is_number() const { return is_integer() || is_float(); }
-  bool is_string() const { return std::holds_alternative<std::string>(data_); }
+  bool is_string() const { return std::holds_alternative<Text>(data_); }
   bool is_list() const { return std::holds_alternative<std::shared_ptr<List>>(data_); }
   bool is_dict() const { return std::holds_alternative<std::shared_ptr<Dict>>(data_); }
   bool is_callable() const { return std::holds_alternative<std::shared_ptr<Callable>>(data_); }
@@ -99,13 +102,14 @@ class Value {
   bool is_marked() const { return is_marked_; }
 
  private:
+  using Text = std::shared_ptr<const std::string>;
   std::variant<
       Undefined,
       None,
       bool,
       int64_t,
       double,
-      std::string,
+      Text,
       std::shared_ptr<List>,
       std::shared_ptr<Dict>,
       std::shared_ptr<Callable>>

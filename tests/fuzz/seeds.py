@@ -184,8 +184,9 @@ SEEDS = {
 
 # Inputs that found a defect, which is mended: each is tried with every replay.
 FOUND = {
-    # Bytes that are no UTF-8, whose capitals were looked for; an index that no integer holds.
-    "template": [b"{% filter upper %}a\xff\xf3{% endfilter %}", b"{{ a.22222222222222222222222 }}", b"{{ a|map(attribute='22222222222222222222222')|list }}"],
+    # Bytes that are no UTF-8, whose capitals were looked for; an index that no integer holds; nothing, two thousand million times, one after the other.
+    "template": [b"{% filter upper %}a\xff\xf3{% endfilter %}", b"{{ a.22222222222222222222222 }}", b"{{ a|map(attribute='22222222222222222222222')|list }}",
+                 b"{{ 'abc'[9:] * 2222222222 }}{{ ([] * 2222222222) | length }}"],
     # A host's name that is not UTF-8: JSON threw of it.
     "hostfile": [b"n1 slots=4\n#=\n\xf5\x912 slots=2 "],
     # A zero byte, which the library takes for the end: what stood behind it was passed over. Python's reader told.

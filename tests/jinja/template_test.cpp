@@ -199,6 +199,30 @@ TEST(Template, IsBounded) {
   EXPECT_THAT(
       error_of("{{ " + std::string(500, '(') + "1" + std::string(500, ')') + " }}"),
       HasSubstr("nested deeper"));
+  // What takes long within a step, or many times within one.
+  for (const char* text :
+       {"{% for i in range(100000) %}{% set a = ('a' * 9999999) | length %}{% endfor %}",
+        "{% set a = range(100000) | list %}{% for i in a %}{% set b = a[1:] %}{% endfor %}",
+        "{% set a = range(100000) | list %}{% for i in a %}{% set b = a | sum %}{% endfor %}",
+        "{% set a = range(100000) | list %}{% for i in a %}{% set b = 0.5 in a %}{% endfor %}",
+        "{{ range(100000) | unique | list | length }}",
+        "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(50) %}{% set n.a = [n.a, n.a] %}"
+        "{% set n.b = [n.b, n.b] %}{% endfor %}{{ n.a == n.b }}"}) {
+    EXPECT_THAT(error_of(text), HasSubstr("steps")) << text;
+  }
+  // Nothing, however often, takes no time.
+  EXPECT_EQ(render("{{ '' * 2222222222 }}{{ ([] * 2222222222) | length }}"), "0");
+}
+
+TEST(Template, IsNotNestedDeeperThanTheStack) {
+  for (const char* use :
+       {"{{ n.a }}", "{{ n.a == n.b }}", "{{ n.a | tojson }}", "{{ n.a < n.b }}"}) {
+    const std::string text =
+        "{% set n = namespace(a=[], b=[]) %}{% for i in range(100000) %}{% set n.a = [n.a] %}"
+        "{% set n.b = [n.b] %}{% endfor %}" +
+        std::string(use);
+    EXPECT_THAT(error_of(text), HasSubstr("nested deeper")) << use;
+  }
 }
 
 }  // namespace template_test
