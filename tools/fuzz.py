@@ -40,7 +40,7 @@ import seeds  # noqa: E402
 # stopped: while new inputs are read, one is broken off after ten times as long, and each that it calls slow is read again alone. Then the
 # processor's time counts, or ten minutes by the clock.
 LIMITS = ["-rss_limit_mb=2048", "-malloc_limit_mb=256", "-max_len=16384", "-print_funcs=0"]
-TIMES = {"regex": 60, "tokenizer": 60}
+TIMES = {"regex": 60, "template": 60, "tokenizer": 60}  # they bound their work themselves
 TIME, START, PATIENCE, STUCK = 10, 3, 10, 600
 INTERRUPTED = (72, -signal.SIGINT)  # 72: libFuzzer has counted
 # Of a campaign: the processor's time of those that are large, talk over sockets or bound their time themselves, in seconds; the longest
