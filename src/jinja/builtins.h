@@ -10,7 +10,7 @@
 namespace lockstep::jinja {
 
 /// The most items that a list made by a template may have, and bytes of a text.
-inline constexpr int64_t kMostItems = 100'000, kMostBytes = int64_t{1} << 28;
+inline constexpr int64_t kMostItems = 100'000, kMostBytes = int64_t{1} << 26;
 
 /// Error (kData) of a text that is larger.
 void check_size(const std::string& text);

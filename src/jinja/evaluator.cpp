@@ -80,7 +80,7 @@ Rendering Evaluator::run(const Block& block) {
 
 void Evaluator::write(std::string_view text) {
   if (std::ssize(out_) + std::ssize(text) > kMostBytes) {
-    fail("the template writes more than 256 MiB");
+    fail("the template writes more than 64 MiB");
   }
   out_ += text;
 }

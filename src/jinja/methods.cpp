@@ -437,7 +437,7 @@ Value time_as(const Arguments& arguments) {
 
 void check_size(const std::string& text) {
   if (std::ssize(text) > kMostBytes) {
-    fail("a text of more than 256 MiB");
+    fail("a text of more than 64 MiB");
   }
 }
 

@@ -108,9 +108,10 @@ Value repeated(const Value& value, int64_t times) {
   if (value.is_string()) {
     const std::string& text = value.string();
     if (times > 0 && times > kMostBytes / static_cast<int64_t>(text.size())) {
-      fail("a text of more than 256 MiB");
+      fail("a text of more than 64 MiB");
     }
     std::string out;
+    out.reserve(static_cast<size_t>(times) * text.size());
     for (int64_t i = 0; i < times; ++i) {
       out += text;
     }
@@ -197,7 +198,7 @@ Value arithmetic(const std::string& op, const Value& a, const Value& b) {
   }
   if (op == "+" && a.is_string() && b.is_string()) {
     if (std::ssize(a.string()) + std::ssize(b.string()) > kMostBytes) {
-      fail("a text of more than 256 MiB");
+      fail("a text of more than 64 MiB");
     }
     return a.string() + b.string();
   }

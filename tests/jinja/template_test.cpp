@@ -187,7 +187,7 @@ TEST(Template, ErrorsSayWhereAndWhy) {
 }
 
 TEST(Template, IsBounded) {
-  EXPECT_THAT(error_of("{{ 'a' * 999999999 }}"), HasSubstr("256 MiB"));
+  EXPECT_THAT(error_of("{{ 'a' * 999999999 }}"), HasSubstr("64 MiB"));
   EXPECT_THAT(error_of("{{ range(1000000) }}"), HasSubstr("100000"));
   EXPECT_THAT(error_of("{{ 9 ** 99 }}"), HasSubstr("too large"));
   EXPECT_THAT(
