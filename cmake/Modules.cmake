@@ -5,6 +5,13 @@
 # lockstep_rooms(MODULE room[:rooms,that,it,includes]...): a module's folders, bottom first. "top" is its files outside
 # of them. The same check reads these lines.
 lockstep_module(base OPTIMIZE -O1)
+# Every byte of a save goes through their loops.
+set(byte_loops ${CMAKE_SOURCE_DIR}/src/base/byte_loops.cpp ${CMAKE_SOURCE_DIR}/src/base/byte_loops_avx2.cpp)
+set_source_files_properties(${byte_loops} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>"
+  SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/base/byte_loops_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS -mavx2)
+endif()
 lockstep_module(mesh OPTIMIZE -O1 DEPENDS base)
 lockstep_module(config OPTIMIZE -O1 DEPENDS base mesh)
 lockstep_rooms(config core hydra:core compat:core,hydra top:core,hydra,compat)
@@ -54,9 +61,6 @@ lockstep_module(nn TORCH OPTIMIZE -O1 DEPENDS base model ops)
 lockstep_module(objective TORCH OPTIMIZE -O1 DEPENDS base model nn ops)
 lockstep_module(optim TORCH DEPENDS base mesh ops)
 lockstep_module(checkpoint TORCH OPTIMIZE -O1 DEPENDS base objects mesh comm ops TESTS model)
-# Every byte of a save goes through its loops.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/checkpoint/page_sum.cpp PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>"
-  SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
 lockstep_module(parallel TORCH OPTIMIZE -O1 DEPENDS base mesh schedule model comm ops nn objective optim
   TESTS checkpoint)
 lockstep_rooms(parallel autograd ranks offload one_process tensor:autograd,ranks expert:ranks context:ranks pipeline:autograd recompute:autograd

@@ -5,6 +5,7 @@
 
 #include <xxhash.h>
 
+#include "base/byte_loops.h"
 #include "base/format.h"
 
 namespace lockstep {
@@ -44,7 +45,7 @@ std::string Hasher::hex() const {
 }
 
 uint64_t hash_64(std::span<const std::byte> bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
+  return byte_loops().hash(bytes.data(), bytes.size());
 }
 
 std::string hash_hex(std::span<const std::byte> bytes) {

@@ -21,9 +21,4 @@ struct PageSum {
   std::string hex() const;
 };
 
-/// The first of `count` floating numbers whose exponent's bits are all set, infinity or NaN; -1 if
-/// there is none. `Bits`: uint16_t, uint32_t, uint64_t.
-template <class Bits>
-int64_t first_with_bits(const void* values, int64_t count, Bits exponent);
-
 }  // namespace lockstep::checkpoint

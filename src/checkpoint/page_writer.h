@@ -1,5 +1,6 @@
 // The bytes that a rank writes of one file, from tensors that begin anywhere: gathered in a buffer
-// that stays in the processor's cache, hashed there, and written by mebibytes behind the next ones.
+// that stays in the processor's cache, hashed there, and written in large blocks behind the next
+// ones.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
 
+#include "base/byte_loops.h"
 #include "base/format.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -27,19 +29,19 @@ namespace fs = std::filesystem;
 /// Bytes of the buffer through which data goes that is elsewhere or of another type.
 constexpr int64_t kBufferBytes = 16 << 20;
 
-/// The first number that is infinite or NaN, of a type; of one without infinities, none: -1.
-int64_t first_not_finite(const void* values, int64_t count, at::ScalarType type) {
+/// Of a type without infinities, none.
+std::optional<Exponent> exponent_of(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
-      return first_with_bits<uint32_t>(values, count, 0x7f800000);
+      return Exponent{4, 0x7f800000};
     case at::kDouble:
-      return first_with_bits<uint64_t>(values, count, 0x7ff0000000000000);
+      return Exponent{8, 0x7ff0000000000000};
     case at::kBFloat16:
-      return first_with_bits<uint16_t>(values, count, 0x7f80);
+      return Exponent{2, 0x7f80};
     case at::kHalf:
-      return first_with_bits<uint16_t>(values, count, 0x7c00);
+      return Exponent{2, 0x7c00};
     default:
-      return -1;
+      return std::nullopt;
   }
 }
 
@@ -232,18 +234,20 @@ void Save::write_run(
     const Piece& piece) {
   const auto width = static_cast<int64_t>(c10::elementSize(piece.dtype));
   const int64_t step = static_cast<int64_t>(PageWriter::kPlaceBytes) / width;
+  const std::optional<Exponent> exponent = finite_ ? exponent_of(piece.dtype) : std::nullopt;
   for (int64_t begin = 0; begin < count && not_finite_.empty(); begin += step) {
     const int64_t part = std::min(step, count - begin);
     const auto size = static_cast<size_t>(part * width);
     std::byte* const to = writer.place(offset + static_cast<uint64_t>(begin * width), size);
     const auto gather = [&](const std::byte* from) {
-      if (const int64_t bad = finite_ ? first_not_finite(from, part, piece.dtype) : -1; bad >= 0) {
-        const auto value = at::from_blob(const_cast<std::byte*>(from), {part}, piece.dtype)[bad];
+      if (!exponent) {
+        std::memcpy(to, from, size);
+      } else if (!byte_loops().copy_numbers(to, from, size, *exponent)) {
+        const int64_t bad = first_not_finite(to, part, *exponent);
+        const auto value = at::from_blob(to, {part}, piece.dtype)[bad];
         not_finite_ =
             fmt::format("a number of {} is {}", shown(piece.stored_name()), value.item<double>());
-        return;
       }
-      std::memcpy(to, from, size);
     };
     const std::byte* const from = bytes + begin * width;
     if (lent_ != nullptr) {

@@ -20,7 +20,7 @@ namespace lockstep::checkpoint {
 /// thread itself is of one owner.
 class WriteBehind {
  public:
-  static constexpr size_t kBufferBytes = 1 << 20;
+  static constexpr size_t kBufferBytes = 2 << 20;
 
   explicit WriteBehind(Disk& disk);
   /// Once all is written.
@@ -39,7 +39,7 @@ class WriteBehind {
   void throw_error();
 
  private:
-  static constexpr size_t kBuffers = 4;
+  static constexpr size_t kBuffers = 3;
   struct Free {
     void operator()(std::byte* bytes) const;
   };

@@ -1,38 +1,74 @@
 #include "parallel/state.h"
 
+#include <map>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
 
 #include "parallel/ranks/tied_copies.h"
+#include "parallel/shares.h"
 
 namespace lockstep::parallel {
 namespace {
 
-/// The part [begin, end) of n elements that a rank of a group owns.
-std::pair<int64_t, int64_t> share_of(int64_t n, int64_t rank, int64_t ranks) {
-  return {n * rank / ranks, n * (rank + 1) / ranks};
-}
+/// Of tensors that several ranks hold, what this one owns: all holders share what is `replicated`,
+/// the replicas of a shard the shard.
+class Ownership {
+ public:
+  template <class Stages>
+  explicit Ownership(const Stages& stages) {
+    for (const ShardedModel& stage : stages) {
+      for (const ShardedModel::Engine& engine : stage.engines()) {
+        for (const FlatUnit& flat : engine.engine->flats()) {
+          add(stage, *engine.groups, flat);
+        }
+      }
+    }
+  }
 
-/// Of n elements that several ranks hold, those that this one owns: all holders share what is
-/// `replicated`, the replicas of a shard the shard.
-std::pair<int64_t, int64_t> owned_of(
-    int64_t n, const mesh::Cut& cut, const ShardGroups& groups, bool replicated) {
-  const int64_t count = cut.copy > 0 ? 0 : n;
-  return replicated ? share_of(count, groups.holders->rank(), groups.holders->size())
-                    : share_of(count, groups.replica_rank(), groups.replica_count());
-}
+  Owned operator()(
+      const ShardGroups& groups,
+      const FlatUnit& flat,
+      bool replicated,
+      const mesh::Cut& cut,
+      const std::string& parameter,
+      int64_t begin,
+      int64_t elements) {
+    Shares& shares = shares_[{&groups, replicated, flat.trainable}];
+    return shares.of(
+        parameter,
+        begin,
+        cut.copy > 0 ? 0 : elements,
+        replicated ? groups.holders->rank() : groups.replica_rank(),
+        replicated ? groups.holders->size() : groups.replica_count());
+  }
+
+ private:
+  void add(const ShardedModel& stage, const ShardGroups& groups, const FlatUnit& flat) {
+    for (const optim::Segment& segment : flat.shard_layout()) {
+      if (stage.cut_of(segment.parameter).copy == 0) {
+        shares_[{&groups, flat.replicated, flat.trainable}].add(
+            segment.parameter, segment.begin, segment.count);
+      }
+    }
+  }
+
+  std::map<std::tuple<const ShardGroups*, bool, bool>, Shares> shares_;
+};
 
 class StateVisit {
  public:
   StateVisit(
+      std::span<const ShardedModel> stages,
       OffloadedOptimizer& optimizer,
       Axes& axes,
       const std::function<void(const StateSlice&)>& visit)
       : optimizer_(optimizer),
         axes_(axes),
-        visit_(visit) {}
+        visit_(visit),
+        ownership_(stages) {}
 
   void operator()(ShardedModel& stage) {
     for (const ShardedModel::Engine& engine : stage.engines()) {
@@ -58,6 +94,7 @@ class StateVisit {
         give(
             stage,
             engine,
+            flat,
             "model",
             {"", segment.parameter, segment.shape, segment.begin, data},
             flat.replicated);
@@ -68,7 +105,7 @@ class StateVisit {
       }
       if (flat.trainable) {
         optimizer_.visit_state(shard_++, [&](const optim::StatePiece& piece) {
-          give(stage, engine, "optimizer", piece, flat.replicated || piece.replicated);
+          give(stage, engine, flat, "optimizer", piece, flat.replicated || piece.replicated);
         });
       }
     }
@@ -77,12 +114,14 @@ class StateVisit {
   void give(
       ShardedModel& stage,
       const ShardedModel::Engine& engine,
+      const FlatUnit& flat,
       std::string_view group,
       const optim::StatePiece& piece,
       bool replicated) {
     const mesh::Cut cut =
         piece.replicated ? copy_of_whole(stage, piece.parameter) : stage.cut_of(piece.parameter);
-    const auto owned = owned_of(piece.data.numel(), cut, *engine.groups, replicated);
+    const Owned owned = ownership_(
+        *engine.groups, flat, replicated, cut, piece.parameter, piece.begin, piece.data.numel());
     visit_(
         {std::string(group),
          piece.name.empty() ? piece.parameter : piece.name + "." + piece.parameter,
@@ -111,6 +150,7 @@ class StateVisit {
   Axes& axes_;
   const std::function<void(const StateSlice&)>& visit_;
   int64_t shard_ = 0;  // of the optimizer's
+  Ownership ownership_;
 };
 
 }  // namespace
@@ -121,7 +161,7 @@ void visit_state(
     Axes& axes,
     const std::function<void(const StateSlice&)>& visit) {
   const at::NoGradGuard no_grad;
-  StateVisit visit_stage(optimizer, axes, visit);
+  StateVisit visit_stage(stages, optimizer, axes, visit);
   for (ShardedModel& stage : stages) {
     visit_stage(stage);
   }
@@ -134,20 +174,23 @@ void visit_gradients_of(
     const FlatUnit& flat,
     const ShardGroups& groups,
     double factor,
+    Ownership& ownership,
     const std::function<void(const StateSlice&)>& visit) {
   if (!flat.trainable) {
     return;
   }
   for (const optim::Segment& segment : flat.shard_layout()) {
     const mesh::Cut& cut = stage.cut_of(segment.parameter);
-    const auto owned = owned_of(segment.count, cut, groups, flat.replicated);
+    const Tensor gradient = flat.shard_gradient.narrow(0, segment.offset, segment.count);
+    const Owned owned = ownership(
+        groups, flat, flat.replicated, cut, segment.parameter, segment.begin, segment.count);
     visit(
         {"gradient",
          segment.parameter,
          stage.shape_of(segment.parameter, segment.shape),
          cut,
          segment.begin,
-         flat.shard_gradient.narrow(0, segment.offset, segment.count) * factor,
+         gradient * factor,
          owned.first,
          owned.second});
   }
@@ -159,10 +202,11 @@ void visit_gradients(
     std::span<const ShardedModel> stages,
     double factor,
     const std::function<void(const StateSlice&)>& visit) {
+  Ownership ownership(stages);
   for (const ShardedModel& stage : stages) {
     for (const ShardedModel::Engine& each : stage.engines()) {
       for (const FlatUnit& flat : each.engine->flats()) {
-        visit_gradients_of(stage, flat, *each.groups, factor, visit);
+        visit_gradients_of(stage, flat, *each.groups, factor, ownership, visit);
       }
     }
   }

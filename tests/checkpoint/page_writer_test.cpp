@@ -3,8 +3,6 @@
 #include "checkpoint/page_writer.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -138,19 +136,6 @@ TEST(PageSum, KnowsBytesAndTheirPlaces) {
   const std::string before = chunk_hash(ChunkHash::kPages, bytes, 0);
   std::rotate(bytes.begin(), bytes.begin() + kPageBytes, bytes.end());
   EXPECT_NE(chunk_hash(ChunkHash::kPages, bytes, 0), before);  // two pages in each other's place
-}
-
-TEST(FirstWithBits, FindsTheFirst) {
-  std::vector<float> values(10'000, std::numeric_limits<float>::max());
-  const auto first = [&] {
-    return first_with_bits<uint32_t>(
-        values.data(), static_cast<int64_t>(values.size()), 0x7f800000);
-  };
-  EXPECT_EQ(first(), -1);
-  for (const size_t at : {9999UL, 8192UL, 4097UL, 0UL}) {
-    values[at] = at % 2 == 0 ? -INFINITY : NAN;
-    EXPECT_EQ(first(), static_cast<int64_t>(at));
-  }
 }
 
 }  // namespace page_writer_test
