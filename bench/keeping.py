@@ -11,6 +11,7 @@ run but for its first steps (a save that holds up one in ten counts), and what i
 import argparse
 import os
 import pathlib
+import re
 import resource
 import shutil
 import statistics
@@ -57,19 +58,32 @@ def step_seconds(arguments, lockstep, model, side, folder):
     return (arrivals[arguments.steps] - arrivals[WARM]) / (arguments.steps - WARM), processor / arguments.steps
 
 
-def read_seconds(folder):
-    """To read all of it from the disk: the system is asked to forget it first."""
+def forgotten(folder):
+    """The files, which the system is asked to forget."""
     files = [path for path in folder.iterdir() if path.is_file()]
     for path in files:
         with path.open("rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return files
+
+
+def read_seconds(folder):
+    """To read all of it from the disk."""
+    files = forgotten(folder)
     begin = time.monotonic()
     for path in files:
         with path.open("rb", buffering=0) as file:
             while file.read(1 << 24):
                 pass
     return time.monotonic() - begin
+
+
+def restore_seconds(arguments, lockstep, model, folder):
+    """To go on from it, hashes checked, as the program tells."""
+    forgotten(folder / "run" / "checkpoint-3")
+    said = lockstep.run(model, arguments.type, 3, 1, folder, resume=True, more=2)["said"]
+    return float(re.search(r"after step 3, read in ([0-9.]+) s", said)[1])
 
 
 def main():
@@ -104,10 +118,10 @@ def main():
         for _ in range(arguments.repeats if "saves" in parts else 0):
             saved = lockstep.run(model, arguments.type, 3, 1, folder, save=True)
             checkpoint = folder / "run" / "checkpoint-3"
-            saves.append((saved["save_s"], saved["disk_s"], saved["checkpoint_bytes"], read_seconds(checkpoint)))
-        for save, disk, size, read in saves:
+            saves.append((saved["save_s"], saved["disk_s"], saved["checkpoint_bytes"], read_seconds(checkpoint), restore_seconds(arguments, lockstep, model, folder)))
+        for save, disk, size, read, restore in saves:
             print(f"  a save of {size / 2**20:,.0f} MiB, hashed: {save:.2f} s; as many bytes by themselves: {disk:.2f} s ({disk / save:.2f} of the disk); "
-                  f"to read them: {read:.2f} s", flush=True)
+                  f"to read them: {read:.2f} s; a restore, hashes checked: {restore:.2f} s ({read / restore:.2f} of the disk)", flush=True)
 
 
 if __name__ == "__main__":

@@ -239,6 +239,7 @@ class Lockstep:
             "first_forward_s": arrivals[first] - steps_seen[first]["step_s"] - started,
             "peak_bytes": max(line["peak_memory_bytes"] for line in steps_seen.values()),
             "loss": steps_seen[last]["loss"],
+            "said": "".join(text),
         }
         if not resume:
             begin = first + warm - 1

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <torch/version.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
@@ -495,6 +496,7 @@ double seconds_for_others(const Job& job) {
 
 monitor::TrainerState restore_training_state(
     Job& job, const std::filesystem::path& folder, World& world) {
+  const double began = seconds_now();
   const checkpoint::Checkpoint from = open(job, folder, world);
   bool needs_optimizer = false;  // plain SGD in float32 keeps no state
   job.model->visit_state([&](const parallel::StateSlice& slice) {
@@ -521,7 +523,11 @@ monitor::TrainerState restore_training_state(
     job.progress.sampler.epoch = job.progress.sampler.position = 0;
   }
   if (world.is_first()) {
-    log_info("resuming {} after step {}", folder.string(), job.progress.step);
+    log_info(
+        "resuming {} after step {}, read in {:.2f} s",
+        folder.string(),
+        job.progress.step,
+        seconds_now() - began);
   }
   monitor::TrainerState state;
   if (from.has_file(std::string(kTrainerState))) {
