@@ -55,6 +55,7 @@ void AsyncSaver::save(
   const Held held(held_);
   lend(pieces);
   options.lent = &lent_;
+  options.kept = &kept_;
   thread_ = std::thread([this,
                          folder,
                          options,

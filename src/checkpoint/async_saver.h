@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "checkpoint/between_saves.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/lent_memory.h"
 #include "checkpoint/snapshot.h"
@@ -69,6 +70,7 @@ class AsyncSaver {
   std::vector<Piece> pieces_;  // of the save under way, their data in it, or lent
   Snapshot snapshot_;
   LentMemory lent_;
+  BetweenSaves kept_;
   std::thread thread_;
   std::exception_ptr failure_;
   std::atomic<bool> failed_ = false;

@@ -32,8 +32,9 @@
 
 namespace lockstep::checkpoint {
 
-class LentMemory;  // checkpoint/lent_memory.h
-class StoredRun;   // checkpoint/stored_run.h
+class LentMemory;     // checkpoint/lent_memory.h
+class StoredRun;      // checkpoint/stored_run.h
+struct BetweenSaves;  // checkpoint/between_saves.h
 
 inline constexpr std::string_view kStateName = "state.json";
 
@@ -52,6 +53,8 @@ struct SaveOptions {
   bool finite = false;
   /// What of the pieces may be written to before the save has ended; null: nothing.
   LentMemory* lent = nullptr;
+  /// What the save before has left, and this one leaves to the next; null: nothing.
+  BetweenSaves* kept = nullptr;
 };
 
 /// Small files by base name: config.json and its like.

@@ -12,6 +12,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "checkpoint/between_saves.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/file_plan.h"
 #include "checkpoint/lent_memory.h"
@@ -58,7 +59,8 @@ class Save {
         communicator_(communicator),
         disk_(options.disk != nullptr ? *options.disk : system_disk()),
         finite_(options.finite),
-        lent_(options.lent) {}
+        lent_(options.lent),
+        kept_(options.kept != nullptr ? options.kept : &own_) {}
 
   /// Agrees on the tensors and thus on the files; nothing is written.
   void plan(std::span<const Piece> pieces, uint64_t max_file_bytes);
@@ -74,7 +76,7 @@ class Save {
 
   /// Of all files that were written: on rank 0, and nothing elsewhere. Every rank calls.
   std::map<std::string, FileRecord> records();
-  const FilePlan& file_plan() const { return plan_; }
+  const FilePlan& file_plan() const { return kept_->plan; }
   const SmallFiles& files() const { return files_; }
   const fs::path& staging() const { return staging_; }
   bool leads() const { return communicator_.rank() == 0; }
@@ -96,7 +98,8 @@ class Save {
   bool finite_;
   LentMemory* lent_;        // null: what is saved stays as it is
   std::string not_finite_;  // what of this rank's is not
-  FilePlan plan_;
+  BetweenSaves own_;        // where nobody keeps what is left
+  BetweenSaves* kept_;
   /// Of each planned file: the sums of its chunks, of this rank's pages; and pages to be read.
   struct Written {
     std::vector<PageSum> sums;
@@ -110,7 +113,12 @@ void Save::plan(std::span<const Piece> pieces, uint64_t max_file_bytes) {
   together(communicator_, ErrorKind::kInternal, [&] { mine = describe_pieces(pieces); });
   const auto descriptions = comm::gather_strings(communicator_, mine);
   // From here on every rank computes the same, errors included.
-  plan_ = plan_files(combine_pieces(descriptions), max_file_bytes);
+  if (descriptions == kept_->descriptions && max_file_bytes == kept_->max_file_bytes) {
+    return;
+  }
+  kept_->plan = plan_files(combine_pieces(descriptions), max_file_bytes);
+  kept_->descriptions = descriptions;
+  kept_->max_file_bytes = max_file_bytes;
 }
 
 void Save::create(const std::function<void()>& prepare) {
@@ -118,12 +126,12 @@ void Save::create(const std::function<void()>& prepare) {
     if (!leads()) {
       return;
     }
-    for (const auto& [name, text] : plan_.indexes) {
+    for (const auto& [name, text] : file_plan().indexes) {
       files_.insert_or_assign(name, text);
     }
     for (const auto& [name, text] : files_) {
       const bool planned =
-          std::any_of(plan_.files.begin(), plan_.files.end(), [&](const auto& file) {
+          std::any_of(file_plan().files.begin(), file_plan().files.end(), [&](const auto& file) {
             return file.name == name;
           });
       if (!plain_file_name(name) || planned || name == kManifestName) {
@@ -135,7 +143,7 @@ void Save::create(const std::function<void()>& prepare) {
     disk_.remove(staging_);
     disk_.create_folder(staging_);
     for (const PlannedFile& file :
-         plan_.files) {  // all before any byte: a full disk is told at once
+         file_plan().files) {  // all before any byte: a full disk is told at once
       disk_.create_file(staging_ / file.name, file.header.layout.file_size);
     }
     for (const auto& [name, text] : files_) {
@@ -150,7 +158,7 @@ void Save::write(std::span<const Piece> pieces) {
     std::vector<std::pair<FilePlan::Place, const Piece*>> order;
     for (const Piece& piece : pieces) {
       if (piece.data.defined() && piece.data.numel() > 0) {
-        order.emplace_back(plan_.places.at({piece.file_group, piece.stored_name()}), &piece);
+        order.emplace_back(file_plan().places.at({piece.file_group, piece.stored_name()}), &piece);
       }
     }
     std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
@@ -160,11 +168,15 @@ void Save::write(std::span<const Piece> pieces) {
       };
       return place(a) < place(b);
     });
-    WriteBehind behind(disk_);
+    if (!kept_->behind || &kept_->behind->disk() != &disk_) {
+      kept_->behind.emplace(disk_);
+    }
+    WriteBehind& behind = *kept_->behind;
+    behind.begin();
     auto next = order.begin();
-    for (size_t number = 0; number < plan_.files.size(); ++number) {
+    for (size_t number = 0; number < file_plan().files.size(); ++number) {
       const auto is_here = [&] { return next != order.end() && next->first.file == number; };
-      const auto& [name, header] = plan_.files[number];
+      const auto& [name, header] = file_plan().files[number];
       Written& written = written_.emplace_back();
       written.sums.resize(chunks_of(header.layout.file_size));
       if (!leads() && !is_here()) {
@@ -264,11 +276,11 @@ void Save::write_run(
 std::map<std::string, FileRecord> Save::records() {
   std::vector<PageSum> sums;
   together(communicator_, ErrorKind::kCheckpoint, [&] {
-    for (size_t number = 0; number < plan_.files.size(); ++number) {
+    for (size_t number = 0; number < file_plan().files.size(); ++number) {
       Written& written = written_[number];
       if (!written.shared_pages.empty()) {
-        const File file(staging_ / plan_.files[number].name, File::Mode::kRead);
-        const uint64_t size = plan_.files[number].header.layout.file_size;
+        const File file(staging_ / file_plan().files[number].name, File::Mode::kRead);
+        const uint64_t size = file_plan().files[number].header.layout.file_size;
         for (const uint64_t page : written.shared_pages) {
           std::array<std::byte, kPageBytes> buffer;
           const uint64_t at = page * kPageBytes;
@@ -291,7 +303,7 @@ std::map<std::string, FileRecord> Save::records() {
     records[name] = record_of(std::as_bytes(std::span(text)));
   }
   auto next = sums.begin();
-  for (const PlannedFile& file : plan_.files) {
+  for (const PlannedFile& file : file_plan().files) {
     FileRecord& record = records[file.name];
     record.size = file.header.layout.file_size;
     for (uint64_t chunk = 0; chunk < chunks_of(record.size); ++chunk) {

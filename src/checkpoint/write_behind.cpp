@@ -31,6 +31,12 @@ WriteBehind::~WriteBehind() {
   thread_.join();
 }
 
+void WriteBehind::begin() {
+  wait();
+  const std::lock_guard lock(mutex_);
+  error_ = nullptr;
+}
+
 void WriteBehind::write(File& file, uint64_t offset, std::span<const std::byte> bytes) {
   std::unique_lock lock(mutex_);
   jobs_.at(given_ % kBuffers) = {&file, offset, bytes};

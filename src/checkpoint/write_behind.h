@@ -28,6 +28,9 @@ class WriteBehind {
   WriteBehind(const WriteBehind&) = delete;
   WriteBehind& operator=(const WriteBehind&) = delete;
 
+  Disk& disk() { return disk_; }
+  /// Of another save: what went wrong with the one before is nothing to it.
+  void begin();
   /// The buffer to be filled: kBufferBytes, on pages of the system, another after each write().
   std::byte* buffer() { return memory_.get() + given_ % kBuffers * kBufferBytes; }
   /// `bytes` of the buffer will be written to `file`, which lives until wait(). Returns when the
