@@ -5,10 +5,8 @@
 #include <iterator>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include <ATen/ops/empty.h>
 #include <nlohmann/json.hpp>
@@ -21,7 +19,6 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/stored_run.h"
 #include "comm/split.h"
@@ -523,11 +520,8 @@ monitor::TrainerState restore_training_state(
     job.progress.sampler.epoch = job.progress.sampler.position = 0;
   }
   if (world.is_first()) {
-    log_info(
-        "resuming {} after step {}, read in {:.2f} s",
-        folder.string(),
-        job.progress.step,
-        seconds_now() - began);
+    const std::string took = fmt::format("read in {:.2f} s", seconds_now() - began);
+    log_info("resuming {} after step {}, {}", folder.string(), job.progress.step, took);
   }
   monitor::TrainerState state;
   if (from.has_file(std::string(kTrainerState))) {
