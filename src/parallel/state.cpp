@@ -17,8 +17,7 @@ namespace {
 /// the replicas of a shard the shard.
 class Ownership {
  public:
-  template <class Stages>
-  explicit Ownership(const Stages& stages) {
+  explicit Ownership(std::span<const ShardedModel> stages) {
     for (const ShardedModel& stage : stages) {
       for (const ShardedModel::Engine& engine : stage.engines()) {
         for (const FlatUnit& flat : engine.engine->flats()) {
