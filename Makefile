@@ -12,7 +12,8 @@ JOBS ?= $(shell nproc)
 LOCKSTEP_CUDA ?= $(if $(wildcard /proc/driver/nvidia/version),1)
 # UNITY=0 compiles each file by itself: the first build takes far longer, and later ones compile what changed alone.
 UNITY ?= 1
-CMAKE_FLAGS := -DLOCKSTEP_CUDA=$(or $(patsubst 0,OFF,$(patsubst 1,ON,$(LOCKSTEP_CUDA))),AUTO) -DLOCKSTEP_UNITY=$(if $(filter 0,$(UNITY)),OFF,ON) \
+# LOCKSTEP_WERROR=1 treats compiler warnings as errors.
+CMAKE_FLAGS := -DLOCKSTEP_WERROR=$(if $(filter 1,$(LOCKSTEP_WERROR)),ON,OFF) -DLOCKSTEP_CUDA=$(or $(patsubst 0,OFF,$(patsubst 1,ON,$(LOCKSTEP_CUDA))),AUTO) -DLOCKSTEP_UNITY=$(if $(filter 0,$(UNITY)),OFF,ON) \
   $(if $(LIBTORCH),-DLIBTORCH=$(abspath $(LIBTORCH)))
 COMPILE = python3 tools/build.py $(BUILD) -j $(JOBS)
 export LIBTORCH LOCKSTEP_CUDA

@@ -24,15 +24,19 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND memory GREATER 7000)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-expand=10000 --param ggc-min-heapsize=3000000>")
 endif()
 
+# A user's compiler may be newer than ours and warn about more, so only .ci/run and the developer preset set this.
+option(LOCKSTEP_WERROR "Treat compiler warnings as errors" OFF)
 add_library(lockstep_compiler INTERFACE)
-# -fPIC for programs too (CMake would say -fPIE), so that all share one precompiled header.
-target_compile_options(lockstep_compiler INTERFACE -Wall -Wextra -Werror -fno-math-errno -fPIC)
+# -fPIC for programs too (CMake's default is -fPIE), so that all share one precompiled header.
+target_compile_options(lockstep_compiler INTERFACE -Wall -Wextra -fno-math-errno -fPIC)
+if(LOCKSTEP_WERROR AND NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(lockstep_compiler INTERFACE -Werror)
+endif()
 if(CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(lockstep_compiler INTERFACE -fpch-preprocess)
 endif()
-# Clang warns of other things than GCC, and only makes what is fuzzed: its warnings end no build.
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  target_compile_options(lockstep_compiler INTERFACE -Wno-error -Wno-unused-command-line-argument)
+  target_compile_options(lockstep_compiler INTERFACE -Wno-unused-command-line-argument)
 endif()
 option(LOCKSTEP_HARDENING "What makes defects harder to use; OFF: to measure what it costs" ON)
 if(LOCKSTEP_HARDENING)

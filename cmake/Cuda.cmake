@@ -72,12 +72,16 @@ if(NVCC)
   file(GLOB kernel_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cu)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
   set(tool ${CMAKE_SOURCE_DIR}/tools/kernels.py)
+  set(warnings -Xcompiler -fPIC,-Wall,-Wextra)
+  if(LOCKSTEP_WERROR)
+    set(warnings -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra,-Werror)
+  endif()
   foreach(source IN LISTS kernel_sources)
     get_filename_component(name ${source} NAME_WE)
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
     add_custom_command(OUTPUT ${object} DEPENDS ${source} ${tool} DEPFILE ${object}.d VERBATIM
       COMMAND ${Python3_EXECUTABLE} ${tool} compile ${object}.usage -- ${NVCC} -std=c++20 -O3 --expt-relaxed-constexpr ${architectures}
-              -Werror all-warnings -Xptxas -v,-warn-spills,-warn-lmem-usage -Xcompiler -fPIC,-Wall,-Wextra,-Werror
+              ${warnings} -Xptxas -v,-warn-spills,-warn-lmem-usage
               -I${CMAKE_SOURCE_DIR}/src -MD -MF ${object}.d -c ${source} -o ${object})
     list(APPEND cuda_objects ${object})
   endforeach()

@@ -1,20 +1,27 @@
-# Tests of the program as users run it: one Python file (standard library only) a subject, and its long ones by themselves.
+# Tests of the program as users run it: one Python file (standard library only) per subject. The long tests of a file are a
+# CTest test of their own; a file whose tests are all skipped counts as skipped.
 set(run_file ${CMAKE_SOURCE_DIR}/tests/program/run.py)
 file(GLOB program_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/program/test_*.py)
-foreach(file IN LISTS program_tests)
-  get_filename_component(name ${file} NAME_WE)
-  string(REPLACE test_ program. name ${name})
-  set(names ${name})
-  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${run_file} short ${file})
-  file(STRINGS ${file} marks REGEX "^ *@long( |$)")
-  if(marks OR name STREQUAL program.gpu_commands)  # whose tests are those of test_gpu.py
-    list(APPEND names ${name}.long)
-    add_test(NAME ${name}.long COMMAND ${Python3_EXECUTABLE} ${run_file} long ${file})
-    set_tests_properties(${name}.long PROPERTIES LABELS long)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${program_tests} ${run_file})
+execute_process(COMMAND ${Python3_EXECUTABLE} -B ${run_file} list ${program_tests} OUTPUT_VARIABLE listed COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE "\n" ";" listed "${listed}")
+foreach(line IN LISTS listed)
+  if(NOT line MATCHES "^test_([a-z0-9_]+) (short|long)$")
+    continue()
   endif()
-  # They take longer than others, so they begin first: none is waited for alone at the end.
-  set_tests_properties(${names} PROPERTIES TIMEOUT 900 PROCESSORS 2 COST 100
+  set(kind ${CMAKE_MATCH_2})
+  set(file ${CMAKE_SOURCE_DIR}/tests/program/test_${CMAKE_MATCH_1}.py)
+  set(name program.${CMAKE_MATCH_1})
+  if(kind STREQUAL long)
+    string(APPEND name .long)
+  endif()
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${run_file} ${kind} ${file})
+  # These tests take longest, so CTest starts them first.
+  set_tests_properties(${name} PROPERTIES TIMEOUT 900 PROCESSORS 2 COST 100 SKIP_RETURN_CODE 77
     ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
+  if(kind STREQUAL long)
+    set_tests_properties(${name} PROPERTIES LABELS long)
+  endif()
 endforeach()
 set_tests_properties(program.stores PROPERTIES COST 120)  # the longest
 set_tests_properties(program.gpu PROPERTIES LABELS gpu)
@@ -52,8 +59,8 @@ foreach(file IN LISTS engine_tests)
   get_filename_component(name ${file} NAME_WE)
   string(REPLACE test_ "" name ${name})
   add_test(NAME engines.${name} COMMAND sh -c
-    "own=${CMAKE_SOURCE_DIR}/.deps/engines/bin/python; [ -x $own ] || own=${Python3_EXECUTABLE}; exec $own ${file}")
-  set_tests_properties(engines.${name} PROPERTIES TIMEOUT 900 LABELS engines RUN_SERIAL ON
+    "own=${CMAKE_SOURCE_DIR}/.deps/engines/bin/python; [ -x $own ] || own=${Python3_EXECUTABLE}; exec $own ${run_file} short ${file}")
+  set_tests_properties(engines.${name} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS engines RUN_SERIAL ON
     ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 

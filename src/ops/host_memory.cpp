@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <list>
 #include <mutex>
+#include <new>
 #include <unordered_map>
 #include <utility>
 
@@ -11,7 +12,6 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
-#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -61,19 +61,20 @@ void count(int64_t bytes) {
   of_thread.most = std::max(of_thread.most, of_thread.now);
 }
 
-/// Of a block that the system's allocator gave.
-int64_t bytes_of_small(void* data) {
-  return static_cast<int64_t>(malloc_usable_size(data));
-}
+/// Precedes the data of a block below kLeast and records its size, because an allocator cannot be
+/// asked for the size of memory that is not its own: libtorch uses mimalloc on aarch64. As large as
+/// the alignment that libtorch's kernels rely on.
+struct alignas(64) SmallHeader {
+  size_t bytes = 0;
+};
 
 class KeptMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes < kLeast) {
       last_is_new = false;
-      void* small = small_->raw_allocate(bytes);
-      count(bytes_of_small(small));
-      return {small, small, &KeptMemory::free_small, c10::Device(c10::kCPU)};
+      void* data = bytes == 0 ? nullptr : allocate_small(bytes);
+      return {data, data, &KeptMemory::free_small, c10::Device(c10::kCPU)};
     }
     TORCH_CHECK(bytes <= size_t{PTRDIFF_MAX}, "no tensor has ", bytes, " bytes");
     const size_t size = (bytes + kPage - 1) / kPage * kPage;
@@ -102,9 +103,19 @@ class KeptMemory final : public c10::Allocator {
  private:
   static void free_block(void* data) { count(-instance().give(data)); }
 
+  void* allocate_small(size_t bytes) {
+    auto* header = new (small_->raw_allocate(sizeof(SmallHeader) + bytes)) SmallHeader{bytes};
+    count(static_cast<int64_t>(bytes));
+    return header + 1;
+  }
+
   static void free_small(void* data) {
-    count(-bytes_of_small(data));
-    instance().small_->raw_deallocate(data);
+    if (data == nullptr) {
+      return;
+    }
+    SmallHeader* header = static_cast<SmallHeader*>(data) - 1;
+    count(-static_cast<int64_t>(header->bytes));
+    instance().small_->raw_deallocate(header);
   }
 
   static void free_any(void* data) {

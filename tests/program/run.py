@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
-"""Runs the tests of one file for CTest: those that are marked `@long` (harness.py) alone, or the others.
+"""Runs the tests of one file for CTest: only those marked `@long` (harness.py), or only the others.
 
   tests/program/run.py short|long test_x.py
+  tests/program/run.py list test_x.py...     prints "test_x short", "test_x long" for the kinds that each file has
+
+Exits with 77, CTest's code for a skipped test, if every test was skipped.
 """
 
 import importlib
+import os
 import pathlib
 import sys
 import unittest
+
+SKIPPED = 77
 
 
 class Loader(unittest.TestLoader):
@@ -24,6 +30,35 @@ class Loader(unittest.TestLoader):
         ]
 
 
+def load(wanted, path):
+    path = pathlib.Path(path)
+    sys.path.insert(0, str(path.resolve().parent))
+    return Loader(wanted).loadTestsFromModule(importlib.import_module(path.stem))
+
+
+def list_kinds(paths):
+    os.environ.setdefault("LOCKSTEP_PROGRAM", "none")  # harness.py reads it; nothing is run
+    for path in paths:
+        for wanted in ("short", "long"):
+            if load(wanted, path).countTestCases() > 0:
+                print(pathlib.Path(path).stem, wanted)
+    return 0
+
+
+def run(wanted, path):
+    tests = load(wanted, path)
+    if tests.countTestCases() == 0:
+        print(f"{path}: no {wanted} tests")
+        return 1
+    result = unittest.TextTestRunner().run(tests)
+    for test, reason in result.skipped:
+        print(f"SKIPPED {test.id()}: {reason}")
+    if not result.wasSuccessful():
+        return 1
+    # A class or module that is skipped as a whole is in `skipped`, but not counted as run.
+    skipped = sum(isinstance(test, unittest.TestCase) for test, _ in result.skipped)
+    return SKIPPED if result.skipped and skipped == result.testsRun else 0
+
+
 if __name__ == "__main__":
-    module = importlib.import_module(pathlib.Path(sys.argv[2]).stem)
-    unittest.main(module, argv=sys.argv[:1], testLoader=Loader(sys.argv[1]))
+    sys.exit(list_kinds(sys.argv[2:]) if sys.argv[1] == "list" else run(sys.argv[1], sys.argv[2]))

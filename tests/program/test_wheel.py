@@ -16,7 +16,6 @@ import elf  # noqa: E402
 import make_wheel  # noqa: E402
 
 BUILD = pathlib.Path(PROGRAM).parent
-LIBTORCH = pathlib.Path(make_wheel.cache_of(BUILD)["LIBTORCH"])
 
 
 def run(*command, **options):
@@ -31,6 +30,7 @@ class Wheel(ProgramTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.libtorch = pathlib.Path(make_wheel.cache_of(BUILD)["LIBTORCH"])
         cls.wheel = pathlib.Path(run(sys.executable, SOURCE / "tools/make_wheel.py", BUILD, "--output", cls.folder).strip())
 
     def fresh_environment(self, name):
@@ -43,9 +43,9 @@ class Wheel(ProgramTest):
         return python, pathlib.Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
 
     def put_torch_beside(self, site):
-        (site / "torch").symlink_to(LIBTORCH)
-        if (LIBTORCH.parent / "nvidia").exists():
-            (site / "nvidia").symlink_to(LIBTORCH.parent / "nvidia")
+        (site / "torch").symlink_to(self.libtorch)
+        if (self.libtorch.parent / "nvidia").exists():
+            (site / "nvidia").symlink_to(self.libtorch.parent / "nvidia")
 
     def test_it_trains_and_generates_beside_its_torch(self):
         python, site = self.fresh_environment("beside")
@@ -62,7 +62,7 @@ class Wheel(ProgramTest):
     @long
     def test_it_finds_a_torch_elsewhere(self):
         python, site = self.fresh_environment("elsewhere")
-        (site / "other.pth").write_text(f"{LIBTORCH.parent}\n")
+        (site / "other.pth").write_text(f"{self.libtorch.parent}\n")
         script = (
             "import lockstep, pathlib\n"
             "print(lockstep.libtorch_path())\n"
@@ -72,7 +72,7 @@ class Wheel(ProgramTest):
             "try:\n    lockstep.run(['train', 'model.path=missing'], capture_output=True)\n"
             "except lockstep.Failure as failure:\n    print(failure.code, failure)\n")
         lines = run(python, "-c", script).splitlines()
-        self.assertEqual(lines[:4], [str(LIBTORCH), "True", "0", "0"])
+        self.assertEqual(lines[:4], [str(self.libtorch), "True", "0", "0"])
         self.assertEqual(lines[4], "2 `lockstep train model.path=missing` ended with 2: usage or configuration")
 
     def test_the_record_is_of_what_is_inside(self):
@@ -87,7 +87,7 @@ class Wheel(ProgramTest):
                     self.assertEqual(digest, "sha256=" + seen, name)
             text = archive.read(record.replace("RECORD", "METADATA")).decode()
         self.assertIn("lockstep/share/lockstep/deploy/kubernetes/runtime.yaml", told)
-        self.assertIn(f"Requires-Dist: torch=={make_wheel.torch_version(LIBTORCH)}\n", text)
+        self.assertIn(f"Requires-Dist: torch=={make_wheel.torch_version(self.libtorch)}\n", text)
 
     def test_a_search_path_that_does_not_fit_is_refused(self):
         copy = self.folder / "copy"
