@@ -110,7 +110,7 @@ Options parse_options(int argc, char** argv) {
 std::shared_ptr<const data::SequenceView> open_data(
     const Options& options,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
-    train::World& world) {
+    train::RankContext& world) {
   const std::string file = train::on_first_rank(world.communicator, [&] {
     data::DataOptions text;
     text.train = {options.data};
@@ -123,7 +123,7 @@ std::shared_ptr<const data::SequenceView> open_data(
 // ------------------------------------------------------------------------- model and parallelism
 
 /// The ranks as a mesh: those that neither pipeline nor tensor parallelism takes are data-parallel.
-parallel::Axes make_axes(const Options& options, train::World& world) {
+parallel::ParallelGroups make_axes(const Options& options, train::RankContext& world) {
   mesh::MeshRequest request;
   request.pipeline = options.pipeline;
   request.tensor = options.tensor;
@@ -135,7 +135,7 @@ std::unique_ptr<parallel::ParallelModel> make_model(
     const Options& options,
     int64_t tokens,
     const data::SamplerOptions& rows,
-    parallel::Axes& axes,
+    parallel::ParallelGroups& axes,
     at::Device on) {
   parallel::ModelSpec spec;
   spec.config = model::read_model_config(options.model);
@@ -197,7 +197,7 @@ void save(
     const Progress& progress,
     parallel::ParallelModel& model,
     const text::Tokenizer& tokenizer,
-    train::World& world) {
+    train::RankContext& world) {
   const nlohmann::json state = {
       {"step", progress.step},
       {"epoch", progress.sampler.epoch},
@@ -212,7 +212,7 @@ void save(
 
 /// Goes on from the newest whole checkpoint, if any: written by any number of ranks, under any
 /// plan.
-Progress resume(const Options& options, parallel::ParallelModel& model, train::World& world) {
+Progress resume(const Options& options, parallel::ParallelModel& model, train::RankContext& world) {
   Progress progress;
   progress.sampler.seed = static_cast<uint64_t>(options.seed);
   const auto saved = checkpoint::latest_checkpoint(options.output, world.communicator);
@@ -267,12 +267,12 @@ std::vector<nn::ForwardInputs> read_step(
 
 int run(int argc, char** argv) {
   const Options options = parse_options(argc, argv);
-  train::World world = join();  // whoever started this process, and alone if nobody did
+  train::RankContext world = join();  // whoever started this process, and alone if nobody did
   checkpoint::check_shared_folder(options.output, world.communicator);
   const auto tokenizer = text::Tokenizer::load(options.tokenizer);
   const auto sequences = open_data(options, tokenizer, world);
 
-  parallel::Axes axes = make_axes(options, world);
+  parallel::ParallelGroups axes = make_axes(options, world);
   data::SamplerOptions rows;
   rows.sequences = sequences->size();
   rows.global_batch = options.batch;

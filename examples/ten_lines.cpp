@@ -13,7 +13,7 @@ using namespace lockstep;
 void train(comm::Communicator& ranks, std::span<const nn::ForwardInputs> batches, int64_t targets) {
   auto model = nn::make_model(model::preset("gpt2-tiny"), at::kFloat, at::kCPU);
   nn::initialize(*model, /*seed=*/1);
-  parallel::Axes axes(ranks, {.data = ranks.size()});
+  parallel::ParallelGroups axes(ranks, {.data = ranks.size()});
   auto trained = parallel::parallelize(std::move(model), {}, axes);  // the same weights everywhere
   for (int step = 0; step < 10; ++step) {
     log_info("loss {}", trained->forward_backward(batches, targets).loss);  // of all ranks

@@ -44,7 +44,7 @@ TORCH_MODULE(Net);
 
 int train(int argc, char** argv) {
   const std::filesystem::path output = argc > 1 ? argv[1] : "run";
-  lockstep::train::World world = lockstep::join();
+  lockstep::train::RankContext world = lockstep::join();
   auto& ranks = world.communicator;
   torch::manual_seed(1);
   Net net;

@@ -112,10 +112,10 @@ void AsyncSaver::lend(std::span<const Piece> pieces) {
   }
 }
 
-void AsyncSaver::let_write() {
+void AsyncSaver::before_state_update() {
   const Held held(held_);
-  lent_.let_write();
-  snapshot_.let_write();
+  lent_.before_state_update();
+  snapshot_.before_state_update();
 }
 
 void AsyncSaver::wait() {

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/between_saves.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/lent_memory.h"
+#include "checkpoint/copy_on_write_state.h"
+#include "checkpoint/save_cache.h"
 #include "checkpoint/snapshot.h"
 #include "comm/communicator.h"
 
@@ -25,8 +25,8 @@ namespace lockstep::checkpoint {
 ///
 /// It has room for a copy of this rank's pieces in host memory from the first save on (for AdamW
 /// with float32 masters: 14 bytes for each parameter that this rank writes). Pieces on a GPU are
-/// copied there, pinned, beside what it computes; those on the host if let_write() finds them
-/// unread.
+/// copied there, pinned, beside what it computes; those on the host if before_state_update() finds
+/// them unread.
 class AsyncSaver {
  public:
   /// `communicator` is the saver's own group: its thread uses it while training uses others.
@@ -49,7 +49,7 @@ class AsyncSaver {
       std::function<void()> then = {});
 
   /// To be called before the last save's pieces are written to, or a GPU is given what does.
-  void let_write();
+  void before_state_update();
 
   /// Blocks until the last save has ended; throws what it threw, once.
   void wait();
@@ -69,8 +69,8 @@ class AsyncSaver {
   at::Tensor memory_;          // kept from save to save, so that it is faulted in once
   std::vector<Piece> pieces_;  // of the save under way, their data in it, or lent
   Snapshot snapshot_;
-  LentMemory lent_;
-  BetweenSaves kept_;
+  CopyOnWriteState lent_;
+  SaveCache kept_;
   std::thread thread_;
   std::exception_ptr failure_;
   std::atomic<bool> failed_ = false;

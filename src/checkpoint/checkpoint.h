@@ -26,15 +26,15 @@
 #include "checkpoint/folders.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/model_folder.h"
-#include "checkpoint/output_hold.h"
+#include "checkpoint/output_dir_lock.h"
 #include "checkpoint/pieces.h"
 #include "comm/communicator.h"
 
 namespace lockstep::checkpoint {
 
-class LentMemory;     // checkpoint/lent_memory.h
-class StoredRun;      // checkpoint/stored_run.h
-struct BetweenSaves;  // checkpoint/between_saves.h
+class CopyOnWriteState;  // checkpoint/copy_on_write_state.h
+class ObjectStoreRun;    // checkpoint/object_store_run.h
+struct SaveCache;        // checkpoint/save_cache.h
 
 inline constexpr std::string_view kStateName = "state.json";
 
@@ -45,16 +45,16 @@ struct SaveOptions {
   Disk* disk = nullptr;
   /// This run's hold on the folder that checkpoints are in; null where nobody else can write there.
   /// A save that has lost it is not committed.
-  const OutputHold* hold = nullptr;
+  const OutputDirLock* hold = nullptr;
   /// Where checkpoints are brought to once they are whole here; null where this is their place.
-  StoredRun* stored = nullptr;
+  ObjectStoreRun* stored = nullptr;
   /// Whether an infinity or NaN in any tensor is an error (numeric): a run could not go on from
   /// it, and would have lost the checkpoint before it.
   bool finite = false;
   /// What of the pieces may be written to before the save has ended; null: nothing.
-  LentMemory* lent = nullptr;
+  CopyOnWriteState* lent = nullptr;
   /// What the save before has left, and this one leaves to the next; null: nothing.
-  BetweenSaves* kept = nullptr;
+  SaveCache* kept = nullptr;
 };
 
 /// Small files by base name: config.json and its like.

@@ -11,8 +11,8 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/on_all_ranks.h"
 #include "checkpoint/text.h"
-#include "checkpoint/together.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -163,7 +163,7 @@ fs::path saving_folder(const fs::path& folder, const std::string& token) {
       token.empty() ? std::string(kSavingSuffix) : fmt::format(".{}{}", token, kSavingSuffix));
 }
 
-void clean_leftovers(const fs::path& output_dir, Disk& disk, const OutputHold* hold) {
+void clean_leftovers(const fs::path& output_dir, Disk& disk, const OutputDirLock* hold) {
   std::error_code ignored;
   // Who holds the folder knows that all others have ended, or cannot commit any more.
   const bool others_live = hold == nullptr && is_held(output_dir);
@@ -186,7 +186,7 @@ void clean_leftovers(const fs::path& output_dir, Disk& disk, const OutputHold* h
 
 void check_shared_folder(const fs::path& folder, comm::Communicator& communicator) {
   std::string name;
-  together(communicator, ErrorKind::kConfig, [&] {
+  on_all_ranks(communicator, ErrorKind::kConfig, [&] {
     if (communicator.rank() == 0) {
       create_folders(folder, ErrorKind::kConfig);
       std::random_device random;  // a name that no cache of a network file system can know

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "checkpoint/disk.h"
-#include "checkpoint/output_hold.h"
+#include "checkpoint/output_dir_lock.h"
 #include "comm/communicator.h"
 
 namespace lockstep::checkpoint {
@@ -57,7 +57,7 @@ std::filesystem::path saving_folder(
 void clean_leftovers(
     const std::filesystem::path& output_dir,
     Disk& disk = system_disk(),
-    const OutputHold* hold = nullptr);
+    const OutputDirLock* hold = nullptr);
 
 /// Fails on every rank, naming those that do not see it, where `folder` is not one and the same for
 /// all: rank 0 writes a token, the others look for it. Every rank calls, before training. Creates

@@ -7,8 +7,8 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/on_all_ranks.h"
 #include "checkpoint/text.h"
-#include "checkpoint/together.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -41,7 +41,7 @@ Checkpoint Checkpoint::open_verified(
   Checkpoint checkpoint;
   checkpoint.folder_ = folder;
   checkpoint.manifest_ = std::move(manifest);
-  together(communicator, ErrorKind::kCheckpoint, [&] {
+  on_all_ranks(communicator, ErrorKind::kCheckpoint, [&] {
     checkpoint.state_ = checkpoint.file(std::string(kStateName));
     std::set<std::string> groups;
     for (const auto& [name, record] : checkpoint.manifest_.files) {
@@ -175,7 +175,7 @@ void Checkpoint::read(std::span<const Piece> pieces) const {
 std::optional<Checkpoint> latest_checkpoint(
     const fs::path& output_dir, comm::Communicator& communicator) {
   nlohmann::json names = nlohmann::json::array();
-  together(communicator, ErrorKind::kCheckpoint, [&] {
+  on_all_ranks(communicator, ErrorKind::kCheckpoint, [&] {
     if (communicator.rank() == 0) {
       for (const ListedCheckpoint& listed : list_checkpoints(output_dir)) {
         names.push_back(listed.folder.filename().string());

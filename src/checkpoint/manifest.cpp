@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "checkpoint/on_all_ranks.h"
 #include "checkpoint/text.h"
-#include "checkpoint/together.h"
 
 namespace lockstep::checkpoint {
 
@@ -94,7 +94,7 @@ std::map<std::string, std::vector<std::string>> hash_files(
   const auto ranks = static_cast<uint64_t>(communicator.size());
   const auto rank = static_cast<uint64_t>(communicator.rank());
   std::string mine;
-  together(communicator, ErrorKind::kCheckpoint, [&] {
+  on_all_ranks(communicator, ErrorKind::kCheckpoint, [&] {
     std::vector<std::byte> buffer;
     uint64_t number = 0;
     for (const auto& [name, record] : manifest.files) {

@@ -27,7 +27,7 @@ PageWriter::PageWriter(
     const std::filesystem::path& path,
     uint64_t size,
     std::span<PageSum> sums,
-    WriteBehind& behind)
+    BackgroundWriter& behind)
     : disk_(disk),
       file_(path, File::Mode::kWrite),
       direct_(File::open_direct(path)),
@@ -45,7 +45,7 @@ std::byte* PageWriter::place(uint64_t offset, size_t count) {
     begin_ = end_ = offset;
     base_ = page_down(offset);
     hashed_ = page_up(offset);
-  } else if (end_ - base_ + count > WriteBehind::kBufferBytes) {
+  } else if (end_ - base_ + count > BackgroundWriter::kBufferBytes) {
     flush(/*ends=*/false);
   }
   return behind_.buffer() + (end_ - base_);
@@ -86,11 +86,11 @@ void PageWriter::keep(uint64_t from, uint64_t to) {
   kept_.emplace_back(from, std::vector<std::byte>(bytes.begin(), bytes.end()));
   kept_bytes_ += bytes.size();
   if (kept_bytes_ >= kMostKept) {
-    write_kept();
+    write_in_memory();
   }
 }
 
-void PageWriter::write_kept() {
+void PageWriter::write_in_memory() {
   behind_.wait();
   behind_.throw_error();
   for (const auto& [offset, bytes] : kept_) {
@@ -130,7 +130,7 @@ void PageWriter::flush(bool ends) {
 
 void PageWriter::finish() {
   flush(/*ends=*/true);
-  write_kept();
+  write_in_memory();
   disk_.sync(file_);
 }
 

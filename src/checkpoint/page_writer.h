@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "checkpoint/background_writer.h"
 #include "checkpoint/disk.h"
 #include "checkpoint/page_sum.h"
-#include "checkpoint/write_behind.h"
 
 namespace lockstep::checkpoint {
 
@@ -32,7 +32,7 @@ class PageWriter {
       const std::filesystem::path& path,
       uint64_t size,
       std::span<PageSum> sums,
-      WriteBehind& behind);
+      BackgroundWriter& behind);
   ~PageWriter();
   PageWriter(const PageWriter&) = delete;
   PageWriter& operator=(const PageWriter&) = delete;
@@ -52,9 +52,9 @@ class PageWriter {
   std::span<const std::byte> part(uint64_t from, uint64_t to) const;
   /// Adds the pages [hashed_, to) to the sums.
   void hash(uint64_t to);
-  /// Has [from, to) written through the page cache by write_kept().
+  /// Has [from, to) written through the page cache by write_in_memory().
   void keep(uint64_t from, uint64_t to);
-  void write_kept();
+  void write_in_memory();
   /// Writes the whole pages that are in the buffer; `ends`: all of it, the next bytes are
   /// elsewhere.
   void flush(bool ends);
@@ -64,7 +64,7 @@ class PageWriter {
   std::optional<File> direct_;
   uint64_t size_;
   std::span<PageSum> sums_;
-  WriteBehind& behind_;
+  BackgroundWriter& behind_;
   uint64_t base_ = 0, begin_ = 0, end_ = 0;  // of the file: the buffer's, and what is in it
   uint64_t hashed_ = 0;                      // of that, by now
   std::vector<std::pair<uint64_t, std::vector<std::byte>>> kept_;  // by offset

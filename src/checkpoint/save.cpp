@@ -12,14 +12,14 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "checkpoint/between_saves.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/copy_on_write_state.h"
 #include "checkpoint/file_plan.h"
-#include "checkpoint/lent_memory.h"
+#include "checkpoint/object_store_run.h"
+#include "checkpoint/on_all_ranks.h"
 #include "checkpoint/page_writer.h"
-#include "checkpoint/stored_run.h"
+#include "checkpoint/save_cache.h"
 #include "checkpoint/text.h"
-#include "checkpoint/together.h"
 #include "ops/host_copies.h"
 
 namespace lockstep::checkpoint {
@@ -96,10 +96,10 @@ class Save {
   comm::Communicator& communicator_;
   Disk& disk_;
   bool finite_;
-  LentMemory* lent_;        // null: what is saved stays as it is
+  CopyOnWriteState* lent_;  // null: what is saved stays as it is
   std::string not_finite_;  // what of this rank's is not
-  BetweenSaves own_;        // where nobody keeps what is left
-  BetweenSaves* kept_;
+  SaveCache own_;           // where nobody keeps what is left
+  SaveCache* kept_;
   /// Of each planned file: the sums of its chunks, of this rank's pages; and pages to be read.
   struct Written {
     std::vector<PageSum> sums;
@@ -110,7 +110,7 @@ class Save {
 
 void Save::plan(std::span<const Piece> pieces, uint64_t max_file_bytes) {
   std::string mine;
-  together(communicator_, ErrorKind::kInternal, [&] { mine = describe_pieces(pieces); });
+  on_all_ranks(communicator_, ErrorKind::kInternal, [&] { mine = describe_pieces(pieces); });
   const auto descriptions = comm::gather_strings(communicator_, mine);
   // From here on every rank computes the same, errors included.
   if (descriptions == kept_->descriptions && max_file_bytes == kept_->max_file_bytes) {
@@ -122,7 +122,7 @@ void Save::plan(std::span<const Piece> pieces, uint64_t max_file_bytes) {
 }
 
 void Save::create(const std::function<void()>& prepare) {
-  together(communicator_, ErrorKind::kCheckpoint, [&] {
+  on_all_ranks(communicator_, ErrorKind::kCheckpoint, [&] {
     if (!leads()) {
       return;
     }
@@ -153,7 +153,7 @@ void Save::create(const std::function<void()>& prepare) {
 }
 
 void Save::write(std::span<const Piece> pieces) {
-  together(communicator_, ErrorKind::kCheckpoint, [&] {
+  on_all_ranks(communicator_, ErrorKind::kCheckpoint, [&] {
     // In the order of the files, so that one is open at a time and written from front to back.
     std::vector<std::pair<FilePlan::Place, const Piece*>> order;
     for (const Piece& piece : pieces) {
@@ -171,7 +171,7 @@ void Save::write(std::span<const Piece> pieces) {
     if (!kept_->behind || &kept_->behind->disk() != &disk_) {
       kept_->behind.emplace(disk_);
     }
-    WriteBehind& behind = *kept_->behind;
+    BackgroundWriter& behind = *kept_->behind;
     behind.begin();
     auto next = order.begin();
     for (size_t number = 0; number < file_plan().files.size(); ++number) {
@@ -275,7 +275,7 @@ void Save::write_run(
 
 std::map<std::string, FileRecord> Save::records() {
   std::vector<PageSum> sums;
-  together(communicator_, ErrorKind::kCheckpoint, [&] {
+  on_all_ranks(communicator_, ErrorKind::kCheckpoint, [&] {
     for (size_t number = 0; number < file_plan().files.size(); ++number) {
       Written& written = written_[number];
       if (!written.shared_pages.empty()) {
@@ -314,7 +314,7 @@ std::map<std::string, FileRecord> Save::records() {
 }
 
 void Save::commit(const std::function<void()>& body) {
-  together(communicator_, ErrorKind::kCheckpoint, [&] {
+  on_all_ranks(communicator_, ErrorKind::kCheckpoint, [&] {
     if (leads()) {
       body();
     }
@@ -446,7 +446,7 @@ void save_checkpoint(
   if (communicator.rank() == 0) {
     all[std::string(kStateName)] = state;
   }
-  const OutputHold* hold = options.hold;
+  const OutputDirLock* hold = options.hold;
   const fs::path staging = saving_folder(folder, hold != nullptr ? hold->token() : "");
   const auto check_hold = [&] {
     if (hold != nullptr) {

@@ -17,7 +17,7 @@ void Snapshot::copy(const at::Tensor& to, const at::Tensor& from) {
   copied_ = copies_->start(to, from);
 }
 
-void Snapshot::let_write() {
+void Snapshot::before_state_update() {
   if (copied_) {
     copies_->lead_compute(*copied_);
   }

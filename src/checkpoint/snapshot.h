@@ -19,7 +19,7 @@ class Snapshot {
   /// is on a GPU. What that has been given so far comes before the first since finish().
   void copy(const at::Tensor& to, const at::Tensor& from);
   /// What a GPU is given from now on may write to what was copied from: it comes after the copies.
-  void let_write();
+  void before_state_update();
   /// Of any thread, before the next copy: blocks until all are there.
   void finish();
 

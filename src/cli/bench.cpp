@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/temporary_folder.h"
 #include "cli/bench_sides.h"
-#include "cli/world.h"
+#include "cli/rank_context.h"
 #include "monitor/progress.h"
 #include "start/parse.h"
 
@@ -68,11 +68,11 @@ int run_side(const Words& words) {
   ranks.command = "bench";
   ranks.use_cpu = words.bench.use_cpu;
   ranks.ranks = 1;  // the processes are there already
-  return run_ranks(ranks, [&](train::World& world) {
-    const std::vector<BenchFigures> figures = words.side == "stages"
-                                                  ? run_stages(words.bench, world)
-                                                  : std::vector{run_process(words.bench, world)};
-    return world.is_first() ? tell(figures) : 0;
+  return run_ranks(ranks, [&](train::RankContext& rank_context) {
+    const std::vector<BenchFigures> figures =
+        words.side == "stages" ? run_stages(words.bench, rank_context)
+                               : std::vector{run_process(words.bench, rank_context)};
+    return rank_context.is_first() ? tell(figures) : 0;
   });
 }
 

@@ -87,28 +87,30 @@ class Trainee {
       const BenchOptions& options,
       std::string name,
       const parallel::Plan& plan,
-      train::World& world)
+      train::RankContext& rank_context)
       : options_(options),
         name_(std::move(name)),
-        world_(world),
+        rank_context_(rank_context),
         axes_(
-            world.communicator, mesh::Mesh{.data = static_cast<int>(options.ranks)}, world.group) {
+            rank_context.communicator,
+            mesh::Mesh{.data = static_cast<int>(options.ranks)},
+            rank_context.group) {
     const model::ModelConfig config = config_of(options);
     model_ = parallel::parallelize(
-        {config, type_of(options), world.device, parallel::fill_at_random(config, kSeed)},
+        {config, type_of(options), rank_context.device, parallel::fill_at_random(config, kSeed)},
         plan,
         axes_);
   }
 
   void step(int64_t number) {
     const at::Tensor own =
-        tokens_of(options_, number).narrow(0, world_.rank() * options_.rows, options_.rows);
-    const std::vector<nn::ForwardInputs> inputs{inputs_of(own, world_.device)};
-    world_.communicator.barrier();
+        tokens_of(options_, number).narrow(0, rank_context_.rank() * options_.rows, options_.rows);
+    const std::vector<nn::ForwardInputs> inputs{inputs_of(own, rank_context_.device)};
+    rank_context_.communicator.barrier();
     const double began = seconds_now();
     const auto result = model_->forward_backward(inputs, targets_of(options_));
     model_->optimizer_step(kLearningRate);
-    world_.communicator.barrier();
+    rank_context_.communicator.barrier();
     if (number >= options_.warm) {
       seconds_.push_back(seconds_now() - began);
     }
@@ -123,8 +125,8 @@ class Trainee {
  private:
   const BenchOptions& options_;
   std::string name_;
-  train::World& world_;
-  parallel::Axes axes_;
+  train::RankContext& rank_context_;
+  parallel::ParallelGroups axes_;
   std::unique_ptr<parallel::ParallelModel> model_;
   std::vector<double> seconds_;
   double loss_ = 0;
@@ -226,10 +228,10 @@ BenchFigures run_threads(const BenchOptions& options) {
     const int rank = communicator.rank();
     const c10::Device device = devices[static_cast<size_t>(rank)];
     train::use_device(device);
-    train::World world{
+    train::RankContext rank_context{
         .store = {}, .communicator = std::move(communicator), .device = device, .local_rank = rank};
-    world.group.device = device;
-    const BenchFigures own = run_process(options, world);
+    rank_context.group.device = device;
+    const BenchFigures own = run_process(options, rank_context);
     if (rank == 0) {
       figures = own;
     }
@@ -238,15 +240,16 @@ BenchFigures run_threads(const BenchOptions& options) {
   return figures;
 }
 
-BenchFigures run_process(const BenchOptions& options, train::World& world) {
-  Trainee trainee(options, "ranks as processes", plan_of(), world);
+BenchFigures run_process(const BenchOptions& options, train::RankContext& rank_context) {
+  Trainee trainee(options, "ranks as processes", plan_of(), rank_context);
   for (int64_t step = 0; step < options.warm + options.steps; ++step) {
     trainee.step(step);
   }
   return trainee.figures();
 }
 
-std::vector<BenchFigures> run_stages(const BenchOptions& options, train::World& world) {
+std::vector<BenchFigures> run_stages(
+    const BenchOptions& options, train::RankContext& rank_context) {
   std::vector<std::unique_ptr<Trainee>> trainees;
   const auto add = [&](int stage, bool offloads) {
     parallel::Plan plan = plan_of(stage);
@@ -255,7 +258,10 @@ std::vector<BenchFigures> run_stages(const BenchOptions& options, train::World& 
       plan.offload_parameters = stage == 3;
     }
     trainees.push_back(std::make_unique<Trainee>(
-        options, fmt::format("stage {}{}", stage, offloads ? ", offload" : ""), plan, world));
+        options,
+        fmt::format("stage {}{}", stage, offloads ? ", offload" : ""),
+        plan,
+        rank_context));
   };
   add(0, false);
   add(1, false);

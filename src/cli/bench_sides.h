@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::cli {
 
@@ -31,8 +31,8 @@ BenchFigures run_replicating(const BenchOptions& options);
 /// Ranks as threads of this process.
 BenchFigures run_threads(const BenchOptions& options);
 /// This rank of processes. Every rank must call; the figures are rank 0's.
-BenchFigures run_process(const BenchOptions& options, train::World& world);
+BenchFigures run_process(const BenchOptions& options, train::RankContext& rank_context);
 /// ZeRO's stages with and without offload, in turns. As run_process.
-std::vector<BenchFigures> run_stages(const BenchOptions& options, train::World& world);
+std::vector<BenchFigures> run_stages(const BenchOptions& options, train::RankContext& rank_context);
 
 }  // namespace lockstep::cli

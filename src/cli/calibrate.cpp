@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "cli/world.h"
+#include "cli/rank_context.h"
 #include "plan/machine.h"
 #include "plan/simulate.h"
 #include "start/parse.h"
@@ -77,15 +77,17 @@ void print(const plan::MachineSamples& samples, const plan::NodeGroup& node) {
   }
 }
 
-int measure(const CalibrateOptions& options, train::World& world) {
-  const plan::MachineSamples samples = train::measure_machine(world.communicator, options.seconds);
-  if (!world.is_first()) {
+int measure(const CalibrateOptions& options, train::RankContext& rank_context) {
+  const plan::MachineSamples samples =
+      train::measure_machine(rank_context.communicator, options.seconds);
+  if (!rank_context.is_first()) {
     return 0;
   }
   const plan::NodeGroup node = plan::fit_machine(samples);
   print(samples, node);
-  const std::filesystem::path file = options.write.empty() ? train::machine_file(world.size())
-                                                           : std::filesystem::path(options.write);
+  const std::filesystem::path file = options.write.empty()
+                                         ? train::machine_file(rank_context.size())
+                                         : std::filesystem::path(options.write);
   train::write_machine(samples, file, "`lockstep calibrate`");
   std::cout << "written: " << file.string() << "\n";
   return 0;
@@ -115,7 +117,8 @@ int run_calibrate(std::vector<std::string> arguments) {
   ranks.arguments = std::move(arguments);
   ranks.ranks = options.ranks.value_or(1);
   ranks.use_cpu = true;
-  return run_ranks(ranks, [&](train::World& world) { return measure(options, world); });
+  return run_ranks(
+      ranks, [&](train::RankContext& rank_context) { return measure(options, rank_context); });
 }
 
 }  // namespace lockstep::cli

@@ -58,7 +58,7 @@ ClassifiedRows classify_rows(
     config::Config config,
     const config::Origins& given,
     train::LabelsNeeded needed,
-    train::World& world,
+    train::RankContext& rank_context,
     const std::optional<std::string>& text) {
   const model::ModelSource source = train::find_source(config.model.path, "");
   const auto adapter = train::saved_adapter(config.lora.adapter);
@@ -89,7 +89,7 @@ ClassifiedRows classify_rows(
           classifier,
           tokenizer,
           length_of_rows(config, classifier),
-          world.communicator,
+          rank_context.communicator,
           [&] { return labelled(config, classifier, notes, needed, text); }),
       {},
       false,
@@ -119,7 +119,7 @@ ClassifiedRows classify_rows(
     throw Error(ErrorKind::kConfig, "no rows are named", "give --data FILE");
   }
   train::ModelRequest request;
-  request.device = world.device;
+  request.device = rank_context.device;
   request.dtype = config.training.bf16 || config.training.bf16_full_eval
                       ? at::kBFloat16
                       : train::stored_type(source);
@@ -129,13 +129,15 @@ ClassifiedRows classify_rows(
   }
   request.adapter = adapter;
   request.quantization = train::quantization_of(config.quantization);
-  parallel::Axes axes(
-      world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
+  parallel::ParallelGroups axes(
+      rank_context.communicator,
+      train::mesh_of(config.parallel, rank_context.size()),
+      rank_context.group);
   const parallel::Plan plan = train::plan_of(config);
   const auto model = parallel::evaluation_model(train::model_spec(source, request), plan, axes);
   if (notes.generative) {
     result.classified = train::classify_written(
-        train::reader_of(*model, world.device),
+        train::reader_of(*model, rank_context.device),
         result.data.written,
         *rows,
         config.training.per_device_eval_batch_size,
@@ -149,7 +151,7 @@ ClassifiedRows classify_rows(
       std::ssize(result.data.head.labels),
       config.training.per_device_eval_batch_size,
       axes,
-      world.device);
+      rank_context.device);
   result.classified.logits.div_(notes.temperature);
   return result;
 }

@@ -11,7 +11,7 @@
 #include "text/tokenizer.h"
 #include "train/batches/labelled_data.h"
 #include "train/judgement/judgement_files.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/classifier_notes.h"
 #include "train/weights/adapters.h"
@@ -49,7 +49,7 @@ ClassifiedRows classify_rows(
     config::Config config,
     const config::Origins& given,
     train::LabelsNeeded needed,
-    train::World& world,
+    train::RankContext& rank_context,
     const std::optional<std::string>& text = std::nullopt);
 
 }  // namespace lockstep::cli

@@ -10,7 +10,7 @@
 #include "cli/adapter_flags.h"
 #include "cli/classify.h"
 #include "cli/eval_unlearning.h"
-#include "cli/world.h"
+#include "cli/rank_context.h"
 #include "config/core/scalar.h"
 #include "config/print.h"
 #include "config/resolve.h"
@@ -101,14 +101,14 @@ void require_one_adapter(const train::AdapterFlags& flags) {
 }
 
 /// Of a classifier: metrics, its report, and where `--output` is given their files.
-int evaluate_classifier(const config::Resolution& resolution, train::World& world) {
+int evaluate_classifier(const config::Resolution& resolution, train::RankContext& rank_context) {
   config::Config config = resolution.config;
   if (!config.data.validation.empty() || !config.data.test.empty()) {
     config.data.train.clear();
   }
   const ClassifiedRows rows =
-      classify_rows(config, resolution.origins, train::LabelsNeeded::kAll, world);
-  if (!world.is_first()) {
+      classify_rows(config, resolution.origins, train::LabelsNeeded::kAll, rank_context);
+  if (!rank_context.is_first()) {
     return 0;
   }
   const model::HeadSpec& head = rows.data.head;
@@ -149,11 +149,13 @@ int evaluate_classifier(const config::Resolution& resolution, train::World& worl
 }
 
 int evaluate(
-    const config::Resolution& resolution, const train::AdapterFlags& flags, train::World& world) {
+    const config::Resolution& resolution,
+    const train::AdapterFlags& flags,
+    train::RankContext& rank_context) {
   config::Config config = resolution.config;
   if (train::unlearns(config.task)) {
     require_one_adapter(flags);
-    return evaluate_unlearning(resolution, world);
+    return evaluate_unlearning(resolution, rank_context);
   }
   if (!resolution.has("bigram") && !config.data.validation.empty()) {
     config.data.train.clear();  // it is not needed, nor tokenized
@@ -164,7 +166,7 @@ int evaluate(
   if (train::classifies(config, train::config_with(source.config, adapter)) ||
       writes_labels(source, adapter)) {
     require_one_adapter(flags);
-    return evaluate_classifier(resolution, world);
+    return evaluate_classifier(resolution, rank_context);
   }
   const auto tokenizer =
       train::load_tokenizer(train::tokenizer_path(config.tokenizer.path, adapter), source);
@@ -174,7 +176,7 @@ int evaluate(
       source.config,
       tokenizer,
       length,
-      world.communicator,
+      rank_context.communicator,
       train::masking_of(config, source.config, *tokenizer));
   if (datasets.validation == nullptr || (resolution.has("bigram") && datasets.train == nullptr)) {
     throw Error(
@@ -184,15 +186,17 @@ int evaluate(
         datasets.validation == nullptr ? "give --data FILE" : "give --train FILE");
   }
   train::ModelRequest request;
-  request.device = world.device;
+  request.device = rank_context.device;
   request.dtype = config.training.bf16 || config.training.bf16_full_eval
                       ? at::kBFloat16
                       : train::stored_type(source);
   request.tokenizer_size = tokenizer->vocabulary_size();
   request.adapter = adapter;
   request.quantization = train::quantization_of(config.quantization);
-  parallel::Axes axes(
-      world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
+  parallel::ParallelGroups axes(
+      rank_context.communicator,
+      train::mesh_of(config.parallel, rank_context.size()),
+      rank_context.group);
   const parallel::Plan plan = train::plan_of(config);
   const auto model = parallel::evaluation_model(train::model_spec(source, request), plan, axes);
   const train::Evaluation result = train::evaluate(
@@ -201,8 +205,8 @@ int evaluate(
       *datasets.validation,
       config.training.per_device_eval_batch_size,
       axes,
-      world.device);
-  if (!world.is_first()) {
+      rank_context.device);
+  if (!rank_context.is_first()) {
     return 0;
   }
   nlohmann::ordered_json report{{"eval_loss", result.report.loss}};
@@ -252,8 +256,9 @@ int run_eval(std::vector<std::string> arguments) {
   ranks.arguments = std::move(arguments);
   ranks.ranks = resolution.integer("nproc", 1);
   ranks.use_cpu = resolution.config.training.use_cpu;
-  return run_ranks(
-      ranks, [&](train::World& world) { return evaluate(resolution, adapters, world); });
+  return run_ranks(ranks, [&](train::RankContext& rank_context) {
+    return evaluate(resolution, adapters, rank_context);
+  });
 }
 
 }  // namespace lockstep::cli

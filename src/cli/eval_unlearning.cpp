@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "cli/world.h"
+#include "cli/rank_context.h"
 #include "train/plan.h"
 #include "train/tasks/unlearning_results.h"
 #include "train/unlearning_evaluation.h"
@@ -37,13 +37,15 @@ void check_axes(const mesh::Mesh& mesh) {
 
 }  // namespace
 
-int evaluate_unlearning(const config::Resolution& resolution, train::World& world) {
+int evaluate_unlearning(const config::Resolution& resolution, train::RankContext& rank_context) {
   const config::Config& config = resolution.config;
   const std::filesystem::path folder = results_folder(resolution);
   const model::ModelSource source = train::find_source(config.model.path, "");
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
-  parallel::Axes axes(
-      world.communicator, train::mesh_of(config.parallel, world.size()), world.group);
+  parallel::ParallelGroups axes(
+      rank_context.communicator,
+      train::mesh_of(config.parallel, rank_context.size()),
+      rank_context.group);
   check_axes(axes.mesh());
   const train::Measured measured = train::measure_unlearning(
       config,
@@ -51,11 +53,11 @@ int evaluate_unlearning(const config::Resolution& resolution, train::World& worl
       tokenizer,
       folder,
       axes,
-      world,
+      rank_context,
       [](const std::string& metric, const nlohmann::json& value) {
         fmt::print("{:<22} {}\n", metric, value.dump());
       });
-  if (world.is_first()) {
+  if (rank_context.is_first()) {
     for (const std::string& warning : measured.warnings) {
       log_warning("{}", warning);
     }

@@ -10,13 +10,13 @@
 #include "base/format.h"
 #include "cli/adapter_flags.h"
 #include "cli/quantization_flags.h"
-#include "cli/world.h"
+#include "cli/rank_context.h"
 #include "data/chat.h"
 #include "nn/generate.h"
 #include "ops/host_memory.h"
 #include "start/parse.h"
 #include "train/checkpointing.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 #include "train/plan.h"
 #include "train/samples.h"
 #include "train/weights/device_map.h"
@@ -166,11 +166,14 @@ int generate_on_ranks(
   ranks.arguments = arguments;
   ranks.ranks = request.tensor;
   ranks.use_cpu = request.device_map == "cpu";
-  return run_ranks(ranks, [&](train::World& world) {
-    load.device = world.device;
+  return run_ranks(ranks, [&](train::RankContext& rank_context) {
+    load.device = rank_context.device;
     config::ParallelSection parallel;
     parallel.tensor = request.tensor;
-    parallel::Axes axes(world.communicator, train::mesh_of(parallel, world.size()), world.group);
+    parallel::ParallelGroups axes(
+        rank_context.communicator,
+        train::mesh_of(parallel, rank_context.size()),
+        rank_context.group);
     const parallel::Plan plan;
     const parallel::ShardedModel sharded =
         parallel::make_sharded_model(train::model_spec(source, load), plan, axes);
@@ -179,7 +182,7 @@ int generate_on_ranks(
         tokenizer,
         prompt,
         request,
-        world.is_first() ? Output::kStdout : Output::kNone);
+        rank_context.is_first() ? Output::kStdout : Output::kNone);
     return 0;
   });
 }

@@ -7,9 +7,9 @@
 
 #include "base/format.h"
 #include "monitor/progress.h"
+#include "plan/from_config/planned_job.h"
+#include "plan/from_config/planned_model.h"
 #include "plan/memory/memory.h"
-#include "plan/ours/planned_job.h"
-#include "plan/ours/planned_model.h"
 
 namespace lockstep::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "cli/classify.h"
-#include "cli/world.h"
+#include "cli/rank_context.h"
 #include "config/print.h"
 #include "config/resolve.h"
 
@@ -45,13 +45,17 @@ void write_lines(const std::string& lines, const std::optional<std::string>& pat
   }
 }
 
-int predict(const config::Resolution& resolution, train::World& world) {
+int predict(const config::Resolution& resolution, train::RankContext& rank_context) {
   config::Config config = resolution.config;
   config.data.train.clear();
   config.data.validation.clear();
   const ClassifiedRows rows = classify_rows(
-      config, resolution.origins, train::LabelsNeeded::kNone, world, resolution.value("text"));
-  if (!world.is_first()) {
+      config,
+      resolution.origins,
+      train::LabelsNeeded::kNone,
+      rank_context,
+      resolution.value("text"));
+  if (!rank_context.is_first()) {
     return 0;
   }
   std::string lines;
@@ -86,7 +90,8 @@ int run_predict(std::vector<std::string> arguments) {
   ranks.arguments = std::move(arguments);
   ranks.ranks = resolution.integer("nproc", 1);
   ranks.use_cpu = resolution.config.training.use_cpu;
-  return run_ranks(ranks, [&](train::World& world) { return predict(resolution, world); });
+  return run_ranks(
+      ranks, [&](train::RankContext& rank_context) { return predict(resolution, rank_context); });
 }
 
 }  // namespace lockstep::cli

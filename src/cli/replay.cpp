@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/rank_context.h"
 #include "cli/report_error.h"
-#include "cli/world.h"
 #include "config/print.h"
 #include "config/resolve.h"
 #include "start/train.h"
@@ -197,20 +197,20 @@ int run_replay(std::vector<std::string> arguments) {
   ranks.in_process = resolution.has("in-process");
   ranks.timeout = std::chrono::seconds(resolution.config.training.ddp_timeout);
   ranks.shared_memory = resolution.config.training.ddp_backend != "gloo";
-  return run_ranks(ranks, [&](train::World& world) {
-    if (world.is_first()) {
+  return run_ranks(ranks, [&](train::RankContext& rank_context) {
+    if (rank_context.is_first()) {
       fs::remove(again / "metrics.jsonl");  // of the same replay before
     }
     const int code = with_our_errors([&] {
       return train::run_training(
           resolution.config,
           config::to_yaml(resolution.config, resolution.origins),
-          world,
+          rank_context,
           {.trace = resolution.value("trace").value_or(""),
            .origins = resolution.origins,
            .last_step = to});
     });
-    if (code != 0 || !world.is_first()) {
+    if (code != 0 || !rank_context.is_first()) {
       return code;
     }
     if (!logged_steps(again).contains(to)) {
@@ -220,7 +220,9 @@ int run_replay(std::vector<std::string> arguments) {
               "step {} is none that {} would do after step {}", to, checkpoint.string(), from),
           "name a later step; of a run that went on for longer, give its max_steps as well");
     }
-    return compare(run, again, from, world.size() == recorded) ? 0 : exit_code(ErrorKind::kNumeric);
+    return compare(run, again, from, rank_context.size() == recorded)
+               ? 0
+               : exit_code(ErrorKind::kNumeric);
   });
 }
 

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "cli/rank_context.h"
 #include "cli/selftest_checks.h"
-#include "cli/world.h"
 #include "launch/doctor/checkup.h"
 #include "launch/plan/options.h"
 #include "launch/workers/worker_environment.h"
@@ -35,9 +35,9 @@ Check check_of(const launch::Finding& finding) {
 }
 
 nlohmann::json json_of(
-    const std::vector<Check>& checks, const train::World& world, double seconds) {
+    const std::vector<Check>& checks, const train::RankContext& rank_context, double seconds) {
   nlohmann::json result{
-      {"ranks", world.size()}, {"device", world.device.str()}, {"seconds", seconds}};
+      {"ranks", rank_context.size()}, {"device", rank_context.device.str()}, {"seconds", seconds}};
   for (const Check& check : checks) {
     nlohmann::json row{
         {"group", check.group},
@@ -53,7 +53,8 @@ nlohmann::json json_of(
 }
 
 /// A line for each group, with what its checks found at worst; each that failed, by itself.
-void print_checks(const std::vector<Check>& checks, const train::World& world, double seconds) {
+void print_checks(
+    const std::vector<Check>& checks, const train::RankContext& rank_context, double seconds) {
   std::vector<std::string> groups;
   for (const Check& check : checks) {
     if (std::find(groups.begin(), groups.end(), check.group) == groups.end()) {
@@ -93,20 +94,20 @@ void print_checks(const std::vector<Check>& checks, const train::World& world, d
     }
     failed += all - passed;
   }
-  const char* where = world.device.is_cpu() ? "the CPU" : "GPUs";
+  const char* where = rank_context.device.is_cpu() ? "the CPU" : "GPUs";
   fmt::print(
       "\n{} on {} rank{} of {}, in {:.0f} s\n",
       failed == 0 ? "all is well" : fmt::format("{} checks failed", failed),
-      world.size(),
-      world.size() == 1 ? "" : "s",
+      rank_context.size(),
+      rank_context.size() == 1 ? "" : "s",
       where,
       seconds);
 }
 
-int selftest(train::World& world, const std::string& file) {
+int selftest(train::RankContext& rank_context, const std::string& file) {
   const double began = seconds_now();
   std::vector<Check> checks;
-  if (world.is_first()) {
+  if (rank_context.is_first()) {
     for (const launch::Finding& finding :
          launch::examine_machine(launch::current_environment(), ".")) {
       checks.push_back(check_of(finding));
@@ -114,17 +115,17 @@ int selftest(train::World& world, const std::string& file) {
   }
   for (const auto part :
        {check_operations, check_collectives, check_plans, check_graphs, check_checkpoint}) {
-    const std::vector<Check> more = part(world);
+    const std::vector<Check> more = part(rank_context);
     checks.insert(checks.end(), more.begin(), more.end());
   }
   const double seconds = seconds_now() - began;
-  if (!world.is_first()) {
+  if (!rank_context.is_first()) {
     return 0;  // a failure here would end rank 0 before it has told what it found
   }
-  print_checks(checks, world, seconds);
+  print_checks(checks, rank_context, seconds);
   if (!file.empty()) {
     write_file_atomically(
-        file, json_of(checks, world, seconds).dump(1) + "\n", ErrorKind::kEnvironment);
+        file, json_of(checks, rank_context, seconds).dump(1) + "\n", ErrorKind::kEnvironment);
   }
   const bool passed =
       std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.passed; });
@@ -155,8 +156,9 @@ int run_selftest(std::vector<std::string> arguments) {
   if (!ranks.ranks && (ranks.use_cpu || train::visible_gpus() == 0)) {
     ranks.ranks = 2;
   }
-  return run_ranks(
-      ranks, [&](train::World& world) { return selftest(world, options.text("json")); });
+  return run_ranks(ranks, [&](train::RankContext& rank_context) {
+    return selftest(rank_context, options.text("json"));
+  });
 }
 
 }  // namespace lockstep::cli

@@ -36,25 +36,26 @@ void read_into(parallel::ParallelModel& model, const checkpoint::Checkpoint& fro
   model.state_changed();
 }
 
-std::string save_and_read(train::World& world) {
-  parallel::Axes axes(world.communicator, {.data = world.size()}, world.group);
-  parallel::ModelSpec spec = small_model(world);
+std::string save_and_read(train::RankContext& rank_context) {
+  parallel::ParallelGroups axes(
+      rank_context.communicator, {.data = rank_context.size()}, rank_context.group);
+  parallel::ModelSpec spec = small_model(rank_context);
   const parallel::Plan plan{.zero_stage = 3};
   const auto model = parallelize(spec, plan, axes);
   spec.fill = parallel::fill_at_random(spec.config, 4);
   const auto other = parallelize(spec, plan, axes);
   nn::ForwardInputs inputs;
-  inputs.ids = at::arange(2 * 32, at::kLong).remainder_(101).view({2, 32}).to(world.device);
+  inputs.ids = at::arange(2 * 32, at::kLong).remainder_(101).view({2, 32}).to(rank_context.device);
   inputs.targets = nn::next_tokens(inputs.ids);
-  inputs.samples = at::arange(2 * world.rank(), 2 * world.rank() + 2, at::kLong);
+  inputs.samples = at::arange(2 * rank_context.rank(), 2 * rank_context.rank() + 2, at::kLong);
   inputs.training = true;
   const auto begin_step = [&] {
-    model->forward_backward({&inputs, 1}, int64_t{2} * 31 * world.size());
+    model->forward_backward({&inputs, 1}, int64_t{2} * 31 * rank_context.size());
   };
   begin_step();
   model->optimizer_step(1e-3);
-  const bool is_one_machine = world.local_size == world.size();
-  const std::filesystem::path folder = train::on_first_rank(world.communicator, [&] {
+  const bool is_one_machine = rank_context.local_size == rank_context.size();
+  const std::filesystem::path folder = train::on_first_rank(rank_context.communicator, [&] {
     const auto where = is_one_machine ? temporary_folder() : std::filesystem::current_path();
     const auto made = where / fmt::format("lockstep-selftest-{}", ::getpid());
     std::filesystem::create_directories(made);
@@ -62,15 +63,15 @@ std::string save_and_read(train::World& world) {
   });
   const auto written = folder / "checkpoint-1";
   const std::vector<at::Tensor> saved = state_of(*model);
-  checkpoint::AsyncSaver saver(train::group_beside_training(world, "selftest checkpoint"));
+  checkpoint::AsyncSaver saver(train::group_beside_training(rank_context, "selftest checkpoint"));
   saver.save(written, owned_pieces(*model), "{}", {}, {.finite = true});
   begin_step();
-  saver.let_write();
+  saver.before_state_update();
   model->optimizer_step(1e-3);
   saver.wait();
-  read_into(*other, checkpoint::Checkpoint::open(written, world.communicator));
+  read_into(*other, checkpoint::Checkpoint::open(written, rank_context.communicator));
   const std::vector<at::Tensor> read = state_of(*other);
-  train::on_first_rank(world.communicator, [&] {
+  train::on_first_rank(rank_context.communicator, [&] {
     std::filesystem::remove_all(folder);
     return "";
   });
@@ -86,8 +87,9 @@ std::string save_and_read(train::World& world) {
 
 }  // namespace
 
-std::vector<Check> check_checkpoint(train::World& world) {
-  return {agreed(world, "checkpoint", "saved and read", [&] { return save_and_read(world); })};
+std::vector<Check> check_checkpoint(train::RankContext& rank_context) {
+  return {check_on_all_ranks(
+      rank_context, "checkpoint", "saved and read", [&] { return save_and_read(rank_context); })};
 }
 
 }  // namespace lockstep::cli

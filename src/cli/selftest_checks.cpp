@@ -251,8 +251,8 @@ std::string check_squares(c10::Device device) {
 
 }  // namespace
 
-Check agreed(
-    train::World& world,
+Check check_on_all_ranks(
+    train::RankContext& rank_context,
     std::string group,
     std::string name,
     const std::function<std::string()>& body) {
@@ -264,7 +264,7 @@ Check agreed(
     failure = std::string(error.what());
     failure = failure.substr(0, failure.find('\n'));
   }
-  const auto failures = comm::gather_strings(world.communicator, failure);
+  const auto failures = comm::gather_strings(rank_context.communicator, failure);
   for (size_t rank = 0; rank < failures.size() && check.passed; ++rank) {
     if (!failures[rank].empty()) {
       check.passed = false;
@@ -275,8 +275,8 @@ Check agreed(
   return check;
 }
 
-parallel::ModelSpec small_model(const train::World& world) {
-  const int heads = std::max(8, world.size());  // each rank may have one
+parallel::ModelSpec small_model(const train::RankContext& rank_context) {
+  const int heads = std::max(8, rank_context.size());  // each rank may have one
   parallel::ModelSpec spec;
   spec.config = model::parse_model_config(
       fmt::format(
@@ -284,27 +284,28 @@ parallel::ModelSpec small_model(const train::World& world) {
               "num_hidden_layers": {}, "num_attention_heads": {}, "num_key_value_heads": {},
               "max_position_embeddings": 64, "initializer_range": 0.1}})",
           8 * heads,
-          std::max(2, world.size()),
+          std::max(2, rank_context.size()),
           heads,
           heads),
       "the self-test");
-  spec.device = world.device;
+  spec.device = rank_context.device;
   spec.fill = parallel::fill_at_random(spec.config, 3);
   return spec;
 }
 
-std::vector<Check> check_operations(train::World& world) {
+std::vector<Check> check_operations(train::RankContext& rank_context) {
   std::vector<Check> checks;
   for (const Operation& operation : operations()) {
     for (const auto& [type, name] :
          {std::pair(at::kFloat, "float32"), std::pair(at::kBFloat16, "bfloat16")}) {
-      checks.push_back(agreed(
-          world, "operations", fmt::format("{}, {}", operation.name, name), [&, type = type] {
-            return check_operation(operation, world.device, type);
-          }));
+      checks.push_back(check_on_all_ranks(
+          rank_context,
+          "operations",
+          fmt::format("{}, {}", operation.name, name),
+          [&, type = type] { return check_operation(operation, rank_context.device, type); }));
     }
   }
-  const c10::Device device = world.device;
+  const c10::Device device = rank_context.device;
   const std::pair<const char*, std::function<std::string()>> others[] = {
       {"dropout", [&] { return check_dropout(device); }},
       {"AdamW, float32", [&] { return check_adamw(device, at::kFloat); }},
@@ -314,13 +315,13 @@ std::vector<Check> check_operations(train::World& world) {
       {"weights of 8 bits", [&] { return check_unpacking(device, ops::PackedKind::kInt8); }},
       {"rounding to 8-bit floats", [&] { return check_rounding(device); }}};
   for (const auto& [name, check] : others) {
-    checks.push_back(agreed(world, "operations", name, check));
+    checks.push_back(check_on_all_ranks(rank_context, "operations", name, check));
   }
   return checks;
 }
 
-std::vector<Check> check_plans(train::World& world) {
-  const int ranks = world.size();
+std::vector<Check> check_plans(train::RankContext& rank_context) {
+  const int ranks = rank_context.size();
   struct Case {
     const char* name;
     mesh::Mesh mesh;
@@ -349,14 +350,14 @@ std::vector<Check> check_plans(train::World& world) {
          {.context = ranks},
          {.context_attention = parallel::ContextAttention::kUlysses}});
   }
-  const parallel::ModelSpec spec = small_model(world);
+  const parallel::ModelSpec spec = small_model(rank_context);
   parallel::VerifyOptions options;
   options.rows = std::max<int64_t>(4, 2 * ranks);
   options.length = 32;
   std::vector<Check> checks;
   for (const Case& each : cases) {
-    checks.push_back(agreed(world, "plans", each.name, [&]() -> std::string {
-      parallel::Axes axes(world.communicator, each.mesh, world.group);
+    checks.push_back(check_on_all_ranks(rank_context, "plans", each.name, [&]() -> std::string {
+      parallel::ParallelGroups axes(rank_context.communicator, each.mesh, rank_context.group);
       parallel::Plan plan = each.plan;
       plan.sequence_length = options.length;
       const parallel::Verification found = parallel::verify(spec, plan, axes, options);
@@ -373,21 +374,22 @@ std::vector<Check> check_plans(train::World& world) {
   return checks;
 }
 
-std::vector<Check> check_graphs(train::World& world) {
-  return {agreed(world, "plans", "captured steps", [&]() -> std::string {
-    parallel::Axes axes(world.communicator, {.data = world.size()}, world.group);
-    const parallel::ModelSpec spec = small_model(world);
+std::vector<Check> check_graphs(train::RankContext& rank_context) {
+  return {check_on_all_ranks(rank_context, "plans", "captured steps", [&]() -> std::string {
+    parallel::ParallelGroups axes(
+        rank_context.communicator, {.data = rank_context.size()}, rank_context.group);
+    const parallel::ModelSpec spec = small_model(rank_context);
     const auto plain = parallelize(spec, {}, axes), model = parallelize(spec, {}, axes);
     nn::ForwardInputs inputs;
     inputs.ids = at::arange(2 * 32, at::kLong)
-                     .add_(7 * world.rank())
+                     .add_(7 * rank_context.rank())
                      .remainder_(101)
                      .view({2, 32})
-                     .to(world.device);
+                     .to(rank_context.device);
     inputs.targets = nn::next_tokens(inputs.ids);
-    inputs.samples = at::arange(2 * world.rank(), 2 * world.rank() + 2, at::kLong);
+    inputs.samples = at::arange(2 * rank_context.rank(), 2 * rank_context.rank() + 2, at::kLong);
     inputs.training = true;
-    const int64_t targets = 2 * 31 * world.size();
+    const int64_t targets = 2 * 31 * rank_context.size();
     parallel::CapturedTraining captured(*model, {&inputs, 1});
     for (int step = 0; step < 6; ++step) {
       const double one = plain->forward_backward({&inputs, 1}, targets).loss;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "parallel/model_spec.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::cli {
 
@@ -21,26 +21,26 @@ struct Check {
 };
 
 /// Runs `body` on every rank, which returns a detail or throws, and makes the ranks agree.
-Check agreed(
-    train::World& world,
+Check check_on_all_ranks(
+    train::RankContext& rank_context,
     std::string group,
     std::string name,
     const std::function<std::string()>& body);
 
 /// A small Llama, of parameters that are the same everywhere.
-parallel::ModelSpec small_model(const train::World& world);
+parallel::ModelSpec small_model(const train::RankContext& rank_context);
 
 /// Each operation, forward and backward, on the rank's device, against float64 on the CPU. Every
 /// rank must call all of these; the results are those of all ranks, on each.
-std::vector<Check> check_operations(train::World& world);
+std::vector<Check> check_operations(train::RankContext& rank_context);
 /// Each collective and messages, of all ranks together and of each two, with their speeds; where
 /// there are many ranks, of all alone.
-std::vector<Check> check_collectives(train::World& world);
+std::vector<Check> check_collectives(train::RankContext& rank_context);
 /// Two steps of a small model under each kind of parallelism, against one rank.
-std::vector<Check> check_plans(train::World& world);
+std::vector<Check> check_plans(train::RankContext& rank_context);
 /// Steps of fixed shapes as they are captured in CUDA graphs, against the plain ones.
-std::vector<Check> check_graphs(train::World& world);
+std::vector<Check> check_graphs(train::RankContext& rank_context);
 /// The state of a sharded model, saved while it is trained on, and read again.
-std::vector<Check> check_checkpoint(train::World& world);
+std::vector<Check> check_checkpoint(train::RankContext& rank_context);
 
 }  // namespace lockstep::cli

@@ -126,32 +126,34 @@ int partner_of(int rank, int round, int ranks) {
 }
 
 /// What a rank found of its pair, as text: of each kind its speed, or what went wrong.
-std::string found_with(train::World& world, int other) {
+std::string found_with(train::RankContext& rank_context, int other) {
   nlohmann::json found = nlohmann::json::array();
-  const int low = std::min(world.rank(), other), high = std::max(world.rank(), other);
+  const int low = std::min(rank_context.rank(), other), high = std::max(rank_context.rank(), other);
   if (low == high) {
     return found.dump();
   }
-  comm::Communicator pair = comm::split(world.communicator, {low, high}, "selftest", world.group);
-  Collectives collectives(pair, world.device);
+  comm::Communicator pair =
+      comm::split(rank_context.communicator, {low, high}, "selftest", rank_context.group);
+  Collectives collectives(pair, rank_context.device);
   for (const Collectives::Kind& kind : collectives.kinds()) {
     nlohmann::json row{
         {"low", low}, {"high", high}, {"kind", kind.name}, {"speed", 0.0}, {"error", ""}};
     try {
       row["speed"] = collectives.measure(kind);
     } catch (const std::exception& error) {
-      row["error"] = fmt::format("rank {}: {}", world.rank(), error.what());
+      row["error"] = fmt::format("rank {}: {}", rank_context.rank(), error.what());
     }
     found.push_back(std::move(row));
   }
   return found.dump();
 }
 
-void check_pairs(train::World& world, std::vector<Check>& checks) {
-  const int ranks = world.size(), rounds = ranks + ranks % 2 - 1;
+void check_pairs(train::RankContext& rank_context, std::vector<Check>& checks) {
+  const int ranks = rank_context.size(), rounds = ranks + ranks % 2 - 1;
   for (int round = 0; round < rounds; ++round) {
-    const std::string mine = found_with(world, partner_of(world.rank(), round, ranks));
-    const auto texts = comm::gather_strings(world.communicator, mine);
+    const std::string mine =
+        found_with(rank_context, partner_of(rank_context.rank(), round, ranks));
+    const auto texts = comm::gather_strings(rank_context.communicator, mine);
     std::vector<nlohmann::json> found;
     for (const std::string& text : texts) {
       found.push_back(nlohmann::json::parse(text));
@@ -178,22 +180,22 @@ void check_pairs(train::World& world, std::vector<Check>& checks) {
 
 }  // namespace
 
-std::vector<Check> check_collectives(train::World& world) {
+std::vector<Check> check_collectives(train::RankContext& rank_context) {
   std::vector<Check> checks;
-  if (world.size() == 1) {
+  if (rank_context.size() == 1) {
     return checks;
   }
-  Collectives collectives(world.communicator, world.device);
+  Collectives collectives(rank_context.communicator, rank_context.device);
   for (const Collectives::Kind& kind : collectives.kinds()) {
     double speed = 0;
-    checks.push_back(agreed(world, "collectives", kind.name, [&] {
+    checks.push_back(check_on_all_ranks(rank_context, "collectives", kind.name, [&] {
       speed = collectives.measure(kind);
       return std::string();
     }));
     checks.back().bytes_a_second = speed;
   }
-  if (world.size() <= kMostInPairs) {
-    check_pairs(world, checks);
+  if (rank_context.size() <= kMostInPairs) {
+    check_pairs(rank_context, checks);
   }
   return checks;
 }

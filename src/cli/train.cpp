@@ -5,8 +5,8 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "cli/memory_advice.h"
+#include "cli/rank_context.h"
 #include "cli/report_error.h"
-#include "cli/world.h"
 #include "config/resolve.h"
 #include "launch/record.h"
 #include "start/train.h"
@@ -46,11 +46,12 @@ int run_train(std::vector<std::string> arguments) {
   for (const int signal : {SIGUSR1, SIGUSR2}) {
     std::signal(signal, SIG_IGN);  // until there is something to save
   }
-  return run_ranks(ranks, [&](train::World& world) {
-    if (world.is_first() || !ranks.in_process) {  // one level a process
-      set_log_level(level_of(world.is_first() ? training.log_level : training.log_level_replica));
+  return run_ranks(ranks, [&](train::RankContext& rank_context) {
+    if (rank_context.is_first() || !ranks.in_process) {  // one level a process
+      set_log_level(
+          level_of(rank_context.is_first() ? training.log_level : training.log_level_replica));
     }
-    if (world.is_first()) {
+    if (rank_context.is_first()) {
       start::warn(resolution.warnings);
     }
     try {
@@ -58,7 +59,7 @@ int run_train(std::vector<std::string> arguments) {
         return train::run_training(
             resolution.config,
             config::to_yaml(resolution.config, resolution.origins),
-            world,
+            rank_context,
             {.on_step = launch::set_recorded_step,
              .forecast =
                  {.cluster = resolution.value("cluster").value_or(""),
@@ -70,7 +71,7 @@ int run_train(std::vector<std::string> arguments) {
       if (error.kind() != ErrorKind::kOutOfMemory) {
         throw;
       }
-      throw with_cheapest_changes(error, resolution.config, world.size());
+      throw with_cheapest_changes(error, resolution.config, rank_context.size());
     }
   });
 }

@@ -6,13 +6,13 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "cli/world.h"
+#include "cli/rank_context.h"
 #include "config/print.h"
 #include "config/resolve.h"
 #include "parallel/verify.h"
-#include "plan/ours/float8.h"
+#include "plan/from_config/float8.h"
 #include "train/batches/datasets.h"
-#include "train/job_answers.h"
+#include "train/paired_data.h"
 #include "train/plan.h"
 #include "train/tasks/classifier_task.h"
 #include "train/tasks/preference.h"
@@ -62,12 +62,13 @@ double tolerance_of(const config::Resolution& resolution, double otherwise) {
       "--tolerance 1e-4");
 }
 
-parallel::ModelSpec spec_of(const config::Resolution& resolution, const train::World& world) {
+parallel::ModelSpec spec_of(
+    const config::Resolution& resolution, const train::RankContext& rank_context) {
   config::Config config = resolution.config;
   train::ModelRequest request;
   const model::ModelSource source = train::find_source(config.model.path, config.model.preset);
   const auto states = train::end_at_layer(config, source.config);
-  request.device = world.device;
+  request.device = rank_context.device;
   request.seed = static_cast<uint64_t>(config.training.seed);
   request.freeze = config.model.freeze;
   request.adapter = train::adapter_request(config.lora);
@@ -113,12 +114,12 @@ void set_unlearning(
   options.mark = [&config, vocabulary = spec.config.vocab_size](nn::ForwardInputs& rows) {
     const std::vector<int64_t> lengths(static_cast<size_t>(rows.ids.size(0)), rows.ids.size(1));
     train::mark_distributions(rows, lengths, config.unlearning, vocabulary);
-    train::KeptWeight(config.unlearning).mark(rows.targets);
+    train::RetainWeight(config.unlearning).mark(rows.targets);
   };
   options.refer = [&config, other = spec](
                       parallel::ParallelModel& model,
                       const parallel::Plan& plan,
-                      parallel::Axes& axes) mutable {
+                      parallel::ParallelGroups& axes) mutable {
     // The model as it was has no divergence in the first step.
     const auto seed = static_cast<uint64_t>(config.training.seed) + 1;
     other.fill = parallel::fill_at_random(other.config, seed);
@@ -204,16 +205,16 @@ void print(
   }
 }
 
-int verify(const config::Resolution& resolution, train::World& world) {
+int verify(const config::Resolution& resolution, train::RankContext& rank_context) {
   const config::Config& config = resolution.config;
-  const mesh::Mesh mesh = train::mesh_of(config.parallel, world.size());
-  parallel::Axes axes(world.communicator, mesh, world.group);
-  const parallel::ModelSpec spec = spec_of(resolution, world);
+  const mesh::Mesh mesh = train::mesh_of(config.parallel, rank_context.size());
+  parallel::ParallelGroups axes(rank_context.communicator, mesh, rank_context.group);
+  const parallel::ModelSpec spec = spec_of(resolution, rank_context);
   train::check_mixture(config, spec.config);
   const parallel::Plan plan = train::plan_of(config);
   const parallel::VerifyOptions options = options_of(resolution, spec, plan, mesh);
   const parallel::Verification found = parallel::verify(spec, plan, axes, options);
-  if (!world.is_first()) {
+  if (!rank_context.is_first()) {
     return 0;  // a failure here would end rank 0 before it has told what it found
   }
   print(found, spec, options, mesh, resolution.has("all") ? Rows::kAll : Rows::kWorst);
@@ -238,7 +239,8 @@ int run_verify(std::vector<std::string> arguments) {
           .value_or(
               parallel.pipeline * parallel.data.value_or(1) * parallel.context * parallel.tensor);
   ranks.use_cpu = resolution.config.training.use_cpu;
-  return run_ranks(ranks, [&](train::World& world) { return verify(resolution, world); });
+  return run_ranks(
+      ranks, [&](train::RankContext& rank_context) { return verify(resolution, rank_context); });
 }
 
 }  // namespace lockstep::cli

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/format.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "comm/heartbeat.h"
 #include "comm/pairwise.h"
 #include "comm/shared_memory.h"
@@ -60,9 +60,9 @@ class ToldWait {
   ToldWait(int wait, bool on_device) : wait_(wait), on_device_(on_device) {}
   ~ToldWait() {
     if (wait_ >= 0 && on_device_) {
-      pulse()->leave_wait(wait_);
+      rank_status()->leave_wait(wait_);
     } else if (wait_ >= 0) {
-      pulse()->end_wait(wait_);
+      rank_status()->end_wait(wait_);
     }
   }
   ToldWait(const ToldWait&) = delete;
@@ -97,8 +97,8 @@ CallKind kind_of(std::string_view operation) {
 struct Communicator::ToldGroup {
   ToldGroup(const std::string& name, std::vector<int> all)
       : ranks(std::move(all)),
-        number(pulse()->add_group(name, ranks)) {}
-  ~ToldGroup() { pulse()->remove_group(number); }
+        number(rank_status()->add_group(name, ranks)) {}
+  ~ToldGroup() { rank_status()->remove_group(number); }
   ToldGroup(const ToldGroup&) = delete;
   ToldGroup& operator=(const ToldGroup&) = delete;
 
@@ -139,7 +139,7 @@ Communicator::Communicator(ProcessGroup group, GroupOptions options, std::string
     shared_ = dynamic_cast<SharedMemoryBackend*>(group_->getBackend(c10::kCPU).get());
     sends_pairwise_ = shared_ == nullptr && !is_ordered(group_, c10::kCPU);
   }
-  if (pulse() != nullptr && size_ > 1) {
+  if (rank_status() != nullptr && size_ > 1) {
     std::vector<int> ranks;
     for (int rank = 0; rank < size_; ++rank) {
       ranks.push_back(world_rank(rank));
@@ -200,7 +200,7 @@ Pending Communicator::start(
       };
   throw_if_lost(pending.describe_);
   pending.on_device_ = !shape_of.device().is_cpu();
-  tell_pulse(pending, operation, sequence, shape_of, transfers);
+  set_rank_phase(pending, operation, sequence, shape_of, transfers);
   try {
     pending.work_ = call();
   } catch (const std::exception& error) {
@@ -209,7 +209,7 @@ Pending Communicator::start(
   return pending;
 }
 
-void Communicator::tell_pulse(
+void Communicator::set_rank_phase(
     Pending& pending,
     std::string_view operation,
     int64_t sequence,
@@ -224,10 +224,10 @@ void Communicator::tell_pulse(
                         group = name_,
                         sequence,
                         kind,
-                        index = pulse()->begin_call(told_->number, kind),
+                        index = rank_status()->begin_call(told_->number, kind),
                         shape = shape_of.sizes().vec(),
                         peers = other_ends(transfers)](const std::string& what) {
-    PulseWait wait{operation, group, what, sequence, shape, seconds_now(), {}, kind, index};
+    PendingCall wait{operation, group, what, sequence, shape, seconds_now(), {}, kind, index};
     if (kind == CallKind::kMessages) {
       for (const int peer : peers) {
         wait.ranks.push_back(told->ranks.at(static_cast<size_t>(peer)));
@@ -235,7 +235,7 @@ void Communicator::tell_pulse(
     } else {
       wait.ranks = told->ranks;
     }
-    return pulse()->begin_wait(wait);
+    return rank_status()->begin_wait(wait);
   };
 }
 

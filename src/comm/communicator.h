@@ -136,7 +136,7 @@ class Communicator {
       const std::function<c10::intrusive_ptr<c10d::Work>()>& call,
       std::span<const P2p> transfers = {});
   /// Tells this process's pulse that a call begins, and how to tell that it is waited for.
-  void tell_pulse(
+  void set_rank_phase(
       Pending& pending,
       std::string_view operation,
       int64_t sequence,

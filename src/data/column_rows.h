@@ -1,5 +1,5 @@
-// Parquet and Arrow files as JSON objects, a row each. liblockstep_columns.so reads them
-// (src/columns), with Arrow's C++ library; it is opened where such a file is met, and nowhere else.
+// Parquet and Arrow files as JSON objects, a row each. liblockstep_arrow.so reads them
+// (src/arrow), with Arrow's C++ library; it is opened where such a file is met, and nowhere else.
 #pragma once
 
 #include <cstdint>

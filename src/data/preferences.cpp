@@ -76,23 +76,23 @@ AnswersOfRows encode_all(const Preferences& rows, const Encoder& encoder) {
 
 EncodedAnswer cut_answer(EncodedAnswer answer, const AnswerLimits& limits) {
   auto& [prompt, text] = answer;
-  const auto shorten = [](std::vector<int32_t>& ids, int64_t length, KeptEnd kept) {
+  const auto shorten = [](std::vector<int32_t>& ids, int64_t length, TruncationSide kept) {
     const int64_t over = std::max<int64_t>(0, std::ssize(ids) - length);
-    if (kept == KeptEnd::kStart) {
+    if (kept == TruncationSide::kStart) {
       ids.erase(ids.end() - over, ids.end());
     } else {
       ids.erase(ids.begin(), ids.begin() + over);
     }
   };
   if (limits.prompt) {
-    shorten(prompt, *limits.prompt, KeptEnd::kEnd);
+    shorten(prompt, *limits.prompt, TruncationSide::kEnd);
   }
-  if (limits.kept != KeptEnd::kEnd) {
-    shorten(text, std::max<int64_t>(0, limits.length - std::ssize(prompt)), KeptEnd::kStart);
-    shorten(prompt, limits.length, KeptEnd::kStart);
+  if (limits.kept != TruncationSide::kEnd) {
+    shorten(text, std::max<int64_t>(0, limits.length - std::ssize(prompt)), TruncationSide::kStart);
+    shorten(prompt, limits.length, TruncationSide::kStart);
   } else {
-    shorten(text, limits.length, KeptEnd::kEnd);
-    shorten(prompt, limits.length - std::ssize(text), KeptEnd::kEnd);
+    shorten(text, limits.length, TruncationSide::kEnd);
+    shorten(prompt, limits.length - std::ssize(text), TruncationSide::kEnd);
   }
   return answer;
 }
@@ -113,8 +113,8 @@ EncodedPreferences encode_preferences(
     const bool is_too_long = std::ranges::any_of(all[i], [&](const EncodedAnswer& answer) {
       return prompt + std::ssize(answer.answer) > limits.length;
     });
-    if ((limits.kept == KeptEnd::kStart && prompt >= limits.length) ||
-        (limits.kept == KeptEnd::kNeither && is_too_long)) {
+    if ((limits.kept == TruncationSide::kStart && prompt >= limits.length) ||
+        (limits.kept == TruncationSide::kNeither && is_too_long)) {
       ++result.dropped;
       continue;
     }
@@ -134,7 +134,7 @@ EncodedPreferences encode_preferences(
         fmt::format(
             "none of {} rows is left: {} longer than data.sequence_length={} lets",
             all.size(),
-            limits.kept == KeptEnd::kNeither ? "all are" : "their prompts alone are",
+            limits.kept == TruncationSide::kNeither ? "all are" : "their prompts alone are",
             limits.length),
         "give a longer data.sequence_length, or a preference.max_prompt_length below it");
   }

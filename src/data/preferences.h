@@ -60,12 +60,12 @@ Preferences read_preferences(
     const ChatTemplateSource& chats = nullptr);
 
 /// Which end of a row that is too long is kept; kNeither: the row is dropped.
-enum class KeptEnd { kStart, kEnd, kNeither };
+enum class TruncationSide { kStart, kEnd, kNeither };
 
 struct AnswerLimits {
   int64_t length = 0;                  // of a row: prompt and answer
   std::optional<int64_t> prompt = {};  // of a prompt, whose end is kept
-  KeptEnd kept = KeptEnd::kStart;
+  TruncationSide kept = TruncationSide::kStart;
 };
 
 struct EncodedAnswer {

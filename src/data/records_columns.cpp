@@ -12,12 +12,12 @@
 namespace lockstep::data {
 namespace {
 
-constexpr const char* kColumnLibrary = "liblockstep_columns.so";
+constexpr const char* kArrowLibrary = "liblockstep_arrow.so";
 
 OpenColumnRows column_library(const std::filesystem::path& path) {
   static const std::pair<OpenColumnRows, std::string> loaded =
       []() -> std::pair<OpenColumnRows, std::string> {
-    void* library = ::dlopen(kColumnLibrary, RTLD_NOW | RTLD_LOCAL);
+    void* library = ::dlopen(kArrowLibrary, RTLD_NOW | RTLD_LOCAL);
     void* entry = library == nullptr ? nullptr : ::dlsym(library, "lockstep_open_columns");
     if (entry == nullptr) {
       return {nullptr, ::dlerror()};
@@ -30,7 +30,7 @@ OpenColumnRows column_library(const std::filesystem::path& path) {
         fmt::format(
             "{} is read by {}, which cannot be opened: {}",
             path.string(),
-            kColumnLibrary,
+            kArrowLibrary,
             loaded.second),
         "`make build` builds it, with Arrow's library from pyarrow; or export the data as JSON "
         "lines: datasets' to_json, or DuckDB's COPY");

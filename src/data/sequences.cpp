@@ -189,7 +189,7 @@ int64_t SequenceView::kept(int64_t begin, int64_t end) const {
   return std::min(end - begin, length_);
 }
 
-void SequenceView::read_kept(int64_t begin, int64_t end, std::span<int64_t> ids) const {
+void SequenceView::read_in_memory(int64_t begin, int64_t end, std::span<int64_t> ids) const {
   const auto count = static_cast<size_t>(kept(begin, end));
   if (count > 0) {
     dataset_->read(begin, ids.first(count));
@@ -215,7 +215,7 @@ void SequenceView::read_source(int64_t index, std::span<int64_t> ids) const {
     return found.rows->read_source(found.index, ids);
   }
   const DocumentSpan span = dataset_->document(index);
-  read_kept(span.begin, span.prompt_end, ids);
+  read_in_memory(span.begin, span.prompt_end, ids);
 }
 
 int64_t SequenceView::tokens(int64_t index) const {
@@ -260,7 +260,7 @@ int64_t SequenceView::read(int64_t index, std::span<int64_t> ids, std::span<int6
   if (has_sources()) {
     const DocumentSpan span = dataset_->document(index);
     ids[0] = start_;
-    read_kept(span.prompt_end, span.end, ids.subspan(1));
+    read_in_memory(span.prompt_end, span.end, ids.subspan(1));
     const int64_t count = 1 + kept(span.prompt_end, span.end);
     std::copy_n(ids.begin(), count, labels.begin());
     labels[0] = kIgnored;

@@ -155,7 +155,7 @@ class SequenceView {
   /// Tokens of [begin, end) that a row of pairs has, and their place in `ids`: the first of them,
   /// and the last one.
   int64_t kept(int64_t begin, int64_t end) const;
-  void read_kept(int64_t begin, int64_t end, std::span<int64_t> ids) const;
+  void read_in_memory(int64_t begin, int64_t end, std::span<int64_t> ids) const;
   int64_t rows_of(int64_t document) const;
 
   std::shared_ptr<const TokenDataset> dataset_;

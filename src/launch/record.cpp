@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "launch/system/step_file.h"
 
 namespace lockstep::launch {
@@ -63,7 +63,7 @@ std::string environment_or(const char* name, const std::string& fallback) {
 
 /// Writes the step's beginning to the file of the process's pulse, once where ranks are threads.
 void tell_launcher(int64_t step) {
-  static const std::string path = pulse() != nullptr ? pulse()->path().string() : "";
+  static const std::string path = rank_status() != nullptr ? rank_status()->path().string() : "";
   static std::mutex mutex;
   static int64_t last = kNoStep;
   if (path.empty()) {

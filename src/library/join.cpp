@@ -1,14 +1,14 @@
 #include "library/join.h"
 
 #include "base/log.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "launch/workers/read_identity.h"
 #include "launch/workers/worker_environment.h"
 #include "ops/host_memory.h"
 
 namespace lockstep {
 
-train::World join(const JoinOptions& options) {
+train::RankContext join(const JoinOptions& options) {
   const launch::Environment environment = launch::current_environment();
   const auto identity = launch::read_identity(environment);
   train::WorldOptions world_options;
@@ -31,17 +31,17 @@ train::World join(const JoinOptions& options) {
     }
   }
   ops::keep_host_memory();
-  begin_pulse(world_options.rendezvous.rank, world_options.rendezvous.size);
-  train::World world = train::join_world(world_options);
+  begin_rank_status(world_options.rendezvous.rank, world_options.rendezvous.size);
+  train::RankContext rank_context = train::join_world(world_options);
   if (identity) {
-    world.round = {
+    rank_context.round = {
         identity->job,
         identity->round,
         identity->first_world_size,
         identity->term,
         identity->group_rank};
   }
-  return world;
+  return rank_context;
 }
 
 }  // namespace lockstep

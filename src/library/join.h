@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep {
 
@@ -21,6 +21,6 @@ struct JoinOptions {
 /// and the memory of tensors is kept between steps (ops/host_memory.h). Every rank of the job must
 /// call, once, before it makes tensors; blocks until all have come. Error (config): the variables
 /// are not whole; (environment): no GPU for this local rank, or a rank that cannot be reached.
-train::World join(const JoinOptions& options = {});
+train::RankContext join(const JoinOptions& options = {});
 
 }  // namespace lockstep

@@ -39,7 +39,7 @@ Bounds bounds_of(const std::vector<NamedCurve>& curves, std::vector<double> Curv
 
 class CurvePicture {
  public:
-  CurvePicture(const std::vector<NamedCurve>& curves, const Axes& axes)
+  CurvePicture(const std::vector<NamedCurve>& curves, const ParallelGroups& axes)
       : curves_(curves),
         axes_(axes),
         x_(axes.is_unit ? Bounds() : bounds_of(curves, &Curve::x)),
@@ -134,7 +134,7 @@ class CurvePicture {
   }
 
   const std::vector<NamedCurve>& curves_;
-  const Axes& axes_;
+  const ParallelGroups& axes_;
   Bounds x_, y_;
   std::string text_;
 };
@@ -153,7 +153,7 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-std::string draw_curves(const std::vector<NamedCurve>& curves, const Axes& axes) {
+std::string draw_curves(const std::vector<NamedCurve>& curves, const ParallelGroups& axes) {
   return CurvePicture(curves, axes).draw();
 }
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "monitor/trackers.h"
 
 namespace lockstep::monitor {

@@ -31,7 +31,7 @@ class SpanSender {
 
 /// Each step is a trace: the step's span, and its phases' below it. What takes time between steps
 /// (evaluations, checkpoints) is a trace of one span. For one thread, which it observes the phases
-/// of (base/pulse.h).
+/// of (base/rank_status.h).
 class Spans {
  public:
   Spans(const std::filesystem::path& folder, const std::string& address);

@@ -150,7 +150,7 @@ struct Kept {
   int64_t rows = 0;
 };
 
-std::optional<Kept> read_kept(const std::filesystem::path& path) {
+std::optional<Kept> read_in_memory(const std::filesystem::path& path) {
   std::error_code none;
   if (!std::filesystem::is_regular_file(path, none)) {
     return std::nullopt;
@@ -166,7 +166,7 @@ std::optional<Kept> read_kept(const std::filesystem::path& path) {
 WandbOptions settled(WandbOptions options) {
   std::optional<Kept> kept;
   if (!options.run_folder.empty()) {
-    kept = options.resumed ? read_kept(options.run_folder / kState) : std::nullopt;
+    kept = options.resumed ? read_in_memory(options.run_folder / kState) : std::nullopt;
     options.resumed = kept && (options.run_id.empty() || options.run_id == kept->run_id);
   }
   if (options.must_resume && !options.resumed) {

@@ -45,8 +45,8 @@ class DecoderBlock final : public Block {
         mlp_out_norm_(layers_.norm("mlp_out_norm")),
         query_norm_(layers_.norm("query_norm")),
         key_norm_(layers_.norm("key_norm")),
-        attention_input_(std::make_shared<Junction>()),
-        mlp_input_(std::make_shared<Junction>()),
+        attention_input_(std::make_shared<RegionBoundary>()),
+        mlp_input_(std::make_shared<RegionBoundary>()),
         query_key_value_(layers_.linear("query_key_value")),
         query_(layers_.linear("query")),
         key_(layers_.linear("key")),
@@ -206,7 +206,7 @@ class DecoderBlock final : public Block {
   std::shared_ptr<Norm> attention_norm_, attention_out_norm_, attention_sum_norm_;
   std::shared_ptr<Norm> mlp_norm_, mlp_sum_norm_, mlp_out_norm_;
   std::shared_ptr<Norm> query_norm_, key_norm_;
-  std::shared_ptr<Junction> attention_input_, mlp_input_;
+  std::shared_ptr<RegionBoundary> attention_input_, mlp_input_;
   // In one product or in several: those that the family does not have are null.
   std::shared_ptr<Linear> query_key_value_, query_, key_, value_, attention_out_;
   std::shared_ptr<Linear> mlp_gate_up_, mlp_gate_, mlp_up_, mlp_down_;

@@ -129,17 +129,17 @@ Tensor row_norms(const Tensor& matrix, const Tensor& a, const Tensor& b, double 
       .sqrt();
 }
 
-DecomposedProduct::DecomposedProduct(
-    std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout)
+DecomposedLinearKernel::DecomposedLinearKernel(
+    std::shared_ptr<LinearKernel> base, double scale, std::shared_ptr<Dropout> dropout)
     : base_(std::move(base)),
       factors_{.scale = scale, .dropout = std::move(dropout), .a = {}, .b = {}},
       bias_(base_->take_bias()) {}
 
-Tensor DecomposedProduct::draw(const ForwardContext& context) const {
+Tensor DecomposedLinearKernel::draw(const ForwardContext& context) const {
   return factors_.dropout->draw(context);
 }
 
-const Tensor& DecomposedProduct::norms() const {
+const Tensor& DecomposedLinearKernel::norms() const {
   base_->visit_parameters([&](const Parameter& weight) {
     if (weight.name != "weight") {
       return;
@@ -162,11 +162,11 @@ const Tensor& DecomposedProduct::norms() const {
   return norms_;
 }
 
-Tensor DecomposedProduct::dropped(const Tensor& x, const Tensor& drawn) const {
+Tensor DecomposedLinearKernel::dropped(const Tensor& x, const Tensor& drawn) const {
   return factors_.rows_of(x, drawn).to(x.scalar_type());
 }
 
-Tensor DecomposedProduct::forward(const Tensor& x, const Tensor& drawn) const {
+Tensor DecomposedLinearKernel::forward(const Tensor& x, const Tensor& drawn) const {
   const Tensor plain = base_->forward(x, {});
   if (!factors_.are_on) {
     return bias_.defined() ? plain + bias_ : plain;
@@ -186,7 +186,7 @@ Tensor DecomposedProduct::forward(const Tensor& x, const Tensor& drawn) const {
       beside);
 }
 
-Tensor DecomposedProduct::input_gradient(const Tensor& y_gradient, const Tensor& drawn) const {
+Tensor DecomposedLinearKernel::input_gradient(const Tensor& y_gradient, const Tensor& drawn) const {
   const Tensor k = magnitudes_.detach() / norms();
   const Tensor dy = as_rows(y_gradient);
   const Tensor of_products = at::empty_like(y_gradient, at::MemoryFormat::Contiguous);
@@ -213,7 +213,7 @@ Tensor DecomposedProduct::input_gradient(const Tensor& y_gradient, const Tensor&
       .to(y_gradient.scalar_type());
 }
 
-void DecomposedProduct::accumulate_weight_gradients(
+void DecomposedLinearKernel::accumulate_weight_gradients(
     const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const {
   const Tensor k = magnitudes_.detach() / norms();
   if (bias_.defined() && bias_.requires_grad()) {
@@ -247,12 +247,12 @@ void DecomposedProduct::accumulate_weight_gradients(
   }
 }
 
-bool DecomposedProduct::is_trained() const {
+bool DecomposedLinearKernel::is_trained() const {
   return factors_.are_trained() || magnitudes_.requires_grad() || base_->is_trained() ||
          (bias_.defined() && bias_.requires_grad());
 }
 
-void DecomposedProduct::visit_parameters(const ParameterFunction& function) {
+void DecomposedLinearKernel::visit_parameters(const ParameterFunction& function) {
   base_->visit_parameters([&](const Parameter& parameter) {
     if (parameter.name != "bias") {
       function(parameter);
@@ -263,11 +263,11 @@ void DecomposedProduct::visit_parameters(const ParameterFunction& function) {
   function({"lora_magnitude_vector", magnitudes_, 0, -1});
 }
 
-Tensor DecomposedProduct::take_bias() {
+Tensor DecomposedLinearKernel::take_bias() {
   return std::exchange(bias_, Tensor());
 }
 
-void DecomposedProduct::set_sum_over_inputs(std::function<Tensor(const Tensor&)> sum) {
+void DecomposedLinearKernel::set_sum_over_inputs(std::function<Tensor(const Tensor&)> sum) {
   sum_over_inputs_ = std::move(sum);
 }
 

@@ -13,9 +13,10 @@ namespace lockstep::nn {
 /// trained, and n [out] are the norms of the rows of W + s B A, which the backward pass takes for
 /// constants (section 4.3 there): without dropout b + k (x W^T + s B A x), equation 5. Beside a
 /// product of one matrix.
-class DecomposedProduct final : public Product {
+class DecomposedLinearKernel final : public LinearKernel {
  public:
-  DecomposedProduct(std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout);
+  DecomposedLinearKernel(
+      std::shared_ptr<LinearKernel> base, double scale, std::shared_ptr<Dropout> dropout);
 
   Tensor draw(const ForwardContext& context) const override;
   Tensor forward(const Tensor& x, const Tensor& drawn) const override;
@@ -42,7 +43,7 @@ class DecomposedProduct final : public Product {
   /// x' in the base's type.
   Tensor dropped(const Tensor& x, const Tensor& drawn) const;
 
-  std::shared_ptr<Product> base_;  // without its bias
+  std::shared_ptr<LinearKernel> base_;  // without its bias
   LowRankFactors factors_;
   Tensor magnitudes_, bias_;
   std::function<Tensor(const Tensor&)> sum_over_inputs_;  // null: all inputs are here

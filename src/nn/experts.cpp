@@ -161,7 +161,7 @@ ExpertMlp::ExpertMlp(const model::ModelConfig& config, const UnitLayers& layers,
       mixture_layers_(config.layers - std::ssize(config.experts.dense_layers)),
       router_(std::make_shared<Router>(config.experts)),
       exchange_(std::make_shared<ExpertExchange>()),
-      output_(std::make_shared<Junction>()),
+      output_(std::make_shared<RegionBoundary>()),
       experts_(static_cast<size_t>(config.experts.count)),
       shared_{
           nullptr,

@@ -120,7 +120,7 @@ class ExpertMlp {
   int64_t layer_, mixture_layers_;  // of the whole model
   std::shared_ptr<Router> router_;
   std::shared_ptr<ExpertExchange> exchange_;
-  std::shared_ptr<Junction> output_;
+  std::shared_ptr<RegionBoundary> output_;
   std::vector<Expert> experts_;
   Expert shared_;                          // null: the model has none
   std::shared_ptr<Linear> shared_weight_;  // null: it has none

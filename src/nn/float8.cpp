@@ -20,8 +20,9 @@ using torch::autograd::tensor_list;
 
 /// What the backward pass needs beside x; it travels in a capsule.
 struct HeldFloat8 : torch::CustomClassHolder {
-  explicit HeldFloat8(std::shared_ptr<const Float8Product> product) : product(std::move(product)) {}
-  std::shared_ptr<const Float8Product> product;
+  explicit HeldFloat8(std::shared_ptr<const Float8LinearKernel> product)
+      : product(std::move(product)) {}
+  std::shared_ptr<const Float8LinearKernel> product;
 };
 
 /// The product as one node of autograd, which keeps x as it came: others keep it too.
@@ -74,7 +75,7 @@ Tensor agreed(Tensor largest, const Largest& over) {
 
 }  // namespace
 
-Float8Product::Float8Product(
+Float8LinearKernel::Float8LinearKernel(
     ops::SharedScale shared,
     WeightLayout layout,
     Tensor weight,
@@ -86,7 +87,7 @@ Float8Product::Float8Product(
       bias_(std::move(bias)),
       last_(std::move(last)) {}
 
-ops::Float8Rows Float8Product::rounded(const Tensor& x, ops::Float8Order order) const {
+ops::Float8Rows Float8LinearKernel::rounded(const Tensor& x, ops::Float8Order order) const {
   if (last_ == nullptr || x.is_inference()) {
     return rounded_anew(x, order);
   }
@@ -105,7 +106,7 @@ ops::Float8Rows Float8Product::rounded(const Tensor& x, ops::Float8Order order) 
   return last_->rows;
 }
 
-ops::Float8Rows Float8Product::rounded_anew(const Tensor& x, ops::Float8Order order) const {
+ops::Float8Rows Float8LinearKernel::rounded_anew(const Tensor& x, ops::Float8Order order) const {
   const ops::FactoredRows rows{flat_rows(x.detach())};
   Tensor largest = agreed(ops::largest_magnitudes(rows, shared_), over_inputs_);
   if (shared_ == ops::SharedScale::kAll) {
@@ -114,7 +115,7 @@ ops::Float8Rows Float8Product::rounded_anew(const Tensor& x, ops::Float8Order or
   return ops::to_float8(rows, largest, at::kFloat8_e4m3fn, order);
 }
 
-ops::Float8Rows Float8Product::rounded_weight(ops::Float8Order order) const {
+ops::Float8Rows Float8LinearKernel::rounded_weight(ops::Float8Order order) const {
   const Tensor weight = weight_.detach();
   const ops::FactoredRows rows{is_out_in() ? weight : weight.t()};
   Tensor largest = agreed(ops::largest_magnitudes(rows, shared_), over_inputs_);
@@ -124,13 +125,13 @@ ops::Float8Rows Float8Product::rounded_weight(ops::Float8Order order) const {
   return ops::to_float8(rows, largest, at::kFloat8_e4m3fn, order);
 }
 
-Tensor Float8Product::multiply(const Tensor& x) const {
+Tensor Float8LinearKernel::multiply(const Tensor& x) const {
   const at::NoGradGuard no_gradient;
   const Tensor y = ops::float8_product(rounded(x), rounded_weight(), weight_.scalar_type());
   return shaped_as(bias_.defined() ? y.add_(bias_.detach()) : y, x);
 }
 
-Tensor Float8Product::forward(const Tensor& x, const Tensor& /*drawn*/) const {
+Tensor Float8LinearKernel::forward(const Tensor& x, const Tensor& /*drawn*/) const {
   const auto bias = bias_.defined() ? std::optional(bias_) : std::nullopt;
   return MultiplyFloat8::apply(
       x, weight_, bias, c10::make_intrusive<HeldFloat8>(shared_from_this()));
@@ -138,20 +139,20 @@ Tensor Float8Product::forward(const Tensor& x, const Tensor& /*drawn*/) const {
 
 /// [n, out]. Parts that were rounded would not add up to what the whole is rounded to: each copy
 /// has the whole, and what it makes of that is divided.
-Tensor Float8Product::whole_gradient(const Tensor& y_gradient) const {
+Tensor Float8LinearKernel::whole_gradient(const Tensor& y_gradient) const {
   const Tensor rows = flat_rows(y_gradient);
   return copies_ > 1 ? sum_over_copies_(rows) : rows;
 }
 
-Tensor Float8Product::share(Tensor made) const {
+Tensor Float8LinearKernel::share(Tensor made) const {
   return copies_ > 1 ? made.div_(copies_) : std::move(made);
 }
 
-ops::Float8Rows Float8Product::rounded_gradient(const ops::FactoredRows& rows) const {
+ops::Float8Rows Float8LinearKernel::rounded_gradient(const ops::FactoredRows& rows) const {
   return ops::to_float8(rows, ops::largest_magnitudes(rows, shared_), at::kFloat8_e5m2);
 }
 
-Tensor Float8Product::input_gradient(const Tensor& y_gradient, const Tensor& /*drawn*/) const {
+Tensor Float8LinearKernel::input_gradient(const Tensor& y_gradient, const Tensor& /*drawn*/) const {
   const at::NoGradGuard no_gradient;
   const ops::Float8Rows weight = rounded_weight(ops::Float8Order::kColumns);
   const ops::Float8Rows gradient =  // [n, out]
@@ -162,7 +163,7 @@ Tensor Float8Product::input_gradient(const Tensor& y_gradient, const Tensor& /*d
       y_gradient);
 }
 
-Tensor Float8Product::weight_gradient(const Tensor& y_gradient, const Tensor& x) const {
+Tensor Float8LinearKernel::weight_gradient(const Tensor& y_gradient, const Tensor& x) const {
   const at::NoGradGuard no_gradient;
   const ops::Float8Rows input = rounded(x, ops::Float8Order::kColumns);
   const ops::Float8Rows gradient =  // [out, n]
@@ -172,7 +173,7 @@ Tensor Float8Product::weight_gradient(const Tensor& y_gradient, const Tensor& x)
   return is_out_in() ? made : made.t().contiguous();
 }
 
-void Float8Product::accumulate_weight_gradients(
+void Float8LinearKernel::accumulate_weight_gradients(
     const Tensor& y_gradient, const Tensor& x, const Tensor& /*drawn*/) const {
   if (weight_.requires_grad()) {
     accumulate_gradient(weight_, weight_gradient(y_gradient, x));
@@ -182,31 +183,32 @@ void Float8Product::accumulate_weight_gradients(
   }
 }
 
-bool Float8Product::is_trained() const {
+bool Float8LinearKernel::is_trained() const {
   return weight_.requires_grad() || (bias_.defined() && bias_.requires_grad());
 }
 
-void Float8Product::visit_parameters(const ParameterFunction& function) {
+void Float8LinearKernel::visit_parameters(const ParameterFunction& function) {
   function({"weight", weight_, is_out_in() ? 0 : 1, is_out_in() ? 1 : 0});
   function({"bias", bias_, 0, -1});
 }
 
-Tensor Float8Product::take_bias() {
+Tensor Float8LinearKernel::take_bias() {
   return std::exchange(bias_, Tensor());
 }
 
-Tensor Float8Product::matrix_rows(int64_t first, int64_t count) const {
+Tensor Float8LinearKernel::matrix_rows(int64_t first, int64_t count) const {
   const Tensor weight = weight_.detach();
   return (is_out_in() ? weight : weight.t()).narrow(0, first, count);
 }
 
-void Float8Product::set_largest_over(Shared what, Largest largest) {
+void Float8LinearKernel::set_largest_over(Shared what, Largest largest) {
   (what == Shared::kInputs    ? over_inputs_
    : what == Shared::kOutputs ? over_outputs_
                               : over_rows_) = std::move(largest);
 }
 
-void Float8Product::set_sum_over_copies(int64_t copies, std::function<Tensor(const Tensor&)> sum) {
+void Float8LinearKernel::set_sum_over_copies(
+    int64_t copies, std::function<Tensor(const Tensor&)> sum) {
   copies_ = copies;
   sum_over_copies_ = std::move(sum);
 }
@@ -220,7 +222,7 @@ void round_linears(LanguageModel& model, const model::Float8& float8) {
     if (!rounded.contains(name.prefix)) {
       return;
     }
-    std::shared_ptr<Product>& product = linear->product();
+    std::shared_ptr<LinearKernel>& product = linear->product();
     product->visit_parameters([&](const Parameter& parameter) {
       if (parameter.packed != nullptr) {
         throw Error(
@@ -240,7 +242,8 @@ void round_linears(LanguageModel& model, const model::Float8& float8) {
         layout = parameter.out == 0 ? WeightLayout::kOutIn : WeightLayout::kInOut;
       }
     });
-    product = std::make_shared<Float8Product>(shared, layout, weight, product->take_bias(), last);
+    product =
+        std::make_shared<Float8LinearKernel>(shared, layout, weight, product->take_bias(), last);
   }));
 }
 

@@ -7,7 +7,7 @@
 
 #include "model/float8.h"
 #include "nn/language_model.h"
-#include "nn/product.h"
+#include "nn/linear_kernel.h"
 #include "ops/float8.h"
 
 namespace lockstep::nn {
@@ -26,10 +26,11 @@ struct LastInput {
 /// y = x W + b, where x and W are rounded to e4m3 and the gradient of y to e5m2, each in one way
 /// for all products that it is in: an input's scale, which is a power of two, goes over to the
 /// gradient that it is multiplied by, whose type has room for it.
-class Float8Product final : public Product, public std::enable_shared_from_this<Float8Product> {
+class Float8LinearKernel final : public LinearKernel,
+                                 public std::enable_shared_from_this<Float8LinearKernel> {
  public:
   /// `last` is of all linears of the model; null: inputs are rounded for each product.
-  Float8Product(
+  Float8LinearKernel(
       ops::SharedScale shared,
       WeightLayout layout,
       Tensor weight,

@@ -17,8 +17,8 @@ class Gpt2Block final : public Block {
         activation_(config.activation),
         attention_norm_(layers_.norm("attention_norm")),
         mlp_norm_(layers_.norm("mlp_norm")),
-        attention_input_(std::make_shared<Junction>()),
-        mlp_input_(std::make_shared<Junction>()),
+        attention_input_(std::make_shared<RegionBoundary>()),
+        mlp_input_(std::make_shared<RegionBoundary>()),
         query_key_value_(layers_.linear("query_key_value")),
         attention_out_(layers_.linear("attention_out")),
         mlp_up_(layers_.linear("mlp_up")),
@@ -63,7 +63,7 @@ class Gpt2Block final : public Block {
   int64_t head_dim_;
   model::Activation activation_;
   std::shared_ptr<Norm> attention_norm_, mlp_norm_;
-  std::shared_ptr<Junction> attention_input_, mlp_input_;
+  std::shared_ptr<RegionBoundary> attention_input_, mlp_input_;
   std::shared_ptr<Linear> query_key_value_, attention_out_, mlp_up_, mlp_down_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Dropout> attention_dropout_, mlp_dropout_;

@@ -92,7 +92,7 @@ LanguageModel::LanguageModel(
   }
   if (part_.head) {
     final_norm = head_layers_.norm("final_norm");
-    head_input = std::make_shared<Junction>();
+    head_input = std::make_shared<RegionBoundary>();
     head = config_.head.gives_states() ? std::make_shared<StateHead>() : std::make_shared<Head>();
     head->cap = config_.head.classifies() ? 0 : config_.logit_cap;
     if (head_layers_.find("head_bias") != nullptr) {

@@ -113,7 +113,7 @@ class LanguageModel {
   std::shared_ptr<PositionEmbedding> positions;
   std::shared_ptr<Dropout> embedding_dropout;
   std::shared_ptr<Norm> final_norm;
-  std::shared_ptr<Junction> head_input;
+  std::shared_ptr<RegionBoundary> head_input;
   std::shared_ptr<Head> head;
   std::shared_ptr<HeadBias> head_bias;
 

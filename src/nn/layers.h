@@ -10,7 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "nn/product.h"
+#include "nn/linear_kernel.h"
 #include "nn/targets.h"
 #include "ops/embedding.h"
 #include "ops/norms.h"
@@ -33,12 +33,12 @@ struct Layer {
 
 /// y = x W + b.
 struct Linear : Layer {
-  explicit Linear(std::shared_ptr<Product> product) : product_(std::move(product)) {}
+  explicit Linear(std::shared_ptr<LinearKernel> product) : product_(std::move(product)) {}
   /// A dense one.
-  explicit Linear(WeightLayout layout) : Linear(std::make_shared<DenseProduct>(layout)) {}
+  explicit Linear(WeightLayout layout) : Linear(std::make_shared<DenseLinearKernel>(layout)) {}
   /// The inner seam, for what changes how the product is made whatever stands in the slot: deferred
   /// weight gradients, low-rank factors, packed weights. May be replaced.
-  virtual std::shared_ptr<Product>& product() { return product_; }
+  virtual std::shared_ptr<LinearKernel>& product() { return product_; }
   /// [..., in] -> [..., out]; of a pass, whose product may draw at random.
   virtual Tensor forward(const Tensor& x, const ForwardContext& context) const {
     return product_->forward(x, product_->draw(context));
@@ -48,7 +48,7 @@ struct Linear : Layer {
   }
 
  protected:
-  std::shared_ptr<Product> product_;
+  std::shared_ptr<LinearKernel> product_;
 };
 
 enum class NormKind { kLayerNorm, kRmsNorm, kExactRmsNorm, kRmsNormAroundOne };
@@ -76,8 +76,8 @@ struct Norm : Layer {
 
 /// Where what a norm gives goes to projections: the place between, for strategies to enter a region
 /// of sharded layers. It has no parameters.
-struct Junction {
-  virtual ~Junction() = default;
+struct RegionBoundary {
+  virtual ~RegionBoundary() = default;
   /// x, of any shape
   virtual Tensor forward(const Tensor& x) const { return x; }
 };

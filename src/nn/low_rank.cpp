@@ -20,7 +20,7 @@ using torch::autograd::tensor_list;
 
 /// What the backward pass needs beside tensors; it travels in a capsule.
 struct Beside : torch::CustomClassHolder {
-  std::shared_ptr<const Product> base;
+  std::shared_ptr<const LinearKernel> base;
   LowRankFactors factors;  // without A and B
   Tensor drawn;
 };
@@ -96,16 +96,16 @@ struct AddLowRank : torch::autograd::Function<AddLowRank> {
 
 }  // namespace
 
-LowRankProduct::LowRankProduct(
-    std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout)
+LowRankLinearKernel::LowRankLinearKernel(
+    std::shared_ptr<LinearKernel> base, double scale, std::shared_ptr<Dropout> dropout)
     : base_(std::move(base)),
       factors_{.scale = scale, .dropout = std::move(dropout), .a = {}, .b = {}} {}
 
-Tensor LowRankProduct::draw(const ForwardContext& context) const {
+Tensor LowRankLinearKernel::draw(const ForwardContext& context) const {
   return factors_.dropout->draw(context);
 }
 
-Tensor LowRankProduct::forward(const Tensor& x, const Tensor& drawn) const {
+Tensor LowRankLinearKernel::forward(const Tensor& x, const Tensor& drawn) const {
   if (!factors_.are_on) {
     return base_->forward(x, {});
   }
@@ -118,7 +118,7 @@ Tensor LowRankProduct::forward(const Tensor& x, const Tensor& drawn) const {
              : MultiplyBoth::apply(x, factors_.a, factors_.b, beside);
 }
 
-Tensor LowRankProduct::input_gradient(const Tensor& y_gradient, const Tensor& drawn) const {
+Tensor LowRankLinearKernel::input_gradient(const Tensor& y_gradient, const Tensor& drawn) const {
   const Tensor of_base = base_->input_gradient(y_gradient, {});
   LowRankGradients made(
       factors_, {.x = true}, of_base.sizes(), of_base.scalar_type(), drawn, of_base);
@@ -126,7 +126,7 @@ Tensor LowRankProduct::input_gradient(const Tensor& y_gradient, const Tensor& dr
   return made.take_x();
 }
 
-void LowRankProduct::accumulate_weight_gradients(
+void LowRankLinearKernel::accumulate_weight_gradients(
     const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const {
   if (base_->is_trained()) {
     base_->accumulate_weight_gradients(y_gradient, x, {});
@@ -141,7 +141,7 @@ void LowRankProduct::accumulate_weight_gradients(
   made.accumulate();
 }
 
-void LowRankProduct::visit_parameters(const ParameterFunction& function) {
+void LowRankLinearKernel::visit_parameters(const ParameterFunction& function) {
   base_->visit_parameters(function);
   factors_.visit(function);
 }
@@ -156,15 +156,15 @@ std::shared_ptr<Dropout> dropout_of(const model::Adapter& adapter, const std::st
   return dropout;
 }
 
-std::shared_ptr<Product> adapted(
-    const std::shared_ptr<Product>& base,
+std::shared_ptr<LinearKernel> adapted(
+    const std::shared_ptr<LinearKernel>& base,
     const model::Adapter& adapter,
     const std::string& prefix) {
   const auto dropout = dropout_of(adapter, prefix);
   if (adapter.decomposes) {
-    return std::make_shared<DecomposedProduct>(base, adapter.scale, dropout);
+    return std::make_shared<DecomposedLinearKernel>(base, adapter.scale, dropout);
   }
-  return std::make_shared<LowRankProduct>(base, adapter.scale, dropout);
+  return std::make_shared<LowRankLinearKernel>(base, adapter.scale, dropout);
 }
 
 std::shared_ptr<TableAdapter> adapted_table(

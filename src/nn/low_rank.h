@@ -6,16 +6,17 @@
 
 #include "model/adapters.h"
 #include "nn/language_model.h"
+#include "nn/linear_kernel.h"
 #include "nn/low_rank_factors.h"
-#include "nn/product.h"
 
 namespace lockstep::nn {
 
 /// y = base(x) + s B A dropout(x), equation 3 there, beside any other product: added in the wider
 /// of the two types, and rounded once to the base's.
-class LowRankProduct final : public Product {
+class LowRankLinearKernel final : public LinearKernel {
  public:
-  LowRankProduct(std::shared_ptr<Product> base, double scale, std::shared_ptr<Dropout> dropout);
+  LowRankLinearKernel(
+      std::shared_ptr<LinearKernel> base, double scale, std::shared_ptr<Dropout> dropout);
 
   Tensor draw(const ForwardContext& context) const override;
   Tensor forward(const Tensor& x, const Tensor& drawn) const override;
@@ -36,7 +37,7 @@ class LowRankProduct final : public Product {
   }
 
  private:
-  std::shared_ptr<Product> base_;
+  std::shared_ptr<LinearKernel> base_;
   LowRankFactors factors_;
 };
 

@@ -8,7 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "nn/product.h"
+#include "nn/linear_kernel.h"
 
 namespace lockstep::nn {
 

@@ -51,12 +51,12 @@ struct Multiply : torch::autograd::Function<Multiply> {
 
 }  // namespace
 
-PackedProduct::PackedProduct(ops::PackedPart part, Tensor bytes, Tensor bias)
+PackedLinearKernel::PackedLinearKernel(ops::PackedPart part, Tensor bytes, Tensor bias)
     : part_(std::make_shared<ops::PackedPart>(std::move(part))),
       bytes_(std::move(bytes)),
       bias_(std::move(bias)) {}
 
-Tensor PackedProduct::forward(const Tensor& x, const Tensor& /*drawn*/) const {
+Tensor PackedLinearKernel::forward(const Tensor& x, const Tensor& /*drawn*/) const {
   if (!at::GradMode::is_enabled()) {
     return ops::packed_linear(*part_, bytes_, x, bias_);
   }
@@ -64,27 +64,27 @@ Tensor PackedProduct::forward(const Tensor& x, const Tensor& /*drawn*/) const {
   return Multiply::apply(x, bytes_, bias, c10::make_intrusive<Part>(part_));
 }
 
-Tensor PackedProduct::input_gradient(const Tensor& y_gradient, const Tensor& /*drawn*/) const {
+Tensor PackedLinearKernel::input_gradient(const Tensor& y_gradient, const Tensor& /*drawn*/) const {
   return ops::packed_input_gradient(*part_, bytes_, y_gradient);
 }
 
-void PackedProduct::accumulate_weight_gradients(
+void PackedLinearKernel::accumulate_weight_gradients(
     const Tensor& y_gradient, const Tensor& /*x*/, const Tensor& /*drawn*/) const {
   if (is_trained()) {
     accumulate_gradient(bias_, y_gradient.flatten(0, -2).sum(0));
   }
 }
 
-void PackedProduct::visit_parameters(const ParameterFunction& function) {
+void PackedLinearKernel::visit_parameters(const ParameterFunction& function) {
   function({"weight", bytes_, 0, 1, part_.get()});
   function({"bias", bias_, 0, -1});
 }
 
-Tensor PackedProduct::take_bias() {
+Tensor PackedLinearKernel::take_bias() {
   return std::exchange(bias_, Tensor());
 }
 
-Tensor PackedProduct::matrix_rows(int64_t first, int64_t count) const {
+Tensor PackedLinearKernel::matrix_rows(int64_t first, int64_t count) const {
   return ops::unpack(
       *part_, bytes_, {first, first + count}, {0, part_->columns.size()}, at::kFloat);
 }
@@ -95,7 +95,7 @@ void pack_linears(LanguageModel& model, const Packing& packing) {
     if (found == packing.end()) {
       return;
     }
-    std::shared_ptr<Product>& product = linear->product();
+    std::shared_ptr<LinearKernel>& product = linear->product();
     ops::PackedPart part;
     at::TensorOptions options;
     product->visit_parameters([&](const Parameter& parameter) {
@@ -107,7 +107,7 @@ void pack_linears(LanguageModel& model, const Packing& packing) {
       }
     });
     const Tensor bytes = at::empty({part.bytes()}, options);
-    product = std::make_shared<PackedProduct>(std::move(part), bytes, product->take_bias());
+    product = std::make_shared<PackedLinearKernel>(std::move(part), bytes, product->take_bias());
   }));
 }
 

@@ -7,17 +7,17 @@
 #include <string>
 
 #include "nn/language_model.h"
-#include "nn/product.h"
+#include "nn/linear_kernel.h"
 #include "ops/packed_part.h"
 
 namespace lockstep::nn {
 
 /// y = W x + b, where W is unpacked a panel at a time, in the forward and in the backward pass. Its
 /// parameter "weight" are the bytes of the part of W that is here, uint8.
-class PackedProduct final : public Product {
+class PackedLinearKernel final : public LinearKernel {
  public:
   /// Without values. `bias` may be undefined.
-  PackedProduct(ops::PackedPart part, Tensor bytes, Tensor bias);
+  PackedLinearKernel(ops::PackedPart part, Tensor bytes, Tensor bias);
 
   Tensor forward(const Tensor& x, const Tensor& drawn) const override;
   Tensor input_gradient(const Tensor& y_gradient, const Tensor& drawn) const override;

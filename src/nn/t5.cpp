@@ -45,7 +45,7 @@ class T5Attention {
       : kind_(kind),
         head_dim_(config.head_dim),
         norm_(layers.norm(kind == Kind::kSelf ? "attention_norm" : "cross_norm")),
-        input_(std::make_shared<Junction>()),
+        input_(std::make_shared<RegionBoundary>()),
         query_(layers.linear(role("query"))),
         key_(layers.linear(role("key"))),
         value_(layers.linear(role("value"))),
@@ -107,7 +107,7 @@ class T5Attention {
   Kind kind_;
   int64_t head_dim_;
   std::shared_ptr<Norm> norm_;
-  std::shared_ptr<Junction> input_;
+  std::shared_ptr<RegionBoundary> input_;
   std::shared_ptr<Linear> query_, key_, value_, out_;
   std::shared_ptr<BiasedAttention> attention_;
   std::shared_ptr<Dropout> dropout_;
@@ -119,7 +119,7 @@ class T5Mlp {
   T5Mlp(const model::ModelConfig& config, const UnitLayers& layers, int64_t layer)
       : activation_(config.activation),
         norm_(layers.norm("mlp_norm")),
-        input_(std::make_shared<Junction>()),
+        input_(std::make_shared<RegionBoundary>()),
         gate_(layers.linear("mlp_gate")),
         up_(layers.linear("mlp_up")),
         down_(layers.linear("mlp_down")),
@@ -154,7 +154,7 @@ class T5Mlp {
  private:
   model::Activation activation_;
   std::shared_ptr<Norm> norm_;
-  std::shared_ptr<Junction> input_;
+  std::shared_ptr<RegionBoundary> input_;
   std::shared_ptr<Linear> gate_, up_, down_;
   std::shared_ptr<Dropout> inner_dropout_, dropout_;
 };
@@ -168,7 +168,7 @@ class T5EncoderBlock final : public Block {
         mlp_(config, layers_, layer),
         final_norm_(layers_.norm("encoder_norm")) {
     if (final_norm_ != nullptr) {
-      output_ = std::make_shared<Junction>();
+      output_ = std::make_shared<RegionBoundary>();
       final_dropout_ = make_dropout(config.final_dropout, "encoder_dropout", layer);
     }
   }
@@ -208,7 +208,7 @@ class T5EncoderBlock final : public Block {
   T5Attention attention_;
   T5Mlp mlp_;
   std::shared_ptr<Norm> final_norm_;  // of the whole encoder, in its last block
-  std::shared_ptr<Junction> output_;
+  std::shared_ptr<RegionBoundary> output_;
   std::shared_ptr<Dropout> final_dropout_;
 };
 

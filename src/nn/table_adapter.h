@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/adapters.h"
-#include "nn/product.h"
+#include "nn/linear_kernel.h"
 
 namespace lockstep::nn {
 

@@ -154,14 +154,14 @@ void Steered::refer(std::span<nn::ForwardInputs> micro_batches) {
   }
 }
 
-Tensor KeptScores::measure(
+Tensor ScoreSink::measure(
     const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
   const Tensor& made = scores.log_likelihoods;
   rows_.push_back(made.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
   return at::zeros({sums()}, made.options().dtype(at::kDouble));
 }
 
-Tensor KeptHeadStates::measure(
+Tensor HeadStateSink::measure(
     const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
   states_.states.push_back(scores.log_likelihoods);
   if (!states_.vocabulary.defined()) {

@@ -99,9 +99,9 @@ class Steered final : public Reference {
 /// An objective that keeps a number or several of each row that it is shown, in their order: what
 /// RowScorers evaluate a model by. Of kRowScores log-likelihoods [B], of kClassScores logits [B,
 /// classes], of kNextToken the likeliest token at each row's first target, float64 [B].
-class KeptScores final : public Objective {
+class ScoreSink final : public Objective {
  public:
-  explicit KeptScores(Needs needs) : needs_(needs) {}
+  explicit ScoreSink(Needs needs) : needs_(needs) {}
   Needs needs() const override { return needs_; }
   Counts counts(const nn::Targets& /*targets*/) const override { return {}; }
   Tensor measure(
@@ -115,7 +115,7 @@ class KeptScores final : public Objective {
 };
 
 /// The same of what the head reads.
-class KeptHeadStates final : public Objective {
+class HeadStateSink final : public Objective {
  public:
   Needs needs() const override { return Needs::kHeadStates; }
   Counts counts(const nn::Targets& /*targets*/) const override { return {}; }

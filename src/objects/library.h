@@ -1,6 +1,6 @@
-// What liblockstep_buckets.so gives (src/buckets): object stores by Arrow's file systems. It is
-// opened where a location of an object store is met, and nowhere else. Every call returns what went
-// wrong, in the library's words; empty: nothing. Thread-safe but for an upload.
+// What liblockstep_object_stores.so gives (src/object_stores): object stores by Arrow's file
+// systems. It is opened where a location of an object store is met, and nowhere else. Every call
+// returns what went wrong, in the library's words; empty: nothing. Thread-safe but for an upload.
 #pragma once
 
 #include <cstddef>

@@ -20,13 +20,13 @@ namespace {
 // has to change a mark.
 constexpr int kLooks = 3, kReads = 6, kWrites = 3;
 
-constexpr const char* kBucketLibrary = "liblockstep_buckets.so";
+constexpr const char* kObjectStoreLibrary = "liblockstep_object_stores.so";
 constexpr std::array<std::string_view, 3> kSchemes = {"s3", "gs", "az"};
 
 OpenBucket bucket_library(const Location& location) {
   static const std::pair<OpenBucket, std::string> loaded =
       []() -> std::pair<OpenBucket, std::string> {
-    void* library = ::dlopen(kBucketLibrary, RTLD_NOW | RTLD_LOCAL);
+    void* library = ::dlopen(kObjectStoreLibrary, RTLD_NOW | RTLD_LOCAL);
     void* entry = library == nullptr ? nullptr : ::dlsym(library, "lockstep_open_bucket");
     if (entry == nullptr) {
       return {nullptr, ::dlerror()};
@@ -39,7 +39,7 @@ OpenBucket bucket_library(const Location& location) {
         fmt::format(
             "{} is reached by {}, which cannot be opened: {}",
             location.text(),
-            kBucketLibrary,
+            kObjectStoreLibrary,
             loaded.second),
         "`make build` builds it, with Arrow's library from pyarrow; or copy what is there to a "
         "disk");

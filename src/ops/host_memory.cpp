@@ -68,23 +68,23 @@ struct alignas(64) SmallHeader {
   size_t bytes = 0;
 };
 
-class KeptMemory final : public c10::Allocator {
+class PersistentMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes < kLeast) {
       last_is_new = false;
       void* data = bytes == 0 ? nullptr : allocate_small(bytes);
-      return {data, data, &KeptMemory::free_small, c10::Device(c10::kCPU)};
+      return {data, data, &PersistentMemory::free_small, c10::Device(c10::kCPU)};
     }
     TORCH_CHECK(bytes <= size_t{PTRDIFF_MAX}, "no tensor has ", bytes, " bytes");
     const size_t size = (bytes + kPage - 1) / kPage * kPage;
     void* data = take(size);
     count(static_cast<int64_t>(size));
-    return {data, data, &KeptMemory::free_block, c10::Device(c10::kCPU)};
+    return {data, data, &PersistentMemory::free_block, c10::Device(c10::kCPU)};
   }
 
   /// Frees what any allocate() gave.
-  c10::DeleterFnPtr raw_deleter() const override { return &KeptMemory::free_any; }
+  c10::DeleterFnPtr raw_deleter() const override { return &PersistentMemory::free_any; }
 
   void copy_data(void* to, const void* from, size_t bytes) const override {
     default_copy_data(to, from, bytes);
@@ -95,8 +95,8 @@ class KeptMemory final : public c10::Allocator {
     return {used_, resident() - reserved_, std::max(peak_, peak_before_), mapped_};
   }
 
-  static KeptMemory& instance() {
-    static auto* memory = new KeptMemory;  // tensors may outlive everything else
+  static PersistentMemory& instance() {
+    static auto* memory = new PersistentMemory;  // tensors may outlive everything else
     return *memory;
   }
 
@@ -215,12 +215,12 @@ class KeptMemory final : public c10::Allocator {
 }  // namespace
 
 void keep_host_memory() {
-  c10::SetCPUAllocator(&KeptMemory::instance());
+  c10::SetCPUAllocator(&PersistentMemory::instance());
 }
 
 at::Tensor new_zeros(int64_t count, const at::TensorOptions& options) {
   if (!options.device().is_cpu() || options.pinned_memory() ||
-      c10::GetCPUAllocator() != &KeptMemory::instance()) {
+      c10::GetCPUAllocator() != &PersistentMemory::instance()) {
     return at::zeros({count}, options);
   }
   at::Tensor zeros = at::detail::empty_cpu({count}, options);  // which is never filled
@@ -234,7 +234,7 @@ ThreadMemory take_thread_memory() {
 }
 
 HostMemory host_memory() {
-  return KeptMemory::instance().state();
+  return PersistentMemory::instance().state();
 }
 
 }  // namespace lockstep::ops

@@ -6,7 +6,7 @@
 
 #include "ops/checked_products.h"
 #include "ops/few_rows.h"
-#include "ops/gradient_place.h"
+#include "ops/gradient_sink.h"
 #include "ops/matrix_run.h"
 #include "ops/products.h"
 
@@ -175,7 +175,7 @@ Tensor linear(
   }
   const bool is_ours = has_kernel(x, weight) || !multiplies(x.device(), x.scalar_type()) ||
                        (checks_products() && x.device().is_cpu()) ||
-                       (at::GradMode::is_enabled() && has_gradient_taker(weight));
+                       (at::GradMode::is_enabled() && has_gradient_sink(weight));
   if (!is_ours || (bias && bias->scalar_type() != x.scalar_type())) {
     return at::linear(x, out_in(weight, layout), bias);
   }

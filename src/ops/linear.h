@@ -30,7 +30,7 @@ struct LinearGradients {
   Tensor bias;    // [out]
 };
 /// Of these parameters; without a bias its gradient is not asked for. Those that have a place
-/// (ops/gradient_place.h) are made there, and undefined in the result.
+/// (ops/gradient_sink.h) are made there, and undefined in the result.
 LinearGradients linear_weight_gradients(
     const Tensor& y_gradient,
     const Tensor& x,

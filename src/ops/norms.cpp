@@ -14,7 +14,7 @@
 #include "ops/cpu/vector.h"
 #include "ops/cpu/vector_types.h"
 #include "ops/cuda_loops.h"
-#include "ops/gradient_place.h"
+#include "ops/gradient_sink.h"
 
 namespace lockstep::ops {
 namespace {

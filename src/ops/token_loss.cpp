@@ -11,7 +11,7 @@
 #include "ops/cpu/host_loops.h"
 #include "ops/cpu/vector.h"
 #include "ops/cuda_loops.h"
-#include "ops/gradient_place.h"
+#include "ops/gradient_sink.h"
 #include "ops/products.h"
 #include "ops/softmax_rows.h"
 #include "ops/token_loss_run.h"

@@ -78,7 +78,7 @@ struct TokenLossOptions {
 /// weights, that of their products. hidden [N, C],
 /// weight [V, C] of the same type, targets [N] int64 in [0, V) or -100 (ignored). Logits are made
 /// for a run of rows at a time, and the gradients of both in the same pass, where they are needed
-/// (the weight's where it belongs: ops/gradient_place.h); they are kept until the backward pass,
+/// (the weight's where it belongs: ops/gradient_sink.h); they are kept until the backward pass,
 /// which may run once. Sums are float32: logits are of the
 /// weights' type where ATen makes them, and float32 where the processor has AVX-512 (bfloat16: and
 /// AVX512-BF16 or AMX). A target out of bounds is an Error (kData), on the CPU; a GPU asserts.

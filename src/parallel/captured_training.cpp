@@ -155,7 +155,7 @@ StepResult CapturedTraining::run(
   numbers_.copy_(ops::to_device(optimizer.numbers(learning_rate), model_.device()));
   step_.run();
   model_.state_changed();
-  return model_.judge(sums_, step);
+  return model_.finish_step(sums_, step);
 }
 
 }  // namespace lockstep::parallel

@@ -5,7 +5,7 @@ namespace lockstep::parallel {
 EvaluationModel::EvaluationModel(
     std::vector<ShardedModel> stages,
     const Plan& plan,
-    Axes& axes,
+    ParallelGroups& axes,
     objective::ObjectivePointer objective)
     : axes_(axes),
       part_(sequence_part(plan, axes)),

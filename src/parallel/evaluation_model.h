@@ -8,7 +8,7 @@
 
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/plan.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "parallel/ranks/sequence_part.h"
 #include "parallel/sharded_model.h"
 
@@ -21,7 +21,7 @@ class EvaluationModel {
   EvaluationModel(
       std::vector<ShardedModel> stages,
       const Plan& plan,
-      Axes& axes,
+      ParallelGroups& axes,
       objective::ObjectivePointer objective);
 
   /// As ParallelModel::statistics.
@@ -38,7 +38,7 @@ class EvaluationModel {
   const nn::LanguageModel* cacheable() const { return cacheable_; }
 
  private:
-  Axes& axes_;
+  ParallelGroups& axes_;
   SequencePart part_;
   std::vector<ShardedModel> stages_;
   const nn::LanguageModel* cacheable_;

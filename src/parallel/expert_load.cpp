@@ -8,7 +8,7 @@
 
 namespace lockstep::parallel {
 
-ExpertLoads::ExpertLoads(const model::ModelConfig& config, const Plan& plan, Axes& axes)
+ExpertLoads::ExpertLoads(const model::ModelConfig& config, const Plan& plan, ParallelGroups& axes)
     : axes_(axes),
       experts_(config.experts.count),
       layers_(config.layers),
@@ -88,7 +88,7 @@ std::optional<ExpertLoad> ExpertLoads::close(std::span<const nn::ForwardInputs> 
       sums[layers[i]].add_(here[static_cast<int64_t>(i)]);
     }
   }
-  axes_.gradients().all_reduce(sums).wait();
+  axes_.data_context().all_reduce(sums).wait();
   axes_.along(mesh::Axis::kPipeline).all_reduce(sums).wait();
   const Tensor counts = sums.narrow(1, 0, experts_), all = counts.sum(1, /*keepdim=*/true);
   const Tensor routed = all.squeeze(1) > 0;  // not the layers of an MLP

@@ -26,7 +26,7 @@ struct ExpertLoad {
 class ExpertLoads {
  public:
   /// Without effect on a model that is no mixture. `axes` must outlive it.
-  ExpertLoads(const model::ModelConfig& config, const Plan& plan, Axes& axes);
+  ExpertLoads(const model::ModelConfig& config, const Plan& plan, ParallelGroups& axes);
 
   bool is_mixture() const { return experts_ > 0; }
   /// The micro-batches before they are cut by sequence, each with its padding marked, a log, the
@@ -43,7 +43,7 @@ class ExpertLoads {
 
   nn::RouterTerms terms_;                               // as they are of every step
   std::shared_ptr<const nn::ExpertCapacity> capacity_;  // null: there is none
-  Axes& axes_;
+  ParallelGroups& axes_;
   int64_t experts_, layers_, mixture_layers_;
   double groups_ = 1;  // of the step: rows, or micro-batches
 };

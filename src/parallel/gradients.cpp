@@ -41,7 +41,8 @@ void sum_tied_copies(
   }
 }
 
-Tensor squared_gradients(std::span<const ShardedModel> stages, Axes& axes, c10::Device device) {
+Tensor squared_gradients(
+    std::span<const ShardedModel> stages, ParallelGroups& axes, c10::Device device) {
   Tensor squares;
   for (const ShardedModel& stage : stages) {
     for (const ShardedModel::Engine& each : stage.engines()) {
@@ -49,7 +50,7 @@ Tensor squared_gradients(std::span<const ShardedModel> stages, Axes& axes, c10::
       squares = squares.defined() ? squares.add_(own) : own;
     }
   }
-  axes.gradients().all_reduce(squares).wait();
+  axes.data_context().all_reduce(squares).wait();
   axes.model().all_reduce(squares).wait();
   return squares;
 }

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "parallel/pipeline/options.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "parallel/sharded_model.h"
 
 namespace lockstep::parallel {
@@ -16,7 +16,8 @@ void sum_tied_copies(
 
 /// The squares of all summed gradients, each element once: float64 [1] on `device`, equal on every
 /// rank. Every rank must call.
-Tensor squared_gradients(std::span<const ShardedModel> stages, Axes& axes, c10::Device device);
+Tensor squared_gradients(
+    std::span<const ShardedModel> stages, ParallelGroups& axes, c10::Device device);
 
 /// Throws Error (numeric) that names the first parameter whose gradient is not finite, on whichever
 /// rank. Every rank of `world` must call.

@@ -49,7 +49,7 @@ ParallelModel::ParallelModel(
     std::vector<ShardedModel> stages,
     OffloadedOptimizer optimizer,
     const Plan& plan,
-    Axes& axes,
+    ParallelGroups& axes,
     objective::ObjectivePointer objective)
     : plan_(plan),
       axes_(axes),
@@ -112,13 +112,13 @@ StepResult ParallelModel::forward_backward(
     std::span<const nn::ForwardInputs> micro_batches, const CountsOfStep& step) {
   if (!needs_counts_first()) {
     const Tensor sums = accumulate(micro_batches, {}, /*scale=*/1.0);
-    return judge(sums, step());
+    return finish_step(sums, step());
   }
   const objective::Counts& counts = step();
   // The optimizer multiplies the gradients anyway, so the mean is left to it; float16 could not
   // hold the sum.
   const double scale = is_half_ ? loss_scale_.value() / counts.divisor() : 1.0;
-  return judge(accumulate(micro_batches, counts, scale), counts);
+  return finish_step(accumulate(micro_batches, counts, scale), counts);
 }
 
 Tensor ParallelModel::accumulate(
@@ -129,7 +129,7 @@ Tensor ParallelModel::accumulate(
   const std::vector<nn::ForwardInputs> own =
       shard_inputs(expert_loads_.open(micro_batches, scale * step.divisor()), part_);
   Tensor sums = pipeline_.forward_backward(own, step, scale);
-  comm::Pending summed = axes_.gradients().all_reduce(sums);
+  comm::Pending summed = axes_.data_context().all_reduce(sums);
   visit_engines([](DataParallel& engine) { engine.finish(); });
   summed.wait();
   axes_.along(mesh::Axis::kPipeline).all_reduce(sums).wait();
@@ -138,7 +138,7 @@ Tensor ParallelModel::accumulate(
   return at::cat({sums, squared_gradients(stages_, axes_, device_)});
 }
 
-StepResult ParallelModel::judge(const Tensor& sums, const objective::Counts& step) {
+StepResult ParallelModel::finish_step(const Tensor& sums, const objective::Counts& step) {
   gradient_factor_ = 1.0 / step.divisor() / scale_;
   const Tensor numbers = ops::to_host(sums);
   const auto* number = numbers.const_data_ptr<double>();
@@ -159,7 +159,7 @@ StepResult ParallelModel::judge(const Tensor& sums, const objective::Counts& ste
 }
 
 std::string ParallelModel::carrier_of_gradients() {
-  const comm::Communicator& group = axes_.gradients();
+  const comm::Communicator& group = axes_.data_context();
   return group.size() == 1 ? ""
                            : group.process_group()->getBackend(device_.type())->getBackendName();
 }

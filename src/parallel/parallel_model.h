@@ -16,7 +16,7 @@
 #include "parallel/offload/offloaded_optimizer.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/plan.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "parallel/ranks/sequence_part.h"
 #include "parallel/replicas.h"
 #include "parallel/sharded_model.h"
@@ -45,7 +45,7 @@ class ParallelModel {
       std::vector<ShardedModel> stages,
       OffloadedOptimizer optimizer,
       const Plan& plan,
-      Axes& axes,
+      ParallelGroups& axes,
       objective::ObjectivePointer objective);
   ParallelModel(const ParallelModel&) = delete;
   ParallelModel& operator=(const ParallelModel&) = delete;
@@ -72,7 +72,7 @@ class ParallelModel {
       const objective::Counts& step,
       double scale);
   /// Then what the host makes of it.
-  StepResult judge(const Tensor& sums, const objective::Counts& step);
+  StepResult finish_step(const Tensor& sums, const objective::Counts& step);
   /// Clips by the norm that forward_backward found, and updates; nothing where the gradients
   /// overflowed.
   void optimizer_step(double learning_rate);
@@ -81,7 +81,8 @@ class ParallelModel {
   void compare_replicas() { parallel::compare_replicas(stages_); }
 
   /// The objective's sums, [sums()] on the CPU, over batches that the ranks of one data coordinate
-  /// share: all of them must call, and the sum over axes.gradients() is the batches'. No gradient.
+  /// share: all of them must call, and the sum over axes.data_context() is the batches'. No
+  /// gradient.
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
   /// The log-likelihoods of the rows of each batch, without dropout: float64 [B] on the CPU. Ranks
   /// of one data coordinate call with the same batches, and get the same; all ranks with as many.
@@ -130,7 +131,7 @@ class ParallelModel {
   double gradient_scale() const { return gradient_scale_; }
   const Plan& plan() const { return plan_; }
   const mesh::Mesh& mesh() const { return axes_.mesh(); }
-  Axes& axes() { return axes_; }
+  ParallelGroups& axes() { return axes_; }
   c10::Device device() const { return device_; }
   bool is_half() const { return is_half_; }
   /// c10d's name of what gradients go over; empty: there is one rank.
@@ -143,7 +144,7 @@ class ParallelModel {
   void visit_engines(const std::function<void(DataParallel&)>& visit) const;
 
   Plan plan_;
-  Axes& axes_;
+  ParallelGroups& axes_;
   SequencePart part_;
   std::vector<ShardedModel> stages_;
   c10::Device device_;

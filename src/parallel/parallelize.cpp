@@ -26,7 +26,7 @@ namespace {
 
 /// The layers of this rank's stages, in order, on the Meta device.
 std::vector<ShardedModel> split_pipeline(
-    const ModelSpec& spec, const Plan& plan, const Axes& axes) {
+    const ModelSpec& spec, const Plan& plan, const ParallelGroups& axes) {
   std::vector<ShardedModel> stages;
   for (const nn::ModelPart& part : parts_of_rank(
            spec.config,
@@ -115,7 +115,7 @@ std::function<optim::UpdateRule(const std::string&)> rules_of(
 
 /// What the trained stages of a rank share.
 struct Training {
-  Training(const Plan& plan, Axes& axes)
+  Training(const Plan& plan, ParallelGroups& axes)
       : groups(make_shard_groups(axes, plan.zero_stage > 0 ? plan.shard_ranks : 0)),
         experts(make_expert_groups(axes, plan.expert_ranks, plan.expert_halves)),
         optimizer(optim::make_optimizer(plan.optimizer), plan.offload_optimizer) {}
@@ -156,7 +156,7 @@ DataParallelOptions zero_options(
 }
 
 /// What a stage's parameters are of the model's, over the tensor ranks. For as long as the stage.
-PartsOfParameters parts_of(const ShardedModel& stage, Axes& axes) {
+PartsOfParameters parts_of(const ShardedModel& stage, ParallelGroups& axes) {
   comm::Communicator& tensor = axes.along(mesh::Axis::kTensor);
   if (tensor.size() == 1) {
     return {};
@@ -177,7 +177,7 @@ void cut(
     ShardedModel& stage,
     const ModelSpec& spec,
     const Plan& plan,
-    Axes& axes,
+    ParallelGroups& axes,
     const ExpertGroups& experts) {
   nn::LanguageModel& model = *stage.model;
   const SequencePart part = sequence_part(plan, axes);
@@ -213,7 +213,7 @@ void make_engines(
 }
 
 /// Steps 7 to 9, and the optimizer's shards: a stage that is trained.
-void prepare(ShardedModel& stage, const Plan& plan, Axes& axes, Training& training) {
+void prepare(ShardedModel& stage, const Plan& plan, ParallelGroups& axes, Training& training) {
   nn::LanguageModel& model = *stage.model;
   stage.groups = training.groups;
   stage.deferred = apply_deferral(model, plan.pipeline, axes.mesh().pipeline);
@@ -237,7 +237,7 @@ void share_values(
     ShardedModel& stage,
     const ModelSpec& spec,
     const Plan& plan,
-    Axes& axes,
+    ParallelGroups& axes,
     const ExpertGroups& experts) {
   stage.model->visit_parameters(
       [](const std::string&, Tensor& parameter) { parameter.set_requires_grad(false); });
@@ -250,7 +250,8 @@ void share_values(
 
 }  // namespace
 
-std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& plan, Axes& axes) {
+std::unique_ptr<ParallelModel> parallelize(
+    const ModelSpec& spec, const Plan& plan, ParallelGroups& axes) {
   check_plan(plan, axes.mesh());
   Training training(plan, axes);
   std::vector<ShardedModel> stages = split_pipeline(spec, plan, axes);
@@ -266,7 +267,7 @@ std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& pl
 std::unique_ptr<ParallelModel> parallelize(
     std::unique_ptr<nn::LanguageModel> model,
     const Plan& plan,
-    Axes& axes,
+    ParallelGroups& axes,
     objective::ObjectivePointer objective) {
   check_plan(plan, axes.mesh());
   if (axes.mesh().data != axes.mesh().ranks() || plan.expert_ranks > 1) {
@@ -285,7 +286,7 @@ std::unique_ptr<ParallelModel> parallelize(
 }
 
 std::unique_ptr<EvaluationModel> evaluation_model(
-    const ModelSpec& spec, const Plan& plan, Axes& axes) {
+    const ModelSpec& spec, const Plan& plan, ParallelGroups& axes) {
   const ExpertGroups experts = make_expert_groups(axes, plan.expert_ranks, plan.expert_halves);
   std::vector<ShardedModel> stages = split_pipeline(spec, plan, axes);
   for (ShardedModel& stage : stages) {
@@ -299,7 +300,7 @@ std::unique_ptr<EvaluationModel> evaluation_model(
   return std::make_unique<EvaluationModel>(std::move(stages), plan, axes, spec.objective);
 }
 
-ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes) {
+ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, ParallelGroups& axes) {
   ShardedModel whole{nn::make_model(spec.config, spec.dtype, at::kMeta)};
   cut(whole, spec, plan, axes, make_expert_groups(axes, plan.expert_ranks, plan.expert_halves));
   whole.make_values(spec.device);

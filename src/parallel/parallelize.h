@@ -20,7 +20,7 @@
 #include "parallel/model_spec.h"
 #include "parallel/parallel_model.h"
 #include "parallel/plan.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "parallel/sharded_model.h"
 
 namespace lockstep::parallel {
@@ -28,22 +28,23 @@ namespace lockstep::parallel {
 /// The model ready to be trained. No rank ever holds more than it keeps between steps. Every rank
 /// must call; `axes` must outlive the result. Throws Error: kConfig where the plan does not fit the
 /// model or the mesh, kOutOfMemory, and what `fill` throws.
-std::unique_ptr<ParallelModel> parallelize(const ModelSpec& spec, const Plan& plan, Axes& axes);
+std::unique_ptr<ParallelModel> parallelize(
+    const ModelSpec& spec, const Plan& plan, ParallelGroups& axes);
 
 /// A whole model that holds values, under data parallelism alone: all ranks get rank 0's. Every
 /// rank must call, with equal models. Throws Error (kConfig) where the mesh has another axis.
 std::unique_ptr<ParallelModel> parallelize(
     std::unique_ptr<nn::LanguageModel> model,
     const Plan& plan,
-    Axes& axes,
+    ParallelGroups& axes,
     objective::ObjectivePointer objective = objective::cross_entropy());
 
 /// The model ready to be evaluated: steps 1 to 6, and values. Else as parallelize.
 std::unique_ptr<EvaluationModel> evaluation_model(
-    const ModelSpec& spec, const Plan& plan, Axes& axes);
+    const ModelSpec& spec, const Plan& plan, ParallelGroups& axes);
 
 /// This rank's part of a model without a pipeline, to be run by hand (generation): steps 2 to 6,
 /// and values. Else as parallelize.
-ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, Axes& axes);
+ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, ParallelGroups& axes);
 
 }  // namespace lockstep::parallel

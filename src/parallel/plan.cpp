@@ -5,7 +5,7 @@
 
 namespace lockstep::parallel {
 
-SequencePart sequence_part(const Plan& plan, const Axes& axes) {
+SequencePart sequence_part(const Plan& plan, const ParallelGroups& axes) {
   SequencePart part;
   part.context_rank = axes.coordinate().context;
   part.context_ranks = axes.mesh().context;

@@ -14,7 +14,7 @@
 #include "parallel/loss_scale.h"
 #include "parallel/offload/offloaded_optimizer.h"
 #include "parallel/pipeline/options.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "parallel/ranks/sequence_part.h"
 #include "parallel/recompute/recompute.h"
 #include "parallel/tensor/sequence_sharding.h"
@@ -68,7 +68,7 @@ struct Plan {
 };
 
 /// Which positions of a sequence this rank holds.
-SequencePart sequence_part(const Plan& plan, const Axes& axes);
+SequencePart sequence_part(const Plan& plan, const ParallelGroups& axes);
 
 /// Error (config) where strategies of the plan do not go together on the mesh, whatever the model.
 void check_plan(const Plan& plan, const mesh::Mesh& mesh);

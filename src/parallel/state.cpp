@@ -8,7 +8,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "parallel/ranks/tied_copies.h"
-#include "parallel/shares.h"
+#include "parallel/write_partition.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -35,7 +35,7 @@ class Ownership {
       const std::string& parameter,
       int64_t begin,
       int64_t elements) {
-    Shares& shares = shares_[{&groups, replicated, flat.trainable}];
+    WritePartition& shares = shares_[{&groups, replicated, flat.trainable}];
     return shares.of(
         parameter,
         begin,
@@ -54,7 +54,7 @@ class Ownership {
     }
   }
 
-  std::map<std::tuple<const ShardGroups*, bool, bool>, Shares> shares_;
+  std::map<std::tuple<const ShardGroups*, bool, bool>, WritePartition> shares_;
 };
 
 class StateVisit {
@@ -62,7 +62,7 @@ class StateVisit {
   StateVisit(
       std::span<const ShardedModel> stages,
       OffloadedOptimizer& optimizer,
-      Axes& axes,
+      ParallelGroups& axes,
       const std::function<void(const StateSlice&)>& visit)
       : optimizer_(optimizer),
         axes_(axes),
@@ -146,7 +146,7 @@ class StateVisit {
   }
 
   OffloadedOptimizer& optimizer_;
-  Axes& axes_;
+  ParallelGroups& axes_;
   const std::function<void(const StateSlice&)>& visit_;
   int64_t shard_ = 0;  // of the optimizer's
   Ownership ownership_;
@@ -157,7 +157,7 @@ class StateVisit {
 void visit_state(
     std::span<ShardedModel> stages,
     OffloadedOptimizer& optimizer,
-    Axes& axes,
+    ParallelGroups& axes,
     const std::function<void(const StateSlice&)>& visit) {
   const at::NoGradGuard no_grad;
   StateVisit visit_stage(stages, optimizer, axes, visit);

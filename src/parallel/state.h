@@ -9,7 +9,7 @@
 
 #include "mesh/cut.h"
 #include "parallel/offload/offloaded_optimizer.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "parallel/sharded_model.h"
 
 namespace lockstep::parallel {
@@ -32,7 +32,7 @@ struct StateSlice {
 void visit_state(
     std::span<ShardedModel> stages,
     OffloadedOptimizer& optimizer,
-    Axes& axes,
+    ParallelGroups& axes,
     const std::function<void(const StateSlice&)>& visit);
 
 /// ParallelModel::visit_gradients: the summed gradients times `factor`.

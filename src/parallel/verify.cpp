@@ -351,7 +351,7 @@ std::vector<model::ParameterSpec> trained_parameters(const ModelSpec& spec) {
 }  // namespace
 
 Verification verify(
-    const ModelSpec& spec, const Plan& asked, Axes& axes, const VerifyOptions& options) {
+    const ModelSpec& spec, const Plan& asked, ParallelGroups& axes, const VerifyOptions& options) {
   const at::NoGradGuard no_grad;
   Plan plan = asked;
   plan.optimizer.adam_epsilon = std::max(plan.optimizer.adam_epsilon, kLeastEpsilon);
@@ -386,7 +386,7 @@ Verification verify(
         "compare with precision.fp8=row, or with one micro-batch a step");
   }
   comm::Communicator alone = comm::Communicator::alone();
-  Axes own(alone, {});
+  ParallelGroups own(alone, {});
   Plan plain;
   plain.optimizer = plan.optimizer;
   plain.max_gradient_norm = plan.max_gradient_norm;
@@ -395,7 +395,7 @@ Verification verify(
   const bool leads = world.rank() == 0;
   const auto model = parallelize(spec, plan, axes);
   const auto one = leads ? parallelize(spec, plain, own) : nullptr;
-  const auto refer = [&](ParallelModel& compared, const Plan& with, Axes& among) {
+  const auto refer = [&](ParallelModel& compared, const Plan& with, ParallelGroups& among) {
     return options.refer ? options.refer(compared, with, among) : nullptr;
   };
   const auto reference = refer(*model, plan, axes);

@@ -31,7 +31,7 @@ struct VerifyOptions {
   std::function<void(nn::ForwardInputs& rows)> mark = nullptr;
   /// Makes what a model under a plan is compared to; empty, or null: nothing.
   std::function<std::shared_ptr<objective::Reference>(
-      ParallelModel& model, const Plan& plan, Axes& axes)>
+      ParallelModel& model, const Plan& plan, ParallelGroups& axes)>
       refer = nullptr;
 };
 
@@ -64,6 +64,6 @@ struct Verification {
 /// model besides its part. The result is whole on rank 0; on the others it has `first_difference`
 /// alone.
 Verification verify(
-    const ModelSpec& spec, const Plan& plan, Axes& axes, const VerifyOptions& options);
+    const ModelSpec& spec, const Plan& plan, ParallelGroups& axes, const VerifyOptions& options);
 
 }  // namespace lockstep::parallel

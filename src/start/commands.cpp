@@ -1,6 +1,6 @@
 #include "start/commands.h"
 
-#include "launch/surfaces/command.h"
+#include "launch/frontends/command.h"
 #include "start/ctl.h"
 #include "start/estimate.h"
 #include "start/monitor.h"

@@ -10,11 +10,11 @@
 #include "base/format.h"
 #include "config/print.h"
 #include "config/resolve.h"
+#include "plan/from_config/planned_job.h"
+#include "plan/from_config/planned_model.h"
 #include "plan/memory/activations.h"
 #include "plan/memory/memory_table.h"
 #include "plan/memory/phases.h"
-#include "plan/ours/planned_job.h"
-#include "plan/ours/planned_model.h"
 #include "plan/remedies.h"
 #include "plan/search.h"
 

@@ -15,9 +15,9 @@
 #include "base/format.h"
 #include "base/nearest.h"
 #include "base/processor.h"
+#include "launch/frontends/command.h"
 #include "launch/plan/program.h"
 #include "launch/record.h"
-#include "launch/surfaces/command.h"
 #include "start/commands.h"
 
 namespace lockstep::start {

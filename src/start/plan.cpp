@@ -17,10 +17,10 @@
 #include "config/print.h"
 #include "config/resolve.h"
 #include "model/model_config.h"
+#include "plan/from_config/float8.h"
+#include "plan/from_config/planned_job.h"
+#include "plan/from_config/planned_model.h"
 #include "plan/machines/error_bars.h"
-#include "plan/ours/float8.h"
-#include "plan/ours/planned_job.h"
-#include "plan/ours/planned_model.h"
 #include "plan/search.h"
 
 namespace lockstep::start {

@@ -34,7 +34,7 @@ std::string ranks_text(const std::filesystem::path& folder, bool with_stacks) {
       elsewhere[place.host].push_back(place.rank);
       continue;
     }
-    auto view = launch::view_rank(place.pulse);
+    auto view = launch::view_rank(place.rank_status);
     // What is left of a run that was killed may name a process that is another's by now.
     if (view && view->process == place.process && launch::state_of(view->process) != '\0') {
       some_live = some_live || view->state != 'Z';

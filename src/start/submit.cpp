@@ -15,10 +15,10 @@
 #include "base/log.h"
 #include "config/print.h"
 #include "config/resolve.h"
+#include "plan/from_config/planned_job.h"
+#include "plan/from_config/planned_model.h"
 #include "plan/machines/cluster.h"
 #include "plan/memory/memory.h"
-#include "plan/ours/planned_job.h"
-#include "plan/ours/planned_model.h"
 #include "plan/search.h"
 
 namespace lockstep::start {

@@ -20,7 +20,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/folders.h"
-#include "checkpoint/stored_run.h"
+#include "checkpoint/object_store_run.h"
 #include "comm/split.h"
 #include "config/core/cache_folder.h"
 #include "monitor/memory.h"
@@ -45,10 +45,11 @@ const model::ModelConfig& saved_config(const Job& job) {
 }
 
 /// Of what is not run, each rank writes some of the tensors.
-void add_untouched(const Job& job, const World& world, std::vector<checkpoint::Piece>& pieces) {
+void add_untouched(
+    const Job& job, const RankContext& rank_context, std::vector<checkpoint::Piece>& pieces) {
   const at::ScalarType type = compute_type(job.config.training);
   for (size_t i = 0; i < job.untouched->parameters.size(); ++i) {
-    if (static_cast<int>(i % static_cast<size_t>(world.size())) == world.rank()) {
+    if (static_cast<int>(i % static_cast<size_t>(rank_context.size())) == rank_context.rank()) {
       const model::ParameterSpec& parameter = job.untouched->parameters[i];
       const at::Tensor whole = at::empty(parameter.shape, at::dtype(type));
       job.untouched->fill(parameter.name, {parameter.shape, {}}, 0, whole);
@@ -94,7 +95,8 @@ ClassifierNotes classifier_notes(const Job& job) {
   return notes;
 }
 
-void read_state(Job& job, const std::string& text, const std::string& source, const World& world) {
+void read_state(
+    Job& job, const std::string& text, const std::string& source, const RankContext& rank_context) {
   const nlohmann::json state = parse_json(text, source, ErrorKind::kCheckpoint);
   try {
     if (state.at("format") != kStateFormat) {
@@ -110,7 +112,7 @@ void read_state(Job& job, const std::string& text, const std::string& source, co
     const nlohmann::json& sampler = state.at("sampler");
     progress.sampler = {sampler.at("epoch"), sampler.at("position"), sampler.at("seed")};
     job.model->optimizer().set_steps(state.at("optimizer").at("steps"));
-    restore_acts(job, state.value("acts", nlohmann::json::array()), world);
+    restore_acts(job, state.value("acts", nlohmann::json::array()), rank_context);
     job.schedule->load_state(state.at("scheduler"));
     if (state.contains("loss_scale") && job.config.training.fp16) {
       const nlohmann::json& scale = state.at("loss_scale");
@@ -122,8 +124,8 @@ void read_state(Job& job, const std::string& text, const std::string& source, co
       job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
     }
     job.best.no_better = state.value("evaluations_no_better", int64_t{0});
-    if (job.kept_weight) {
-      job.kept_weight->set_value(state.value("kept_weight", job.kept_weight->value()));
+    if (job.retain_weight) {
+      job.retain_weight->set_value(state.value("kept_weight", job.retain_weight->value()));
     }
     if (state.contains("epoch_rows")) {
       job.epoch_rows = epoch_rows_of(state.at("epoch_rows"));
@@ -136,7 +138,7 @@ void read_state(Job& job, const std::string& text, const std::string& source, co
 /// The tensors of the state, of the groups wanted: those that this rank holds a part of, and those
 /// of the other stages of its pipeline.
 std::vector<checkpoint::ExpectedTensor> expected_tensors(
-    const Job& job, bool with_optimizer, World& world) {
+    const Job& job, bool with_optimizer, RankContext& rank_context) {
   nlohmann::json own = nlohmann::json::array();
   const Stacks stacks = written_stacks(saved_config(job));
   job.model->visit_state([&](const parallel::StateSlice& slice) {
@@ -155,7 +157,7 @@ std::vector<checkpoint::ExpectedTensor> expected_tensors(
     }
   });
   std::set<nlohmann::json> all;
-  for (const std::string& text : comm::gather_strings(world.communicator, own.dump())) {
+  for (const std::string& text : comm::gather_strings(rank_context.communicator, own.dump())) {
     for (nlohmann::json& tensor : nlohmann::json::parse(text)) {
       all.insert(std::move(tensor));
     }
@@ -186,9 +188,12 @@ checkpoint::Piece as_saved(
 
 /// Reads everything that this rank holds, of the groups wanted. Every rank must call.
 void read_slices(
-    const Job& job, const checkpoint::Checkpoint& from, bool with_optimizer, World& world) {
+    const Job& job,
+    const checkpoint::Checkpoint& from,
+    bool with_optimizer,
+    RankContext& rank_context) {
   from.check(
-      expected_tensors(job, with_optimizer, world),
+      expected_tensors(job, with_optimizer, rank_context),
       job.untouched ? checkpoint::Checkpoint::Extra::kAllow
                     : checkpoint::Checkpoint::Extra::kRefuse);
   const Stacks stacks = written_stacks(saved_config(job));
@@ -207,10 +212,11 @@ bool is_of_job(const checkpoint::Checkpoint& checkpoint, const std::string& job)
   return job.empty() || state.value("job", "") == job;
 }
 
-checkpoint::Checkpoint open(const Job& job, const std::filesystem::path& folder, World& world) {
+checkpoint::Checkpoint open(
+    const Job& job, const std::filesystem::path& folder, RankContext& rank_context) {
   return checkpoint::Checkpoint::open(
       folder,
-      world.communicator,
+      rank_context.communicator,
       job.config.checkpoint.verify ? checkpoint::Verify::kHashes : checkpoint::Verify::kSizes);
 }
 
@@ -220,7 +226,7 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir,
   return checkpoint::checkpoint_folder(output_dir, step);
 }
 
-void take_output(Job& job, World& world) {
+void take_output(Job& job, RankContext& rank_context) {
   std::string& output = job.config.training.output_dir;
   std::optional<objects::Location> place;
   if (objects::is_remote(output)) {
@@ -228,33 +234,35 @@ void take_output(Job& job, World& world) {
     const auto cache = config::cache_folder(job.config.data.cache_dir);
     output = (cache / "runs" / hash_hex(place->text()).substr(0, 12)).string();
   }
-  checkpoint::check_shared_folder(output, world.communicator);
-  const checkpoint::RunIdentity run{world.round.job, world.round.number, world.round.term};
-  job.hold = checkpoint::OutputHold::take(output, run, world.communicator);
+  checkpoint::check_shared_folder(output, rank_context.communicator);
+  const checkpoint::RunIdentity run{
+      rank_context.round.job, rank_context.round.number, rank_context.round.term};
+  job.hold = checkpoint::OutputDirLock::take(output, run, rank_context.communicator);
   if (place) {
-    job.stored = checkpoint::StoredRun::take(*place, output, run, world.communicator);
-    if (world.is_first()) {
+    job.stored = checkpoint::ObjectStoreRun::take(*place, output, run, rank_context.communicator);
+    if (rank_context.is_first()) {
       log_info("the run's folder is {}; it works in {}", place->text(), output);
     }
   }
 }
 
-std::optional<std::filesystem::path> find_checkpoint_to_resume(const Job& job, World& world) {
+std::optional<std::filesystem::path> find_checkpoint_to_resume(
+    const Job& job, RankContext& rank_context) {
   const config::Config& config = job.config;
   const std::string asked = config.training.resume_from_checkpoint.value_or("false");
-  const bool restarted = world.round.number > 0;
+  const bool restarted = rank_context.round.number > 0;
   if (asked == "true" || restarted) {
-    const auto latest =
-        job.stored ? job.stored->latest(world.communicator)
-                   : checkpoint::latest_checkpoint(config.training.output_dir, world.communicator);
+    const auto latest = job.stored ? job.stored->latest(rank_context.communicator)
+                                   : checkpoint::latest_checkpoint(
+                                         config.training.output_dir, rank_context.communicator);
     // Workers that are started again go on from what their job has saved. What an earlier job left
     // in the folder counts only where the user asked for it.
-    if (latest && (asked == "true" || is_of_job(*latest, world.round.job))) {
+    if (latest && (asked == "true" || is_of_job(*latest, rank_context.round.job))) {
       return latest->folder();
     }
   }
   if (asked == "true" || asked == "false") {
-    if (world.is_first() && (asked == "true" || restarted)) {
+    if (rank_context.is_first() && (asked == "true" || restarted)) {
       log_info(
           "no checkpoint in {} yet: starting from the beginning",
           job.stored ? job.stored->place().text() : config.training.output_dir);
@@ -281,23 +289,23 @@ int64_t owned_bytes(const Job& job, bool with_optimizer) {
   return bytes;
 }
 
-bool has_room(int64_t bytes, World& world) {
+bool has_room(int64_t bytes, RankContext& rank_context) {
   const int64_t room = monitor::available_memory();
-  const bool fits = room <= 0 || bytes * world.local_size < room / 2;
-  const auto answers = comm::gather_strings(world.communicator, fits ? "fits" : "");
+  const bool fits = room <= 0 || bytes * rank_context.local_size < room / 2;
+  const auto answers = comm::gather_strings(rank_context.communicator, fits ? "fits" : "");
   return std::find(answers.begin(), answers.end(), "") == answers.end();
 }
 
-comm::Communicator group_beside_training(World& world, const std::string& name) {
-  std::vector<int> all(static_cast<size_t>(world.size()));
+comm::Communicator group_beside_training(RankContext& rank_context, const std::string& name) {
+  std::vector<int> all(static_cast<size_t>(rank_context.size()));
   std::iota(all.begin(), all.end(), 0);
-  comm::GroupOptions options = world.group;
+  comm::GroupOptions options = rank_context.group;
   options.device = c10::Device(c10::kCPU);
   options.explains_waits = false;
-  return comm::split(world.communicator, all, name, options);
+  return comm::split(rank_context.communicator, all, name, options);
 }
 
-std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world) {
+std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, RankContext& rank_context) {
   const config::TrainingSection& training = job.config.training;
   const bool saves_before_the_end =
       training.save_strategy != "no" &&
@@ -307,8 +315,8 @@ std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world) {
   }
   const int64_t bytes = owned_bytes(job, !training.save_only_model);
   // A run does not end for want of memory because its checkpoints are to be written faster.
-  if (!has_room(bytes, world)) {
-    if (world.is_first()) {
+  if (!has_room(bytes, rank_context)) {
+    if (rank_context.is_first()) {
       log_warning(
           "training waits for its checkpoints: there is no memory for a copy of {} a rank",
           monitor::format_bytes(bytes));
@@ -316,7 +324,8 @@ std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, World& world) {
     return nullptr;
   }
   job.snapshot_bytes = bytes;
-  return std::make_unique<checkpoint::AsyncSaver>(group_beside_training(world, "checkpoint"));
+  return std::make_unique<checkpoint::AsyncSaver>(
+      group_beside_training(rank_context, "checkpoint"));
 }
 
 void wait_for_save(Job& job) {
@@ -325,17 +334,17 @@ void wait_for_save(Job& job) {
   }
 }
 
-void let_write(Job& job) {
+void before_state_update(Job& job) {
   if (job.saver != nullptr) {
-    job.saver->let_write();
+    job.saver->before_state_update();
   }
   if (job.kept != nullptr) {
-    job.kept->let_write();
+    job.kept->before_state_update();
   }
 }
 
 std::vector<checkpoint::Piece> owned_pieces(
-    const Job& job, bool with_optimizer, const World& world) {
+    const Job& job, bool with_optimizer, const RankContext& rank_context) {
   std::vector<checkpoint::Piece> pieces;
   const Stacks stacks = written_stacks(saved_config(job));
   job.model->visit_state([&](const parallel::StateSlice& slice) {
@@ -352,7 +361,7 @@ std::vector<checkpoint::Piece> owned_pieces(
     }
   });
   if (job.untouched) {
-    add_untouched(job, world, pieces);
+    add_untouched(job, rank_context, pieces);
   }
   return pieces;
 }
@@ -381,7 +390,7 @@ checkpoint::SmallFiles model_files(const Job& job) {
   return files;
 }
 
-std::string state_json(const Job& job, const World& world) {
+std::string state_json(const Job& job, const RankContext& rank_context) {
   const Progress& progress = job.progress;
   nlohmann::ordered_json state{
       {"format", kStateFormat},
@@ -397,7 +406,7 @@ std::string state_json(const Job& job, const World& world) {
        {{"name", job.config.training.optim}, {"steps", job.model->optimizer().steps()}}},
       {"scheduler", job.schedule->state()},
       {"versions", {{"libtorch", TORCH_VERSION}}},
-      {"ranks", world.size()},
+      {"ranks", rank_context.size()},
       {"identity", identity_of(job)},
       {"configuration", job.resolved}};
   if (job.config.training.fp16) {
@@ -410,8 +419,8 @@ std::string state_json(const Job& job, const World& world) {
   if (!job.rate_acts.empty()) {
     state["acts"] = acts_json(job);
   }
-  if (!world.round.job.empty()) {
-    state["job"] = world.round.job;
+  if (!rank_context.round.job.empty()) {
+    state["job"] = rank_context.round.job;
   }
   if (job.best.metric && std::isfinite(*job.best.metric)) {  // any other is better
     state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
@@ -419,8 +428,8 @@ std::string state_json(const Job& job, const World& world) {
   if (job.best.no_better > 0) {
     state["evaluations_no_better"] = job.best.no_better;
   }
-  if (job.kept_weight) {
-    state["kept_weight"] = job.kept_weight->value();
+  if (job.retain_weight) {
+    state["kept_weight"] = job.retain_weight->value();
   }
   if (job.epoch_rows.rows > 0) {
     state["epoch_rows"] = to_json(job.epoch_rows);
@@ -428,13 +437,13 @@ std::string state_json(const Job& job, const World& world) {
   return state.dump(2) + "\n";
 }
 
-std::function<void()> rotation(const Job& job, const World& world) {
+std::function<void()> rotation(const Job& job, const RankContext& rank_context) {
   const config::TrainingSection& training = job.config.training;
   std::vector<int64_t> keep;
   if (training.load_best_model_at_end && job.best.metric) {
     keep.push_back(job.best.step);
   }
-  return [first = world.is_first(),
+  return [first = rank_context.is_first(),
           stored = job.stored.get(),
           output = training.output_dir,
           limit = training.save_total_limit,
@@ -451,7 +460,7 @@ std::function<void()> rotation(const Job& job, const World& world) {
   };
 }
 
-void save_training_state(Job& job, World& world, bool goes_on) {
+void save_training_state(Job& job, RankContext& rank_context, bool goes_on) {
   const config::TrainingSection& training = job.config.training;
   const std::filesystem::path folder = checkpoint_folder(training.output_dir, job.progress.step);
   const bool with_optimizer = !training.save_only_model;
@@ -460,27 +469,32 @@ void save_training_state(Job& job, World& world, bool goes_on) {
   }
   const Averages averages(*job.model);
   checkpoint::SmallFiles files;
-  if (world.is_first()) {
+  if (rank_context.is_first()) {
     files = model_files(job);
     files[std::string(kTrainerState)] = monitor::to_json(job.monitor->state());
     files["config.yaml"] = job.resolved;
   }
-  const std::function<void()> rotate = rotation(job, world);
+  const std::function<void()> rotate = rotation(job, rank_context);
   const checkpoint::SaveOptions options{
       .hold = job.hold.get(), .stored = job.stored.get(), .finite = true};
-  const std::string state = state_json(job, world);
+  const std::string state = state_json(job, rank_context);
   wait_for_save(job);
   if (job.saver != nullptr && goes_on) {
     job.saver->save(
-        folder, owned_pieces(job, with_optimizer, world), state, files, options, rotate);
+        folder, owned_pieces(job, with_optimizer, rank_context), state, files, options, rotate);
     if (averages.are_put()) {
-      let_write(job);  // they are taken back now
+      before_state_update(job);  // they are taken back now
     }
     return;
   }
   checkpoint::save_checkpoint(
-      folder, owned_pieces(job, with_optimizer, world), state, files, world.communicator, options);
-  on_first_rank(world.communicator, [&] {
+      folder,
+      owned_pieces(job, with_optimizer, rank_context),
+      state,
+      files,
+      rank_context.communicator,
+      options);
+  on_first_rank(rank_context.communicator, [&] {
     rotate();
     return "";
   });
@@ -492,9 +506,9 @@ double seconds_for_others(const Job& job) {
 }
 
 monitor::TrainerState restore_training_state(
-    Job& job, const std::filesystem::path& folder, World& world) {
+    Job& job, const std::filesystem::path& folder, RankContext& rank_context) {
   const double began = seconds_now();
-  const checkpoint::Checkpoint from = open(job, folder, world);
+  const checkpoint::Checkpoint from = open(job, folder, rank_context);
   bool needs_optimizer = false;  // plain SGD in float32 keeps no state
   job.model->visit_state([&](const parallel::StateSlice& slice) {
     needs_optimizer = needs_optimizer || slice.file_group == "optimizer";
@@ -508,18 +522,18 @@ monitor::TrainerState restore_training_state(
   }
   const std::string source = (folder / checkpoint::kStateName).string();
   check_identity(
-      job, world, parse_json(from.state(), source, ErrorKind::kCheckpoint), folder.string());
+      job, rank_context, parse_json(from.state(), source, ErrorKind::kCheckpoint), folder.string());
   const Averages averages(*job.model);
-  read_slices(job, from, /*with_optimizer=*/true, world);
-  read_state(job, from.state(), source, world);
+  read_slices(job, from, /*with_optimizer=*/true, rank_context);
+  read_state(job, from.state(), source, rank_context);
   // Who names a checkpoint goes back to it; the others go on with the run.
-  if (job.config.training.resume_from_checkpoint == "true" || world.round.number > 0) {
-    read_acts_to_come(job, world);
+  if (job.config.training.resume_from_checkpoint == "true" || rank_context.round.number > 0) {
+    read_acts_to_come(job, rank_context);
   }
-  if (job.config.training.ignore_data_skip && world.round.number == 0) {
+  if (job.config.training.ignore_data_skip && rank_context.round.number == 0) {
     job.progress.sampler.epoch = job.progress.sampler.position = 0;
   }
-  if (world.is_first()) {
+  if (rank_context.is_first()) {
     const std::string took = fmt::format("read in {:.2f} s", seconds_now() - began);
     log_info("resuming {} after step {}, {}", folder.string(), job.progress.step, took);
   }
@@ -532,13 +546,13 @@ monitor::TrainerState restore_training_state(
   return state;
 }
 
-void restore_best_weights(Job& job, World& world) {
+void restore_best_weights(Job& job, RankContext& rank_context) {
   if (!job.best.metric) {
     return;
   }
   auto folder = checkpoint_folder(job.config.training.output_dir, job.best.step);
   if (job.stored) {
-    folder = job.stored->fetch(job.best.step, world.communicator).value_or(folder);
+    folder = job.stored->fetch(job.best.step, rank_context.communicator).value_or(folder);
   }
   if (!std::filesystem::exists(folder)) {
     throw Error(
@@ -546,20 +560,20 @@ void restore_best_weights(Job& job, World& world) {
         fmt::format("the best model was that of step {}, which was not saved", job.best.step),
         "let eval_steps be a multiple of save_steps, or set training.save_strategy=best");
   }
-  read_slices(job, open(job, folder, world), /*with_optimizer=*/false, world);
+  read_slices(job, open(job, folder, rank_context), /*with_optimizer=*/false, rank_context);
 }
 
-void export_model(Job& job, const std::filesystem::path& folder, World& world) {
+void export_model(Job& job, const std::filesystem::path& folder, RankContext& rank_context) {
   checkpoint::save_model(
       folder,
-      owned_pieces(job, /*with_optimizer=*/false, world),
-      world.is_first() ? model_files(job) : checkpoint::SmallFiles{},
-      world.communicator,
+      owned_pieces(job, /*with_optimizer=*/false, rank_context),
+      rank_context.is_first() ? model_files(job) : checkpoint::SmallFiles{},
+      rank_context.communicator,
       {.finite = true});
 }
 
-void export_final_model(Job& job, World& world) {
-  export_model(job, job.config.training.output_dir, world);
+void export_final_model(Job& job, RankContext& rank_context) {
+  export_model(job, job.config.training.output_dir, rank_context);
 }
 
 const char* type_name(at::ScalarType type) {

@@ -8,7 +8,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "train/batches/inputs.h"
 
 namespace lockstep::train {
@@ -32,7 +32,7 @@ Evaluation evaluate(
     const objective::Objective& objective,
     const data::SequenceView& sequences,
     int64_t batch_size,
-    parallel::Axes& axes,
+    parallel::ParallelGroups& axes,
     c10::Device device,
     const std::function<void(int64_t done, int64_t all)>& progress,
     const Preparation& prepare) {
@@ -74,7 +74,7 @@ Evaluation evaluate(
       progress(batch + 1, result.batches);
     }
   }
-  axes.gradients().all_reduce(totals).wait();
+  axes.data_context().all_reduce(totals).wait();
   const std::span sums(totals.const_data_ptr<double>(), static_cast<size_t>(totals.numel()));
   result.report = objective.report(sums);
   result.targets = static_cast<int64_t>(sums[1]);

@@ -10,7 +10,7 @@
 #include "data/sequences.h"
 #include "nn/forward_context.h"
 #include "objective/objective.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 
 namespace lockstep::train {
 
@@ -26,7 +26,7 @@ struct Evaluation {
 };
 
 /// A model's objective's sums over batches, as parallel::ParallelModel::statistics. Where ranks
-/// share batches, all of them are asked, and the sum over axes.gradients() is the batches'.
+/// share batches, all of them are asked, and the sum over axes.data_context() is the batches'.
 using Statistics = std::function<at::Tensor(std::span<const nn::ForwardInputs>)>;
 
 /// What an objective reads of a batch beside its rows, on the CPU (AnswerReference). Every rank is
@@ -41,7 +41,7 @@ Evaluation evaluate(
     const objective::Objective& objective,
     const data::SequenceView& sequences,
     int64_t batch_size,
-    parallel::Axes& axes,
+    parallel::ParallelGroups& axes,
     c10::Device device,
     const std::function<void(int64_t done, int64_t all)>& progress = nullptr,
     const Preparation& prepare = nullptr);

@@ -8,15 +8,15 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "base/kept_memory.h"
 #include "base/log.h"
+#include "base/persistent_memory.h"
 #include "config/core/unsupported_keys.h"
 #include "data/row_lengths.h"
 #include "monitor/memory.h"
 #include "monitor/progress.h"
 #include "ops/host_memory.h"
+#include "plan/from_config/planned_job.h"
 #include "plan/machines/error_bars.h"
-#include "plan/ours/planned_job.h"
 #include "plan/remedies.h"
 #include "plan/search.h"
 #include "train/machine/machine.h"
@@ -35,14 +35,15 @@ struct Machine {
   std::string basis;  // where its figures are from; empty: nobody measured it
 };
 
-std::optional<Machine> find_machine(const World& world, const ForecastOptions& options) {
+std::optional<Machine> find_machine(
+    const RankContext& rank_context, const ForecastOptions& options) {
   if (!options.cluster.empty()) {
     return Machine{plan::read_cluster(options.cluster), options.cluster.string()};
   }
-  if (!world.device.is_cpu()) {
+  if (!rank_context.device.is_cpu()) {
     return std::nullopt;
   }
-  const std::filesystem::path file = machine_file(world.size());
+  const std::filesystem::path file = machine_file(rank_context.size());
   std::error_code missing;
   if (std::filesystem::exists(file, missing)) {
     try {
@@ -53,7 +54,7 @@ std::optional<Machine> find_machine(const World& world, const ForecastOptions& o
           "{} is not used: {} `lockstep calibrate` writes it anew", file.string(), error.message());
     }
   }
-  return Machine{plan::uniform_cluster(plan::find_device("cpu"), world.size()), ""};
+  return Machine{plan::uniform_cluster(plan::find_device("cpu"), rank_context.size()), ""};
 }
 
 // Whether every "key=value" of a change is something that the trainer can do.
@@ -100,13 +101,13 @@ plan::Job with_lengths(plan::Job job, const data::RowLengths& lengths) {
 Forecast predict(
     const config::Config& config,
     const model::ModelConfig& model,
-    const World& world,
+    const RankContext& rank_context,
     const Machine& machine,
     Misfit misfit,
     const data::SequenceView* rows) {
-  plan::Job job = plan::planned_job(config, model, world.size(), world.local_size);
+  plan::Job job = plan::planned_job(config, model, rank_context.size(), rank_context.local_size);
   plan::Cluster cluster = machine.cluster;
-  if (world.device.is_cpu()) {
+  if (rank_context.device.is_cpu()) {
     const monitor::ProcessMemory before = monitor::process_memory();
     const bool is_alike =
         warm_up(model, compute_type(config.training), job.micro_batch, job.data_length());
@@ -121,12 +122,12 @@ Forecast predict(
     job.software.threads = at::get_num_threads();
     job.software.context_bytes = loaded + kLoadedWithTheFirstStep;
     plan::Device& device = cluster.groups.front().device;
-    if (world.size() == world.local_size) {
-      cluster.groups.front().devices_per_node = world.size();
+    if (rank_context.size() == rank_context.local_size) {
+      cluster.groups.front().devices_per_node = rank_context.size();
     }
     if (available > 0) {
-      device.memory_bytes = resident + available / std::max(world.local_size, 1) +
-                            static_cast<double>(kept_bytes(kept_memory()));
+      device.memory_bytes = resident + available / std::max(rank_context.local_size, 1) +
+                            static_cast<double>(kept_bytes(persistent_memory()));
     }
   }
   plan::Job usual = job;
@@ -174,13 +175,13 @@ Forecast predict(
 std::optional<Forecast> make_forecast(
     const config::Config& config,
     const model::ModelConfig& model,
-    World& world,
+    RankContext& rank_context,
     const ForecastOptions& options,
     const data::SequenceView* rows) {
   std::optional<Forecast> forecast;
-  on_first_rank(world.communicator, [&] {
-    if (const std::optional<Machine> machine = find_machine(world, options)) {
-      forecast = predict(config, model, world, *machine, options.misfit, rows);
+  on_first_rank(rank_context.communicator, [&] {
+    if (const std::optional<Machine> machine = find_machine(rank_context, options)) {
+      forecast = predict(config, model, rank_context, *machine, options.misfit, rows);
     }
     return "";
   });

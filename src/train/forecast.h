@@ -10,7 +10,7 @@
 #include "config/core/config.h"
 #include "data/sequences.h"
 #include "model/model_config.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::train {
 
@@ -51,7 +51,7 @@ struct Forecast {
 std::optional<Forecast> make_forecast(
     const config::Config& config,
     const model::ModelConfig& model,
-    World& world,
+    RankContext& rank_context,
     const ForecastOptions& options,
     const data::SequenceView* rows = nullptr);
 

@@ -35,7 +35,7 @@ class BinnedCounts {
 /// Of what a job trains, every `monitor.histograms` steps.
 class Histograms {
  public:
-  Histograms(Job& job, World& world) : job_(job), world_(world) {}
+  Histograms(Job& job, RankContext& rank_context) : job_(job), rank_context_(rank_context) {}
   /// Whether the step that ends with `step` steps done has them.
   bool is_due(int64_t step) const;
   /// Counts gradients, between forward_backward and optimizer_step. Every rank must call.
@@ -51,7 +51,7 @@ class Histograms {
   int64_t row_of(const std::string& name) const;
 
   Job& job_;
-  World& world_;
+  RankContext& rank_context_;
   std::vector<std::string> names_;  // of what is trained, on any rank; sorted
   std::vector<std::pair<std::string, BinnedCounts>> counted_;  // "weights", "gradients"
 };

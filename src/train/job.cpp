@@ -12,13 +12,13 @@
 #include "base/log.h"
 #include "model/description.h"
 #include "model/operations.h"
-#include "plan/ours/float8.h"
+#include "plan/from_config/float8.h"
 #include "train/averages.h"
 #include "train/checkpointing.h"
-#include "train/job_answers.h"
+#include "train/in_memory_steps.h"
 #include "train/judgement/judgement_files.h"
 #include "train/judging.h"
-#include "train/kept_steps.h"
+#include "train/paired_data.h"
 #include "train/plan.h"
 #include "train/samples.h"
 #include "train/start_monitor.h"
@@ -69,31 +69,31 @@ void check(const Job& job) {
 }
 
 /// Data-parallel ranks that the job began with, however many are left.
-int64_t configured_data_ranks(const Job& job, const World& world) {
-  return world.configured_ranks() * job.axes->mesh().data / world.size();
+int64_t configured_data_ranks(const Job& job, const RankContext& rank_context) {
+  return rank_context.configured_ranks() * job.axes->mesh().data / rank_context.size();
 }
 
 /// Sequences of a step. It stays what it was when the job began.
-int64_t global_batch_of(const Job& job, const World& world) {
+int64_t global_batch_of(const Job& job, const RankContext& rank_context) {
   const config::TrainingSection& training = job.config.training;
   return training.per_device_train_batch_size * training.gradient_accumulation_steps *
-         configured_data_ranks(job, world);
+         configured_data_ranks(job, rank_context);
 }
 
 /// The most that a rank computes in a step, one after the other.
-int64_t micro_batches_of(const Job& job, const World& world) {
+int64_t micro_batches_of(const Job& job, const RankContext& rank_context) {
   const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   return divide_up(
-      divide_up(global_batch_of(job, world), job.axes->mesh().data),
+      divide_up(global_batch_of(job, rank_context), job.axes->mesh().data),
       job.config.training.per_device_train_batch_size);
 }
 
-data::SamplerOptions sampler_options(const Job& job, const World& world) {
+data::SamplerOptions sampler_options(const Job& job, const RankContext& rank_context) {
   const config::TrainingSection& training = job.config.training;
   data::SamplerOptions options;
   options.sequences = job.datasets.train->size();
   options.micro_batch = training.per_device_train_batch_size;
-  options.global_batch = global_batch_of(job, world);
+  options.global_batch = global_batch_of(job, rank_context);
   options.rank = job.axes->coordinate().data;
   options.ranks = job.axes->mesh().data;
   options.order = training.train_sampling_strategy == "sequential" ? data::SampleOrder::kSequential
@@ -105,8 +105,8 @@ data::SamplerOptions sampler_options(const Job& job, const World& world) {
   return options;
 }
 
-void describe(const Job& job, const World& world) {
-  if (!world.is_first()) {
+void describe(const Job& job, const RankContext& rank_context) {
+  if (!rank_context.is_first()) {
     return;
   }
   const config::TrainingSection& training = job.config.training;
@@ -124,47 +124,47 @@ void describe(const Job& job, const World& world) {
       : training.bf16                          ? "bfloat16 with float32 masters"
       : training.fp16                          ? "float16 with float32 masters"
                                                : "float32",
-      world.size(),
-      world.size() == 1 ? "" : "s",
-      world.device.str());
+      rank_context.size(),
+      rank_context.size() == 1 ? "" : "s",
+      rank_context.device.str());
   if (const auto float8 = plan::float8_of(job.config.precision)) {
-    log_info("{}", float8_text(*float8, job.model->model().config(), world.device));
+    log_info("{}", float8_text(*float8, job.model->model().config(), rank_context.device));
   }
-  if (job.axes->mesh().data != world.size()) {
+  if (job.axes->mesh().data != rank_context.size()) {
     log_info("mesh: {}", job.axes->mesh().text());
   }
   log_info(
       "{} sequences of {} tokens; {} x {} x {} = {} a step; {} steps are {:.4g} epochs",
       job.datasets.train->size(),
       job.datasets.train->length(),
-      configured_data_ranks(job, world),
+      configured_data_ranks(job, rank_context),
       training.per_device_train_batch_size,
       training.gradient_accumulation_steps,
-      global_batch_of(job, world),
+      global_batch_of(job, rank_context),
       job.length.total_steps,
       job.length.epochs);
-  if (world.configured_ranks() != world.size()) {
+  if (rank_context.configured_ranks() != rank_context.size()) {
     log_info(
         "the job began with {} ranks and goes on with {}: they divide the same {} sequences a step",
-        world.configured_ranks(),
-        world.size(),
-        global_batch_of(job, world));
+        rank_context.configured_ranks(),
+        rank_context.size(),
+        global_batch_of(job, rank_context));
   }
 }
 
 /// Opens the data, and of a classifier takes its labels and its padding.
-void open_data(Job& job, int64_t length, World& world) {
+void open_data(Job& job, int64_t length, RankContext& rank_context) {
   model::ModelConfig& model = job.source.config;
   if (trains_on_answers(job.config.task)) {
-    open_answers(job, length, world);
+    open_answers(job, length, rank_context);
     return;
   }
   if (unlearns(job.config.task)) {
-    open_unlearning(job, length, world);
+    open_unlearning(job, length, rank_context);
     return;
   }
   if (config::writes_labels(job.config.task)) {
-    open_written_labels(job, length, world);
+    open_written_labels(job, length, rank_context);
     return;
   }
   if (!classifies(job.config, model)) {
@@ -184,12 +184,12 @@ void open_data(Job& job, int64_t length, World& world) {
         model,
         job.tokenizer,
         length,
-        world.communicator,
+        rank_context.communicator,
         masking_of(job.config, model, *job.tokenizer));
     return;
   }
-  ClassifierData data =
-      open_classifier_data(job.config, model, job.tokenizer, length, world.communicator, [&] {
+  ClassifierData data = open_classifier_data(
+      job.config, model, job.tokenizer, length, rank_context.communicator, [&] {
         return read_labelled_data(job.config, model);
       });
   job.judging.loss = {
@@ -203,7 +203,7 @@ void open_data(Job& job, int64_t length, World& world) {
   job.rows = std::move(data.rows);
   // So is the position of a row found by whoever opens the folder.
   model.pad_token_id = data.pad;
-  if (world.is_first()) {
+  if (rank_context.is_first()) {
     constexpr size_t kMostShown = 8;
     const std::vector<std::string>& labels = job.task.head.labels;
     log_info(
@@ -272,8 +272,8 @@ Answered answered(const Job& job, const LabelledSet& set) {
 }
 
 /// The last evaluation's report, on stdout and as files of output_dir.
-void report_rows(const Job& job, const LabelledSet& set, World& world) {
-  on_first_rank(world.communicator, [&] {
+void report_rows(const Job& job, const LabelledSet& set, RankContext& rank_context) {
+  on_first_rank(rank_context.communicator, [&] {
     write_judgement(
         job.config.training.output_dir,
         *job.judgement,
@@ -294,25 +294,25 @@ void answer_rows(
     const data::SequenceView& rows,
     const LabelledSet& set,
     const std::string& suffix,
-    World& world) {
+    RankContext& rank_context) {
   if (has_labels(rows)) {
-    job.evaluate(rows, "test", world, suffix);
+    job.evaluate(rows, "test", rank_context, suffix);
   } else {
-    (void)evaluate_classifier(job, rows, world, nullptr);
+    (void)evaluate_classifier(job, rows, rank_context, nullptr);
   }
-  on_first_rank(world.communicator, [&] {
+  on_first_rank(rank_context.communicator, [&] {
     write_answers(job.config.training.output_dir, answered(job, set), "_test" + suffix);
     return "";
   });
 }
 
 /// Of the model that is kept, on data.validation (task.thresholds=tuned).
-void tune(Job& job, World& world) {
+void tune(Job& job, RankContext& rank_context) {
   const data::SequenceView& rows = *job.datasets.validation;
-  (void)evaluate_classifier(job, rows, world, nullptr);
+  (void)evaluate_classifier(job, rows, rank_context, nullptr);
   job.judging.thresholds = tune_thresholds(
       job.classified.logits, {rows.classes(), rows.outputs()}, job.task.head, job.judging.positive);
-  if (world.is_first()) {
+  if (rank_context.is_first()) {
     log_info("thresholds: {:.4g}", fmt::join(job.judging.thresholds, ", "));
   }
 }
@@ -331,10 +331,10 @@ void set_up_libtorch(const config::TrainingSection& training) {
   }
 }
 
-ModelRequest model_request(const Job& job, const World& world) {
+ModelRequest model_request(const Job& job, const RankContext& rank_context) {
   ModelRequest request;
   request.dtype = compute_type(job.config.training);
-  request.device = world.device;
+  request.device = rank_context.device;
   request.seed = static_cast<uint64_t>(job.config.training.seed);
   request.tokenizer_size = job.tokenizer->vocabulary_size();
   request.resize_embeddings = job.config.model.resize_embeddings;
@@ -349,23 +349,23 @@ ModelRequest model_request(const Job& job, const World& world) {
 }  // namespace
 
 std::unique_ptr<Job> open_job(
-    const config::Config& config, const std::string& resolved, World& world) {
+    const config::Config& config, const std::string& resolved, RankContext& rank_context) {
   auto job = std::make_unique<Job>();
   job->config = config;
   job->resolved = resolved;
   const config::TrainingSection& training = job->config.training;
   set_up_libtorch(training);
-  guard_products(training.check_products, world.device);
+  guard_products(training.check_products, rank_context.device);
   job->source = find_source(config.model.path, config.model.preset);
   job->tokenizer = load_tokenizer(config.tokenizer.path, job->source, config.data.chat_template);
   if (job->source.kind == model::ModelSource::Kind::kPreset) {
     take_special_tokens(job->source.config, *job->tokenizer);
   }
-  take_output(*job, world);
+  take_output(*job, rank_context);
   const int64_t length = sequence_length_of(config, job->source.config);
   check_plan(config.parallel, length);
-  open_data(*job, length, world);
-  if (world.is_first()) {
+  open_data(*job, length, rank_context);
+  if (rank_context.is_first()) {
     tell_packed_rows(job->datasets, training.per_device_train_batch_size);
   }
   check(*job);
@@ -380,34 +380,34 @@ std::unique_ptr<Job> open_job(
   return job;
 }
 
-void build_job(Job& job, World& world) {
+void build_job(Job& job, RankContext& rank_context) {
   const config::Config& config = job.config;
   const config::TrainingSection& training = config.training;
-  auto resume_from = find_checkpoint_to_resume(job, world);
-  const parallel::ModelSpec spec = model_spec(job.source, model_request(job, world));
+  auto resume_from = find_checkpoint_to_resume(job, rank_context);
+  const parallel::ModelSpec spec = model_spec(job.source, model_request(job, rank_context));
   check_trainable(spec.config.quantization, spec.adapters != nullptr);
   check_float8(spec);
   job.adapters = spec.adapters;
   const int64_t length = sequence_length_of(config, job.source.config);
   job.flops_per_token = model::operations_per_token(spec.config, length).training();
-  job.axes = std::make_unique<parallel::Axes>(
-      world.communicator, mesh_of(config.parallel, world.size()), world.group);
+  job.axes = std::make_unique<parallel::ParallelGroups>(
+      rank_context.communicator, mesh_of(config.parallel, rank_context.size()), rank_context.group);
   check_mixture(config, spec.config);
   parallel::Plan plan = plan_of(config);
-  plan.accumulation_steps = micro_batches_of(job, world);
-  plan.shard_ranks = shard_ranks_of(config.parallel, world.size(), world.local_size);
+  plan.accumulation_steps = micro_batches_of(job, rank_context);
+  plan.shard_ranks = shard_ranks_of(config.parallel, rank_context.size(), rank_context.local_size);
   job.model = parallel::parallelize(spec, plan, *job.axes);
   if (trains_on_answers(config.task) || unlearns(config.task)) {
-    score_answers(job, world);
+    score_answers(job, rank_context);
   }
   if (unlearns(config.task)) {
     job.task.reference = unlearning_reference(config, *job.model, spec, plan, *job.axes);
-    job.untouched = untouched_weights(job, model_request(job, world));
+    job.untouched = untouched_weights(job, model_request(job, rank_context));
   }
-  job.global_batch = global_batch_of(job, world);
+  job.global_batch = global_batch_of(job, rank_context);
   job.progress.sampler.seed = static_cast<uint64_t>(training.data_seed.value_or(training.seed));
 
-  const data::SamplerOptions options = sampler_options(job, world);
+  const data::SamplerOptions options = sampler_options(job, rank_context);
   job.length = run_length(training, data::Sampler(options, job.progress.sampler).steps_per_epoch());
   check_sources(options, job.length);
   optim::ScheduleOptions& schedule = job.schedule_options;
@@ -423,18 +423,18 @@ void build_job(Job& job, World& world) {
   job.schedule = optim::make_schedule(schedule);
 
   std::optional<monitor::TrainerState> history;
-  resume_from = recover_kept_step(job, resume_from, world);
+  resume_from = recover_in_memory_step(job, resume_from, rank_context);
   if (resume_from) {
-    history = restore_training_state(job, *resume_from, world);
+    history = restore_training_state(job, *resume_from, rank_context);
   }
   job.loader = std::make_unique<data::Loader>(
       job.datasets.train,
       data::Sampler(options, job.progress.sampler),
       training.dataloader_prefetch_factor.value_or(kDefaultPrefetch));
-  job.saver = make_saver(job, world);
-  job.kept = make_kept_state(job, world);
-  describe(job, world);
-  start_monitor(job, world, std::move(history));
+  job.saver = make_saver(job, rank_context);
+  job.kept = make_in_memory_checkpoint(job, rank_context);
+  describe(job, rank_context);
+  start_monitor(job, rank_context, std::move(history));
 }
 
 bool Job::is_classifier() const {
@@ -444,7 +444,7 @@ bool Job::is_classifier() const {
 Evaluation Job::evaluate(
     const data::SequenceView& sequences,
     const std::string& prefix,
-    World& world,
+    RankContext& rank_context,
     const std::string& suffix) {
   const auto tell = [&](int64_t done, int64_t all) {
     if (monitor != nullptr) {
@@ -458,7 +458,7 @@ Evaluation Job::evaluate(
   };
   const Averages averages(*model);
   const Evaluation result = sequences.has_classes()
-                                ? evaluate_classifier(*this, sequences, world, tell)
+                                ? evaluate_classifier(*this, sequences, rank_context, tell)
                                 : train::evaluate(
                                       [&](std::span<const nn::ForwardInputs> batches) {
                                         return model->statistics(batches);
@@ -467,7 +467,7 @@ Evaluation Job::evaluate(
                                       sequences,
                                       config.training.per_device_eval_batch_size,
                                       *axes,
-                                      world.device,
+                                      rank_context.device,
                                       tell,
                                       prepare);
   report_evaluation(result, prefix, suffix);
@@ -496,20 +496,20 @@ void Job::report_evaluation(
   }
 }
 
-Evaluation Job::evaluate_by_the_way(World& world) {
+Evaluation Job::evaluate_by_the_way(RankContext& rank_context) {
   Evaluation result;
   if (unlearns(config.task)) {
-    result = measure_run(*this, world);
+    result = measure_run(*this, rank_context);
     report_evaluation(result, "eval");
   } else {
-    result = evaluate(*datasets.validation, "eval", world);
+    result = evaluate(*datasets.validation, "eval", rank_context);
   }
-  write_samples(*this, world);
+  write_samples(*this, rank_context);
   return result;
 }
 
-void Job::evaluate_training(World& world) {
-  const Evaluation result = evaluate_by_the_way(world);
+void Job::evaluate_training(RankContext& rank_context) {
+  const Evaluation result = evaluate_by_the_way(rank_context);
   schedule->observe(result.report.loss);
   // Weights as they were before the first step are in no checkpoint.
   const bool better = progress.step > 0 &&
@@ -525,23 +525,23 @@ void Job::evaluate_training(World& world) {
   }
 }
 
-void finish_job(Job& job, World& world) {
+void finish_job(Job& job, RankContext& rank_context) {
   const config::TrainingSection& training = job.config.training;
   wait_for_save(job);
   job.model->put_averages(true);  // nothing is trained from here on
   if (training.load_best_model_at_end) {
-    if (!job.best.metric && world.is_first()) {
+    if (!job.best.metric && rank_context.is_first()) {
       log_warning(
           "no evaluation gave a value of {}: the model of the last step is kept, not the best",
           job.best_rule.metric());
     }
-    restore_best_weights(job, world);
+    restore_best_weights(job, rank_context);
   }
   if (job.config.task.calibration == "temperature") {
-    calibrate(job, world);
+    calibrate(job, rank_context);
   }
   if (job.task.head.classifies() && job.config.task.thresholds == "tuned") {
-    tune(job, world);
+    tune(job, rank_context);
   }
   // A classifier ends with a report: of the test, else of the validation.
   const bool classifies = job.is_classifier();
@@ -549,27 +549,27 @@ void finish_job(Job& job, World& world) {
       job.datasets.test != nullptr && (!classifies || has_labels(*job.datasets.test));
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
   if (job.datasets.validation_mm != nullptr) {  // first: the report is of the other sets
-    job.evaluate(*job.datasets.validation_mm, "eval", world, "_mm");
+    job.evaluate(*job.datasets.validation_mm, "eval", rank_context, "_mm");
   }
   if (training.do_eval && unlearns(job.config.task)) {
-    job.evaluate_by_the_way(world);
+    job.evaluate_by_the_way(rank_context);
   } else if (training.do_eval || validates) {
-    tell_of_rows(job, "eval", job.evaluate(*job.datasets.validation, "eval", world), false);
+    tell_of_rows(job, "eval", job.evaluate(*job.datasets.validation, "eval", rank_context), false);
   }
   if ((training.do_predict || classifies) && has_test) {
-    tell_of_rows(job, "test", job.evaluate(*job.datasets.test, "test", world), false);
+    tell_of_rows(job, "test", job.evaluate(*job.datasets.test, "test", rank_context), false);
   }
   if (classifies && (has_test || validates)) {
-    report_rows(job, has_test ? job.rows.test : job.rows.validation, world);
+    report_rows(job, has_test ? job.rows.test : job.rows.validation, rank_context);
   }
   if (job.datasets.test != nullptr && !has_test) {
-    answer_rows(job, *job.datasets.test, job.rows.test, "", world);
+    answer_rows(job, *job.datasets.test, job.rows.test, "", rank_context);
   }
   if (job.datasets.test_mm != nullptr) {
-    answer_rows(job, *job.datasets.test_mm, job.rows.test_mm, "_mm", world);
+    answer_rows(job, *job.datasets.test_mm, job.rows.test_mm, "_mm", rank_context);
   }
-  export_final_model(job, world);
-  on_first_rank(world.communicator, [&] {
+  export_final_model(job, rank_context);
+  on_first_rank(rank_context.communicator, [&] {
     job.monitor->finish();
     if (job.stored) {
       job.stored->publish_files();

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "checkpoint/async_saver.h"
-#include "checkpoint/kept_state.h"
-#include "checkpoint/output_hold.h"
-#include "checkpoint/stored_run.h"
+#include "checkpoint/in_memory_checkpoint.h"
+#include "checkpoint/object_store_run.h"
+#include "checkpoint/output_dir_lock.h"
 #include "config/core/config.h"
 #include "data/loader.h"
 #include "model/adapters.h"
@@ -20,7 +20,7 @@
 #include "optim/schedule.h"
 #include "parallel/model_spec.h"
 #include "parallel/parallel_model.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "text/tokenizer.h"
 #include "train/batches/datasets.h"
 #include "train/batches/labelled_data.h"
@@ -28,7 +28,7 @@
 #include "train/epoch_rows.h"
 #include "train/evaluate.h"
 #include "train/judgement/judgement.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 #include "train/run_length.h"
 #include "train/tasks/answer_reference.h"
 #include "train/tasks/classification.h"
@@ -74,12 +74,13 @@ struct Job {
   /// Of unlearning by row scores: the rows that are scored. Else null.
   std::shared_ptr<const data::SequenceView> scored_rows;
   RunLength length;
-  std::unique_ptr<checkpoint::OutputHold> hold;  // on training.output_dir
+  std::unique_ptr<checkpoint::OutputDirLock> hold;  // on training.output_dir
   /// Where output_dir is in an object store: training.output_dir is then the folder of this
   /// machine's that the run works in. Else null.
-  std::unique_ptr<checkpoint::StoredRun> stored;
-  std::unique_ptr<parallel::Axes> axes;
-  std::unique_ptr<parallel::Axes> evaluation_axes;  // of unlearning's measures; null: not yet asked
+  std::unique_ptr<checkpoint::ObjectStoreRun> stored;
+  std::unique_ptr<parallel::ParallelGroups> axes;
+  std::unique_ptr<parallel::ParallelGroups>
+      evaluation_axes;  // of unlearning's measures; null: not yet asked
   std::unique_ptr<parallel::ParallelModel> model;
   std::optional<UntouchedWeights> untouched;          // nothing: all of the model is run
   std::shared_ptr<const model::Adapters> adapters;    // what of it is trained; null: itself
@@ -92,8 +93,8 @@ struct Job {
   std::unique_ptr<monitor::Monitor> monitor;      // rank 0's; null on the others
   std::unique_ptr<checkpoint::AsyncSaver> saver;  // null: saves are waited for
   int64_t snapshot_bytes = 0;                     // of host memory, that it copies a state to
-  std::unique_ptr<checkpoint::KeptState> kept;    // null: steps are not kept in memory
-  int64_t global_batch = 0;                       // sequences of a step, all ranks
+  std::unique_ptr<checkpoint::InMemoryCheckpoint> kept;  // null: steps are not kept in memory
+  int64_t global_batch = 0;                              // sequences of a step, all ranks
   double flops_per_token = 0;
   Progress progress;
   BestRule best_rule;
@@ -101,8 +102,8 @@ struct Job {
   bool drops_out = true;  // in training, as the model's config.json says
   /// Of unlearning: says which positions have distributions for targets. Else empty.
   Preparation mark_targets;
-  std::optional<KeptWeight> kept_weight;  // of PDU
-  EpochRows epoch_rows;                   // of a classifier, of the epoch so far; all ranks alike
+  std::optional<RetainWeight> retain_weight;  // of PDU
+  EpochRows epoch_rows;  // of a classifier, of the epoch so far; all ranks alike
   /// Of a classifier, what its last evaluation found.
   std::optional<Judgement> judgement;
   Classified classified;
@@ -118,27 +119,27 @@ struct Job {
   Evaluation evaluate(
       const data::SequenceView& sequences,
       const std::string& prefix,
-      World& world,
+      RankContext& rank_context,
       const std::string& suffix = "");
   void report_evaluation(
       const Evaluation& result, const std::string& prefix, const std::string& suffix = "");
   /// Evaluates and logs, and nothing else follows from it. Every rank must call.
-  Evaluation evaluate_by_the_way(World& world);
+  Evaluation evaluate_by_the_way(RankContext& rank_context);
   /// Evaluates on data.validation, or of unlearning by its metrics, keeps the best after a step,
   /// and tells the schedule. Every rank must call.
-  void evaluate_training(World& world);
+  void evaluate_training(RankContext& rank_context);
 };
 
 /// Opens what a run is made from: the model's description, the tokenizer, the data and its task;
 /// what is known before anything large is loaded. Every rank must call.
 std::unique_ptr<Job> open_job(
-    const config::Config& config, const std::string& resolved, World& world);
+    const config::Config& config, const std::string& resolved, RankContext& rank_context);
 
 /// Builds the rest, from the files or from a checkpoint where one is to be resumed. Every rank must
 /// call.
-void build_job(Job& job, World& world);
+void build_job(Job& job, RankContext& rank_context);
 
 /// After the last step: closing evaluations, the results' files, the model in output_dir.
-void finish_job(Job& job, World& world);
+void finish_job(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

@@ -4,23 +4,23 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "watch/record/ranks.h"
 
 namespace lockstep::train {
 
-RankPlaces::RankPlaces(Job& job, World& world) {
-  Pulse* const told = pulse();
-  watch::RankPlace place{world.rank(), watch::own_host(), ::getpid(), {}};
+RankPlaces::RankPlaces(Job& job, RankContext& rank_context) {
+  RankStatus* const told = rank_status();
+  watch::RankPlace place{rank_context.rank(), watch::own_host(), ::getpid(), {}};
   if (told != nullptr) {
-    if (world.size() > 1) {
-      told->set_coordinate(job.axes->mesh().coordinate(world.rank()).text());
+    if (rank_context.size() > 1) {
+      told->set_coordinate(job.axes->mesh().coordinate(rank_context.rank()).text());
     }
-    place.pulse = told->path();
+    place.rank_status = told->path();
   }
   const std::vector<std::string> lines =
-      comm::gather_strings(world.communicator, watch::to_json(place));
-  if (!world.is_first() || told == nullptr) {
+      comm::gather_strings(rank_context.communicator, watch::to_json(place));
+  if (!rank_context.is_first() || told == nullptr) {
     return;
   }
   try {

@@ -5,13 +5,13 @@
 
 namespace lockstep::train {
 
-/// While it lives, the run's folder says where each rank's pulse is (base/pulse.h), and the pulse
-/// what the rank's coordinate is. A folder that cannot be written is told of once, and the run goes
-/// on.
+/// While it lives, the run's folder says where each rank's pulse is (base/rank_status.h), and the
+/// pulse what the rank's coordinate is. A folder that cannot be written is told of once, and the
+/// run goes on.
 class RankPlaces {
  public:
   /// Every rank must call.
-  RankPlaces(Job& job, World& world);
+  RankPlaces(Job& job, RankContext& rank_context);
   ~RankPlaces();
   RankPlaces(const RankPlaces&) = delete;
   RankPlaces& operator=(const RankPlaces&) = delete;

@@ -24,7 +24,7 @@ double total_of(const std::array<double, parallel::kMemoryKinds>& memory) {
 
 }  // namespace
 
-RankTimes::RankTimes(const parallel::Axes& axes) {
+RankTimes::RankTimes(const parallel::ParallelGroups& axes) {
   const auto& mesh = axes.mesh();
   for (int rank = 0; rank < mesh.ranks() && mesh.pipeline > 1; ++rank) {
     stages_.push_back(mesh.coordinate(rank).pipeline);

@@ -11,7 +11,7 @@
 #include "comm/communicator.h"
 #include "monitor/monitor.h"
 #include "parallel/memory_account.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 
 namespace lockstep::train {
 
@@ -24,7 +24,7 @@ class RankTimes {
   static constexpr int64_t kNumbers = kTimes + static_cast<int64_t>(parallel::kMemoryKinds);
 
   /// `axes`: of the run, whose ranks of one stage are compared with each other.
-  explicit RankTimes(const parallel::Axes& axes);
+  explicit RankTimes(const parallel::ParallelGroups& axes);
 
   /// This rank has ended a step, whose times these are; `moving`: of its own part of communication.
   void end_step(

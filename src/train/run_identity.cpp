@@ -218,9 +218,9 @@ IdentityDifferences compare_identities(const json& there, const json& here) {
 }
 
 void check_identity(
-    const Job& job, const World& world, const json& state, const std::string& source) {
+    const Job& job, const RankContext& rank_context, const json& state, const std::string& source) {
   const auto warn = [&](const std::string& text) {
-    if (world.is_first()) {
+    if (rank_context.is_first()) {
       log_warning("{}", text);
     }
   };

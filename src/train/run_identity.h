@@ -25,6 +25,9 @@ IdentityDifferences compare_identities(const nlohmann::json& there, const nlohma
 /// Of the checkpoint `source`, whose state this is, and the job. Other data: Error (config), unless
 /// the configuration allows them; other settings: a warning, of rank 0.
 void check_identity(
-    const Job& job, const World& world, const nlohmann::json& state, const std::string& source);
+    const Job& job,
+    const RankContext& rank_context,
+    const nlohmann::json& state,
+    const std::string& source);
 
 }  // namespace lockstep::train

@@ -70,7 +70,7 @@ nlohmann::ordered_json origins_json(const config::Origins& origins) {
 
 }  // namespace
 
-void record_beginning(Job& job, const World& world, const config::Origins& origins) {
+void record_beginning(Job& job, const RankContext& rank_context, const config::Origins& origins) {
   if (job.monitor == nullptr) {
     return;
   }
@@ -79,15 +79,15 @@ void record_beginning(Job& job, const World& world, const config::Origins& origi
       {{"model", job.source.name},
        {"parameters", model::parameter_count(job.model->model().config())},
        {"precision", precision_of(job.config)},
-       {"ranks", world.size()},
-       {"device", world.device.is_cuda() ? "cuda" : "cpu"},
+       {"ranks", rank_context.size()},
+       {"device", rank_context.device.is_cuda() ? "cuda" : "cpu"},
        {"plan", plan_text(job)},
        {"steps", job.length.total_steps},
        {"sequences_a_step", job.global_batch},
        {"host", monitor::host_name()},
        {"pid", ::getpid()},
-       {"job", world.round.job},
-       {"round", world.round.number},
+       {"job", rank_context.round.job},
+       {"round", rank_context.round.number},
        {"program", monitor::program_identity()},
        {"libtorch", TORCH_VERSION},
        {"data", identity_of(job).at("data")},
@@ -187,7 +187,7 @@ void end_epoch(Job& job, bool is_told) {
   job.epoch_rows = {};
 }
 
-void log_memory(Job& job, World& world) {
+void log_memory(Job& job, RankContext& rank_context) {
   // Every rank knows which steps are logged.
   const int64_t step = job.progress.step, every = job.length.logging_steps;
   const bool is_logged = (every > 0 && step % every == 0) || step == job.length.total_steps ||
@@ -197,15 +197,16 @@ void log_memory(Job& job, World& world) {
   }
   parallel::MemoryAccount& memory = job.model->memory();
   const at::Tensor mine = at::tensor(memory.numbers(), at::kLong);
-  const at::Tensor all = at::empty({world.size(), parallel::MemoryAccount::kNumbers}, at::kLong);
-  world.communicator.all_gather(all, mine).wait();
+  const at::Tensor all =
+      at::empty({rank_context.size(), parallel::MemoryAccount::kNumbers}, at::kLong);
+  rank_context.communicator.all_gather(all, mine).wait();
   memory.forget();
-  if (!world.is_first()) {
+  if (!rank_context.is_first()) {
     return;
   }
   int fullest = 0;
   std::vector<std::array<parallel::PhaseMemory, parallel::kMemoryPhases>> ranks;
-  for (int rank = 0; rank < world.size(); ++rank) {
+  for (int rank = 0; rank < rank_context.size(); ++rank) {
     ranks.push_back(parallel::MemoryAccount::from_numbers(
         {all.const_data_ptr<int64_t>() + rank * parallel::MemoryAccount::kNumbers,
          static_cast<size_t>(parallel::MemoryAccount::kNumbers)}));
@@ -217,7 +218,7 @@ void log_memory(Job& job, World& world) {
   log_info(
       "memory of rank {}{}, by kind:\n{}",
       fullest,
-      world.size() > 1 ? fmt::format(", the fullest of {}", world.size()) : "",
+      rank_context.size() > 1 ? fmt::format(", the fullest of {}", rank_context.size()) : "",
       parallel::memory_table(ranks[static_cast<size_t>(fullest)]));
 }
 

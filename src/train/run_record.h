@@ -19,7 +19,7 @@ namespace lockstep::train {
 /// "began": the step from which this attempt goes on, what is trained, by which program and plan,
 /// where, on which data, and where the configuration's values came from. For rank 0; does nothing
 /// where the job has no monitor.
-void record_beginning(Job& job, const World& world, const config::Origins& origins);
+void record_beginning(Job& job, const RankContext& rank_context, const config::Origins& origins);
 
 /// "forecast": what a step was predicted to take, where that was predicted; and tells the monitor
 /// the roofline. Likewise.
@@ -39,7 +39,7 @@ std::vector<std::pair<std::string, double>> step_metrics(
 
 /// Memory by kind, of the rank that uses most, at the steps that are logged (monitor.log_memory).
 /// Every rank must call.
-void log_memory(Job& job, World& world);
+void log_memory(Job& job, RankContext& rank_context);
 
 /// Counts a step's rows to those of its epoch, of a classifier. Every rank must call.
 void count_rows(Job& job, const parallel::StepResult& result, const data::StepBatch& batch);

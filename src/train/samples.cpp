@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "nn/continuations.h"
 #include "ops/token_loss.h"
 #include "train/averages.h"
@@ -134,7 +134,7 @@ void check_samples(const Job& job) {
   }
 }
 
-void write_samples(Job& job, World& world) {
+void write_samples(Job& job, RankContext& rank_context) {
   const config::MonitorSection& section = job.config.monitor;
   if (section.samples.empty()) {
     return;
@@ -152,10 +152,10 @@ void write_samples(Job& job, World& world) {
   for (int64_t made = 0; made < section.sample_tokens && std::ranges::any_of(rows, goes_on);
        ++made) {
     begin_phase("writing samples");
-    const std::array batches{to_device(inputs_of(rows), world.device)};
+    const std::array batches{to_device(inputs_of(rows), rank_context.device)};
     const at::Tensor next = job.model->next_tokens(batches).front().contiguous();
     // Replicas that round otherwise must not part: what one of them wrote goes on.
-    world.communicator.broadcast(next, 0).wait();
+    rank_context.communicator.broadcast(next, 0).wait();
     for (size_t i = 0; i < rows.size(); ++i) {
       const auto id = static_cast<int64_t>(next.const_data_ptr<double>()[i]);
       Row& row = rows[i];

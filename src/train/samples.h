@@ -23,6 +23,6 @@ void check_samples(const Job& job);
 /// of all prompts is one pass over what there is so far, so nothing is kept between passes and no
 /// weight is moved. Rank 0 tells its monitor. Every rank must call; without prompts it does
 /// nothing.
-void write_samples(Job& job, World& world);
+void write_samples(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

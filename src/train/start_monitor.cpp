@@ -14,7 +14,7 @@
 namespace lockstep::train {
 namespace {
 
-monitor::MonitorOptions monitor_options(const Job& job, const World& world) {
+monitor::MonitorOptions monitor_options(const Job& job, const RankContext& rank_context) {
   const config::TrainingSection& training = job.config.training;
   monitor::MonitorOptions options;
   options.output_dir = training.output_dir;
@@ -25,7 +25,7 @@ monitor::MonitorOptions monitor_options(const Job& job, const World& world) {
   options.logging_steps = job.length.logging_steps;
   options.logging_first_step = training.logging_first_step;
   options.total_steps = job.length.total_steps;
-  options.peak_flops = job.config.monitor.peak_tflops.value_or(0) * 1e12 * world.size();
+  options.peak_flops = job.config.monitor.peak_tflops.value_or(0) * 1e12 * rank_context.size();
   options.report_to = training.report_to;
   options.run_name = training.run_name.value_or("");
   options.project = training.project;
@@ -46,13 +46,14 @@ monitor::MonitorOptions monitor_options(const Job& job, const World& world) {
 
 }  // namespace
 
-void start_monitor(Job& job, World& world, std::optional<monitor::TrainerState> resumed) {
-  on_first_rank(world.communicator, [&] {
+void start_monitor(
+    Job& job, RankContext& rank_context, std::optional<monitor::TrainerState> resumed) {
+  on_first_rank(rank_context.communicator, [&] {
     const config::TrainingSection& training = job.config.training;
     create_folders(training.output_dir);
     write_file_atomically(std::filesystem::path(training.output_dir) / "config.yaml", job.resolved);
     job.monitor =
-        std::make_unique<monitor::Monitor>(monitor_options(job, world), std::move(resumed));
+        std::make_unique<monitor::Monitor>(monitor_options(job, rank_context), std::move(resumed));
     monitor::TrainerState& state = job.monitor->state();
     state.max_steps = job.length.total_steps;
     state.num_train_epochs = std::ceil(job.length.epochs);
@@ -64,12 +65,12 @@ void start_monitor(Job& job, World& world, std::optional<monitor::TrainerState> 
   });
 }
 
-void measure_peak_of_run(Job& job, World& world) {
+void measure_peak_of_run(Job& job, RankContext& rank_context) {
   if (job.config.monitor.peak_tflops) {
     return;
   }
-  const double peak =
-      measure_peak(world.communicator, world.device, compute_type(job.config.training));
+  const double peak = measure_peak(
+      rank_context.communicator, rank_context.device, compute_type(job.config.training));
   if (job.monitor != nullptr) {
     job.monitor->set_peak_flops(peak);
   }

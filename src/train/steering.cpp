@@ -81,8 +81,10 @@ Acts Acts::from_numbers(std::span<const double, kNumbers> numbers) {
   return acts;
 }
 
-Steering::Steering(Job& job, const World& world) : job_(job), world_(world) {
-  if (!world.is_first() || !job.config.monitor.control) {
+Steering::Steering(Job& job, const RankContext& rank_context)
+    : job_(job),
+      rank_context_(rank_context) {
+  if (!rank_context.is_first() || !job.config.monitor.control) {
     return;
   }
   try {
@@ -157,7 +159,7 @@ void Steering::begin_step(const Acts& acts) {
     job_.acts_to_come.erase(job_.acts_to_come.begin());
     set_learning_rate(job_, act.learning_rate);
     job_.rate_acts.push_back(act);
-    if (world_.is_first()) {
+    if (rank_context_.is_first()) {
       log_info("learning_rate={} again from step {} on", act.learning_rate, act.step + 1);
     }
   }
@@ -222,7 +224,7 @@ void Steering::publish() {
       {"step", job_.progress.step},
       {"steps", job_.length.total_steps},
       {"epoch", job_.progress.epoch},
-      {"ranks", world_.size()}};
+      {"ranks", rank_context_.size()}};
   if (figures.step > 0) {
     status["loss"] = figures.loss;
     status["learning_rate"] = figures.learning_rate;
@@ -255,7 +257,7 @@ nlohmann::ordered_json acts_json(const Job& job) {
   return list;
 }
 
-void restore_acts(Job& job, const nlohmann::json& acts, const World& world) {
+void restore_acts(Job& job, const nlohmann::json& acts, const RankContext& rank_context) {
   job.rate_acts.clear();
   for (const nlohmann::json& act : acts) {
     job.rate_acts.push_back(act_of(act));
@@ -267,7 +269,7 @@ void restore_acts(Job& job, const nlohmann::json& acts, const World& world) {
   if (holds(job, last)) {
     set_learning_rate(job, last.learning_rate);
   }
-  if (world.is_first()) {
+  if (rank_context.is_first()) {
     if (holds(job, last)) {
       log_info("learning_rate={}, as it was set after step {}", last.learning_rate, last.step);
     } else {
@@ -281,8 +283,8 @@ void restore_acts(Job& job, const nlohmann::json& acts, const World& world) {
   }
 }
 
-void read_acts_to_come(Job& job, World& world) {
-  const std::string text = on_first_rank(world.communicator, [&] {
+void read_acts_to_come(Job& job, RankContext& rank_context) {
+  const std::string text = on_first_rank(rank_context.communicator, [&] {
     auto list = nlohmann::json::array();
     for (const watch::Event& event : watch::read_events(job.config.training.output_dir)) {
       if (event.name == "act" && event.fields.value("act", "") == "set" &&

@@ -36,7 +36,7 @@ class Steering {
  public:
   /// `world` must outlive it, as `job` must. A folder that can hold no socket is told of, and the
   /// run goes on.
-  Steering(Job& job, const World& world);
+  Steering(Job& job, const RankContext& rank_context);
 
   /// What this rank was asked for since the last call. Of several learning rates the last.
   Acts take();
@@ -53,7 +53,7 @@ class Steering {
   void record(const Acts& acts);
 
   Job& job_;
-  const World& world_;
+  const RankContext& rank_context_;
   std::unique_ptr<watch::ControlServer> server_;
   std::vector<watch::Asked> asked_;  // taken, and not answered
 };
@@ -65,10 +65,10 @@ void set_learning_rate(Job& job, double learning_rate);
 /// set last, unless the configuration has another one than then: it goes before, with a warning of
 /// rank 0. To be called before the schedule's own state is read.
 nlohmann::ordered_json acts_json(const Job& job);
-void restore_acts(Job& job, const nlohmann::json& acts, const World& world);
+void restore_acts(Job& job, const nlohmann::json& acts, const RankContext& rank_context);
 
 /// Acts after the checkpoint that is resumed, as the run's record tells them: they are acted again
 /// at their steps, so that the run is the one that was steered. Every rank must call.
-void read_acts_to_come(Job& job, World& world);
+void read_acts_to_come(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

@@ -24,7 +24,8 @@ at::Tensor numbers_of(const StepCounts& own, const RankTimes& times) {
        at::tensor(own.step.values(), at::kDouble)});
 }
 
-StepCounts sum_of_ranks(const at::Tensor& all, const at::Tensor& own, const parallel::Axes& axes) {
+StepCounts sum_of_ranks(
+    const at::Tensor& all, const at::Tensor& own, const parallel::ParallelGroups& axes) {
   const auto* first = all.const_data_ptr<double>();
   StepCounts counts;
   counts.acts =

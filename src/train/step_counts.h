@@ -7,7 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "objective/objective.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "train/rank_times.h"
 #include "train/steering.h"
 
@@ -31,7 +31,8 @@ struct StepCounts {
 at::Tensor numbers_of(const StepCounts& own, const RankTimes& times);
 
 /// The sum of what all told, [ranks, numbers]; `own`: what this rank did.
-StepCounts sum_of_ranks(const at::Tensor& all, const at::Tensor& own, const parallel::Axes& axes);
+StepCounts sum_of_ranks(
+    const at::Tensor& all, const at::Tensor& own, const parallel::ParallelGroups& axes);
 
 /// The times in what a rank told, which must stay.
 std::span<const double, RankTimes::kNumbers> times_in(const at::Tensor& told);

@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "comm/moving.h"
 #include "data/loader.h"
 #include "monitor/memory.h"
@@ -30,13 +30,13 @@
 #include "train/checkpointing.h"
 #include "train/evaluate.h"
 #include "train/histograms.h"
+#include "train/in_memory_steps.h"
 #include "train/job.h"
-#include "train/job_answers.h"
-#include "train/kept_steps.h"
 #include "train/live_page.h"
 #include "train/machine/measuring.h"
 #include "train/machine/out_of_memory.h"
 #include "train/machine/trace.h"
+#include "train/paired_data.h"
 #include "train/rank_places.h"
 #include "train/rank_times.h"
 #include "train/run_length.h"
@@ -72,14 +72,14 @@ class Trainer {
  public:
   Trainer(
       Job& job,
-      World& world,
+      RankContext& rank_context,
       SaveSignals& save_signals,
       const std::function<void(int64_t)>& on_step,
       const std::filesystem::path& trace,
       int64_t last_step,
       bool measures)
       : job_(job),
-        world_(world),
+        rank_context_(rank_context),
         config_(job.config.training),
         on_step_(on_step),
         trace_(trace),
@@ -87,19 +87,19 @@ class Trainer {
         last_step_(
             last_step > 0 ? std::min(last_step, job.length.total_steps) : job.length.total_steps),
         rank_times_(*job.axes),
-        histograms_(job, world),
+        histograms_(job, rank_context),
         save_signals_(save_signals),
-        steering_(job, world),
-        measuring_(world, measures) {
+        steering_(job, rank_context),
+        measuring_(rank_context, measures) {
     if (job.config.parallel.cuda_graphs == "auto") {
       const std::string obstacle = config_.replay_spikes ? "training.replay_spikes is on"
-                                   : world.ranks_are_threads && world.device.is_cuda()
+                                   : rank_context.ranks_are_threads && rank_context.device.is_cuda()
                                        ? "ranks are threads of one process"
                                    : job.datasets.train->packing() == data::Packing::kDocuments
                                        ? "rows hold documents of other lengths in every step"
                                        : parallel::CapturedTraining::obstacle(*job.model);
       captures_ = obstacle.empty();
-      if (!captures_ && world.is_first()) {
+      if (!captures_ && rank_context.is_first()) {
         log_info("steps are not captured in CUDA graphs: {}", obstacle);
       }
     }
@@ -122,7 +122,7 @@ class Trainer {
       exit = one_step();
     }
     if (job_.progress.step > first) {
-      rank_times_.end_run(world_.communicator, job_.progress.step, job_.monitor.get());
+      rank_times_.end_run(rank_context_.communicator, job_.progress.step, job_.monitor.get());
     }
     if (exit == 0) {
       measuring_.finish();
@@ -160,7 +160,7 @@ class Trainer {
   void begin_to_agree(std::span<const nn::ForwardInputs> inputs);
   /// What the ranks agree on. The first call of a step waits for the others, and sets what takes
   /// effect with it.
-  const StepCounts& agreed();
+  const StepCounts& synced_counts();
   /// Loss, gradients and update; `trace` may be null.
   void compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trace);
   int64_t peak_memory_here();
@@ -172,7 +172,7 @@ class Trainer {
   void save(bool goes_on);
 
   Job& job_;
-  World& world_;
+  RankContext& rank_context_;
   const config::TrainingSection& config_;
   const std::function<void(int64_t)>& on_step_;
   const std::filesystem::path& trace_;
@@ -236,17 +236,18 @@ void Trainer::begin_to_agree(std::span<const nn::ForwardInputs> inputs) {
   mine.measure = measuring_.is_due(seconds_now() - began_) ? 1 : 0;
   mine.shapes = shapes_of(inputs);
   own_numbers_ = numbers_of(mine, rank_times_);
-  all_numbers_ = at::empty({world_.size(), own_numbers_.numel()}, at::kDouble);
-  agreement_ = world_.communicator.all_gather(all_numbers_, own_numbers_);
+  all_numbers_ = at::empty({rank_context_.size(), own_numbers_.numel()}, at::kDouble);
+  agreement_ = rank_context_.communicator.all_gather(all_numbers_, own_numbers_);
   agreement_.set_name("the step's counts");
 }
 
-const StepCounts& Trainer::agreed() {
+const StepCounts& Trainer::synced_counts() {
   if (!counts_) {
     agreement_.wait();
     counts_ = sum_of_ranks(all_numbers_, own_numbers_, *job_.axes);
-    for (int rank = 0; world_.is_first() && rank < world_.size(); ++rank) {
-      rank_times_.take(rank, world_.size(), job_.progress.step, times_in(all_numbers_[rank]));
+    for (int rank = 0; rank_context_.is_first() && rank < rank_context_.size(); ++rank) {
+      rank_times_.take(
+          rank, rank_context_.size(), job_.progress.step, times_in(all_numbers_[rank]));
     }
     steering_.begin_step(counts_->acts);
     traces_left_ = std::max(traces_left_, counts_->acts.traced_steps);
@@ -256,14 +257,15 @@ const StepCounts& Trainer::agreed() {
 
 int64_t Trainer::peak_memory_here() {
   // The allocator's own peak is of the last phase alone: the account asks it anew for each.
-  const int64_t here = world_.device.is_cpu() ? monitor::process_memory().peak_resident_bytes
-                                              : parallel::most_of(job_.model->memory().phases());
+  const int64_t here = rank_context_.device.is_cpu()
+                           ? monitor::process_memory().peak_resident_bytes
+                           : parallel::most_of(job_.model->memory().phases());
   return peak_here_ = std::max(peak_here_, here);
 }
 
 void Trainer::compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trace) {
   // A graph holds the kernels of collectives: all ranks replay it, or none.
-  const bool captures = captures_ && agreed().alike;
+  const bool captures = captures_ && synced_counts().alike;
   const bool counts_values = histograms_.is_due(job_.progress.step + 1);
   if (captures && captured_ == nullptr) {
     captured_ = std::make_unique<parallel::CapturedTraining>(*job_.model, inputs);
@@ -271,18 +273,18 @@ void Trainer::compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trac
   // A graph leaves no marks, and no gradients before its update.
   if (captures && trace == nullptr && !counts_values && captured_->fits(inputs)) {
     learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
-    let_write(job_);
-    result_ = captured_->run(inputs, agreed().step, learning_rate_);
+    before_state_update(job_);
+    result_ = captured_->run(inputs, synced_counts().step, learning_rate_);
     guarded_ = {};
     return;
   }
   guarded_ = guard_.run(
       [&] {
         return job_.model->forward_backward(
-            inputs, [this]() -> const objective::Counts& { return agreed().step; });
+            inputs, [this]() -> const objective::Counts& { return synced_counts().step; });
       },
       config_.replay_spikes,
-      world_.communicator);
+      rank_context_.communicator);
   result_ = guarded_.result;
   if (counts_values && !result_.overflowed) {
     histograms_.count_gradients();
@@ -290,7 +292,7 @@ void Trainer::compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trac
   learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
   const double updating = seconds_now();
   begin_phase("the optimizer");
-  let_write(job_);
+  before_state_update(job_);
   save_seconds_ += seconds_now() - updating;
   job_.model->optimizer_step(learning_rate_);
   if (trace != nullptr) {
@@ -312,7 +314,7 @@ int Trainer::one_step() {
   std::optional<StepTrace> trace;
   const std::filesystem::path trace_file = next_trace();
   if (!trace_file.empty()) {
-    trace.emplace(*job_.model, *job_.axes, world_);
+    trace.emplace(*job_.model, *job_.axes, rank_context_);
   }
   const double reading = seconds_now();
   begin_phase("waiting for data");
@@ -340,17 +342,17 @@ int Trainer::one_step() {
     job_.answer_reference->refer_step(inputs, batch.micro_batches);
   }
   for (nn::ForwardInputs& rows : inputs) {
-    rows = to_device(rows, world_.device);
+    rows = to_device(rows, rank_context_.device);
   }
   in_context(fmt::format("training step {}", job_.progress.step + 1), [&] {
     try {
       compute(inputs, trace ? &*trace : nullptr);
     } catch (const std::exception&) {
-      throw_with_memory(*job_.model, world_.rank());
+      throw_with_memory(*job_.model, rank_context_.rank());
       throw;
     }
   });
-  const StepCounts counts = agreed();
+  const StepCounts counts = synced_counts();
   if (counts.failed > 0) {
     wait_for_save(job_);  // a save fails on all ranks
   }
@@ -372,26 +374,26 @@ int Trainer::one_step() {
   const parallel::MemoryByKind fullest = parallel::fullest_of(job_.model->memory().phases());
   const double moved = comm::seconds_moving() - moved_;
   rank_times_.end_step(ended - began, for_data, for_ranks, moved, fullest);
-  follow_kept_loss(job_, result_, epoch_ends, world_);
+  follow_retain_loss(job_, result_, epoch_ends, rank_context_);
   count_rows(job_, result_, batch);
   const std::optional<Spikes::Spike> spike = guard_.observe(result_);
-  wait_for_kept_step(job_);  // what is reported is lost at most with the step after it
+  wait_for_in_memory_step(job_);  // what is reported is lost at most with the step after it
   report(counts, batch, began);
   if (!std::exchange(has_peak_, true)) {
-    measure_peak_of_run(job_, world_);
+    measure_peak_of_run(job_, rank_context_);
   }
   histograms_.tell();
   tell_of_overflow(job_, result_);
   tell_of_repeat(job_, guarded_);
   tell_of_spike(job_, spike);
-  log_memory(job_, world_);
+  log_memory(job_, rank_context_);
   const bool evaluates = evaluation_is_due(epoch_ends);
   if (evaluates) {
     evaluate_now();
   } else if (counts.acts.evaluate) {
     // A look: what a schedule or the rule of the best is told of stays what it would be.
     const double looking = seconds_now();
-    job_.evaluate_by_the_way(world_);
+    job_.evaluate_by_the_way(rank_context_);
     time_.add(TimeAccount::Use::kEvaluating, seconds_now() - looking);
   }
   if (epoch_ends) {
@@ -417,7 +419,7 @@ int Trainer::one_step() {
     time_.add(TimeAccount::Use::kComparing, seconds_now() - comparing);
     tell_of_comparison(job_, seconds_now() - comparing);
   }
-  time_.add(TimeAccount::Use::kSaving, keep_step(job_, world_));
+  time_.add(TimeAccount::Use::kSaving, keep_step(job_, rank_context_));
   steering_.publish();
   steering_.end_step(saves);
   if (counts.measure > 0 && !stopping) {
@@ -465,12 +467,12 @@ bool Trainer::evaluation_is_due(bool epoch_ends) const {
 
 void Trainer::evaluate_now() {
   const double began = seconds_now();
-  job_.evaluate_training(world_);
+  job_.evaluate_training(rank_context_);
   time_.add(TimeAccount::Use::kEvaluating, seconds_now() - began);
 }
 
 void Trainer::tell_of_early_stop() const {
-  if (world_.is_first()) {
+  if (rank_context_.is_first()) {
     log_info(
         "stopping early after step {}: {} evaluations were no better than eval_{} {:.5g} of step "
         "{}",
@@ -489,7 +491,7 @@ void Trainer::save(bool goes_on) {
   }
   const double began = seconds_now(), waited = seconds_for_others(job_);
   begin_phase(fmt::format("saving checkpoint-{}", job_.progress.step));
-  save_training_state(job_, world_, goes_on);
+  save_training_state(job_, rank_context_, goes_on);
   const double seconds = seconds_now() - began;
   rank_times_.end_save(seconds - (seconds_for_others(job_) - waited));
   save_seconds_ += seconds;
@@ -507,13 +509,13 @@ void Trainer::save(bool goes_on) {
 /// From the first step to the last file.
 int train_job(
     Job& job,
-    World& world,
+    RankContext& rank_context,
     SaveSignals& save_signals,
     const RunOptions& options,
     const std::optional<Forecast>& forecast) {
-  const bool measures = options.forecast.cluster.empty() && is_unmeasured(world);
+  const bool measures = options.forecast.cluster.empty() && is_unmeasured(rank_context);
   Trainer trainer(
-      job, world, save_signals, options.on_step, options.trace, options.last_step, measures);
+      job, rank_context, save_signals, options.on_step, options.trace, options.last_step, measures);
   const int exit = trainer.run();
   trainer.tell_of_saves();
   trainer.tell_of_time();
@@ -521,7 +523,7 @@ int train_job(
     trainer.compare_with(*forecast);
   }
   if (exit == kExitPreempted) {
-    if (world.is_first()) {
+    if (rank_context.is_first()) {
       log_warning(
           "stopped by {} after step {}; go on with training.resume_from_checkpoint=true",
           trainer.stopped_by(),
@@ -531,13 +533,13 @@ int train_job(
     return exit;
   }
   if (options.last_step > 0 && job.progress.step < job.length.total_steps) {
-    if (world.is_first()) {
+    if (rank_context.is_first()) {
       job.monitor->event("stopped", {{"by", "lockstep replay"}});
     }
     return exit;  // nothing is made of a run that is only looked at
   }
   begin_phase("writing what was trained");
-  finish_job(job, world);
+  finish_job(job, rank_context);
   return exit;
 }
 
@@ -546,35 +548,35 @@ int train_job(
 int run_training(
     const config::Config& config,
     const std::string& resolved,
-    World& world,
+    RankContext& rank_context,
     const RunOptions& options) {
   SaveSignals save_signals(config.checkpoint);  // from the start: they would end the process
-  if (Pulse* const told = pulse()) {
+  if (RankStatus* const told = rank_status()) {
     told->set_limits(config.training.hang_report, config.training.hang_timeout);
   }
   begin_phase("reading data and model");
-  const auto job = open_job(config, resolved, world);
+  const auto job = open_job(config, resolved, rank_context);
   std::optional<Forecast> forecast = make_forecast(
       config,
       model::with_head(job->source.config, job->task.head),
-      world,
+      rank_context,
       options.forecast,
       job->datasets.train.get());
-  build_job(*job, world);
-  record_beginning(*job, world, options.origins);
+  build_job(*job, rank_context);
+  record_beginning(*job, rank_context, options.origins);
   record_forecast(*job, forecast);
-  const RankPlaces places(*job, world);
+  const RankPlaces places(*job, rank_context);
   if (forecast) {
-    forecast->bytes += world.device.is_cpu() ? static_cast<double>(job->snapshot_bytes) : 0;
+    forecast->bytes += rank_context.device.is_cpu() ? static_cast<double>(job->snapshot_bytes) : 0;
     log_info("{}", describe(*forecast));
   }
   std::unique_ptr<LivePage> page;
-  if (world.is_first() && config.monitor.page) {
+  if (rank_context.is_first() && config.monitor.page) {
     page = std::make_unique<LivePage>(job->config.training.output_dir);
     log_info("the run's page, while it trains: {}", page->address());
   }
   try {
-    return train_job(*job, world, save_signals, options, forecast);
+    return train_job(*job, rank_context, save_signals, options, forecast);
   } catch (const std::exception&) {
     record_failure(*job);
     throw;

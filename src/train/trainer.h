@@ -9,7 +9,7 @@
 #include "config/core/config.h"
 #include "config/core/origin.h"
 #include "train/forecast.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::train {
 
@@ -32,7 +32,7 @@ struct RunOptions {
 int run_training(
     const config::Config& config,
     const std::string& resolved,
-    World& world,
+    RankContext& rank_context,
     const RunOptions& options = {});
 
 }  // namespace lockstep::train

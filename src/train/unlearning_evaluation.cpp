@@ -161,11 +161,11 @@ Measured measure_unlearning(
     const SavedModel& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     const fs::path& folder,
-    parallel::Axes& axes,
-    World& world,
+    parallel::ParallelGroups& axes,
+    RankContext& rank_context,
     const std::function<void(const std::string& metric, const json& value)>& tell) {
   ModelRequest request;
-  request.device = world.device;
+  request.device = rank_context.device;
   request.dtype = config.training.bf16 || config.training.bf16_full_eval
                       ? at::kBFloat16
                       : stored_type(model.source);
@@ -174,14 +174,18 @@ Measured measure_unlearning(
   const parallel::ShardedModel sharded =
       parallel::make_sharded_model(model_spec(model.source, request), {}, axes);
   AnswerReader reader(
-      *sharded.model, axes, tokenizer, config.training.per_device_eval_batch_size, world.device);
+      *sharded.model,
+      axes,
+      tokenizer,
+      config.training.per_device_eval_batch_size,
+      rank_context.device);
   UnlearningSuite suite(
       config,
       tokenizer,
       stops_of(model.source.config, *tokenizer),
       sequence_length_of(config, model.source.config),
       &reader);
-  const std::string there = on_first_rank(world.communicator, [&] {
+  const std::string there = on_first_rank(rank_context.communicator, [&] {
     const std::string hash = hash_of(model, config.training.seed);
     return config.unlearning.overwrite
                ? json({{"model_hash", hash}}).dump()
@@ -199,7 +203,11 @@ Measured measure_unlearning(
         {},
         axes);
     AnswerReader its_reader(
-        *other.model, axes, tokenizer, config.training.per_device_eval_batch_size, world.device);
+        *other.model,
+        axes,
+        tokenizer,
+        config.training.per_device_eval_batch_size,
+        rank_context.device);
     suite.read_reference(its_reader);
   }
   Measured measured;
@@ -209,7 +217,7 @@ Measured measure_unlearning(
     if (value.is_number()) {
       measured.summary.emplace_back(metric, value.get<double>());
     }
-    on_first_rank(world.communicator, [&] {
+    on_first_rank(rank_context.communicator, [&] {
       write_unlearning_results(folder, results, config.unlearning);
       tell(metric, value);
       return "";
@@ -238,7 +246,7 @@ void check_measuring(
       config, tokenizer, stops_of(model, *tokenizer), sequence_length_of(config, model), nullptr);
 }
 
-Evaluation measure_run(Job& job, World& world) {
+Evaluation measure_run(Job& job, RankContext& rank_context) {
   const auto began = std::chrono::steady_clock::now();
   if (job.monitor != nullptr) {
     job.monitor->activity("evaluating");
@@ -246,12 +254,13 @@ Evaluation measure_run(Job& job, World& world) {
   if (job.evaluation_axes == nullptr) {
     mesh::Mesh mesh;
     mesh.tensor = job.axes->mesh().tensor;
-    mesh.data = world.size() / mesh.tensor;
-    job.evaluation_axes = std::make_unique<parallel::Axes>(world.communicator, mesh, world.group);
+    mesh.data = rank_context.size() / mesh.tensor;
+    job.evaluation_axes = std::make_unique<parallel::ParallelGroups>(
+        rank_context.communicator, mesh, rank_context.group);
   }
   const fs::path output = job.config.training.output_dir, passing = output / kPassing;
   wait_for_save(job);
-  export_model(job, passing, world);
+  export_model(job, passing, rank_context);
   config::Config config = job.config;
   config.unlearning.overwrite = true;
   SavedModel model;
@@ -267,9 +276,9 @@ Evaluation measure_run(Job& job, World& world) {
       job.tokenizer,
       output / kFolder / fmt::format("{}{}", kStep, job.progress.step),
       *job.evaluation_axes,
-      world,
+      rank_context,
       [](const std::string&, const json&) {});
-  on_first_rank(world.communicator, [&] {
+  on_first_rank(rank_context.communicator, [&] {
     fs::remove_all(passing);
     draw(config, job.progress.step);
     for (const std::string& warning : measured.warnings) {

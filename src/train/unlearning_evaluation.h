@@ -14,11 +14,11 @@
 
 #include "config/core/config.h"
 #include "model/source.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "text/tokenizer.h"
 #include "train/evaluate.h"
 #include "train/job.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 #include "train/weights/adapters.h"
 
 namespace lockstep::train {
@@ -45,8 +45,8 @@ Measured measure_unlearning(
     const SavedModel& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     const std::filesystem::path& folder,
-    parallel::Axes& axes,
-    World& world,
+    parallel::ParallelGroups& axes,
+    RankContext& rank_context,
     const std::function<void(const std::string& metric, const nlohmann::json& value)>& tell);
 
 /// Whether a run is measured while it trains: training.eval_strategy, eval_on_start or do_eval.
@@ -59,6 +59,6 @@ void check_measuring(
 /// Measures what a run has come to, under any plan: the model is written as it would be saved, read
 /// again by all ranks, and removed. The files are output_dir/evals/checkpoint-STEP/, and the
 /// pictures output_dir/unlearning_path.svg and truth_ratios.svg. Every rank must call.
-Evaluation measure_run(Job& job, World& world);
+Evaluation measure_run(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

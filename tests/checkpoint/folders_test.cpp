@@ -337,7 +337,7 @@ TEST_F(Folders, SavingInTheBackgroundSavesWhatWasThere) {
               rotate_checkpoints(output(), 2);
             }
           });
-      saver.let_write();
+      saver.before_state_update();
       for (Piece& piece : pieces) {
         piece.data.fill_(-1);  // training goes on
       }

@@ -41,7 +41,7 @@ std::vector<PageSum> write_together(
   const std::vector<uint64_t> ends = cuts_of(bytes.size(), random);
   std::vector<uint64_t> owners(ends.size());
   std::generate(owners.begin(), owners.end(), [&] { return random() % ranks; });
-  WriteBehind behind(system_disk());
+  BackgroundWriter behind(system_disk());
   std::vector<PageSum> sums(chunks_of(bytes.size()));
   std::vector<uint64_t> shared;
   for (uint64_t rank = 0; rank < ranks; ++rank) {
@@ -87,7 +87,7 @@ TEST(PageWriter, WritesAndHashesWhatRanksShare) {
   }
 }
 
-TEST(WriteBehind, TellsTheFirstErrorAndWritesNothingAfterIt) {
+TEST(BackgroundWriter, TellsTheFirstErrorAndWritesNothingAfterIt) {
   class Failing : public Disk {
    public:
     void write(File& /*file*/, uint64_t offset, std::span<const std::byte> /*bytes*/) override {
@@ -103,7 +103,7 @@ TEST(WriteBehind, TellsTheFirstErrorAndWritesNothingAfterIt) {
   File file(folder.path() / "file", File::Mode::kWrite);
   Failing disk;
   {
-    WriteBehind behind(disk);
+    BackgroundWriter behind(disk);
     for (uint64_t offset = 0; offset < 20; ++offset) {
       behind.write(file, offset, std::span(behind.buffer(), 1));
     }

@@ -150,7 +150,7 @@ class Machine {
   }
 
   std::mutex mutex;
-  std::map<int64_t, GroupPtr> meeting;  // groups that are being joined
+  std::map<int64_t, GroupPtr> rendezvous;  // groups that are being joined
 
  private:
   /// A host, or a rank's stream of a group.
@@ -442,13 +442,13 @@ class LikeNcclBackend final : public c10d::Backend {
       const std::scoped_lock lock(machine.mutex);
       static int64_t number = 0;
       group_ = machine.make_group(ranks, like.fifo_bytes);
-      machine.meeting[++number] = group_;
+      machine.rendezvous[++number] = group_;
       const std::string text = std::to_string(number);
       store->set("like_nccl", std::vector<uint8_t>(text.begin(), text.end()));
     } else {
       const std::vector<uint8_t> text = store->get("like_nccl");
       const std::scoped_lock lock(machine.mutex);
-      group_ = machine.meeting.at(std::stoll(std::string(text.begin(), text.end())));
+      group_ = machine.rendezvous.at(std::stoll(std::string(text.begin(), text.end())));
     }
     {
       const std::scoped_lock lock(machine.mutex);
@@ -461,7 +461,7 @@ class LikeNcclBackend final : public c10d::Backend {
     store->wait({"like_nccl/all"});
     if (rank == 0) {
       const std::scoped_lock lock(machine.mutex);
-      std::erase_if(machine.meeting, [&](const auto& entry) { return entry.second == group_; });
+      std::erase_if(machine.rendezvous, [&](const auto& entry) { return entry.second == group_; });
     }
     if (eager_) {
       connect(*group_, rank);

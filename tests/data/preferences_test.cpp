@@ -219,8 +219,8 @@ TEST(Preferences, AreCutAtEitherEnd) {
   using Ids = std::vector<int32_t>;
   EXPECT_EQ(cut({.length = 6}), std::pair(Ids({1, 2, 3}), Ids({4, 5, 6})));
   EXPECT_EQ(cut({.length = 4}), std::pair(Ids({1, 2, 3}), Ids({4})));
-  EXPECT_EQ(cut({.length = 4, .kept = KeptEnd::kEnd}), std::pair(Ids({3}), Ids({4, 5, 6})));
-  EXPECT_EQ(cut({.length = 2, .kept = KeptEnd::kEnd}), std::pair(Ids(), Ids({5, 6})));
+  EXPECT_EQ(cut({.length = 4, .kept = TruncationSide::kEnd}), std::pair(Ids({3}), Ids({4, 5, 6})));
+  EXPECT_EQ(cut({.length = 2, .kept = TruncationSide::kEnd}), std::pair(Ids(), Ids({5, 6})));
   EXPECT_EQ(cut({.length = 4, .prompt = 2}), std::pair(Ids({2, 3}), Ids({4, 5})));
 }
 

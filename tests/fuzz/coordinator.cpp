@@ -33,9 +33,9 @@ struct Host {
     plan.min_nodes = plan.max_nodes = nodes;
     plan.restarts.most = 3;
     plan.run_id = "job";
-    plan.meeting.secret = kSecret;
-    plan.meeting.heartbeat_timeout = std::chrono::hours(1000);
-    plan.meeting.join_timeout = std::chrono::hours(1000);
+    plan.rendezvous.secret = kSecret;
+    plan.rendezvous.heartbeat_timeout = std::chrono::hours(1000);
+    plan.rendezvous.join_timeout = std::chrono::hours(1000);
     launch::Socket listener = launch::listen_on("127.0.0.1", 0);
     port = launch::bound_port(listener);
     coordinator.emplace(plan, std::move(listener), "127.0.0.1");

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "checkpoint/safetensors.h"
 #include "config/compat/deepspeed.h"
 #include "config/core/problems.h"
@@ -25,8 +25,8 @@
 #include "fuzz/helpers.h"
 #include "jinja/template.h"
 #include "launch/agent/health_check.h"
-#include "launch/agent/heritage.h"
-#include "launch/agent/roster.h"
+#include "launch/agent/membership.h"
+#include "launch/agent/replicated_state.h"
 #include "launch/plan/hostfile.h"
 #include "launch/plan/plan_parts.h"
 #include "launch/plan/shell_words.h"
@@ -251,9 +251,10 @@ void read_store_messages(Bytes bytes) {
 void read_agent_message(Bytes bytes) {
   const nlohmann::json message = parse_json(bytes, "a message", ErrorKind::kPeerLost);
   if (message.is_object() && message.contains("hosts") && message["hosts"].is_array()) {
-    const launch::Heritage heritage = launch::heritage_from_json(message);
+    const launch::ReplicatedJobState replicated_state = launch::replicated_state_from_json(message);
     check(
-        launch::heritage_from_json(launch::to_json(heritage)).term() == heritage.term(),
+        launch::replicated_state_from_json(launch::to_json(replicated_state)).term() ==
+            replicated_state.term(),
         "a heritage travels");
     return;
   }
@@ -334,8 +335,8 @@ void read_run_record(Bytes bytes) {
 void read_pulse_page(Bytes bytes) {
   std::string page(4096, '\0');
   page += bytes;
-  if (const auto told = read_pulse(file_of(page, "pulse"))) {
-    for (const PulseWait& wait : told->waits) {
+  if (const auto told = read_rank_status(file_of(page, "pulse"))) {
+    for (const PendingCall& wait : told->waits) {
       (void)told->find_group(wait);
     }
   }

@@ -1,11 +1,11 @@
-#include "launch/surfaces/accelerate.h"
+#include "launch/frontends/accelerate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "launch/surfaces/compat.h"
+#include "launch/frontends/compat.h"
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
@@ -76,10 +76,10 @@ use_cpu: false
       plan({"--config_file", path, "--mixed_precision", "no", "--machine-rank=0"});
   EXPECT_EQ(both.workers, 4);
   EXPECT_EQ(both.max_nodes, 2);
-  EXPECT_EQ(both.meeting.kind, MeetingPoint::Kind::kStatic);
-  EXPECT_EQ(both.meeting.host, "10.0.0.1");
-  EXPECT_EQ(both.meeting.port, 1234);
-  EXPECT_EQ(both.meeting.node_rank, 0);
+  EXPECT_EQ(both.rendezvous.kind, RendezvousPoint::Kind::kStatic);
+  EXPECT_EQ(both.rendezvous.host, "10.0.0.1");
+  EXPECT_EQ(both.rendezvous.port, 1234);
+  EXPECT_EQ(both.rendezvous.node_rank, 0);
   for (const auto& [name, value] : Environment{
            {"ACCELERATE_USE_FSDP", "true"},
            {"FSDP_SHARDING_STRATEGY", "HYBRID_SHARD"},

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "launch/frontends/compat.h"
 #include "launch/helpers.h"
-#include "launch/surfaces/compat.h"
 #include "launch/system/network.h"
 
 namespace lockstep::launch {
@@ -28,12 +28,12 @@ Environment slurm(int rank, int size, int local, int per_node, int node, int nod
 
 TEST(Cluster, OneSlurmTaskANodeMeetsAtTheFirstNode) {
   const LaunchPlan plan = read_launch({"--nproc-per-node=4", "x.py"}, slurm(1, 2, 0, 1, 1, 2)).plan;
-  EXPECT_EQ(plan.meeting.kind, MeetingPoint::Kind::kStatic);
-  EXPECT_EQ(plan.meeting.host, "gpu07");
-  EXPECT_EQ(plan.meeting.node_rank, 1);
+  EXPECT_EQ(plan.rendezvous.kind, RendezvousPoint::Kind::kStatic);
+  EXPECT_EQ(plan.rendezvous.host, "gpu07");
+  EXPECT_EQ(plan.rendezvous.node_rank, 1);
   EXPECT_EQ(plan.max_nodes, 2);
   EXPECT_EQ(plan.workers, 4);
-  EXPECT_EQ(plan.meeting.port, find_cluster(slurm(0, 2, 0, 1, 0, 2))->port);
+  EXPECT_EQ(plan.rendezvous.port, find_cluster(slurm(0, 2, 0, 1, 0, 2))->port);
 }
 
 TEST(Cluster, OneSlurmTaskARankIsAWorkerWithItsRank) {
@@ -50,7 +50,7 @@ TEST(Cluster, OptionsAndBatchScriptsAreLeftAlone) {
   EXPECT_EQ(
       read_launch(
           {"--nnodes=3", "--node-rank=2", "--master-addr=h", "x.py"}, slurm(1, 2, 0, 1, 1, 2))
-          .plan.meeting.host,
+          .plan.rendezvous.host,
       "h");
   Environment batch = slurm(0, 8, 0, 4, 0, 2);
   batch.erase("SLURM_STEP_ID");

@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 
 #include "launch/agent/channel.h"
-#include "launch/agent/claim.h"
 #include "launch/agent/handshake.h"
-#include "launch/agent/roster.h"
+#include "launch/agent/leader_fence.h"
+#include "launch/agent/membership.h"
 #include "launch/workers/attempt.h"
 
 namespace lockstep::launch {
@@ -110,8 +110,8 @@ struct Host {
     plan.min_nodes = plan.max_nodes = nodes;
     plan.restarts.most = restarts;
     plan.run_id = "job";
-    plan.meeting.secret = kSecret;
-    plan.meeting.heartbeat_timeout = std::chrono::seconds(60);
+    plan.rendezvous.secret = kSecret;
+    plan.rendezvous.heartbeat_timeout = std::chrono::seconds(60);
     Socket listener = listen_on("127.0.0.1", 0);
     port = bound_port(listener);
     coordinator.emplace(plan, std::move(listener), "127.0.0.1");
@@ -267,11 +267,11 @@ json moved(int term, const std::string& command) {
 
 TEST(Coordinator, SendsItsAgentsToAHostThatFollowedIt) {
   const Host host(2);
-  Caller agent(host.port), heir(host.port);
+  Caller agent(host.port), standby(host.port);
   agent.join();
   agent.say({{"ready", 1}});
-  heir.join();
-  heir.say(moved(1, command_of({})));
+  standby.join();
+  standby.say(moved(1, command_of({})));
   ASSERT_TRUE(agent.hears("moved"));
   EXPECT_EQ(agent.heard("moved").at("moved").at("port"), 4711);
   Caller late(host.port);

@@ -1,4 +1,4 @@
-#include "launch/surfaces/deepspeed.h"
+#include "launch/frontends/deepspeed.h"
 
 #include <csignal>
 
@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "launch/frontends/transports.h"
 #include "launch/helpers.h"
 #include "launch/machines.h"
 #include "launch/plan/shell_words.h"
-#include "launch/surfaces/transports.h"
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
@@ -197,8 +197,8 @@ TEST(Deepspeed, GoesOnWithTheNodesThatAreLeftWhereItIsElastic) {
                                "x.py"},
                               {})
                               .plan;
-  EXPECT_EQ(plan.meeting.kind, MeetingPoint::Kind::kDynamic);
-  EXPECT_EQ(plan.meeting.is_host, false);
+  EXPECT_EQ(plan.rendezvous.kind, RendezvousPoint::Kind::kDynamic);
+  EXPECT_EQ(plan.rendezvous.is_host, false);
   EXPECT_EQ(plan.min_nodes, 1);
   EXPECT_EQ(plan.max_nodes, 2);
   EXPECT_GT(plan.restarts.most, 0);

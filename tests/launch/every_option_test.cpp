@@ -7,10 +7,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "launch/surfaces/accelerate.h"
-#include "launch/surfaces/compat.h"
-#include "launch/surfaces/deepspeed.h"
-#include "launch/surfaces/torchrun.h"
+#include "launch/frontends/accelerate.h"
+#include "launch/frontends/compat.h"
+#include "launch/frontends/deepspeed.h"
+#include "launch/frontends/torchrun.h"
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
@@ -32,7 +32,7 @@ std::string text_of(const StdSpec& spec) {
 
 /// All of a plan but its random id.
 std::string text_of(const LaunchPlan& plan) {
-  const MeetingPoint& meeting = plan.meeting;
+  const RendezvousPoint& rendezvous = plan.rendezvous;
   std::string text = fmt::format(
       "{} {} {} at {} nodes {}-{} workers {} role {} restarts {} in {}\n",
       fmt::join(plan.argv, " "),
@@ -47,19 +47,19 @@ std::string text_of(const LaunchPlan& plan) {
       plan.restarts.window.count());
   text += fmt::format(
       "meeting {} {}:{} rank {} host {} local {} secret {} insecure {} {} {} {} store {} id {}\n",
-      static_cast<int>(meeting.kind),
-      meeting.host,
-      meeting.port,
-      meeting.node_rank,
-      meeting.is_host.has_value(),
-      meeting.local_address,
-      meeting.secret,
-      meeting.insecure,
-      meeting.join_timeout.count(),
-      meeting.last_call.count(),
-      meeting.heartbeat_timeout.count(),
-      meeting.store_port,
-      meeting.kind == MeetingPoint::Kind::kLocal ? "" : plan.run_id);
+      static_cast<int>(rendezvous.kind),
+      rendezvous.host,
+      rendezvous.port,
+      rendezvous.node_rank,
+      rendezvous.is_host.has_value(),
+      rendezvous.local_address,
+      rendezvous.secret,
+      rendezvous.insecure,
+      rendezvous.join_timeout.count(),
+      rendezvous.last_call.count(),
+      rendezvous.heartbeat_timeout.count(),
+      rendezvous.store_port,
+      rendezvous.kind == RendezvousPoint::Kind::kLocal ? "" : plan.run_id);
   text += fmt::format(
       "log {} {} redirects {} tee {} shown {} prefix {} needles {} {} ranks {}\n",
       plan.log.folder.string(),

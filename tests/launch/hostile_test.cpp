@@ -14,15 +14,15 @@
 #include "base/file.h"
 #include "launch/agent/channel.h"
 #include "launch/agent/coordinator.h"
-#include "launch/agent/roster.h"
+#include "launch/agent/membership.h"
+#include "launch/frontends/accelerate.h"
+#include "launch/frontends/compat.h"
+#include "launch/frontends/torchrun.h"
 #include "launch/plan/cluster.h"
 #include "launch/plan/hostfile.h"
 #include "launch/plan/plan_parts.h"
 #include "launch/plan/shell_words.h"
 #include "launch/plan/std_spec.h"
-#include "launch/surfaces/accelerate.h"
-#include "launch/surfaces/compat.h"
-#include "launch/surfaces/torchrun.h"
 #include "launch/workers/failure_report.h"
 #include "launch/workers/watchdog.h"
 #include "temporary_folder.h"
@@ -229,18 +229,18 @@ TEST(Hostile, MessagesToTheCoordinator) {
       R"({"ended": 1, "exit_code": 1, "failures": ["{}"]})",
       R"({"beat": 1})"};
   const auto converse = [&](const std::vector<std::string>& messages) {
-    const Connecting guest = connect_within("127.0.0.1", port, std::chrono::seconds(10));
+    const Connecting agent = connect_within("127.0.0.1", port, std::chrono::seconds(10));
     std::string text;
     for (const std::string& message : messages) {
       text += message + "\n";
     }
-    ::send(guest.socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    ::send(agent.socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
     std::string answer;
-    pollfd poll_one{guest.socket.get(), POLLIN, 0};
+    pollfd poll_one{agent.socket.get(), POLLIN, 0};
     char buffer[4096];
     ssize_t size = 0;
     while (std::count(answer.begin(), answer.end(), '\n') < 2 && ::poll(&poll_one, 1, 10000) > 0 &&
-           (size = ::recv(guest.socket.get(), buffer, sizeof buffer, MSG_DONTWAIT)) != 0) {
+           (size = ::recv(agent.socket.get(), buffer, sizeof buffer, MSG_DONTWAIT)) != 0) {
       if (size < 0 && errno != EAGAIN) {
         break;
       }

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "launch/frontends/compat.h"
 #include "launch/helpers.h"
 #include "launch/record.h"
-#include "launch/surfaces/compat.h"
 #include "temporary_folder.h"
 
 namespace lockstep::launch {

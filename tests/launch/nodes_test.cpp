@@ -321,10 +321,10 @@ TEST_F(Nodes, EndWhereMostHeirsAreLostWithTheHost) {
     }));
   }
   auto left = machines_->launch(2, arguments);
-  const pid_t host = agents[0].get_future().get(), heir = agents[1].get_future().get();
+  const pid_t host = agents[0].get_future().get(), standby = agents[1].get_future().get();
   wait_for_round(0, 3);
   // At once: an heir that lived on would begin a round of two, of which the last is most.
-  ::kill(heir, SIGKILL);
+  ::kill(standby, SIGKILL);
   ::kill(host, SIGKILL);
   const Ran last = left.get();
   EXPECT_EQ(last.status.shell_code(), 7);

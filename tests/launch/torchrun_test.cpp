@@ -1,4 +1,4 @@
-#include "launch/surfaces/torchrun.h"
+#include "launch/frontends/torchrun.h"
 
 #include <csignal>
 #include <fstream>
@@ -57,13 +57,13 @@ TEST(Torchrun, TakesDefaultsFromPetVariables) {
 TEST(Torchrun, TakesItsPlaceFromAnIndexedJob) {
   const std::vector<std::string> words{
       "--nnodes", "4", "--master-addr", "set-node-0-0.set", "--rdzv-insecure", "x"};
-  EXPECT_EQ(plan_torchrun(words, {{"JOB_COMPLETION_INDEX", "3"}}).meeting.node_rank, 3);
+  EXPECT_EQ(plan_torchrun(words, {{"JOB_COMPLETION_INDEX", "3"}}).rendezvous.node_rank, 3);
   // Who says it himself, or Kubeflow by its own variable, is right.
   EXPECT_EQ(
       plan_torchrun(words, {{"JOB_COMPLETION_INDEX", "3"}, {"PET_NODE_RANK", "1"}})
-          .meeting.node_rank,
+          .rendezvous.node_rank,
       1);
-  EXPECT_EQ(plan_torchrun({"x"}, {{"JOB_COMPLETION_INDEX", "3"}}).meeting.node_rank, 0);
+  EXPECT_EQ(plan_torchrun({"x"}, {{"JOB_COMPLETION_INDEX", "3"}}).rendezvous.node_rank, 0);
   EXPECT_THAT(problem_of(words, {{"JOB_COMPLETION_INDEX", "4"}}), HasSubstr("4 of 4 nodes"));
   EXPECT_THAT(problem_of(words, {{"JOB_COMPLETION_INDEX", "x"}}), HasSubstr("the number of a pod"));
 }
@@ -82,15 +82,15 @@ TEST(Torchrun, SaysThatKubeflowCountsCpus) {
 }
 
 TEST(Torchrun, ChoosesHowNodesMeet) {
-  EXPECT_EQ(plan_torchrun({"x"}, {}).meeting.kind, MeetingPoint::Kind::kLocal);
+  EXPECT_EQ(plan_torchrun({"x"}, {}).rendezvous.kind, RendezvousPoint::Kind::kLocal);
   EXPECT_EQ(
-      plan_torchrun({"--standalone", "--nnodes", "4", "x"}, {}).meeting.kind,
-      MeetingPoint::Kind::kLocal);
+      plan_torchrun({"--standalone", "--nnodes", "4", "x"}, {}).rendezvous.kind,
+      RendezvousPoint::Kind::kLocal);
   const LaunchPlan fixed = plan_torchrun(
       {"--nnodes=2", "--node-rank=1", "--master-addr=n0", "--master-port=1234", "x"}, {});
-  EXPECT_EQ(fixed.meeting.kind, MeetingPoint::Kind::kStatic);
-  EXPECT_EQ(fixed.meeting.host, "n0");
-  EXPECT_EQ(fixed.meeting.port, 1234);
+  EXPECT_EQ(fixed.rendezvous.kind, RendezvousPoint::Kind::kStatic);
+  EXPECT_EQ(fixed.rendezvous.host, "n0");
+  EXPECT_EQ(fixed.rendezvous.port, 1234);
   const LaunchPlan dynamic = plan_torchrun(
       {"--nnodes=2:5",
        "--rdzv-backend=c10d",
@@ -98,11 +98,11 @@ TEST(Torchrun, ChoosesHowNodesMeet) {
        "--rdzv-conf=join_timeout=9,is_host=1",
        "x"},
       {});
-  EXPECT_EQ(dynamic.meeting.kind, MeetingPoint::Kind::kDynamic);
-  EXPECT_EQ(dynamic.meeting.host, "fe80::1");
-  EXPECT_EQ(dynamic.meeting.port, 77);
-  EXPECT_EQ(dynamic.meeting.join_timeout, std::chrono::seconds(9));
-  EXPECT_EQ(dynamic.meeting.is_host, true);
+  EXPECT_EQ(dynamic.rendezvous.kind, RendezvousPoint::Kind::kDynamic);
+  EXPECT_EQ(dynamic.rendezvous.host, "fe80::1");
+  EXPECT_EQ(dynamic.rendezvous.port, 77);
+  EXPECT_EQ(dynamic.rendezvous.join_timeout, std::chrono::seconds(9));
+  EXPECT_EQ(dynamic.rendezvous.is_host, true);
   EXPECT_EQ(dynamic.min_nodes, 2);
   EXPECT_EQ(dynamic.max_nodes, 5);
 }

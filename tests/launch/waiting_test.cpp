@@ -28,11 +28,11 @@ constexpr double kNow = 1000;
 /// A rank of `ranks` that trains, and got on a moment ago.
 RankView rank_of(int rank, int ranks) {
   RankView view;
-  view.pulse.rank = rank;
-  view.pulse.ranks = ranks;
-  view.pulse.phase = "forward and backward";
-  view.pulse.changed = kNow - 0.5;
-  view.pulse.report_after = 30;
+  view.rank_status.rank = rank;
+  view.rank_status.ranks = ranks;
+  view.rank_status.phase = "forward and backward";
+  view.rank_status.changed = kNow - 0.5;
+  view.rank_status.report_after = 30;
   view.process = 100 + rank;
   view.state = 'S';
   view.step = 7;
@@ -41,21 +41,21 @@ RankView rank_of(int rank, int ranks) {
   for (int i = 0; i < ranks; ++i) {
     all.push_back(i);
   }
-  view.pulse.groups.push_back({"world", all, {5, 5, 5}});
+  view.rank_status.groups.push_back({"world", all, {5, 5, 5}});
   return view;
 }
 
 /// It began the call and waits in it for `seconds`.
 void wait_in(RankView& view, CallKind kind, double seconds) {
-  PulseGroup& world = view.pulse.groups.front();
-  PulseWait wait{"all_reduce", "world", "", 12, {6}, kNow - seconds, world.ranks, kind, 0};
+  GroupCalls& world = view.rank_status.groups.front();
+  PendingCall wait{"all_reduce", "world", "", 12, {6}, kNow - seconds, world.ranks, kind, 0};
   if (kind == CallKind::kMessages) {
     wait.operation = "exchange";
   } else {
     wait.index = world.begun.at(static_cast<size_t>(kind))++;
   }
-  view.pulse.waits.push_back(wait);
-  view.pulse.changed = kNow - seconds;
+  view.rank_status.waits.push_back(wait);
+  view.rank_status.changed = kNow - seconds;
 }
 
 std::vector<RankView> all_wait_but(int ranks, int idle, double seconds) {
@@ -63,7 +63,7 @@ std::vector<RankView> all_wait_but(int ranks, int idle, double seconds) {
   for (int rank = 0; rank < ranks; ++rank) {
     views.push_back(rank_of(rank, ranks));
     if (rank == idle) {
-      views.back().pulse.changed = kNow - seconds - 1;
+      views.back().rank_status.changed = kNow - seconds - 1;
     } else {
       wait_in(views.back(), CallKind::kOther, seconds);
     }
@@ -92,7 +92,7 @@ TEST(Hangs, TheLimitIsTheLargerOfThreeMediansAndTheConfigurations) {
   EXPECT_TRUE(find_hang(views, kNow + 20));
   EXPECT_TRUE(find_hang(views, kNow, 1.0));
   for (RankView& view : views) {
-    view.pulse.report_after = 0;
+    view.rank_status.report_after = 0;
   }
   EXPECT_FALSE(find_hang(views, kNow + 1e6));  // switched off
 }
@@ -138,7 +138,7 @@ TEST(Hangs, RanksThatCameToDifferentOperationsAreACircle) {
   EXPECT_TRUE(hang->is_circle);
   EXPECT_EQ(hang->ranks, (std::vector<int>{0, 1}));
   EXPECT_THAT(describe_hang(*hang, views, kNow), HasSubstr("came to different operations"));
-  views[1].pulse.changed = kNow;  // one of them got on
+  views[1].rank_status.changed = kNow;  // one of them got on
   EXPECT_FALSE(find_hang(views, kNow));
 }
 
@@ -146,11 +146,11 @@ TEST(Hangs, RanksThatCameToDifferentOperationsAreACircle) {
 TEST(Hangs, DevicesThatWaitAreNoHostsThatHang) {
   std::vector<RankView> views = all_wait_but(3, 1, 40);
   for (RankView& view : views) {
-    for (PulseWait& wait : view.pulse.waits) {
+    for (PendingCall& wait : view.rank_status.waits) {
       wait.on_device = true;
     }
   }
-  views[1].pulse.changed = kNow - 35;  // the host of the one that hangs moved last
+  views[1].rank_status.changed = kNow - 35;  // the host of the one that hangs moved last
   const auto hang = find_hang(views, kNow);
   ASSERT_TRUE(hang);
   EXPECT_EQ(hang->ranks, std::vector<int>{1});
@@ -163,7 +163,7 @@ TEST(Hangs, DevicesThatWaitAreNoHostsThatHang) {
   // All have come to it: it may have ended long ago, and nobody waits.
   views = all_wait_but(3, -1, 40);
   for (RankView& view : views) {
-    view.pulse.waits.front().on_device = true;
+    view.rank_status.waits.front().on_device = true;
   }
   EXPECT_EQ(describe_waiting(views, kNow), "");
   views[2].state = 'T';
@@ -173,10 +173,10 @@ TEST(Hangs, DevicesThatWaitAreNoHostsThatHang) {
 TEST(Hangs, AMessageIsWaitedForByItsOtherEndsAlone) {
   std::vector<RankView> views{rank_of(0, 3), rank_of(1, 3), rank_of(2, 3)};
   wait_in(views[0], CallKind::kMessages, 40);
-  views[0].pulse.waits[0].ranks = {1};
+  views[0].rank_status.waits[0].ranks = {1};
   wait_in(views[1], CallKind::kMessages, 40);
-  views[1].pulse.waits[0].ranks = {2};
-  views[2].pulse.changed = kNow - 41;
+  views[1].rank_status.waits[0].ranks = {2};
+  views[2].rank_status.changed = kNow - 41;
   EXPECT_EQ(find_hang(views, kNow)->ranks, std::vector<int>{2});
   const std::string graph = describe_waiting(views, kNow);
   EXPECT_THAT(graph, HasSubstr("rank 0 waits for rank 1"));
@@ -229,7 +229,7 @@ TEST(Stacks, AreReadFromOutsideAlsoWhereTheProcessIsStopped) {
 /// A worker that trains four steps; then rank 1 is in a user's code for ever, though no signal
 /// stopped it, and rank 0 waits for it.
 [[noreturn]] int work_and_hang() {
-  Pulse& told = *pulse();
+  RankStatus& told = *rank_status();
   told.set_limits(/*report_after=*/1, /*end_after=*/3);
   StepWriter steps(told.path());
   for (int step = 1; step <= 4; ++step) {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "monitor/one_server.h"
 #include "temporary_folder.h"
 

@@ -31,7 +31,7 @@ struct Made {
   Tensor y, of_x, of_weight, of_bias;
 };
 
-Made run(const std::shared_ptr<Float8Product>& product, const Tensor& x, const Tensor& dy) {
+Made run(const std::shared_ptr<Float8LinearKernel>& product, const Tensor& x, const Tensor& dy) {
   std::vector<Tensor> parameters;
   product->visit_parameters([&](const Parameter& parameter) {
     parameters.push_back(parameter.value);
@@ -43,7 +43,7 @@ Made run(const std::shared_ptr<Float8Product>& product, const Tensor& x, const T
   return {y.detach(), input.grad(), parameters[0].grad(), parameters[1].grad()};
 }
 
-TEST(Float8Product, InputsAreRoundedOnceAndGradientsOnceForAllProductsOfTheirs) {
+TEST(Float8LinearKernel, InputsAreRoundedOnceAndGradientsOnceForAllProductsOfTheirs) {
   torch::manual_seed(1);
   for (const auto shared : {SharedScale::kAll, SharedScale::kRow}) {
     for (const auto layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) {
@@ -53,8 +53,8 @@ TEST(Float8Product, InputsAreRoundedOnceAndGradientsOnceForAllProductsOfTheirs) 
       const Tensor x = of({2, 5, 13}), dy = of({2, 5, 7}), w = of({7, 13}), b = of({7});
       const Tensor weight =
           (layout == WeightLayout::kOutIn ? w : w.t().contiguous()).clone().requires_grad_(true);
-      const auto product =
-          std::make_shared<Float8Product>(shared, layout, weight, b.clone().requires_grad_(true));
+      const auto product = std::make_shared<Float8LinearKernel>(
+          shared, layout, weight, b.clone().requires_grad_(true));
       const Made made = run(product, x, dy);
       const Tensor x4 = rounded(x, 3), w4 = rounded(w, 3), dy5 = rounded(dy, 2);
       numbers::expect_values(made.y, x4.matmul(w4.t()) + b, "y", 1e-12);
@@ -78,12 +78,12 @@ TEST(Float8Product, InputsAreRoundedOnceAndGradientsOnceForAllProductsOfTheirs) 
   }
 }
 
-TEST(Float8Product, LinearsOfOneInputRoundItOnce) {
+TEST(Float8LinearKernel, LinearsOfOneInputRoundItOnce) {
   torch::manual_seed(3);
   const auto last = std::make_shared<LastInput>();
   const auto linear = [&](const std::shared_ptr<LastInput>& shared) {
     const Tensor weight = torch::ones({7, 13}, at::kDouble);
-    return std::make_shared<Float8Product>(
+    return std::make_shared<Float8LinearKernel>(
         SharedScale::kRow, WeightLayout::kOutIn, weight, Tensor(), shared);
   };
   Tensor x = torch::randn({2, 5, 13}, at::kDouble);
@@ -97,13 +97,13 @@ TEST(Float8Product, LinearsOfOneInputRoundItOnce) {
   EXPECT_TRUE(linear(last)->multiply(x).equal(linear(nullptr)->multiply(x)));
 }
 
-TEST(Float8Product, InBfloat16ItIsTheProductOfTheRoundedNumbersAndGradientsAreBfloat16) {
+TEST(Float8LinearKernel, InBfloat16ItIsTheProductOfTheRoundedNumbersAndGradientsAreBfloat16) {
   torch::manual_seed(2);
   const auto of = [](std::vector<int64_t> sizes) { return torch::randn(sizes).to(at::kBFloat16); };
   const Tensor x = of({70, 96}), dy = of({70, 33});
   const Tensor weight = of({33, 96}).requires_grad_(true);
   const auto made =
-      run(std::make_shared<Float8Product>(
+      run(std::make_shared<Float8LinearKernel>(
               SharedScale::kRow, WeightLayout::kOutIn, weight, of({33}).requires_grad_(true)),
           x,
           dy);
@@ -129,7 +129,7 @@ std::set<std::string> linears_of(const model::ModelConfig& config, const model::
   round_linears(*model, float8);
   std::set<std::string> found;
   model->visit_slots(each<Linear>([&](const SlotName& name, std::shared_ptr<Linear>& linear) {
-    if (dynamic_cast<Float8Product*>(linear->product().get()) != nullptr) {
+    if (dynamic_cast<Float8LinearKernel*>(linear->product().get()) != nullptr) {
       found.insert(name.prefix);
     }
   }));

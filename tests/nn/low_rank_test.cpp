@@ -48,8 +48,8 @@ ForwardInputs inputs_of_training(bool training) {
 /// The base's result in its type; A, B and the sum in float32; rounded once.
 TEST(LowRank, IsAddedInFloat32AndRoundedOnce) {
   auto dropout = std::make_shared<Dropout>();
-  LowRankProduct product(
-      std::make_shared<DenseProduct>(WeightLayout::kOutIn), /*scale=*/0.7, dropout);
+  LowRankLinearKernel product(
+      std::make_shared<DenseLinearKernel>(WeightLayout::kOutIn), /*scale=*/0.7, dropout);
   std::map<std::string, Tensor> values;
   product.visit_parameters([&](const Parameter& parameter) {
     if (parameter.name != "bias") {

@@ -343,7 +343,7 @@ TEST(Slots, EveryRoleIsVisitedAndASwapTakesEffect) {
       linear = std::make_shared<Doubled>(*linear);
     }
     EXPECT_EQ(slot.as<Norm>() != nullptr, name.role.ends_with("norm")) << name.role;
-    EXPECT_EQ(slot.as<Junction>() != nullptr, name.role.ends_with("input")) << name.role;
+    EXPECT_EQ(slot.as<RegionBoundary>() != nullptr, name.role.ends_with("input")) << name.role;
     const bool has_none = name.role.ends_with("dropout") || name.role.ends_with("input");
     EXPECT_EQ(slot.layer() == nullptr, has_none) << name.role;
   });
@@ -395,7 +395,7 @@ TEST(Slots, TheInnerProductMayBeReplaced) {
   const ForwardInputs inputs = small_inputs(config, 1, 5);
   const Tensor before = model->logits(inputs).detach();
   int64_t calls = 0;
-  struct Plain final : Product {
+  struct Plain final : LinearKernel {
     explicit Plain(int64_t* calls) : calls(calls) {}
     int64_t* calls;
     Tensor weight, bias;

@@ -15,7 +15,7 @@
 #include "base/format.h"
 #include "ops/cpu/machine.h"
 #include "ops/expect_close.h"
-#include "ops/gradient_place.h"
+#include "ops/gradient_sink.h"
 #include "ops/testing.h"
 
 namespace lockstep::ops {
@@ -362,7 +362,7 @@ TEST_P(TokenLoss, ManyRunsGiveTheResultOfOne) {
 }
 
 /// Lends a parameter's gradient memory, again and again.
-struct Lender : GradientTaker {
+struct Lender : GradientSink {
   Tensor memory;
   int* asked;
   Lender(Tensor memory, int* asked) : memory(std::move(memory)), asked(asked) {}

@@ -23,7 +23,7 @@ Sent sent_under(const PlanCase& plan, int64_t small) {
   const model::ModelConfig config = model::parse_model_config(kEvenGpt2, "a test");
   Sent sent;
   comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
-    Axes axes(world, plan.mesh);  // of one axis: its communicator is the world's
+    ParallelGroups axes(world, plan.mesh);  // of one axis: its communicator is the world's
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     const auto model = parallelize(spec, plan.plan, axes);
     if (world.rank() == 0) {
@@ -91,7 +91,7 @@ int64_t gathered_with(bool is_packed, int64_t threshold) {
       "a test");
   int64_t bytes = 0;
   comm::run_ranks(2, [&](comm::Communicator& world) {
-    Axes axes(world, {.data = 2});
+    ParallelGroups axes(world, {.data = 2});
     const auto adapt = [](nn::LanguageModel& model) {
       testing::adapt_low_rank(model, testing::Base::kFrozen);
     };

@@ -77,7 +77,7 @@ TEST(UlyssesAttention, GivesAKeyHeadToEveryRankThatNeedsIt) {
 TEST(UlyssesAttention, RefusesHeadsThatDoNotDivide) {
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
   comm::run_ranks(3, [&](comm::Communicator& world) {
-    Axes axes(world, {.context = 3});
+    ParallelGroups axes(world, {.context = 3});
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     try {
       (void)make_sharded_model(spec, {.context_attention = kUlysses}, axes);
@@ -145,11 +145,11 @@ TEST(ContextParallel, EvaluatesLikeOneRank) {
   std::map<int, Tensor> statistics;
   for (const int ranks : {1, 3}) {
     comm::run_ranks(ranks, [&](comm::Communicator& world) {
-      Axes axes(world, {.context = ranks});
+      ParallelGroups axes(world, {.context = ranks});
       const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
       const ShardedModel sharded = make_sharded_model(spec, {}, axes);
       const Tensor sums = sums_of(*sharded.model, shard_inputs(inputs, sequence_part({}, axes)));
-      axes.gradients().all_reduce(sums).wait();
+      axes.data_context().all_reduce(sums).wait();
       if (world.rank() == 0) {
         statistics[ranks] = sums;
       }

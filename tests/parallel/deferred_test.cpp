@@ -16,8 +16,8 @@ constexpr int64_t kIn = 7, kOut = 5;
 
 using Gradients = std::map<std::string, Tensor>;  // of "x" and of parameters; and the outputs, "y"
 
-std::shared_ptr<nn::Product> make_dense() {
-  auto product = std::make_shared<nn::DenseProduct>(nn::WeightLayout::kOutIn);
+std::shared_ptr<nn::LinearKernel> make_dense() {
+  auto product = std::make_shared<nn::DenseLinearKernel>(nn::WeightLayout::kOutIn);
   product->visit_parameters([](const nn::Parameter& parameter) {
     parameter.value = (parameter.in >= 0 ? torch::randn({kOut, kIn}) : torch::randn({kOut}))
                           .set_requires_grad(true);
@@ -27,7 +27,7 @@ std::shared_ptr<nn::Product> make_dense() {
 
 /// Some of its input is dropped.
 template <class Adapted>
-std::shared_ptr<nn::Product> make_adapted(double probability) {
+std::shared_ptr<nn::LinearKernel> make_adapted(double probability) {
   auto dropout = std::make_shared<nn::Dropout>();
   dropout->probability = probability;
   auto product = std::make_shared<Adapted>(make_dense(), 1.5, dropout);
@@ -56,10 +56,10 @@ const nn::ForwardContext& context() {
   return result;
 }
 
-std::shared_ptr<nn::Product> make_packed() {
+std::shared_ptr<nn::LinearKernel> make_packed() {
   const ops::PackedMatrix matrix = ops::quantize(torch::randn({kOut, kIn}), {});
   const ops::PackedPart part = ops::PackedPart::whole(matrix.format, kOut, kIn);
-  return std::make_shared<nn::PackedProduct>(part, ops::part_bytes(matrix, part), Tensor());
+  return std::make_shared<nn::PackedLinearKernel>(part, ops::part_bytes(matrix, part), Tensor());
 }
 
 /// What the backward pass of a fixed loss gives, through `linear`.
@@ -90,9 +90,9 @@ TEST(Deferral, CallsTheProductThatStandsThere) {
   for (const auto& product :
        {make_dense(),
         make_packed(),
-        make_adapted<nn::LowRankProduct>(0.25),
-        make_adapted<nn::DecomposedProduct>(0.25),
-        make_adapted<nn::DecomposedProduct>(0)}) {
+        make_adapted<nn::LowRankLinearKernel>(0.25),
+        make_adapted<nn::DecomposedLinearKernel>(0.25),
+        make_adapted<nn::DecomposedLinearKernel>(0)}) {
     nn::Linear linear(product);
     const Gradients wanted = run(linear, nullptr);
     const auto queue = std::make_shared<DeferredQueue>();

@@ -83,7 +83,7 @@ std::string refusal(const PlanCase& plan) {
   std::string told;
   std::mutex mutex;
   comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
-    Axes axes(world, plan.mesh);
+    ParallelGroups axes(world, plan.mesh);
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     try {
       (void)parallelize(spec, plan.plan, axes);

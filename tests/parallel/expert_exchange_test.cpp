@@ -9,7 +9,7 @@ namespace expert_exchange_test {
 
 /// Sees the exchanges of the group of experts among the rank's groups.
 void watch_exchanges(
-    Axes& axes,
+    ParallelGroups& axes,
     const std::function<void(const comm::Call&)>& began,
     const std::function<void()>& ended) {
   axes.visit_groups([&](comm::Communicator& group) {
@@ -29,7 +29,7 @@ void watch_exchanges(
   });
 }
 
-void forget_watches(Axes& axes) {
+void forget_watches(ParallelGroups& axes) {
   axes.visit_groups([](comm::Communicator& group) {
     group.set_observer({});
     group.set_finish_observer({});
@@ -46,7 +46,7 @@ TEST(ExpertBytes, AreOfTheTokensForOtherRanksFourTimes) {
       "a test");
   for (const auto& [n, halves] : {std::pair(2, false), {4, false}, {2, true}}) {
     comm::run_ranks(n, [&, n = n, halves = halves](comm::Communicator& world) {
-      Axes axes(world, {.data = n});
+      ParallelGroups axes(world, {.data = n});
       Plan plan;
       plan.expert_ranks = n;
       plan.expert_halves = halves;
@@ -98,7 +98,7 @@ std::vector<std::string> events_of_a_step(
     const std::map<std::string, std::string>& names,
     comm::Communicator& world) {
   const model::ModelConfig config = model::parse_model_config(json, "a test");
-  Axes axes(world, {.data = world.size()});
+  ParallelGroups axes(world, {.data = world.size()});
   std::vector<std::string> events;
   Plan plan;
   plan.expert_ranks = world.size();

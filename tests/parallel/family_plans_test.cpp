@@ -315,7 +315,7 @@ const FamilyCase& find(std::string_view name) {
 
 TEST(FamiliesRefuse, PackedHeadsThatRanksWouldShareAreRefused) {
   comm::run_ranks(4, [&](comm::Communicator& world) {
-    Axes axes(world, {.tensor = 4});
+    ParallelGroups axes(world, {.tensor = 4});
     const model::ModelConfig config = model::parse_model_config(find("phi3").json, "a test");
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     try {

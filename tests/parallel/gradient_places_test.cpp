@@ -13,7 +13,7 @@
 
 #include "base/format.h"
 #include "ops/cpu/host_loops.h"
-#include "ops/gradient_place.h"
+#include "ops/gradient_sink.h"
 #include "ops/linear.h"
 #include "ops/testing.h"
 #include "parallel/data/data_parallel.h"
@@ -164,7 +164,7 @@ TEST(GradientPlaces, HooksOfOthersSeeGradients) {
 }
 
 /// Writes down which parameters' places were lent.
-struct Spy final : ops::GradientTaker {
+struct Spy final : ops::GradientSink {
   std::unique_ptr<torch::autograd::PostAccumulateGradHook> inner;
   std::function<void()> lends;
   Spy(const Tensor& parameter, std::function<void()> lends)
@@ -172,7 +172,7 @@ struct Spy final : ops::GradientTaker {
         lends(std::move(lends)) {}
   void operator()(const torch::autograd::Variable& parameter) override { (*inner)(parameter); }
   ops::GradientPlace lend(ops::Makes makes) override {
-    ops::GradientPlace place = dynamic_cast<ops::GradientTaker&>(*inner).lend(makes);
+    ops::GradientPlace place = dynamic_cast<ops::GradientSink&>(*inner).lend(makes);
     if (place.memory.defined()) {
       lends();
     }

@@ -199,7 +199,7 @@ inline ModelSpec another_model(const ModelSpec& spec) {
 }
 
 inline std::shared_ptr<objective::Reference> frozen_model(
-    const ModelSpec& spec, const Plan& plan, Axes& axes) {
+    const ModelSpec& spec, const Plan& plan, ParallelGroups& axes) {
   const std::shared_ptr model = evaluation_model(another_model(spec), plan, axes);
   return std::make_shared<objective::FrozenModel>(
       [model](auto batches) { return model->head_states(batches); });
@@ -240,7 +240,7 @@ inline nn::ForwardInputs steered(
 }
 
 inline std::shared_ptr<objective::Reference> steering(
-    const ModelSpec& spec, const Plan& plan, Axes& axes) {
+    const ModelSpec& spec, const Plan& plan, ParallelGroups& axes) {
   const Tensor target = at::arange(spec.config.hidden_size, at::kFloat).mul(0.7).sin();
   return std::make_shared<objective::Steered>(frozen_model(spec, plan, axes), target);
 }

@@ -81,7 +81,7 @@ TEST_P(ObjectivePlans, ClassScores) {
   for (PlanCase plan : table) {
     plan.plan.sequence_length = kPlanLength;
     comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
-      Axes axes(world, plan.mesh);
+      ParallelGroups axes(world, plan.mesh);
       const auto model = parallelize(spec, plan.plan, axes);
       const nn::ForwardInputs own = rows(plan.mesh.data, axes.coordinate().data).first;
       const mesh::Range part =
@@ -152,7 +152,7 @@ TEST_P(ObjectivePlans, TextsBehindPrompts) {
                            plan.plan.sequence_sharding == SequenceSharding::kNone;
     cached += is_cached ? 1 : 0;
     comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
-      Axes axes(world, plan.mesh);
+      ParallelGroups axes(world, plan.mesh);
       const auto model = parallelize(spec, plan.plan, axes);
       const int64_t parts = plan.mesh.data, part = axes.coordinate().data;
       const std::vector<nn::TokenIds> own = prompts_of(parts, part);
@@ -207,7 +207,7 @@ TEST(PlanTable, NextTokensOfT5) {
           {{.pipeline = 2, .data = 2, .tensor = 2}, 1, {.zero_stage = 1}}}) {
       plan.plan.sequence_length = kPlanLength;
       comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
-        Axes axes(world, plan.mesh);
+        ParallelGroups axes(world, plan.mesh);
         const auto model = parallelize(spec, plan.plan, axes);
         const mesh::Range range =
             mesh::split_evenly(kPlanRows, plan.mesh.data, axes.coordinate().data);
@@ -272,7 +272,7 @@ TEST(PlanTable, StoredReferenceScores) {
   for (PlanCase plan : plans()) {
     plan.plan.sequence_length = kPlanLength;
     comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
-      Axes axes(world, plan.mesh);
+      ParallelGroups axes(world, plan.mesh);
       const auto model = parallelize(spec, plan.plan, axes);
       const auto part_of = [&](int64_t parts, int64_t part) {
         return pairs(config, 0, mesh::split_evenly(kPlanRows, parts, part), kPlanLength);
@@ -320,7 +320,7 @@ TEST(PlanTable, AdaptersOffAreTheirReference) {
              {{.pipeline = 2, .tensor = 2}, 2, {.pipeline = {.schedule = "zb-h1"}}}}) {
       plan.plan.sequence_length = kPlanLength;
       comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
-        Axes axes(world, plan.mesh);
+        ParallelGroups axes(world, plan.mesh);
         const auto model = parallelize(spec, plan.plan, axes);
         const objective::RowScorer score = [&](auto batches) { return model->row_scores(batches); };
         objective::AdaptersOff reference(score, [&](bool on) { model->set_adapters(on); });
@@ -479,7 +479,7 @@ TEST(Divergence, IsThatOfAllLogits) {
   wanted.backward();
 
   comm::run_ranks(1, [&](comm::Communicator& world) {
-    Axes axes(world, {});
+    ParallelGroups axes(world, {});
     ModelSpec spec{.config = config, .fill = fill_at_random(config, 3)};
     spec.objective = objective::gradient_difference({.gamma = 0.5, .alpha = 2});
     const auto model = parallelize(spec, {}, axes);
@@ -506,7 +506,7 @@ TEST(EvaluationModel, SharesItsValuesUnderZero3) {
   std::mutex mutex;
   for (const int stage : {0, 3}) {
     comm::run_ranks(2, [&](comm::Communicator& world) {
-      Axes axes(world, {.data = 2});
+      ParallelGroups axes(world, {.data = 2});
       Plan plan;
       plan.zero_stage = stage;
       const auto model = evaluation_model(spec, plan, axes);

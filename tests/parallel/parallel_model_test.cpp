@@ -29,7 +29,7 @@ model::ModelConfig small_gpt2() {
 
 /// A model, and the groups that it works over.
 struct ModelOnRanks {
-  Axes axes;
+  ParallelGroups axes;
   std::unique_ptr<ParallelModel> model;
   ModelOnRanks(
       std::unique_ptr<nn::LanguageModel> whole,
@@ -205,7 +205,7 @@ TEST(ParallelModel, WaitsForTheStepsCountsBehindItsPasses) {
 
 TEST(ParallelModel, AWholeModelIsTrainedUnderDataParallelismAlone) {
   comm::run_ranks(2, [](Communicator& group) {
-    Axes axes(group, {.tensor = 2});
+    ParallelGroups axes(group, {.tensor = 2});
     try {
       (void)parallelize(nn::make_model(small_gpt2(), at::kFloat, at::kCPU), {}, axes);
       FAIL();

@@ -10,7 +10,7 @@ namespace pipeline_plans_test {
 TEST(PipelinePlans, EachRankMakesTheLayersOfItsStagesAlone) {
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
   comm::run_ranks(2, [&](comm::Communicator& world) {
-    Axes axes(world, {.pipeline = 2});
+    ParallelGroups axes(world, {.pipeline = 2});
     std::vector<std::string> filled;
     const ModelSpec spec{
         config,
@@ -33,7 +33,7 @@ TEST(PipelinePlans, EachRankMakesTheLayersOfItsStagesAlone) {
 TEST(PipelinePlans, MoreStagesThanLayersAreRefusedByEveryRank) {
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
   comm::run_ranks(3, [&](comm::Communicator& world) {
-    Axes axes(world, {.pipeline = 3});
+    ParallelGroups axes(world, {.pipeline = 3});
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     EXPECT_THROW((void)parallelize(spec, {}, axes), Error);
   });

@@ -500,7 +500,7 @@ TEST(PlanTable, WhatIsFrozenHasNoStateAndStays) {
   const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");
   for (int stage = 0; stage <= 3; ++stage) {
     comm::run_ranks(2, [&](comm::Communicator& world) {
-      Axes axes(world, {.data = 2});
+      ParallelGroups axes(world, {.data = 2});
       ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
       spec.freeze = {"layers\\.0\\.", "embed_tokens"};
       Plan plan{.zero_stage = stage};

@@ -225,7 +225,7 @@ using RowMaker = std::function<nn::ForwardInputs(
     const model::ModelConfig&, int64_t step, mesh::Range units, int64_t length)>;
 /// What a model under a plan is compared to.
 using ReferenceMaker = std::function<std::shared_ptr<objective::Reference>(
-    const ModelSpec& spec, const Plan& plan, Axes& axes)>;
+    const ModelSpec& spec, const Plan& plan, ParallelGroups& axes)>;
 
 /// The sums of cross-entropy over what is here of the rows.
 inline Tensor sums_of(const nn::LanguageModel& model, const nn::ForwardInputs& inputs) {
@@ -247,7 +247,7 @@ inline Trained train_under(
   trained.gradients.resize(static_cast<size_t>(steps));
   std::mutex mutex;
   comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
-    Axes axes(world, plan.mesh);
+    ParallelGroups axes(world, plan.mesh);
     Plan options = plan.plan;
     options.optimizer.weight_decay = 0.1;
     // A gradient that is zero but for rounding makes no whole step (parallel/verify.cpp), whatever
@@ -303,7 +303,7 @@ inline Trained train_under(
     inputs.training = false;
     refer({&inputs, 1});
     const Tensor evaluated = model->statistics({&inputs, 1});
-    axes.gradients().all_reduce(evaluated).wait();
+    axes.data_context().all_reduce(evaluated).wait();
     if (world.rank() == 0) {
       trained.sums.push_back(evaluated);
     }

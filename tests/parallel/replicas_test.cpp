@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 std::vector<std::string> found_after_a_flip(const Plan& plan, int ranks, int rank, size_t flat) {
   std::vector<std::string> found(static_cast<size_t>(ranks));
   comm::run_ranks(ranks, [&](comm::Communicator& world) {
-    Axes axes(world, {.data = ranks});
+    ParallelGroups axes(world, {.data = ranks});
     const model::ModelConfig config = tied_config();
     const auto model =
         parallelize({.config = config, .fill = fill_at_random(config, 3)}, plan, axes);

@@ -30,7 +30,7 @@ void save_under(
     const Plan& plan = {}) {
   const model::ModelConfig config = model::parse_model_config(json, "a test");
   comm::run_ranks(mesh.ranks(), [&](comm::Communicator& world) {
-    Axes axes(world, mesh);
+    ParallelGroups axes(world, mesh);
     const ModelSpec spec{
         config, at::kBFloat16, at::kCPU, fill_at_random(config, from.empty() ? 3 : 4)};
     const auto model = parallelize(spec, plan, axes);

@@ -27,7 +27,7 @@ TEST(TensorParallel, LearnsWhatOneRankLearns) {
 TEST(TensorParallel, WeightGradientsAreMadeWhileInputGradientsAreSummed) {
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
   comm::run_ranks(2, [&](comm::Communicator& world) {
-    Axes axes(world, {.tensor = 2});
+    ParallelGroups axes(world, {.tensor = 2});
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     const ShardedModel sharded = make_sharded_model(spec, {}, axes);
     std::map<std::string, int> sums_before;  // the parameter's gradient: sums that had begun
@@ -52,7 +52,7 @@ TEST(TensorParallel, WeightGradientsAreMadeWhileInputGradientsAreSummed) {
 TEST(TensorParallel, NormsStayNorms) {
   const model::ModelConfig config = model::parse_model_config(kOddT5, "a test");
   comm::run_ranks(2, [&](comm::Communicator& world) {
-    Axes axes(world, {.tensor = 2});
+    ParallelGroups axes(world, {.tensor = 2});
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     const ShardedModel sharded = make_sharded_model(spec, {}, axes);
     int norms = 0, entrances = 0;
@@ -61,9 +61,9 @@ TEST(TensorParallel, NormsStayNorms) {
         const nn::Norm& found = **norm;
         EXPECT_EQ(typeid(found), typeid(nn::Norm)) << name.role;
         ++norms;
-      } else if (auto* junction = slot.as<nn::Junction>()) {
-        const nn::Junction& found = **junction;
-        EXPECT_NE(typeid(found), typeid(nn::Junction)) << name.role;
+      } else if (auto* boundary = slot.as<nn::RegionBoundary>()) {
+        const nn::RegionBoundary& found = **boundary;
+        EXPECT_NE(typeid(found), typeid(nn::RegionBoundary)) << name.role;
         ++entrances;
       }
     });
@@ -80,7 +80,7 @@ TEST(TensorParallel, EvaluatesAndGeneratesLikeOneRank) {
     std::map<int, Tensor> statistics, logits;
     for (const int ranks : {1, 2, 3}) {
       comm::run_ranks(ranks, [&](comm::Communicator& world) {
-        Axes axes(world, {.tensor = ranks});
+        ParallelGroups axes(world, {.tensor = ranks});
         const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
         const ShardedModel sharded = make_sharded_model(spec, {}, axes);
         const Tensor sums = sums_of(*sharded.model, inputs);
@@ -101,7 +101,7 @@ TEST(TensorParallel, EvaluatesAndGeneratesLikeOneRank) {
 TEST(TensorParallel, NamesATokenThatTheVocabularyDoesNotHave) {
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
   comm::run_ranks(2, [&](comm::Communicator& world) {
-    Axes axes(world, {.tensor = 2});
+    ParallelGroups axes(world, {.tensor = 2});
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     const ShardedModel sharded = make_sharded_model(spec, {}, axes);
     for (const bool is_label : {false, true}) {
@@ -121,7 +121,7 @@ TEST(TensorParallel, NamesATokenThatTheVocabularyDoesNotHave) {
 TEST(TensorParallel, NoRankHoldsMoreThanItsPart) {
   const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");
   comm::run_ranks(3, [&](comm::Communicator& world) {
-    Axes axes(world, {.tensor = 3});
+    ParallelGroups axes(world, {.tensor = 3});
     int64_t filled = 0, largest = 0;
     ModelSpec spec{config, at::kFloat, at::kCPU, nullptr};
     spec.fill = [&](const std::string&,
@@ -175,7 +175,7 @@ TEST(HeadSplit, DealsEveryQueryOnceAndKeepsItsKeysBesideIt) {
 TEST(TensorParallel, RefusesMoreRanksThanHeadsAndSaysWhatWouldWork) {
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
   comm::run_ranks(5, [&](comm::Communicator& world) {
-    Axes axes(world, {.tensor = 5});
+    ParallelGroups axes(world, {.tensor = 5});
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     try {
       (void)make_sharded_model(spec, {}, axes);

@@ -102,7 +102,7 @@ inline Plan small_plan(int zero_stage = 0, int64_t accumulation = 1) {
 
 /// A model under data parallelism, and the groups that it works over.
 struct ModelOnRanks {
-  Axes axes;
+  ParallelGroups axes;
   std::unique_ptr<ParallelModel> model;
   ModelOnRanks(const TrainingRun& run, comm::Communicator& group, const ModelSpec::Fill& fill)
       : axes(group, {.data = group.size()}),

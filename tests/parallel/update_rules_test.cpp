@@ -210,7 +210,7 @@ TEST(PlanTable, EightBitMomentsOfPartsOfLayers) {
 std::string refusal(const Plan& plan, const mesh::Mesh& mesh = {}) {
   std::string message;
   comm::run_ranks(mesh.ranks(), [&](comm::Communicator& world) {
-    Axes axes(world, mesh);
+    ParallelGroups axes(world, mesh);
     const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");
     try {
       (void)parallelize({config, at::kFloat, at::kCPU, fill_at_random(config, 3)}, plan, axes);

@@ -19,7 +19,7 @@ Verification verify_on(
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
   Verification found;
   comm::run_ranks(mesh.ranks(), [&](comm::Communicator& world) {
-    Axes axes(world, mesh);
+    ParallelGroups axes(world, mesh);
     ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     change(spec, world.rank());
     const Verification mine = verify(
@@ -81,7 +81,7 @@ TEST(Verify, NamesTheFirstPlaceWhereTheyPart) {
 TEST(Verify, RefusesABatchThatCannotBeDealt) {
   comm::run_ranks(2, [](comm::Communicator& world) {
     const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
-    Axes axes(world, {.data = 2});
+    ParallelGroups axes(world, {.data = 2});
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     EXPECT_THROW((void)verify(spec, {}, axes, {.rows = 1}), Error);
   });

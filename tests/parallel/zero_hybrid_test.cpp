@@ -72,7 +72,7 @@ TEST(Hybrid, ReplicasBeginWithRankZerosValues) {
     nn::initialize(*model, 100 + static_cast<uint64_t>(group.rank()));
     Plan plan = small_plan(3);
     plan.shard_ranks = 2;
-    Axes axes(group, {.data = 4});
+    ParallelGroups axes(group, {.data = 4});
     const auto sharded = parallelize(std::move(model), plan, axes);
     const auto reference = nn::make_model(tied_config(), at::kFloat, at::kCPU);
     nn::initialize(*reference, 100);

@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "plan/cost/kernels.h"
+#include "plan/from_config/planned_model.h"
+#include "plan/from_config/quantization.h"
 #include "plan/machines/cluster.h"
 #include "plan/machines/device.h"
 #include "plan/memory/memory_table.h"
-#include "plan/ours/planned_model.h"
-#include "plan/ours/quantization.h"
 
 namespace lockstep::plan {
 namespace devices_test {

@@ -111,7 +111,7 @@ TEST(Memory, StatesKeptForARestartAreEachRanksShare) {
   Job job = gpt2_job();
   job.mesh.data = 4;
   const Memory none = estimate_memory(job)[0].peak;
-  job.kept_states = 2;
+  job.in_memory_checkpoints = 2;
   const auto state = static_cast<double>(model::parameter_count(job.model)) *
                      (job.software.weight_bytes + job.software.optimizer_bytes);
   for (const int stage : {0, 1, 3}) {

@@ -1,5 +1,5 @@
 // What the planner is told of a configuration.
-#include "plan/ours/planned_job.h"
+#include "plan/from_config/planned_job.h"
 
 #include <fstream>
 

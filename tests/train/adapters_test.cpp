@@ -235,7 +235,7 @@ TEST(SeveralAdapters, GiveOneLossUnderEveryPlan) {
     plan.sequence_length = ids.size(1);
     double loss = 0;
     comm::run_ranks(mesh.ranks(), [&](comm::Communicator& world) {
-      parallel::Axes axes(world, mesh);
+      parallel::ParallelGroups axes(world, mesh);
       ModelRequest request;
       request.adapter = saved_adapters(flags);
       const auto model = parallel::evaluation_model(model_spec(base, request), plan, axes);
@@ -243,7 +243,7 @@ TEST(SeveralAdapters, GiveOneLossUnderEveryPlan) {
       inputs.ids = ids.chunk(mesh.data)[static_cast<size_t>(axes.coordinate()[mesh::Axis::kData])];
       inputs.targets = nn::next_tokens(inputs.ids);
       const Tensor sums = model->statistics({&inputs, 1});
-      axes.gradients().all_reduce(sums).wait();
+      axes.data_context().all_reduce(sums).wait();
       if (world.rank() == 0) {
         loss = sums[0].item<double>();
       }

@@ -9,7 +9,7 @@
 #include "comm/threads.h"
 #include "nn/initialize.h"
 #include "train/batches/inputs.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::train {
 namespace evaluate_test {

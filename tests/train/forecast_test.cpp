@@ -29,10 +29,13 @@ std::filesystem::path cluster_of(const TemporaryFolder& folder, double memory_gb
 
 TEST(Forecast, OfAKnownMachineSaysTimeAndMemory) {
   const TemporaryFolder folder;
-  World world{.store = {}, .communicator = comm::Communicator::alone()};
-  world.local_size = 1;
+  RankContext rank_context{.store = {}, .communicator = comm::Communicator::alone()};
+  rank_context.local_size = 1;
   const auto forecast = make_forecast(
-      small_config(), model::preset("gpt2-tiny"), world, {.cluster = cluster_of(folder, 80)});
+      small_config(),
+      model::preset("gpt2-tiny"),
+      rank_context,
+      {.cluster = cluster_of(folder, 80)});
   ASSERT_TRUE(forecast.has_value());
   ASSERT_TRUE(forecast->speed.has_value());
   EXPECT_GT(forecast->speed->step_seconds, 0);
@@ -70,12 +73,12 @@ TEST(WarmUp, TakesEveryFamilyInEachType) {
 
 TEST(Forecast, RefusesWhatWillNotFitUnlessForced) {
   const TemporaryFolder folder;
-  World world{.store = {}, .communicator = comm::Communicator::alone()};
+  RankContext rank_context{.store = {}, .communicator = comm::Communicator::alone()};
   config::Config config = small_config();
   config.training.per_device_train_batch_size = 1 << 20;  // more than any machine holds
   const ForecastOptions refuse{.cluster = cluster_of(folder, 1)};
   try {
-    make_forecast(config, model::preset("gpt2-xl"), world, refuse);
+    make_forecast(config, model::preset("gpt2-xl"), rank_context, refuse);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kOutOfMemory);
@@ -83,7 +86,7 @@ TEST(Forecast, RefusesWhatWillNotFitUnlessForced) {
   }
   ForecastOptions run = refuse;
   run.misfit = Misfit::kRun;
-  EXPECT_GT(make_forecast(config, model::preset("gpt2-xl"), world, run)->bytes, 1e9);
+  EXPECT_GT(make_forecast(config, model::preset("gpt2-xl"), rank_context, run)->bytes, 1e9);
 }
 
 TEST(Forecast, OfAStepOrTwoComparesWithWhatThereIs) {
@@ -99,9 +102,12 @@ TEST(Forecast, OfAStepOrTwoComparesWithWhatThereIs) {
 /// Its memory by kind is all of it, by the names of the run's record.
 TEST(Forecast, TheKindsAreTheWhole) {
   const TemporaryFolder folder;
-  World world{.store = {}, .communicator = comm::Communicator::alone()};
+  RankContext rank_context{.store = {}, .communicator = comm::Communicator::alone()};
   const auto forecast = make_forecast(
-      small_config(), model::preset("gpt2-tiny"), world, {.cluster = cluster_of(folder, 80)});
+      small_config(),
+      model::preset("gpt2-tiny"),
+      rank_context,
+      {.cluster = cluster_of(folder, 80)});
   double sum = 0;
   std::vector<std::string> names;
   for (const auto& [name, bytes] : forecast->kinds) {
@@ -119,12 +125,12 @@ TEST(Forecast, TheKindsAreTheWhole) {
 
 TEST(Forecast, AClusterFileThatIsNoneIsAnErrorOnEveryRank) {
   const TemporaryFolder folder;
-  World world{.store = {}, .communicator = comm::Communicator::alone()};
+  RankContext rank_context{.store = {}, .communicator = comm::Communicator::alone()};
   EXPECT_THROW(
       make_forecast(
           small_config(),
           model::preset("gpt2-tiny"),
-          world,
+          rank_context,
           {.cluster = folder.path() / "none.yaml"}),
       Error);
 }

@@ -5,29 +5,29 @@
 namespace lockstep::train {
 namespace measuring_test {
 
-World alone() {
+RankContext alone() {
   return {.store = {}, .communicator = comm::Communicator::alone()};
 }
 
 TEST(Measuring, BeginsAfterSomeSecondsWhereItIsWanted) {
-  World world = alone();
-  const MeasuringBetweenSteps wanted(world, true), not_wanted(world, false);
+  RankContext rank_context = alone();
+  const MeasuringBetweenSteps wanted(rank_context, true), not_wanted(rank_context, false);
   EXPECT_FALSE(wanted.is_due(0.5));
   EXPECT_TRUE(wanted.is_due(10));
   EXPECT_FALSE(not_wanted.is_due(10));
 }
 
 TEST(Measuring, APartCostsAFifthOfTheTimeAtMost) {
-  World world = alone();
-  MeasuringBetweenSteps measuring(world, true);
+  RankContext rank_context = alone();
+  MeasuringBetweenSteps measuring(rank_context, true);
   measuring.measure();  // some milliseconds
   EXPECT_FALSE(measuring.is_due(3));
   EXPECT_TRUE(measuring.is_due(1000));
 }
 
 TEST(Measuring, ARunThatDidNotBeginItDoesNotFinishIt) {
-  World world = alone();
-  MeasuringBetweenSteps measuring(world, true);
+  RankContext rank_context = alone();
+  MeasuringBetweenSteps measuring(rank_context, true);
   measuring.finish();
   EXPECT_TRUE(measuring.is_due(10));
 }
@@ -41,12 +41,12 @@ TEST(Measuring, FiguresAreOfAProcessorAndSoManyRanks) {
 }
 
 TEST(Measuring, IsForRanksOfOneMachineThatAreProcesses) {
-  World world = alone();
-  world.ranks_are_threads = true;
-  EXPECT_FALSE(is_unmeasured(world));
-  world.ranks_are_threads = false;
-  world.local_size = 3;  // another number than all ranks
-  EXPECT_FALSE(is_unmeasured(world));
+  RankContext rank_context = alone();
+  rank_context.ranks_are_threads = true;
+  EXPECT_FALSE(is_unmeasured(rank_context));
+  rank_context.ranks_are_threads = false;
+  rank_context.local_size = 3;  // another number than all ranks
+  EXPECT_FALSE(is_unmeasured(rank_context));
 }
 
 }  // namespace measuring_test

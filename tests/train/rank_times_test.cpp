@@ -53,7 +53,7 @@ struct Told {
 /// Rank 0's side of a run whose other ranks' numbers the test makes up.
 struct FirstRank {
   comm::Communicator world = comm::Communicator::alone();
-  parallel::Axes axes{world, {}};
+  parallel::ParallelGroups axes{world, {}};
   RankTimes times{axes};
 
   void take(int64_t step, const std::vector<Numbers>& ranks) {
@@ -158,7 +158,7 @@ TEST(TrainerRankTimes, TheFullestRanksMemoryIsToldAgainWhenItGrew) {
 TEST(TrainerRankTimes, TheLastStepIsGatheredAtTheEnd) {
   Told told;
   comm::run_ranks(2, [&](comm::Communicator& world) {
-    parallel::Axes axes(world, {.pipeline = 2});
+    parallel::ParallelGroups axes(world, {.pipeline = 2});
     RankTimes times(axes);
     const bool is_first = world.rank() == 0;
     parallel::MemoryByKind memory;

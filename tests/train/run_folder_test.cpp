@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "model/source.h"
 #include "temporary_folder.h"
 #include "text/sample_tokenizer.h"
@@ -82,13 +82,13 @@ TEST(LoadTokenizer, ComesWithTheModelUnlessAnotherIsNamed) {
 
 TEST(RankPlaces, AreInTheFolderAsLongAsTheRunGoesOn) {
   const TemporaryFolder folder;
-  World world{.store = {}, .communicator = comm::Communicator::alone()};
+  RankContext rank_context{.store = {}, .communicator = comm::Communicator::alone()};
   Job job;
   job.config.training.output_dir = folder.path().string();
-  job.axes = std::make_unique<parallel::Axes>(world.communicator, mesh::Mesh{});
-  begin_pulse(0, 1);
+  job.axes = std::make_unique<parallel::ParallelGroups>(rank_context.communicator, mesh::Mesh{});
+  begin_rank_status(0, 1);
   {
-    const RankPlaces places(job, world);
+    const RankPlaces places(job, rank_context);
     const auto found = watch::read_ranks(folder.path());
     ASSERT_EQ(found.size(), 1U);
     EXPECT_EQ(found[0].process, ::getpid());
@@ -98,7 +98,7 @@ TEST(RankPlaces, AreInTheFolderAsLongAsTheRunGoesOn) {
   job.config.training.output_dir = (folder.path() / "none").string();
   ::testing::internal::CaptureStderr();
   {
-    const RankPlaces nowhere(job, world);
+    const RankPlaces nowhere(job, rank_context);
   }
   EXPECT_NE(
       ::testing::internal::GetCapturedStderr().find("cannot be watched from outside"),

@@ -52,11 +52,11 @@ TEST(RunIdentity, WhatACheckpointOfAnEarlierTimeSaysIsUnderstood) {
 }
 
 TEST(RunIdentity, ACheckpointWithoutOneIsWarnedOfByTheFirstRank) {
-  const World world{.store = {}, .communicator = comm::Communicator::alone()};
+  const RankContext rank_context{.store = {}, .communicator = comm::Communicator::alone()};
   const Job job;
   for (const Json& state : {Json::object(), Json{{"identity", nullptr}}, Json{{"identity", 7}}}) {
     ::testing::internal::CaptureStderr();
-    check_identity(job, world, state, "checkpoint-7");
+    check_identity(job, rank_context, state, "checkpoint-7");
     const std::string told = ::testing::internal::GetCapturedStderr();
     EXPECT_NE(told.find("checkpoint-7 was saved without its data's identity"), std::string::npos)
         << told;

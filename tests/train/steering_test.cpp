@@ -75,28 +75,28 @@ TEST(Steering, AScheduleThatLowersItsRateLowersTheOneThatWasSet) {
 }
 
 TEST(Steering, ACheckpointKeepsWhatWasSetUnlessTheConfigurationIsAnother) {
-  const World world{.store = {}, .communicator = comm::Communicator::alone()};
+  const RankContext rank_context{.store = {}, .communicator = comm::Communicator::alone()};
   Job job;
   prepare(job, "constant");
   job.rate_acts = {{4, 0.5, 0.1}, {8, 0.25, 0.1}};
   const nlohmann::json kept = nlohmann::json::parse(acts_json(job).dump());
   Job same;
   prepare(same, "constant");
-  restore_acts(same, kept, world);
+  restore_acts(same, kept, rank_context);
   EXPECT_EQ(same.schedule->learning_rate(50), 0.25);
   EXPECT_EQ(acts_json(same), acts_json(job));
   Job other;
   prepare(other, "constant");
   other.config.training.learning_rate = other.schedule_options.learning_rate = 0.7;
   other.schedule = optim::make_schedule(other.schedule_options);
-  restore_acts(other, kept, world);
+  restore_acts(other, kept, rank_context);
   EXPECT_EQ(other.schedule->learning_rate(50), 0.7);
 }
 
 /// A run that listens in its folder, and who asks it: each waits in a thread of its own.
 struct Steered {
   TemporaryFolder folder;
-  World world{.store = {}, .communicator = comm::Communicator::alone()};
+  RankContext rank_context{.store = {}, .communicator = comm::Communicator::alone()};
   Job job;
 
   explicit Steered(bool listens = true) {

@@ -94,13 +94,13 @@ TEST(MarkDistributions, OfWhatIsForgottenLevelLogits) {
 }
 
 /// PDU's dual ascent: from alpha, by the distance to the bound, never below 0.
-TEST(KeptWeight, GrowsWhileTheLossIsAboveItsBound) {
+TEST(RetainWeight, GrowsWhileTheLossIsAboveItsBound) {
   config::UnlearningSection section = section_of("PDU");
   section.alpha = 2;
   section.retain_loss_eps = 0.5;
   section.dual_step_size = 4;
   section.dual_warmup_epochs = 1;
-  KeptWeight weight(section);
+  RetainWeight weight(section);
   EXPECT_FALSE(weight.follows_steps(0));
   EXPECT_TRUE(weight.follows_steps(1));
   EXPECT_FALSE(weight.follows_epochs(1));
@@ -114,9 +114,9 @@ TEST(KeptWeight, GrowsWhileTheLossIsAboveItsBound) {
   weight.follow(-1);
   EXPECT_EQ(weight.value(), 0);
   section.dual_update_upon = "epoch";
-  EXPECT_TRUE(KeptWeight(section).follows_epochs(1));
+  EXPECT_TRUE(RetainWeight(section).follows_epochs(1));
   section.primal_dual = false;
-  EXPECT_FALSE(KeptWeight(section).follows_epochs(1));
+  EXPECT_FALSE(RetainWeight(section).follows_epochs(1));
 }
 
 TEST(UnlearningObjective, HasTheMethodsOwnWeights) {
@@ -153,7 +153,7 @@ TEST(AnswerReader, ScoresAnswersOnAnyNumberOfRanks) {
   const auto score = [&](int ranks) {
     std::vector<AnswerScore> found;
     comm::run_ranks(ranks, [&](comm::Communicator& world) {
-      parallel::Axes axes(world, {.data = ranks});
+      parallel::ParallelGroups axes(world, {.data = ranks});
       const auto model = nn::make_model(config, at::kFloat, at::kCPU);
       nn::initialize(*model, 3);
       AnswerReader reader(*model, axes, nullptr, 2, at::kCPU);
@@ -205,7 +205,7 @@ TEST(AnswerReader, StandardScoresAndGradientNorms) {
   });
   for (const int ranks : {1, 2}) {
     comm::run_ranks(ranks, [&](comm::Communicator& world) {
-      parallel::Axes axes(world, {.data = ranks});
+      parallel::ParallelGroups axes(world, {.data = ranks});
       const auto own = nn::make_model(config, at::kFloat, at::kCPU);
       nn::initialize(*own, 3);
       AnswerReader reader(*own, axes, nullptr, 2, at::kCPU);

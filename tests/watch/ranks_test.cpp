@@ -30,9 +30,9 @@ TEST(RankPlaces, ComeBackInOrderAndGoWithTheRun) {
   EXPECT_EQ(places[0].rank, 0);
   EXPECT_EQ(places[0].host, "host-a");
   EXPECT_EQ(places[0].process, 123);
-  EXPECT_EQ(places[0].pulse, "/tmp/a b");
+  EXPECT_EQ(places[0].rank_status, "/tmp/a b");
   EXPECT_EQ(places[1].host, "h\u00f6st");
-  EXPECT_TRUE(places[1].pulse.empty());
+  EXPECT_TRUE(places[1].rank_status.empty());
   EXPECT_EQ(places[2].rank, 10);
   EXPECT_EQ(places[2].process, int64_t{1} << 40);
   remove_ranks(folder.path());

@@ -12,12 +12,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "base/kept_memory.h"
 #include "base/log.h"
+#include "base/persistent_memory.h"
+#include "launch/agent/coordinator_client.h"
 #include "launch/agent/health_check.h"
 #include "launch/agent/log_folder.h"
-#include "launch/agent/meet_remotely.h"
-#include "launch/agent/meeting.h"
+#include "launch/agent/rendezvous.h"
 #include "launch/plan/devices.h"
 #include "launch/plan/plan_parts.h"
 #include "launch/plan/program.h"
@@ -83,7 +83,7 @@ class Agent {
   Environment common_environment();
   WorkerSpec worker(const Round& round, const Environment& common, int local_rank);
   void set_devices(Environment& environment, int local_rank) const;
-  AttemptOptions attempt_options(Meeting& meeting) const;
+  AttemptOptions attempt_options(Rendezvous& rendezvous) const;
   int finish(const Verdict& verdict);
   void tell(const Verdict& verdict);
 
@@ -96,7 +96,7 @@ class Agent {
   Health health_;
   std::optional<HealthCheck> health_check_;
   std::vector<std::filesystem::path> step_files_;  // of the round
-  std::vector<KeptMemory> memory_;  // a worker's each, where workers may be started again
+  std::vector<PersistentMemory> memory_;  // a worker's each, where workers may be started again
 };
 
 void Agent::watch_stdin() {
@@ -201,27 +201,27 @@ WorkerSpec Agent::worker(const Round& round, const Environment& common, int loca
   }
   environment.erase(kStepFileVariable);  // an outer launcher's, which watches this one
   if (!identity.error_file.empty()) {
-    spec.pulse_file = spec.error_file.parent_path() / "step";
-    environment[kStepFileVariable] = spec.pulse_file.string();
-    step_files_.push_back(spec.pulse_file);
+    spec.status_file = spec.error_file.parent_path() / "step";
+    environment[kStepFileVariable] = spec.status_file.string();
+    step_files_.push_back(spec.status_file);
   }
-  environment.erase(kKeptMemoryVariable);  // likewise
+  environment.erase(kPersistentMemoryVariable);  // likewise
   if (index < memory_.size() && memory_[index].descriptor() >= 0) {
     spec.process.handed_on = memory_[index].descriptor();
-    environment[kKeptMemoryVariable] = std::to_string(spec.process.handed_on);
+    environment[kPersistentMemoryVariable] = std::to_string(spec.process.handed_on);
   }
   spec.process.environment = flatten(environment);
   spec.process.inherit_stdin = local_rank == 0 && !plan_.watch_stdin;
   return spec;
 }
 
-AttemptOptions Agent::attempt_options(Meeting& meeting) const {
+AttemptOptions Agent::attempt_options(Rendezvous& rendezvous) const {
   AttemptOptions options;
   options.signal_grace = plan_.shutdown_timeout.value_or(kSignalGrace);
   options.failure_grace = plan_.shutdown_timeout.value_or(kFailureGrace);
   options.uninterruptible = plan_.uninterruptible;
-  options.interruption = [&meeting] { return meeting.interruption(); };
-  options.ending = [&meeting](const AttemptResult& result) { meeting.ending(result); };
+  options.interruption = [&rendezvous] { return rendezvous.interruption(); };
+  options.ending = [&rendezvous](const AttemptResult& result) { rendezvous.ending(result); };
   return options;
 }
 
@@ -279,16 +279,17 @@ int Agent::run() {
     watchdog_.emplace(guard_.loop(), *plan_.watchdog);
   }
   if (plan_.health_check_port) {
-    const std::string& named = plan_.meeting.local_address;
+    const std::string& named = plan_.rendezvous.local_address;
     health_check_.emplace(
         guard_.loop(), named.empty() ? "127.0.0.1" : named, *plan_.health_check_port, health_);
   }
-  const std::unique_ptr<Meeting> meeting = plan_.meeting.kind == MeetingPoint::Kind::kLocal
-                                               ? meet_alone(guard_, plan_)
-                                               : meet_remotely(guard_, plan_);
+  const std::unique_ptr<Rendezvous> rendezvous =
+      plan_.rendezvous.kind == RendezvousPoint::Kind::kLocal
+          ? make_single_node_rendezvous(guard_, plan_)
+          : make_coordinator_client(guard_, plan_);
   const Environment common = common_environment();
   while (true) {
-    const std::optional<Round> round = meeting->next_round();
+    const std::optional<Round> round = rendezvous->next_round();
     if (!round) {
       return plan_.propagate_exit_code ? 128 + guard_.signal().value_or(SIGTERM) : 1;
     }
@@ -305,12 +306,13 @@ int Agent::run() {
          {"nodes", round->nodes},
          {"world_size", round->world_size}});
     health_.workers_run(step_files_);
-    const AttemptResult result = run_attempt(guard_, std::move(specs), attempt_options(*meeting));
+    const AttemptResult result =
+        run_attempt(guard_, std::move(specs), attempt_options(*rendezvous));
     health_.workers_ended();
     for (const Failure& failure : result.failures) {
       events_.write("failure", nlohmann::json::parse(to_json(failure)));
     }
-    const Verdict verdict = meeting->conclude(result);
+    const Verdict verdict = rendezvous->conclude(result);
     if (verdict.next == Verdict::Next::kEnd) {
       return finish(verdict);
     }

@@ -24,7 +24,7 @@ constexpr milliseconds kTick{250}, kBeat{1000}, kGreeting{10000}, kFarewell{5000
 constexpr milliseconds kRefusal{1000};  // for reading why, before the connection is closed
 // Connections of those who have not proved the secret give way to newer ones, so that they cannot
 // lock agents out: above so many, or the nodes of the job, which may all come at once.
-constexpr size_t kMostGuests = 16384, kMostStrangers = 1024;
+constexpr size_t kMaxAgents = 16384, kMostStrangers = 1024;
 
 milliseconds since(Clock::time_point begin) {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
@@ -36,20 +36,21 @@ Coordinator::State::State(
     const LaunchPlan& plan,
     Socket listener,
     std::string address,
-    Heritage before,
+    ReplicatedJobState before,
     Socket at_endpoint)
     : plan_(plan),
       listener_(std::move(listener)),
       at_endpoint_(std::move(at_endpoint)),
       address_(std::move(address)),
-      heritage_(std::move(before)) {
-  rules_ = {plan.min_nodes, plan.max_nodes, plan.meeting.last_call, plan.meeting.join_timeout};
-  if (heritage_.hosts.empty()) {
-    heritage_.job = JobIdentity::draw();
+      replicated_state_(std::move(before)) {
+  rules_ = {
+      plan.min_nodes, plan.max_nodes, plan.rendezvous.last_call, plan.rendezvous.join_timeout};
+  if (replicated_state_.hosts.empty()) {
+    replicated_state_.job = JobIdentity::draw();
   } else {
-    awaited_heirs_ = heritage_.heirs;
+    awaited_standbys_ = replicated_state_.standbys;
   }
-  heritage_.hosts.push_back({address_, bound_port(listener_)});
+  replicated_state_.hosts.push_back({address_, bound_port(listener_)});
   for (const Socket* each : {&listener_, &at_endpoint_}) {
     if (*each) {
       loop_.watch(each->get(), [this, each] { accept(*each); });
@@ -72,25 +73,26 @@ void Coordinator::State::run() {
     try {
       const auto turn = Clock::now();
       loop_.wait(kTick);
-      if (since(turn) > plan_.meeting.heartbeat_timeout) {
+      if (since(turn) > plan_.rendezvous.heartbeat_timeout) {
         stood_still_ = Clock::now();
       }
-      look_after_guests();
+      serve_agents();
       gather();
     } catch (const std::exception& error) {
       reason_ = error.what();
       end_job(AttemptEnd::kFailed, exit_code(ErrorKind::kEnvironment));
     }
-    guests_.remove_if([](const Guest& guest) { return guest.stage == Guest::Stage::kGone; });
+    agents_.remove_if(
+        [](const AgentConnection& agent) { return agent.stage == AgentConnection::Stage::kGone; });
     if (leaving_) {
       left = left.value_or(Clock::now());
       // Agents close their end once they have read how the job ended.
-      if (guests_.empty() || phase_ != Phase::kOver || since(*left) > kFarewell) {
+      if (agents_.empty() || phase_ != Phase::kOver || since(*left) > kFarewell) {
         break;
       }
     }
   }
-  guests_.clear();
+  agents_.clear();
 }
 
 void Coordinator::State::accept(const Socket& listener) {
@@ -103,39 +105,39 @@ void Coordinator::State::accept(const Socket& listener) {
     return;
   }
   // Without a secret an address of this machine's own is at least no other user's meeting point.
-  const bool is_open = plan_.meeting.secret.empty() && !plan_.meeting.insecure;
+  const bool is_open = plan_.rendezvous.secret.empty() && !plan_.rendezvous.insecure;
   if (is_open && !is_from_own_user(socket)) {
     return;
   }
   make_room_for_a_stranger();
-  if (guests_.size() >= kMostGuests) {
+  if (agents_.size() >= kMaxAgents) {
     return;
   }
-  Guest& guest = guests_.emplace_back();
-  guest.challenge = random_hex();
+  AgentConnection& agent = agents_.emplace_back();
+  agent.challenge = random_hex();
   try {
-    guest.channel = std::make_unique<Channel>(
+    agent.channel = std::make_unique<Channel>(
         loop_,
         std::move(socket),
-        [this, &guest](const json& message) { hear(guest, message); },
-        [this, &guest](const std::string& why) { lose(guest, why); });
+        [this, &agent](const json& message) { hear(agent, message); },
+        [this, &agent](const std::string& why) { lose(agent, why); });
   } catch (const Error& error) {
     log_warning("an agent could not be heard: {}", error.message());
-    guests_.pop_back();
+    agents_.pop_back();
     return;
   }
-  guest.channel->send(
+  agent.channel->send(
       {{"lockstep", kProtocol},
-       {"challenge", guest.challenge},
-       {"secret", !plan_.meeting.secret.empty()}});
+       {"challenge", agent.challenge},
+       {"secret", !plan_.rendezvous.secret.empty()}});
 }
 
 void Coordinator::State::make_room_for_a_stranger() {
-  Guest* oldest = nullptr;
+  AgentConnection* oldest = nullptr;
   size_t strangers = 0;
-  for (Guest& guest : guests_) {
-    if (guest.stranger()) {
-      oldest = oldest == nullptr ? &guest : oldest;  // the list is in the order of coming
+  for (AgentConnection& agent : agents_) {
+    if (agent.stranger()) {
+      oldest = oldest == nullptr ? &agent : oldest;  // the list is in the order of coming
       ++strangers;
     }
   }
@@ -145,41 +147,45 @@ void Coordinator::State::make_room_for_a_stranger() {
 }
 
 const Coordinator::State::Rule Coordinator::State::kRules[] = {
-    {"join", &State::greet, at_stages({Guest::Stage::kGreeting})},
-    {"ready", &State::take_ready, at_stages({Guest::Stage::kIdle})},
-    {"moved", &State::take_moved, at_stages({Guest::Stage::kIdle})},
-    {"checked", &State::checked, at_stages({Guest::Stage::kChecking})},
-    {"ending", &State::ending, at_stages({Guest::Stage::kChecking, Guest::Stage::kRunning})},
-    {"ended", &State::ended, at_stages({Guest::Stage::kChecking, Guest::Stage::kRunning})},
+    {"join", &State::greet, at_stages({AgentConnection::Stage::kGreeting})},
+    {"ready", &State::take_ready, at_stages({AgentConnection::Stage::kIdle})},
+    {"moved", &State::take_moved, at_stages({AgentConnection::Stage::kIdle})},
+    {"checked", &State::checked, at_stages({AgentConnection::Stage::kChecking})},
+    {"ending",
+     &State::ending,
+     at_stages({AgentConnection::Stage::kChecking, AgentConnection::Stage::kRunning})},
+    {"ended",
+     &State::ended,
+     at_stages({AgentConnection::Stage::kChecking, AgentConnection::Stage::kRunning})},
     {"beat",
      &State::take_beat,
      at_stages(
-         {Guest::Stage::kIdle,
-          Guest::Stage::kReady,
-          Guest::Stage::kChecking,
-          Guest::Stage::kRunning,
-          Guest::Stage::kEnded})},
+         {AgentConnection::Stage::kIdle,
+          AgentConnection::Stage::kReady,
+          AgentConnection::Stage::kChecking,
+          AgentConnection::Stage::kRunning,
+          AgentConnection::Stage::kEnded})},
 };
 
-void Coordinator::State::hear(Guest& guest, const json& message) {
+void Coordinator::State::hear(AgentConnection& agent, const json& message) {
   for (const Rule& rule : kRules) {
     if (message.is_object() && message.contains(rule.message)) {
-      if ((rule.stages & at_stages({guest.stage})) == 0) {
+      if ((rule.stages & at_stages({agent.stage})) == 0) {
         throw Error(ErrorKind::kPeerLost, fmt::format("'{}' has no place here", rule.message));
       }
-      (this->*rule.take)(guest, message);
+      (this->*rule.take)(agent, message);
       return;
     }
   }
   throw Error(ErrorKind::kPeerLost, "it is none that agents send");
 }
 
-void Coordinator::State::take_ready(Guest& guest, const json& /*message*/) {
-  guest.stage = Guest::Stage::kReady;
+void Coordinator::State::take_ready(AgentConnection& agent, const json& /*message*/) {
+  agent.stage = AgentConnection::Stage::kReady;
   if (phase_ == Phase::kOver) {
-    guest.channel->send(last_word_);
+    agent.channel->send(last_word_);
   } else if (phase_ == Phase::kChecking || phase_ == Phase::kRunning) {
-    guest.channel->send(roster_);
+    agent.channel->send(membership_);
     if (phase_ == Phase::kRunning) {
       take_in_latecomers();
     }
@@ -187,11 +193,11 @@ void Coordinator::State::take_ready(Guest& guest, const json& /*message*/) {
 }
 
 // Another node hosts the job since this one was given up: whoever is here goes there.
-void Coordinator::State::take_moved(Guest& guest, const json& message) {
+void Coordinator::State::take_moved(AgentConnection& agent, const json& message) {
   const HostPlace now = place_from_json(message.at("moved"));
-  const bool is_later = integer_of(message.at("term")) > heritage_.term();
+  const bool is_later = integer_of(message.at("term")) > replicated_state_.term();
   // A machine that was started anew has begun a job of its own, with the same command.
-  const bool is_ours = message.at("job").get<std::string>() == heritage_.job.id ||
+  const bool is_ours = message.at("job").get<std::string>() == replicated_state_.job.id ||
                        message.at("command").get<std::string>() == command_of(plan_);
   if (!is_later || !is_ours) {
     throw Error(ErrorKind::kPeerLost, "it hosts no later part of this job");
@@ -199,70 +205,70 @@ void Coordinator::State::take_moved(Guest& guest, const json& message) {
   log_warning("the job went on without this host: {} port {} hosts it now", now.address, now.port);
   phase_ = Phase::kOver;
   last_word_ = {{"moved", to_json(now)}};
-  for (Guest& other : guests_) {
-    if (&other != &guest && other.welcome()) {
+  for (AgentConnection& other : agents_) {
+    if (&other != &agent && other.welcome()) {
       other.channel->send(last_word_);
     }
   }
-  guest.channel->close("it hosts the job now");
+  agent.channel->close("it hosts the job now");
 }
 
-void Coordinator::State::refuse(Guest& guest, const std::string& why) {
-  log_warning("an agent at {} was refused: {}", peer_address(guest.channel->socket()), why);
-  guest.channel->send({{"refused", why}});
-  guest.stage = Guest::Stage::kRefused;
-  guest.refused = Clock::now();
+void Coordinator::State::refuse(AgentConnection& agent, const std::string& why) {
+  log_warning("an agent at {} was refused: {}", peer_address(agent.channel->socket()), why);
+  agent.channel->send({{"refused", why}});
+  agent.stage = AgentConnection::Stage::kRefused;
+  agent.refused = Clock::now();
 }
 
-void Coordinator::State::greet(Guest& guest, const json& message) {
+void Coordinator::State::greet(AgentConnection& agent, const json& message) {
   const std::string run_id = message.at("join").get<std::string>();
-  const std::string& secret = plan_.meeting.secret;
+  const std::string& secret = plan_.rendezvous.secret;
   const Handshake said{
-      guest.challenge,
+      agent.challenge,
       message.at("nonce").get<std::string>(),
       plan_.run_id,
       introduction(message.at("node"))};
   if (!secret.empty() && !equal_in_constant_time(
                              message.at("proof").get<std::string>(), said.proof(secret, "agent"))) {
     refuse(
-        guest,
+        agent,
         "the secret is not the same (--rdzv-secret-file), or the job's id is another (--rdzv-id)");
     return;
   }
   if (run_id != plan_.run_id) {
-    refuse(guest, "the job here has another id (--rdzv-id)");
+    refuse(agent, "the job here has another id (--rdzv-id)");
     return;
   }
-  guest.node = node_from_json(message.at("node"));
-  guest.node.id = next_id_++;
-  const bool fixed = plan_.meeting.kind == MeetingPoint::Kind::kStatic;
-  for (const Guest& other : guests_) {
-    if (fixed && &other != &guest && other.welcome() &&
-        other.node.node_rank == guest.node.node_rank) {
-      const int rank = guest.node.node_rank;
-      guest.node = {};
+  agent.node = node_from_json(message.at("node"));
+  agent.node.id = next_id_++;
+  const bool fixed = plan_.rendezvous.kind == RendezvousPoint::Kind::kStatic;
+  for (const AgentConnection& other : agents_) {
+    if (fixed && &other != &agent && other.welcome() &&
+        other.node.node_rank == agent.node.node_rank) {
+      const int rank = agent.node.node_rank;
+      agent.node = {};
       refuse(
-          guest, fmt::format("node rank {} is taken by {} (--node-rank)", rank, other.node.name()));
+          agent, fmt::format("node rank {} is taken by {} (--node-rank)", rank, other.node.name()));
       return;
     }
   }
-  guest.stage = Guest::Stage::kIdle;
-  guest.channel->trust();
-  guest.channel->send({{"welcome", guest.node.id}, {"proof", said.proof(secret, "host")}});
+  agent.stage = AgentConnection::Stage::kIdle;
+  agent.channel->trust();
+  agent.channel->send({{"welcome", agent.node.id}, {"proof", said.proof(secret, "host")}});
   if (!secret.empty()) {
-    guest.channel->seal(said.key(secret, "host"), said.key(secret, "agent"));
+    agent.channel->seal(said.key(secret, "host"), said.key(secret, "agent"));
   }
 }
 
-void Coordinator::State::lose(Guest& guest, const std::string& why) {
-  const bool took_part = guest.in_round();
-  guest.stage = Guest::Stage::kGone;
+void Coordinator::State::lose(AgentConnection& agent, const std::string& why) {
+  const bool took_part = agent.in_round();
+  agent.stage = AgentConnection::Stage::kGone;
   if (took_part && phase_ != Phase::kOver) {
     // Workers that saved and left may have done so for the node that is lost: it stopped its own.
     if (end_ == AttemptEnd::kSucceeded || end_ == AttemptEnd::kPreempted) {
       end_ = AttemptEnd::kFailed;
       exit_code_ = exit_code(ErrorKind::kPeerLost);
-      reason_ = fmt::format("node {} was lost: {}", guest.node.name(), why);
+      reason_ = fmt::format("node {} was lost: {}", agent.node.name(), why);
       log_error("{}", reason_);
     }
     stop_round(reason_);
@@ -270,30 +276,30 @@ void Coordinator::State::lose(Guest& guest, const std::string& why) {
   }
 }
 
-void Coordinator::State::look_after_guests() {
+void Coordinator::State::serve_agents() {
   const bool beat = since(last_beat_) >= kBeat;
   if (beat) {
     last_beat_ = Clock::now();
   }
   // Half a second early: what was last heard may be that much older than the silence.
-  const milliseconds silent = plan_.meeting.heartbeat_timeout - milliseconds(500);
-  for (Guest& guest : guests_) {
-    if (guest.stage == Guest::Stage::kGone) {
+  const milliseconds silent = plan_.rendezvous.heartbeat_timeout - milliseconds(500);
+  for (AgentConnection& agent : agents_) {
+    if (agent.stage == AgentConnection::Stage::kGone) {
       continue;
     }
-    if (guest.stage == Guest::Stage::kGreeting && since(guest.came) > kGreeting) {
-      guest.channel->close("it did not say who it is");
-    } else if (guest.stage == Guest::Stage::kRefused && since(guest.refused) > kRefusal) {
-      guest.channel->close("it was refused");
-    } else if (guest.welcome() && since(guest.channel->heard()) > silent) {
-      guest.channel->catch_up();
-      if (guest.welcome() && since(guest.channel->heard()) > silent) {
-        guest.channel->close(fmt::format(
+    if (agent.stage == AgentConnection::Stage::kGreeting && since(agent.came) > kGreeting) {
+      agent.channel->close("it did not say who it is");
+    } else if (agent.stage == AgentConnection::Stage::kRefused && since(agent.refused) > kRefusal) {
+      agent.channel->close("it was refused");
+    } else if (agent.welcome() && since(agent.channel->heard()) > silent) {
+      agent.channel->catch_up();
+      if (agent.welcome() && since(agent.channel->heard()) > silent) {
+        agent.channel->close(fmt::format(
             "silent for {:.1f} s",
-            static_cast<double>(since(guest.channel->heard()).count()) / 1000));
+            static_cast<double>(since(agent.channel->heard()).count()) / 1000));
       }
-    } else if (beat && guest.welcome()) {
-      guest.channel->send({{"beat", 1}});
+    } else if (beat && agent.welcome()) {
+      agent.channel->send({{"beat", 1}});
     }
   }
 }
@@ -302,7 +308,7 @@ Coordinator::Coordinator(
     const LaunchPlan& plan,
     Socket listener,
     std::string address,
-    Heritage before,
+    ReplicatedJobState before,
     Socket at_endpoint)
     : state_(std::make_unique<State>(
           plan,

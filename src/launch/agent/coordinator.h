@@ -18,7 +18,7 @@
 #include <memory>
 #include <string>
 
-#include "launch/agent/heritage.h"
+#include "launch/agent/replicated_state.h"
 #include "launch/plan/launch_plan.h"
 #include "launch/system/network.h"
 
@@ -33,7 +33,7 @@ class Coordinator {
       const LaunchPlan& plan,
       Socket listener,
       std::string address,
-      Heritage before = {},
+      ReplicatedJobState before = {},
       Socket at_endpoint = {});
   /// Lets the last messages go out (bounded), and ends.
   ~Coordinator();

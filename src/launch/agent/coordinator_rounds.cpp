@@ -7,7 +7,7 @@
 #include "base/json_number.h"
 #include "base/log.h"
 #include "launch/agent/coordinator_state.h"
-#include "launch/agent/roster.h"
+#include "launch/agent/membership.h"
 #include "launch/workers/output.h"
 
 namespace lockstep::launch {
@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLastCallAgain{
     500};  // for the rounds after the first: survivors are here already
 constexpr milliseconds kSlowest{3000};  // from seeing the host's loss to having ended its workers
-constexpr milliseconds kClaimed{3000};  // for another host to say that it hosts the job
+constexpr milliseconds kFenced{3000};   // for another host to say that it hosts the job
 constexpr milliseconds kQuorum{30000};  // for most heirs to come, who are there already
 constexpr milliseconds kWaitsUntold{3000};
 constexpr size_t kMostProblems = 64, kLongestProblem = 500;
@@ -33,53 +33,55 @@ milliseconds passed_since(Clock::time_point begin) {
 
 // A round that has room ends for those who came after it began.
 void Coordinator::State::take_in_latecomers() {
-  for (const Guest& guest : guests_) {
-    if (guest.stage == Guest::Stage::kReady && static_cast<int>(members_.size()) < rules_.most) {
+  for (const AgentConnection& agent : agents_) {
+    if (agent.stage == AgentConnection::Stage::kReady &&
+        static_cast<int>(members_.size()) < rules_.most) {
       membership_changed_ = true;
-      log_info("{} joins: the workers may save, and are started again with it", guest.node.name());
-      stop_round(guest.node.name() + " joins");
+      log_info("{} joins: the workers may save, and are started again with it", agent.node.name());
+      stop_round(agent.node.name() + " joins");
       return;
     }
   }
 }
 
 int Coordinator::State::ready() const {
-  return static_cast<int>(std::count_if(guests_.begin(), guests_.end(), [](const Guest& guest) {
-    return guest.stage == Guest::Stage::kReady;
-  }));
+  return static_cast<int>(
+      std::count_if(agents_.begin(), agents_.end(), [](const AgentConnection& agent) {
+        return agent.stage == AgentConnection::Stage::kReady;
+      }));
 }
 
 // All heirs of the lost host are awaited a moment, for some see its loss later than others, and
 // most of them are needed.
-GatheringRules Coordinator::State::rules_of_heirs() const {
+GatheringRules Coordinator::State::rules_of_standbys() const {
   GatheringRules rules = rules_;
-  rules.least = std::max(rules.least, quorum(awaited_heirs_));
-  rules.most = std::min(rules.most, std::max(rules.least, awaited_heirs_));
-  rules.last_call = plan_.meeting.heartbeat_timeout + kSlowest;
-  if (ready() < quorum(awaited_heirs_)) {
+  rules.least = std::max(rules.least, quorum(awaited_standbys_));
+  rules.most = std::min(rules.most, std::max(rules.least, awaited_standbys_));
+  rules.last_call = plan_.rendezvous.heartbeat_timeout + kSlowest;
+  if (ready() < quorum(awaited_standbys_)) {
     rules.join_timeout = std::min(rules.join_timeout, kQuorum);
   }
   return rules;
 }
 
-void Coordinator::State::claim() {
-  std::vector<HostPlace> former = heritage_.hosts;
+void Coordinator::State::fence() {
+  std::vector<HostPlace> former = replicated_state_.hosts;
   const HostPlace now = former.back();
   former.pop_back();
   std::erase_if(former, [&](const HostPlace& place) {  // where this one listens nobody else does
     return at_endpoint_ && place.address == address_ && place.port == bound_port(at_endpoint_);
   });
-  claim_.emplace(plan_, now, heritage_.job.id, heritage_.term(), std::move(former));
+  fence_.emplace(plan_, now, replicated_state_.job.id, replicated_state_.term(), std::move(former));
 }
 
 void Coordinator::State::gather() {
-  if (phase_ != Phase::kGathering || (stood_still_ && passed_since(*stood_still_) < kClaimed)) {
+  if (phase_ != Phase::kGathering || (stood_still_ && passed_since(*stood_still_) < kFenced)) {
     return;
   }
   const int count = ready();
-  const GatheringRules rules = awaited_heirs_ > 0 ? rules_of_heirs() : rules_;
-  if (awaited_heirs_ > 0 && !claim_ && count >= quorum(awaited_heirs_)) {
-    claim();
+  const GatheringRules rules = awaited_standbys_ > 0 ? rules_of_standbys() : rules_;
+  if (awaited_standbys_ > 0 && !fence_ && count >= quorum(awaited_standbys_)) {
+    fence();
   }
   if (count < rules.least) {
     enough_since_ = Clock::now();
@@ -108,9 +110,9 @@ void Coordinator::State::gather() {
 
 std::string Coordinator::State::names_of_ready() const {
   std::vector<std::string> names;
-  for (const Guest& guest : guests_) {
-    if (guest.stage == Guest::Stage::kReady) {
-      names.push_back(guest.node.name());
+  for (const AgentConnection& agent : agents_) {
+    if (agent.stage == AgentConnection::Stage::kReady) {
+      names.push_back(agent.node.name());
     }
   }
   return fmt::format("{}", fmt::join(names, ", "));
@@ -133,10 +135,11 @@ void Coordinator::State::tell_who_waits(const GatheringRules& rules, int count) 
 
 void Coordinator::State::begin_round() {
   std::vector<NodeInfo> nodes;
-  for (Guest& guest : guests_) {
-    if (guest.stage == Guest::Stage::kReady && static_cast<int>(nodes.size()) < rules_.most) {
-      nodes.push_back(guest.node);
-      guest.stage = Guest::Stage::kChecking;
+  for (AgentConnection& agent : agents_) {
+    if (agent.stage == AgentConnection::Stage::kReady &&
+        static_cast<int>(nodes.size()) < rules_.most) {
+      nodes.push_back(agent.node);
+      agent.stage = AgentConnection::Stage::kChecking;
     }
   }
   order_nodes(nodes);
@@ -153,27 +156,27 @@ void Coordinator::State::begin_round() {
   failures_ = {};
   step_.reset();
   problems_.clear();
-  const int number = heritage_.rounds++;
-  store_.emplace(address_, number == 0 ? plan_.meeting.store_port : 0, addresses_of_members());
+  const int number = replicated_state_.rounds++;
+  store_.emplace(address_, number == 0 ? plan_.rendezvous.store_port : 0, addresses_of_members());
   phase_ = Phase::kChecking;
-  awaited_heirs_ = 0;
-  heritage_.heirs = static_cast<int>(heirs(nodes).size());
+  awaited_standbys_ = 0;
+  replicated_state_.standbys = static_cast<int>(standbys(nodes).size());
   if (number == 0) {
-    heritage_.job.first_world_size =
+    replicated_state_.job.first_world_size =
         std::accumulate(nodes.begin(), nodes.end(), 0, [](int sum, const NodeInfo& node) {
           return sum + node.workers;
         });
   }
-  const json heritage = to_json(heritage_);
+  const json replicated_state = to_json(replicated_state_);
   tell_round(
       {{"round", number},
-       {"heritage", heritage},
+       {"heritage", replicated_state},
        {"nodes", list},
        {"store", {{"address", address_}, {"port", store_->port()}}}});
-  roster_ = {{"roster", std::move(list)}, {"heritage", heritage}};
-  for (Guest& guest : guests_) {
-    if (guest.welcome() && !guest.in_round()) {
-      guest.channel->send(roster_);
+  membership_ = {{"roster", std::move(list)}, {"heritage", replicated_state}};
+  for (AgentConnection& agent : agents_) {
+    if (agent.welcome() && !agent.in_round()) {
+      agent.channel->send(membership_);
     }
   }
 }
@@ -181,10 +184,10 @@ void Coordinator::State::begin_round() {
 // From where the workers of a round come: as their agents did, or as they say that they will.
 std::set<std::string> Coordinator::State::addresses_of_members() const {
   std::set<std::string> addresses;
-  for (const Guest& guest : guests_) {
-    if (guest.in_round()) {
-      addresses.insert(peer_address(guest.channel->socket()));
-      addresses.insert(guest.node.address);
+  for (const AgentConnection& agent : agents_) {
+    if (agent.in_round()) {
+      addresses.insert(peer_address(agent.channel->socket()));
+      addresses.insert(agent.node.address);
     }
   }
   return addresses;
@@ -192,20 +195,20 @@ std::set<std::string> Coordinator::State::addresses_of_members() const {
 
 void Coordinator::State::tell_round(const json& message) {
   const Channel::Line line = Channel::line_of(message);
-  for (Guest& guest : guests_) {
-    if (guest.in_round()) {
-      guest.channel->send_line(line);
+  for (AgentConnection& agent : agents_) {
+    if (agent.in_round()) {
+      agent.channel->send_line(line);
     }
   }
 }
 
-bool Coordinator::State::everybody(Guest::Stage stage) const {
-  return std::all_of(guests_.begin(), guests_.end(), [&](const Guest& guest) {
-    return !guest.in_round() || guest.stage == stage;
+bool Coordinator::State::everybody(AgentConnection::Stage stage) const {
+  return std::all_of(agents_.begin(), agents_.end(), [&](const AgentConnection& agent) {
+    return !agent.in_round() || agent.stage == stage;
   });
 }
 
-void Coordinator::State::checked(Guest& guest, const json& message) {
+void Coordinator::State::checked(AgentConnection& agent, const json& message) {
   if (phase_ != Phase::kChecking) {
     return;
   }
@@ -214,13 +217,13 @@ void Coordinator::State::checked(Guest& guest, const json& message) {
       problems_.push_back(printable(problem.get<std::string>().substr(0, kLongestProblem)));
     }
   }
-  guest.stage = Guest::Stage::kRunning;
-  if (!everybody(Guest::Stage::kRunning)) {
+  agent.stage = AgentConnection::Stage::kRunning;
+  if (!everybody(AgentConnection::Stage::kRunning)) {
     return;
   }
   if (problems_.empty()) {
     phase_ = Phase::kRunning;
-    tell_round({{"start", heritage_.rounds - 1}});
+    tell_round({{"start", replicated_state_.rounds - 1}});
     take_in_latecomers();
     return;
   }
@@ -231,7 +234,7 @@ void Coordinator::State::checked(Guest& guest, const json& message) {
   end_job(AttemptEnd::kFailed, exit_code(ErrorKind::kEnvironment));
 }
 
-void Coordinator::State::ending(Guest& /*guest*/, const json& message) {
+void Coordinator::State::ending(AgentConnection& /*guest*/, const json& message) {
   const auto end = end_in(message.at("ending"));
   if (end == AttemptEnd::kFailed && making_room()) {
     // A worker that lost a peer which had left already. Those that still save need not go on.
@@ -249,8 +252,8 @@ void Coordinator::State::ending(Guest& /*guest*/, const json& message) {
   }
 }
 
-void Coordinator::State::ended(Guest& guest, const json& message) {
-  guest.stage = Guest::Stage::kEnded;
+void Coordinator::State::ended(AgentConnection& agent, const json& message) {
+  agent.stage = AgentConnection::Stage::kEnded;
   const auto end = end_in(message.at("ended"));
   stuck_ = stuck_ || message.value("stuck", false);
   if (message.contains("step")) {
@@ -292,30 +295,32 @@ bool Coordinator::State::repeats() {
 }
 
 bool Coordinator::State::is_in_vain() {
-  if (!heritage_.progress.in_vain(step_, cause_of(failures_.failures(), reason_))) {
+  if (!replicated_state_.progress.in_vain(step_, cause_of(failures_.failures(), reason_))) {
     return false;
   }
-  reason_ = "the workers are not started again: " + heritage_.progress.told();
+  reason_ = "the workers are not started again: " + replicated_state_.progress.told();
   return true;
 }
 
 // Once every node's workers have ended: another round, or the end.
 void Coordinator::State::settle() {
-  const bool some_run = std::any_of(
-      guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.in_round(); });
+  const bool some_run =
+      std::any_of(agents_.begin(), agents_.end(), [](const AgentConnection& agent) {
+        return agent.in_round();
+      });
   if (some_run || phase_ == Phase::kOver || phase_ == Phase::kGathering) {
     return;
   }
   const bool failed = end_ == AttemptEnd::kFailed;
-  const bool again =
-      failed && heritage_.restarts.may_be_one_more(plan_.restarts) && !repeats() && !is_in_vain();
+  const bool again = failed && replicated_state_.restarts.may_be_one_more(plan_.restarts) &&
+                     !repeats() && !is_in_vain();
   const bool goes_on = !stuck_ && (failed ? again : made_room_ && end_ == AttemptEnd::kSucceeded);
   if (!goes_on) {
     end_job(end_, exit_code_);
     return;
   }
   if (failed) {
-    heritage_.restarts.add();
+    replicated_state_.restarts.add();
   }
   phase_ = Phase::kGathering;
   gathering_since_ = enough_since_ = Clock::now();
@@ -323,10 +328,10 @@ void Coordinator::State::settle() {
   rules_.last_call = std::min(rules_.last_call, kLastCallAgain);
   json word{{"again", 1}, {"reason", reason_}};
   failures_.put_into(word);
-  for (Guest& guest : guests_) {
-    if (guest.stage == Guest::Stage::kEnded) {
-      guest.stage = Guest::Stage::kIdle;
-      guest.channel->send(word);
+  for (AgentConnection& agent : agents_) {
+    if (agent.stage == AgentConnection::Stage::kEnded) {
+      agent.stage = AgentConnection::Stage::kIdle;
+      agent.channel->send(word);
     }
   }
 }
@@ -335,9 +340,9 @@ void Coordinator::State::end_job(AttemptEnd end, int code) {
   phase_ = Phase::kOver;
   last_word_ = {{"end", static_cast<int>(end)}, {"exit_code", code}, {"reason", reason_}};
   failures_.put_into(last_word_);
-  for (Guest& guest : guests_) {
-    if (guest.welcome()) {
-      guest.channel->send(last_word_);
+  for (AgentConnection& agent : agents_) {
+    if (agent.welcome()) {
+      agent.channel->send(last_word_);
     }
   }
 }

@@ -13,10 +13,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/agent/claim.h"
+#include "launch/agent/agent_connection.h"
 #include "launch/agent/coordinator.h"
-#include "launch/agent/guest.h"
-#include "launch/agent/heritage.h"
+#include "launch/agent/leader_fence.h"
+#include "launch/agent/replicated_state.h"
 #include "launch/system/event_loop.h"
 #include "launch/system/job_store.h"
 #include "launch/workers/failure_list.h"
@@ -29,7 +29,7 @@ class Coordinator::State {
       const LaunchPlan& plan,
       Socket listener,
       std::string address,
-      Heritage before,
+      ReplicatedJobState before,
       Socket at_endpoint);
   ~State();
   State(const State&) = delete;
@@ -42,7 +42,7 @@ class Coordinator::State {
   /// A message, and at which stages a guest may send it.
   struct Rule {
     const char* message;
-    void (State::*take)(Guest& guest, const nlohmann::json& message);
+    void (State::*take)(AgentConnection& agent, const nlohmann::json& message);
     unsigned stages;
   };
   static const Rule kRules[];
@@ -50,31 +50,31 @@ class Coordinator::State {
   void run();
   void accept(const Socket& listener);
   void make_room_for_a_stranger();
-  void hear(Guest& guest, const nlohmann::json& message);
-  void greet(Guest& guest, const nlohmann::json& message);
-  void take_ready(Guest& guest, const nlohmann::json& message);
-  void take_beat(Guest&, const nlohmann::json&) {}
-  void take_moved(Guest& guest, const nlohmann::json& message);
-  void refuse(Guest& guest, const std::string& why);
-  void lose(Guest& guest, const std::string& why);
-  void look_after_guests();
+  void hear(AgentConnection& agent, const nlohmann::json& message);
+  void greet(AgentConnection& agent, const nlohmann::json& message);
+  void take_ready(AgentConnection& agent, const nlohmann::json& message);
+  void take_beat(AgentConnection&, const nlohmann::json&) {}
+  void take_moved(AgentConnection& agent, const nlohmann::json& message);
+  void refuse(AgentConnection& agent, const std::string& why);
+  void lose(AgentConnection& agent, const std::string& why);
+  void serve_agents();
   void gather();
-  GatheringRules rules_of_heirs() const;
+  GatheringRules rules_of_standbys() const;
   std::string names_of_ready() const;
   void tell_who_waits(const GatheringRules& rules, int count);
-  void claim();
+  void fence();
   void begin_round();
   std::set<std::string> addresses_of_members() const;
-  void checked(Guest& guest, const nlohmann::json& message);
+  void checked(AgentConnection& agent, const nlohmann::json& message);
   void take_in_latecomers();
-  void ending(Guest& guest, const nlohmann::json& message);
-  void ended(Guest& guest, const nlohmann::json& message);
+  void ending(AgentConnection& agent, const nlohmann::json& message);
+  void ended(AgentConnection& agent, const nlohmann::json& message);
   void stop_round(const std::string& why);
   bool repeats();
   bool is_in_vain();
   void settle();
   void end_job(AttemptEnd end, int code);
-  bool everybody(Guest::Stage stage) const;
+  bool everybody(AgentConnection::Stage stage) const;
   /// The round ends because nodes come, and nothing has failed.
   bool making_room() const { return membership_changed_ && end_ == AttemptEnd::kSucceeded; }
   void tell_round(const nlohmann::json& message);
@@ -88,16 +88,16 @@ class Coordinator::State {
   std::thread thread_;
   std::atomic<bool> leaving_{false};
 
-  std::list<Guest> guests_;
+  std::list<AgentConnection> agents_;
   Phase phase_ = Phase::kGathering;
   Clock::time_point gathering_since_ = Clock::now(), enough_since_ = Clock::now(),
                     last_beat_ = Clock::now();
   std::optional<int> told_ready_;  // how many nodes were here when it was told who waits
   int64_t next_id_ = 1;
-  Heritage heritage_;      // of the job until now, this host included
-  int awaited_heirs_ = 0;  // of the host that was lost, before the first round of this one
-  nlohmann::json roster_;  // of the round, for who is not in it
-  std::optional<Claim> claim_;
+  ReplicatedJobState replicated_state_;  // of the job until now, this host included
+  int awaited_standbys_ = 0;   // of the host that was lost, before the first round of this one
+  nlohmann::json membership_;  // of the round, for who is not in it
+  std::optional<LeaderFence> fence_;
   // This process, for so long that the others may have another host by now.
   std::optional<Clock::time_point> stood_still_;
   std::vector<int64_t> members_;  // of the round, in rank order

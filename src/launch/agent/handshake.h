@@ -6,7 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "launch/agent/channel.h"
-#include "launch/agent/roster.h"
+#include "launch/agent/membership.h"
 
 namespace lockstep::launch {
 

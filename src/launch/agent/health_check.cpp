@@ -102,37 +102,37 @@ HealthCheck::HealthCheck(
 
 HealthCheck::~HealthCheck() {
   loop_.forget(listener_.get());
-  for (const auto& [descriptor, socket] : guests_) {
+  for (const auto& [descriptor, socket] : agents_) {
     loop_.forget(descriptor);
   }
 }
 
 void HealthCheck::accept() {
-  Socket guest(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!guest) {
+  Socket agent(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!agent) {
     return;
   }
-  if (guests_.size() >= kMostProbes) {  // the one that has said nothing for longest makes room
-    loop_.forget(guests_.begin()->first);
-    guests_.erase(guests_.begin());
+  if (agents_.size() >= kMostProbes) {  // the one that has said nothing for longest makes room
+    loop_.forget(agents_.begin()->first);
+    agents_.erase(agents_.begin());
   }
-  const int descriptor = guest.get();
-  guests_[descriptor] = std::move(guest);
+  const int descriptor = agent.get();
+  agents_[descriptor] = std::move(agent);
   loop_.watch(descriptor, [this, descriptor] { answer(descriptor); });
 }
 
-void HealthCheck::answer(int guest) {
+void HealthCheck::answer(int agent) {
   char request[4096];
   // Read whole, so that closing does not reset the connection.
-  const auto length = ::recv(guest, request, sizeof request, MSG_DONTWAIT);
+  const auto length = ::recv(agent, request, sizeof request, MSG_DONTWAIT);
   if (length > 0) {
     const std::string text =
         text_of(health_.answer(target_of({request, static_cast<size_t>(length)})));
     [[maybe_unused]] const auto sent =
-        ::send(guest, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        ::send(agent, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
-  loop_.forget(guest);
-  guests_.erase(guest);
+  loop_.forget(agent);
+  agents_.erase(agent);
 }
 
 }  // namespace lockstep::launch

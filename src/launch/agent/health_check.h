@@ -55,13 +55,13 @@ class HealthCheck {
 
  private:
   void accept();
-  void answer(int guest);
+  void answer(int agent);
 
   EventLoop& loop_;
   const Health& health_;
   Socket listener_;
   int port_ = 0;
-  std::map<int, Socket> guests_;  // by descriptor, until they have asked
+  std::map<int, Socket> agents_;  // by descriptor, until they have asked
 };
 
 }  // namespace lockstep::launch

@@ -102,13 +102,13 @@ void ProbeListener::serve() {
     if (polls[1].revents != 0) {
       return;
     }
-    const Socket guest(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!guest && (errno == EMFILE || errno == ENFILE)) {
+    const Socket agent(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!agent && (errno == EMFILE || errno == ENFILE)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));  // others may leave
     }
-    if (guest) {
+    if (agent) {
       [[maybe_unused]] const auto sent =
-          ::send(guest.get(), token_.data(), token_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+          ::send(agent.get(), token_.data(), token_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
   }
 }

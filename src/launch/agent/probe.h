@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "launch/agent/roster.h"
+#include "launch/agent/membership.h"
 #include "launch/system/network.h"
 
 namespace lockstep::launch {

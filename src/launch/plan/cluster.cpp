@@ -138,10 +138,10 @@ void join_cluster(const ClusterPlace& place, const Environment& environment, Lau
   }
   const int port = reader.number("MASTER_PORT").value_or(place.port);
   if (place.size == place.nodes) {
-    plan.meeting.kind = MeetingPoint::Kind::kStatic;
-    plan.meeting.host = host;
-    plan.meeting.port = port;
-    plan.meeting.node_rank = place.node;
+    plan.rendezvous.kind = RendezvousPoint::Kind::kStatic;
+    plan.rendezvous.host = host;
+    plan.rendezvous.port = port;
+    plan.rendezvous.node_rank = place.node;
     plan.min_nodes = plan.max_nodes = place.nodes;
     plan.run_id = fmt::format("{}-{}", place.manager, port);
   } else {
@@ -157,7 +157,7 @@ void join_cluster(const ClusterPlace& place, const Environment& environment, Lau
     identity.agent_store = false;  // no agent is common to the tasks: rank 0 hosts the store
     plan.identity = identity;
     plan.workers = 1;
-    plan.meeting.kind = MeetingPoint::Kind::kLocal;
+    plan.rendezvous.kind = RendezvousPoint::Kind::kLocal;
   }
   plan.notes.push_back(fmt::format(
       "{}: task {} of {} on node {} of {}, meeting at {}:{}",

@@ -15,7 +15,7 @@
 namespace lockstep::launch {
 
 /// Where agents meet.
-struct MeetingPoint {
+struct RendezvousPoint {
   enum class Kind {
     kLocal,   // one machine: nobody to meet
     kStatic,  // a fixed number of nodes, each with its rank; node 0 hosts
@@ -52,7 +52,7 @@ struct LaunchPlan {
   int min_nodes = 1, max_nodes = 1;
   int workers = 1;  // on this node
   std::string role = "default", run_id = "none";
-  MeetingPoint meeting;
+  RendezvousPoint rendezvous;
   RestartLimit restarts;
   LogPlan log;
   std::vector<int> signals;

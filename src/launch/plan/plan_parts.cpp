@@ -152,7 +152,7 @@ std::vector<int> signals_for(Options& options, const std::string& text) {
   return result;
 }
 
-void apply_rendezvous_conf(Options& options, const std::string& text, MeetingPoint& meeting) {
+void apply_rendezvous_conf(Options& options, const std::string& text, RendezvousPoint& rendezvous) {
   static const std::vector<std::string> known{
       "join_timeout",
       "last_call_timeout",
@@ -181,7 +181,7 @@ void apply_rendezvous_conf(Options& options, const std::string& text, MeetingPoi
     } else if (key == "store_type" && value != "tcp") {
       options.problem("--rdzv-conf store_type: tcp is supported");
     } else if (key == "is_host") {
-      meeting.is_host = value == "1" || value == "true" || value == "True" || value == "yes";
+      rendezvous.is_host = value == "1" || value == "true" || value == "True" || value == "yes";
     } else if (key != "store_type") {
       double number = 0;
       const char* end = value.data() + value.size();
@@ -191,15 +191,15 @@ void apply_rendezvous_conf(Options& options, const std::string& text, MeetingPoi
       }
       const milliseconds time(static_cast<int64_t>(number * 1000));
       if (key == "join_timeout" || key == "timeout") {
-        meeting.join_timeout = time;
+        rendezvous.join_timeout = time;
       } else if (key == "last_call_timeout") {
-        meeting.last_call = time;
+        rendezvous.last_call = time;
       } else if (key == "heartbeat_timeout") {
-        meeting.heartbeat_timeout = std::max(time, milliseconds(2000));
+        rendezvous.heartbeat_timeout = std::max(time, milliseconds(2000));
       } else if (key == "store_port") {
-        meeting.store_port = static_cast<int>(number);
+        rendezvous.store_port = static_cast<int>(number);
       } else if (key == "rank") {
-        meeting.node_rank = static_cast<int>(number);
+        rendezvous.node_rank = static_cast<int>(number);
       }
     }
   }
@@ -245,12 +245,13 @@ std::string read_secret(const std::string& path) {
   return secret;
 }
 
-void plan_secret(const Options& options, const Environment& environment, MeetingPoint& meeting) {
-  meeting.secret = read_secret(options.text("rdzv-secret-file"));
-  meeting.insecure = options.flag("rdzv-insecure");
+void plan_secret(
+    const Options& options, const Environment& environment, RendezvousPoint& rendezvous) {
+  rendezvous.secret = read_secret(options.text("rdzv-secret-file"));
+  rendezvous.insecure = options.flag("rdzv-insecure");
   const auto handed_over = environment.find(kSecretVariable);
-  if (meeting.secret.empty() && !meeting.insecure && handed_over != environment.end()) {
-    meeting.secret = handed_over->second;
+  if (rendezvous.secret.empty() && !rendezvous.insecure && handed_over != environment.end()) {
+    rendezvous.secret = handed_over->second;
   }
 }
 

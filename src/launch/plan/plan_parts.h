@@ -35,7 +35,7 @@ int workers_for(Options& options, const std::string& text, const Environment& en
 std::vector<int> signals_for(Options& options, const std::string& text);
 
 /// Reads --rdzv-conf's "key=value,...". Problems go to `options`.
-void apply_rendezvous_conf(Options& options, const std::string& text, MeetingPoint& meeting);
+void apply_rendezvous_conf(Options& options, const std::string& text, RendezvousPoint& rendezvous);
 
 /// The secret that agents share: the content of a file that only its owner may read. Error
 /// (config).
@@ -45,7 +45,8 @@ std::string read_secret(const std::string& path);
 inline constexpr const char* kSecretVariable = "LOCKSTEP_RDZV_SECRET";
 
 /// --rdzv-secret-file and --rdzv-insecure, or what a launcher has handed over.
-void plan_secret(const Options& options, const Environment& environment, MeetingPoint& meeting);
+void plan_secret(
+    const Options& options, const Environment& environment, RendezvousPoint& rendezvous);
 
 /// A random job id, in the form of a UUID.
 std::string random_id();

@@ -45,7 +45,7 @@ class JobStore::Server {
   }
 
  private:
-  struct Guest {
+  struct AgentConnection {
     Socket socket;
     std::string unread;  // answers that the client has not taken yet
   };
@@ -56,7 +56,7 @@ class JobStore::Server {
   void take(StoreProtocol::Client client);
   void hear(StoreProtocol::Client client);
   void send(StoreProtocol::Client client, std::string_view bytes);
-  void write_some(Guest& guest);
+  void write_some(AgentConnection& agent);
   void drop(StoreProtocol::Client client) { gone_.push_back(client); }
   void drop_gone();
 
@@ -64,7 +64,7 @@ class JobStore::Server {
   const std::set<std::string> hosts_;
   EventLoop loop_;
   StoreProtocol protocol_;
-  std::unordered_map<StoreProtocol::Client, Guest> guests_;
+  std::unordered_map<StoreProtocol::Client, AgentConnection> agents_;
   std::vector<StoreProtocol::Client> gone_;  // taken out after the handlers have returned
   StoreProtocol::Client next_ = 1;
   size_t unread_ = 0;  // of all guests
@@ -105,7 +105,7 @@ void JobStore::Server::accept() {
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   const StoreProtocol::Client client = next_++;
   const int descriptor = socket.get();
-  guests_[client].socket = std::move(socket);
+  agents_[client].socket = std::move(socket);
   try {
     loop_.watch(descriptor, [this, client] { take(client); });
   } catch (const std::exception&) {
@@ -124,12 +124,12 @@ void JobStore::Server::take(StoreProtocol::Client client) {
 }
 
 void JobStore::Server::hear(StoreProtocol::Client client) {
-  Guest& guest = guests_.at(client);
-  if (!guest.unread.empty()) {
-    write_some(guest);
+  AgentConnection& agent = agents_.at(client);
+  if (!agent.unread.empty()) {
+    write_some(agent);
   }
   std::array<char, 65536> buffer;
-  const ssize_t size = ::recv(guest.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  const ssize_t size = ::recv(agent.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   const bool ended = size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR);
   if (ended || (size > 0 && !protocol_.take(client, {buffer.data(), static_cast<size_t>(size)}))) {
     drop(client);
@@ -137,44 +137,44 @@ void JobStore::Server::hear(StoreProtocol::Client client) {
 }
 
 void JobStore::Server::send(StoreProtocol::Client client, std::string_view bytes) {
-  Guest& guest = guests_.at(client);
+  AgentConnection& agent = agents_.at(client);
   if (unread_ + bytes.size() > kMostUnread) {
     drop(client);
     return;
   }
-  guest.unread.append(bytes);
+  agent.unread.append(bytes);
   unread_ += bytes.size();
-  write_some(guest);
+  write_some(agent);
 }
 
-void JobStore::Server::write_some(Guest& guest) {
+void JobStore::Server::write_some(AgentConnection& agent) {
   size_t done = 0;
-  while (done < guest.unread.size()) {
+  while (done < agent.unread.size()) {
     const ssize_t size = ::send(
-        guest.socket.get(),
-        guest.unread.data() + done,
-        guest.unread.size() - done,
+        agent.socket.get(),
+        agent.unread.data() + done,
+        agent.unread.size() - done,
         MSG_NOSIGNAL | MSG_DONTWAIT);
     if (size < 0) {
       // A connection that is broken is seen by reading.
-      done = errno == EAGAIN || errno == EINTR ? done : guest.unread.size();
+      done = errno == EAGAIN || errno == EINTR ? done : agent.unread.size();
       break;
     }
     done += static_cast<size_t>(size);
   }
-  guest.unread.erase(0, done);
+  agent.unread.erase(0, done);
   unread_ -= done;
-  loop_.want_write(guest.socket.get(), !guest.unread.empty());
+  loop_.want_write(agent.socket.get(), !agent.unread.empty());
 }
 
 void JobStore::Server::drop_gone() {
   for (const StoreProtocol::Client client : gone_) {
-    const auto found = guests_.find(client);
-    if (found != guests_.end()) {
+    const auto found = agents_.find(client);
+    if (found != agents_.end()) {
       protocol_.forget(client);
       loop_.forget(found->second.socket.get());
       unread_ -= found->second.unread.size();
-      guests_.erase(found);
+      agents_.erase(found);
     }
   }
   gone_.clear();

@@ -32,7 +32,7 @@ double machine_seconds() {
 }
 
 StepWriter::StepWriter(const std::filesystem::path& path)
-    // Not made anew: the worker's pulse (base/pulse.h) is in the same file, and mapped.
+    // Not made anew: the worker's pulse (base/rank_status.h) is in the same file, and mapped.
     : file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) {}
 
 StepWriter::~StepWriter() {

@@ -1,5 +1,5 @@
 // How far a worker is, for its agent: the first line of a file that the worker writes at the
-// beginning of each step, and the agent reads. Behind it is what it does now (base/pulse.h).
+// beginning of each step, and the agent reads. Behind it is what it does now (base/rank_status.h).
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 #include <optional>
 #include <string>
 
-#include "base/pulse.h"
+#include "base/rank_status.h"
 
 namespace lockstep::launch {
 
 /// The variable that names a worker's file.
-inline constexpr const char* kStepFileVariable = kPulseVariable;
+inline constexpr const char* kStepFileVariable = kStatusFileVariable;
 
 struct StepMark {
   int64_t step = 0;   // that began last

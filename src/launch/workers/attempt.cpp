@@ -244,8 +244,8 @@ std::optional<int64_t> last_step(const WorkerGroup& group) {
   std::optional<int64_t> last;
   std::error_code ignored;
   for (const auto& worker : group.workers()) {
-    if (!worker->pulse_file.empty() && std::filesystem::exists(worker->pulse_file, ignored)) {
-      const std::optional<StepMark> mark = read_step(worker->pulse_file);
+    if (!worker->status_file.empty() && std::filesystem::exists(worker->status_file, ignored)) {
+      const std::optional<StepMark> mark = read_step(worker->status_file);
       last = std::max(last.value_or(-1), mark ? mark->step : -1);
     }
   }

@@ -261,7 +261,7 @@ Failure describe(
         "@record (Python)";
   }
   if (result.status.signal == SIGKILL) {
-    result.memory = memory_word(before, after);
+    result.memory = oom_explanation(before, after);
   }
   for (const std::string& line : worker.tail.lines()) {
     result.last_lines.push_back(printable(line));

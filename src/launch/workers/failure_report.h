@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/system/memory_word.h"
+#include "launch/system/oom_explanation.h"
 #include "launch/system/process.h"
 #include "launch/workers/worker_group.h"
 

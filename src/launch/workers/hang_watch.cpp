@@ -44,17 +44,17 @@ HangWatch::~HangWatch() {
 
 bool HangWatch::looks() const {
   return std::any_of(group_.workers().begin(), group_.workers().end(), [](const auto& worker) {
-    return !worker->pulse_file.empty();
+    return !worker->status_file.empty();
   });
 }
 
 std::vector<RankView> HangWatch::views(bool living) const {
   std::vector<RankView> views;
   for (const auto& worker : group_.workers()) {
-    if (worker->pulse_file.empty() || (living && worker->status)) {
+    if (worker->status_file.empty() || (living && worker->status)) {
       continue;
     }
-    if (auto view = view_rank(worker->pulse_file)) {
+    if (auto view = view_rank(worker->status_file)) {
       views.push_back(std::move(*view));
     }
   }
@@ -151,8 +151,8 @@ const Worker* HangWatch::look() {
   }
   told_->seconds = hang->seconds;
   for (const RankView& view : ranks) {
-    if (view.rank() == hang->ranks.front() && view.pulse.end_after > 0 &&
-        hang->seconds > view.pulse.end_after) {
+    if (view.rank() == hang->ranks.front() && view.rank_status.end_after > 0 &&
+        hang->seconds > view.rank_status.end_after) {
       return worker_of(view.rank());
     }
   }
@@ -168,7 +168,7 @@ const Worker* HangWatch::find_after_timeout(
     hang = Hang{.ranks = {*known}};
     for (const RankView& view : ranks) {
       if (view.rank() == *known) {
-        hang->seconds = now - view.pulse.changed;
+        hang->seconds = now - view.rank_status.changed;
       }
     }
   } else {

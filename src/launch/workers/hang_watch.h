@@ -16,7 +16,7 @@
 namespace lockstep::launch {
 
 /// The agent's eye on the workers of one machine. It reads what they tell of themselves
-/// (base/pulse.h) once a second, and asks nothing of them. Workers that tell nothing (Python
+/// (base/rank_status.h) once a second, and asks nothing of them. Workers that tell nothing (Python
 /// scripts) are left alone.
 class HangWatch {
  public:

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 #include "base/temporary_folder.h"
 #include "launch/system/job_store.h"
 #include "launch/workers/attempt.h"
@@ -82,8 +82,8 @@ int supervise(const SupervisorOptions& options) {
     identity.error_file = spec.error_file.string();
     Environment environment = common;
     set_identity(environment, identity);
-    spec.pulse_file = spec.error_file.parent_path() / "step";
-    environment[kPulseVariable] = spec.pulse_file.string();
+    spec.status_file = spec.error_file.parent_path() / "step";
+    environment[kStatusFileVariable] = spec.status_file.string();
     spec.process.environment = flatten(environment);
     spec.output.console = &output;
     spec.output.whole_lines = rank != 0;

@@ -25,21 +25,22 @@ const RankView* rank_of(const std::vector<RankView>& ranks, int rank) {
 
 /// Whether a rank of this machine has begun the call that another waits for. A message's other end
 /// has no number for it: it has come where it waits for a message of the first.
-bool has_come(const RankView& rank, int from, const PulseWait& wait) {
+bool has_come(const RankView& rank, int from, const PendingCall& wait) {
   if (wait.kind == CallKind::kMessages) {
-    return std::any_of(rank.pulse.waits.begin(), rank.pulse.waits.end(), [&](const PulseWait& own) {
-      return own.kind == CallKind::kMessages && own.group == wait.group &&
-             std::find(own.ranks.begin(), own.ranks.end(), from) != own.ranks.end();
-    });
+    return std::any_of(
+        rank.rank_status.waits.begin(), rank.rank_status.waits.end(), [&](const PendingCall& own) {
+          return own.kind == CallKind::kMessages && own.group == wait.group &&
+                 std::find(own.ranks.begin(), own.ranks.end(), from) != own.ranks.end();
+        });
   }
-  const PulseGroup* const group = rank.pulse.find_group(wait);
+  const GroupCalls* const group = rank.rank_status.find_group(wait);
   return group != nullptr && group->begun.at(static_cast<size_t>(wait.kind)) > wait.index;
 }
 
 /// What its device was given last; null: nothing, or the host waits by itself.
-const PulseWait* last_on_device(const RankView& rank) {
-  const PulseWait* last = nullptr;
-  for (const PulseWait& wait : rank.pulse.waits) {
+const PendingCall* last_on_device(const RankView& rank) {
+  const PendingCall* last = nullptr;
+  for (const PendingCall& wait : rank.rank_status.waits) {
     if (wait.on_device && (last == nullptr || wait.since > last->since)) {
       last = &wait;
     }
@@ -48,7 +49,7 @@ const PulseWait* last_on_device(const RankView& rank) {
 }
 
 double limit_of(const RankView& rank, std::optional<double> shortest) {
-  const double limit = std::max(rank.pulse.report_after, kMedians * rank.median);
+  const double limit = std::max(rank.rank_status.report_after, kMedians * rank.median);
   return shortest ? std::min(limit, *shortest) : limit;
 }
 
@@ -105,7 +106,7 @@ std::string this_host() {
   return name;
 }
 
-std::string call_text(const PulseWait& wait) {
+std::string call_text(const PendingCall& wait) {
   return fmt::format(
       "{} number {} of group {}, shape [{}]{}",
       printable(wait.operation),
@@ -118,25 +119,25 @@ std::string call_text(const PulseWait& wait) {
 }  // namespace
 
 std::optional<RankView> view_rank(const std::filesystem::path& file) {
-  std::optional<PulseReading> pulse = read_pulse(file);
-  if (!pulse) {
+  std::optional<RankStatusReading> rank_status = read_rank_status(file);
+  if (!rank_status) {
     return std::nullopt;
   }
   RankView view;
-  view.process = static_cast<pid_t>(pulse->process);
+  view.process = static_cast<pid_t>(rank_status->process);
   view.state = state_of(view.process);
   if (const std::optional<StepMark> mark = read_step(file)) {
     view.step = mark->step;
     view.median = mark->median;
   }
-  view.pulse = std::move(*pulse);
+  view.rank_status = std::move(*rank_status);
   return view;
 }
 
 std::vector<Awaiting> who_waits(const std::vector<RankView>& ranks) {
   std::vector<Awaiting> edges;
   for (const RankView& view : ranks) {
-    for (const PulseWait& wait : view.pulse.waits) {
+    for (const PendingCall& wait : view.rank_status.waits) {
       for (const int rank : wait.ranks) {
         const RankView* const other = rank_of(ranks, rank);
         // Of another machine's rank nothing is known: it is not accused.
@@ -169,17 +170,17 @@ std::optional<Hang> find_hang(
     }
   }
   for (const RankView& view : ranks) {
-    const double seconds = now - view.pulse.changed, limit = limit_of(view, shortest);
+    const double seconds = now - view.rank_status.changed, limit = limit_of(view, shortest);
     const bool measured = view.median > 0 || shortest || view.stands();
-    if (view.pulse.report_after <= 0 || !measured || seconds <= limit || view.state == 'Z' ||
+    if (view.rank_status.report_after <= 0 || !measured || seconds <= limit || view.state == 'Z' ||
         view.state == '\0') {
       continue;
     }
-    const bool waits =
-        awaiting.contains(view.rank()) ||
-        std::any_of(view.pulse.waits.begin(), view.pulse.waits.end(), [](const PulseWait& wait) {
-          return !wait.on_device;
-        });
+    const bool waits = awaiting.contains(view.rank()) ||
+                       std::any_of(
+                           view.rank_status.waits.begin(),
+                           view.rank_status.waits.end(),
+                           [](const PendingCall& wait) { return !wait.on_device; });
     (view.stands() ? standing : waits ? waiting : idle).push_back({&view, seconds, limit});
   }
   for (const std::vector<Candidate>* const kind : {&standing, &idle}) {
@@ -193,7 +194,7 @@ std::optional<Hang> find_hang(
   }
   // Only where every rank is seen and has waited too long: else somebody may yet come.
   if (waiting.empty() || waiting.size() != ranks.size() ||
-      static_cast<int>(ranks.size()) != ranks.front().pulse.ranks) {
+      static_cast<int>(ranks.size()) != ranks.front().rank_status.ranks) {
     return std::nullopt;
   }
   const std::vector<int> circle = find_circle(who_waits(ranks));
@@ -201,26 +202,28 @@ std::optional<Hang> find_hang(
     return std::nullopt;
   }
   const RankView& first = *rank_of(ranks, circle.front());
-  return Hang{circle, true, now - first.pulse.changed, limit_of(first, shortest)};
+  return Hang{circle, true, now - first.rank_status.changed, limit_of(first, shortest)};
 }
 
 std::string describe_rank(const RankView& view, double now) {
   std::string text = fmt::format(
       "rank {}{}: step {}, {} for {:.3g} s, its last sign {:.3g} s ago, process {} {}",
       view.rank(),
-      view.pulse.coordinate.empty() ? "" : fmt::format(" ({})", printable(view.pulse.coordinate)),
+      view.rank_status.coordinate.empty()
+          ? ""
+          : fmt::format(" ({})", printable(view.rank_status.coordinate)),
       view.step,
-      printable(view.pulse.phase),
-      now - view.pulse.phase_since,
-      now - view.pulse.changed,
+      printable(view.rank_status.phase),
+      now - view.rank_status.phase_since,
+      now - view.rank_status.changed,
       view.process,
       state_text(view.state));
-  for (const PulseWait& wait : view.pulse.waits) {
+  for (const PendingCall& wait : view.rank_status.waits) {
     if (!wait.on_device) {
       text += fmt::format("; in {} for {:.3g} s", call_text(wait), now - wait.since);
     }
   }
-  if (const PulseWait* const last = last_on_device(view)) {
+  if (const PendingCall* const last = last_on_device(view)) {
     text +=
         fmt::format("; its device was given {} {:.3g} s ago", call_text(*last), now - last->since);
   }

@@ -1,5 +1,5 @@
 // Who waits for whom among the ranks of a machine, and which of them stands still: from what each
-// tells of itself (base/pulse.h) and what the kernel says of its process. No rank is asked.
+// tells of itself (base/rank_status.h) and what the kernel says of its process. No rank is asked.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 #include <sys/types.h>
 
-#include "base/pulse.h"
+#include "base/rank_status.h"
 
 namespace lockstep::launch {
 
 /// A rank of this machine as it is now.
 struct RankView {
-  PulseReading pulse;
+  RankStatusReading rank_status;
   pid_t process = 0;
   char state = 0;     // the kernel's letter (launch/workers/stacks.h)
   int64_t step = 0;   // that began last; 0: none
   double median = 0;  // seconds of its last steps; 0: none has ended
 
-  int rank() const { return pulse.rank; }
+  int rank() const { return rank_status.rank; }
   bool stands() const { return state == 'T' || state == 't' || state == 'D'; }
 };
 
@@ -34,7 +34,7 @@ std::optional<RankView> view_rank(const std::filesystem::path& file);
 struct Awaiting {
   int from = 0, to = 0;
   bool has_come = false;
-  PulseWait wait;
+  PendingCall wait;
 };
 
 /// The graph: of each rank's wait one edge to every rank that has not come to it; where all have
@@ -50,10 +50,10 @@ struct Hang {
 };
 
 /// Of the ranks that did not get on for longer than the larger of three median steps and what their
-/// configuration says (PulseReading::report_after), the one to look at: a process that stands; else
-/// one that waits for nobody, and has not for the longest; else ranks of one machine that wait in a
-/// circle. Before the first step has ended there is no measure, and only processes that stand are
-/// told. `now`: seconds of the machine's steady clock. `shortest`: the limit, where it is less.
+/// configuration says (RankStatusReading::report_after), the one to look at: a process that stands;
+/// else one that waits for nobody, and has not for the longest; else ranks of one machine that wait
+/// in a circle. Before the first step has ended there is no measure, and only processes that stand
+/// are told. `now`: seconds of the machine's steady clock. `shortest`: the limit, where it is less.
 std::optional<Hang> find_hang(
     const std::vector<RankView>& ranks, double now, std::optional<double> shortest = {});
 

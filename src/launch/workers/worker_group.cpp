@@ -49,7 +49,7 @@ void WorkerGroup::start(WorkerSpec spec) {
   worker->local_rank = spec.local_rank;
   worker->pid = process.pid();
   worker->error_file = std::move(spec.error_file);
-  worker->pulse_file = std::move(spec.pulse_file);
+  worker->status_file = std::move(spec.status_file);
   pumps_.push_back(
       std::make_unique<OutputPump>(loop_, process.output(), std::move(spec.output), worker->tail));
   pumps_.push_back(std::make_unique<OutputPump>(

@@ -19,14 +19,15 @@ struct WorkerSpec {
   ProcessSpec process;
   StreamRoute output, error_output;
   std::filesystem::path error_file;  // where record() writes its error
-  std::filesystem::path pulse_file;  // where it tells what it does (base/pulse.h); empty: nowhere
+  std::filesystem::path
+      status_file;  // where it tells what it does (base/rank_status.h); empty: nowhere
 };
 
 /// One worker that runs or has ended.
 struct Worker {
   int rank = 0, local_rank = 0;
   pid_t pid = 0;
-  std::filesystem::path error_file, pulse_file;
+  std::filesystem::path error_file, status_file;
   std::optional<ExitStatus> status;
   std::chrono::system_clock::time_point ended;
   int order = -1;             // index in the order in which the group was seen ending

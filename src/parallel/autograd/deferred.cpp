@@ -6,9 +6,9 @@ namespace lockstep::parallel {
 namespace {
 
 /// Another product, whose weight gradients are left in a queue.
-class DeferredProduct final : public nn::Product {
+class DeferredProduct final : public nn::LinearKernel {
  public:
-  DeferredProduct(std::shared_ptr<nn::Product> product, std::shared_ptr<DeferredQueue> queue)
+  DeferredProduct(std::shared_ptr<nn::LinearKernel> product, std::shared_ptr<DeferredQueue> queue)
       : product_(std::move(product)),
         queue_(std::move(queue)) {}
 
@@ -47,13 +47,13 @@ class DeferredProduct final : public nn::Product {
   }
 
  private:
-  std::shared_ptr<nn::Product> product_;
+  std::shared_ptr<nn::LinearKernel> product_;
   std::shared_ptr<DeferredQueue> queue_;
 };
 
 }  // namespace
 
-void DeferredQueue::push(const nn::Product* product, std::function<void()> work) {
+void DeferredQueue::push(const nn::LinearKernel* product, std::function<void()> work) {
   const auto [place, is_first] = places_.emplace(product, work_.size());
   if (is_first) {
     work_.push_back(std::move(work));

@@ -26,13 +26,13 @@ class DeferredQueue {
   void push(std::function<void()> work) { work_.push_back(std::move(work)); }
   /// The same of a product, which may have been called more than once in the pass: its parameters
   /// get one gradient, the sum.
-  void push(const nn::Product* product, std::function<void()> work);
+  void push(const nn::LinearKernel* product, std::function<void()> work);
   /// All that was left since the last call.
   DeferredWork take();
 
  private:
   DeferredWork work_;
-  std::unordered_map<const nn::Product*, size_t> places_;  // in it, of products
+  std::unordered_map<const nn::LinearKernel*, size_t> places_;  // in it, of products
 };
 
 /// Makes every linear of the model leave the gradients of its product's parameters in `queue`,

@@ -82,7 +82,10 @@ void check_heads(const model::ModelConfig& config, const mesh::Mesh& mesh) {
 }  // namespace
 
 void apply_context_parallel(
-    nn::LanguageModel& model, Axes& axes, const SequencePart& part, ContextAttention attention) {
+    nn::LanguageModel& model,
+    ParallelGroups& axes,
+    const SequencePart& part,
+    ContextAttention attention) {
   comm::Communicator& group = axes.along(mesh::Axis::kContext);
   if (group.size() == 1) {
     return;  // the plain attention is that of a group of one

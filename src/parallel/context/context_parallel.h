@@ -4,7 +4,7 @@
 
 #include "nn/language_model.h"
 #include "parallel/context/context_attention.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "parallel/ranks/sequence_part.h"
 
 namespace lockstep::parallel {
@@ -14,6 +14,9 @@ namespace lockstep::parallel {
 /// changes nothing. `axes` must outlive the model. Throws Error (kConfig), with what would work,
 /// where the heads of this rank do not fit kUlysses.
 void apply_context_parallel(
-    nn::LanguageModel& model, Axes& axes, const SequencePart& part, ContextAttention attention);
+    nn::LanguageModel& model,
+    ParallelGroups& axes,
+    const SequencePart& part,
+    ContextAttention attention);
 
 }  // namespace lockstep::parallel

@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "optim/gradient_norm.h"
-#include "parallel/autograd/passage.h"
+#include "parallel/autograd/backward_hooks.h"
 
 namespace lockstep::parallel {
 namespace {

@@ -14,7 +14,7 @@
 namespace lockstep::parallel {
 
 /// The hook of one parameter.
-class GradientReductions::Taker final : public ops::GradientTaker {
+class GradientReductions::Taker final : public ops::GradientSink {
  public:
   Taker(GradientReductions& reductions, size_t unit, size_t entry)
       : reductions_(reductions),
@@ -43,7 +43,7 @@ GradientReductions::GradientReductions(
            std::vector<Entry>(flat.entries.size()),
            0,
            false,
-           GradientSquares(flat, options.share)});
+           GradNormAccumulator(flat, options.share)});
     }
   }
   for (size_t u = 0; u < units_.size(); ++u) {

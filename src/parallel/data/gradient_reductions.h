@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "ops/gradient_place.h"
+#include "ops/gradient_sink.h"
 #include "parallel/data/flat_unit.h"
-#include "parallel/data/gradient_squares.h"
+#include "parallel/data/grad_norm_accumulator.h"
 
 namespace lockstep::parallel {
 
@@ -71,7 +71,7 @@ class GradientReductions {
     std::vector<Entry> entries;
     size_t seen = 0;       // of the entries, in this micro-batch
     bool has_sum = false;  // shard_gradient holds micro-batches of this step (stages 2 and 3)
-    GradientSquares squares;
+    GradNormAccumulator squares;
   };
   struct Range {
     int64_t begin, end;

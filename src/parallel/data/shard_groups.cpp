@@ -7,8 +7,8 @@
 
 namespace lockstep::parallel {
 
-ShardGroups make_shard_groups(Axes& axes, int shard_ranks, comm::Communicator* holders) {
-  comm::Communicator& all = holders == nullptr ? axes.gradients() : *holders;
+ShardGroups make_shard_groups(ParallelGroups& axes, int shard_ranks, comm::Communicator* holders) {
+  comm::Communicator& all = holders == nullptr ? axes.data_context() : *holders;
   if (shard_ranks == 0 || shard_ranks == all.size()) {
     return {&all, nullptr, &all};
   }

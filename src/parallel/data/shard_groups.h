@@ -1,7 +1,7 @@
 // Which of the ranks that hold the same parameters share one state, and which hold replicas of it.
 #pragma once
 
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 
 namespace lockstep::parallel {
 
@@ -19,9 +19,10 @@ struct ShardGroups {
   int replica_count() const { return replicas == nullptr ? 1 : replicas->size(); }
 };
 
-/// Groups of `shard_ranks` neighbours of `holders` (null: axes.gradients()); 0: all of them share.
-/// Every rank must call; `axes` owns the groups. Error (config) where the number does not divide
-/// theirs.
-ShardGroups make_shard_groups(Axes& axes, int shard_ranks, comm::Communicator* holders = nullptr);
+/// Groups of `shard_ranks` neighbours of `holders` (null: axes.data_context()); 0: all of them
+/// share. Every rank must call; `axes` owns the groups. Error (config) where the number does not
+/// divide theirs.
+ShardGroups make_shard_groups(
+    ParallelGroups& axes, int shard_ranks, comm::Communicator* holders = nullptr);
 
 }  // namespace lockstep::parallel

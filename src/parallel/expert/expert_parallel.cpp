@@ -69,8 +69,8 @@ nn::Exchanged SpreadExperts::forward(
 
 }  // namespace
 
-ExpertGroups make_expert_groups(Axes& axes, int ranks, bool in_halves) {
-  comm::Communicator& all = axes.gradients();
+ExpertGroups make_expert_groups(ParallelGroups& axes, int ranks, bool in_halves) {
+  comm::Communicator& all = axes.data_context();
   if (ranks == 1) {
     return {};
   }

@@ -7,11 +7,11 @@
 #include <string>
 
 #include "nn/language_model.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 
 namespace lockstep::parallel {
 
-/// Groups of this rank among those that see other tokens (Axes::gradients).
+/// Groups of this rank among those that see other tokens (ParallelGroups::gradients).
 struct ExpertGroups {
   comm::Communicator* exchange = nullptr;  // neighbours that hold all experts between them
   comm::Communicator* holders = nullptr;   // those that hold the same experts as this one
@@ -21,7 +21,7 @@ struct ExpertGroups {
 
 /// Groups of `ranks` neighbours; 1: nothing is spread. Every rank must call; `axes` owns the
 /// groups. Error (config) where the number does not divide that of the ranks.
-ExpertGroups make_expert_groups(Axes& axes, int ranks, bool in_halves);
+ExpertGroups make_expert_groups(ParallelGroups& axes, int ranks, bool in_halves);
 
 /// Leaves this rank its experts of every mixture (the first E % n ranks hold one more), and sends
 /// rows of tokens to those of the others. After tensor parallelism. Every rank must call. Error

@@ -108,8 +108,8 @@ void Executor::plan_steps() {
   for (int other = 0; other < schedule_.ranks; ++other) {
     for (const Action& action : schedule_.actions[static_cast<size_t>(other)]) {
       const std::optional<Message> message = given_by(action, schedule_.stages);
-      const int taker = message ? message->stage - (message->is_gradient ? 1 : 0) : -1;
-      if (other != rank && message && schedule_.rank_of_stage[static_cast<size_t>(taker)] == rank) {
+      const int sink = message ? message->stage - (message->is_gradient ? 1 : 0) : -1;
+      if (other != rank && message && schedule_.rank_of_stage[static_cast<size_t>(sink)] == rank) {
         coming_[other].push_back(*message);
       }
     }

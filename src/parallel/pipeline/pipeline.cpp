@@ -168,26 +168,26 @@ Tensor Pipeline::forward_backward(
 }
 
 std::vector<Tensor> Pipeline::row_scores(std::span<const nn::ForwardInputs> batches) {
-  const objective::KeptScores kept(objective::Needs::kRowScores);
+  const objective::ScoreSink kept(objective::Needs::kRowScores);
   (void)statistics(without_dropout(batches), kept);
   return of_all_stages(kept.rows(), batches, {}, at::kDouble);
 }
 
 std::vector<Tensor> Pipeline::class_scores(
     std::span<const nn::ForwardInputs> batches, int64_t classes) {
-  const objective::KeptScores kept(objective::Needs::kClassScores);
+  const objective::ScoreSink kept(objective::Needs::kClassScores);
   (void)statistics(without_dropout(batches), kept);
   return of_all_stages(kept.rows(), batches, {classes}, at::kFloat);
 }
 
 std::vector<Tensor> Pipeline::next_tokens(std::span<const nn::ForwardInputs> batches) {
-  const objective::KeptScores kept(objective::Needs::kNextToken);
+  const objective::ScoreSink kept(objective::Needs::kNextToken);
   (void)statistics(without_dropout(batches), kept);
   return of_all_stages(kept.rows(), batches, {}, at::kDouble);
 }
 
 objective::HeadStates Pipeline::head_states(std::span<const nn::ForwardInputs> batches) {
-  const objective::KeptHeadStates kept;
+  const objective::HeadStateSink kept;
   (void)statistics(without_dropout(batches), kept);
   return kept.states();
 }

@@ -9,7 +9,7 @@
 
 #include "nn/activation.h"
 #include "nn/experts.h"
-#include "parallel/autograd/passage.h"
+#include "parallel/autograd/backward_hooks.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -40,7 +40,7 @@ struct WrappedLinear : nn::Linear {
         input(std::move(input)) {}
   std::shared_ptr<nn::Linear> inner;
   std::shared_ptr<ActivationInput> input;
-  std::shared_ptr<nn::Product>& product() override { return inner->product(); }
+  std::shared_ptr<nn::LinearKernel>& product() override { return inner->product(); }
   void visit_parameters(const nn::ParameterFunction& function) override {
     inner->visit_parameters(function);
   }

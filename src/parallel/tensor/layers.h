@@ -15,7 +15,7 @@ namespace lockstep::parallel {
 /// Before sharded layers: what goes in is the last thing that every rank computes alike, or of its
 /// part of the sequence. What comes out goes to several layers, and its gradient is summed once,
 /// while the rank makes the gradients of their weights.
-struct Entrance final : nn::Junction {
+struct Entrance final : nn::RegionBoundary {
   explicit Entrance(Region region) : region(std::move(region)) {}
   Region region;
   std::shared_ptr<DeferredQueue> weight_gradients = std::make_shared<DeferredQueue>();
@@ -23,14 +23,14 @@ struct Entrance final : nn::Junction {
 };
 
 /// Before a layer that every rank holds whole and computes alike.
-struct WholeSequence final : nn::Junction {
+struct WholeSequence final : nn::RegionBoundary {
   explicit WholeSequence(Region region) : region(std::move(region)) {}
   Region region;
   Tensor forward(const Tensor& x) const override { return region.gather(x); }
 };
 
 /// Behind sharded layers: their parts are added up.
-struct Exit final : nn::Junction {
+struct Exit final : nn::RegionBoundary {
   explicit Exit(Region region) : region(std::move(region)) {}
   Region region;
   Tensor forward(const Tensor& x) const override { return region.leave(x); }

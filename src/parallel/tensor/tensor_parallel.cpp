@@ -67,9 +67,9 @@ void check_sizes(const model::ModelConfig& config, int ranks) {
   }
 }
 
-class Swap final {
+class TensorParallelizer final {
  public:
-  Swap(nn::LanguageModel& model, Axes& axes, SequenceSharding sequence)
+  TensorParallelizer(nn::LanguageModel& model, ParallelGroups& axes, SequenceSharding sequence)
       : config_(model.config()),
         layers_(model.layers),
         heads_(split_heads(config_, axes.coordinate().tensor, axes.mesh().tensor)),
@@ -77,24 +77,25 @@ class Swap final {
         copies_(holders_of_our_heads(axes)) {}
 
   void operator()(const nn::SlotName& name, const nn::Slot& slot) {
-    const auto try_kind = [&]<class Kind>(void (Swap::*swap)(const nn::SlotName&, Kind&)) {
-      if (Kind* place = slot.as<typename Kind::element_type>()) {
-        (this->*swap)(name, *place);
-      }
-    };
-    try_kind(&Swap::norm);
-    try_kind(&Swap::junction);
-    try_kind(&Swap::linear);
-    try_kind(&Swap::router);
-    try_kind(&Swap::tokens);
-    try_kind(&Swap::sequence_tokens);
-    try_kind(&Swap::positions);
-    try_kind(&Swap::attention<nn::Attention>);
-    try_kind(&Swap::attention<nn::BiasedAttention>);
-    try_kind(&Swap::relative_positions);
-    try_kind(&Swap::dropout);
-    try_kind(&Swap::head);
-    try_kind(&Swap::head_bias);
+    const auto try_kind =
+        [&]<class Kind>(void (TensorParallelizer::*swap)(const nn::SlotName&, Kind&)) {
+          if (Kind* place = slot.as<typename Kind::element_type>()) {
+            (this->*swap)(name, *place);
+          }
+        };
+    try_kind(&TensorParallelizer::norm);
+    try_kind(&TensorParallelizer::boundary);
+    try_kind(&TensorParallelizer::linear);
+    try_kind(&TensorParallelizer::router);
+    try_kind(&TensorParallelizer::tokens);
+    try_kind(&TensorParallelizer::sequence_tokens);
+    try_kind(&TensorParallelizer::positions);
+    try_kind(&TensorParallelizer::attention<nn::Attention>);
+    try_kind(&TensorParallelizer::attention<nn::BiasedAttention>);
+    try_kind(&TensorParallelizer::relative_positions);
+    try_kind(&TensorParallelizer::dropout);
+    try_kind(&TensorParallelizer::head);
+    try_kind(&TensorParallelizer::head_bias);
   }
 
   ShardedParameters take() { return std::move(sharded_); }
@@ -112,7 +113,7 @@ class Swap final {
     hold_whole(
         name, *slot, is_of_heads ? &region_.group->communicator() : sharers_between_regions());
   }
-  void junction(const nn::SlotName& name, std::shared_ptr<nn::Junction>& slot) {
+  void boundary(const nn::SlotName& name, std::shared_ptr<nn::RegionBoundary>& slot) {
     const bool is_whole = config_.head.classifies() || config_.head.gives_states();
     if (name.role == "head_input" && is_whole) {
       slot = std::make_shared<WholeSequence>(region_);
@@ -128,8 +129,9 @@ class Swap final {
   }
   void linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot);
   void expert_linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot);
-  static void cut_input_dropout(const model::LayerSpec& spec, nn::Product& product, Range part);
-  void share_largest(nn::Product& product, nn::Shared what) const {
+  static void cut_input_dropout(
+      const model::LayerSpec& spec, nn::LinearKernel& product, Range part);
+  void share_largest(nn::LinearKernel& product, nn::Shared what) const {
     product.set_largest_over(
         what, [group = region_.group](const Tensor& part) { return group->largest(part); });
   }
@@ -202,7 +204,7 @@ class Swap final {
 
   int ranks() const { return static_cast<int>(region_.group->size()); }
   int rank() const { return static_cast<int>(region_.group->rank()); }
-  comm::Communicator& holders_of_our_heads(Axes& axes) const {
+  comm::Communicator& holders_of_our_heads(ParallelGroups& axes) const {
     std::vector<int> holders(static_cast<size_t>(heads_.copies));
     std::iota(holders.begin(), holders.end(), axes.coordinate().tensor - heads_.copy);
     return axes.split(axes.along(mesh::Axis::kTensor), holders, "key_value_heads");
@@ -224,8 +226,9 @@ class Swap final {
   void cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part);
   void hold_whole(const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over);
   /// Those of a product or a table, cut along the layer's outputs or inputs.
-  template <class Product>
-  void cut_product(const nn::SlotName& name, Product& product, Cut part, int nn::Parameter::* side);
+  template <class LinearKernel>
+  void cut_product(
+      const nn::SlotName& name, LinearKernel& product, Cut part, int nn::Parameter::* side);
   void replace(
       const nn::SlotName& name,
       const nn::Parameter& parameter,
@@ -241,7 +244,7 @@ class Swap final {
   ShardedParameters sharded_;
 };
 
-std::optional<Cut> Swap::cut_of(Dim dim, int at) const {
+std::optional<Cut> TensorParallelizer::cut_of(Dim dim, int at) const {
   Cut part{at, {}};
   switch (dim) {
     case Dim::kQueries:
@@ -309,7 +312,7 @@ std::optional<Cut> Swap::cut_of(Dim dim, int at) const {
 
 /// Megatron's split (Shoeybi et al., 2019, section 3): a linear whose outputs are cut gives what
 /// one whose inputs are cut takes.
-void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
+void TensorParallelizer::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   const model::LayerSpec& spec = layer(name);
   if (spec.expert >= 0 || spec.is_shared) {
     expert_linear(name, slot);
@@ -347,9 +350,10 @@ void Swap::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
 }
 
 /// The same within an expert: what its ranks' parts give is added up behind the sum over experts.
-void Swap::expert_linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
+void TensorParallelizer::expert_linear(
+    const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   const model::LayerSpec& spec = layer(name);
-  nn::Product& product = *slot->product();
+  nn::LinearKernel& product = *slot->product();
   if (std::optional<Cut> inputs = cut_of(spec.in, 0)) {
     product.set_sum_over_inputs(
         [group = region_.group](const Tensor& part) { return group->sum(part); });
@@ -370,16 +374,17 @@ void Swap::expert_linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& 
   cut_product(name, product, std::move(*outputs), &nn::Parameter::out);
 }
 
-void Swap::cut_input_dropout(const model::LayerSpec& spec, nn::Product& product, Range part) {
+void TensorParallelizer::cut_input_dropout(
+    const model::LayerSpec& spec, nn::LinearKernel& product, Range part) {
   if (std::shared_ptr<nn::Dropout>* of_input = product.input_dropout()) {
     const int64_t all = spec.weight().shape[spec.in_first ? 0 : 1];
     *of_input = std::make_shared<ShardedWidthDropout>(**of_input, part, all);
   }
 }
 
-template <class Product>
-void Swap::cut_product(
-    const nn::SlotName& name, Product& product, Cut part, int nn::Parameter::* side) {
+template <class LinearKernel>
+void TensorParallelizer::cut_product(
+    const nn::SlotName& name, LinearKernel& product, Cut part, int nn::Parameter::* side) {
   product.visit_parameters([&](const nn::Parameter& parameter) {
     if (parameter.*side >= 0) {
       part.dim = parameter.*side;
@@ -391,18 +396,19 @@ void Swap::cut_product(
   });
 }
 
-void Swap::cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part) {
+void TensorParallelizer::cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part) {
   layer.visit_parameters([&](const nn::Parameter& parameter) {
     replace(name, parameter, part, part.copies > 1 ? &copies_ : nullptr);
   });
 }
 
-void Swap::hold_whole(const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over) {
+void TensorParallelizer::hold_whole(
+    const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over) {
   layer.visit_parameters(
       [&](const nn::Parameter& parameter) { replace(name, parameter, {}, summed_over); });
 }
 
-void Swap::replace(
+void TensorParallelizer::replace(
     const nn::SlotName& name,
     const nn::Parameter& parameter,
     Cut cut,
@@ -432,13 +438,13 @@ void Swap::replace(
 }  // namespace
 
 ShardedParameters apply_tensor_parallel(
-    nn::LanguageModel& model, Axes& axes, SequenceSharding sequence) {
+    nn::LanguageModel& model, ParallelGroups& axes, SequenceSharding sequence) {
   comm::Communicator& group = axes.along(mesh::Axis::kTensor);
   if (group.size() == 1) {
     return {};  // the plain layers are those of a group of one
   }
   check_sizes(model.config(), group.size());
-  Swap swap(model, axes, sequence);
+  TensorParallelizer swap(model, axes, sequence);
   model.visit_slots(std::ref(swap));
   return swap.take();
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "nn/language_model.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "parallel/ranks/sharded_parameter.h"
 #include "parallel/tensor/region.h"
 
@@ -16,6 +16,6 @@ namespace lockstep::parallel {
 /// changes nothing. Every rank of the group must call. `axes` must outlive the model. Throws Error
 /// (kConfig), all problems at once, where there are fewer heads, widths or tokens than ranks.
 ShardedParameters apply_tensor_parallel(
-    nn::LanguageModel& model, Axes& axes, SequenceSharding sequence);
+    nn::LanguageModel& model, ParallelGroups& axes, SequenceSharding sequence);
 
 }  // namespace lockstep::parallel

@@ -14,12 +14,12 @@ namespace {
 constexpr double kGradientPasses = 2;  // of the input and of the weight
 constexpr double kStateBytes = 24;     // read and written of master weight and moments
 
-struct Product {
+struct LinearKernel {
   double in, out;
 };
 
 /// Of all products of a block, forward and backward.
-BudgetLine products_of(std::span<const Product> products, double tokens) {
+BudgetLine products_of(std::span<const LinearKernel> products, double tokens) {
   BudgetLine line{"products", 0};
   for (const auto& [in, out] : products) {
     line.kernels += 1 + static_cast<int>(kGradientPasses);
@@ -29,7 +29,7 @@ BudgetLine products_of(std::span<const Product> products, double tokens) {
   return line;
 }
 
-double weights_of(std::span<const Product> products) {
+double weights_of(std::span<const LinearKernel> products) {
   double sum = 0;
   for (const auto& [in, out] : products) {
     sum += in * out;
@@ -83,7 +83,7 @@ bool has_layer_budget(const model::ModelConfig& model) {
 std::vector<BudgetLine> layer_budget(const Job& job) {
   const BlockShape shape = shape_of(job, BlockKind::kDecoder);
   const double tokens = shape.tokens, hidden = shape.hidden, width = shape.width;
-  const std::array<Product, 7> products{{
+  const std::array<LinearKernel, 7> products{{
       {hidden, shape.queries},
       {hidden, shape.keys},
       {hidden, shape.keys},
@@ -114,7 +114,7 @@ std::vector<BudgetLine> head_budget(const Job& job) {
   const double tokens = job.micro_tokens(), hidden = static_cast<double>(job.model.hidden_size);
   const double vocabulary = static_cast<double>(job.model.head_rows()) / job.mesh.tensor;
   const double tables = job.model.ties_head() ? 1 : 2;
-  const std::array<Product, 1> head{{{hidden, vocabulary}}};
+  const std::array<LinearKernel, 1> head{{{hidden, vocabulary}}};
   const double row = kHalf * tokens * hidden, logits = kHalf * tokens * vocabulary;
   return {
       products_of(head, tokens),

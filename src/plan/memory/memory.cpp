@@ -141,7 +141,7 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
   memory.parameters += held(parameters, 3) * job.reference_bytes;
   offload_states(job, memory);
   // Each element of the state is kept by one rank, whatever the stage.
-  const double kept = job.kept_states * trained / (job.mesh.data * job.mesh.context) *
+  const double kept = job.in_memory_checkpoints * trained / (job.mesh.data * job.mesh.context) *
                       (software.weight_bytes + software.optimizer_bytes);
   (software.device_is_host ? memory.kept : memory.host) += kept;
   if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {

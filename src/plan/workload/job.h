@@ -164,7 +164,7 @@ struct Job {
                                // packed; what else is frozen has the type that is computed in
   double reference_bytes = 0;  // of a parameter of a second model that is only read, under the same
                                // plan; 0: none is held
-  int kept_states = 0;         // copies of a rank's share of the state, in host memory
+  int in_memory_checkpoints = 0;  // copies of a rank's share of the state, in host memory
   Precision precision = Precision::kMixed16;
   double float8_share = 1;  // of the blocks: those whose products are in 8 bits under kFloat8
   Software software;

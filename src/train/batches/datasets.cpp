@@ -21,7 +21,7 @@
 #include "data/row_lengths.h"
 #include "data/token_dataset.h"
 #include "model/rope.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::train {
 namespace {

@@ -18,7 +18,7 @@
 #include "data/encoder.h"
 #include "data/split.h"
 #include "data/token_dataset.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::train {
 namespace {

@@ -29,7 +29,7 @@
 #include "ops/adamw.h"
 #include "ops/linear.h"
 #include "parallel/context/ring_attention.h"
-#include "plan/ours/planned_job.h"
+#include "plan/from_config/planned_job.h"
 
 namespace lockstep::train {
 namespace {

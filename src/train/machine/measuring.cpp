@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/pulse.h"
+#include "base/rank_status.h"
 
 namespace lockstep::train {
 namespace {
@@ -17,22 +17,22 @@ constexpr double kLeastOfProcessor = 0.9;
 
 }  // namespace
 
-bool is_unmeasured(const World& world) {
+bool is_unmeasured(const RankContext& rank_context) {
   const char* const wanted = std::getenv("LOCKSTEP_MEASURE_MACHINE");
   std::error_code missing;
-  return (wanted == nullptr || std::string_view(wanted) != "0") && world.device.is_cpu() &&
-         !world.ranks_are_threads && world.size() == world.local_size &&
-         !std::filesystem::exists(machine_file(world.size()), missing);
+  return (wanted == nullptr || std::string_view(wanted) != "0") && rank_context.device.is_cpu() &&
+         !rank_context.ranks_are_threads && rank_context.size() == rank_context.local_size &&
+         !std::filesystem::exists(machine_file(rank_context.size()), missing);
 }
 
 bool MeasuringBetweenSteps::is_due(double seconds) const {
-  return world_.is_first() && wanted_ && seconds >= kFirst &&
+  return rank_context_.is_first() && wanted_ && seconds >= kFirst &&
          seconds_ <= kShare * (seconds - kFirst);
 }
 
 void MeasuringBetweenSteps::measure() {
   if (measuring_ == nullptr) {
-    measuring_ = std::make_unique<MachineMeasuring>(world_.communicator, kForEach, true);
+    measuring_ = std::make_unique<MachineMeasuring>(rank_context_.communicator, kForEach, true);
   }
   begin_phase("measuring this machine");
   seconds_ += measuring_->measure_next();
@@ -50,14 +50,14 @@ void MeasuringBetweenSteps::finish() {
 void MeasuringBetweenSteps::keep() {
   const double share = measuring_->share_of_processor();
   wanted_ = false;
-  if (world_.is_first() && share < kLeastOfProcessor) {
+  if (rank_context_.is_first() && share < kLeastOfProcessor) {
     log_info(
         "this machine was measured in {:.1f} s between steps, while something else had {:.0f}% of "
         "its processors: the figures are not kept, and the next run measures it again",
         seconds_,
         100 * (1 - share));
-  } else if (world_.is_first()) {
-    const std::filesystem::path file = machine_file(world_.size());
+  } else if (rank_context_.is_first()) {
+    const std::filesystem::path file = machine_file(rank_context_.size());
     try {
       write_machine(measuring_->samples(), file, "`lockstep train` between its steps");
       log_info(

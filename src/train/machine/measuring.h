@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "train/machine/machine.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::train {
 
@@ -15,7 +15,9 @@ namespace lockstep::train {
 class MeasuringBetweenSteps {
  public:
   /// `wanted` counts on rank 0 alone: whether it is to be done at all. `world` must outlive it.
-  MeasuringBetweenSteps(World& world, bool wanted) : world_(world), wanted_(wanted) {}
+  MeasuringBetweenSteps(RankContext& rank_context, bool wanted)
+      : rank_context_(rank_context),
+        wanted_(wanted) {}
 
   /// On rank 0, `seconds` after the first step began: whether a part is to be measured now. The
   /// first is only after three seconds, which short runs do not have.
@@ -28,7 +30,7 @@ class MeasuringBetweenSteps {
  private:
   void keep();
 
-  World& world_;
+  RankContext& rank_context_;
   bool wanted_;
   std::unique_ptr<MachineMeasuring> measuring_;  // from the first part to the last
   double seconds_ = 0;                           // that it took
@@ -37,6 +39,6 @@ class MeasuringBetweenSteps {
 /// Whether this machine, with as many ranks, is one that measuring is for: CPUs of one machine,
 /// whose ranks are processes, and no figures of it; and the environment variable
 /// LOCKSTEP_MEASURE_MACHINE is not 0.
-bool is_unmeasured(const World& world);
+bool is_unmeasured(const RankContext& rank_context);
 
 }  // namespace lockstep::train

@@ -83,12 +83,13 @@ double StepTrace::now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-StepTrace::StepTrace(parallel::ParallelModel& model, parallel::Axes& axes, World& world)
+StepTrace::StepTrace(
+    parallel::ParallelModel& model, parallel::ParallelGroups& axes, RankContext& rank_context)
     : model_(model),
       axes_(axes),
-      world_(world),
-      kernels_(world.device) {
-  trace_.rank = world.rank();
+      rank_context_(rank_context),
+      kernels_(rank_context.device) {
+  trace_.rank = rank_context.rank();
   trace_.label = axes.coordinate().text();
   model_.pipeline().set_observer([this](const parallel::ActionTimes& times) {
     const std::string name = schedule::action_text(times.action);
@@ -142,10 +143,10 @@ void StepTrace::write(const std::filesystem::path& file) {
   stop_watching();
   const std::string kernels = kernels_.write(
       file.parent_path() /
-      fmt::format("{}-kernels-rank{}.json", file.stem().string(), world_.rank()));
-  if (world_.local_size != world_.size()) {
+      fmt::format("{}-kernels-rank{}.json", file.stem().string(), rank_context_.rank()));
+  if (rank_context_.local_size != rank_context_.size()) {
     // Clocks of several machines have nothing in common: what all ranks leave together is zero.
-    world_.communicator.barrier();
+    rank_context_.communicator.barrier();
     const double zero = now();
     trace_.begin -= zero;
     trace_.end -= zero;
@@ -157,12 +158,12 @@ void StepTrace::write(const std::filesystem::path& file) {
   }
   std::vector<monitor::RankTrace> ranks;
   for (const std::string& text :
-       comm::gather_strings(world_.communicator, monitor::to_text(trace_))) {
-    if (world_.is_first()) {
+       comm::gather_strings(rank_context_.communicator, monitor::to_text(trace_))) {
+    if (rank_context_.is_first()) {
       ranks.push_back(monitor::from_text(text));
     }
   }
-  on_first_rank(world_.communicator, [&] {
+  on_first_rank(rank_context_.communicator, [&] {
     // An epoch's last step may have fewer micro-batches than the others.
     const auto is_first_pass = [](const monitor::TraceEvent& event) {
       return event.kind == Kind::kAction && event.name.starts_with("0F");

@@ -5,9 +5,9 @@
 
 #include "monitor/trace.h"
 #include "parallel/parallel_model.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "train/machine/device_kernels.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::train {
 
@@ -16,7 +16,8 @@ namespace lockstep::train {
 /// step.
 class StepTrace {
  public:
-  StepTrace(parallel::ParallelModel& model, parallel::Axes& axes, World& world);
+  StepTrace(
+      parallel::ParallelModel& model, parallel::ParallelGroups& axes, RankContext& rank_context);
   ~StepTrace();
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
@@ -35,8 +36,8 @@ class StepTrace {
   void stop_watching();
 
   parallel::ParallelModel& model_;
-  parallel::Axes& axes_;
-  World& world_;
+  parallel::ParallelGroups& axes_;
+  RankContext& rank_context_;
   DeviceKernels kernels_;
   monitor::RankTrace trace_;
 };

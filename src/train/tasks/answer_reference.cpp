@@ -168,10 +168,10 @@ std::unique_ptr<objective::StoredScores> score_reference(
     int64_t batch_size,
     const fs::path& folder,
     const std::string& key,
-    World& world) {
+    RankContext& rank_context) {
   const at::NoGradGuard no_gradient;
   const fs::path path = scores_file(folder, key);
-  const bool is_there = on_first_rank(world.communicator, [&]() -> std::string {
+  const bool is_there = on_first_rank(rank_context.communicator, [&]() -> std::string {
                           return read_scores(path, key) != nullptr ? "there" : "";
                         }) == "there";
   if (is_there) {
@@ -179,23 +179,24 @@ std::unique_ptr<objective::StoredScores> score_reference(
     if (found == nullptr) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("rank {} cannot read {}, which rank 0 can", world.rank(), path.string()),
+          fmt::format(
+              "rank {} cannot read {}, which rank 0 can", rank_context.rank(), path.string()),
           "give data.cache_dir on a file system that all machines share");
     }
-    if (world.is_first()) {
+    if (rank_context.is_first()) {
       log_info("{} scores of the reference are read from {}", found->size(), path.string());
     }
     return found;
   }
   auto scores = std::make_unique<objective::StoredScores>();
   for (const Rows& set : rows) {
-    score_rows(model, *set, batch_size, world.device, *scores);
+    score_rows(model, *set, batch_size, rank_context.device, *scores);
   }
   for (const std::string& text :
        comm::gather_strings(model.axes().along(mesh::Axis::kData), scores->text())) {
     scores->add(text);
   }
-  on_first_rank(world.communicator, [&]() -> std::string {
+  on_first_rank(rank_context.communicator, [&]() -> std::string {
     create_folders(folder, ErrorKind::kData);
     write_file_atomically(path, first_line(key) + scores->text() + std::string(kEndOfScores));
     log_info("{} answers are scored by the reference, the model as it is", scores->size());

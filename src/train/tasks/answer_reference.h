@@ -15,7 +15,7 @@
 #include "objective/reference.h"
 #include "parallel/parallel_model.h"
 #include "train/batches/datasets.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::train {
 
@@ -40,7 +40,7 @@ std::unique_ptr<objective::StoredScores> score_reference(
     int64_t batch_size,
     const std::filesystem::path& folder,
     const std::string& key,
-    World& world);
+    RankContext& rank_context);
 
 /// Sets of rows and, for KTO, the same prompts with other prompts' answers (data::mismatched), row
 /// by row; null where there are none.

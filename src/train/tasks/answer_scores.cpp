@@ -85,7 +85,7 @@ std::string clean_up_tokenization(std::string text) {
 
 AnswerReader::AnswerReader(
     const nn::LanguageModel& model,
-    parallel::Axes& axes,
+    parallel::ParallelGroups& axes,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     int64_t batch_size,
     c10::Device device,

@@ -13,7 +13,7 @@
 
 #include "data/preferences.h"
 #include "nn/language_model.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "text/tokenizer.h"
 #include "train/tasks/text_scores.h"
 
@@ -38,7 +38,7 @@ class AnswerReader {
   /// Everything must outlive it.
   AnswerReader(
       const nn::LanguageModel& model,
-      parallel::Axes& axes,
+      parallel::ParallelGroups& axes,
       const std::shared_ptr<const text::Tokenizer>& tokenizer,
       int64_t batch_size,
       c10::Device device,
@@ -78,7 +78,7 @@ class AnswerReader {
   int64_t rows_written_at_once(int64_t max_new_tokens) const;
 
   const nn::LanguageModel& model_;
-  parallel::Axes& axes_;
+  parallel::ParallelGroups& axes_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   int64_t batch_size_;
   c10::Device device_;

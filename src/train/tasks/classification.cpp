@@ -18,7 +18,7 @@ Classified classify(
     const data::SequenceView& rows,
     int64_t classes,
     int64_t batch_size,
-    parallel::Axes& axes,
+    parallel::ParallelGroups& axes,
     c10::Device device,
     const std::function<void(int64_t done, int64_t all)>& progress) {
   constexpr int64_t kBatchesOfAStage = 2;

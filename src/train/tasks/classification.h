@@ -10,7 +10,7 @@
 
 #include "data/sequences.h"
 #include "nn/forward_context.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 
 namespace lockstep::train {
 
@@ -32,7 +32,7 @@ Classified classify(
     const data::SequenceView& rows,
     int64_t classes,
     int64_t batch_size,
-    parallel::Axes& axes,
+    parallel::ParallelGroups& axes,
     c10::Device device,
     const std::function<void(int64_t done, int64_t all)>& progress = nullptr);
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "config/core/class_weights.h"
-#include "plan/ours/planned_model.h"
+#include "plan/from_config/planned_model.h"
 #include "train/batches/labelled_data.h"
 
 namespace lockstep::train {

@@ -13,7 +13,7 @@
 #include "config/core/cache_folder.h"
 #include "data/encoder.h"
 #include "data/token_dataset.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::train {
 namespace {
@@ -377,7 +377,7 @@ Classified classify_written(
     const WrittenLabels& labels,
     const data::SequenceView& rows,
     int64_t batch_size,
-    parallel::Axes& axes,
+    parallel::ParallelGroups& axes,
     const std::function<void(int64_t done, int64_t all)>& progress) {
   const int64_t count = std::ssize(labels.ids);
   Classified found = classify(

@@ -13,7 +13,7 @@
 #include "data/chat.h"
 #include "data/labelled_rows.h"
 #include "data/sequences.h"
-#include "parallel/ranks/axes.h"
+#include "parallel/ranks/parallel_groups.h"
 #include "train/batches/labelled_data.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/label_scores.h"
@@ -87,7 +87,7 @@ Classified classify_written(
     const WrittenLabels& labels,
     const data::SequenceView& rows,
     int64_t batch_size,
-    parallel::Axes& axes,
+    parallel::ParallelGroups& axes,
     const std::function<void(int64_t done, int64_t all)>& progress = nullptr);
 
 /// What reads the prompts of a parallel::ParallelModel or EvaluationModel, which must outlive it.

@@ -17,7 +17,7 @@
 #include "data/split.h"
 #include "data/token_dataset.h"
 #include "objective/objectives.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::train {
 namespace {
@@ -84,9 +84,9 @@ data::AnswerLimits limits_of(const config::Config& config, int64_t length) {
   return {
       length,
       section.max_prompt_length,
-      trains_rewards(config.task)             ? data::KeptEnd::kNeither
-      : section.truncation_mode == "keep_end" ? data::KeptEnd::kEnd
-                                              : data::KeptEnd::kStart};
+      trains_rewards(config.task)             ? data::TruncationSide::kNeither
+      : section.truncation_mode == "keep_end" ? data::TruncationSide::kEnd
+                                              : data::TruncationSide::kStart};
 }
 
 void check_model(const config::TaskSection& task, const model::ModelConfig& model) {

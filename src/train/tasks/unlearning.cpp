@@ -18,7 +18,7 @@
 #include "model/freeze.h"
 #include "objective/objectives.h"
 #include "train/batches/datasets.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 #include "train/tasks/preference.h"
 
 namespace lockstep::train {
@@ -507,11 +507,11 @@ void mark_distributions(
       lowered.to(at::kDouble) * beta_of(section));
 }
 
-void KeptWeight::mark(nn::Targets& targets) const {
+void RetainWeight::mark(nn::Targets& targets) const {
   targets.weights = at::full_like(targets.counts, value_);
 }
 
-void KeptWeight::follow(double retain_loss) {
+void RetainWeight::follow(double retain_loss) {
   if (std::isfinite(retain_loss)) {
     const double above = retain_loss - section_.retain_loss_eps.value_or(0);
     value_ = std::max(0.0, value_ + section_.dual_step_size * above);

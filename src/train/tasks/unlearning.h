@@ -85,9 +85,9 @@ void mark_distributions(
 
 /// The weight of what is to be kept where that is a constraint (PDU), by dual ascent: it grows
 /// while their loss is above retain_loss_eps, and falls to 0 while it is below.
-class KeptWeight {
+class RetainWeight {
  public:
-  explicit KeptWeight(const config::UnlearningSection& section)
+  explicit RetainWeight(const config::UnlearningSection& section)
       : section_(section),
         value_(config::alpha_of(section)) {}
 

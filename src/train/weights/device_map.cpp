@@ -9,7 +9,7 @@
 #include "base/format.h"
 #include "model/placement.h"
 #include "nn/devices.h"
-#include "train/machine/world.h"
+#include "train/machine/rank_context.h"
 
 namespace lockstep::train {
 namespace {

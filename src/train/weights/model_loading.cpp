@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_folder.h"
-#include "checkpoint/stored.h"
+#include "checkpoint/object_store_state.h"
 #include "model/description.h"
 #include "model/encoder_head.h"
 #include "nn/initialize.h"

@@ -10,7 +10,7 @@
 #include "model/quantization.h"
 #include "model/source.h"
 #include "parallel/model_spec.h"
-#include "plan/ours/quantization.h"
+#include "plan/from_config/quantization.h"
 
 namespace lockstep::train {
 

@@ -24,7 +24,7 @@ std::string to_json(const RankPlace& place) {
       {"rank", place.rank},
       {"host", place.host},
       {"process", place.process},
-      {"pulse", place.pulse.string()}};
+      {"pulse", place.rank_status.string()}};
   return line.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
 }
 

@@ -13,7 +13,7 @@ struct RankPlace {
   int rank = 0;
   std::string host;
   int64_t process = 0;
-  std::filesystem::path pulse;  // what it tells of itself, on its host (base/pulse.h)
+  std::filesystem::path rank_status;  // what it tells of itself, on its host (base/rank_status.h)
 };
 
 /// A place as a line of JSON, and back; a line that is none throws Error (environment).

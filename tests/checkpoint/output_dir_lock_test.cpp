@@ -1,0 +1,148 @@
+// One run an output folder.
+#include "checkpoint/output_dir_lock.h"
+
+#include <csignal>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "comm/threads.h"
+#include "expect_error.h"
+#include "saving.h"
+#include "temporary_folder.h"
+
+namespace lockstep::checkpoint {
+namespace output_hold_test {
+
+namespace fs = std::filesystem;
+
+class Hold : public testing::Test {
+ protected:
+  Hold() { set_log_level(LogLevel::kError); }
+  ~Hold() override { set_log_level(LogLevel::kInfo); }
+
+  std::unique_ptr<OutputDirLock> take(const RunIdentity& run) {
+    return OutputDirLock::take(folder_.path(), run, alone_);
+  }
+  void save(int64_t step, const OutputDirLock* hold) {
+    save_sample(folder_.path(), step, alone_, {.hold = hold});
+  }
+  bool has(const std::string& name) { return fs::exists(folder_.path() / name); }
+
+  const TemporaryFolder folder_;
+  comm::Communicator alone_ = comm::Communicator::alone();
+};
+
+TEST_F(Hold, ASecondRunIsRefusedWithTheNameOfTheFirst) {
+  auto first = take({"one", 3});
+  EXPECT_TRUE(is_held(folder_.path()));
+  for (const RunIdentity& run : {RunIdentity{"two", 5}, RunIdentity{}, RunIdentity{"one", 3}}) {
+    expect_error(
+        ErrorKind::kEnvironment,
+        {fmt::format("process {} on ", ::getpid()), "job one, round 3", "output_dir"},
+        [&] { take(run); });
+  }
+  save(1, first.get());
+  first.reset();
+  EXPECT_FALSE(is_held(folder_.path()));
+  EXPECT_FALSE(has(OutputDirLock::kFile));
+  EXPECT_NE(take({}), nullptr);
+}
+
+TEST_F(Hold, ALinkOfItsNameIsNotFollowed) {
+  const fs::path other = folder_.path() / "other";
+  write_file_atomically(other, "precious");
+  fs::create_symlink(other, folder_.path() / OutputDirLock::kFile);
+  expect_error(ErrorKind::kEnvironment, {OutputDirLock::kFile}, [&] { take({"one", 0}); });
+  EXPECT_EQ(read_file(other), "precious");
+}
+
+TEST_F(Hold, AllRanksAreRefusedAndHaveOneToken) {
+  comm::run_ranks(3, [&](comm::Communicator& communicator) {
+    const auto hold = OutputDirLock::take(folder_.path(), {"job/.. 1", 2}, communicator);
+    EXPECT_EQ(hold->token(), "job1-0-2");
+    expect_error(ErrorKind::kEnvironment, {"in use by"}, [&] {
+      OutputDirLock::take(folder_.path(), {}, communicator);
+    });
+  });
+}
+
+TEST_F(Hold, ThatOfAKilledProcessIsFree) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto hold = take({"killed", 0});
+    fs::create_directories(saving_folder(folder_.path() / "checkpoint-1", hold->token()));
+    [[maybe_unused]] const ssize_t told = ::write(ready[1], "x", 1);
+    ::pause();
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  save(5, nullptr);  // of a program that knows no lock: what the run is making stays
+  EXPECT_TRUE(has("checkpoint-1.killed-0-0.saving"));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const auto next = take({"next", 0});
+  save(2, next.get());
+  EXPECT_TRUE(has("checkpoint-2"));
+  EXPECT_FALSE(has("checkpoint-1.killed-0-0.saving"));
+}
+
+TEST_F(Hold, ALaterRoundTakesTheFolderAndTheEarlierOneCannotCommit) {
+  const auto earlier = take({"job", 1});
+  save(1, earlier.get());
+  const auto later = take({"job", 2});
+  save(2, later.get());
+  expect_error(ErrorKind::kCheckpoint, {"was taken by process"}, [&] { save(3, earlier.get()); });
+  EXPECT_FALSE(has("checkpoint-3"));
+  EXPECT_FALSE(has("checkpoint-3.job-0-1.saving"));
+  EXPECT_TRUE(has("checkpoint-2"));
+  later->check();
+}
+
+// A host that was given up counts its own rounds on: they come before the first of the next host.
+TEST_F(Hold, TheRoundsOfAnEarlierHostDoNotTakeTheFolderBack) {
+  const auto earlier = take({"job", 4, 0});
+  const auto later = take({"job", 2, 1});
+  expect_error(ErrorKind::kEnvironment, {"job job, round 2"}, [&] { take({"job", 7, 0}); });
+  later->check();
+  save(1, later.get());
+  expect_error(ErrorKind::kCheckpoint, {"was taken by process"}, [&] { save(2, earlier.get()); });
+}
+
+/// Its folder is taken by a later round once it has begun to write.
+class TakenMeanwhile : public Disk {
+ public:
+  explicit TakenMeanwhile(std::function<void()> take) : take_(std::move(take)) {}
+  void sync_folder(const fs::path& folder) override {
+    if (take_) {
+      std::exchange(take_, nullptr)();
+    }
+    Disk::sync_folder(folder);
+  }
+
+ private:
+  std::function<void()> take_;
+};
+
+TEST_F(Hold, ASaveThatLosesTheFolderIsNotCommitted) {
+  const auto earlier = take({"job", 1});
+  std::unique_ptr<OutputDirLock> later;
+  TakenMeanwhile disk([&] {
+    later = take({"job", 2});
+    save(1, later.get());
+  });
+  expect_error(ErrorKind::kCheckpoint, {"was taken by"}, [&] {
+    save_sample(folder_.path(), 1, alone_, {.disk = &disk, .hold = earlier.get()});
+  });
+  expect_sample(*latest_checkpoint(folder_.path(), alone_), 1, 0, 1);
+}
+
+}  // namespace output_hold_test
+}  // namespace lockstep::checkpoint
