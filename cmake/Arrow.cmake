@@ -1,6 +1,7 @@
-# liblockstep_arrow.so reads Parquet and Arrow files, and liblockstep_object_stores.so object stores, with Arrow's C++
-# library as pyarrow's wheel brings it (tools/setup.sh). The programs open them where such a file, or a place in such a
-# store, is met. Without the wheel they are not built, and these are refused with what to do.
+# Builds liblockstep_arrow.so (Parquet and Arrow files) and liblockstep_object_stores.so (object
+# stores) with Arrow's C++ library from the pyarrow wheel (tools/setup.sh). The programs open each
+# library when it is first needed. Without the wheel neither is built, and the program reports what
+# to install.
 set(ARROW "${CMAKE_SOURCE_DIR}/.deps/arrow/pyarrow" CACHE PATH "The folder of Arrow: include/, libarrow.so.*, libparquet.so.*")
 file(GLOB arrow_libraries ${ARROW}/libarrow.so.* ${ARROW}/libparquet.so.*)
 if(NOT EXISTS ${ARROW}/include/parquet/arrow/reader.h OR NOT arrow_libraries)

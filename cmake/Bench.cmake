@@ -1,6 +1,7 @@
-# What measures and is no part of the program.
+# Benchmark programs, which are not part of the product.
 
-# Predictions beside published runs, and the fit of the cost model to them. Its tests are tests like all others.
+# Compares predictions with published runs and fits the cost model to them. Its tests run with all
+# others.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/published_runs/*.cpp)
 list(FILTER sources EXCLUDE REGEX /main.cpp$)
 add_library(lockstep_published_runs STATIC EXCLUDE_FROM_ALL ${sources})
@@ -16,7 +17,7 @@ if(NOT LOCKSTEP_BENCH)
   return()
 endif()
 
-# The operations' benchmarks (Google Benchmark). The side-by-side measurement is bench/run.py.
+# Benchmarks of the operations (Google Benchmark). bench/run.py compares whole runs.
 find_package(benchmark REQUIRED)
 add_executable(ops_bench ${CMAKE_SOURCE_DIR}/bench/ops_bench.cpp)
 target_link_libraries(ops_bench PRIVATE lockstep_ops lockstep_optim benchmark::benchmark)

@@ -1,9 +1,10 @@
-# liblockstep_cuda.so, beside the program: NCCL, our kernels and CUDA graphs over libtorch's CUDA side. No GPU is needed to
-# build it. LOCKSTEP_CUDA=AUTO builds it where nvcc and the headers are (CUDA's, of libtorch's version, and NCCL's); ON
-# demands the headers, and without nvcc ATen's operations serve instead of the kernels.
-# HINTS come before the system's folders: a toolkit of another version may be there.
+# liblockstep_cuda.so: NCCL, CUDA kernels and CUDA graphs on libtorch's CUDA libraries. Building it
+# needs no GPU. LOCKSTEP_CUDA=AUTO builds it if nvcc and the headers (CUDA in libtorch's version,
+# and NCCL) are found. ON requires the headers; without nvcc, ATen's operations replace the kernels.
+#
+# HINTS precede the system folders, which may hold a toolkit of another version.
 find_path(CUDA_HEADERS cuda_runtime.h HINTS ${libtorch_wheel}/nvidia/cu13/include /usr/local/cuda/include)
-# The runtime's headers may lie there without those of the libraries that libtorch's headers include.
+# The CUDA runtime headers may be installed without the library headers that libtorch includes.
 if(NOT EXISTS ${CUDA_HEADERS}/cublas_v2.h AND EXISTS /usr/local/cuda/include/cublas_v2.h)
   set(CUDA_HEADERS /usr/local/cuda/include CACHE PATH "" FORCE)
 endif()
@@ -26,7 +27,7 @@ function(lockstep_cuda_obstacle result)
     set(${result} "no headers of CUDA's libraries and NCCL" PARENT_SCOPE)
     return()
   endif()
-  # Structures differ between major versions of CUDA, so libtorch's and the compiler's must be one.
+  # Structures differ between major versions of CUDA, so libtorch and nvcc must have the same one.
   set(wanted 13)
   if(EXISTS ${LIBTORCH}/version.py)
     file(STRINGS ${LIBTORCH}/version.py line REGEX "^cuda: ")
@@ -57,8 +58,8 @@ elseif(obstacle)
   return()
 endif()
 
-# CMake's own CUDA language of this version does not know C++20, so nvcc is called as it is. libtorch's wheel is compiled
-# for these; PTX of the newest serves what comes after.
+# CMake 3.25 does not support C++20 for nvcc 13, so nvcc is called directly. The architectures are
+# those of libtorch's wheel, plus PTX of the newest for later GPUs.
 set(LOCKSTEP_CUDA_ARCHITECTURES "75;80;86;90;100;120" CACHE STRING
   "GPU architectures to compile for; the last one also as PTX")
 set(cuda_objects "")
@@ -85,7 +86,8 @@ if(NVCC)
               -I${CMAKE_SOURCE_DIR}/src -MD -MF ${object}.d -c ${source} -o ${object})
     list(APPEND cuda_objects ${object})
   endforeach()
-  # The same files compiled for this processor, with tests/cuda/on_cpu.h, against float64, under ASan and UBSan.
+  # The kernels compiled for the CPU with tests/cuda/on_cpu.h and compared with float64, under ASan
+  # and UBSan.
   set(on_cpu "")
   foreach(source IN LISTS kernel_sources)
     get_filename_component(name ${source} NAME_WE)
@@ -126,7 +128,8 @@ find_library(CUDART NAMES cudart libcudart.so.13
 target_link_libraries(lockstep_cuda PRIVATE lockstep_compiler lockstep_dependencies lockstep_libtorch
   -Wl,--no-as-needed ${LIBTORCH}/lib/libtorch_cuda.so ${LIBTORCH}/lib/libc10_cuda.so
   ${LIBTORCH}/lib/libtorch.so ${CUDART})
-# Nothing of ours may be missing; what libtorch_cuda.so needs is found at run time, on a machine that has it.
+# All symbols of the project must resolve. libtorch_cuda.so's own dependencies are resolved at run
+# time on a GPU machine.
 target_link_options(lockstep_cuda PRIVATE -Wl,--no-undefined -Wl,--allow-shlib-undefined)
 set_target_properties(lockstep_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
   BUILD_RPATH "${CMAKE_BUILD_RPATH};${libtorch_wheel}/nvidia/nccl/lib;${libtorch_wheel}/nvidia/cudnn/lib"

@@ -1,8 +1,8 @@
-# Every parser of bytes of unknown origin under ASan and UBSan: with the preset `fuzz` under libFuzzer (make fuzz), and
-# with `asan` as a program that reads the seeds and what ever found a defect again (make sanitizers), for which any
-# compiler will do.
+# Builds every parser of untrusted input under ASan and UBSan. The preset `fuzz` uses libFuzzer
+# (make fuzz). The preset `asan` builds a program that replays the seeds and all inputs that ever
+# revealed a defect (make sanitizers), with any compiler.
 if(LOCKSTEP_SANITIZE MATCHES "^(fuzzer|address)$")
-  # The strict reader of safetensors needs a header of libtorch's, and nothing of its libraries.
+  # The strict safetensors reader needs one libtorch header and none of its libraries.
   set(fuzz_checkpoint safetensors safetensors_parse dtypes text manifest_text shard_index page_sum)
   list(TRANSFORM fuzz_checkpoint REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/checkpoint/\\1.cpp")
   set(fuzz_sources ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/parsers.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/files.cpp

@@ -1,5 +1,5 @@
-# What `cmake --install` puts into a prefix: the program, liblockstep.a (all modules but the program's own), the headers
-# as <lockstep/...>, and what find_package(lockstep) reads.
+# Installs the program, liblockstep.a (all library modules), the headers as <lockstep/...>, and the
+# package files for find_package(lockstep).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -14,7 +14,8 @@ set_target_properties(lockstep_archive PROPERTIES
 target_compile_features(lockstep_archive INTERFACE cxx_std_20)
 target_link_libraries(lockstep_archive INTERFACE $<INSTALL_INTERFACE:lockstep::dependencies>)
 
-# The public headers (cmake/public_headers.txt) and what they include, with includes as a user of the prefix has them.
+# Copies the public headers (cmake/public_headers.txt) and the headers that they include, with
+# include paths as an installed user sees them.
 file(GLOB_RECURSE all_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*.h)
 set(header_folder ${CMAKE_BINARY_DIR}/include)
 set(header_tool ${CMAKE_SOURCE_DIR}/tools/public_headers.py)
@@ -24,8 +25,8 @@ add_custom_command(OUTPUT ${header_folder}/.stamp DEPENDS ${header_tool} ${heade
   COMMAND ${CMAKE_COMMAND} -E touch ${header_folder}/.stamp)
 add_custom_target(lockstep_headers ALL DEPENDS ${header_folder}/.stamp)
 
-# `public_headers` compiles each public header by itself (`make checks`). Nearly all of that time is one of two of libtorch's
-# headers: those that include it, as they were when this was configured, begin with it precompiled, and with nothing else.
+# `public_headers` compiles each public header by itself (`make checks`). Most of that time is spent
+# in one of two libtorch headers, so each check starts with the one that it includes, precompiled.
 file(STRINGS ${header_list} public_headers REGEX "^[a-z]")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header_list})
 add_custom_target(public_headers)
@@ -38,7 +39,7 @@ function(lockstep_compile_alone target precompiled)
     list(APPEND alone_sources ${source})
   endforeach()
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${alone_sources})
-  # A file that a custom command writes anew is seen in the build that wrote it only where it is named.
+  # Ninja notices a file that a custom command rewrites only if the file is listed as its output.
   set_source_files_properties(${alone_sources} PROPERTIES OBJECT_DEPENDS ${header_folder}/.stamp)
   target_include_directories(${target} PRIVATE ${header_folder})
   target_link_libraries(${target} PRIVATE lockstep_compiler lockstep_dependencies lockstep_libtorch)

@@ -1,28 +1,29 @@
 # lockstep_module(NAME [TORCH] [OPTIMIZE -O1|-O3] [DEPENDS modules...] [TESTS modules...])
-#   the library lockstep_NAME from src/NAME/**.cpp, and the test program NAME_test from tests/NAME/*_test.cpp. A file is a
-#   test of CTest's where the module uses libtorch, and else each test is one.
+#   Defines the library lockstep_NAME from src/NAME/**.cpp and the test program NAME_test from tests/NAME/*_test.cpp. CTest runs
+#   one test per file if the module uses libtorch, and one per GoogleTest test otherwise.
 # lockstep_program(FOLDER PROGRAM [TORCH] [OPTIMIZE ...] [DEPENDS modules...])
-#   the same, and the program from src/FOLDER/main.cpp.
+#   The same, and the program from src/FOLDER/main.cpp.
 include(GoogleTest)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
-# Modules whose tests compute what a processor's instructions and threads round: CTest's label `processor`, which
-# tools/test_processors.sh runs under several of both.
+# Modules whose test results depend on the CPU's instruction set and the number of threads. They get
+# the CTest label `processor`, which tools/test_processors.sh runs under several of both.
 set(lockstep_processor_tests ops nn optim parallel library)
-# Modules whose tests wait for clocks and processes rather than compute: one of CTest's slots each, and others two, so that
-# tools/run_tests.py can run one of these beside those that keep the cores busy.
+# Modules whose tests mostly wait for timers and processes. Each takes one CTest slot instead of
+# two, so that tools/run_tests.py runs one of them alongside tests that compute.
 set(lockstep_waiting_tests launch comm checkpoint)
 
-# ThreadSanitizer's build has of a module's tests those whose code has threads, or that talk to other processes, where these are
-# named, and no others.
+# For modules listed here, the ThreadSanitizer build contains only the tests that use threads or
+# several processes.
 set(lockstep_threads_data loader|labelled_rows)
 set(lockstep_threads_launch checkup|coordinator|hanging|job_store|launch|output|supervisor|waiting|watchdog)
 
 set(lockstep_united_bytes 300000)
 set(lockstep_united_bytes_with_torch 220000)
 
-# One precompiled header for the targets that use libtorch: its headers take longer than our own code. GCC compiles all that
-# includes one at the header's level of optimization, whatever the file's own flags say, so this is for targets of -O1.
+# Targets that use libtorch share one precompiled header, because libtorch's headers take longer to
+# compile than the project's code. GCC compiles all code with the precompiled header's optimization
+# level, so only -O1 targets use it.
 function(lockstep_precompile target)
   if(LOCKSTEP_SANITIZE)  # of such a build one file is compiled that would use it (tools/sanitizers.py)
     return()
@@ -35,24 +36,24 @@ function(lockstep_precompile target)
     target_precompile_headers(lockstep_torch_headers PRIVATE <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>)
   endif()
   target_precompile_headers(${target} REUSE_FROM lockstep_torch_headers)
-  # At -O1 it takes an empty std::optional's value for one that is read.
+  # At -O1 GCC warns about reading std::optional values that may be empty.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endfunction()
 
-# How much a target's files are optimized in a release.
+# Sets the optimization level of a target in release builds.
 function(lockstep_optimize target level)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${level}>)
 endfunction()
 
-# Files of a target, in their order, compiled as one, in groups of about `limit` bytes: as many groups as come nearest to
-# it, all of a size, for what the files of one share (headers, and the templates of the standard library, JSON and fmt) is
-# most of a small group's time.
+# Compiles the files of a target as unity groups of about `limit` bytes each, in order and of equal
+# size. In small groups most of the compile time goes to shared headers and templates (standard
+# library, JSON, fmt).
 function(lockstep_unite target limit)
   if(NOT LOCKSTEP_UNITY)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  # A class of a source file may have members of its unnamed namespace's types.
+  # A class in a source file may have members whose types are in the file's unnamed namespace.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   set(total 0)
   foreach(source IN LISTS ARGN)
@@ -87,7 +88,7 @@ function(lockstep_library name)
       set(unite ${lockstep_united_bytes_with_torch})
     endif()
     lockstep_optimize(lockstep_${name} ${arg_OPTIMIZE})
-    # Our own loops are to be vectorized, as at -O3; by itself -O2 does it where that makes no code longer.
+    # Vectorizes loops as -O3 does; -O2 alone vectorizes only if the code does not grow.
     if(arg_OPTIMIZE STREQUAL "-O2")
       target_compile_options(lockstep_${name} PRIVATE $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-fvect-cost-model=dynamic>)
     endif()
@@ -141,7 +142,8 @@ function(lockstep_tests name)
   endif()
   if(NOT arg_TORCH)
     gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}.
-      # One variable each: of a list it would take the first alone, and lose what follows.
+      # One variable per property: of a list, gtest_discover_tests would use the first and drop the
+      # rest.
       PROPERTIES TIMEOUT 300 PROCESSORS ${slots} ENVIRONMENT OMP_NUM_THREADS=1 ENVIRONMENT_MODIFICATION TORCH_FR_BUFFER_SIZE=set:0)
     return()
   endif()
@@ -163,7 +165,7 @@ function(lockstep_module name)
   lockstep_tests(${name} ${ARGN})
 endfunction()
 
-# Only read by tools/check_includes.py.
+# Read only by tools/check_includes.py.
 function(lockstep_rooms)
 endfunction()
 

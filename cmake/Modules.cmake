@@ -1,11 +1,12 @@
-# The modules of src/, one library a folder. TORCH: the module may use libtorch.
-# OPTIMIZE: -O3 where our own loops are hot, -O1 where nothing is, else -O2.
-# DEPENDS is the list of modules that it includes, no more and no fewer: tools/check_includes.py reads these lines.
-# TESTS: what its tests include besides.
-# lockstep_rooms(MODULE room[:rooms,that,it,includes]...): a module's folders, bottom first. "top" is its files outside
-# of them. The same check reads these lines.
+# The modules of src/, one library per folder.
+# TORCH: the module may use libtorch.
+# OPTIMIZE: -O3 for hot loops, -O1 for code that is never hot; default -O2.
+# DEPENDS: exactly the modules that it includes. tools/check_includes.py verifies these lines.
+# TESTS: additional modules that its tests include.
+# lockstep_rooms(MODULE folder[:included,folders]...): the folders of a module and what each includes, bottom first. "top" is the
+# files outside any folder. The same check verifies these lines.
 lockstep_module(base OPTIMIZE -O1)
-# Every byte of a save goes through their loops.
+# Every byte of a checkpoint passes through these loops.
 set(byte_loops ${CMAKE_SOURCE_DIR}/src/base/byte_loops.cpp ${CMAKE_SOURCE_DIR}/src/base/byte_loops_avx2.cpp)
 set_source_files_properties(${byte_loops} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>"
   SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
@@ -40,18 +41,18 @@ if(TARGET launch_test)
   lockstep_optimize(store_client -O1)
   lockstep_precompile(store_client)
   target_compile_definitions(launch_test PRIVATE LOCKSTEP_STORE_CLIENT="$<TARGET_FILE:store_client>")
-  # A build with sanitizers runs what has no libtorch (tools/sanitizers.py).
+  # Sanitizer builds contain only what does not use libtorch (tools/sanitizers.py).
   if(NOT LOCKSTEP_SANITIZE)
     add_dependencies(launch_test store_client)
   endif()
 endif()
 lockstep_module(ops TORCH DEPENDS base)
 lockstep_rooms(ops cpu top:cpu)
-# Files of AVX2, AVX-512, AVX512-BF16 and AMX, whose functions are called where the processor has these
-# (src/ops/cpu/machine.h). Nothing else is compiled with their flags.
+# Only these files are compiled for AVX2, AVX-512, AVX512-BF16 and AMX. Their functions are called
+# only on CPUs that support the instructions (src/ops/cpu/machine.h).
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   file(GLOB avx512_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cpu/*_avx512.cpp)
-  # GCC 12 takes the undefined values of its own headers for mistakes.
+  # GCC 12 warns about deliberately undefined values in its own headers.
   set_source_files_properties(${avx512_files} PROPERTIES COMPILE_OPTIONS
     "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mfma;-mamx-tile;-mamx-bf16;-fno-exceptions;-Wno-maybe-uninitialized")
   file(GLOB avx2_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cpu/*_avx2.cpp)
@@ -67,13 +68,13 @@ lockstep_rooms(parallel autograd ranks offload one_process tensor:autograd,ranks
   data:autograd,ranks,offload top:autograd,ranks,offload,tensor,expert,context,pipeline,recompute,data)
 lockstep_module(train TORCH OPTIMIZE -O1
   DEPENDS base config schedule text objects model plan data monitor watch metrics comm ops nn objective optim checkpoint parallel)
-# What libtorch programs of other projects use, beside the modules' own headers.
+# The library for libtorch programs of other projects, in addition to the modules' public headers.
 lockstep_rooms(train machine gguf batches:machine weights:machine tasks:machine,batches judgement:batches
   top:machine,gguf,batches,weights,tasks,judgement)
 lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
 lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base config text model plan data monitor watch launch)
 include(RayDriver)
-# The terminal of `lockstep monitor --tui`. Its header's names stay in the one file that includes it.
+# ncurses for `lockstep monitor --tui`. Only one file includes its header, which defines many names.
 foreach(name ncursesw tinfo)
   find_library(library_${name} NAMES lib${name}.a ${name} REQUIRED)
   target_link_libraries(lockstep_start PRIVATE ${library_${name}})
@@ -85,19 +86,20 @@ if(TARGET lockstep)
   add_dependencies(lockstep lockstep-core)
 endif()
 
-# at::parallel_for is compiled into its callers, and without OpenMP it is a loop of one thread. Not where a header is
-# precompiled, which would have to be compiled with it too; Clang only makes what is fuzzed, and its runtime would be another.
+# at::parallel_for is inlined into its callers and runs single-threaded without OpenMP. Targets with
+# a precompiled header are excluded because the header would need OpenMP too, and so is Clang, which
+# only builds the fuzzers and has another runtime.
 foreach(name ops optim)
   target_compile_options(lockstep_${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fopenmp>)
 endforeach()
 
-# GCC 12 sees overlapping copies in std::string where there are none (GCC bug 105651).
+# GCC 12 warns about overlapping copies in std::string that do not overlap (GCC bug 105651).
 foreach(name config launch start cli)
   target_compile_options(lockstep_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 endforeach()
 
-# The tests of plans once more, as GPUs run them: over a backend with NCCL's rules (tests/comm/like_nccl.h), and the tables
-# without the loops that only processors have as well. The label `long` is not part of `make test`.
+# Runs the plan tests again as on GPUs: over a backend with NCCL's rules (tests/comm/like_nccl.h),
+# and the tables of plans also without the CPU-only loops. `make test` excludes the label `long`.
 if(TARGET parallel_test)
   target_sources(parallel_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/comm/like_nccl.cpp)
   function(lockstep_as_on_gpus name environment filter)
@@ -107,7 +109,8 @@ if(TARGET parallel_test)
   endfunction()
   set(rules LOCKSTEP_TEST_BACKEND=like-nccl)
   lockstep_as_on_gpus(nccl_rules ${rules} "Pipeline.*:*tied_llama:Sequential*:ContextParallel*")
-  # The account counts what a thread holds, and this backend's threads hold each other's.
+  # The memory account counts per thread, and with this backend the threads hold each other's
+  # memory.
   set(tables "PlanTable.*:ZeroPlans.*:*Pipeline*:ContextParallel*")
   lockstep_as_on_gpus(nccl_rules_all ${rules} "-MemoryAccount.*:*tied_llama:Sequential*:${tables}" long)
   lockstep_as_on_gpus(plain_operations "${rules};LOCKSTEP_PLAIN_OPS=1" "${tables}" long)
@@ -117,7 +120,7 @@ include(Install)
 if(TARGET lockstep)
   include(ProgramTests)
 endif()
-# What the program loads on machines with GPUs.
+# Libraries that the program loads at run time.
 add_custom_target(accelerators ALL)
 if(LOCKSTEP_CUDA)
   include(Cuda)

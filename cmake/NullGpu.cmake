@@ -1,6 +1,6 @@
-# The null GPU: NVIDIA's libraries as far as libtorch and ours call them, which keep their rules and compute nothing, so that
-# what is for GPUs runs where there are none (docs/gpu.md). tests/program/test_null_gpu.py loads them before the program's
-# own; nothing else does, and they are not installed.
+# The null GPU: replacements of NVIDIA's libraries that enforce their rules and compute nothing, so
+# that GPU code paths run on machines without a GPU (docs/gpu.md). tests/program/test_null_gpu.py
+# preloads them. They are not installed.
 find_path(CUDNN_HEADERS cudnn.h HINTS ${libtorch_wheel}/nvidia/cudnn/include ${CUDA_HEADERS})
 if(NOT CUDNN_HEADERS)
   message(STATUS "no null GPU: no headers of cuDNN")
@@ -15,7 +15,7 @@ target_include_directories(null_gpu_meaning PRIVATE ${CMAKE_SOURCE_DIR}/tests)
 target_include_directories(null_gpu_meaning SYSTEM PRIVATE ${CUDA_HEADERS} ${NCCL_HEADERS} ${CUDNN_HEADERS})
 lockstep_optimize(null_gpu_meaning -O1)
 
-# All other entries end the process with their names.
+# Every other entry point aborts the process and prints its name.
 set(stubs ${folder}/stubs.S)
 add_custom_command(OUTPUT ${stubs} VERBATIM COMMAND_EXPAND_LISTS
   DEPENDS ${CMAKE_SOURCE_DIR}/tests/null_gpu/stubs.py null_gpu_meaning $<TARGET_OBJECTS:null_gpu_meaning>
@@ -26,7 +26,8 @@ add_library(null_gpu SHARED ${folder}/stubs.o $<TARGET_OBJECTS:null_gpu_meaning>
 set_target_properties(null_gpu PROPERTIES LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${folder})
 target_link_libraries(null_gpu PRIVATE lockstep_compiler ${CMAKE_DL_LIBS} Threads::Threads)
 
-# Tells the null GPU what libtorch's operations read and write, and what its allocator gives out; opened where a device is used.
+# Reports to the null GPU what libtorch's operations read and write and what its allocator returns.
+# Opened when a device is first used.
 add_library(null_gpu_watch SHARED ${CMAKE_SOURCE_DIR}/tests/null_gpu/torch/watch.cpp)
 add_executable(null_gpu_plants ${CMAKE_SOURCE_DIR}/tests/null_gpu/torch/plants.cpp)
 foreach(target null_gpu_watch null_gpu_plants)
@@ -40,7 +41,7 @@ endforeach()
 set_target_properties(null_gpu_watch PROPERTIES OUTPUT_NAME watch LIBRARY_OUTPUT_DIRECTORY ${folder}/torch)
 set_target_properties(null_gpu_plants PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${folder}/torch)
 
-# What libtorch looks for by name is empty: the entries are found in the library above.
+# Empty libraries under the names that libtorch opens; the symbols are found in the library above.
 set(empty ${folder}/empty.c)
 file(CONFIGURE OUTPUT ${empty} CONTENT "")
 set(named "")

@@ -1,4 +1,5 @@
-# The files of the page of runs, as texts within the program: nothing lies beside it, and nothing is fetched.
+# Embeds the files of the monitoring page in the program, so that nothing is installed or
+# downloaded.
 set(page_folder ${CMAKE_SOURCE_DIR}/src/watch/page/web)
 set(page_cases "")
 foreach(name index.html app.css app.js ranks.js)

@@ -30,7 +30,8 @@ foreach(name classification parallel pipeline plans predict preference ranks res
   set_tests_properties(program.${name} PROPERTIES LABELS processor)
 endforeach()
 
-# Nodes that meet, all but one pretended (make bench-agents): above 257, so that none tries all others.
+# Rendezvous of simulated nodes (make bench-agents). Above 257 nodes, no node checks connections to
+# all others.
 foreach(nodes IN ITEMS 300 1024)
   add_test(NAME program.${nodes}_nodes
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/bench/agents.py --program $<TARGET_FILE:lockstep> --nodes ${nodes} --secret)
@@ -38,22 +39,24 @@ foreach(nodes IN ITEMS 300 1024)
 endforeach()
 set_tests_properties(program.1024_nodes PROPERTIES LABELS long)
 
-# Faults done to a run, one of each kind, hosts lost, and flipped bits (make soak, hosts, flips: as many as are asked for).
+# One injected fault of each kind, lost hosts, and flipped bits (make soak, hosts and flips run
+# more).
 add_test(NAME program.soak COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/soak.py --faults 18 --seed 1)
 add_test(NAME program.hosts COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/hosts.py --losses 4 --seed 1)
 add_test(NAME program.flips COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/flips.py --trials 3 --seed 1)
-# Ranks that are slow in one way each have to be named with it.
+# Each rank is slow in one way; the report must name the rank and the reason.
 add_test(NAME program.slow_ranks COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/soak/slow_ranks.py)
 set_tests_properties(program.soak program.hosts program.flips program.slow_ranks PROPERTIES TIMEOUT 900 LABELS long COST 130
   ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 
-# make unlearn-demo, on rows that are made up and learned once: what it ends with is not looked at.
+# `make unlearn-demo` on generated rows for one epoch; only its completion is checked.
 add_test(NAME program.unlearn_demo
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/unlearn_demo.py $<TARGET_FILE:lockstep> ${CMAKE_BINARY_DIR}/unlearn-demo --epochs 1)
 set_tests_properties(program.unlearn_demo PROPERTIES TIMEOUT 300 LABELS long COST 130)
 
-# The engines of clusters, and the image: minutes, and what is installed of them (make test-engines); Ray in the
-# environment of `tools/setup.sh engines`, or in this Python.
+# Tests of cluster engines and of the container image (make test-engines): they take minutes and
+# need the engines to be installed. Ray may be in the environment of `tools/setup.sh engines` or in
+# the current Python.
 file(GLOB engine_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/engines/test_*.py)
 foreach(file IN LISTS engine_tests)
   get_filename_component(name ${file} NAME_WE)
@@ -64,11 +67,11 @@ foreach(file IN LISTS engine_tests)
     ENVIRONMENT "LOCKSTEP_PROGRAM=$<TARGET_FILE:lockstep>;PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 
-# The table of families in docs/models.md is what the tests run.
+# Checks that the table of families in docs/models.md matches the tests.
 add_test(NAME docs.support_table COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/support_table.py
   ${CMAKE_BINARY_DIR} --check)
 
-# The README's example is compiled and run as it stands there.
+# Compiles and runs the README's example.
 add_executable(example_ten_lines ${CMAKE_SOURCE_DIR}/examples/ten_lines.cpp)
 target_link_libraries(example_ten_lines PRIVATE lockstep_parallel)
 lockstep_optimize(example_ten_lines -O1)
@@ -76,7 +79,8 @@ lockstep_precompile(example_ten_lines)
 add_test(NAME examples.ten_lines COMMAND example_ten_lines)
 set_tests_properties(examples.ten_lines PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=1")
 
-# A whole trainer on the installed headers, as a project of one's own sees them; tests/program/test_one_file.py runs it.
+# A complete trainer on the installed headers, as another project would build it;
+# tests/program/test_one_file.py runs it.
 add_executable(example_one_file ${CMAKE_SOURCE_DIR}/examples/one_file.cpp)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/examples/one_file.cpp PROPERTIES OBJECT_DEPENDS ${CMAKE_BINARY_DIR}/include/.stamp)
 target_include_directories(example_one_file PRIVATE ${CMAKE_BINARY_DIR}/include)

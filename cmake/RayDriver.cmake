@@ -1,4 +1,5 @@
-# deploy/ray/driver.py as a text within the program: what `lockstep submit --on ray` prints is whole by itself.
+# Embeds deploy/ray/driver.py in the program, so that the output of `lockstep submit --on ray` is
+# self-contained.
 set(driver ${CMAKE_SOURCE_DIR}/deploy/ray/driver.py)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${driver})
 file(READ ${driver} driver_text)

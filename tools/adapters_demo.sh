@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# LoRA and QLoRA against training all weights, on the sample task: a small model learns from the texts of `lockstep sample`, stories and
-# instructions alike, then to answer what it is asked in Alpaca's form, three times from the same weights. Draws the losses of the three
-# (docs/adapters.md).
+# Compares LoRA and QLoRA with full fine-tuning on the sample task. A small model is pretrained on the texts of `lockstep sample`, then
+# fine-tuned on Alpaca-style instructions three times from the same weights. Draws the three losses (docs/adapters.md).
 #   tools/adapters_demo.sh PROGRAM OUTPUT.svg
 set -euo pipefail
 program=$(realpath "$1")
@@ -30,7 +29,7 @@ lockstep train --nproc "$ranks" model.preset=gpt2-tiny tokenizer.path=$work/toke
   output_dir=$work/base max_steps="${DEMO_BASE_STEPS:-500}" per_device_train_batch_size=8 learning_rate=1.5e-3 warmup_steps=20 \
   lr_scheduler_type=cosine logging_steps=50 save_strategy=no bf16=true
 
-# Each at the rate that suits it: low-rank factors take about ten times that of whole weights.
+# Low-rank factors need about ten times the learning rate of full fine-tuning.
 tune() { # NAME RATE KEYS...
   local name=$1 rate=$2
   shift 2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the reference of the public headers (cmake/public_headers.txt) into FOLDER/html, from their comments. Fails
-# where Doxygen has anything to say.
+# Writes the API reference of the public headers (cmake/public_headers.txt) to FOLDER/html. Fails on
+# any Doxygen warning.
 set -euo pipefail
 folder=$(realpath -m "${1:?usage: tools/api_reference.sh FOLDER}")
 cd "$(dirname "$0")/.."

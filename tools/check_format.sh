@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every C++ file is as clang-format writes it.
+# Checks that every C++ file is formatted by clang-format.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 git ls-files -z 'src/*.h' 'src/*.cpp' 'src/*.cu' 'tests/*.h' 'tests/*.cpp' 'bench/*.h' 'bench/*.cpp' 'examples/*.cpp' |

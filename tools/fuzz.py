@@ -35,22 +35,25 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
 import seeds  # noqa: E402
 
-# Memory of a parser, and of one allocation of it, in MB: what is larger is a defect. Ten seconds for one input are one, too, but for
-# patterns, whose time is bounded by themselves. libFuzzer takes the time by the clock, also of a process that waits for a core or is
-# stopped: while new inputs are read, one is broken off after ten times as long, and each that it calls slow is read again alone. Then the
-# processor's time counts, or ten minutes by the clock.
+# Memory limits of a parser and of one allocation, in MB; exceeding one is a defect. An input that
+# takes more than ten seconds is a defect too, except for regular expressions, whose work is bounded
+# separately. libFuzzer measures wall time, including time spent waiting for a core, so new inputs
+# get ten times the limit, and each slow input is read again alone and measured in processor time
+# (limit: ten minutes of wall time).
 LIMITS = ["-rss_limit_mb=2048", "-malloc_limit_mb=256", "-max_len=16384", "-print_funcs=0"]
 TIMES = {"regex": 60, "template": 60, "tokenizer": 60}  # they bound their work themselves
 TIME, START, PATIENCE, STUCK = 10, 3, 10, 600
 INTERRUPTED = (72, -signal.SIGINT)  # 72: libFuzzer has counted
-# Of a campaign: the processor's time of those that are large, talk over sockets or bound their time themselves, in seconds; the longest
-# input of the others, in bytes, and where a seed is longer; and after how many seconds what was read is noted.
+# Limits of a campaign: processor time in seconds of parsers that are large, use sockets or bound
+# their own time; longest input of the others in bytes (longer if a seed is longer); seconds between
+# progress notes.
 LARGE = {"tokenizer": 3600, **dict.fromkeys(("configuration", "command_line", "deepspeed", "regex", "strangers", "member"), 600)}
 SHORT, SHORT_AT_MOST = 512, 2048
 SLICE = 120
 CHECKS = "detect_leaks=1:allocator_may_return_null=0:abort_on_error=0:max_allocation_size_mb=256"
-# While new inputs are read, memory that was freed waits behind 1 MiB of others, so that it is still in the processor's cache when it
-# comes back, and who asked for it is not noted: twice as many inputs. A defect's input is read again without these, and then lines are named.
+# While reading new inputs, the quarantine of freed memory is 1 MiB, so that it stays in the CPU
+# cache, and allocation stacks are not recorded: twice as many inputs per second. The input of a
+# defect is read again without these options to get line numbers.
 QUICK = CHECKS + ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64:malloc_context_size=1:symbolize=0"
 
 Done = collections.namedtuple("Done", "parser code inputs seconds edges text")

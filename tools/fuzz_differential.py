@@ -28,11 +28,12 @@ def of_safetensors(text):
 
 
 def of_csv(text):
-    # What is no UTF-8 is looked at by who reads the fields.
+    # Readers of individual fields check for valid UTF-8.
     list(csv.reader(io.StringIO(text.decode("utf-8", "replace").removeprefix("\ufeff"), newline=""), strict=True))
 
 
-# Parser -> the library's reading; why we refuse what it takes (of our errors' words); why it refuses what we take (of its words).
+# Parser -> the library's reader; reasons for which Lockstep rejects what the library accepts (words
+# of the error); reasons for which the library rejects what Lockstep accepts.
 PARSERS = {
     "json": (of_json, [r"twice|again", r"deep|nest", r"UTF-8|surrogate|\\ud[89a-f]", r"number|range|large|out of"], []),
     "safetensors": (of_safetensors, [r".*"], [r"header too large"]),

@@ -130,7 +130,8 @@ def combining_classes():
         combining = unicodedata2.combining(chr(c))
         if combining == 0:
             continue
-        # U+0334 is of class 1, U+0301 of class 230: one of them changes places with a code point that is known.
+        # U+0334 has combining class 1 and U+0301 class 230, so one of them is reordered next to a
+        # known code point.
         text, sorted_text = ((f"a\u0301{chr(c)}", f"a{chr(c)}\u0301") if combining < 230 else
                              (f"a{chr(c)}\u0334", f"a\u0334{chr(c)}"))
         whole = nfd.normalize_str(chr(c))

@@ -29,7 +29,7 @@ input{width:100%;box-sizing:border-box;padding:.3rem}#found small{display:block;
 @media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}pre{background:#161b22}nav,td,th{border-color:#30363d}nav a:hover,main a{color:#4493f8}}
 @media(max-width:50rem){body{display:block}nav{width:auto;height:auto;position:static}}
 """
-# Words of the query that begin a word of a section: most found first, a heading counting more.
+# Ranks sections by the number of query words that begin a word of the section; headings count more.
 SEARCH = """
 const words=t=>t.toLowerCase().match(/[a-z0-9_.-]+/g)||[];
 document.getElementById('query').addEventListener('input',e=>{const wanted=words(e.target.value),out=document.getElementById('found');out.innerHTML='';

@@ -19,7 +19,7 @@ from elf import Elf
 from make_wheel import ROOT, cache_of, is_elf, relocate, version_of
 
 PREFIX = pathlib.Path("usr/lib/lockstep")
-# What a Debian system has by the packages that the control file names.
+# Libraries that a Debian system provides through the packages in the control file.
 SYSTEM = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "libgcc_s.so", "libstdc++.so", "ld-linux", "libutil.so")
 GCC_OF_LIBSTDCXX = {(3, 4, 29): 11, (3, 4, 30): 12, (3, 4, 31): 13, (3, 4, 32): 13, (3, 4, 33): 14}
 

@@ -22,7 +22,8 @@ import zipfile
 from elf import Elf
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# The oldest glibc whose distributions have a libstdc++ of this version: RHEL 9, Ubuntu 22.04, Debian 13.
+# The oldest glibc whose distributions ship a libstdc++ of this version: RHEL 9, Ubuntu 22.04,
+# Debian 13.
 GLIBC_OF_LIBSTDCXX = {(3, 4, 29): (2, 34), (3, 4, 30): (2, 35), (3, 4, 31): (2, 38), (3, 4, 32): (2, 38), (3, 4, 33): (2, 41)}
 
 

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# From nothing to a trained model, with the commands that a user would type: corpus, tokenizer, training on two ranks (or every
-# GPU), evaluation, generation. Ends non-zero unless the model beats a bigram model of the same text.
+# Runs the quick start with the commands that a user would type: corpus, tokenizer, training on two ranks (or all GPUs), evaluation,
+# generation. Fails unless the model beats a bigram model of the same text.
 #   tools/quickstart.sh PROGRAM [FILE]
 set -euo pipefail
 program=$(realpath "$1")
 data=${2:+$(realpath "$2")}
 cd "$(dirname "$0")/.."
 work=quickstart
-# In a minute a token must be seen often to be learned: a small text gets a small vocabulary.
+# In a run of one minute each token must occur often, so a small text gets a small vocabulary.
 vocabulary=900
 if [ -n "$data" ]; then
   vocabulary=$(($(stat -Lc %s "$data") / 2000))
   vocabulary=$((vocabulary < 320 ? 320 : vocabulary > 1024 ? 1024 : vocabulary))
 fi
-# Real text has more to learn than the sample.
+# Real text needs more steps than the generated sample.
 steps=${QUICKSTART_STEPS:-$([ -n "$data" ] && echo 1200 || echo 450)}
 if ! { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }; then
   ranks="--nproc 2"

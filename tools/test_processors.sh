@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# The tests that compute (CTest's label `processor`), as other processors and numbers of threads would run them: what
-# libraries choose by instruction set, and so how sums are rounded, is chosen for them here.
-#   tools/test_processors.sh          a few settings, without the longest tests: some minutes
-#   tools/test_processors.sh --full   every library's choice with every other's, and runs of the program; for a new kind
-#                                     of processor
-# BUILD=build/release: where the tests are built. JOBS: how many test programs run at once (all cores).
+# Runs the computing tests (CTest label `processor`) under other instruction sets and thread counts, which change what libraries
+# select and how sums are rounded.
+#   tools/test_processors.sh          a few settings without the longest tests: some minutes
+#   tools/test_processors.sh --full   all combinations, and runs of the program; for a new kind of CPU
+# BUILD=build/release: the build folder. JOBS: concurrent test programs (default: all cores).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
@@ -22,7 +21,7 @@ logs=$build/processors
 rm -rf "$logs"
 mkdir -p "$logs"
 
-# By the label: the test programs of C++, and the files of tests of the program.
+# Selected by label: the C++ test programs and the test files of the program.
 labelled() {
   ctest --test-dir "$build" -L processor --show-only=json-v1 |
     python3 -c '
@@ -34,8 +33,8 @@ for test in json.load(sys.stdin)["tests"]:
 
 has() { grep -qw "$1" /proc/cpuinfo; }
 
-# "ours onednn aten threads": LOCKSTEP_MAX_CPU_ISA, ONEDNN_MAX_CPU_ISA, ATEN_CPU_CAPABILITY, OMP_NUM_THREADS. What a
-# processor does not have, oneDNN and our own loops leave out themselves; ATen does not.
+# "ours onednn aten threads": LOCKSTEP_MAX_CPU_ISA, ONEDNN_MAX_CPU_ISA, ATEN_CPU_CAPABILITY,
+# OMP_NUM_THREADS. oneDNN and Lockstep ignore instruction sets that the CPU lacks; ATen does not.
 aten_sets=(default)
 has avx2 && aten_sets+=(avx2)
 has avx512f && aten_sets+=(avx512)
@@ -45,8 +44,8 @@ few_settings() {
   echo "avx512 AVX512_CORE $best 4"
   echo "avx512_bf16 AVX512_CORE_BF16 $best 1"
 }
-# Whether a setting is what `make test` ran: it keeps nothing back that this processor has, and has one thread, as the ranks
-# of `parallel` have whatever it says.
+# True if the setting is what `make test` already ran: all instruction sets of this CPU and one
+# thread, which ranks of `parallel` always have.
 is_known() {
   case $1 in
     avx2*) has avx512f ;;
@@ -66,8 +65,8 @@ all_settings() {
   done
 }
 
-# Each test program under each setting; a line for each that failed. Threads that wait do not spin: there may be more of
-# them than cores.
+# Runs each test program under each setting and prints one line per failure. Waiting threads do not
+# spin, because there may be more threads than cores.
 run_one() {
   local ours=$1 onednn=$2 aten=$3 threads=$4
   shift 4
