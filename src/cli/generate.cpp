@@ -219,6 +219,7 @@ int run_generate(std::vector<std::string> arguments) {
     request.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
   }
   const model::ModelSource source = train::find_source(request.model, "");
+  model::require_weights(source);
   if (source.config.bidirectional) {
     throw Error(
         ErrorKind::kConfig,

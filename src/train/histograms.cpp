@@ -137,7 +137,7 @@ void Histograms::find_names() {
   std::string lines;
   job_.model->visit_gradients(
       [&](const parallel::StateSlice& slice) { lines += slice.name + "\n"; });
-  names_ = names_of_all(world_.communicator, lines);
+  names_ = names_of_all(rank_context_.communicator, lines);
 }
 
 void Histograms::count_gradients() {
@@ -146,7 +146,7 @@ void Histograms::count_gradients() {
   job_.model->visit_gradients([&](const parallel::StateSlice& slice) {
     counts.add(row_of(slice.name), owned_part(slice));
   });
-  counts.reduce(world_.communicator);
+  counts.reduce(rank_context_.communicator);
   counted_.emplace_back("gradients", std::move(counts));
 }
 
@@ -158,7 +158,7 @@ void Histograms::count_weights() {
       counts.add(row_of(slice.name), owned_part(slice));
     }
   });
-  counts.reduce(world_.communicator);
+  counts.reduce(rank_context_.communicator);
   counted_.emplace_back("weights", std::move(counts));
 }
 

@@ -126,7 +126,7 @@ struct Steered {
 
 TEST(Steering, StatusIsWhatWasPublishedLast) {
   Steered run;
-  Steering steering(run.job, run.world);
+  Steering steering(run.job, run.rank_context);
   EXPECT_EQ(run.ask({{"act", "status"}}).at("step"), 7);
   EXPECT_EQ(run.ask({{"act", "status"}}).at("steps"), 100);
   EXPECT_FALSE(run.ask({{"act", "status"}}).contains("loss")) << "no step yet";
@@ -156,7 +156,7 @@ nlohmann::json ask_and_step(
 
 TEST(Steering, ActsAreAnsweredBehindTheStepAndRecorded) {
   Steered run;
-  Steering steering(run.job, run.world);
+  Steering steering(run.job, run.rank_context);
   EXPECT_EQ(steering.take().numbers(), Acts{}.numbers());
   EXPECT_EQ(ask_and_step(run, steering, {{"act", "save"}}).at("text"), "saved checkpoint-8");
   EXPECT_EQ(ask_and_step(run, steering, {{"act", "save"}}, false).at("ok"), false);
@@ -184,7 +184,7 @@ TEST(Steering, ActsAreAnsweredBehindTheStepAndRecorded) {
 
 TEST(Steering, WhatARunCannotDoIsRefusedWithWhatItTakes) {
   Steered run;
-  Steering steering(run.job, run.world);
+  Steering steering(run.job, run.rank_context);
   const auto refused = [&](const nlohmann::ordered_json& request) {
     const nlohmann::json answer = ask_and_step(run, steering, request);
     EXPECT_EQ(answer.at("ok"), false) << request;
@@ -202,14 +202,14 @@ TEST(Steering, WhatARunCannotDoIsRefusedWithWhatItTakes) {
 
 TEST(Steering, ARunThatMayNotListenRunsAllTheSame) {
   Steered run(/*listens=*/false);
-  Steering steering(run.job, run.world);
+  Steering steering(run.job, run.rank_context);
   EXPECT_FALSE(std::filesystem::exists(run.folder.path() / watch::kControlName));
   EXPECT_EQ(steering.take().numbers(), Acts{}.numbers());
   steering.publish();
   Steered elsewhere;
   elsewhere.job.config.training.output_dir = (elsewhere.folder.path() / "none").string();
   ::testing::internal::CaptureStderr();
-  Steering deaf(elsewhere.job, elsewhere.world);
+  Steering deaf(elsewhere.job, elsewhere.rank_context);
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("cannot be steered"), std::string::npos);
   EXPECT_EQ(deaf.take().numbers(), Acts{}.numbers());
 }
@@ -231,10 +231,10 @@ TEST(Steering, AResumedRunActsAgainAtTheSameSteps) {
   Steered resumed;
   resumed.job.config.training.output_dir = run.folder.path().string();
   resumed.job.progress.step = 50;
-  read_acts_to_come(resumed.job, resumed.world);
+  read_acts_to_come(resumed.job, resumed.rank_context);
   ASSERT_EQ(resumed.job.acts_to_come.size(), 2U);
   resumed.job.config.monitor.control = false;
-  Steering steering(resumed.job, resumed.world);
+  Steering steering(resumed.job, resumed.rank_context);
   const auto rate_at = [&](int64_t step) {
     resumed.job.progress.step = step;
     steering.begin_step({});

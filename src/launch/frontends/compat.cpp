@@ -73,7 +73,7 @@ Surface surface_of(const std::vector<std::string>& arguments) {
   if (compat == "torch.distributed.launch") {
     return Surface::kDistributedLaunch;
   }
-  const std::vector<Known> all = surfaces();
+  const std::vector<Known> all = frontends();
   for (const Known& known : all) {
     if (compat == known.name) {
       return known.surface;

@@ -33,7 +33,7 @@ ParallelGroups::ParallelGroups(
     const std::array<Axis, 2> axes{first, second};
     return group_of(axes, name);
   };
-  gradients_ = together(Axis::kData, Axis::kContext, "gradients");
+  data_context_ = together(Axis::kData, Axis::kContext, "gradients");
   model_ = together(Axis::kPipeline, Axis::kTensor, "model");
 }
 

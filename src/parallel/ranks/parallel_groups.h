@@ -32,7 +32,7 @@ class ParallelGroups {
   comm::Communicator& along(mesh::Axis axis) { return *along_[static_cast<size_t>(axis)]; }
   /// Data and context together: the ranks that hold the same parameters and see other tokens, over
   /// which gradients and losses are summed.
-  comm::Communicator& gradients() { return *gradients_; }
+  comm::Communicator& data_context() { return *data_context_; }
   /// Pipeline and tensor together: the ranks that hold a model between them, over which the
   /// gradient's norm is summed.
   comm::Communicator& model() { return *model_; }
@@ -55,7 +55,7 @@ class ParallelGroups {
   comm::GroupOptions options_;
   std::vector<std::unique_ptr<comm::Communicator>> owned_;
   std::array<comm::Communicator*, mesh::kAxes> along_{};
-  comm::Communicator* gradients_ = nullptr;
+  comm::Communicator* data_context_ = nullptr;
   comm::Communicator* model_ = nullptr;
 };
 
