@@ -102,7 +102,6 @@ int run_export(std::vector<std::string> arguments) {
     return 0;
   }
   const model::ModelSource base = train::find_source(request.model, "");
-  model::require_weights(base);
   check_output(request, base);
   const auto adapter = train::saved_adapters(request.adapters);
   const auto quantization = train::quantization_of(request.quantization);

@@ -219,7 +219,6 @@ int run_generate(std::vector<std::string> arguments) {
     request.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
   }
   const model::ModelSource source = train::find_source(request.model, "");
-  model::require_weights(source);
   if (source.config.bidirectional) {
     throw Error(
         ErrorKind::kConfig,
@@ -229,6 +228,7 @@ int run_generate(std::vector<std::string> arguments) {
             model::family_name(source.config.family)),
         "`lockstep eval` gives its masked loss, `lockstep predict` what its classifier answers");
   }
+  model::require_weights(source);
   train::ModelRequest load;
   load.adapter = train::saved_adapters(request.adapters);
   if (train::config_with(source.config, load.adapter).head.classifies()) {

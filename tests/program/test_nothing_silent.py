@@ -74,9 +74,9 @@ class NothingSilent(ProgramTest):
 
     def test_only_training_starts_from_random_weights_and_says_so(self):
         self.copy("bare", "model.safetensors")
-        for command in (["eval", "--model", "bare", "--data", "corpus/test.txt"], ["generate", "--model", "bare", "--prompt", "a"],
-                        ["export", "--model", "bare", "--output", "bare-out", "--dtype", "bfloat16"]):
+        for command in (["eval", "--model", "bare", "--data", "corpus/test.txt"], ["generate", "--model", "bare", "--prompt", "a"]):
             self.assertIn("bare: no weights", self.run_fails(4, *command).err)
+        self.assertIn("has no weights", self.run_fails(2, "export", "--model", "bare", "--output", "bare-out", "--bits", "4").err)
         started = self.run_ok(*self.train_on("corpus/train.txt", "bare-run", "model.path=bare"))
         self.assertIn("bare has no weights: training starts from random ones (seed 42)", started.err)
 
