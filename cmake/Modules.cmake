@@ -69,7 +69,7 @@ lockstep_rooms(parallel autograd ranks offload one_process tensor:autograd,ranks
 lockstep_module(train TORCH OPTIMIZE -O1
   DEPENDS base config schedule text objects model plan data monitor watch metrics comm ops nn objective optim checkpoint parallel)
 # The library for libtorch programs of other projects, in addition to the modules' public headers.
-lockstep_rooms(train machine gguf batches:machine weights:machine tasks:machine,batches judgement:batches
+lockstep_rooms(train machine gguf batches:machine weights:machine tasks:machine,batches,weights judgement:batches
   top:machine,gguf,batches,weights,tasks,judgement)
 lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
 lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base config text model plan data monitor watch launch)

@@ -34,7 +34,8 @@ def weight(folder, output):
     """How much there is to do, in bytes: what a file, or the files that it unites, hold."""
     source = folder / output.removesuffix(".o")
     united = re.findall(r'#include "([^"]+)"', source.read_text()) if source.exists() else []
-    return HEADERS + sum(pathlib.Path(name).stat().st_size for name in united)
+    # A file that was renamed since CMake ran is missing: Ninja runs CMake again.
+    return HEADERS + sum(path.stat().st_size for path in map(pathlib.Path, united) if path.exists())
 
 
 def missing(folder, targets):

@@ -75,8 +75,8 @@ environment() {
 }
 
 install_parity() {
-  environment python parity-10 "the parity tests' Python environment" "torch==$torch_version" \
-    transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 scikit-learn==1.9.1 scipy==1.17.1 numpy pyyaml pytest pytest-xdist \
+  environment python parity-11 "the parity tests' Python environment" "torch==$torch_version" \
+    transformers==5.24.0 tokenizers==0.23.3 safetensors==0.8.0 scikit-learn==1.9.1 scipy==1.17.1 numpy pyyaml pytest pytest-xdist \
     peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 accelerate==1.15.0 datasets==5.2.0 tensorboard==2.20.0 \
     mlflow==3.17.2 opentelemetry-proto==1.45.2 gguf==0.19.0 xllamacpp==2026.10.11549 'moto[server]==5.2.5'
 }
@@ -93,13 +93,13 @@ install_wandb() {
 }
 
 install_peers() {
-  local stamp=.deps/peers/.lockstep-peers-2
+  local stamp=.deps/peers/.lockstep-peers-3
   [ -e "$stamp" ] && return
   echo "setup: installing the peers of the benchmark into .deps/peers"
   rm -rf .deps/peers
   python3 -m venv .deps/peers
   .deps/peers/bin/pip install -q --disable-pip-version-check "torch==$torch_version" \
-    transformers==5.23.0 accelerate==1.15.0 peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 datasets==5.2.0 \
+    transformers==5.24.0 accelerate==1.15.0 peft==0.21.2 bitsandbytes==0.50.2 trl==1.16.0 datasets==5.2.0 \
     numpy psutil setuptools wheel ninja py-cpuinfo
   # DeepSpeed builds its operations at first use; CPU runs need none.
   DS_BUILD_OPS=0 .deps/peers/bin/pip install -q --disable-pip-version-check --no-build-isolation deepspeed==0.19.8

@@ -61,6 +61,7 @@ ClassifiedRows classify_rows(
     train::RankContext& rank_context,
     const std::optional<std::string>& text) {
   const model::ModelSource source = train::find_source(config.model.path, "");
+  model::require_weights(source);
   const auto adapter = train::saved_adapter(config.lora.adapter);
   model::ModelConfig classifier = train::config_with(source.config, adapter);
   const train::ClassifierNotes notes = notes_of_model(source, adapter);

@@ -121,6 +121,7 @@ int evaluate_classifier(const config::Resolution& resolution, train::RankContext
   nlohmann::ordered_json report = nlohmann::ordered_json::object();
   const bool has_labels = judgement.rows > 0;  // else nothing is known of the answers
   if (has_labels) {
+    train::check_finite(judgement.loss);
     report["eval_loss"] = judgement.loss;
   }
   for (const auto& [name, value] : judgement.metrics) {
@@ -162,6 +163,7 @@ int evaluate(
     config.data.mixture.clear();
   }
   const model::ModelSource source = train::find_source(config.model.path, "");
+  model::require_weights(source);
   const auto adapter = train::saved_adapters(flags);
   if (train::classifies(config, train::config_with(source.config, adapter)) ||
       writes_labels(source, adapter)) {
@@ -206,6 +208,7 @@ int evaluate(
       config.training.per_device_eval_batch_size,
       axes,
       rank_context.device);
+  train::check_finite(result.report.loss);
   if (!rank_context.is_first()) {
     return 0;
   }

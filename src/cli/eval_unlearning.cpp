@@ -41,6 +41,7 @@ int evaluate_unlearning(const config::Resolution& resolution, train::RankContext
   const config::Config& config = resolution.config;
   const std::filesystem::path folder = results_folder(resolution);
   const model::ModelSource source = train::find_source(config.model.path, "");
+  model::require_weights(source);
   const auto tokenizer = train::load_tokenizer(config.tokenizer.path, source);
   parallel::ParallelGroups axes(
       rank_context.communicator,

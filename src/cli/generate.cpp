@@ -228,6 +228,7 @@ int run_generate(std::vector<std::string> arguments) {
             model::family_name(source.config.family)),
         "`lockstep eval` gives its masked loss, `lockstep predict` what its classifier answers");
   }
+  model::require_weights(source);
   train::ModelRequest load;
   load.adapter = train::saved_adapters(request.adapters);
   if (train::config_with(source.config, load.adapter).head.classifies()) {

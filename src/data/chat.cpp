@@ -32,9 +32,12 @@ bool is_assistant(const Json& message) {
   return role != message.end() && *role == "assistant";
 }
 
-/// A message as transformers hands it to a template: its reasoning by each of the names that
-/// templates read.
-Json aliased(const Json& message) {
+/// A message as transformers passes it to a template: without keys whose value is null, and with
+/// its reasoning under each of the names that templates read.
+Json normalized(Json message) {
+  for (auto entry = message.begin(); entry != message.end();) {
+    entry = entry->is_null() ? message.erase(entry) : std::next(entry);
+  }
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto found = message.find(name);
     if (found != message.end() && !found->is_null()) {
@@ -138,9 +141,12 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::read(
 
 jinja::Rendering ChatTemplate::render_first(const Chat& chat, size_t messages, Asks asks) const {
   Json variables = tokens_;
+  if (chat.template_arguments.is_object()) {
+    variables.update(chat.template_arguments);
+  }
   Json& given = variables["messages"] = Json::array();
   for (size_t i = 0; i < messages; ++i) {
-    given.push_back(aliased(chat.messages[i]));
+    given.push_back(normalized(chat.messages[i]));
   }
   variables["tools"] = chat.tools;
   variables["documents"] = nullptr;
@@ -159,7 +165,7 @@ std::string ChatTemplate::whole(const Chat& chat) const {
 ChatText ChatTemplate::render(const Chat& chat, ChatLoss loss) const {
   jinja::Rendering whole = render_first(chat, chat.messages.size(), Asks::kNo);
   if (loss == ChatLoss::kAll) {
-    return {whole.text, {{0, whole.text.size()}}};
+    return {whole.text, without({{0, whole.text.size()}}, chat, whole.text)};
   }
   std::vector<TextSpan> spans =
       template_.marks_generation() ? marked(chat, whole) : added(chat, whole.text);
@@ -173,10 +179,31 @@ ChatText ChatTemplate::render(const Chat& chat, ChatLoss loss) const {
         answers ? "correct the template, or give another: data.chat_template=FILE"
                 : "leave the row out, or learn all that is said with data.chat_loss=all");
   }
-  if (loss == ChatLoss::kLast) {
+  spans = without(std::move(spans), chat, whole.text);
+  if (loss == ChatLoss::kLast && !spans.empty()) {
     spans.erase(spans.begin(), spans.end() - 1);
   }
   return {std::move(whole.text), std::move(spans)};
+}
+
+std::vector<TextSpan> ChatTemplate::without(
+    std::vector<TextSpan> spans, const Chat& chat, const std::string& whole) const {
+  for (const size_t message : chat.not_learned) {
+    const size_t from =
+        message == 0 ? 0 : common_beginning(render_first(chat, message, Asks::kNo).text, whole);
+    const size_t to =
+        message + 1 == chat.messages.size()
+            ? whole.size()
+            : common_beginning(render_first(chat, message + 1, Asks::kNo).text, whole);
+    std::vector<TextSpan> left;
+    for (const TextSpan& span : spans) {
+      left.push_back({span.begin, std::min(span.end, from)});
+      left.push_back({std::max(span.begin, to), span.end});
+    }
+    std::erase_if(left, [](const TextSpan& span) { return span.begin >= span.end; });
+    spans = std::move(left);
+  }
+  return spans;
 }
 
 std::vector<TextSpan> ChatTemplate::marked(const Chat& chat, const jinja::Rendering& whole) const {

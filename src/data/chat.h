@@ -22,8 +22,10 @@ namespace lockstep::data {
 
 struct Chat {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  nlohmann::ordered_json tools;  // null: none
-  size_t first_learned = 0;      // messages before it are a prompt
+  nlohmann::ordered_json tools;               // null: none
+  nlohmann::ordered_json template_arguments;  // further variables of the template; null: none
+  size_t first_learned = 0;                   // messages before it are a prompt
+  std::vector<size_t> not_learned;            // messages excluded from the loss, ascending
 };
 
 /// A chat's text, and what of it has a loss, in order.
@@ -40,6 +42,15 @@ Chat read_chat(
     const nlohmann::ordered_json& record,
     const std::string& messages_field,
     const std::string& place);
+
+/// Reads a record's `tools` and `chat_template_kwargs` into `chat`. Throws Error (kData) with
+/// `place` if one is of the wrong type.
+void read_template_fields(
+    const nlohmann::ordered_json& record, const std::string& place, Chat& chat);
+/// Appends a message to `chat`. `weight` (OpenAI: 0 or 1) and `train` (Axolotl: true or false) are
+/// removed from it and decide whether it is learned. Throws Error (kData) with `place` if one of
+/// them has another value.
+void add_message(nlohmann::ordered_json message, const std::string& place, Chat& chat);
 
 /// Immutable and thread-safe.
 class ChatTemplate {
@@ -71,6 +82,8 @@ class ChatTemplate {
  private:
   enum class Asks { kNo, kYes };
   jinja::Rendering render_first(const Chat& chat, size_t messages, Asks asks) const;
+  std::vector<jinja::TextSpan> without(
+      std::vector<jinja::TextSpan> spans, const Chat& chat, const std::string& whole) const;
   std::vector<jinja::TextSpan> marked(const Chat& chat, const jinja::Rendering& whole) const;
   std::vector<jinja::TextSpan> added(const Chat& chat, const std::string& whole) const;
   jinja::TextSpan added_by(const Chat& chat, size_t message, const std::string& whole) const;

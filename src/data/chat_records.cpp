@@ -68,15 +68,46 @@ void add_messages(
               "{}: message {} of \"{}\" has no role", place, chat.messages.size() + 1, field),
           R"(a message is {"role": "user", "content": "..."})");
     }
-    chat.messages.push_back(message);
+    add_message(message, place, chat);
   }
 }
 
-void add_sharegpt(const Json& list, const Json& record, const std::string& place, Chat& chat) {
-  if (const Json* system = present(record, "system");
-      system != nullptr && system->is_string() && !system->get<std::string>().empty()) {
-    chat.messages.push_back(message_of("system", *system));
+/// The record's field `system`, which precedes its messages.
+void add_system(const Json& record, const std::string& place, Chat& chat) {
+  const Json* system = present(record, "system");
+  if (system == nullptr || *system == "") {
+    return;
   }
+  if (!system->is_string()) {
+    fail_chat(
+        fmt::format("{}: \"system\" is of type {}, not a string", place, system->type_name()),
+        "write the system prompt as a JSON string");
+  }
+  chat.messages.push_back(message_of("system", *system));
+}
+
+void check_one_system(const Chat& chat, const Json& record, const std::string& place) {
+  if (present(record, "system") != nullptr && chat.messages.size() > 1 &&
+      chat.messages[0].value("role", "") == "system" &&
+      chat.messages[1].value("role", "") == "system") {
+    fail_chat(
+        fmt::format("{}: a field \"system\" and a system message", place),
+        "keep one of them: two system prompts contradict each other");
+  }
+}
+
+void refuse_media(const Json& record, const std::string& place) {
+  for (const char* name : {"images", "image", "videos", "audio"}) {
+    const Json* value = present(record, name);
+    if (value != nullptr && *value != "" && !(value->is_array() && value->empty())) {
+      fail_chat(
+          fmt::format("{}: the field \"{}\" is not used: only text is trained on", place, name),
+          "remove the rows, or the column if the text does not depend on it");
+    }
+  }
+}
+
+void add_sharegpt(const Json& list, const std::string& place, Chat& chat) {
   for (const Json& message : list) {
     const Json* from = message.is_object() ? present(message, "from") : nullptr;
     const Json* value = message.is_object() ? present(message, "value") : nullptr;
@@ -88,7 +119,13 @@ void add_sharegpt(const Json& list, const Json& record, const std::string& place
               chat.messages.size() + 1),
           R"(a message is {"from": "human", "value": "..."})");
     }
-    chat.messages.push_back(message_of(role_of_sharegpt(from->get<std::string>(), place), *value));
+    Json renamed = message_of(role_of_sharegpt(from->get<std::string>(), place), *value);
+    for (const auto& [name, field] : message.items()) {
+      if (name != "from" && name != "value" && !renamed.contains(name)) {
+        renamed[name] = field;
+      }
+    }
+    add_message(std::move(renamed), place, chat);
   }
 }
 
@@ -120,12 +157,59 @@ void add_tools(const Json& record, const std::string& place, Chat& chat) {
   }
 }
 
+/// A message's `weight` or `train`: true if it is learned.
+bool is_learned(const Json& value, const char* name, const std::string& place, size_t message) {
+  const bool is_weight = std::string_view(name) == "weight";
+  const bool is_known = is_weight ? value == 0 || value == 1 : value.is_boolean();
+  if (!is_known) {
+    fail_chat(
+        fmt::format("{}: \"{}\" of message {} is {}", place, name, message + 1, value.dump()),
+        is_weight ? "a message's weight is 0 or 1" : "a message's train is true or false");
+  }
+  return is_weight ? value == 1 : value.get<bool>();
+}
+
+void add_template_arguments(const Json& record, const std::string& place, Chat& chat) {
+  const Json* given = present(record, "chat_template_kwargs");
+  if (given == nullptr) {
+    return;
+  }
+  chat.template_arguments =
+      given->is_string() ? Json::parse(given->get<std::string>(), nullptr, false) : *given;
+  if (!chat.template_arguments.is_object()) {
+    fail_chat(
+        fmt::format("{}: \"chat_template_kwargs\" is not an object", place),
+        R"(write "chat_template_kwargs": {"enable_thinking": false})");
+  }
+}
+
 }  // namespace
+
+void read_template_fields(const Json& record, const std::string& place, Chat& chat) {
+  add_tools(record, place, chat);
+  add_template_arguments(record, place, chat);
+}
+
+void add_message(Json message, const std::string& place, Chat& chat) {
+  bool learned = true;
+  for (const char* name : {"weight", "train"}) {
+    if (const Json* value = present(message, name)) {
+      learned = is_learned(*value, name, place, chat.messages.size()) && learned;
+    }
+    message.erase(name);
+  }
+  if (!learned) {
+    chat.not_learned.push_back(chat.messages.size());
+  }
+  chat.messages.push_back(std::move(message));
+}
 
 Chat read_chat(const Json& record, const std::string& messages_field, const std::string& place) {
   Chat chat;
   const Json* sharegpt = present(record, "conversations");
   const Json *prompt = present(record, "prompt"), *completion = present(record, "completion");
+  refuse_media(record, place);
+  add_system(record, place, chat);
   if (const Json* messages = present(record, messages_field)) {
     add_messages(*messages, messages_field, place, chat);
   } else if (sharegpt != nullptr && sharegpt->is_array()) {
@@ -134,7 +218,7 @@ Chat read_chat(const Json& record, const std::string& messages_field, const std:
     if (has_roles) {
       add_messages(*sharegpt, "conversations", place, chat);
     } else {
-      add_sharegpt(*sharegpt, record, place, chat);
+      add_sharegpt(*sharegpt, place, chat);
     }
   } else if (prompt != nullptr && completion != nullptr) {
     add_part(*prompt, "prompt", "user", place, chat);
@@ -153,7 +237,8 @@ Chat read_chat(const Json& record, const std::string& messages_field, const std:
             names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))),
         "name the field of the messages: data.messages_field=...");
   }
-  add_tools(record, place, chat);
+  check_one_system(chat, record, place);
+  read_template_fields(record, place, chat);
   return chat;
 }
 

@@ -11,8 +11,10 @@
 
 #include <glob.h>
 
+#include "base/dataset_folder.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "base/nearest.h"
 #include "base/text.h"
 #include "data/records.h"
@@ -116,6 +118,32 @@ std::optional<Bound> read_bound(std::string_view text) {
   }
   bound.value = value;
   return bound;
+}
+
+/// Throws Error (data) for the folder of a DatasetDict: its splits are different data sets.
+void refuse_splits(const fs::path& folder, std::string_view key) {
+  std::error_code ignored;
+  if (!fs::exists(folder / "dataset_dict.json", ignored)) {
+    return;
+  }
+  std::vector<std::string> splits;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.is_directory(ignored)) {
+      splits.push_back(entry.path().filename().string());
+    }
+  }
+  std::ranges::sort(splits);
+  throw Error(
+      ErrorKind::kData,
+      fmt::format(
+          "{}: {} holds the splits {} of a data set",
+          key,
+          folder.string(),
+          fmt::join(splits, ", ")),
+      fmt::format(
+          "name one: {}={}, or give the folder as data.dataset_name",
+          key,
+          (folder / (splits.empty() ? "train" : splits.front())).string()));
 }
 
 class Collector {
@@ -243,7 +271,9 @@ class Collector {
   }
 
   void add_folder(const fs::path& folder) {
+    refuse_splits(folder, key_);
     std::vector<std::pair<fs::path, Format>> found;
+    std::vector<std::string> unread;
     std::error_code code;
     auto walk = fs::recursive_directory_iterator(folder, code);
     for (; !code && walk != fs::recursive_directory_iterator(); walk.increment(code)) {
@@ -254,9 +284,13 @@ class Collector {
         }
         continue;
       }
-      const std::optional<Format> named = format_from_name(path);
-      if (walk->is_regular_file(code) && named) {
+      if (!walk->is_regular_file(code) || describes_dataset(path)) {
+        continue;
+      }
+      if (const std::optional<Format> named = format_from_name(path)) {
         found.emplace_back(path, format_ == Format::kAuto ? *named : format_);
+      } else {
+        unread.push_back(path.lexically_relative(folder).string());
       }
     }
     if (code) {
@@ -273,6 +307,17 @@ class Collector {
               folder.string(),
               kKnownNames),
           "name the files themselves, with data.format if their names do not tell it");
+    }
+    if (!unread.empty()) {
+      constexpr size_t kShown = 3;
+      const auto shown = std::min(kShown, unread.size());
+      log_warning(
+          "{}: {} files of {} are not read, their names are unknown: {}{}",
+          key_,
+          unread.size(),
+          folder.string(),
+          fmt::join(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+          unread.size() > shown ? ", ..." : "");
     }
     std::sort(found.begin(), found.end());
     for (const auto& [path, format] : found) {

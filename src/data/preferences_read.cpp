@@ -60,27 +60,44 @@ bool has_messages(const RecordFields& fields, const char* answer) {
 
 using Messages = nlohmann::ordered_json;
 
-Messages messages_of(const RecordFields& fields, const char* name) {
-  const nlohmann::json& value = fields.find(name);
+/// A record of messages: its keys in the order of the file, since templates write tool calls out,
+/// and what its template reads beside the messages.
+struct ChatRecord {
+  Messages object;
+  Chat chat;  // without messages
+  std::string place;
+};
+
+Messages messages_of(const ChatRecord& record, const char* name) {
+  const Messages value = record.object.value(name, Messages());
   const bool are_messages =
-      value.is_array() && std::ranges::all_of(value, [](const nlohmann::json& message) {
+      value.is_array() && std::ranges::all_of(value, [](const auto& message) {
         return message.is_object() && message.contains("role") && message["role"].is_string();
       });
   if (!are_messages) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: the field \"{}\" is not a list of messages", fields.place(), name),
+        fmt::format("{}: the field \"{}\" is not a list of messages", record.place, name),
         R"(a row is of texts alone, or of messages alone: [{"role": "user", "content": "..."}])");
+  }
+  for (const auto& message : value) {
+    for (const char* unused : {"weight", "train"}) {
+      if (message.contains(unused)) {
+        throw Error(
+            ErrorKind::kData,
+            fmt::format("{}: a message of \"{}\" has \"{}\"", record.place, name, unused),
+            "preference rows learn the whole answer: remove the key");
+      }
+    }
   }
   return value;
 }
 
-/// `messages` behind the prompt's, as the template writes both.
-std::string with_prompt(
-    const Messages& prompt, const Messages& messages, const ChatTemplate& chats) {
-  Messages all = prompt;
-  all.insert(all.end(), messages.begin(), messages.end());
-  return chats.whole({all, nullptr});
+Chat chat_of(const ChatRecord& record, const Messages& prompt, const Messages& answer) {
+  Chat chat = record.chat;
+  chat.messages = prompt;
+  chat.messages.insert(chat.messages.end(), answer.begin(), answer.end());
+  return chat;
 }
 
 size_t end_of_shared(std::string_view a, std::string_view b) {
@@ -97,20 +114,20 @@ PreferenceRow row_of_chat(
     const Messages& prompt,
     const std::vector<Messages>& answers,
     const ChatTemplate& chats,
-    const std::string& place) {
+    const ChatRecord& record) {
   if (prompt.empty()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: there is no message before the answer", place),
+        fmt::format("{}: there is no message before the answer", record.place),
         "give the field \"prompt\", or answers whose first messages are the same");
   }
   PreferenceRow row;
   row.is_chat = true;
-  row.prompt = prompt.back()["role"] == "assistant" ? chats.whole({prompt, nullptr})
-                                                    : chats.prompt({prompt, nullptr});
+  const Chat before = chat_of(record, prompt, Messages::array());
+  row.prompt = prompt.back()["role"] == "assistant" ? chats.whole(before) : chats.prompt(before);
   std::vector<std::string> texts;
   for (const Messages& answer : answers) {
-    texts.push_back(with_prompt(prompt, answer, chats));
+    texts.push_back(chats.whole(chat_of(record, prompt, answer)));
     row.prompt.resize(end_of_shared(row.prompt, texts.back()));
   }
   row.answer = texts.front().substr(row.prompt.size());
@@ -128,11 +145,18 @@ std::shared_ptr<const ChatTemplate> template_for(
   }
 }
 
+ChatRecord chat_record(const RecordFields& fields) {
+  ChatRecord record{fields.ordered(), {}, fields.place()};
+  read_template_fields(record.object, record.place, record.chat);
+  return record;
+}
+
 PreferenceRow take_pair_of_chats(const RecordFields& fields, const ChatTemplate& chats) {
-  Messages chosen = messages_of(fields, "chosen"), rejected = messages_of(fields, "rejected");
+  const ChatRecord record = chat_record(fields);
+  Messages chosen = messages_of(record, "chosen"), rejected = messages_of(record, "rejected");
   Messages prompt = Messages::array();
   if (fields.has("prompt")) {
-    prompt = messages_of(fields, "prompt");
+    prompt = messages_of(record, "prompt");
   } else {
     while (chosen.size() > 1 && rejected.size() > 1 && chosen.front() == rejected.front()) {
       prompt.push_back(chosen.front());
@@ -140,12 +164,13 @@ PreferenceRow take_pair_of_chats(const RecordFields& fields, const ChatTemplate&
       rejected.erase(rejected.begin());
     }
   }
-  return row_of_chat(prompt, {chosen, rejected}, chats, fields.place());
+  return row_of_chat(prompt, {chosen, rejected}, chats, record);
 }
 
 PreferenceRow take_single_chat(const RecordFields& fields, const ChatTemplate& chats) {
+  const ChatRecord record = chat_record(fields);
   PreferenceRow row = row_of_chat(
-      messages_of(fields, "prompt"), {messages_of(fields, "completion")}, chats, fields.place());
+      messages_of(record, "prompt"), {messages_of(record, "completion")}, chats, record);
   row.is_good = label_of(fields);
   return row;
 }
@@ -238,6 +263,46 @@ std::vector<PreferenceRow> taken_apart(std::vector<PreferenceRow> pairs) {
   return rows;
 }
 
+/// Throws Error (kData) if the row has a field that other programs give a meaning to and that is
+/// not read: the model would learn from less than the user gave.
+void refuse_unread_fields(const RecordFields& fields, bool is_chat) {
+  const auto refuse = [&](const char* name, const char* remedy) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: the field \"{}\" is not used by preference rows", fields.place(), name),
+        remedy);
+  };
+  const auto has_value = [&](const char* name) {
+    if (!fields.has(name)) {
+      return false;
+    }
+    const nlohmann::json& value = fields.find(name);
+    return !(value.is_string() && value.get_ref<const std::string&>().empty()) &&
+           !(value.is_array() && value.empty());
+  };
+  for (const char* name : {"images", "image", "videos", "audio"}) {
+    if (has_value(name)) {
+      refuse(name, "only text is trained on: remove the rows, or the column if it says nothing");
+    }
+  }
+  for (const char* name : {"question", "instruction", "input", "query"}) {
+    if (has_value(name) && !fields.has("prompt")) {
+      refuse(name, "rename it to \"prompt\"; the prompt is otherwise what both answers begin with");
+    }
+  }
+  if (has_value("system")) {
+    refuse(
+        "system",
+        is_chat ? "make it the first message of the prompt: {\"role\": \"system\", ...}"
+                : "write it at the beginning of \"prompt\", as the model's template does");
+  }
+  for (const char* name : {"tools", "chat_template_kwargs"}) {
+    if (!is_chat && has_value(name)) {
+      refuse(name, "only rows of messages are written by a template: give lists of messages");
+    }
+  }
+}
+
 }  // namespace
 
 std::string Preferences::place(const PreferenceRow& row) const {
@@ -258,6 +323,7 @@ Preferences read_preferences(
         const bool is_single =
             judged == Judged::kSingly && !(fields.has("chosen") && fields.has("rejected"));
         const bool is_chat = chats && has_messages(fields, is_single ? "completion" : "chosen");
+        refuse_unread_fields(fields, is_chat);
         if (is_chat && chat_template == nullptr) {
           chat_template = template_for(fields, chats);
         }

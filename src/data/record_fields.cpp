@@ -102,6 +102,10 @@ std::string RecordFields::text(const std::string& name) const {
       "write the text as a JSON string, or leave the record out");
 }
 
+nlohmann::ordered_json RecordFields::ordered() const {
+  return text_.empty() ? nlohmann::ordered_json(object_) : nlohmann::ordered_json::parse(text_);
+}
+
 std::vector<std::string> RecordFields::texts(const std::string& name) const {
   const nlohmann::json& value = find(name);
   if (!value.is_array()) {
@@ -163,6 +167,7 @@ std::vector<std::filesystem::path> read_records(
           RecordFields(
               is_table ? object_of_row(record, delimiter, input.path, columns, place)
                        : object_of_json(record, place, example),
+              is_table ? std::string() : record.text,
               place,
               record.line,
               example),

@@ -19,8 +19,10 @@ namespace lockstep::data {
 class RecordFields {
  public:
   /// `example` tells what such records have, for errors.
-  RecordFields(nlohmann::json object, std::string place, int64_t line, std::string example)
+  RecordFields(
+      nlohmann::json object, std::string text, std::string place, int64_t line, std::string example)
       : object_(std::move(object)),
+        text_(std::move(text)),
         place_(std::move(place)),
         line_(line),
         example_(std::move(example)) {}
@@ -33,11 +35,14 @@ class RecordFields {
   const nlohmann::json& find(const std::string& name) const;
   /// Error (kData): it is not there, or no text.
   std::string text(const std::string& name) const;
+  /// The record with its keys in the order of the file, which chat templates write out.
+  nlohmann::ordered_json ordered() const;
   /// The same of a list of texts, or of one text. Error (kData): there is none in it.
   std::vector<std::string> texts(const std::string& name) const;
 
  private:
   nlohmann::json object_;
+  std::string text_;  // the record as JSON; empty for a row of a table
   std::string place_;
   int64_t line_;
   std::string example_;

@@ -252,6 +252,45 @@ void SequenceView::read_document_starts(int64_t index, std::span<int64_t> starts
   }
 }
 
+SequenceView::LearnedDocuments SequenceView::learned_documents() const {
+  LearnedDocuments found;
+  if (!sources_.empty()) {
+    for (const MixedRows& source : sources_) {
+      const LearnedDocuments of_source = source.rows->learned_documents();
+      found.all += of_source.all;
+      found.without_loss += of_source.without_loss;
+    }
+    return found;
+  }
+  if (has_sources() || (!dataset_->has_hidden() && !dataset_->has_prompts())) {
+    return found;
+  }
+  std::vector<int64_t> ids(static_cast<size_t>(length_)), labels(ids.size());
+  const auto count = [&](size_t begin, size_t tokens) {
+    const auto first = labels.begin() + static_cast<std::ptrdiff_t>(begin);
+    // Labels are shifted by one: the first token of a document is predicted from nothing.
+    const bool learns =
+        std::any_of(first + 1, first + static_cast<std::ptrdiff_t>(tokens), [](int64_t label) {
+          return label != kIgnored;
+        });
+    ++found.all;
+    found.without_loss += learns ? 0 : 1;
+  };
+  for (int64_t row = 0; row < size_; ++row) {
+    const auto tokens = static_cast<size_t>(read(row, ids, labels));
+    if (!has_documents()) {
+      count(0, tokens);
+      continue;
+    }
+    size_t begin = 0;
+    for (const Piece& piece : bins_.row(row)) {
+      count(begin, static_cast<size_t>(piece.tokens));
+      begin += static_cast<size_t>(piece.tokens);
+    }
+  }
+  return found;
+}
+
 int64_t SequenceView::read(int64_t index, std::span<int64_t> ids, std::span<int64_t> labels) const {
   if (!sources_.empty()) {
     const SourceRow found = row_of_source(index);

@@ -129,6 +129,13 @@ class SequenceView {
   const AnswerRows& answers() const { return answers_; }
   /// Of a row of an answer: the tokens before it.
   int64_t prompt_tokens(int64_t index) const;
+  /// Counts the documents, or pieces of documents, of the rows and those of them in which no token
+  /// has a loss. Reads all rows if the dataset has prompts or a loss mask; otherwise counts
+  /// nothing.
+  struct LearnedDocuments {
+    int64_t all = 0, without_loss = 0;
+  };
+  LearnedDocuments learned_documents() const;
   /// Writes the source to the front of `ids`, at least source_tokens(index) long.
   void read_source(int64_t index, std::span<int64_t> ids) const;
   /// Writes the row to the front of both, each at least tokens(index) long, and returns its tokens.

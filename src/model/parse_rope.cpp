@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "base/log.h"
 #include "base/nearest.h"
 
 namespace lockstep::model {
@@ -121,6 +122,22 @@ void parse_by_type(ConfigReader& reader, Rope& rope, int64_t rotary_dim) {
   }
 }
 
+/// True if transformers' models of the family read partial_rotary_factor also for the default type
+/// of rotary positions. Scaled types read it in every family.
+bool reads_partial_factor(Family family) {
+  switch (family) {
+    case Family::kPhi3:
+    case Family::kGptNeoX:
+    case Family::kGlm:
+    case Family::kGlm4:
+    case Family::kChatGlm:
+    case Family::kGlm4Moe:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// Of a family's own keys (`outer`) and of one object with further ones (`inner`).
 Rope parse_values(
     ConfigReader& outer, ConfigReader& inner, const ModelConfig& config, const RopeKeys& keys) {
@@ -135,6 +152,15 @@ Rope parse_values(
   rope.theta = number("rope_theta", keys.theta_key, keys.theta, 1, kLargestTheta);
   rope.partial_rotary_factor =
       number("partial_rotary_factor", keys.partial_key, keys.partial_rotary_factor, 0, 1);
+  if (rope.type == RopeType::kDefault && rope.partial_rotary_factor != 1 &&
+      !reads_partial_factor(config.family)) {
+    log_warning(
+        "config.json: partial_rotary_factor {} is ignored, as transformers ignores it for {} with "
+        "rope_type \"default\"",
+        rope.partial_rotary_factor,
+        family_name(config.family));
+    rope.partial_rotary_factor = 1;
+  }
   const int64_t rotary_dim = config.rotary_dim(rope);
   if (rotary_dim < 2 || rotary_dim % 2 != 0) {
     outer.problem(

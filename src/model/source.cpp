@@ -87,29 +87,84 @@ std::optional<fs::path> snapshot(const fs::path& repository, const std::string& 
   return is_folder(folder) ? std::optional(folder) : std::nullopt;
 }
 
+/// Files that a trainer leaves beside weights and that hold none.
+bool is_training_state(const std::string& name) {
+  static constexpr std::string_view kNames[] = {
+      "training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt"};
+  return std::ranges::find(kNames, name) != std::end(kNames) || name.starts_with("rng_state");
+}
+
+/// The names of files in `folder` that hold weights under a name that is not read, sorted.
+std::vector<std::string> unread_weights(const fs::path& folder) {
+  static constexpr std::string_view kEndings[] = {
+      ".safetensors", ".gguf", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".ckpt", ".npz"};
+  std::vector<std::string> found;
+  std::error_code failed;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, failed)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory(failed) || is_training_state(name)) {
+      continue;
+    }
+    if (std::ranges::any_of(kEndings, [&](std::string_view end) { return name.ends_with(end); }) ||
+        name == "model.ckpt.index" || name == "pytorch_model.bin.index.json") {
+      found.push_back(name);
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+/// Throws Error (data) if the folder holds weights, but not as model.safetensors or as shards with
+/// an index: computing with random weights instead would go unnoticed.
+[[noreturn]] void refuse_unread_weights(
+    const fs::path& folder, const std::vector<std::string>& files) {
+  const auto has = [&](auto test) { return std::ranges::any_of(files, test); };
+  const std::string subject = fmt::format(
+      "{}: no model.safetensors and no model.safetensors.index.json, but {}{}",
+      folder.string(),
+      fmt::join(files.begin(), files.begin() + std::min<ptrdiff_t>(3, std::ssize(files)), ", "),
+      files.size() > 3 ? fmt::format(" and {} more", files.size() - 3) : "");
+  if (has([](const std::string& name) {
+        return name.starts_with("model-") && name.ends_with(".safetensors");
+      })) {
+    throw Error(
+        ErrorKind::kData,
+        subject,
+        "model.safetensors.index.json names the shards; complete the download, or copy the index");
+  }
+  if (has([](const std::string& name) { return name.starts_with("adapter_model"); })) {
+    throw Error(
+        ErrorKind::kData,
+        subject,
+        "this folder holds an adapter: give its base model, and the folder as --adapter "
+        "(lora.adapter=FOLDER to train it further)");
+  }
+  if (has([](const std::string& name) { return name.ends_with(".safetensors"); })) {
+    throw Error(
+        ErrorKind::kData,
+        subject,
+        "only Hugging Face's file and tensor names are read; convert the folder with "
+        "transformers, or remove the file if it holds no weights of this model");
+  }
+  if (has([](const std::string& name) { return name.ends_with(".gguf"); })) {
+    throw Error(
+        ErrorKind::kData,
+        subject,
+        "GGUF files are written, not read; give the folder that the file was made from");
+  }
+  throw Error(
+      ErrorKind::kData,
+      fmt::format("{} (pickled weights are not read: they can run code)", subject),
+      "save the model again with transformers: AutoModelForCausalLM.from_pretrained(...)"
+      ".save_pretrained(..., safe_serialization=True)");
+}
+
 bool find_weights(const fs::path& folder) {
   if (is_there(folder / "model.safetensors") || is_there(folder / "model.safetensors.index.json")) {
     return true;
   }
-  for (const char* name :
-       {"pytorch_model.bin",
-        "pytorch_model.bin.index.json",
-        "tf_model.h5",
-        "flax_model.msgpack",
-        "model.ckpt.index",
-        "consolidated.00.pth"}) {
-    if (is_there(folder / name)) {
-      throw Error(
-          ErrorKind::kData,
-          fmt::format(
-              "{} holds its weights as {}, which is not read (such files can run code); there is "
-              "no "
-              "model.safetensors",
-              folder.string(),
-              name),
-          "save it again with transformers: AutoModelForCausalLM.from_pretrained(...)"
-          ".save_pretrained(..., safe_serialization=True)");
-    }
+  if (const auto files = unread_weights(folder); !files.empty()) {
+    refuse_unread_weights(folder, files);
   }
   return false;
 }
@@ -177,6 +232,27 @@ ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const
 }
 
 }  // namespace
+
+void require_weights(const ModelSource& source) {
+  if (source.has_weights) {
+    return;
+  }
+  if (source.kind == ModelSource::Kind::kHub) {
+    const std::string id = source.name.substr(0, source.name.find('@'));
+    throw Error(
+        ErrorKind::kData,
+        fmt::format(
+            "{}: the local Hugging Face cache holds its configuration, but no weights",
+            source.name),
+        fmt::format("fetch them: hf download {}", id));
+  }
+  throw Error(
+      ErrorKind::kData,
+      fmt::format(
+          "{}: no weights (model.safetensors, or model.safetensors.index.json and its shards)",
+          source.name),
+      "give a folder with trained weights; only `train` and `verify` start from random ones");
+}
 
 ModelSource find_model(const std::string& path, const fs::path& hub_cache) {
   if (path.empty()) {

@@ -78,6 +78,9 @@ Parameters count_parameters(const config::Config& config, const model::ModelConf
 std::string dry_run(const config::Config& config, int64_t ranks) {
   const config::TrainingSection& training = config.training;
   const model::ModelSource source = find_source(config.model.path, config.model.preset);
+  if (source.kind == model::ModelSource::Kind::kHub) {
+    model::require_weights(source);
+  }
   const auto tokenizer = load_tokenizer(config.tokenizer.path, source);
   if (tokenizer->vocabulary_size() > source.config.vocab_size && !config.model.resize_embeddings) {
     throw Error(

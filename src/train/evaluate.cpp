@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include "base/error.h"
+#include "base/format.h"
 #include "base/rank_status.h"
 #include "train/batches/inputs.h"
 
@@ -25,6 +28,16 @@ double Evaluation::metric(std::string_view name) const {
     }
   }
   return name == "loss" ? report.loss : std::numeric_limits<double>::quiet_NaN();
+}
+
+void check_finite(double loss) {
+  if (!std::isfinite(loss)) {
+    throw Error(
+        ErrorKind::kNumeric,
+        fmt::format("evaluation: the loss is {}", loss),
+        "the weights hold NaN or Inf, or the computation overflows: check the checkpoint, or "
+        "evaluate in float32");
+  }
 }
 
 Evaluation evaluate(
@@ -78,6 +91,12 @@ Evaluation evaluate(
   const std::span sums(totals.const_data_ptr<double>(), static_cast<size_t>(totals.numel()));
   result.report = objective.report(sums);
   result.targets = static_cast<int64_t>(sums[1]);
+  if (result.samples > 0 && result.targets == 0) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("evaluation: none of {} rows has a token to predict", result.samples),
+        "raise data.sequence_length, or check which tokens the rows learn (lockstep data show)");
+  }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

@@ -25,6 +25,9 @@ struct Evaluation {
   double metric(std::string_view name) const;
 };
 
+/// Throws Error (numeric) if the loss of an evaluation is NaN or Inf.
+void check_finite(double loss);
+
 /// A model's objective's sums over batches, as parallel::ParallelModel::statistics. Where ranks
 /// share batches, all of them are asked, and the sum over axes.data_context() is the batches'.
 using Statistics = std::function<at::Tensor(std::span<const nn::ForwardInputs>)>;
@@ -34,7 +37,8 @@ using Statistics = std::function<at::Tensor(std::span<const nn::ForwardInputs>)>
 using Preparation = std::function<void(nn::ForwardInputs& inputs, const data::MicroBatch& batch)>;
 
 /// Every sequence once, in order, in batches that the data-parallel ranks take in turn: the batches
-/// are the same on any number of ranks, and so is the result. Every rank must call.
+/// are the same on any number of ranks, and so is the result. Every rank must call. Throws Error
+/// (data) if no row has a target: a loss over nothing is 0.
 /// `progress(done, all)` is told of this rank's batches.
 Evaluation evaluate(
     const Statistics& statistics,

@@ -346,6 +346,24 @@ ModelRequest model_request(const Job& job, const RankContext& rank_context) {
   return request;
 }
 
+/// Only a preset and a configuration of the user's own are trained from scratch; a Hub model
+/// without weights is an incomplete download.
+void report_random_weights(
+    const model::ModelSource& source,
+    const config::TrainingSection& training,
+    const RankContext& rank_context) {
+  using Kind = model::ModelSource::Kind;
+  if (source.kind == Kind::kHub) {
+    model::require_weights(source);
+  }
+  if (!source.has_weights && source.kind != Kind::kPreset && rank_context.is_first()) {
+    log_info(
+        "{} has no weights: training starts from random ones (seed {})",
+        source.name,
+        training.seed);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Job> open_job(
@@ -357,6 +375,7 @@ std::unique_ptr<Job> open_job(
   set_up_libtorch(training);
   guard_products(training.check_products, rank_context.device);
   job->source = find_source(config.model.path, config.model.preset);
+  report_random_weights(job->source, training, rank_context);
   job->tokenizer = load_tokenizer(config.tokenizer.path, job->source, config.data.chat_template);
   if (job->source.kind == model::ModelSource::Kind::kPreset) {
     take_special_tokens(job->source.config, *job->tokenizer);
@@ -470,6 +489,10 @@ Evaluation Job::evaluate(
                                       rank_context.device,
                                       tell,
                                       prepare);
+  if (!std::isfinite(result.report.loss) && rank_context.is_first()) {
+    log_warning(
+        "{} at step {}: the loss is {}", prefix + suffix, progress.step, result.report.loss);
+  }
   report_evaluation(result, prefix, suffix);
   return result;
 }
@@ -510,7 +533,7 @@ Evaluation Job::evaluate_by_the_way(RankContext& rank_context) {
 
 void Job::evaluate_training(RankContext& rank_context) {
   const Evaluation result = evaluate_by_the_way(rank_context);
-  schedule->observe(result.report.loss);
+  schedule->observe(result.metric(best_rule.metric()));
   // Weights as they were before the first step are in no checkpoint.
   const bool better = progress.step > 0 &&
                       best_rule.observe(best, result.metric(best_rule.metric()), progress.step);

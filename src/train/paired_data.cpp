@@ -244,8 +244,10 @@ void score_answers(Job& job, RankContext& rank_context) {
   const bool forgets = unlearns(config.task);
   if (forgets ? job.scored_rows != nullptr : needs_reference(config)) {
     const auto sets = forgets ? std::vector{job.scored_rows} : job.answers.all();
-    const std::string key = on_first_rank(
-        rank_context.communicator, [&] { return reference_key(config, job.source, sets); });
+    const std::string key = on_first_rank(rank_context.communicator, [&] {
+      return reference_key(
+          config, job.source, forgets ? WithAdapter::kNo : WithAdapter::kYes, sets);
+    });
     const auto& batch_size = forgets ? config.unlearning.reference_batch_size
                                      : config.preference.precompute_ref_batch_size;
     if (forgets && job.adapters != nullptr) {

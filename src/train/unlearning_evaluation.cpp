@@ -18,6 +18,7 @@
 #include "train/tasks/answer_reference.h"
 #include "train/tasks/unlearning.h"
 #include "train/tasks/unlearning_suite.h"
+#include "train/weights/model_fingerprint.h"
 #include "train/weights/model_loading.h"
 
 namespace lockstep::train {
@@ -30,15 +31,10 @@ constexpr const char* kPassing = ".evaluated";  // the folder of a model that is
 constexpr const char* kFolder = "evals";
 constexpr std::string_view kStep = "checkpoint-";
 
-/// Of the model's weights, and of an adapter's.
-std::string hash_of(const SavedModel& model, int64_t seed) {
-  std::string hash = weights_hash(model.source, seed);
-  if (model.adapter) {
-    model::ModelSource beside = model.source;
-    beside.folder = model.adapter->folder;
-    hash += "+" + weights_hash(beside, seed);
-  }
-  return hash;
+/// The model and its adapter as they compute.
+std::string hash_of(const config::Config& config, const SavedModel& model) {
+  const std::string hash = model_fingerprint(config, model.source, WithAdapter::kNo);
+  return model.adapter ? hash + "+" + folder_fingerprint(model.adapter->folder) : hash;
 }
 
 std::vector<int64_t> stops_of(const model::ModelConfig& model, const text::Tokenizer& tokenizer) {
@@ -186,7 +182,7 @@ Measured measure_unlearning(
       sequence_length_of(config, model.source.config),
       &reader);
   const std::string there = on_first_rank(rank_context.communicator, [&] {
-    const std::string hash = hash_of(model, config.training.seed);
+    const std::string hash = hash_of(config, model);
     return config.unlearning.overwrite
                ? json({{"model_hash", hash}}).dump()
                : read_unlearning_results(folder, config.unlearning, hash).dump();
@@ -197,11 +193,11 @@ Measured measure_unlearning(
       !results.contains("mia_reference")) {
     ModelRequest of_reference = request;
     of_reference.adapter.reset();
-    const parallel::ShardedModel other = parallel::make_sharded_model(
-        model_spec(
-            find_source(config.unlearning.mia_reference_path.value_or(""), ""), of_reference),
-        {},
-        axes);
+    const model::ModelSource reference =
+        find_source(config.unlearning.mia_reference_path.value_or(""), "");
+    model::require_weights(reference);
+    const parallel::ShardedModel other =
+        parallel::make_sharded_model(model_spec(reference, of_reference), {}, axes);
     AnswerReader its_reader(
         *other.model,
         axes,

@@ -310,8 +310,14 @@ TEST(ModelConfig, RopeOldAndNewStyle) {
           "rope_scaling": {"rope_type": "yarn", "factor": 3, "original_max_position_embeddings": 7}})",
       "c");
   EXPECT_EQ(outside.rope.original_max_positions, 99);
-  const ModelConfig partial =
+  // transformers reads the factor of these families only with a scaled type.
+  const ModelConfig whole =
       parse_model_config(R"({"model_type": "llama", "partial_rotary_factor": 0.5})", "c");
+  EXPECT_EQ(whole.rotary_dim(whole.rope), 128);
+  const ModelConfig partial = parse_model_config(
+      R"({"model_type": "llama", "partial_rotary_factor": 0.5,
+          "rope_scaling": {"rope_type": "linear", "factor": 2}})",
+      "c");
   EXPECT_EQ(partial.rotary_dim(partial.rope), 64);
 }
 

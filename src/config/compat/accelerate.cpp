@@ -262,6 +262,12 @@ Value map_or_file(const Value& value, const std::string& key, Problems& problems
 
 void check_accelerator_config(
     const Value& config, Problems& problems, std::vector<std::string>& warnings) {
+  static constexpr KeyRule kAccumulationRules[] = {
+      {"num_steps", kRefused, "1", "set training.gradient_accumulation_steps instead"},
+      {"adjust_scheduler", kIgnored, "*"},
+      {"sync_with_dataloader", kIgnored, "*"},
+      {"sync_each_batch", kIgnored, "*"},
+  };
   static constexpr KeyRule kRules[] = {
       {"split_batches",
        kRefused,
@@ -271,7 +277,12 @@ void check_accelerator_config(
       {"even_batches", kIgnored, "*"},
       {"use_seedable_sampler", kIgnored, "*"},
       {"non_blocking", kIgnored, "*"},
-      {"gradient_accumulation_kwargs", kIgnored, "*"},
+      read_by(
+          "gradient_accumulation_kwargs",
+          [](const RuleTarget& target, const std::string&, const Value& value) {
+            apply_rules(
+                kAccumulationRules, value, "", target.below("gradient_accumulation_kwargs"));
+          }),
       {"use_configured_state", kIgnored, "*"},
   };
   Value settings = Value::map();

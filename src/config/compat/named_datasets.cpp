@@ -11,6 +11,7 @@
 
 #include <fnmatch.h>
 
+#include "base/dataset_folder.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
@@ -69,7 +70,9 @@ Files data_files(const fs::path& folder) {
   for (; !code && walk != fs::recursive_directory_iterator(); walk.increment(code)) {
     if (walk->path().filename().string().starts_with('.')) {
       walk.disable_recursion_pending();
-    } else if (fs::is_regular_file(walk->path(), code) && is_data_file(walk->path())) {
+    } else if (
+        fs::is_regular_file(walk->path(), code) && is_data_file(walk->path()) &&
+        !describes_dataset(walk->path())) {
       files.push_back(walk->path());
     }
     code.clear();

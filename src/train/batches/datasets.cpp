@@ -122,6 +122,40 @@ void tell_packing(const Datasets& sets, std::string_view long_documents) {
   tell("data.test", sets.test);
 }
 
+/// Warns about documents in which no token has a loss, and throws Error (data) if no document of a
+/// set has one: such a set trains "successfully" to a loss of 0.
+void check_learned(const Datasets& sets, const config::DataSection& section) {
+  const auto check = [&](const char* key, const data::SequenceView* rows) {
+    const auto found =
+        rows != nullptr ? rows->learned_documents() : data::SequenceView::LearnedDocuments();
+    if (found.all == 0 || found.without_loss == 0) {
+      return;
+    }
+    const std::string hint = fmt::format(
+        "answers beyond data.sequence_length={} are cut off: raise it, or check data.prompt and "
+        "data.chat_loss (`lockstep data show` prints what is learned)",
+        rows->length());
+    if (found.without_loss == found.all) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{}: none of {} documents has a token to learn", key, found.all),
+          hint);
+    }
+    // A document that is split continues in another row, which may have what is learned.
+    if (section.long_documents == "truncate" || rows->packing() == data::Packing::kPerDocument) {
+      log_warning(
+          "{}: {} of {} documents have no token to learn; {}",
+          key,
+          found.without_loss,
+          found.all,
+          hint);
+    }
+  };
+  check("data.train", sets.train.get());
+  check("data.validation", sets.validation.get());
+  check("data.test", sets.test.get());
+}
+
 /// Why a model cannot read several documents in a row; empty: it can.
 std::string_view obstacle_to_packing(const model::ModelConfig& model) {
   return model::rope_depends_on_length(model)
@@ -424,6 +458,10 @@ Datasets open_datasets(
                                   : parts[0].rows;
   };
   const Datasets sets{open(0), open(1), open(2)};
+  on_first_rank(communicator, [&] {
+    check_learned(sets, section);
+    return std::string();
+  });
   if (communicator.rank() == 0) {
     tell_packing(sets, section.long_documents);
     tell_mixture(sets, section);

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "train/batches/inputs.h"
+#include "train/weights/model_fingerprint.h"
 
 namespace lockstep::train {
 namespace {
@@ -20,31 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using Rows = std::shared_ptr<const data::SequenceView>;
 
-constexpr std::string_view kScoresRecipe = "reference scores, 1";
+constexpr std::string_view kScoresRecipe = "reference scores, 2";
 constexpr std::string_view kEndOfScores = "end\n";
-
-void hash_weights(const model::ModelSource& source, int64_t seed, Hasher& hasher) {
-  hasher.update_field(source.folder.empty() ? source.name : "");
-  if (!source.folder.empty()) {
-    std::vector<fs::path> files;
-    for (const fs::directory_entry& entry : fs::directory_iterator(source.folder)) {
-      const fs::path& path = entry.path();
-      if (path.extension() == ".safetensors" || path.filename() == "config.json" ||
-          path.filename() == "adapter_config.json") {
-        files.push_back(path);
-      }
-    }
-    std::sort(files.begin(), files.end());
-    for (const fs::path& path : files) {
-      hasher.update_field(path.filename().string());
-      hasher.update(MappedFile(path).bytes());
-    }
-  }
-  if (!source.has_weights) {
-    hasher.update_field(fmt::format("{} layers, seed {}", source.config.layers, seed));
-    hasher.update_field(source.name);
-  }
-}
 
 fs::path scores_file(const fs::path& folder, const std::string& key) {
   return folder / fmt::format("{}-reference.scores", key);
@@ -141,24 +119,17 @@ void refer_rows(
 }  // namespace
 
 std::string reference_key(
-    const config::Config& config, const model::ModelSource& source, std::span<const Rows> rows) {
+    const config::Config& config,
+    const model::ModelSource& source,
+    WithAdapter adapter,
+    std::span<const Rows> rows) {
   Hasher hasher;
   hasher.update_field(kScoresRecipe);
   for (const Rows& set : rows) {
     hasher.update_field(set->dataset().content_hash());
     hasher.update_field(fmt::format("{}", set->dataset().vocabulary_size()));
   }
-  hash_weights(source, config.training.seed, hasher);
-  hasher.update_field(
-      config.training.bf16   ? "bfloat16"
-      : config.training.fp16 ? "float16"
-                             : "float32");
-  return hasher.hex();
-}
-
-std::string weights_hash(const model::ModelSource& source, int64_t seed) {
-  Hasher hasher;
-  hash_weights(source, seed, hasher);
+  hasher.update_field(model_fingerprint(config, source, adapter));
   return hasher.hex();
 }
 

@@ -16,19 +16,17 @@
 #include "parallel/parallel_model.h"
 #include "train/batches/datasets.h"
 #include "train/machine/rank_context.h"
+#include "train/weights/model_fingerprint.h"
 
 namespace lockstep::train {
 
-/// What the scores depend on, by hash: the rows' tokens, the weights' files or how they are drawn,
-/// the type of computation. Reads the files.
+/// Returns a hash of everything that the reference's scores depend on: the tokens of the rows and
+/// the model as it computes them (train/weights/model_fingerprint.h). Reads the files.
 std::string reference_key(
     const config::Config& config,
     const model::ModelSource& source,
+    WithAdapter adapter,
     std::span<const std::shared_ptr<const data::SequenceView>> rows);
-
-/// A hash of the weights' files and of what says how they are read; of random weights, of how they
-/// are drawn.
-std::string weights_hash(const model::ModelSource& source, int64_t seed);
 
 /// The scores of a model's answers before training, each computed once: under the same plan, spread
 /// over the data-parallel ranks, without a second model. Kept in a file of the folder of token

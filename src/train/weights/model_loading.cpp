@@ -223,24 +223,39 @@ parallel::ModelSpec::Fill fill_of(
   };
 }
 
-}  // namespace
+/// True if two tensors have the same type, shape and bytes.
+bool are_equal(const checkpoint::TensorFiles& files, const std::string& a, const std::string& b) {
+  const checkpoint::TensorEntry &first = files.tensor(a), &second = files.tensor(b);
+  return first.dtype == second.dtype && first.shape == second.shape &&
+         std::ranges::equal(files.bytes(a), files.bytes(b));
+}
 
-model::ModelSource find_source(const std::string& path, const std::string& preset) {
-  if (path.empty() == preset.empty()) {
-    throw Error(
-        ErrorKind::kConfig,
-        path.empty() ? "no model is given" : "both model.path and model.preset are given",
-        "give model.path=FOLDER (or a config.json, or a Hub name), or model.preset=" +
-            fmt::format("{}", fmt::join(model::preset_names(), "|")));
+/// Clears `tie_word_embeddings` if the folder has a head of its own that differs from the
+/// embedding, as transformers does: the file's head was trained, and the configuration is stale.
+void untie_stored_head(model::ModelSource& source) {
+  if (!source.has_weights || !source.config.ties_head() || source.config.bidirectional ||
+      source.config.is_encoder_decoder() || source.config.quantization) {
+    return;
   }
-  if (!preset.empty()) {
-    return model::preset_source(preset);
+  model::ModelConfig untied = source.config;
+  untied.tie_word_embeddings = false;
+  const std::string head = model::head_name(untied);
+  const checkpoint::ModelFolder folder(source.folder);
+  const auto stored_head = folder.stored_name(head);
+  const auto embedding = folder.stored_name(model::embedding_name(source.config));
+  if (!stored_head || !embedding || are_equal(folder.files(), *stored_head, *embedding)) {
+    return;
   }
-  if (objects::is_remote(path)) {
-    model::ModelSource source = find_source(checkpoint::fetch_model(path).string(), "");
-    source.name = path;
-    return source;
-  }
+  source.config = std::move(untied);
+  log_warning(
+      "{}: config.json sets tie_word_embeddings, but {} differs from {}; the head of the file is "
+      "used, untied",
+      source.name,
+      *stored_head,
+      *embedding);
+}
+
+model::ModelSource find_local_source(const std::string& path) {
   const std::filesystem::path folder(path);
   if (std::filesystem::exists(folder / model::kAdapterConfigName) &&
       !std::filesystem::exists(folder / "config.json")) {
@@ -261,6 +276,29 @@ model::ModelSource find_source(const std::string& path, const std::string& prese
     }
   }
   return model::find_model(path);
+}
+
+}  // namespace
+
+model::ModelSource find_source(const std::string& path, const std::string& preset) {
+  if (path.empty() == preset.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        path.empty() ? "no model is given" : "both model.path and model.preset are given",
+        "give model.path=FOLDER (or a config.json, or a Hub name), or model.preset=" +
+            fmt::format("{}", fmt::join(model::preset_names(), "|")));
+  }
+  if (!preset.empty()) {
+    return model::preset_source(preset);
+  }
+  if (objects::is_remote(path)) {
+    model::ModelSource source = find_source(checkpoint::fetch_model(path).string(), "");
+    source.name = path;
+    return source;
+  }
+  model::ModelSource source = find_local_source(path);
+  untie_stored_head(source);
+  return source;
 }
 
 void take_special_tokens(model::ModelConfig& config, const text::Tokenizer& tokenizer) {

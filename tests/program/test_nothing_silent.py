@@ -1,0 +1,259 @@
+"""Input that other programs give a meaning to is used, or refused by name; nothing is replaced by random weights or learned from nothing."""
+
+import json
+import math
+import shutil
+import struct
+import unittest
+
+from harness import SOURCE, ProgramTest, environment, judged_pairs, losses, metrics
+
+CHATML = SOURCE / "tests" / "program" / "pages" / "data" / "chatml.jinja"
+
+
+def read_tensors(path):
+    """Name -> (dtype, shape, bytes) of a safetensors file."""
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: (entry["dtype"], entry["shape"], data[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]])
+            for name, entry in header.items()}
+
+
+def write_tensors(path, tensors):
+    header, body = {}, b""
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+class NothingSilent(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        shutil.copy(CHATML, cls.folder)
+        cls.run_ok_in(cls.folder, "train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=corpus/train.txt",
+                      "data.sequence_length=32", "output_dir=trained", "max_steps=2", "use_cpu=true")
+
+    def copy(self, name, *left_out):
+        """A copy of the trained model's folder without some of its files."""
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for file in (self.folder / "trained").iterdir():
+            if file.is_file() and file.name not in left_out and (file.suffix != ".jsonl"):
+                shutil.copy(file, folder)
+        return folder
+
+    def write(self, name, rows):
+        (self.folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return name
+
+    def train_on(self, name, output, *more):
+        return ["train", "model.path=trained", f"data.train={name}", f"output_dir={output}", "max_steps=2", "logging_steps=1", "use_cpu=true",
+                "data.cache_dir=cache", "data.sequence_length=64", *more]
+
+    # ---- model folders
+
+    def test_weights_under_names_that_are_not_read_are_refused(self):
+        weights = (self.folder / "trained" / "model.safetensors").read_bytes()
+        names = {"model-00001-of-00002.safetensors": "complete the download", "consolidated.safetensors": "convert the folder",
+                 "adapter_model.safetensors": "--adapter", "pytorch_model.bin": "save the model again", "model-q8.gguf": "GGUF"}
+        for name, hint in names.items():
+            folder = self.copy("renamed", "model.safetensors")
+            (folder / name).write_bytes(weights)
+            for command in (["eval", "--model", "renamed", "--data", "corpus/test.txt"], ["generate", "--model", "renamed", "--prompt", "a"],
+                            self.train_on("corpus/train.txt", "renamed-run", "model.path=renamed")):
+                error = self.run_fails(4, *command).err
+                self.assertIn(name, error)
+                self.assertIn(hint, error)
+
+    def test_only_training_starts_from_random_weights_and_says_so(self):
+        self.copy("bare", "model.safetensors")
+        for command in (["eval", "--model", "bare", "--data", "corpus/test.txt"], ["generate", "--model", "bare", "--prompt", "a"]):
+            self.assertIn("bare: no weights", self.run_fails(4, *command).err)
+        self.assertIn("has no weights", self.run_fails(2, "export", "--model", "bare", "--output", "bare-out", "--bits", "4").err)
+        started = self.run_ok(*self.train_on("corpus/train.txt", "bare-run", "model.path=bare"))
+        self.assertIn("bare has no weights: training starts from random ones (seed 42)", started.err)
+
+    def test_a_hub_model_whose_cache_lacks_weights_is_an_incomplete_download(self):
+        snapshot = self.folder / "hub" / "hub" / "models--org--tiny" / "snapshots" / "abc"
+        shutil.copytree(self.copy("bare", "model.safetensors"), snapshot)
+        (snapshot.parents[1] / "refs").mkdir()
+        (snapshot.parents[1] / "refs" / "main").write_text("abc")
+        env = environment(HF_HOME=str(self.folder / "hub"))
+        for command in (["eval", "--model", "org/tiny", "--data", "corpus/test.txt"],
+                        self.train_on("corpus/train.txt", "hub-run", "model.path=org/tiny")):
+            error = self.run_fails(4, *command, env=env).err
+            self.assertIn("hf download org/tiny", error)
+
+    def evaluate(self, folder, *more):
+        return json.loads(self.run_ok("eval", "--model", folder, "--data", "corpus/test.txt", "data.sequence_length=32", "--json", *more).out)
+
+    def test_a_head_that_differs_from_the_tied_embedding_is_used(self):
+        folder = self.copy("headed")
+        tensors = read_tensors(folder / "model.safetensors")
+        name, (dtype, shape, data) = next((n, t) for n, t in tensors.items() if n.endswith("wte.weight"))
+        values = [v * 1.5 for v in struct.unpack(f"<{len(data) // 4}f", data)]
+        tensors["lm_head.weight"] = (dtype, shape, struct.pack(f"<{len(values)}f", *values))
+        write_tensors(folder / "model.safetensors", tensors)
+        result = self.run_ok("eval", "--model", "headed", "--data", "corpus/test.txt", "data.sequence_length=32", "--json")
+        self.assertIn("lm_head.weight differs from", result.err)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+        untied = self.evaluate("headed")["eval_loss"]
+        self.assertEqual(json.loads(result.out)["eval_loss"], untied)
+        self.assertNotAlmostEqual(untied, self.evaluate("trained")["eval_loss"], places=4)
+        # An equal copy stays tied.
+        tensors["lm_head.weight"] = (dtype, shape, data)
+        write_tensors(folder / "model.safetensors", tensors)
+        (folder / "config.json").write_text(json.dumps(config))
+        same = self.run_ok("eval", "--model", "headed", "--data", "corpus/test.txt", "data.sequence_length=32", "--json")
+        self.assertNotIn("differs", same.err)
+        self.assertEqual(json.loads(same.out)["eval_loss"], self.evaluate("trained")["eval_loss"])
+
+    def test_weights_that_are_nan_end_an_evaluation_with_the_code_of_numbers(self):
+        folder = self.copy("nan")
+        tensors = read_tensors(folder / "model.safetensors")
+        name, (dtype, shape, data) = next((n, t) for n, t in tensors.items() if n.endswith("ln_f.weight"))
+        tensors[name] = (dtype, shape, struct.pack("<f", math.nan) * (len(data) // 4))
+        write_tensors(folder / "model.safetensors", tensors)
+        result = self.run_fails(6, "eval", "--model", "nan", "--data", "corpus/test.txt", "data.sequence_length=32")
+        self.assertIn("the loss is nan", result.err)
+
+    # ---- rows
+
+    def learned_text(self, row, template="chatml.jinja"):
+        """What `data show` prints of a chat: its text, with what is learned marked."""
+        return self.run_ok("data", "show", "model.path=trained", f"data.train={self.write('one.jsonl', [row])}", "data.prompt=chat",
+                           f"data.chat_template={template}", "data.sequence_length=128").out
+
+    def test_null_keys_of_messages_are_dropped(self):
+        with_null = {"messages": [{"role": "user", "content": "a", "name": None}, {"role": "assistant", "content": None, "tool_calls": None},
+                                  {"role": "user", "content": "b"}, {"role": "assistant", "content": "yes"}]}
+        without = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant"},
+                                {"role": "user", "content": "b"}, {"role": "assistant", "content": "yes"}]}
+        shown = self.learned_text(with_null, self.tool_template())
+        self.assertNotIn("None", shown)
+        self.assertEqual(shown, self.learned_text(without, self.tool_template()))
+
+    def test_a_message_of_weight_0_is_not_learned(self):
+        def row(**more):
+            return {"messages": [{"role": "user", "content": "first"}, {"role": "assistant", "content": "alpha", **more},
+                                 {"role": "user", "content": "second"}, {"role": "assistant", "content": "omega"}]}
+
+        plain = self.learned_text(row())
+        for key in ({"weight": 1}, {"train": True}):
+            self.assertEqual(plain, self.learned_text(row(**key)))
+        for key in ({"weight": 0}, {"train": False}):
+            self.assertNotEqual(plain, self.learned_text(row(**key)))
+        self.assertEqual(self.learned_text(row(weight=0)), self.learned_text(row(train=False)))
+        for key, hint in (({"weight": 0.5}, "weight is 0 or 1"), ({"train": "no"}, "train is true or false")):
+            error = self.run_fails(4, *self.train_on(self.write("bad.jsonl", [row(**key)]), "bad", "data.prompt=chat",
+                                                     "data.chat_template=chatml.jinja")).err
+            self.assertIn("bad.jsonl, line 1", error)
+            self.assertIn(hint, error)
+
+    def test_rows_without_a_learned_token_are_counted_and_a_set_of_them_is_refused(self):
+        chats = [{"messages": [{"role": "user", "content": "a long question " * 20}, {"role": "assistant", "content": "yes"}]}] * 6
+        short = [{"messages": [{"role": "user", "content": "why"}, {"role": "assistant", "content": "because it is so"}]}] * 6
+        arguments = ("data.prompt=chat", "data.chat_template=chatml.jinja", "data.long_documents=truncate", "data.sequence_length=48")
+        error = self.run_fails(4, *self.train_on(self.write("cut.jsonl", chats), "cut", *arguments)).err
+        self.assertIn("data.train: none of 6 documents has a token to learn", error)
+        self.assertIn("data.sequence_length=48", error)
+        mixed = self.run_ok(*self.train_on(self.write("mixed.jsonl", chats + short), "mixed", *arguments))
+        self.assertIn("data.train: 6 of 12 documents have no token to learn", mixed.err)
+        error = self.run_fails(4, "eval", "--model", "trained", "--data", "cut.jsonl", *arguments).err
+        self.assertIn("none of 6 documents has a token to learn", error)
+
+    def test_fields_of_preference_rows_that_are_not_read_are_refused(self):
+        row = {"chosen": "yes it is", "rejected": "no it is not", "prompt": "is it"}
+        for more, name in (({"system": "be kind"}, "system"), ({"images": ["a.png"]}, "images"), ({"tools": [{"type": "function"}]}, "tools")):
+            error = self.run_fails(4, *self.train_on(self.write("extra.jsonl", [{**row, **more}] * 4), "extra", "task.type=preference")).err
+            self.assertIn(f'the field "{name}" is not used', error)
+        question = {"question": "is it", "chosen": "yes it is", "rejected": "no it is not"}
+        error = self.run_fails(4, *self.train_on(self.write("question.jsonl", [question] * 4), "extra", "task.type=preference")).err
+        self.assertIn('rename it to "prompt"', error)
+
+    def preference_loss(self, rows, output):
+        self.run_ok(*self.train_on(self.write(f"{output}.jsonl", rows), output, "task.type=preference", "preference.loss_type=ipo",
+                                   f"data.chat_template={self.tool_template()}", "data.sequence_length=64", "learning_rate=1e-3"))
+        return losses(self.folder / output)
+
+    def tool_template(self):
+        path = self.folder / "tools.jinja"
+        path.write_text("{% if tools %}T{{ tools | tojson }}{% endif %}{% for m in messages %}<{{ m['role'] }}>{% for c in m['tool_calls'] or [] %}"
+                        "{{ c['function'] | tojson }}{% endfor %}{{ m['content'] or '' }}{% if style %}{{ style }}{% endif %}</s>{% endfor %}"
+                        "{% if add_generation_prompt %}<assistant>{% endif %}")
+        return "tools.jinja"
+
+    def test_preference_rows_keep_the_order_of_keys_and_pass_tools_and_arguments_to_the_template(self):
+        def rows(function, **more):
+            call = [{"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}]
+            return [{"prompt": [{"role": "user", "content": "go"}], "chosen": call, "rejected": [{"role": "assistant", "content": "no"}], **more}] * 4
+
+        ordered = self.preference_loss(rows({"name": "get", "arguments": {"b": 1, "a": 2}}), "ordered")
+        sorted_keys = self.preference_loss(rows({"arguments": {"a": 2, "b": 1}, "name": "get"}), "sorted")
+        self.assertNotEqual(ordered, sorted_keys)
+        with_tools = self.preference_loss(rows({"name": "get", "arguments": {}}, tools=[{"type": "function"}]), "tools")
+        self.assertNotEqual(with_tools, self.preference_loss(rows({"name": "get", "arguments": {}}), "toolless"))
+        styled = self.preference_loss(rows({"name": "get", "arguments": {}}, chat_template_kwargs={"style": "!!"}), "styled")
+        self.assertNotEqual(styled, with_tools)
+
+    # ---- caches
+
+    def test_reference_scores_are_those_of_the_model_with_its_adapter(self):
+        self.write("pairs.jsonl", judged_pairs(self.folder))
+        base = ("task.type=preference", "data.sequence_length=64", "learning_rate=1e-3", "per_device_train_batch_size=4")
+        self.run_ok(*self.train_on("corpus/train.txt", "adapter-a", "lora.r=2", "lora.init_lora_weights=false", "learning_rate=1e-2", "training.seed=1"))
+        self.run_ok(*self.train_on("corpus/train.txt", "adapter-b", "lora.r=2", "lora.init_lora_weights=false", "learning_rate=1e-2", "training.seed=2"))
+        runs = (("whole", ()), ("on-a", ("lora.adapter=adapter-a",)), ("on-b", ("lora.adapter=adapter-b",)),
+                ("drawn", ("lora.r=2", "lora.init_lora_weights=false")), ("drawn-2", ("lora.r=2", "lora.init_lora_weights=false", "training.seed=5")),
+                ("packed", ("lora.r=2", "quantization.bits=8")))
+        for name, more in runs:
+            # Dropout is off for the reference and the model: the first loss of DPO is -log sigmoid(0) exactly if both are one model.
+            self.run_ok(*self.train_on("pairs.jsonl", f"dpo-{name}", *base, *more))
+            self.assertAlmostEqual(losses(self.folder / f"dpo-{name}")[0], math.log(2), places=4, msg=name)
+
+    # ---- data folders and keys of other programs
+
+    def test_a_saved_data_set_is_its_rows_and_not_its_description(self):
+        folder = self.folder / "saved"
+        folder.mkdir()
+        rows = [{"text": f"row {i} of the set"} for i in range(8)]
+        (folder / "data-00000-of-00001.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / "dataset_info.json").write_text('{\n  "features": {"text": {"dtype": "string"}}\n}')
+        (folder / "state.json").write_text('{"_data_files": [{"filename": "data-00000-of-00001.jsonl"}]}')
+        (folder / "README.md").write_text("# A data set\n")
+        (folder / "notes.bin").write_bytes(b"x")
+        result = self.run_ok(*self.train_on("saved", "saved-run", "data.sequence_length=16"))
+        self.assertIn("1 files of saved are not read, their names are unknown: notes.bin", result.err)
+        both = self.folder / "both"
+        both.mkdir()
+        (both / "dataset_dict.json").write_text('{"splits": ["train"]}')
+        shutil.copytree(folder, both / "train")
+        error = self.run_fails(4, *self.train_on("both", "both-run")).err
+        self.assertIn("holds the splits train", error)
+        self.assertIn("data.train=both/train", error)
+
+    def test_a_plateau_follows_the_metric_that_was_chosen(self):
+        arguments = ("data.validation=corpus/validation.txt", "eval_strategy=steps", "eval_steps=1", "lr_scheduler_type=reduce_lr_on_plateau",
+                     "lr_scheduler_kwargs={mode: max, patience: 0, factor: 0.5}", "learning_rate=1e-3", "max_steps=4")
+        self.run_ok(*self.train_on("corpus/train.txt", "by-loss", *arguments))
+        self.run_ok(*self.train_on("corpus/train.txt", "by-accuracy", *arguments, "metric_for_best_model=token_accuracy"))
+        def rates(run):
+            return [line["learning_rate"] for line in metrics(self.folder / run) if "learning_rate" in line]
+
+        self.assertNotEqual(rates("by-loss"), rates("by-accuracy"))
+
+    def test_accelerators_number_of_steps_is_refused(self):
+        error = self.run_fails(2, *self.train_on("corpus/train.txt", "steps", "accelerator_config={gradient_accumulation_kwargs: {num_steps: 3}}")).err
+        self.assertIn("gradient_accumulation_steps", error)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
