@@ -1,3 +1,4 @@
+// Background saving: one saver thread per rank.
 #include "checkpoint/async_saver.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Saving in the background: training does not wait for the disk, and for a copy in memory only of
-// what has not been read when it is to be written to.
+// Background saving: training waits neither for the disk nor for copies of state that the saver has
+// already read.
 #pragma once
 
 #include <atomic>
@@ -20,26 +20,23 @@
 
 namespace lockstep::checkpoint {
 
-/// One saver a rank. Every method is called by all ranks, in the same order, from the training
-/// thread.
-///
-/// It has room for a copy of this rank's pieces in host memory from the first save on (for AdamW
-/// with float32 masters: 14 bytes for each parameter that this rank writes). Pieces on a GPU are
-/// copied there, pinned, beside what it computes; those on the host if before_state_update() finds
-/// them unread.
+/// One saver per rank. All ranks call every method in the same order from the training thread.
+/// |
+/// From the first save on it owns a host buffer for a copy of this rank's pieces (for AdamW with float32 masters: 14 bytes for each
+/// parameter that this rank writes). Pieces on a GPU are copied into pinned memory while the GPU computes; pieces on the host are
+/// copied only if before_state_update() finds them unread.
 class AsyncSaver {
  public:
-  /// `communicator` is the saver's own group: its thread uses it while training uses others.
+  /// `communicator` is the saver's own group, which its thread uses while training uses others.
   explicit AsyncSaver(comm::Communicator communicator);
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
-  /// Waits for a save that is under way. A failure that nobody has waited for becomes a line in the
-  /// log.
+  /// Waits for a save in progress. Logs a failure that no caller has waited for.
   ~AsyncSaver();
 
-  /// Waits for the save before (throws what that threw), begins to copy pieces of a GPU, and
-  /// returns; save_checkpoint then runs on a thread, and reads the others where they are. `then`
-  /// runs there once the checkpoint is committed, on every rank: rank 0 rotates in it.
+  /// Waits for the previous save (rethrowing its failure), starts copying GPU pieces, and returns.
+  /// save_checkpoint then runs on the saver thread and reads host pieces in place. After the commit
+  /// `then` runs on that thread on every rank; rank 0 rotates checkpoints in it.
   void save(
       const std::filesystem::path& folder,
       std::span<const Piece> pieces,
@@ -48,26 +45,28 @@ class AsyncSaver {
       SaveOptions options = {},
       std::function<void()> then = {});
 
-  /// To be called before the last save's pieces are written to, or a GPU is given what does.
+  /// Must be called before the pieces of the last save are modified, or before work that modifies
+  /// them is queued on a GPU.
   void before_state_update();
 
-  /// Blocks until the last save has ended; throws what it threw, once.
+  /// Blocks until the last save has ended; rethrows its failure once.
   void wait();
 
-  /// Whether a save has failed that nobody has waited for. The others' may be about to.
+  /// True if this rank's background save failed and the error is unreported. Saves of other ranks
+  /// may fail later.
   bool failed() const { return failed_; }
 
-  /// How long the training thread has been held by save() and wait().
+  /// Seconds that save() and wait() have blocked the training thread.
   double seconds_held() const { return held_.count(); }
-  /// Of these, those that it was held for other ranks' writing, not its own.
+  /// Seconds of these spent waiting for other ranks' writes.
   double seconds_held_for_others() const { return held_for_others_; }
 
  private:
   void lend(std::span<const Piece> pieces);
 
   comm::Communicator communicator_;
-  at::Tensor memory_;          // kept from save to save, so that it is faulted in once
-  std::vector<Piece> pieces_;  // of the save under way, their data in it, or lent
+  at::Tensor memory_;          // reused between saves, so that its pages are faulted in once
+  std::vector<Piece> pieces_;  // of the save in progress; data in memory_ or shared with training
   Snapshot snapshot_;
   CopyOnWriteState lent_;
   SaveCache kept_;
@@ -76,7 +75,7 @@ class AsyncSaver {
   std::atomic<bool> failed_ = false;
   std::chrono::duration<double> held_{0};
   double held_for_others_ = 0;
-  double own_ = 0;  // seconds of the save under way that this rank worked on it; of thread_
+  double own_ = 0;  // seconds this rank has worked on the save in progress; written by thread_
 };
 
 }  // namespace lockstep::checkpoint

@@ -1,3 +1,4 @@
+// A thread that writes buffers to disk while the next one is filled.
 #include "checkpoint/background_writer.h"
 
 #include <cstdlib>
@@ -18,7 +19,7 @@ BackgroundWriter::BackgroundWriter(Disk& disk) : disk_(disk), jobs_{} {
   if (memory_ == nullptr) {
     throw std::bad_alloc();
   }
-  ::madvise(memory_.get(), kBytes, MADV_HUGEPAGE);  // a device is given a buffer in one piece
+  ::madvise(memory_.get(), kBytes, MADV_HUGEPAGE);  // huge pages let the device receive a buffer in one piece
   thread_ = std::thread([this] { run(); });
 }
 

@@ -1,4 +1,4 @@
-// Writes that go on while the next bytes are gathered and hashed.
+// Background writer for checkpoint pages.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace lockstep::checkpoint {
 
-/// A thread writes one buffer after the other while its owner fills the next one. All but the
-/// thread itself is of one owner.
+/// A thread that writes buffers sequentially while its owner fills the next one. All methods are
+/// called by one owner thread.
 class BackgroundWriter {
  public:
   static constexpr size_t kBufferBytes = 2 << 20;
@@ -29,16 +29,16 @@ class BackgroundWriter {
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
 
   Disk& disk() { return disk_; }
-  /// Of another save: what went wrong with the one before is nothing to it.
+  /// Starts another save; errors of the previous one are cleared.
   void begin();
   /// The buffer to be filled: kBufferBytes, on pages of the system, another after each write().
   std::byte* buffer() { return memory_.get() + given_ % kBuffers * kBufferBytes; }
-  /// `bytes` of the buffer will be written to `file`, which lives until wait(). Returns when the
-  /// next buffer is free. After an error nothing more is written.
+  /// Queues `bytes` of the buffer for `file`, which must live until wait(). Returns when the next
+  /// buffer is free. After an error nothing more is written.
   void write(File& file, uint64_t offset, std::span<const std::byte> bytes);
   /// Until all is written.
   void wait();
-  /// What went wrong first, if something did.
+  /// Rethrows the first error, if any.
   void throw_error();
 
  private:

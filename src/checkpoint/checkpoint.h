@@ -1,16 +1,14 @@
-// The checkpoint: a Hugging Face model folder with the state of training beside it, written by all
-// ranks at once and read by any number of them.
-//
+// Checkpoints: a Hugging Face model folder plus the training state, written by all ranks at once and readable by any number of ranks.
+// |
 //   checkpoint-<step>/
 //     config.json, generation_config.json, tokenizer files ...   given by the caller, rank 0
 //     model.safetensors, or model-0000i-of-0000N.safetensors and model.safetensors.index.json
 //     optimizer-0000i-of-0000N.safetensors, optimizer.safetensors.index.json
 //     state.json         step, tokens, seeds, sampler, generators, versions, configuration
-//     manifest.json      every file's size and chunk hashes; last
-//
-// A save goes into checkpoint-<step>.TOKEN.saving, which gets its name when all of it is hashed and
-// on the device: what is called checkpoint-<step> is whole, or was damaged since, and then the
-// manifest tells. No rank gathers anything.
+//     manifest.json      every file's size and chunk hashes; written last
+// |
+// A save writes to checkpoint-<step>.TOKEN.saving and renames it when everything is hashed and synced. A folder named
+// checkpoint-<step> is therefore complete, or was damaged later, which the manifest reveals. No rank gathers anything.
 #pragma once
 
 #include <cstdint>
@@ -39,33 +37,33 @@ struct SaveCache;        // checkpoint/save_cache.h
 inline constexpr std::string_view kStateName = "state.json";
 
 struct SaveOptions {
-  /// The most tensor bytes of a file; the next tensor begins a new one.
+  /// Maximum tensor bytes per file; the next tensor starts a new file.
   uint64_t max_file_bytes = 5'000'000'000;
-  /// Where it goes; null is the system's disk.
+  /// Destination; null: the system's disk.
   Disk* disk = nullptr;
-  /// This run's hold on the folder that checkpoints are in; null where nobody else can write there.
-  /// A save that has lost it is not committed.
+  /// This run's lock on the folder of checkpoints; null if no other run can write there. A save
+  /// that has lost the lock is not committed.
   const OutputDirLock* hold = nullptr;
-  /// Where checkpoints are brought to once they are whole here; null where this is their place.
+  /// Object store to which committed checkpoints are uploaded; null: none.
   ObjectStoreRun* stored = nullptr;
-  /// Whether an infinity or NaN in any tensor is an error (numeric): a run could not go on from
-  /// it, and would have lost the checkpoint before it.
+  /// Throw Error (numeric) if any tensor has NaN or Inf: a run could not resume from it and would
+  /// have lost the previous checkpoint.
   bool finite = false;
-  /// What of the pieces may be written to before the save has ended; null: nothing.
+  /// Pieces that training may modify before the save has ended; null: none.
   CopyOnWriteState* lent = nullptr;
-  /// What the save before has left, and this one leaves to the next; null: nothing.
+  /// Reused between saves; null: nothing is cached.
   SaveCache* kept = nullptr;
 };
 
 /// Small files by base name: config.json and its like.
 using SmallFiles = std::map<std::string, std::string>;
 
-/// Writes a checkpoint to `folder`, which is replaced in one step where it is an older checkpoint.
-/// Every rank of `communicator` (CPU tensors: Gloo) must call, and blocks until the checkpoint is
-/// committed. `pieces` are this rank's; those of all ranks must be every tensor exactly once, which
-/// is checked before anything is written. `state` (JSON) and `files` count on rank 0. Where
-/// anything fails on any rank, every rank throws an Error with that rank's number and reason, what
-/// was written is removed, and older checkpoints stand as before.
+/// Writes a checkpoint to `folder` and atomically replaces an older checkpoint there. Every rank of
+/// `communicator` (CPU tensors: Gloo) must call; blocks until the checkpoint is committed. `pieces`
+/// are this rank's; the pieces of all ranks must cover every tensor exactly once, which is checked
+/// before anything is written. `state` (JSON) and `files` are read on rank 0. If anything fails on
+/// any rank, every rank throws an Error with that rank's number and reason, the partial checkpoint
+/// is removed, and older checkpoints are unchanged.
 void save_checkpoint(
     const std::filesystem::path& folder,
     std::span<const Piece> pieces,
@@ -74,9 +72,9 @@ void save_checkpoint(
     comm::Communicator& communicator,
     const SaveOptions& options = {});
 
-/// The same without state and manifest, into a folder that may hold other things (output_dir
-/// itself): a plain model folder. The files are made aside and then renamed into place, an index
-/// last; weights of an earlier save that would be taken for these are removed first.
+/// Writes a plain model folder without state and manifest into a folder that may hold other files
+/// (output_dir itself). Files are written under temporary names and renamed, the index last. Weight
+/// files of an earlier save that a reader could mistake for these are removed first.
 void save_model(
     const std::filesystem::path& folder,
     std::span<const Piece> pieces,
@@ -89,14 +87,14 @@ struct ExpectedTensor {
   std::string file_group;
   std::string name;
   std::vector<int64_t> shape;
-  std::optional<at::ScalarType> dtype = std::nullopt;  // none: any floating type, converted
+  std::optional<at::ScalarType> dtype = std::nullopt;  // nullopt: any floating type, converted
 };
 
-/// A checkpoint that was found to be whole. Reading touches just the pages asked for. Move-only.
+/// A verified checkpoint. Reading touches only the requested pages. Move-only.
 class Checkpoint {
  public:
-  /// Verifies the folder, hashes dealt over the ranks, and opens it. Every rank must call; all
-  /// throw the same Error (checkpoint), which names file and tensors, where it is damaged.
+  /// Verifies and opens the folder; the hashes are divided among the ranks. Every rank must call.
+  /// If the folder is damaged, all throw the same Error (checkpoint) with file and tensors.
   static Checkpoint open(
       const std::filesystem::path& folder,
       comm::Communicator& communicator,
@@ -105,26 +103,25 @@ class Checkpoint {
   const std::filesystem::path& folder() const { return folder_; }
   /// state.json.
   const std::string& state() const { return state_; }
-  /// Whether one of the small files is there, and its content.
+  /// True if the checkpoint has the small file; read_file() returns its content.
   bool has_file(const std::string& name) const { return manifest_.files.contains(name); }
   std::string file(const std::string& name) const;
 
   bool has_group(const std::string& group) const { return groups_.contains(group); }
-  /// The tensors of "model", "optimizer"; throws where there are none.
+  /// Returns the tensors of "model" or "optimizer"; throws if there are none.
   const TensorFiles& group(const std::string& group) const;
 
-  /// Throws (checkpoint), all problems at once, naming file and tensor, where a tensor is missing
-  /// or has another shape or type, or (kRefuse) where the groups named in `expected` hold tensors
-  /// that are not.
+  /// Throws Error (checkpoint) with all problems, by file and tensor, if a tensor is missing or has
+  /// another shape or type, or (kRefuse) if the groups in `expected` contain other tensors.
   enum class Extra { kRefuse, kAllow };
   void check(std::span<const ExpectedTensor> expected, Extra extra = Extra::kRefuse) const;
 
-  /// Elements [begin, begin + out.numel()) of a tensor, converted to out's floating type.
+  /// Reads elements [begin, begin + out.numel()) of a tensor, converted to out's floating type.
   void read(const std::string& group, const std::string& name, int64_t begin, const at::Tensor& out)
       const;
-  /// Fills the data of a piece, cut in any way; the shape must be the tensor's.
+  /// Fills the data of a piece, sharded in any way; its shape must be the tensor's.
   void read(const Piece& piece) const;
-  /// The same of pieces such as those that were saved; checks shapes.
+  /// The same for several pieces, with a check of shapes.
   void read(std::span<const Piece> pieces) const;
 
  private:
@@ -139,10 +136,9 @@ class Checkpoint {
   std::map<std::string, TensorFiles> groups_;
 };
 
-/// The newest committed checkpoint of `output_dir` that is whole, verified to the last byte. A
-/// damaged one is passed over with a warning that says what of it is damaged. Nothing where there
-/// is no checkpoint at all; where there are some and none is whole, an Error (checkpoint). Every
-/// rank must call.
+/// Returns the newest committed checkpoint of `output_dir` that is complete, verified to the last
+/// byte. Damaged ones are skipped with a warning. Returns nullopt if there is no checkpoint; throws
+/// Error (checkpoint) if there are some and none is complete. Every rank must call.
 std::optional<Checkpoint> latest_checkpoint(
     const std::filesystem::path& output_dir, comm::Communicator& communicator);
 

@@ -1,3 +1,4 @@
+// Shares state with the saver thread and copies what training is about to modify.
 #include "checkpoint/copy_on_write_state.h"
 
 #include <iterator>

@@ -1,4 +1,4 @@
-// Memory that a save reads while training goes on.
+// Copy-on-write sharing of training state with the saver thread.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace lockstep::checkpoint {
 
-/// A save reads the state of a step where it is, on the host, until training is about to write to
-/// it: what has not been read by then is copied first, and read from the copy. A step's forward and
-/// backward pass leave the state alone, so most saves need no copy.
+/// The saver thread reads a step's state in place until training is about to modify it. What is
+/// unread by then is copied first and read from the copy. A forward and backward pass does not
+/// modify the state, so most saves copy nothing.
 class CopyOnWriteState {
  public:
-  /// Of the training thread, while nobody reads. Both are flat bytes, `copy` for what `from` holds.
-  /// False if some of `from` is lent already: it is not lent twice.
+  /// Called by the training thread while no save reads. Both tensors are flat bytes; `copy` has the
+  /// size of `from`. Returns false if part of `from` is shared already.
   bool lend(const at::Tensor& from, const at::Tensor& copy);
-  /// Of the training thread: once it returns, what was lent may be written to.
+  /// Called by the training thread; when it returns, the shared tensors may be modified.
   void before_state_update();
-  /// Of the thread that reads: nobody will read any more.
+  /// Called by the saver thread when it has finished reading.
   void end();
   /// Calls `body` with the address of the `count` bytes that were at `from` when they were lent, or
   /// with `from` itself if they were not. Each byte once, each tensor from front to back, or more
@@ -33,11 +33,11 @@ class CopyOnWriteState {
   struct Part {
     at::Tensor from, copy;
     int64_t read = 0;     // bytes from the front
-    bool copied = false;  // the others
+    bool copied = false;  // the bytes from `read` on
   };
 
-  std::mutex mutex_;  // held while something is gathered, not while it is written
-  std::map<const std::byte*, Part> parts_;  // by where they begin
+  std::mutex mutex_;  // locked while bytes are gathered, not while they are written
+  std::map<const std::byte*, Part> parts_;  // by start address
 };
 
 }  // namespace lockstep::checkpoint

@@ -1,3 +1,4 @@
+// File operations of a save on the system's disk.
 #include "checkpoint/disk.h"
 
 #include <cerrno>
@@ -22,7 +23,7 @@ void Disk::create_file(const std::filesystem::path& path, uint64_t size) {
     throw system_error(ErrorKind::kCheckpoint, "create", path);
   }
   const auto length = static_cast<off_t>(size);
-  // fallocate and not posix_fallocate: where the file system cannot reserve, the latter would write
+  // fallocate instead of posix_fallocate: on file systems that cannot reserve, the latter writes
   // every block.
   int result = size == 0 ? 0 : ::fallocate(descriptor, 0, 0, length);
   if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)) {

@@ -1,3 +1,4 @@
+// Conversion between safetensors and libtorch element types.
 #include <array>
 
 #include "base/format.h"

@@ -1,3 +1,4 @@
+// Assigns tensors to the files of a save.
 #include "checkpoint/file_plan.h"
 
 #include <nlohmann/json.hpp>
@@ -27,7 +28,7 @@ Shards deal(std::span<const GlobalTensor> tensors, const std::string& group, uin
   return shards;
 }
 
-/// PEFT's readers know one file alone.
+/// PEFT reads a single file only.
 bool is_adapter(const std::string& group) {
   return group == "adapter_model";
 }
@@ -67,7 +68,7 @@ FilePlan plan_files(std::span<const GlobalTensor> tensors, uint64_t max_file_byt
   std::vector<std::string> groups;
   for (const GlobalTensor& tensor : tensors) {
     if (groups.empty() || groups.back() != tensor.file_group) {
-      groups.push_back(tensor.file_group);  // they come sorted
+      groups.push_back(tensor.file_group);  // the tensors are sorted
     }
   }
   for (const std::string& group : groups) {

@@ -1,5 +1,5 @@
-// Which files a save makes: from the names, types and global shapes of tensors alone, never from
-// the mesh.
+// The files of a save, planned from names, types and global shapes of tensors, independently of the
+// mesh.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lockstep::checkpoint {
 
-/// A safetensors file to be: its header's bytes, and where each tensor will stand.
+/// A planned safetensors file: its encoded header and the offset of each tensor.
 struct PlannedFile {
   std::string name;
   EncodedHeader header;
@@ -22,7 +22,7 @@ struct PlannedFile {
 
 struct FilePlan {
   std::vector<PlannedFile> files;
-  std::map<std::string, std::string> indexes;  // GROUP.safetensors.index.json and its text
+  std::map<std::string, std::string> indexes;  // GROUP.safetensors.index.json -> its content
 
   struct Place {
     size_t file = 0;
@@ -32,10 +32,11 @@ struct FilePlan {
   std::map<std::pair<std::string, std::string>, Place> places;
 };
 
-/// Deals the tensors of each group, in their order, into files of at most `max_file_bytes` of data
-/// (a tensor is never split). The group "model" is model.safetensors where it fits in one file, as
-/// Hugging Face has it; else, and always for other groups, it is GROUP-00001-of-0000N.safetensors
-/// and an index. "adapter_model" is adapter_model.safetensors, however large.
+/// Assigns the tensors of each group, in order, to files of at most `max_file_bytes` of data; a
+/// tensor is never split. The group "model" is model.safetensors if it fits in one file, as in
+/// Hugging Face folders. Otherwise, and always for other groups, the files are
+/// GROUP-00001-of-0000N.safetensors and an index. "adapter_model" is always one file,
+/// adapter_model.safetensors.
 FilePlan plan_files(std::span<const GlobalTensor> tensors, uint64_t max_file_bytes);
 
 }  // namespace lockstep::checkpoint

@@ -1,3 +1,4 @@
+// Lists, cleans and rotates the checkpoints of an output folder.
 #include "checkpoint/folders.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ fs::path with_suffix(fs::path path, std::string_view suffix) {
   return path += suffix;
 }
 
-/// The names in a folder; none where it cannot be read.
+/// Names of a folder's entries; empty if it cannot be read.
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code code;
@@ -48,7 +49,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// NAME of NAME.suffix where NAME is a checkpoint's.
+/// Returns NAME of NAME.suffix if NAME is a checkpoint.
 std::optional<std::string> without_suffix(std::string_view name, std::string_view suffix) {
   if (!name.ends_with(suffix)) {
     return std::nullopt;
@@ -57,7 +58,8 @@ std::optional<std::string> without_suffix(std::string_view name, std::string_vie
   return step_of_name(name) ? std::optional<std::string>(name) : std::nullopt;
 }
 
-/// TOKEN of checkpoint-<step>.TOKEN.saving, "" where there is none; nothing for other names.
+/// Returns TOKEN of checkpoint-<step>.TOKEN.saving, "" if there is no token, nullopt for other
+/// names.
 std::optional<std::string> token_of_save(std::string_view name) {
   if (!name.ends_with(kSavingSuffix)) {
     return std::nullopt;
@@ -106,7 +108,7 @@ std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output_dir) {
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return std::tie(a.sequence, a.step) > std::tie(b.sequence, b.step);
   });
-  for (ListedCheckpoint& listed : without_manifest) {  // those have a step alone to go by
+  for (ListedCheckpoint& listed : without_manifest) {  // ordered by step only
     const auto place = std::find_if(
         found.begin(), found.end(), [&](const auto& other) { return other.step < listed.step; });
     found.insert(place, std::move(listed));
@@ -129,7 +131,7 @@ void check_is_no_run(const fs::path& folder) {
 
 void rotate_checkpoints(
     const fs::path& output_dir, int64_t limit, std::span<const fs::path> keep, Disk& disk) {
-  int64_t kept = 0;  // the newest ones that are whole, as far as sizes tell
+  int64_t kept = 0;  // the newest ones that are complete by size
   for (const ListedCheckpoint& checkpoint : list_checkpoints(output_dir)) {
     if (checkpoint.sequence < 0) {
       continue;
@@ -165,7 +167,7 @@ fs::path saving_folder(const fs::path& folder, const std::string& token) {
 
 void clean_leftovers(const fs::path& output_dir, Disk& disk, const OutputDirLock* hold) {
   std::error_code ignored;
-  // Who holds the folder knows that all others have ended, or cannot commit any more.
+  // The owner of the lock knows that all other runs have ended or can no longer commit.
   const bool others_live = hold == nullptr && is_held(output_dir);
   for (const std::string& name : names_in(output_dir)) {
     if (const auto token = token_of_save(name)) {

@@ -1,5 +1,4 @@
-// The checkpoints of an output folder: which there are, which is the newest that can be trusted,
-// which are too many.
+// The checkpoints of an output folder: listing, the newest trustworthy one, rotation and cleanup.
 #pragma once
 
 #include <cstdint>
@@ -18,53 +17,53 @@ namespace lockstep::checkpoint {
 
 /// checkpoint-<step>.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, int64_t step);
-/// The step of a folder named checkpoint-<step>; nothing for any other name.
+/// Returns the step of a folder named checkpoint-<step>; nullopt for any other name.
 std::optional<int64_t> checkpoint_step(const std::filesystem::path& folder);
 
 struct ListedCheckpoint {
   std::filesystem::path folder;
   int64_t step = 0;
-  /// From its manifest; -1 where that is missing or unreadable (not committed, damaged, or another
-  /// program's).
+  /// From the manifest; -1 if that is missing or unreadable (not committed, damaged, or of another
+  /// program).
   int64_t sequence = -1;
 };
 
-/// The folders checkpoint-<step> of `output_dir`, the newest first: by the order in which they were
-/// committed, which is not the order of steps after a run went back to an older one. Reads
-/// manifests only. For one rank.
+/// Lists the folders checkpoint-<step> of `output_dir`, newest first by order of commit, which
+/// differs from the order of steps after a run resumed from an older checkpoint. Reads manifests
+/// only. Called by one rank.
 std::vector<ListedCheckpoint> list_checkpoints(const std::filesystem::path& output_dir);
 
-/// Error (checkpoint) where the folder is not there, or is a run's and holds checkpoints.
+/// Throws Error (checkpoint) if the folder is missing, or is a run's folder with checkpoints.
 void check_is_no_run(const std::filesystem::path& folder);
 
-/// Removes the oldest committed checkpoints until at most `limit` remain; `limit` below 1 counts
-/// as 1. Never removed are the newest whose files are all there in full size, those in `keep` (the
-/// best one), and folders that are no checkpoint of Lockstep. A failure to remove is a warning. For
-/// one rank, after a save.
+/// Removes the oldest committed checkpoints until at most `limit` remain; `limit` below 1 counts as
+/// 1. Never removes the newest checkpoint whose files all have full size, those in `keep` (the best
+/// one), and folders that are not Lockstep checkpoints. A failed removal is a warning. Called by
+/// one rank after a save.
 void rotate_checkpoints(
     const std::filesystem::path& output_dir,
     int64_t limit,
     std::span<const std::filesystem::path> keep = {},
     Disk& disk = system_disk());
 
-/// Where checkpoint-<step> is made: checkpoint-<step>.TOKEN.saving.
+/// The folder in which checkpoint-<step> is written: checkpoint-<step>.TOKEN.saving.
 std::filesystem::path saving_folder(
     const std::filesystem::path& folder, const std::string& token = "");
 
-/// Removes what a save or a rotation that was killed left in `output_dir`, and puts back a
-/// checkpoint that it was just replacing. Saves of a run that holds the folder stay, where `hold`
-/// is not that run's. For one rank, while no save of this run is under way.
+/// Removes leftovers of a killed save or rotation from `output_dir` and restores a checkpoint that
+/// was being replaced. Saves of a run that holds the lock stay, unless `hold` is that run's lock.
+/// Called by one rank while no save of this run is in progress.
 void clean_leftovers(
     const std::filesystem::path& output_dir,
     Disk& disk = system_disk(),
     const OutputDirLock* hold = nullptr);
 
-/// Fails on every rank, naming those that do not see it, where `folder` is not one and the same for
-/// all: rank 0 writes a token, the others look for it. Every rank calls, before training. Creates
-/// the folder.
+/// Throws on every rank, naming those that do not see it, if `folder` is not the same folder for
+/// all: rank 0 writes a token and the others look for it. Every rank calls, before training.
+/// Creates the folder.
 void check_shared_folder(const std::filesystem::path& folder, comm::Communicator& communicator);
 
-/// Names beside checkpoint-<step> while it is made, swapped and taken away.
+/// Suffixes of checkpoint-<step> while it is written, exchanged and removed.
 inline constexpr std::string_view kSavingSuffix = ".saving";
 inline constexpr std::string_view kReplacedSuffix = ".replaced";
 inline constexpr std::string_view kRemovingSuffix = ".removing";

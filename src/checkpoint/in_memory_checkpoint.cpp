@@ -1,3 +1,4 @@
+// In-memory checkpoints: writing, replication to the next node, recovery.
 #include "checkpoint/in_memory_checkpoint.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ using json = nlohmann::json;
 constexpr int64_t kPage = 4096, kAlignment = 64;
 constexpr int64_t kSlots = kPersistentParts / 2;
 
-/// At the beginning of a state, and of a part that holds copies of states.
+/// Header of a state, and of a part that holds replicas.
 struct Header {
   uint64_t is_whole;  // written last
   int64_t bytes;      // with this header; a multiple of a page
@@ -48,7 +49,7 @@ int64_t round_up(int64_t bytes, int64_t to) {
   return (bytes + to - 1) / to * to;
 }
 
-/// Where the data of pieces stand, one after the other.
+/// Offsets of the pieces' data.
 class Layout {
  public:
   int64_t place(int64_t elements, at::ScalarType type) {
@@ -70,7 +71,7 @@ at::Tensor bytes_at(std::byte* at, int64_t bytes) {
   return at::from_blob(at, {bytes}, at::dtype(at::kByte));
 }
 
-/// A state that stands whole in a part of this rank's memory.
+/// A complete state in this rank's memory.
 struct Found {
   std::shared_ptr<InMemoryPart> part;
   int64_t at = 0;  // in it
@@ -92,7 +93,7 @@ void add_state(const std::shared_ptr<InMemoryPart>& part, int64_t at, std::vecto
   }
 }
 
-/// The bytes of a part that is written: as its header has them.
+/// Size of a written part, according to its header.
 int64_t written_bytes(int memory, int index) {
   InMemoryPart part(memory, index);
   part.reserve(kPage);
@@ -141,7 +142,7 @@ std::vector<Piece> pieces_of(const Found& found) {
       });
 }
 
-/// Term, round and step, the later the greater, and of how many ranks.
+/// Term, round and step (the larger is the newer), and number of ranks.
 using StateKey = std::tuple<int, int, int64_t, int>;
 
 }  // namespace
@@ -220,7 +221,7 @@ InMemoryCheckpoint::InMemoryCheckpoint(
   for (auto& [name, ranks] : ranks_of) {
     machines_.push_back(std::move(ranks));
   }
-  // The ranks of a machine are dealt over those of the next, which may be fewer or more.
+  // The ranks of a node are distributed over those of the next one, which may be fewer or more.
   for (size_t i = 0; has_neighbours() && i < machines_.size(); ++i) {
     const std::vector<int>& next = machines_[(i + 1) % machines_.size()];
     for (size_t j = 0; j < machines_[i].size(); ++j) {
@@ -287,7 +288,8 @@ void InMemoryCheckpoint::keep(
   header.bytes = bytes;
   header.description_at = layout.end();
   header.description_bytes = static_cast<int64_t>(text.size());
-  // By where the pieces are, and not by what is copied: a rank may have no elements, and all meet.
+  // Decided by the pieces' device and not by the amount of data: a rank may have no elements, and
+  // all ranks must take part.
   const bool is_on_gpu = std::any_of(pieces.begin(), pieces.end(), [](const Piece& piece) {
     return piece.data.defined() && piece.data.is_cuda();
   });
@@ -302,7 +304,7 @@ void InMemoryCheckpoint::keep(
         if (has_neighbours()) {
           send_copies(own, copies);
         }
-        communicator_.barrier();  // from here on the state before this one may be written over
+        communicator_.barrier();  // from here on the previous state may be overwritten
       } catch (...) {
         failure_ = std::current_exception();
       }
@@ -351,7 +353,7 @@ std::optional<InMemoryStep> find_in_memory_step(
            found.about.value("rank", -1)});
     }
   }
-  // Who gives the state of which rank, of those that have it.
+  // For each state, the rank that sends each rank's data.
   std::map<StateKey, std::map<int, int>> holders;
   const auto all = comm::gather_strings(communicator, said.dump());
   for (int holder = 0; holder < communicator.size(); ++holder) {

@@ -1,13 +1,12 @@
-// The state after the last step in memory that outlives the ranks (base/persistent_memory.h): a
-// rank's own, and a copy of that of a rank of the machine before. Who is started again goes on from
-// it.
-//
-// A part of the memory holds one state of a rank, or copies of several:
-//
+// In-memory checkpoint: the state of the last step in memory that outlives the ranks (base/persistent_memory.h), with a replica on the
+// next node. A restarted rank resumes from it.
+// |
+// A part of the memory holds one state of a rank, or replicas of several:
+// |
 //   header, data of the pieces, description          written in place; the header last
-//
-// There are two parts of each kind, and a state is put over the one before the last: so the last
-// one is whole somewhere until all ranks have the next.
+// |
+// There are two parts of each kind, and a state overwrites the one before the last, so the last state is complete somewhere until all
+// ranks have the next one.
 #pragma once
 
 #include <array>
@@ -27,24 +26,24 @@
 
 namespace lockstep::checkpoint {
 
-/// The ranks that keep a state together: what one round left is one whole, or is not used.
+/// Identifies the ranks that write a state together: the state of one round is complete or unused.
 struct InMemoryRound {
   std::string job;
   int term = 0, number = 0;  // of the job's host, and of the round under it
 };
 
-/// A range of the memory, mapped, and pinned where there are GPUs. Move-only.
+/// A mapped range of the memory, pinned if there are GPUs. Move-only.
 class InMemoryPart {
  public:
   InMemoryPart() = default;
-  /// `index`: which of the memory's parts; -1 as `memory` is none.
+  /// `index`: the part of the memory; -1 if `memory` is -1.
   InMemoryPart(int memory, int index) : memory_(memory), index_(index) {}
   InMemoryPart(InMemoryPart&& other) noexcept;
   InMemoryPart& operator=(InMemoryPart&& other) noexcept;
   ~InMemoryPart();
 
-  /// Makes it so large, at least; what was in it may be gone. Error (environment) where the machine
-  /// has no memory for it.
+  /// Grows the part to at least this size; its content may be lost. Throws Error (environment) if
+  /// the machine has too little memory.
   void reserve(int64_t bytes);
   std::byte* data() const { return data_; }
   int64_t size() const { return size_; }
@@ -57,26 +56,25 @@ class InMemoryPart {
   std::shared_ptr<void> pin_;
 };
 
-/// One a rank. Every method is called by all ranks, in the same order, from the training thread.
+/// One per rank. All ranks call every method in the same order from the training thread.
 class InMemoryCheckpoint {
  public:
-  /// `memory` is this rank's, of which the machine numbered so holds a state and a copy;
-  /// `communicator` is its own group, of host memory: its thread uses it while training uses
-  /// others.
+  /// `memory` belongs to this rank and holds its state and a replica for the given machine;
+  /// `communicator` is a separate group for host memory, which the background thread uses while
+  /// training uses others.
   InMemoryCheckpoint(comm::Communicator communicator, int memory, InMemoryRound round, int machine);
   InMemoryCheckpoint(const InMemoryCheckpoint&) = delete;
   InMemoryCheckpoint& operator=(const InMemoryCheckpoint&) = delete;
-  /// Waits for what is under way.
+  /// Waits for operations in progress.
   ~InMemoryCheckpoint();
 
-  /// Whether the ranks are on several machines: copies are sent only then.
+  /// True if the ranks are on several machines; replicas are sent only then.
   bool has_neighbours() const { return machines_.size() > 1; }
-  /// Of this machine's memory, that a rank with pieces of so many bytes fills if all have as many.
+  /// Bytes of this machine's memory that a rank uses for pieces of the given size.
   int64_t filled_by(int64_t bytes) const { return bytes * (has_neighbours() ? 4 : 2); }
 
-  /// Waits for the copies of the state before (throws what that threw), copies the pieces, of a GPU
-  /// begins to, and returns; the copy for the neighbour is sent by a thread. `about` is kept on
-  /// rank 0.
+  /// Waits for the replicas of the previous state (rethrowing failures), copies the pieces (starts
+  /// copying GPU pieces), and returns; a thread sends the replica. `about` is stored on rank 0.
   void keep(int64_t step, std::span<const Piece> pieces, const std::string& about);
   /// As Snapshot::before_state_update, of the last state's pieces.
   void before_state_update() { snapshot_.before_state_update(); }
@@ -104,8 +102,8 @@ struct InMemoryStep {
   std::vector<Piece> pieces;  // this rank's share, in the memory itself
 };
 
-/// The newest that an earlier round of the job left in the memories of the ranks that are there
-/// now; nothing where none is whole. Every rank must call.
+/// Returns the newest state that an earlier round of the job left in the memories of the present
+/// ranks; nullopt if none is complete. Every rank must call.
 std::optional<InMemoryStep> find_in_memory_step(
     int memory, const std::string& job, comm::Communicator& communicator);
 

@@ -1,3 +1,4 @@
+// Verifies, opens and reads checkpoints.
 #include <set>
 #include <utility>
 

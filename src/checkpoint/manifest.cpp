@@ -1,3 +1,4 @@
+// Reads manifests and verifies folders against them.
 #include "checkpoint/manifest.h"
 
 #include <algorithm>
@@ -30,8 +31,8 @@ Manifest read_manifest(const std::filesystem::path& folder) {
 
 namespace {
 
-/// " (in tensors "a", "b")": which tensors lie in bytes [begin, end) of a safetensors file that was
-/// `size` long.
+/// Returns " (in tensors "a", "b")" for the tensors in bytes [begin, end) of a safetensors file of
+/// `size` bytes.
 std::string tensors_in(
     const std::filesystem::path& path, uint64_t size, uint64_t begin, uint64_t end) {
   if (path.extension() != ".safetensors") {
@@ -83,9 +84,8 @@ std::vector<std::string> size_problems(
 
 namespace {
 
-/// The chunks' hashes of the files of a manifest as they are in `folder`, dealt over the ranks.
-/// Every rank calls, with the same manifest; every rank gets all. Throws on every rank where one
-/// cannot read.
+/// Hashes the chunks of a manifest's files in `folder`, divided among the ranks. Every rank calls
+/// with the same manifest and gets all hashes. Throws on every rank if one cannot read.
 std::map<std::string, std::vector<std::string>> hash_files(
     const std::filesystem::path& folder,
     const Manifest& manifest,
@@ -127,14 +127,14 @@ std::map<std::string, std::vector<std::string>> hash_files(
 
 Verification verify_folder(
     const std::filesystem::path& folder, Verify depth, comm::Communicator& communicator) {
-  // Rank 0 reads the manifest and the sizes, so that all ranks judge by the same.
+  // Rank 0 reads the manifest and the sizes, so that all ranks decide on the same data.
   json found{{"problems", json::array()}};
   if (communicator.rank() == 0) {
     try {
       const Manifest manifest = read_manifest(folder);
       found["manifest"] = manifest_json(manifest);
       found["problems"] = size_problems(folder, manifest);
-    } catch (const std::exception& error) {  // anything: the other ranks wait for the answer
+    } catch (const std::exception& error) {  // any exception: the other ranks wait for the answer
       found["problems"] = {error.what()};
     }
   }
@@ -155,7 +155,7 @@ Verification verify_folder(
     if (error.kind() == ErrorKind::kPeerLost) {
       throw;
     }
-    result.problems.push_back(error.message());  // the same on every rank
+    result.problems.push_back(error.message());  // same error on every rank
     return result;
   }
   for (const auto& [name, record] : result.manifest.files) {

@@ -1,5 +1,5 @@
 // manifest.json: every file's size and the hashes of its chunks. It is written last: a folder
-// without one was never committed, and a folder that differs from its own is damaged.
+// without one was never committed, and a folder that differs from its manifest is damaged.
 #pragma once
 
 #include <filesystem>
@@ -14,19 +14,20 @@
 
 namespace lockstep::checkpoint {
 
-/// Of a folder; a missing one is told as a checkpoint that was never committed.
+/// Reads a folder's manifest; a missing one is reported as a checkpoint that was never committed.
 Manifest read_manifest(const std::filesystem::path& folder);
 
-/// What of `folder` cannot be as the manifest says, by presence and size alone. For one rank.
+/// Lists differences between `folder` and the manifest by presence and size only. Called by one
+/// rank.
 std::vector<std::string> size_problems(
     const std::filesystem::path& folder, const Manifest& manifest);
 
 enum class Verify { kSizes, kHashes };
 
 /// Compares `folder` with its manifest: each file's presence and size, then (kHashes) every chunk's
-/// hash, dealt over the ranks. Every rank calls and gets the same list of problems, empty where all
-/// is well; each names the file, the bytes and the tensors in them. A manifest that is missing or
-/// unreadable is a problem too.
+/// hash, divided among the ranks. Every rank calls and gets the same list of problems, empty if the
+/// folder is intact; each problem names the file, the bytes and their tensors. A missing or
+/// unreadable manifest is a problem too.
 struct Verification {
   Manifest manifest;
   std::vector<std::string> problems;

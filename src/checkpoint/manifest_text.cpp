@@ -1,3 +1,4 @@
+// Parses and writes manifest.json.
 #include "checkpoint/manifest_text.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The text of manifest.json. Without libtorch.
+// Content of manifest.json. Without libtorch.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +22,24 @@ struct FileRecord {
   std::vector<std::string> chunks;  // of each 16 MiB, 32 hex digits
 };
 
-/// What a chunk's hash is of: the chunk at once (XXH3-128), as older checkpoints have it, or its
-/// pages (PageSum).
+/// Kind of a chunk's hash: the whole chunk (XXH3-128, in older checkpoints) or the sum of its pages
+/// (PageSum).
 enum class ChunkHash { kAtOnce, kPages };
-/// Of the chunk that begins at `offset` of its file.
+/// Hash of the chunk at `offset` of its file.
 std::string chunk_hash(ChunkHash hash, std::span<const std::byte> chunk, uint64_t offset);
 /// Of a file that is these bytes, by its pages.
 FileRecord record_of(std::span<const std::byte> bytes);
 
 struct Manifest {
-  /// Higher than that of every checkpoint that stood beside it when it was saved: the newest has
-  /// the highest.
+  /// Larger than that of every checkpoint in the folder when it was saved: the newest has the
+  /// largest.
   int64_t sequence = 0;
   ChunkHash hash = ChunkHash::kPages;
   std::map<std::string, FileRecord> files;  // by base name
 };
 
 std::string manifest_json(const Manifest& manifest);
-/// Throws (checkpoint) with `source` where the text is no manifest.
+/// Throws Error (checkpoint) with `source` if the string is not a manifest.
 Manifest parse_manifest(std::string_view text, std::string_view source);
 
 }  // namespace lockstep::checkpoint

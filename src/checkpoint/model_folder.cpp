@@ -1,3 +1,4 @@
+// Reads the tensors of a Hugging Face model folder by name.
 #include "checkpoint/model_folder.h"
 
 #include <algorithm>
@@ -13,8 +14,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// What the base model is called inside a model with a head. A file of the base model alone lacks
-/// it.
+/// Prefixes of the base model inside a model with a head. A file of the base model alone lacks
+/// them.
 constexpr std::string_view kBasePrefixes[] = {
     "transformer.", "model.", "gpt_neox.", "bert.", "roberta.", "distilbert."};
 

@@ -1,3 +1,4 @@
+// Runs whose output_dir is in an object store: locking, upload, download, rotation.
 #include "checkpoint/object_store_run.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ constexpr auto kBeat = std::chrono::seconds(10);
 constexpr auto kNoLife = std::chrono::seconds(30);
 constexpr int kFences = 6;
 
-/// What belongs to a checkpoint, or to who holds the folder.
+/// True for files of a checkpoint or of the lock.
 bool is_apart(const fs::path& name) {
   const std::string first = name.begin()->string();
   return first.starts_with(".") || first.starts_with("checkpoint-");
@@ -62,7 +63,7 @@ Error in_use(const Location& place, const ObjectStoreLease& hold) {
       "wait until that run has ended, or end it; or give this one another output_dir");
 }
 
-/// Whether the copy in `folder` is of these files.
+/// True if `folder` is a copy of this checkpoint.
 bool is_copy_of(const fs::path& folder, const ObjectStoreCheckpoint& stored) {
   try {
     const Manifest there = parse_manifest(stored.manifest, stored.name());
@@ -78,7 +79,7 @@ bool is_copy_of(const fs::path& folder, const ObjectStoreCheckpoint& stored) {
   }
 }
 
-/// The file, chunk by chunk; of a checkpoint's each is compared with what was written.
+/// Uploads a file chunk by chunk; chunks of a checkpoint are compared with the manifest.
 void upload_file(
     const fs::path& path,
     const Location& to,
@@ -140,7 +141,7 @@ void ObjectStoreRun::claim(const RunIdentity& run) {
   for (int i = 0; i < kFences; ++i) {
     const std::vector<ObjectStoreLease> before = holds_of(place_);
     if (!before.empty() && !has_ended(before.front()) && !is_given_up(before.front(), run)) {
-      continue;  // it has ended by now, or another has the place
+      continue;  // it has ended meanwhile, or another run has the lease
     }
     hold_.number = before.empty() ? 1 : before.front().number + 1;
     if (const auto found = try_to_take()) {
@@ -149,7 +150,7 @@ void ObjectStoreRun::claim(const RunIdentity& run) {
       beating_ = std::thread([this] { beat(); });
       return;
     }
-    // Who else takes it at this moment does the same: one of the two is the first to try again.
+    // A run that tries at the same moment does the same, and one of the two retries first.
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 2000));
   }
   throw Error(
@@ -158,12 +159,12 @@ void ObjectStoreRun::claim(const RunIdentity& run) {
       "end the one of the two that is not wanted, and start this one again");
 }
 
-/// With the number that hold_ has. Nothing, and no trace, where somebody else tries so too.
+/// Tries with the number in hold_. Returns nullopt, leaving no trace, if another run tries too.
 std::optional<ObjectStoreState> ObjectStoreRun::try_to_take() {
   Store& store = Store::of(place_);
   hold_.inherited.reset();
   store.write(hold_.place(place_), hold_.text());
-  // From here on, who had the place commits nothing more, and what it has committed is found.
+  // From here on the previous owner commits nothing more, and what it has committed is visible.
   ObjectStoreState found = look_at(place_, known_);
   const bool is_alone =
       std::none_of(found.holds.begin(), found.holds.end(), [&](const auto& other) {
@@ -187,8 +188,8 @@ std::optional<ObjectStoreState> ObjectStoreRun::try_to_take() {
   return found;
 }
 
-/// Whether it may be taken over from although it has not ended: by a later round of its job, or as
-/// it shows no life. Error where it does.
+/// True if the lease may be taken although its run has not ended: by a later round of its job, or
+/// because it has stopped renewing. Throws Error if the run is alive.
 bool ObjectStoreRun::is_given_up(const ObjectStoreLease& other, const RunIdentity& run) const {
   if (!run.job.empty() && other.job == run.job &&
       std::pair(other.term, other.round) < std::pair(run.term, run.round)) {
@@ -221,8 +222,8 @@ bool ObjectStoreRun::is_given_up(const ObjectStoreLease& other, const RunIdentit
   return true;
 }
 
-/// The run's small files as the store has them; later ones, of a run that was cut off, would not go
-/// with its checkpoints.
+/// The run's small files as the store has them; files of a killed run may be newer than its
+/// checkpoints.
 void ObjectStoreRun::fetch_files(const ObjectStoreState& state) {
   std::error_code ignored;
   std::vector<fs::path> going;
@@ -263,7 +264,7 @@ void ObjectStoreRun::beat() {
     const ObjectStoreLease hold = hold_;
     lock.unlock();
     try {
-      if (Store::of(place_).find(hold.place(place_))) {  // who has taken the place removes it
+      if (Store::of(place_).find(hold.place(place_))) {  // the run that took the lease removes it
         Store::of(place_).write(hold.place(place_), hold.text());
       }
     } catch (const Error& error) {
@@ -311,7 +312,7 @@ void ObjectStoreRun::check() const {
 
 void ObjectStoreRun::remove_leftovers() {
   const ObjectStoreState state = look_at(place_, known_);
-  check();  // after the look: nothing in it is a successor's
+  check();  // after the listing: nothing in it belongs to a successor
   std::set<std::string> counted, going;
   for (const ObjectStoreCheckpoint& each : state.committed()) {
     counted.insert(each.name());
@@ -367,7 +368,7 @@ void ObjectStoreRun::commit(int64_t step, const std::string& name, Manifest mani
       ObjectStoreCheckpoint{step, sequence_, name, ""}.place(place_).below(kManifestName),
       manifest_json(manifest));
   const ObjectStoreState state = look_at(place_, known_);
-  check();  // taken meanwhile, it may or may not count: nothing older is removed for it
+  check();  // if the lease was lost meanwhile, the checkpoint may not count, so nothing older is removed
   for (const ObjectStoreCheckpoint& each : state.committed()) {
     if (each.step == step && each.folder != name) {
       remove(each);
@@ -401,7 +402,7 @@ void ObjectStoreRun::rotate(std::optional<int64_t> limit, std::span<const int64_
     for (const objects::Object& object : state.objects) {
       sizes[object.key] = object.size;
     }
-    int64_t kept = 0;  // the newest ones that are whole, as far as sizes tell
+    int64_t kept = 0;  // the newest ones that are complete by size
     for (const ObjectStoreCheckpoint& each : state.committed()) {
       const Location files = each.place(place_);
       const Manifest manifest = parse_manifest(each.manifest, files.text());
@@ -423,7 +424,7 @@ void ObjectStoreRun::rotate(std::optional<int64_t> limit, std::span<const int64_
 
 void ObjectStoreRun::publish_files() {
   std::vector<std::string> names;
-  std::error_code ignored;  // the run goes on, and may remove what it no longer needs
+  std::error_code ignored;  // the run continues and may delete files that it no longer needs
   for (fs::recursive_directory_iterator at(work_, ignored), end; at != end; at.increment(ignored)) {
     const fs::path name = at->path().lexically_relative(work_);
     if (fs::is_regular_file(at->symlink_status(ignored)) && !is_apart(name)) {
@@ -483,7 +484,7 @@ fs::path ObjectStoreRun::bring(
     for (const auto& [name, record] : manifest.files) {
       if (number++ % communicator.size() == communicator.rank()) {
         const auto object = Store::of(place_).find(files.below(name));
-        if (object) {  // what is missing is told where it is verified
+        if (object) {  // verification reports missing files
           objects::fetch_file(*object, files.below(name), folder / name);
         }
       }
@@ -502,7 +503,7 @@ std::optional<Checkpoint> ObjectStoreRun::latest(comm::Communicator& communicato
   for (const ObjectStoreCheckpoint& stored : committed) {
     try {
       return Checkpoint::open(bring(stored, communicator), communicator);
-    } catch (const Error& error) {  // the same on every rank
+    } catch (const Error& error) {  // same error on every rank
       if (error.kind() != ErrorKind::kCheckpoint) {
         throw;
       }

@@ -1,6 +1,5 @@
-// A run whose output_dir is in an object store. It works in a folder of this machine's, and what is
-// whole there is brought to the store: checkpoints when they are saved, the other files with them
-// and at the end.
+// A run whose output_dir is in an object store. It works in a local folder and uploads checkpoints
+// when they are saved, and the other files with them and at the end.
 #pragma once
 
 #include <condition_variable>
@@ -25,37 +24,37 @@ namespace lockstep::checkpoint {
 
 class ObjectStoreRun {
  public:
-  /// Takes the place for this run, and makes `work` (which the caller holds, and all ranks see)
-  /// what the store has, but for checkpoints, which are fetched when they are asked for. Every rank
-  /// must call. Error (environment) on all ranks, naming the holder, where another run has it: one
-  /// that shows no life for half a minute is taken over from, and an earlier round of the same job
-  /// at once.
+  /// Takes the lease of the store's folder for this run and downloads into `work` (locked by the
+  /// caller, visible to all ranks) everything except checkpoints, which are fetched on demand.
+  /// Every rank must call. Throws Error (environment) on all ranks, naming the owner, if another
+  /// run has the lease. A lease that is not renewed for 30 s is taken over, and that of an earlier
+  /// round of the same job at once.
   static std::unique_ptr<ObjectStoreRun> take(
       const objects::Location& place,
       const std::filesystem::path& work,
       const RunIdentity& run,
       comm::Communicator& communicator);
-  /// Brings what files are left, and lets the place go.
+  /// Uploads the remaining files and releases the lease.
   ~ObjectStoreRun();
   ObjectStoreRun(const ObjectStoreRun&) = delete;
   ObjectStoreRun& operator=(const ObjectStoreRun&) = delete;
 
   const objects::Location& place() const { return place_; }
 
-  /// Brings a checkpoint that stands whole in the working folder to the store, files dealt over the
-  /// ranks, and commits it there; then the other files. Every rank must call; all throw where one
-  /// fails, and the store's checkpoints are as they were.
+  /// Uploads a complete checkpoint of the working folder, its files divided among the ranks,
+  /// commits it, then uploads the other files. Every rank must call. If one fails, all throw and
+  /// the store's checkpoints are unchanged.
   void publish(const std::filesystem::path& folder, comm::Communicator& communicator);
-  /// As rotate_checkpoints, in the store (without a limit: all stay) and in the working folder,
-  /// where the newest is enough. For rank 0.
+  /// As rotate_checkpoints, in the store (no limit: all stay) and in the working folder, which
+  /// keeps only the newest. Called by rank 0.
   void rotate(std::optional<int64_t> limit, std::span<const int64_t> keep_steps);
   /// Brings files of the working folder that are no checkpoint's and have changed. For rank 0.
   void publish_files();
 
   /// As latest_checkpoint, of the store: fetched into the working folder. Every rank must call.
   std::optional<Checkpoint> latest(comm::Communicator& communicator);
-  /// The folder of a step's checkpoint, fetched if need be; nothing where it is not committed.
-  /// Every rank must call.
+  /// Returns the folder of a step's checkpoint, downloading it if needed; nullopt if it is not
+  /// committed. Every rank must call.
   std::optional<std::filesystem::path> fetch(int64_t step, comm::Communicator& communicator);
 
  private:
@@ -66,9 +65,9 @@ class ObjectStoreRun {
   void fetch_files(const ObjectStoreState& state);
   void remove_strange_copies(const std::vector<ObjectStoreCheckpoint>& committed);
   void beat();
-  /// Error (checkpoint) where another run has the place by now.
+  /// Throws Error (checkpoint) if another run has taken the lease.
   void check() const;
-  /// What no checkpoint that counts is made of; as check().
+  /// Removes files that no valid checkpoint uses; errors as check().
   void remove_leftovers();
   void commit(int64_t step, const std::string& name, Manifest manifest);
   void remove(const ObjectStoreCheckpoint& stored);

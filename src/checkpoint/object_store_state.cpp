@@ -1,3 +1,4 @@
+// Reads leases and committed checkpoints of an object store.
 #include "checkpoint/object_store_state.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ using objects::Store;
 
 constexpr std::string_view kHolds = ".lockstep";
 
-/// Nothing of what is being written or removed, or no hold.
+/// Returns nullopt if the object is being written or removed, or is not a lease.
 std::optional<ObjectStoreLease> read_hold(const Location& run, const Object& object) {
   try {
     const std::string text = Store::of(run).read_text(object);
@@ -72,8 +73,8 @@ std::vector<ObjectStoreLease> read_holds(const Location& run, const std::vector<
   return holds;
 }
 
-/// Of checkpoint-<step>/FOLDER/manifest.json: it, read. Nothing of other names, and of one that is
-/// removed meanwhile or is no manifest.
+/// Reads checkpoint-<step>/FOLDER/manifest.json. Returns nullopt for other names, and for one that
+/// is removed meanwhile or is not a manifest.
 std::optional<ObjectStoreCheckpoint> read_committed(
     const Location& run, const Object& object, KnownManifests& known) {
   const std::filesystem::path name = objects::name_below(run, object);

@@ -1,4 +1,4 @@
-// A step that every rank takes by itself, and whose failure anywhere is every rank's.
+// Steps that every rank does by itself and that fail on all ranks if they fail on one.
 #pragma once
 
 #include <exception>
@@ -8,9 +8,9 @@
 
 namespace lockstep::checkpoint {
 
-/// Runs `body`, which calls no collective, on every rank; throws on all of them, with the first
-/// failed rank's number and reason, where it failed on any. What is no std::exception passes
-/// through: it stands for the end of the rank.
+/// Runs `body`, which must call no collective, on every rank. If it fails on any rank, throws on
+/// all with the first failed rank's number and reason. Exceptions other than std::exception pass
+/// through: they end the rank.
 template <class Body>
 void on_all_ranks(comm::Communicator& communicator, ErrorKind kind, Body&& body) {
   std::string failure;

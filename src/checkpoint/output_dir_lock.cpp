@@ -1,3 +1,4 @@
+// The lock file of an output folder.
 #include "checkpoint/output_dir_lock.h"
 
 #include <algorithm>
@@ -26,9 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kPatience = std::chrono::seconds(2);  // with a run that is about to end
+constexpr auto kPatience = std::chrono::seconds(2);  // for a run that is about to end
 
-/// What stands in the lock's file.
+/// Content of the lock file.
 struct Holder {
   std::string host, job, token;
   int64_t pid = 0;
@@ -47,7 +48,7 @@ std::string to_text(const Holder& holder) {
          "\n";
 }
 
-/// Nothing where it is being written, or is of another program.
+/// Returns nullopt if the file is being written or belongs to another program.
 std::optional<Holder> read_holder(const fs::path& file) {
   try {
     const nlohmann::json json = parse_json(read_file(file), file.string());
@@ -84,8 +85,8 @@ struct flock whole_file() {
   return range;
 }
 
-/// A lock of an open file: it knows threads apart, and NFS has it too. False where another has it;
-/// nothing where the file system knows no locks.
+/// An open-file-description lock, which distinguishes threads and works on NFS. Returns false if
+/// another holder has it, nullopt if the file system has no locks.
 std::optional<bool> try_lock(int descriptor) {
   struct flock range = whole_file();
   if (::fcntl(descriptor, F_OFD_SETLK, &range) == 0) {
@@ -94,7 +95,7 @@ std::optional<bool> try_lock(int descriptor) {
   return errno == EAGAIN || errno == EACCES ? std::optional(false) : std::nullopt;
 }
 
-/// Whether the path is still the file that is open.
+/// True if the path still refers to the open file.
 bool is_the_file(const fs::path& path, int descriptor) {
   struct stat open_one{}, named{};
   return ::fstat(descriptor, &open_one) == 0 && ::stat(path.c_str(), &named) == 0 &&
@@ -192,7 +193,7 @@ void OutputDirLock::lock(const RunIdentity& run) {
 }
 
 void OutputDirLock::take_over() {
-  // A lock cannot be taken away; the file that it is on can.
+  // A lock cannot be revoked, but its file can be replaced.
   fs::path fresh = file_;
   fresh += "." + token_;
   const int opened =
@@ -213,7 +214,7 @@ OutputDirLock::~OutputDirLock() {
     return;
   }
   if (is_the_file(file_, descriptor_)) {
-    ::unlink(file_.c_str());  // before the lock ends: who waits for it looks at the name again
+    ::unlink(file_.c_str());  // before the lock is released: a waiting process checks the name again
   }
   ::close(descriptor_);
 }
@@ -221,7 +222,7 @@ OutputDirLock::~OutputDirLock() {
 void OutputDirLock::check() const {
   std::error_code ignored;
   if (descriptor_ < 0 || is_the_file(file_, descriptor_) || !fs::exists(file_, ignored)) {
-    return;  // where the file was removed by hand, nobody else has the folder
+    return;  // if the file was removed by hand, no other run has the folder
   }
   const auto holder = read_holder(file_);
   throw Error(

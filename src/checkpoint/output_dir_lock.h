@@ -1,5 +1,5 @@
-// One run an output folder: who holds it, and the token that tells its unfinished saves from those
-// of other runs and of earlier rounds.
+// Lock of an output folder: one run at a time, with a token that distinguishes its unfinished saves
+// from those of other runs and of earlier rounds.
 #pragma once
 
 #include <filesystem>
@@ -10,40 +10,40 @@
 
 namespace lockstep::checkpoint {
 
-/// Who takes a folder.
+/// Identity of the run that takes a folder.
 struct RunIdentity {
-  std::string job;  // drawn for each launch, the same through its rounds; empty: none told
+  std::string job;  // random per launch, constant over its rounds; empty: unknown
   int round = 0;
-  int term = 0;  // how many hosts the job had before: a later one's rounds come after an earlier's
+  int term = 0;  // number of earlier coordinators of the job: a higher term's rounds are newer
 };
 
-/// What tells a round's unfinished saves from those of others: letters, digits and dashes.
+/// Token that distinguishes a round's unfinished saves from others: letters, digits and dashes.
 std::string run_token(const RunIdentity& run);
 std::string own_host();
 
-/// A lock on `output_dir`/.lockstep-lock, which ends with the process at the latest. One a rank;
-/// rank 0 holds the lock. A later round of the same job takes the folder from an earlier one whose
-/// rank 0 still lives (it was cut off, or stands still): that one cannot commit any more, nor take
-/// the folder back.
+/// A lock on `output_dir`/.lockstep-lock, released at the latest when the process ends. One per
+/// rank; rank 0 holds the lock. A later round of the same job takes the folder from an earlier one
+/// whose rank 0 is still alive (disconnected or stopped); that one can neither commit nor take the
+/// folder back.
 class OutputDirLock {
  public:
   static constexpr const char* kFile = ".lockstep-lock";
 
-  /// Every rank must call; the folder is there. Waits a moment for a run that is about to end.
-  /// Error (environment) on all ranks, naming the holder, where another run has it.
+  /// Every rank must call; the folder must exist. Waits briefly for a run that is about to end.
+  /// Throws Error (environment) on all ranks, naming the holder, if another run has the folder.
   static std::unique_ptr<OutputDirLock> take(
       const std::filesystem::path& output_dir,
       const RunIdentity& run,
       comm::Communicator& communicator);
-  /// Lets the folder go.
+  /// Releases the folder.
   ~OutputDirLock();
   OutputDirLock(const OutputDirLock&) = delete;
   OutputDirLock& operator=(const OutputDirLock&) = delete;
 
-  /// In the names of this run's saves; the same on every rank.
+  /// Part of the names of this run's saves; the same on every rank.
   const std::string& token() const { return token_; }
-  /// Rank 0's: Error (checkpoint) where another run or round has taken the folder meanwhile. Does
-  /// nothing on the other ranks.
+  /// On rank 0, throws Error (checkpoint) if another run or round has taken the folder. No effect
+  /// on other ranks.
   void check() const;
 
  private:
@@ -53,10 +53,10 @@ class OutputDirLock {
 
   std::filesystem::path file_;
   std::string token_, text_;
-  int descriptor_ = -1;  // rank 0's, where the file system can lock
+  int descriptor_ = -1;  // rank 0's, if the file system supports locks
 };
 
-/// Whether a run holds the folder now.
+/// True if a run holds the folder now.
 bool is_held(const std::filesystem::path& output_dir);
 
 }  // namespace lockstep::checkpoint

@@ -1,4 +1,4 @@
-// Hashes of bytes that several ranks write: sums over pages, to which each adds its own.
+// Hashes of bytes written by several ranks: sums over pages, to which each rank adds its own.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@ namespace lockstep::checkpoint {
 
 inline constexpr uint64_t kPageBytes = 4096;
 
-/// The sums, modulo 2^64, of both halves of the XXH3-128 of pages, each seeded with its number in
-/// the file: whoever has a page whole adds it, in any order.
+/// Sums modulo 2^64 of both halves of the XXH3-128 of pages, each seeded with the page's number in
+/// the file. A rank that has a whole page adds it, in any order.
 struct PageSum {
   uint64_t high = 0, low = 0;
 
-  /// Adds the pages from number `first` on; the last one may be cut off by the end of the file.
+  /// Adds the pages from number `first`; the last one may be shortened by the end of the file.
   void add(std::span<const std::byte> bytes, uint64_t first);
   /// 32 digits.
   std::string hex() const;

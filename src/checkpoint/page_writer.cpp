@@ -1,3 +1,4 @@
+// Gathers, hashes and writes the pages of one rank.
 #include "checkpoint/page_writer.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// A shorter run past the page cache would wait for the device longer than it takes to copy it.
+/// For a shorter run, waiting for the device takes longer than a copy through the page cache.
 constexpr uint64_t kLeastDirect = 128 << 10;
 constexpr size_t kMostKept = 4 << 20;
 

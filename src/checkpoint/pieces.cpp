@@ -1,3 +1,4 @@
+// Describes, checks and combines the pieces of all ranks.
 #include "checkpoint/pieces.h"
 
 #include <algorithm>
@@ -20,16 +21,16 @@ struct Run {
   size_t rank;
 };
 
-/// Elements of a part of a tensor, as a rank has them.
+/// Elements of a shard as a rank holds them.
 struct HeldRange {
   mesh::Cut cut;
   int64_t begin, end;
   size_t rank;
-  std::vector<int64_t> shape;  // of the tensor that is cut, which may be one of several in a stack
+  std::vector<int64_t> shape;  // of the sharded tensor, which may be one of several in a stack
   int64_t offset;              // of that
 };
 
-/// What the ranks said of one tensor.
+/// The ranks' descriptions of one tensor.
 struct Described {
   TensorEntry entry;
   size_t first_rank = 0;
@@ -46,7 +47,7 @@ json describe_cut(const mesh::Cut& cut) {
   return {cut.dim, ranges};
 }
 
-/// Nothing where it does not fit the shape.
+/// Returns nullopt if it does not fit the shape.
 std::optional<mesh::Cut> parse_cut(const json& text, const std::vector<int64_t>& shape) {
   mesh::Cut cut;
   cut.dim = text[0].get<int>();
@@ -270,7 +271,7 @@ std::vector<Piece> share_of(std::span<const Piece> whole, int rank, int size) {
   for (const Piece& piece : whole) {
     total += piece.data.numel() * static_cast<int64_t>(c10::elementSize(piece.dtype));
   }
-  // Cuts between ranks, in bytes of all tensors laid end to end.
+  // Boundaries between ranks, in bytes of all tensors laid end to end.
   const auto cut = [&](int64_t r) { return total / size * r + total % size * r / size; };
   const int64_t first = cut(rank), last = cut(rank + 1);
   std::vector<Piece> mine;
@@ -278,7 +279,7 @@ std::vector<Piece> share_of(std::span<const Piece> whole, int rank, int size) {
   for (const Piece& piece : whole) {
     const auto width = static_cast<int64_t>(c10::elementSize(piece.dtype));
     const int64_t elements = piece.data.numel();
-    // An element belongs to the rank in whose run its first byte lies.
+    // An element belongs to the rank whose range contains its first byte.
     const auto element_at = [&](int64_t byte) {
       return std::clamp((byte - start + width - 1) / width, int64_t{0}, elements);
     };

@@ -1,5 +1,5 @@
-// What each rank gives to a save: flat elements of named tensors, or of parts of them. Together
-// they must be every tensor, once.
+// Pieces: the flat elements of named tensors, or of their shards, that each rank contributes to a
+// save. All pieces together must cover every tensor once.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +16,33 @@
 
 namespace lockstep::checkpoint {
 
-/// Where a tensor lies in one that holds several: its elements follow the one at `offset`.
+/// Position of a tensor inside a stacked one: its elements start at `offset`.
 struct StackedTensor {
   std::string name;
   std::vector<int64_t> shape;  // of the whole
   int64_t offset = 0;
 };
 
-/// Elements [begin, begin + data.numel()) of a tensor, in C order of its global shape; where the
-/// tensor is cut, of that part of it.
+/// Elements [begin, begin + data.numel()) of a tensor in C order of its global shape or, if it is
+/// sharded, of the shard.
 struct Piece {
-  std::string file_group;      // "model" or "optimizer": which files it goes to
-  std::string name;            // of the tensor, the same on every rank
+  std::string file_group;      // "model" or "optimizer": the group of files
+  std::string name;            // of the tensor; equal on every rank
   at::ScalarType dtype;        // in the file; floating data of another type is rounded to it
   std::vector<int64_t> shape;  // of the whole tensor
   int64_t begin = 0;
   at::Tensor
-      data;  // contiguous, of any shape and device; none or zero elements: this rank has none of it
-  mesh::Cut cut = {};  // the part that `begin` counts in: the whole, unless it says otherwise
-  std::optional<StackedTensor> stack = {};  // the files' tensor that it is a part of, if any
+      data;  // contiguous, of any shape and device; undefined or empty: this rank has no elements
+  mesh::Cut cut = {};  // the shard in which `begin` counts; default: the whole tensor
+  std::optional<StackedTensor> stack = {};  // the stacked tensor of the files that contains it, if any
 
-  /// The tensor of the files, and where this one's first element is in it.
+  /// Name of the tensor in the files, and index of this one's first element in it.
   const std::string& stored_name() const { return stack ? stack->name : name; }
   const std::vector<int64_t>& stored_shape() const { return stack ? stack->shape : shape; }
   int64_t stored_offset() const { return stack ? stack->offset : 0; }
 };
 
-/// What a rank holds of a slice of the training state (parallel::StateSlice), to be read.
+/// This rank's piece of a slice of the training state (parallel::StateSlice), for reading.
 template <class Slice>
 Piece held_piece(const Slice& slice) {
   return {
@@ -54,7 +54,7 @@ Piece held_piece(const Slice& slice) {
       slice.data,
       slice.cut};
 }
-/// What it writes of it.
+/// The part of it that this rank writes.
 template <class Slice>
 Piece owned_piece(const Slice& slice) {
   Piece piece = held_piece(slice);
@@ -66,30 +66,28 @@ Piece owned_piece(const Slice& slice) {
 /// A tensor of the checkpoint, from the pieces of all ranks.
 struct GlobalTensor {
   std::string file_group;
-  TensorEntry entry;  // begin and end are not set
+  TensorEntry entry;  // begin and end are unset
 };
 
-/// This rank's pieces as text, without their data, for `combine_pieces`. Throws (internal) for a
-/// piece that is not contiguous or whose type has no place in a file.
+/// Serializes this rank's pieces, without their data, for `combine_pieces`. Throws Error (internal)
+/// for a piece that is not contiguous or whose type cannot be stored.
 std::string describe_pieces(std::span<const Piece> pieces);
 
-/// The pieces of describe_pieces, their types those of the files, without their data: what
-/// `data_of` gives of a number of elements and a type. Throws (checkpoint) for a text that is not
-/// of that.
+/// Parses the output of describe_pieces; `data_of` creates the data for a number of elements and a
+/// type. Throws Error (checkpoint) for an invalid string.
 std::vector<Piece> parse_pieces(
     const std::string& description,
     const std::function<at::Tensor(int64_t elements, at::ScalarType type)>& data_of);
 
-/// The checkpoint's tensors, sorted by group and name, from what every rank described (in rank
-/// order): the same on every rank, whatever rank holds what. Throws (internal), all problems at
-/// once, where the pieces of a tensor disagree on its shape or type, lie beyond it, overlap, or
-/// leave elements out: tensor, range and ranks are named.
+/// Returns the checkpoint's tensors, sorted by group and name, from every rank's description (in
+/// rank order). The result is the same on every rank. Throws Error (internal) with all problems if
+/// the pieces of a tensor disagree on its shape or type, exceed it, overlap, or leave elements out;
+/// tensor, range and ranks are named.
 std::vector<GlobalTensor> combine_pieces(std::span<const std::string> descriptions);
 
-/// Which pieces rank `rank` of `size` writes of tensors that every rank holds whole: the tensors,
-/// laid end to end, are cut into `size` runs of about equal bytes. `whole` are pieces with begin 0
-/// and all their elements; the result has views of their data. A tensor without elements goes to
-/// rank 0.
+/// Returns the pieces that rank `rank` of `size` writes of tensors replicated on all ranks: the
+/// tensors, laid end to end, are divided into `size` ranges of about equal bytes. `whole` are
+/// complete pieces; the result views their data. Empty tensors go to rank 0.
 std::vector<Piece> share_of(std::span<const Piece> whole, int rank, int size);
 
 }  // namespace lockstep::checkpoint

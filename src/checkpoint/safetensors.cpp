@@ -1,3 +1,4 @@
+// Writes safetensors headers and opens safetensors files.
 #include "checkpoint/safetensors.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace lockstep::checkpoint {
 
 int64_t TensorEntry::elements() const {
-  uint64_t count = 1;  // unsigned: a product on the way to a dim of 0 may pass 2^63
+  uint64_t count = 1;  // unsigned: an intermediate product before a dimension of 0 may exceed 2^63
   for (const int64_t dim : shape) {
     count *= static_cast<uint64_t>(dim);
   }
@@ -54,7 +55,7 @@ std::string entry_text(const TensorEntry& tensor) {
   }
 }
 
-/// Gives the tensors their offsets, in the order they have; returns the bytes of all.
+/// Assigns offsets in the given order; returns the total size.
 uint64_t place_tensors(std::vector<TensorEntry>& tensors) {
   std::set<std::string_view> seen;
   uint64_t offset = 0;

@@ -1,10 +1,9 @@
-// The safetensors format: a strict reader over a mapped file, and the header of a file to be
-// written.
-//
+// The safetensors format: a strict reader of mapped files, and the header of files to be written.
+// |
 //   u64 N | N bytes of JSON, padded with spaces | tensor bytes, C order, nothing else
-//
-// A file of unknown origin is safe to open: every size and offset is checked against the file, with
-// arithmetic that cannot overflow, before anything is allocated or read.
+// |
+// Untrusted files are safe to open: every size and offset is checked against the file, with arithmetic that cannot overflow, before
+// anything is allocated or read.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +24,7 @@
 
 namespace lockstep::checkpoint {
 
-/// The element types of the format, in the order of its writers (the highest comes first in a
-/// file).
+/// Element types of the format in the order of its writers (the last one is first in a file).
 enum class FileDtype {
   kBool,
   kF4,
@@ -57,7 +55,8 @@ std::string_view dtype_name(FileDtype dtype);
 std::optional<FileDtype> dtype_of_name(std::string_view name);
 /// Bits of an element: 4 and 6 exist.
 int dtype_bits(FileDtype dtype);
-/// libtorch's type with the same bytes; nothing for those that pack elements into shared bytes.
+/// Returns libtorch's type with the same bytes; nullopt for types that pack several elements into a
+/// byte.
 std::optional<at::ScalarType> scalar_type(FileDtype dtype);
 /// The type in the file; throws kInternal for a libtorch type that the format does not know.
 FileDtype file_dtype(at::ScalarType type);
@@ -65,7 +64,7 @@ FileDtype file_dtype(at::ScalarType type);
 /// The longest header that is read: the limit of the format's reference implementation.
 inline constexpr uint64_t kMaximumHeaderBytes = 100'000'000;
 
-/// One tensor of a file. `begin` and `end` are bytes from the start of the data.
+/// A tensor of a file. `begin` and `end` are byte offsets from the start of the data.
 struct TensorEntry {
   std::string name;
   FileDtype dtype = FileDtype::kF32;
@@ -77,7 +76,7 @@ struct TensorEntry {
   uint64_t bytes() const { return end - begin; }
 };
 
-/// The bytes that dtype and shape ask for; nothing where they are not a whole number below 2^63.
+/// Returns the bytes implied by dtype and shape; nullopt if that is not an integer below 2^63.
 std::optional<uint64_t> tensor_bytes(const TensorEntry& tensor);
 
 struct SafetensorsHeader {
@@ -87,19 +86,18 @@ struct SafetensorsHeader {
   uint64_t file_size = 0;
 };
 
-/// Reads the header at the start of `bytes`, a file's beginning (all of it, or at least the
-/// header), and checks it against `file_size`. Throws an Error of `kind` that names `source` and
-/// the tensor.
+/// Parses the header at the start of `bytes` (the beginning of a file, at least its header) and
+/// checks it against `file_size`. Throws an Error of `kind` with `source` and the tensor.
 SafetensorsHeader parse_safetensors_header(
     std::span<const std::byte> bytes,
     uint64_t file_size,
     std::string_view source,
     ErrorKind kind = ErrorKind::kData);
 
-/// Puts the tensors into the order of the format's writers (by type, then by name), gives them
-/// their offsets, and returns the file's beginning up to the first tensor byte: length, JSON and
-/// padding to 8 bytes. `begin` and `end` of `tensors` are ignored. The same tensors give the same
-/// bytes, in whatever order they come.
+/// Sorts the tensors as the format's writers do (by type, then by name), assigns offsets, and
+/// returns the beginning of the file up to the first tensor byte: length, JSON and padding to 8
+/// bytes. `begin` and `end` of `tensors` are ignored. The result does not depend on the order of
+/// `tensors`.
 struct EncodedHeader {
   std::string bytes;
   SafetensorsHeader layout;
@@ -115,10 +113,10 @@ class SafetensorsFile {
 
   const std::filesystem::path& path() const { return path_; }
   const SafetensorsHeader& header() const { return header_; }
-  /// Nothing where the file has no tensor of this name.
+  /// Returns null if the file has no such tensor.
   const TensorEntry* find(const std::string& name) const;
-  /// The tensor's bytes in the mapping: they live as long as this object, and may stand at any
-  /// alignment.
+  /// Returns the tensor's bytes in the mapping, which live as long as this object and may be
+  /// unaligned.
   std::span<const std::byte> bytes(const TensorEntry& tensor) const;
 
  private:

@@ -1,3 +1,4 @@
+// Streaming parser of safetensors headers.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -19,8 +20,8 @@ static_assert(
 
 using json = nlohmann::json;
 
-/// The header's JSON, event by event: what does not belong there ends the parse at once, and no
-/// tree is built.
+/// Parses the header's JSON by events: the first invalid event ends the parse, and no tree is
+/// built.
 class HeaderReader : public nlohmann::json_sax<json> {
  public:
   HeaderReader(std::string_view source, ErrorKind kind, SafetensorsHeader& header)
@@ -232,11 +233,11 @@ class HeaderReader : public nlohmann::json_sax<json> {
   SafetensorsHeader& header_;
   State state_ = State::kStart;
   int depth_ = 0;
-  int skip_above_ = 0;  // the depth of the tensor whose unknown field is being passed over
+  int skip_above_ = 0;  // depth of the tensor whose unknown field is being skipped
   std::string name_, field_;
   TensorEntry tensor_;
   int fields_ = 0;   // bits: dtype, shape, data_offsets
-  int offsets_ = 0;  // how many were read
+  int offsets_ = 0;  // number of offsets read
   bool has_metadata_ = false;
   bool warned_ = false;  // of an unknown field: once a file
 };
@@ -329,7 +330,7 @@ SafetensorsHeader parse_safetensors_header(
   if (text.back() != '}') {
     reader.fail("its header does not end with '}'");
   }
-  if (text.find('\0') != std::string_view::npos) {  // the library takes it for the end
+  if (text.find('\0') != std::string_view::npos) {  // the library treats NUL as the end
     reader.fail("its header holds a zero byte");
   }
   json::sax_parse(text.begin(), text.end(), &reader);

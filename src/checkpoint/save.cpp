@@ -1,3 +1,4 @@
+// Writing checkpoints and model folders: plan, create, write, commit.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -27,10 +28,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Bytes of the buffer through which data goes that is elsewhere or of another type.
+/// Size of the staging buffer for data on a device or of another type.
 constexpr int64_t kBufferBytes = 16 << 20;
 
-/// Of a type without infinities, none.
+/// nullopt for a type without infinities.
 std::optional<Exponent> exponent_of(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
@@ -62,19 +63,20 @@ class Save {
         lent_(options.lent),
         kept_(options.kept != nullptr ? options.kept : &own_) {}
 
-  /// Agrees on the tensors and thus on the files; nothing is written.
+  /// Agrees on the tensors and the files; writes nothing.
   void plan(std::span<const Piece> pieces, uint64_t max_file_bytes);
-  /// Rank 0 makes the folder, the files at their size, and the small ones with what is in them.
+  /// Rank 0 creates the folder, the files at their full size, and the small files with their
+  /// content.
   void create(const std::function<void()>& prepare);
-  /// Every rank writes its pieces, rank 0 headers too, and syncs what it wrote. Error (numeric)
-  /// where a number must be finite and is not.
+  /// Every rank writes its pieces, rank 0 also the headers, and syncs them. Throws Error (numeric)
+  /// if a number must be finite and is not.
   void write(std::span<const Piece> pieces);
-  /// Rank 0 does what makes the save good; all learn whether it did.
+  /// Rank 0 commits the save; all ranks learn the outcome.
   void commit(const std::function<void()>& body);
-  /// Runs the steps in `body`; if they fail, rank 0 removes what there is before all throw.
+  /// Runs the steps in `body`; on failure rank 0 removes the partial save before all ranks throw.
   void run(const std::function<void()>& body);
 
-  /// Of all files that were written: on rank 0, and nothing elsewhere. Every rank calls.
+  /// Returns the records of all written files on rank 0 and nothing elsewhere. Every rank calls.
   std::map<std::string, FileRecord> records();
   const FilePlan& file_plan() const { return kept_->plan; }
   const SmallFiles& files() const { return files_; }
@@ -96,9 +98,9 @@ class Save {
   comm::Communicator& communicator_;
   Disk& disk_;
   bool finite_;
-  CopyOnWriteState* lent_;  // null: what is saved stays as it is
-  std::string not_finite_;  // what of this rank's is not
-  SaveCache own_;           // where nobody keeps what is left
+  CopyOnWriteState* lent_;  // null: the saved state does not change
+  std::string not_finite_;  // this rank's first tensor with NaN or Inf
+  SaveCache own_;           // used if the caller has no cache
   SaveCache* kept_;
   /// Of each planned file: the sums of its chunks, of this rank's pages; and pages to be read.
   struct Written {
@@ -112,7 +114,7 @@ void Save::plan(std::span<const Piece> pieces, uint64_t max_file_bytes) {
   std::string mine;
   on_all_ranks(communicator_, ErrorKind::kInternal, [&] { mine = describe_pieces(pieces); });
   const auto descriptions = comm::gather_strings(communicator_, mine);
-  // From here on every rank computes the same, errors included.
+  // From here on every rank computes the same result or the same error.
   if (descriptions == kept_->descriptions && max_file_bytes == kept_->max_file_bytes) {
     return;
   }
@@ -143,7 +145,7 @@ void Save::create(const std::function<void()>& prepare) {
     disk_.remove(staging_);
     disk_.create_folder(staging_);
     for (const PlannedFile& file :
-         file_plan().files) {  // all before any byte: a full disk is told at once
+         file_plan().files) {  // all files before any byte, so that a full disk is reported at once
       disk_.create_file(staging_ / file.name, file.header.layout.file_size);
     }
     for (const auto& [name, text] : files_) {
@@ -197,8 +199,8 @@ void Save::write(std::span<const Piece> pieces) {
       writer.finish();
       written.shared_pages = writer.shared_pages();
     }
-    // Rank 0's small files last: what made them is in the file system's journal, which the syncs
-    // above have brought to the device, so that these wait for little.
+    // Rank 0's small files come last: the syncs above have flushed the journal entries that created
+    // them, so syncing them is fast.
     for (const auto& [name, text] : files_) {
       File file(staging_ / name, File::Mode::kWrite);
       disk_.sync(file);
@@ -325,8 +327,8 @@ void Save::run(const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
-    // No collective here: all ranks have agreed that it failed, and none of them writes any more.
-    // If a rank was lost, nobody knows that of it, and the next save cleans up.
+    // No collective here: all ranks have agreed on the failure, and none writes any more. If a rank
+    // was lost it may still be writing, and the next save cleans up.
     if (leads() && error.kind() != ErrorKind::kPeerLost) {
       std::error_code ignored;
       fs::remove_all(staging_, ignored);
@@ -343,7 +345,7 @@ fs::path parent_of(const fs::path& folder) {
   return folder.has_parent_path() ? folder.parent_path() : fs::path(".");
 }
 
-/// A folder that a checkpoint may replace: an older checkpoint, or one with nothing in it.
+/// Checks that the folder is an older checkpoint or empty, and may be replaced.
 void check_replaceable(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored) || fs::exists(folder / kManifestName, ignored) ||
@@ -364,9 +366,8 @@ int64_t next_sequence(const fs::path& output_dir) {
   return highest + 1;
 }
 
-/// The names on the way to `folder` are on the device too: a run has only just made its folder when
-/// it saves for the first time. What this user may not read, or a file system cannot sync, is left
-/// to the system.
+/// Syncs the parent folders as well, since a run has just created its folder at its first save.
+/// Folders that cannot be opened or synced are skipped.
 void sync_way_to(const fs::path& folder, Disk& disk) {
   std::error_code ignored;
   fs::path at = fs::absolute(folder, ignored);
@@ -380,7 +381,7 @@ void sync_way_to(const fs::path& folder, Disk& disk) {
   }
 }
 
-/// Gives the finished folder its name, and moves what has it away.
+/// Renames the finished folder and moves the one that it replaces out of the way.
 void swap_in(const fs::path& staging, const fs::path& folder, Disk& disk) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) {
@@ -404,8 +405,8 @@ void swap_in(const fs::path& staging, const fs::path& folder, Disk& disk) {
   }
 }
 
-/// model.safetensors, model-00001-of-00002.safetensors, model.safetensors.index.json; and of an
-/// adapter, which some readers put on a model that lies beside it.
+/// Matches model.safetensors, model-00001-of-00002.safetensors, model.safetensors.index.json, and
+/// the adapter's files, which some readers apply to a model in the same folder.
 bool is_model_file(std::string_view name) {
   std::string shape(name);
   std::replace_if(shape.begin(), shape.end(), [](char c) { return c >= '0' && c <= '9'; }, '0');
@@ -414,8 +415,8 @@ bool is_model_file(std::string_view name) {
          shape == "adapter_config.json";
 }
 
-/// Model weights of an earlier save in `folder`, other than `files`: a reader might take them for
-/// these.
+/// Removes weight files of an earlier save from `folder` except `files`; a reader could mistake
+/// them for the new ones.
 void remove_stale_weights(const fs::path& folder, const std::set<std::string>& files, Disk& disk) {
   const auto stale = [&](const std::string& name) {
     return !files.contains(name) && is_model_file(name);
@@ -476,7 +477,7 @@ void save_checkpoint(
           disk.write_whole(staging / kManifestName, manifest_json(manifest));
           disk.sync_folder(staging);
         } catch (const Error&) {
-          check_hold();  // who took the folder has removed the files
+          check_hold();  // the run that took the folder has removed the files
           throw;
         }
         check_hold();
@@ -517,7 +518,7 @@ void save_model(
             names.insert(name);
           }
         }
-        if (!names.contains("adapter_model.safetensors")) {  // it may lie beside its model
+        if (!names.contains("adapter_model.safetensors")) {  // an adapter may share the folder of its model
           remove_stale_weights(folder, names, disk);
         }
         for (const std::string& name : names) {

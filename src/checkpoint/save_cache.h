@@ -1,4 +1,4 @@
-// What one save leaves to the next.
+// Cache between saves of the same state.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace lockstep::checkpoint {
 
-/// Of saves of the same state, one after the other: the files' plan, which is the same as long as
-/// the pieces are, and buffers that need not be faulted in again.
+/// The files' plan, valid while the pieces are the same, and write buffers whose pages are already
+/// faulted in.
 struct SaveCache {
-  std::vector<std::string> descriptions;  // of all ranks' pieces, whose plan it is
+  std::vector<std::string> descriptions;  // of all ranks' pieces, the key of the plan
   uint64_t max_file_bytes = 0;
   FilePlan plan;
   std::optional<BackgroundWriter> behind;

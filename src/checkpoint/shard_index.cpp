@@ -1,3 +1,4 @@
+// Parses and writes safetensors index files.
 #include "checkpoint/shard_index.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// NAME.safetensors.index.json: which tensor stands in which file of the folder. Without libtorch.
+// NAME.safetensors.index.json: the file of each tensor. Without libtorch.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A rank's state, copied to the host while training goes on.
+// A copy of a rank's state on the host, taken while training continues.
 #pragma once
 
 #include <memory>
@@ -11,20 +11,21 @@
 
 namespace lockstep::checkpoint {
 
-/// Copies of tensors into host memory: of what is on a GPU beside what that computes, and the host
-/// does not wait. All but finish() is called by the training thread.
+/// Copies tensors into host memory. GPU tensors are copied alongside computation and the host does
+/// not wait. The training thread calls everything except finish().
 class Snapshot {
  public:
-  /// `to` is on the host, of a floating type that `from` may be rounded to, and pinned where `from`
-  /// is on a GPU. What that has been given so far comes before the first since finish().
+  /// `to` is on the host, of a floating type to which `from` may be rounded, and pinned if `from`
+  /// is on a GPU. The first copy after finish() waits for the work that the GPU has been given so
+  /// far.
   void copy(const at::Tensor& to, const at::Tensor& from);
-  /// What a GPU is given from now on may write to what was copied from: it comes after the copies.
+  /// GPU work queued from now on may modify the sources: it runs after the copies.
   void before_state_update();
   /// Of any thread, before the next copy: blocks until all are there.
   void finish();
 
  private:
-  std::unique_ptr<ops::DeviceCopies> copies_;  // null: nothing was on a GPU
+  std::unique_ptr<ops::DeviceCopies> copies_;  // null: no tensor was on a GPU
   std::vector<at::Tensor> sources_;            // that are being copied
   std::optional<c10::Event> copied_;           // after the last one
 };

@@ -1,3 +1,4 @@
+// Opens and reads groups of safetensors files.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -15,9 +16,9 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Bytes of one copy, and those behind it that the system reads meanwhile: where pages are read as
-/// they are touched, the disk waits for copies and copies for the disk. Of fewer bytes than the
-/// last, a row's part of a matrix, the system itself reads what stands around them.
+/// Bytes per copy, and bytes that the system reads ahead meanwhile. If pages were read when
+/// touched, the disk would wait for copies and copies for the disk. For less than kLeastAhead (rows
+/// of a matrix shard) the system's own read-ahead is used.
 constexpr size_t kCopyBytes = size_t{8} << 20, kAheadBytes = 4 * kCopyBytes;
 constexpr size_t kLeastAhead = size_t{256} << 10;
 
@@ -172,7 +173,7 @@ void TensorFiles::read(const std::string& name, int64_t begin, const at::Tensor&
     expect_pages(part_at(0, kAheadBytes));
   }
   const at::Tensor flat = out.detach().view({-1});
-  at::Tensor aligned;  // where the file's bytes are not
+  at::Tensor aligned;  // if the file's bytes are not aligned
   if (reinterpret_cast<uintptr_t>(source.data()) % width != 0) {
     aligned = at::empty({std::ssize(part_at(0, kCopyBytes))}, at::dtype(at::kByte));
   }

@@ -1,3 +1,4 @@
+// Printable forms of untrusted names.
 #include "checkpoint/text.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Names and shapes from files of unknown origin, as they may stand in a message: short, printable,
-// in quotes.
+// Names and shapes from untrusted files as they appear in messages: short, printable, quoted.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +12,10 @@ namespace lockstep::checkpoint {
 std::string shown(std::string_view name);
 /// [2, 3]; a shape of more than 8 dims is cut.
 std::string shape_text(std::span<const int64_t> shape);
-/// At most `limit` items of a list, joined by ", ", then "and N more".
+/// At most `limit` items of a list joined by ", ", then "and N more".
 std::string list_text(std::span<const std::string> items, size_t limit = 8);
 
-/// Whether a name from an index or a manifest is that of a file of the same folder: no path, no
-/// "..".
+/// True if a name from an index or a manifest is a file in the same folder: no path, no "..".
 bool plain_file_name(std::string_view name);
 
 }  // namespace lockstep::checkpoint

@@ -1,3 +1,4 @@
+// Collectives with timeouts, error descriptions, observers and rank status.
 #include "comm/communicator.h"
 
 #include <algorithm>
@@ -31,9 +32,9 @@ c10d::ReduceOp to_c10d(Reduce reduce) {
   return c10d::ReduceOp::SUM;
 }
 
-/// Tags of messages of our own collectives: apart from those that callers give, and by kind, for
-/// the ranks keep the order of the gathers and that of the reductions, but not always one among the
-/// other.
+/// First tags of the messages of our own collectives. They differ from the callers' tags and by
+/// kind of collective, because ranks keep the order of the gathers and the order of the reductions,
+/// but not always the order between the two.
 constexpr int kTagsOfAKind = 1 << 28;
 int tag_of(int kind, int64_t count) {
   return kind * kTagsOfAKind + static_cast<int>(count % kTagsOfAKind);
@@ -44,17 +45,17 @@ Error peer_lost(const std::string& call, const std::exception& error) {
   return Error(
       ErrorKind::kPeerLost,
       fmt::format("{} failed: {}", call, text.substr(0, text.find('\n'))),
-      "another rank ended or did not answer: look for the first one that failed");
+      "another rank ended or did not answer; find the first rank that failed");
 }
 
-/// Some backends know nothing of it.
+/// Not all backends report lost ranks.
 void throw_if_lost(const std::function<std::string()>& describe) {
   if (const std::string who = lost_rank(); !who.empty()) {
     throw peer_lost(describe(), std::runtime_error(who));
   }
 }
 
-/// A wait that the pulse was told of, until it ends, or is left to the device.
+/// A pending call in the rank status, from its start until it ends or is left to the device.
 class ToldWait {
  public:
   ToldWait(int wait, bool on_device) : wait_(wait), on_device_(on_device) {}
@@ -73,7 +74,7 @@ class ToldWait {
   bool on_device_;
 };
 
-/// The other ends of messages.
+/// The peers of the messages.
 std::vector<int> other_ends(std::span<const P2p> transfers) {
   std::vector<int> peers;
   for (const P2p& transfer : transfers) {
@@ -93,7 +94,7 @@ CallKind kind_of(std::string_view operation) {
 
 }  // namespace
 
-/// The group in the process's pulse, as long as somebody has it.
+/// The group's entry in the rank status; removed with the last reference.
 struct Communicator::ToldGroup {
   ToldGroup(const std::string& name, std::vector<int> all)
       : ranks(std::move(all)),
@@ -102,7 +103,7 @@ struct Communicator::ToldGroup {
   ToldGroup(const ToldGroup&) = delete;
   ToldGroup& operator=(const ToldGroup&) = delete;
 
-  const std::vector<int> ranks;  // of the world
+  const std::vector<int> ranks;  // ranks in the world group
   const int number;
 };
 
@@ -265,7 +266,8 @@ Pending Communicator::all_reduce(Tensor tensor, Reduce reduce, const ResultReade
 }
 
 Pending Communicator::sum_into(Tensor out, Tensor in) {
-  // Two ranks read as many bytes so as by an all-reduce, in one step instead of two.
+  // Between two ranks this reads the same number of bytes as an all-reduce, in one step instead of
+  // two.
   if (size_ == 2 && in.is_cpu() && shared_ != nullptr) {
     return start("all_reduce", in, 2.0, [&] { return shared_->sum_by_all(out, in); });
   }
@@ -341,7 +343,7 @@ Pending Communicator::exchange(std::span<const P2p> transfers) {
   if (transfers.empty()) {
     return {};
   }
-  // What is sent, as start() counts it: by the ring's share of the first tensor.
+  // Bytes sent as start() counts them: the ring's share of the first tensor.
   double sent = 0;
   for (const P2p& transfer : transfers) {
     sent += transfer.direction == P2p::Direction::kSend
@@ -359,7 +361,7 @@ Pending Communicator::exchange(std::span<const P2p> transfers) {
 }
 
 void Communicator::barrier() {
-  // An all-reduce, not c10d's barrier: that one may wait on a device that has nothing to do.
+  // An all-reduce instead of c10d's barrier, which may wait on an idle device.
   Tensor one = at::zeros({1}, at::kInt);
   all_reduce(one).wait();
 }

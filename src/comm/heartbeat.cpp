@@ -1,3 +1,4 @@
+// Heartbeats over the store: each rank watches the next one.
 #include "comm/heartbeat.h"
 
 #include <exception>
@@ -65,9 +66,9 @@ Heartbeat::~Heartbeat() {
       store_->compareSet(kLostKey, {}, to_bytes(fmt::format("rank {} failed", rank_)));
     }
     store_->set(heart_of(rank_), to_bytes(kFarewell));
-  } catch (const std::exception&) {  // the store is gone, and with it who would have read this
+  } catch (const std::exception&) {  // the store is gone, so no rank could read the message
   }
-  if (told_) {  // else it is another's word, in a process of several
+  if (told_) {  // otherwise another rank thread of this process wrote it
     const std::scoped_lock lock(lost().mutex);
     lost().who.clear();
   }
@@ -80,7 +81,7 @@ void Heartbeat::run() {
     try {
       beat_once();
     } catch (const std::exception&) {
-      tell("the store through which the job's ranks meet");
+      tell("lost the connection to the job's store");
     }
     lock.lock();
     ended_.wait_for(lock, options_.beat, [&] { return ends_; });

@@ -1,4 +1,4 @@
-// How the ranks of a job hear that one is gone, where collectives only wait: those of NCCL do.
+// Detection of lost ranks for backends whose collectives only wait, such as NCCL.
 #pragma once
 
 #include <chrono>
@@ -12,21 +12,21 @@
 
 namespace lockstep::comm {
 
-/// Says in the store that this rank lives, and looks after the next rank; what one rank finds, all
-/// hear within two beats. A thread of its own, and a connection of its own to the store.
+/// Writes this rank's heartbeat to the store and watches the next rank's. A loss found by one rank
+/// reaches all ranks within two beats. Uses its own thread and its own connection to the store.
 class Heartbeat {
  public:
   struct Options {
     std::chrono::milliseconds beat = std::chrono::seconds(2);
-    std::chrono::milliseconds silence = std::chrono::minutes(1);  // after which a rank is lost
+    std::chrono::milliseconds silence = std::chrono::minutes(1);  // then a rank is lost
   };
-  /// Every rank of the job has one, once all have met. `lost` is called once, by the thread, when a
-  /// rank is lost or the store is: it ends what this rank waits for. From then on every call of a
-  /// Communicator throws Error (peer lost) that tells who it was.
+  /// Every rank of the job creates one after the rendezvous. The thread calls `lost` once, when a
+  /// rank or the store is lost; `lost` must abort pending operations. From then on every call of a
+  /// Communicator throws Error (peer lost) with the lost rank.
   Heartbeat(const Store& store, int rank, int size, Options options, std::function<void()> lost);
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
-  /// Says farewell; or while an exception is on its way, that this rank failed.
+  /// Writes a farewell, or, during stack unwinding, that this rank failed.
   ~Heartbeat();
 
  private:
@@ -40,7 +40,7 @@ class Heartbeat {
   const Options options_;
   std::function<void()> lost_;
   int64_t beats_ = 0;
-  std::string heard_;  // of the next rank
+  std::string heard_;  // last value read from the next rank
   std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   std::condition_variable ended_;
@@ -48,7 +48,7 @@ class Heartbeat {
   std::thread thread_;
 };
 
-/// Who was lost, as a Heartbeat of this process heard; empty: nobody.
+/// Returns the lost rank that a Heartbeat of this process reported; empty: none.
 std::string lost_rank();
 
 }  // namespace lockstep::comm

@@ -1,3 +1,4 @@
+// Point-to-point lanes between pairs of ranks.
 #include "comm/links.h"
 
 #include "base/format.h"
@@ -6,9 +7,9 @@
 namespace lockstep::comm {
 namespace {
 
-/// Tags of messages: apart from those of collectives (communicator.cpp) and of other callers.
+/// Tags of messages; they differ from those of collectives (communicator.cpp) and of other callers.
 constexpr int kFirstTag = 3 << 28, kTags = 1 << 28;
-/// Blocks of a GPU that carry a lane: there are many lanes, and each keeps memory for its blocks.
+/// GPU thread blocks per lane: there are many lanes, and each reserves memory for its blocks.
 constexpr int kBlocksOfALane = 4;
 
 }  // namespace
@@ -35,7 +36,7 @@ Links::Links(Communicator& group, c10::Device device, std::span<const std::pair<
 Pending Links::start(
     P2p::Direction direction, int peer, Lane& lane, std::span<const Tensor> tensors) {
   const bool sends = direction == P2p::Direction::kSend;
-  const int of_lane = sends ? 1 : 0;  // a lane's first rank sends
+  const int of_lane = sends ? 1 : 0;  // rank 0 of a lane is the sender
   std::vector<P2p> transfers;
   for (const Tensor& tensor : tensors) {
     const int tag = kFirstTag + static_cast<int>(lane.sent++ % kTags);

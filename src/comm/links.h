@@ -1,5 +1,5 @@
-// Messages that may pass each other: one lane for each ordered pair of ranks, received in the order
-// in which they were sent.
+// Point-to-point lanes: messages of one ordered pair of ranks arrive in order and do not wait for
+// those of other pairs.
 #pragma once
 
 #include <map>
@@ -14,30 +14,30 @@
 
 namespace lockstep::comm {
 
-/// Lanes between ranks of a group. Where the device's backend orders (process_group.h), each lane
-/// is a group of its two ranks, with a communicator and a stream of its own: what waits in one
-/// holds up no other. Elsewhere all go over the group, and tags tell them apart.
+/// Lanes between ranks of a group. With a backend that orders (process_group.h), each lane is a
+/// group of its two ranks with its own communicator and stream, so that a waiting message blocks no
+/// other lane. Otherwise all lanes use the group and are distinguished by tags.
 class Links {
  public:
-  /// `pairs`: source and destination, without repetition. Every rank of `group` must call, with the
+  /// `pairs`: source and destination, without duplicates. Every rank of `group` must call with the
   /// same pairs in the same order; blocks until all have. `group` must outlive the links.
   Links(Communicator& group, c10::Device device, std::span<const std::pair<int, int>> pairs);
 
-  /// All at once, to or from a rank of the group. The receiver's n-th call is of the sender's n-th,
-  /// with tensors of the same shapes. Tensors must be contiguous, on the device, and live until
-  /// wait().
+  /// Sends or receives all tensors together, to or from a rank of the group. The receiver's n-th
+  /// call matches the sender's n-th, with tensors of the same shapes. Tensors must be contiguous,
+  /// on the device, and live until wait().
   Pending send(int to, std::span<const Tensor> tensors);
   Pending receive(int from, std::span<const Tensor> tensors);
 
  private:
   struct Lane {
-    std::unique_ptr<Communicator> own;  // null: the group's
-    int64_t sent = 0;                   // tensors
+    std::unique_ptr<Communicator> own;  // null: uses the group's communicator
+    int64_t sent = 0;                   // number of tensors
   };
   Pending start(P2p::Direction direction, int peer, Lane& lane, std::span<const Tensor> tensors);
 
   Communicator& group_;
-  std::map<int, Lane> to_, from_;  // by the other rank
+  std::map<int, Lane> to_, from_;  // by peer rank
 };
 
 }  // namespace lockstep::comm

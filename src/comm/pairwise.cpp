@@ -1,3 +1,4 @@
+// All-gather and reduce-scatter by pairwise messages.
 #include "comm/pairwise.h"
 
 #include <algorithm>
@@ -10,9 +11,9 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr int64_t kBlock = int64_t{1} << 15;  // elements that are added, and read, at a time
+constexpr int64_t kBlock = int64_t{1} << 15;  // elements reduced and passed to the reader at a time
 
-/// Several works as one.
+/// Several works combined into one.
 class Works : public c10d::Work {
  public:
   explicit Works(std::vector<WorkPtr> works) : works_(std::move(works)) {}
@@ -27,7 +28,7 @@ class Works : public c10d::Work {
   std::vector<WorkPtr> works_;
 };
 
-/// The peers of a rank, nearest first: no two ranks begin with the same one.
+/// The peers of a rank, nearest first, so that no two ranks start with the same peer.
 std::vector<int> peers_of(int rank, int size) {
   std::vector<int> peers;
   for (int step = 1; step < size; ++step) {
@@ -44,8 +45,8 @@ WorkPtr start_transfers(c10d::ProcessGroup& group, std::span<const P2p> transfer
     return c10::make_intrusive<Works>(std::move(works));
   }
   const c10::DeviceType device = transfers.front().tensor.device().type();
-  // Where messages are done in order, one after the other, two ranks that both send first would
-  // wait for ever; coalesced, they are one.
+  // If a backend runs messages sequentially, two ranks that both send first would deadlock;
+  // coalesced messages run as one.
   const bool coalesces = group.getBackend(device)->supportsCoalescing();
   if (coalesces) {
     group.startCoalescing(device);

@@ -1,10 +1,9 @@
-// All-gather and reduce-scatter by one message between every two ranks, for tensors in host memory.
+// All-gather and reduce-scatter with one message per pair of ranks, for tensors in host memory.
 //
-// Gloo's own reduce-scatter is an all-reduce and a copy, and its all-gather goes through a buffer
-// of its own; these send what theory says, (n - 1) / n of the whole from each rank, into place. A
-// message a pair, not a ring: a ring of sends needs someone to start its next round, these go on
-// while the rank computes. The sum is taken in rank order, in float32 where the type is smaller, so
-// that its bits do not depend on who is quick.
+// Gloo's reduce-scatter is an all-reduce plus a copy, and its all-gather uses a staging buffer. These
+// send the theoretical minimum, (n - 1) / n of the whole from each rank, directly into place. A ring
+// would need a thread that starts each round; pairwise messages progress while the rank computes.
+// Sums are in rank order, and in float32 for smaller types, so that the bits do not depend on timing.
 #pragma once
 
 #include <functional>
@@ -19,20 +18,20 @@ namespace lockstep::comm {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/// Starts all of them; the work ends with the last.
+/// Starts all transfers; the work ends with the last one.
 WorkPtr start_transfers(c10d::ProcessGroup& group, std::span<const P2p> transfers);
 
-/// `in` [n] to every rank; `out` [ranks x n]. `in` may be this rank's part of `out`. The tag tells
-/// this gather from all others that are on their way between two ranks.
+/// `in` [n] goes to every rank; `out` is [ranks x n]. `in` may be this rank's slice of `out`. The
+/// tag must differ from those of all gathers in flight between two of the ranks.
 WorkPtr start_pairwise_gather(
     c10d::ProcessGroup& group, const Tensor& out, const Tensor& in, int tag);
 
 struct PairwiseReduction {
-  WorkPtr work;                  // the parts of the others are here
-  std::function<void()> finish;  // reduces them into `out`
+  WorkPtr work;                  // the peers' slices have arrived
+  std::function<void()> finish;  // reduces the slices into `out`
 };
-/// `in` [ranks x n] of a type that can_reduce(), `out` [n], which may be this rank's part of `in`.
-/// `reader`, where there is one, is told of `out` as it is made.
+/// `in` is [ranks x n] of a type that can_reduce() accepts; `out` is [n] and may be this rank's
+/// slice of `in`. `reader`, if set, receives `out` as it is computed.
 PairwiseReduction start_pairwise_reduce_scatter(
     c10d::ProcessGroup& group,
     const Tensor& out,

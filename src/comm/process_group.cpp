@@ -1,5 +1,6 @@
-// The one file that includes gloo's headers (Debian's libgloo-dev; libtorch holds the code). No
-// gloo type is instantiated here: devices come from c10d's own factory.
+// Creation of c10d process groups. The only file that includes gloo's headers (Debian's
+// libgloo-dev; the code is in libtorch). It instantiates no gloo type: devices come from c10d's
+// factory.
 #include "comm/process_group.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -90,7 +91,7 @@ ProcessGroup join_group(const Store& store, int rank, int size, const GroupOptio
       if (!nccl_factory()) {
         throw Error(
             ErrorKind::kEnvironment,
-            "NCCL is not there: liblockstep_cuda.so was not loaded",
+            "NCCL is not available: liblockstep_cuda.so is not loaded",
             "build with LOCKSTEP_CUDA=1");
       }
       group->setBackend(
@@ -108,11 +109,11 @@ ProcessGroup join_group(const Store& store, int rank, int size, const GroupOptio
     throw Error(
         ErrorKind::kPeerLost,
         fmt::format(
-            "rank {} could not meet the other {} ranks: {}",
+            "rank {} could not connect to the other {} ranks: {}",
             rank,
             size - 1,
             text.substr(0, text.find('\n'))),
-        "look at the first rank that failed; check the interface (GLOO_SOCKET_IFNAME)");
+        "look at the first rank that failed; check the network interface (GLOO_SOCKET_IFNAME)");
   }
   return group;
 }

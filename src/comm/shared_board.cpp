@@ -1,3 +1,4 @@
+// A board in shared memory on which the ranks of one machine publish their operations.
 #include "comm/shared_board.h"
 
 #include <array>
@@ -33,10 +34,10 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr int kOffers = 256;             // of a rank at a time; what is beyond waits
-constexpr uint64_t kProbe = 0x4c6f636b;  // a word that peers read to see whether they may
+constexpr int kOffers = 256;             // per rank; further operations wait
+constexpr uint64_t kProbe = 0x4c6f636b;  // peers read this word to test whether they have access
 
-/// Ranks of one machine that see each other's processes under the same numbers have the same.
+/// Equal for ranks of one machine that see each other's processes under the same numbers.
 std::string machine_identity() {
   std::string text;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), text);
@@ -52,7 +53,7 @@ std::vector<uint8_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
 }
 
-/// What every rank says under a key.
+/// Gathers every rank's string under a key.
 std::vector<std::string> tell_all(
     const Store& store, const std::string& key, int rank, int size, const std::string& mine) {
   store->set(fmt::format("board/{}/{}", key, rank), bytes_of(mine));
@@ -73,7 +74,7 @@ bool all_agree(const Store& store, const std::string& key, int rank, int size, b
   return true;
 }
 
-/// A number that another process says, and nothing but it.
+/// Parses a number sent by another process; nullopt if there is anything else in the string.
 std::optional<int> number_in(std::string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -81,8 +82,8 @@ std::optional<int> number_in(std::string_view text) {
   return whole ? std::optional(number) : std::nullopt;
 }
 
-/// Ranks of this process prove it by words that only they have drawn: what is theirs is read
-/// through pointers, and a stranger's pointers are not to be followed.
+/// Ranks in this process prove it with random words that only they know, because their memory is
+/// read through pointers, and pointers from another process must not be dereferenced.
 class RanksHere {
  public:
   static std::string enter(int rank) {
@@ -103,7 +104,7 @@ class RanksHere {
 
  private:
   static std::mutex& mutex() {
-    static auto* const one = new std::mutex;  // never destroyed: threads may join until the end
+    static auto* const one = new std::mutex;  // never destroyed: threads may outlive statics
     return *one;
   }
   static std::map<std::string, int>& words() {
@@ -112,7 +113,8 @@ class RanksHere {
   }
 };
 
-/// Memory of the size wanted that nobody can make smaller: a mapping beyond its end is a SIGBUS.
+/// Creates memory whose size is sealed: reading past the end of a shrunk mapping would raise
+/// SIGBUS.
 int make_memory(size_t bytes) {
   const int descriptor = ::memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor >= 0 &&
@@ -124,7 +126,7 @@ int make_memory(size_t bytes) {
   return descriptor;
 }
 
-/// The same, of another process, opened; -1 where what it names is anything else.
+/// Opens such memory of another process; -1 if the descriptor refers to anything else.
 int open_memory(int process, const std::string& said, size_t bytes) {
   const std::optional<int> number = number_in(said);
   if (!number) {
@@ -143,12 +145,11 @@ int open_memory(int process, const std::string& said, size_t bytes) {
   return sound ? descriptor : -1;
 }
 
-/// The memory behind a descriptor, mapped once for all ranks that are threads of this process: what
-/// looks at memory by address (ThreadSanitizer) then sees what they say to each other. Null where
-/// it cannot be mapped.
+/// Maps the memory of a descriptor once for all ranks that are threads of this process, so that
+/// tools that compare addresses (ThreadSanitizer) see their communication. Null on failure.
 std::shared_ptr<void> mapped_once(int descriptor, size_t bytes) {
   using Key = std::pair<dev_t, ino_t>;
-  static auto* const mutex = new std::mutex;  // never destroyed, as those of RanksHere
+  static auto* const mutex = new std::mutex;  // never destroyed, as above
   static auto* const all = new std::map<Key, std::weak_ptr<void>>;
   struct stat status{};
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
@@ -198,15 +199,15 @@ bool read_process(int process, const void* from, void* into, size_t bytes) {
 
 }  // namespace
 
-/// One a rank, apart from the others' cache lines.
+/// One per rank, on separate cache lines.
 struct alignas(128) SharedBoard::Place {
   std::atomic<uint32_t> bell;
   std::atomic<uint32_t> asleep;    // bits of Sleeper
-  std::atomic<uint32_t> attended;  // how many wait
+  std::atomic<uint32_t> attended;  // number of waiting threads
   std::atomic<uint32_t> left;
-  std::atomic<int> waits_for;  // twice a rank of the world, and 2, and 1 where in vain; 0: nobody
-  std::atomic<uint32_t> readers;  // peers that read this rank's memory through pointers
-  std::atomic<uint32_t> used;     // offers[used] and those behind it have never been used
+  std::atomic<int> waits_for;  // 2 x world rank + 2, plus 1 if the wait failed; 0: waits for no rank
+  std::atomic<uint32_t> readers;  // peers that are reading this rank's memory through pointers
+  std::atomic<uint32_t> used;     // offers[used] and later ones have never been used
   std::atomic<const uint64_t*> probe;
   std::array<Offer, kOffers> offers;
 };
@@ -232,7 +233,7 @@ std::unique_ptr<SharedBoard> SharedBoard::join(const Store& store, int rank, int
     sound = sound && process > 0 && (is_here || process != ::getpid());
     board->processes_.push_back(process);
   }
-  // Where Yama restricts it, a process says that others of its user may read it.
+  // If Yama restricts ptrace, allows other processes of this user to read this process.
   ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   board->bytes_ = sizeof(Place) * static_cast<size_t>(size);
   int descriptor = -1;
@@ -260,7 +261,7 @@ bool SharedBoard::map(int descriptor) {
   if (memory_ == nullptr) {
     return false;
   }
-  places_ = static_cast<Place*>(memory_.get());  // all zero: what is on it begins as that
+  places_ = static_cast<Place*>(memory_.get());  // the memory is zero, which is the initial state
   static const uint64_t probe = kProbe;
   places_[rank_].probe = &probe;
   for (const int process : processes_) {
@@ -326,8 +327,8 @@ Offer* SharedBoard::offer(uint64_t key, uint64_t signature, const void* address,
 }
 
 Offer* SharedBoard::find(int peer, uint64_t key) const {
-  // Two offers may have come while the board was looked through, the earlier one behind the eye and
-  // the later one before it. Whoever sees an offer sees those made before it at the next look.
+  // While the board was scanned, two offers may have appeared: the earlier one behind the scan
+  // position, the later one ahead of it. A second scan sees both.
   return look(peer, key) == nullptr ? nullptr : look(peer, key);
 }
 
@@ -338,7 +339,7 @@ Offer* SharedBoard::look(int peer, uint64_t key) const {
   Offer* earliest = nullptr;
   for (uint32_t i = 0; i < used; ++i) {
     Offer& offer = place.offers[i];
-    // The key once more: the place may have been used anew in between.
+    // Checks the key again: the slot may have been reused in between.
     if (offer.key.load(std::memory_order_acquire) == key &&
         (offer.taken_by.load(std::memory_order_acquire) & me) == 0 &&
         offer.key.load(std::memory_order_acquire) == key &&
@@ -381,13 +382,13 @@ void SharedBoard::read(int peer, const void* from, void* into, size_t bytes) con
   const int process = processes_[static_cast<size_t>(peer)];
   const bool could = read_process(process, from, into, bytes);
   const int why = errno;
-  // One that leaves may have let go of what was read.
+  // A peer that leaves may have freed the memory that was read.
   if (places_[peer].left.load() != 0 || (!could && why == ESRCH)) {
     throw PeerLeft(peer);
   }
   if (!could) {
     throw std::runtime_error(fmt::format(
-        "the memory of rank {} of the group (process {}) cannot be read: {}",
+        "cannot read the memory of rank {} of the group (process {}): {}",
         peer,
         process,
         std::generic_category().message(why)));

@@ -1,6 +1,5 @@
-// What the ranks of one machine see of one another: a board in memory that all of them map, on
-// which each offers what it has begun, and the contents of each other's tensors, which are read
-// where they lie.
+// A board in memory mapped by all ranks of one machine: each rank publishes the operations that it
+// has started, and peers read its tensors in place.
 #pragma once
 
 #include <array>
@@ -17,19 +16,19 @@
 
 namespace lockstep::comm {
 
-/// What a rank has begun, for its peers to read. Free where key is 0; the other fields hold from
-/// the moment that the key is there until the rank takes the offer back.
+/// An operation that a rank has started, for its peers to read. The slot is free if key is 0. The
+/// other fields are valid from the moment that the key is set until the rank withdraws the offer.
 struct Offer {
   std::atomic<uint64_t> key;
-  std::atomic<uint64_t> taken_by;  // a bit a rank: it has read all that it will
-  std::atomic<uint32_t> stage;     // of an all-reduce: 1, this rank's slice is summed
-  uint64_t signature;              // what it is, to be the same on all ranks
-  uint64_t order;                  // among the offers of its rank
-  const void* address;             // in the memory of its rank
+  std::atomic<uint64_t> taken_by;  // one bit per rank: it has finished reading
+  std::atomic<uint32_t> stage;     // all-reduce: 1 after this rank has reduced its slice
+  uint64_t signature;              // describes the operation; must be equal on all ranks
+  uint64_t order;                  // sequence number of the rank's offers
+  const void* address;             // in the address space of the offering rank
   uint64_t bytes;
 };
 
-/// A peer's memory is wanted, and it has left.
+/// Thrown when the memory of a rank that has left is needed.
 struct PeerLeft : std::runtime_error {
   explicit PeerLeft(int rank) : std::runtime_error("a rank has ended"), peer(rank) {}
   int peer;
@@ -37,14 +36,13 @@ struct PeerLeft : std::runtime_error {
 
 class SharedBoard {
  public:
-  static constexpr int kMostRanks = 64;  // bits of Offer::taken_by
+  static constexpr int kMostRanks = 64;  // one bit each in Offer::taken_by
 
-  /// Every rank of the group must call; blocks until all have. Null on all of them where they are
-  /// not of one machine, or may not read each other's memory. What is on the store begins with
-  /// "board/".
+  /// Every rank of the group must call; blocks until all have. Returns null on all of them if they
+  /// are not on one machine or cannot read each other's memory. Store keys begin with "board/".
   static std::unique_ptr<SharedBoard> join(const Store& store, int rank, int size);
-  /// Leaves: peers that still want something of this rank fail. What was offered may be freed
-  /// afterwards.
+  /// Leaves the board: operations of peers that still need this rank fail. Offered memory may be
+  /// freed afterwards.
   ~SharedBoard();
   SharedBoard(const SharedBoard&) = delete;
   SharedBoard& operator=(const SharedBoard&) = delete;
@@ -52,43 +50,44 @@ class SharedBoard {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Null where there is no room: a peer that takes something makes some. By one thread at a time.
+  /// Returns null if all slots are used; a peer that finishes reading frees one. Called by one
+  /// thread at a time.
   Offer* offer(uint64_t key, uint64_t signature, const void* address, uint64_t bytes);
-  /// Offers are made in order: one that found no room holds up all behind it, until the owner has
-  /// begun anew with the first.
+  /// Offers are made in order: one without a free slot holds up all later ones until the owner
+  /// starts over with the first.
   void begin_offers() { full_ = false; }
   static void take_back(Offer& offer) { offer.key.store(0, std::memory_order_release); }
-  /// The earliest offer of a peer under the key that this rank has not taken; null where there is
-  /// none.
+  /// Returns a peer's earliest offer under the key that this rank has not finished; null if none.
   Offer* find(int peer, uint64_t key) const;
   void take(int peer, Offer& offer);
 
-  /// A peer's memory, copied. Throws PeerLeft, or std::runtime_error where it cannot be read.
+  /// Copies memory of a peer. Throws PeerLeft, or std::runtime_error if it cannot be read.
   void read(int peer, const void* from, void* into, size_t bytes) const;
-  /// Whether a peer's memory is this process's, to be read through pointers between guard() and
-  /// release().
+  /// True if the peer is in this process, so that its memory is read through pointers between
+  /// guard() and release().
   bool is_here(int peer) const;
   void guard(int peer) const;
   void release(int peer) const;
 
   enum class Sleeper : uint32_t { kWaiter = 1, kBackground = 2 };
-  /// Rung by peers for this rank, and by itself.
+  /// A counter that peers and this rank itself increment to wake this rank.
   uint32_t bell() const;
   void ring(int rank) const;
   void ring_peers() const;
-  /// Until the bell differs from `heard`, or the time is over (false).
+  /// Sleeps until the bell differs from `heard`; returns false on timeout.
   bool sleep(uint32_t heard, Sleeper sleeper, std::chrono::milliseconds most) const;
-  /// While one attends, the background is left asleep.
+  /// Registers or unregisters a waiting thread. The background thread is not woken while one is
+  /// registered.
   void attend(bool begins) const;
   bool attended() const;
 
-  /// Says for which rank of the world this one waits, and whether in vain; none: kNobody.
+  /// Publishes for which world rank this one waits, and whether the wait failed; kNobody: none.
   static constexpr int kNobody = -1;
   void set_wait(int world_rank, bool gave_up) const;
   int waits_for(int peer) const;
   bool gave_up(int peer) const;
 
-  /// Ranks that have left, a bit a rank; with `processes`, those whose process is no more as well.
+  /// Bit mask of the ranks that have left; with `processes`, also of those whose process is gone.
   uint64_t lost(bool processes) const;
 
  private:
@@ -99,13 +98,13 @@ class SharedBoard {
   bool can_read_peers() const;
 
   int rank_, size_;
-  std::shared_ptr<void> memory_;  // mapped
-  Place* places_ = nullptr;       // one a rank, in it
+  std::shared_ptr<void> memory_;  // the mapping
+  Place* places_ = nullptr;       // one per rank, in memory_
   size_t bytes_ = 0;
   uint64_t offered_ = 0;
-  bool full_ = false;                     // an offer found no room since begin_offers
-  std::vector<int> processes_;            // a rank
-  std::vector<int> process_descriptors_;  // a rank; -1 where it is this process
+  bool full_ = false;                     // an offer found no free slot since begin_offers()
+  std::vector<int> processes_;            // PID of each rank
+  std::vector<int> process_descriptors_;  // by rank; -1 for this process
 };
 
 }  // namespace lockstep::comm

@@ -1,3 +1,4 @@
+// The c10d backend for ranks of one machine in shared memory.
 #include "comm/shared_memory.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ Reduce from_c10d(const c10d::ReduceOp& op) {
     case c10d::ReduceOp::MIN:
       return Reduce::kMin;
     default:
-      throw std::runtime_error("ranks of one machine reduce to sums, maxima and minima");
+      throw std::runtime_error("shared-memory reductions support sum, maximum and minimum only");
   }
 }
 
@@ -36,8 +37,8 @@ char* start_of(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.data_ptr());
 }
 
-/// The boards on which a rank of the world says for whom it waits: those of all its groups. A peer
-/// of one group sees there that it waits in another.
+/// The boards on which this rank publishes for whom it waits: those of all its groups, so that a
+/// peer in one group sees that the rank waits in another.
 class Waits {
  public:
   static Waits& of_process() {
@@ -81,7 +82,7 @@ SharedMemoryBackend::~SharedMemoryBackend() {
   ends_ = true;
   board_->ring(rank_);
   background_.join();
-  board_ = nullptr;  // from here on nobody reads the tensors of operations that have not ended
+  board_ = nullptr;  // from here on no peer reads the tensors of unfinished operations
 }
 
 SharedMemoryBackend::OperationPtr SharedMemoryBackend::start(OperationPtr operation) {
@@ -93,7 +94,7 @@ SharedMemoryBackend::OperationPtr SharedMemoryBackend::start(OperationPtr operat
     if (operation->bytes() <= kSmallOperation) {
       go_on(0);
     } else {
-      // Offers of one rank are made in the order of its calls.
+      // A rank posts its offers in the order of its calls.
       const std::scoped_lock list(list_);
       board_->begin_offers();
       for (const OperationPtr& begun : operations_) {
@@ -102,7 +103,7 @@ SharedMemoryBackend::OperationPtr SharedMemoryBackend::start(OperationPtr operat
     }
   }
   if (!operation->done) {
-    board_->ring(rank_);  // for the thread in the background
+    board_->ring(rank_);  // wakes the background thread
   }
   return operation;
 }
@@ -111,8 +112,8 @@ bool SharedMemoryBackend::Progress::try_lock() {
   if (mutex_.try_lock()) {
     return true;
   }
-  // Of the two exchanges one sees the other: that in unlock() rings, or this one sees that it is
-  // over, and the mutex free.
+  // One of the two exchanges sees the other: either unlock() rings the bell, or this thread sees
+  // that the mutex is free.
   turned_away_.exchange(true);
   return mutex_.try_lock();
 }
@@ -132,7 +133,7 @@ void SharedMemoryBackend::go_on(uint64_t lost) {
   }
   board_->begin_offers();
   bool some_done = false;
-  std::vector<SharedOperation::Line> held_up;  // of which one still waits
+  std::vector<SharedOperation::Line> held_up;  // lines in which an operation still waits
   for (const OperationPtr& operation : begun) {
     const auto line = operation->line();
     if (line && std::find(held_up.begin(), held_up.end(), *line) != held_up.end()) {
@@ -175,7 +176,7 @@ void SharedMemoryBackend::wait_for(SharedOperation& operation, std::chrono::mill
   const auto most = timeout == kNoTimeout ? options_.timeout : timeout;
   const auto begin = Clock::now();
   bool look_at_processes = false;
-  int root = SharedBoard::kNobody;  // told to the peers once the wait is long
+  int root = SharedBoard::kNobody;  // published once the wait is long
   board_->attend(true);
   while (!operation.done) {
     const uint32_t heard = board_->bell();
@@ -206,7 +207,7 @@ void SharedMemoryBackend::wait_for(SharedOperation& operation, std::chrono::mill
     tell_wait(SharedBoard::kNobody, /*gave_up=*/false);
   }
   if (const std::scoped_lock lock(list_); !operations_.empty()) {
-    board_->ring(rank_);  // what else is under way is the background's again
+    board_->ring(rank_);  // the background thread continues the other operations
   }
   if (operation.failure != nullptr) {
     std::rethrow_exception(operation.failure);
@@ -225,7 +226,7 @@ int SharedMemoryBackend::root_of(uint64_t awaited) const {
     }
     const int waits_for = board_->waits_for(peer);
     if (waits_for == SharedBoard::kNobody || waits_for == world_rank(rank_)) {
-      return world_rank(peer);  // it waits for nobody, or each for the other
+      return world_rank(peer);  // the peer waits for no rank, or the ranks wait for each other
     }
     root = root == SharedBoard::kNobody ? waits_for : root;
   }
@@ -255,7 +256,7 @@ std::string SharedMemoryBackend::why_gone(int rank) {
   if (!board_->gave_up(rank) || waited_for == world_rank(rank_)) {
     return fmt::format("rank {} has ended", world_rank(rank));
   }
-  tell_wait(waited_for, /*gave_up=*/true);  // who sees this rank leave is to hear the same
+  tell_wait(waited_for, /*gave_up=*/true);  // peers that see this rank leave report the same cause
   return fmt::format(
       "rank {} has ended, which had no answer from rank {}", world_rank(rank), waited_for);
 }
@@ -267,11 +268,11 @@ void SharedMemoryBackend::give_up(SharedOperation& operation, std::chrono::milli
     awaited = operation.awaited();
   }
   if (awaited == 0) {
-    throw std::runtime_error("its time was up as it ended");
+    throw std::runtime_error("the operation completed just after its timeout");
   }
   const int root = root_of(awaited);
   tell_wait(root, /*gave_up=*/true);
-  // Those that wait themselves are not the ones to look at.
+  // Ranks that are themselves waiting are not the cause.
   uint64_t standing = 0;
   bool root_is_awaited = false;
   for (int peer = 0; peer < size_; ++peer) {
@@ -295,7 +296,7 @@ void SharedMemoryBackend::run_background() {
     const uint32_t heard = board_->bell();
     if (!board_->attended()) {
       const std::scoped_lock progress(progress_);
-      go_on(0);  // who waits will see who is lost
+      go_on(0);  // a waiting thread checks for lost ranks
     }
     board_->sleep(heard, SharedBoard::Sleeper::kBackground, std::chrono::seconds(1));
   }
@@ -348,7 +349,7 @@ WorkPtr SharedMemoryBackend::alltoall_base(
     std::vector<int64_t>& in_sizes,
     const c10d::AllToAllOptions& /*options*/) {
   if (!out_sizes.empty() || !in_sizes.empty() || in.nbytes() % static_cast<size_t>(size_) != 0) {
-    throw std::runtime_error("ranks of one machine exchange equal parts alone");
+    throw std::runtime_error("shared-memory all-to-all requires equal sizes");
   }
   const uint64_t part = in.nbytes() / static_cast<uint64_t>(size_);
   const uint64_t mine = static_cast<uint64_t>(rank_) * part;

@@ -1,5 +1,5 @@
-// Collectives between the ranks of one machine in host memory: each reads its peers' tensors where
-// they lie, and adds up as it reads. One copy, no socket, no buffer of its own but a cache's worth.
+// Collectives between ranks of one machine in host memory: each rank reads its peers' tensors in
+// place and adds while reading. One copy, no socket, and no buffer larger than a cache.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@
 
 namespace lockstep::comm {
 
-/// A backend of c10d over a SharedBoard. Operations begin when they are called; they go on in a
-/// thread of this backend's, or in the thread that waits. Sums are in rank order, bfloat16 and
-/// float16 in float32, so that all ranks have the same bits. A peer that begins another operation
-/// than this rank, or the same on another size, is named in the error; so is one that has left. Who
-/// gives up names the ranks of the world that did not come, and whom those wait for in turn.
+/// A c10d backend on a SharedBoard. Operations start when they are called and progress on the
+/// backend's thread or on the waiting thread. Sums are in rank order, bfloat16 and float16 in
+/// float32, so all ranks get the same bits. A peer that starts another operation, or the same with
+/// another size, is named in the error, and so is a peer that has left. On timeout the error names
+/// the world ranks that are missing and the ranks that those wait for.
 class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waiter {
  public:
   static constexpr const char* kName = "lockstep_shared_memory";
@@ -33,13 +33,13 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
 
   c10::intrusive_ptr<c10d::Work> allreduce(
       std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;
-  /// The same, and `reader` is told of the elements that this rank sums, as it does: another
-  /// thread may call it, before the work has ended.
+  /// The same; `reader` receives the elements that this rank sums as they are computed, possibly on
+  /// another thread, before the work has ended.
   c10::intrusive_ptr<c10d::Work> all_reduce(
       const at::Tensor& tensor, Reduce reduce, const ResultReader& reader);
-  /// The sum into another tensor, in one step.
+  /// All-reduces `in` into `out` in one step.
   c10::intrusive_ptr<c10d::Work> sum_by_all(const at::Tensor& out, const at::Tensor& in);
-  /// Of all elements of `out`.
+  /// `reader` receives all elements of `out`.
   c10::intrusive_ptr<c10d::Work> reduce_scatter(
       const at::Tensor& out, const at::Tensor& in, Reduce reduce, const ResultReader& reader);
   c10::intrusive_ptr<c10d::Work> _allgather_base(
@@ -48,7 +48,7 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
       at::Tensor& out, at::Tensor& in, const c10d::ReduceScatterOptions& options) override;
   c10::intrusive_ptr<c10d::Work> broadcast(
       std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override;
-  /// Equal parts alone.
+  /// Only equal slices.
   c10::intrusive_ptr<c10d::Work> alltoall_base(
       at::Tensor& out,
       at::Tensor& in,
@@ -61,8 +61,8 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
  private:
   using OperationPtr = c10::intrusive_ptr<SharedOperation>;
 
-  /// Held by who takes operations on. A thread that finds it taken sleeps, while its holder may
-  /// have passed by what peers rang for since: who lets go rings this rank's bell for it.
+  /// Mutex of the thread that advances operations. A thread that finds it locked sleeps. The holder
+  /// may have missed an event meanwhile, so it rings this rank's bell when it unlocks.
   class Progress {
    public:
     explicit Progress(const SharedBoard& board) : board_(board) {}
@@ -79,15 +79,15 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
   SharedOperation::Group group() { return {rank_, size_, this}; }
   OperationPtr start(OperationPtr operation);
   void wait_for(SharedOperation& operation, std::chrono::milliseconds timeout) override;
-  /// Takes every operation on as far as its peers allow. Under progress_.
+  /// Advances every operation as far as the peers allow. progress_ must be locked.
   void go_on(uint64_t lost);
   void run_background();
   int world_rank(int rank) const;
-  /// The rank of the world that the ranks awaited wait for at last, as far as they tell: one of
-  /// themselves, or one that they wait for in any group.
+  /// Returns the world rank for which the awaited ranks ultimately wait, based on what they
+  /// publish: one of them, or a rank that they await in any group.
   int root_of(uint64_t awaited) const;
   std::string names_of(uint64_t ranks) const;
-  /// Of a rank that has left while others wanted something of it.
+  /// Explains why a rank left while others needed it.
   std::string why_gone(int rank);
   void tell_wait(int whom, bool gave_up);
   [[noreturn]] void give_up(SharedOperation& operation, std::chrono::milliseconds waited);
@@ -95,10 +95,10 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
   std::unique_ptr<SharedBoard> board_;
   const GroupOptions options_;
   uint64_t gathers_ = 0, reductions_ = 0, others_ = 0;
-  std::mutex list_;  // of operations_
+  std::mutex list_;  // protects operations_
   Progress progress_{*board_};
   std::list<OperationPtr> operations_;
-  std::vector<OperationPtr> failed_;  // their tensors live as long as peers may read them
+  std::vector<OperationPtr> failed_;  // their tensors stay alive while peers may read them
   std::atomic<bool> ends_ = false;
   std::thread background_;
 };

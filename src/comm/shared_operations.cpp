@@ -1,3 +1,4 @@
+// The collectives in shared memory: what each rank publishes and reads, and when.
 #include "comm/shared_operations.h"
 
 #include <cstring>
@@ -17,7 +18,7 @@ char* bytes_of(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.data_ptr());
 }
 
-/// In which every rank offers a tensor and reads the others'.
+/// A collective in which every rank offers a tensor and reads those of the peers.
 class Collective : public SharedOperation {
  public:
   Collective(
@@ -33,8 +34,8 @@ class Collective : public SharedOperation {
 
  protected:
   virtual bool go_on_announced(SharedBoard& board) = 0;
-  /// Of each peer that has come, as soon as it has, `bytes` from `begin` on to where the rank's
-  /// stand in `out`.
+  /// Reads `bytes` from `begin` of each peer's tensor into the peer's slice of `out`, as soon as
+  /// the peer has arrived.
   bool read_each(SharedBoard& board, uint64_t begin, uint64_t bytes, const at::Tensor& out) {
     for (int peer = 0; peer < board.size(); ++peer) {
       if (peer != board.rank() && !parts_.took(peer) && parts_.find(board, peer) != nullptr) {
@@ -49,8 +50,8 @@ class Collective : public SharedOperation {
   SharedParts parts_;
 };
 
-/// Each rank sums its slice of all tensors into its own, then reads the others' sums. A small one
-/// is summed whole by every rank.
+/// Each rank sums its slice of all tensors in place, then reads the peers' sums. Every rank sums a
+/// small tensor whole.
 class AllReduce : public Collective {
  public:
   AllReduce(
@@ -80,7 +81,7 @@ class AllReduce : public Collective {
       summed_ = true;
       parts_.take_all(board);
     }
-    // The tensor is overwritten once nobody reads it any more.
+    // The tensor is overwritten only after all peers have read it.
     if (!summed_ || !parts_.ended()) {
       return false;
     }
@@ -111,7 +112,7 @@ class AllReduce : public Collective {
       board.ring_peers();
     }
     for (int peer = 0; summed_ && peer < board.size(); ++peer) {
-      // A peer that has summed its slice has read it here: it may be overwritten.
+      // A peer that has summed its slice has read this rank's, which may now be overwritten.
       if (peer != board.rank() && !parts_.took(peer) &&
           parts_.find(board, peer)->stage.load(std::memory_order_acquire) == 1) {
         const auto [begin, end] = slice(board, peer);
@@ -122,7 +123,7 @@ class AllReduce : public Collective {
     return summed_ && parts_.ended();
   }
 
-  /// A rank's bytes, from begin to end.
+  /// A rank's byte range.
   std::pair<uint64_t, uint64_t> slice(const SharedBoard& board, int rank) const {
     const uint64_t width = parts_.offered().element_size(), n = bytes() / width;
     const auto at = [&](int r) {
@@ -194,7 +195,7 @@ class ReduceScatter : public Collective {
   bool summed_ = false;
 };
 
-/// Every rank sums all of the tensors.
+/// Sum into a separate tensor; every rank reduces all tensors.
 class SumByAll : public Collective {
  public:
   SumByAll(const Group& group, at::Tensor out, const at::Tensor& in, uint64_t count)
@@ -240,7 +241,7 @@ class AllToAll : public Collective {
   at::Tensor out_;
 };
 
-/// The root's tensor on all ranks; the root alone offers.
+/// Copies the root's tensor to all ranks; only the root offers.
 class Broadcast : public SharedOperation {
  public:
   Broadcast(const Group& group, const at::Tensor& tensor, int root, uint64_t count)
@@ -333,7 +334,7 @@ class Receive : public SharedOperation {
     }
     if (offer->bytes != tensor_.nbytes()) {
       throw std::runtime_error(fmt::format(
-          "rank {} of the group sends {} bytes where {} are awaited",
+          "rank {} of the group sends {} bytes, but {} are expected",
           from_,
           offer->bytes,
           tensor_.nbytes()));

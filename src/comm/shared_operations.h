@@ -1,5 +1,4 @@
-// The operations of ranks that read each other's memory: what each offers on the board, and what it
-// reads when.
+// Operations between ranks that read each other's memory.
 #pragma once
 
 #include <atomic>
@@ -15,18 +14,17 @@
 
 namespace lockstep::comm {
 
-/// Up to so many bytes an operation is done at once, by the thread that begins it; an all-reduce in
-/// one step.
+/// Operations up to this size run at once on the calling thread, an all-reduce in one step.
 constexpr uint64_t kSmallOperation = uint64_t{16} << 10;
 
-/// One that has begun. It goes on when go_on() is called, as far as its peers allow.
+/// An operation in flight. It advances when go_on() is called, as far as the peers allow.
 class SharedOperation : public c10d::Work {
  public:
-  /// Who waits for operations, and takes all of them on meanwhile.
+  /// Waits for operations and advances all of them meanwhile.
   class Waiter {
    public:
     virtual ~Waiter() = default;
-    /// Until operation.done; throws what it failed of.
+    /// Blocks until operation.done; throws its failure.
     virtual void wait_for(SharedOperation& operation, std::chrono::milliseconds timeout) = 0;
   };
   struct Group {
@@ -44,40 +42,40 @@ class SharedOperation : public c10d::Work {
   }
   bool isCompleted() override { return done; }
 
-  /// Lets the peers know, where it has not yet and there is room.
+  /// Publishes the offer if it is not published yet and a slot is free.
   virtual void announce(SharedBoard& board) = 0;
-  /// True where nothing is left to do, by this rank and for it. Throws std::runtime_error where the
-  /// peers do something else, or have ended.
+  /// Returns true if nothing is left to do by this rank and for it. Throws std::runtime_error if
+  /// the peers run another operation or have left.
   virtual bool go_on(SharedBoard& board) = 0;
-  /// What operations that go on one after the other have in common: a message is not to be taken by
-  /// a later receive while an earlier one of the same peer and tag waits.
+  /// The key of operations that must run sequentially: a later receive must not get a message while
+  /// an earlier receive with the same peer and tag waits.
   using Line = std::pair<int, uint64_t>;
   virtual std::optional<Line> line() const { return std::nullopt; }
-  /// Ranks whose part is still to come, a bit a rank.
+  /// Bit mask of the ranks that have not arrived.
   virtual uint64_t missing() const = 0;
-  /// Of those, the ones that this rank waits for: others wait as it does.
+  /// Those of them for which this rank itself waits.
   virtual uint64_t awaited() const { return missing(); }
   virtual uint64_t bytes() const = 0;
 
   std::atomic<bool> done = false;
-  std::exception_ptr failure;  // set before done
+  std::exception_ptr failure;  // set before `done`
 
  private:
   Waiter* waiter_;
 };
 
-/// `count`: index of the call of its kind, counted per group; gathers, reduce-scatters, and
-/// all-reduces with broadcasts and all-to-alls are counted apart. Tensors are contiguous and live
-/// until the end. What may be what else's part: as in Communicator. A reader, which may be empty,
-/// is told of what this rank sums.
+/// `count`: index of the call among those of its kind, per group. Gathers, reduce-scatters, and
+/// all-reduces with broadcasts and all-to-alls are counted separately. Tensors are contiguous and
+/// live until the end. Aliasing is allowed as in Communicator. A reader, if set, receives what this
+/// rank sums.
 c10::intrusive_ptr<SharedOperation> shared_all_reduce(
     const SharedOperation::Group& group,
     const at::Tensor& tensor,
     Reduce reduce,
     uint64_t count,
     const ResultReader& reader);
-/// The sum into another tensor. Each rank reads all of every other: one step where an all-reduce
-/// has two, and of two ranks no more bytes.
+/// Sums into another tensor. Each rank reads all of every peer: one step instead of an all-reduce's
+/// two, and between two ranks the same number of bytes.
 c10::intrusive_ptr<SharedOperation> shared_sum_by_all(
     const SharedOperation::Group& group,
     const at::Tensor& out,
@@ -102,7 +100,7 @@ c10::intrusive_ptr<SharedOperation> shared_all_to_all(
     const at::Tensor& out,
     const at::Tensor& in,
     uint64_t count);
-/// Messages from one rank to another under one tag keep their order.
+/// Messages with the same source, destination and tag arrive in order.
 c10::intrusive_ptr<SharedOperation> shared_send(
     const SharedOperation::Group& group, const at::Tensor& tensor, int to, int tag);
 c10::intrusive_ptr<SharedOperation> shared_receive(

@@ -1,3 +1,4 @@
+// The offers of one collective on the board.
 #include "comm/shared_parts.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kCopyBlock = size_t{64} << 10;  // read and added at a time
+constexpr size_t kCopyBlock = size_t{64} << 10;  // bytes read and reduced at a time
 constexpr uint64_t kSizeMask = (uint64_t{1} << 40) - 1;
 constexpr std::array<const char*, 7> kVerbs{
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send", "sum"};
@@ -63,7 +64,7 @@ Offer* SharedParts::find(SharedBoard& board, int peer) {
     offer = board.find(peer, key_);
     if (offer != nullptr && offer->signature != signature_) {
       throw std::runtime_error(fmt::format(
-          "ranks differ: {} here, {} on rank {} of the group",
+          "ranks called different operations: {} here, {} on rank {} of the group",
           described(signature_),
           described(offer->signature),
           peer));

@@ -1,4 +1,5 @@
-// A collective in which every rank offers one of its tensors on the board and reads the others'.
+// The offers of a collective in which every rank publishes one of its tensors and reads those of
+// the peers.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@ inline uint64_t rank_bit(int rank) {
   return uint64_t{1} << rank;
 }
 
-/// Gathers keep their order and reductions theirs, but not always one among the other.
+/// Gathers keep their order and so do reductions, but the order between the two may differ by rank.
 enum class Sequence : uint64_t { kGathers = 1, kReductions, kOthers, kMessages };
-/// What an offer stands under: the same on all ranks.
+/// The key of an offer: equal on all ranks.
 uint64_t offer_key(Sequence sequence, uint64_t count);
 uint64_t message_key(int to, int tag);
 
@@ -30,37 +31,39 @@ enum class Verb : uint8_t {
   kSend,
   kSumByAll
 };
-/// What is to be the same on all ranks, packed. `more`: the root, or how to reduce.
+/// Packs what must be equal on all ranks. `more`: the root, or the reduction.
 uint64_t offer_signature(Verb verb, const at::Tensor& tensor, int more = 0);
 
 class SharedParts {
  public:
   SharedParts(int rank, int size, at::Tensor offered, uint64_t key, uint64_t signature);
 
-  /// Offers this rank's tensor, once there is room.
+  /// Posts this rank's offer if a slot is free.
   void announce(SharedBoard& board);
   bool announced() const { return mine_ != nullptr; }
-  /// A peer's offer; null while there is none. Throws std::runtime_error where it is of something
-  /// else.
+  /// Returns a peer's offer; null if there is none yet. Throws std::runtime_error if it belongs to
+  /// another operation.
   Offer* find(SharedBoard& board, int peer);
   bool find_all(SharedBoard& board);
   bool took(int peer) const { return (taken_ & rank_bit(peer)) != 0; }
-  /// Says that a peer's tensor, found before, is not needed any more.
+  /// Marks a peer's tensor as no longer needed.
   void take(SharedBoard& board, int peer);
   void take_all(SharedBoard& board);
   Offer& mine() { return *mine_; }
   const at::Tensor& offered() const { return offered_; }
-  /// Whether this rank has what it wants and has been read by all; takes the offer back.
+  /// True if this rank has all it needs and all peers have read its tensor; then withdraws the
+  /// offer.
   bool ended();
   uint64_t missing() const { return unread() | (everyone_else_ & ~taken_); }
-  /// Ranks that have not read this one's part.
+  /// Bit mask of the ranks that have not read this rank's tensor.
   uint64_t unread() const;
-  /// Ranks that have not come: whose offer has not been found. Where all have, those missing.
+  /// Bit mask of the ranks whose offer has not been found; if all have been found, of those
+  /// missing.
   uint64_t awaited() const;
 
-  /// Bytes [begin, begin + bytes) of every rank's tensor, reduced in rank order into `out`, which
-  /// may be this rank's own. All have been found. `reader`, which may be empty, is told of elements
-  /// of `out`.
+  /// Reduces bytes [begin, begin + bytes) of every rank's tensor in rank order into `out`, which
+  /// may be this rank's own. All offers must have been found. `reader`, if set, receives the
+  /// elements of `out`.
   void reduce(
       SharedBoard& board,
       Reduce how,
@@ -68,7 +71,7 @@ class SharedParts {
       uint64_t bytes,
       void* out,
       const ResultReader& reader) const;
-  /// Those of one peer's, copied.
+  /// Copies such bytes of one peer.
   void read(SharedBoard& board, int peer, uint64_t begin, uint64_t bytes, void* into) const;
 
  private:
@@ -77,7 +80,7 @@ class SharedParts {
   at::Tensor offered_;
   uint64_t key_, signature_;
   Offer* mine_ = nullptr;
-  std::vector<Offer*> offers_;  // a rank
+  std::vector<Offer*> offers_;  // one per rank
   uint64_t taken_ = 0;
 };
 

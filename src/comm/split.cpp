@@ -1,3 +1,4 @@
+// Splitting process groups.
 #include "comm/split.h"
 
 #include <algorithm>
@@ -16,13 +17,13 @@ Communicator split(
   if (mine == ranks.end()) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("rank {} splits off a group {} without itself", parent.rank(), name));
+        fmt::format("rank {} is not a member of the group {} that it creates", parent.rank(), name));
   }
   if (ranks.size() == 1) {
     return Communicator::alone();
   }
-  // The first member tells groups of one split apart; the arrivals tell one split from the next,
-  // for none begins before the one before it has met.
+  // The first member distinguishes groups of one split; the arrival counter distinguishes
+  // successive splits, since none starts before the previous one is complete.
   const Store& store = parent.process_group()->getStore();
   const std::string key = fmt::format("split/{}/{}", name, ranks.front());
   const auto size = static_cast<int64_t>(ranks.size());

@@ -1,4 +1,4 @@
-// Groups of some of a communicator's ranks.
+// Groups of a subset of a communicator's ranks.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace lockstep::comm {
 
-/// A new group of some ranks of `parent`, this one among them, in that order; a group of one is
-/// alone. Every rank named must call with equal arguments; blocks until the group has met. Groups
-/// of one name that are split off at the same time must have no rank in common. `options` are those
-/// that the parent was joined with. Throws Error (peer lost) where a rank does not come.
+/// Creates a group of some ranks of `parent`, including this one, in the given order; a group of
+/// one has no backend. Every listed rank must call with equal arguments; blocks until all have.
+/// Groups of one name that are split at the same time must be disjoint. `options` are those with
+/// which the parent was joined. Throws Error (peer lost) if a rank does not arrive.
 Communicator split(
     Communicator& parent,
     const std::vector<int>& ranks,

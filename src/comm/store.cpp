@@ -1,3 +1,4 @@
+// The job's key-value store: hosting and connecting.
 #include "comm/store.h"
 
 #include <cerrno>
@@ -20,9 +21,9 @@ namespace {
 
 constexpr int kLargestPort = 65535;
 
-/// A socket that listens on the address that `name` stands for; -1 where that is not this machine's
-/// (a service in front of it), or is loopback though the name is not (as /etc/hosts often has it):
-/// c10d's server then listens on every address. The server takes the socket over.
+/// Returns a socket that listens on the address of `name`; -1 if that address is not this machine's
+/// (a service in front of it), or is loopback although the name is not (common in /etc/hosts):
+/// c10d's server then listens on every address. The server owns the socket.
 int listen_on(const std::string& name, int port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -57,7 +58,7 @@ uint16_t port_of(int listener) {
                                     : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-/// c10d's messages go on for a page of stack; the first line says what happened.
+/// c10d's messages end with a page of stack; the first line has the reason.
 std::string first_line(const std::exception& error) {
   const std::string text = error.what();
   return text.substr(0, text.find('\n'));
@@ -83,7 +84,7 @@ HostedStore::HostedStore(int port) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("cannot open a store on port {}: {}", port, first_line(error)),
-        "take another port, or 0 for a free one");
+        "use another port, or 0 for a free one");
   }
 }
 
@@ -91,8 +92,8 @@ Store join_store(const Rendezvous& rendezvous) {
   if (rendezvous.port <= 0 || rendezvous.port > kLargestPort) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("MASTER_PORT={} is not a port", rendezvous.port),
-        "give a number from 1 to 65535");
+        fmt::format("MASTER_PORT={} is not a valid port", rendezvous.port),
+        "set it to a number from 1 to 65535");
   }
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(rendezvous.port);
@@ -117,7 +118,7 @@ Store join_store(const Rendezvous& rendezvous) {
             rendezvous.address,
             rendezvous.port,
             first_line(error)),
-        "check MASTER_ADDR and MASTER_PORT, and that rank 0 runs and its port is open");
+        "check MASTER_ADDR and MASTER_PORT, that rank 0 is running, and that its port is reachable");
   }
 }
 

@@ -1,4 +1,4 @@
-// The key-value store through which the ranks of a job meet.
+// The key-value store of a job's rendezvous.
 #pragma once
 
 #include <chrono>
@@ -11,18 +11,19 @@ namespace lockstep::comm {
 
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-/// Where the ranks meet, and who this one is.
+/// Address of the rendezvous and identity of this rank.
 struct Rendezvous {
   std::string address = "127.0.0.1";
   int port = 0;
   int rank = 0;
   int size = 1;
-  bool hosted_by_agent = false;  // else rank 0 hosts the store itself
+  bool hosted_by_agent = false;  // false: rank 0 hosts the store
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-/// A store of this process, on `port` or, where that is 0, on a free one (so that no two jobs race
-/// for it). It lives as long as the last reference. Error (environment): the port is taken.
+/// A store hosted by this process on `port`, or on a free port if `port` is 0 (so that jobs do not
+/// race for one). It lives as long as the last reference. Throws Error (environment) if the port is
+/// in use.
 class HostedStore {
  public:
   explicit HostedStore(int port = 0);
@@ -34,11 +35,11 @@ class HostedStore {
   int port_ = 0;
 };
 
-/// Connects to the job's store, or hosts it where this is rank 0 and no agent does. Blocks until it
-/// is there; Error (environment) with address and port after the timeout.
+/// Connects to the job's store, or hosts it if this is rank 0 and no agent does. Blocks until
+/// connected; throws Error (environment) with address and port after the timeout.
 Store join_store(const Rendezvous& rendezvous);
 
-/// A store whose keys begin with `prefix`.
+/// Returns a view of the store whose keys begin with `prefix`.
 Store with_prefix(const std::string& prefix, const Store& store);
 
 }  // namespace lockstep::comm

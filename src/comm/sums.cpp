@@ -1,3 +1,4 @@
+// Vectorized reductions over several buffers.
 #include "comm/sums.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ void take_in(A& into, A value) {
   }
 }
 
-/// A cache's worth at a time.
+/// Reduces one cache-sized block at a time.
 template <Reduce reduce, class T>
 __attribute__((always_inline)) inline void reduce_as(
     std::span<const void* const> parts, int64_t n, T* out) {
@@ -58,7 +59,7 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2"))) void reduce_a
 }
 #endif
 
-/// Compiled for this processor: sums of 16 bits are more conversions than reads.
+/// Selects the build for this processor. Conversions dominate 16-bit sums, so AVX-512 pays off.
 template <Reduce reduce, class T>
 void reduce_here(std::span<const void* const> parts, int64_t n, T* out) {
 #if defined(__x86_64__)
@@ -80,7 +81,7 @@ void reduce_parts(
     at::ScalarType type, Reduce reduce, std::span<const void* const> parts, int64_t n, void* out) {
   if (!can_reduce(type)) {
     throw Error(
-        ErrorKind::kInternal, fmt::format("tensors of {} are not reduced", c10::toString(type)));
+        ErrorKind::kInternal, fmt::format("tensors of type {} cannot be reduced", c10::toString(type)));
   }
   AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, type, "reduce_parts", [&] {
     auto* into = static_cast<scalar_t*>(out);

@@ -1,4 +1,4 @@
-// Sums, maxima and minima of parts that lie in memory, in the order of the ranks.
+// Sums, maxima and minima of buffers, in rank order.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace lockstep::comm {
 
 enum class Reduce { kSum, kMax, kMin };
 
-/// Told of elements [begin, end) of a result that has just been made: they are read while a cache
-/// still holds them.
+/// Receives elements [begin, end) of a result right after they were computed, while they are in a
+/// cache.
 using ResultReader = std::function<void(int64_t begin, int64_t end)>;
 
-/// Numbers of 16, 32 and 64 bits, and bytes.
+/// Returns true for 16, 32 and 64-bit floating-point types, 32 and 64-bit integers, and bytes.
 bool can_reduce(at::ScalarType type);
 
 /// out[i] = parts[0][i] + parts[1][i] + ..., for n elements of `type`; bfloat16 and float16 are
-/// added in float32 and rounded once. `out` may be one of the parts. Error (internal): a type that
-/// cannot be reduced.
+/// added in float32 and rounded once. `out` may be one of the parts. Throws Error (internal) for a
+/// type that cannot be reduced.
 void reduce_parts(
     at::ScalarType type, Reduce reduce, std::span<const void* const> parts, int64_t n, void* out);
 

@@ -1,3 +1,4 @@
+// Ranks as threads of one process.
 #include "comm/threads.h"
 
 #include <csignal>
@@ -17,11 +18,10 @@ void run_ranks(int size, const std::function<void(Communicator&)>& body) {
 
 void run_ranks(const ThreadedRanks& ranks, const std::function<void(Communicator&)>& body) {
   const int size = ranks.size;
-  // c10d's flight recorder is one a process and not safe between ranks in threads: it crashes at
-  // random.
+  // c10d's flight recorder is global to the process and not thread-safe: with ranks in threads it
+  // crashes at random.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
-  // Gloo writes to sockets without MSG_NOSIGNAL: a rank that is gone is to be an error, not our
-  // end.
+  // Gloo writes to sockets without MSG_NOSIGNAL: a lost rank must be an error, not a fatal signal.
   std::signal(SIGPIPE, SIG_IGN);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::exception_ptr first;
@@ -40,7 +40,7 @@ void run_ranks(const ThreadedRanks& ranks, const std::function<void(Communicator
         Communicator communicator =
             size == 1 ? Communicator::alone()
                       : Communicator(join_group(store, rank, size, options), options);
-        communicator.barrier();  // one that leaves at once must not be missed by one that connects
+        communicator.barrier();  // a rank that finishes at once must still be there when its peers connect
         body(communicator);
       } catch (...) {
         const std::scoped_lock lock(mutex);

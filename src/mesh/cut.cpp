@@ -1,3 +1,4 @@
+// Shapes and contiguous runs of tensor slices.
 #include "mesh/cut.h"
 
 #include <algorithm>

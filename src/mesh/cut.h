@@ -1,4 +1,4 @@
-// Which elements of a whole tensor a rank holds: integers only.
+// Slice of a tensor that a rank stores. Index arithmetic only.
 #pragma once
 
 #include <cstdint>
@@ -8,34 +8,34 @@
 
 namespace lockstep::mesh {
 
-/// Indices [begin, end).
+/// Half-open index range [begin, end).
 struct Range {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
   bool operator==(const Range&) const = default;
 };
 
-/// Part `index` of `size` things among `parts`: the first size % parts of them have one more.
+/// Half-open index range [begin, end).
 Range split_evenly(int64_t size, int64_t parts, int64_t index);
 
-/// A part of a tensor: of one dim some ranges of indices, laid end to end; of the others all. The
-/// part is dense in C order. The default is the whole tensor.
+/// Slice of a tensor: one or more index ranges of one dimension, concatenated, and all indices of
+/// the other dimensions. The slice is stored densely in C order. The default is the whole tensor.
 struct Cut {
-  int dim = -1;               // that is cut; -1: none
-  std::vector<Range> ranges;  // of indices of `dim`, ascending and apart
-  int copies = 1;             // the ranks of the tensor group that hold these same elements
-  int copy = 0;               // which of them this one is; copy 0 writes checkpoints
+  int dim = -1;               // sliced dimension; -1: none
+  std::vector<Range> ranges;  // index ranges of `dim`, ascending and disjoint
+  int copies = 1;             // number of ranks of the tensor group with the same slice
+  int copy = 0;               // index of this rank among them; copy 0 writes checkpoints
 
   bool is_whole() const { return dim < 0; }
-  /// The shape of the part, and its elements.
+  /// Shape of the slice, and its number of elements.
   std::vector<int64_t> local_shape(std::span<const int64_t> shape) const;
   int64_t elements(std::span<const int64_t> shape) const;
   bool operator==(const Cut&) const = default;
 };
 
-/// Calls visit(local, whole, count) for the elements [begin, end) of the part in C order: `count`
-/// of them, from `local` on in the part, stand together from `whole` on in the flattened whole.
-/// `shape` is the whole tensor's.
+/// Calls visit(local, whole, count) for each contiguous run of the slice's elements [begin, end) in
+/// C order: `count` elements at offset `local` of the slice and offset `whole` of the flattened
+/// whole tensor. `shape` is the shape of the whole tensor.
 void visit_runs(
     const Cut& cut,
     std::span<const int64_t> shape,

@@ -1,3 +1,4 @@
+// Device mesh: coordinates, groups and valid sizes.
 #include "mesh/mesh.h"
 
 #include <algorithm>
@@ -12,8 +13,8 @@ namespace {
 
 constexpr size_t kMeshesShown = 8;
 
-// How far `mesh` is from the request: axes changed first, then by how many doublings. A derived
-// data axis is free.
+// Distance of `mesh` from the request: number of axes that differ, then the sum of their log2
+// ratios. A derived data axis costs nothing.
 std::pair<int, double> distance(const Mesh& mesh, const MeshRequest& request) {
   std::pair<int, double> result{0, 0.0};
   const auto add = [&](int64_t asked, int got) {
@@ -47,7 +48,7 @@ std::string key_text(const Mesh& mesh) {
 
 std::string meshes_that_multiply(const MeshRequest& request, int ranks) {
   const std::vector<Mesh> meshes = meshes_of(ranks, request);
-  std::string text = fmt::format("one of the meshes of {} ranks:", ranks);
+  std::string text = fmt::format("use one of the meshes of {} ranks:", ranks);
   const size_t shown = std::min(meshes.size(), kMeshesShown);
   for (size_t i = 0; i < shown; ++i) {
     text += "\n    " + key_text(meshes[i]);
@@ -62,14 +63,14 @@ void check_sizes(const MeshRequest& request, int ranks) {
   if (ranks < 1) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("the number of ranks is {}, and must be at least 1", ranks),
-        "--nproc 1 or more");
+        fmt::format("the number of ranks is {}, but must be at least 1", ranks),
+        "use --nproc 1 or more");
   }
   std::string problems;
   const auto check = [&](const char* name, int64_t size) {
     if (size < 1) {
       problems += fmt::format(
-          "{}parallel.{} is {}, and must be at least 1", problems.empty() ? "" : "\n", name, size);
+          "{}parallel.{} is {}, but must be at least 1", problems.empty() ? "" : "\n", name, size);
     }
   };
   check("data", request.data.value_or(1));
@@ -172,7 +173,7 @@ std::vector<int> Mesh::group(Axis axis, int rank) const {
 std::vector<int> Mesh::group(std::span<const Axis> axes, int rank) const {
   std::vector<Coordinate> members{coordinate(rank)};
   for (const Axis axis :
-       kAllAxes) {  // the slowest outermost, so that the result is in order of rank
+       kAllAxes) {  // slowest axis first, so that the result is in rank order
     if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
       continue;
     }
@@ -245,7 +246,8 @@ std::vector<Mesh> meshes_of(int ranks, const MeshRequest& nearest_to) {
 
 Mesh make_mesh(const MeshRequest& request, int ranks) {
   check_sizes(request, ranks);
-  // No size can be above the number of ranks, which also keeps the product from overflowing.
+  // A size above the number of ranks is invalid; checking it first keeps the product from
+  // overflowing.
   int64_t product = 1;
   bool multiplies = true;
   for (const int64_t size :

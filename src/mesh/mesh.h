@@ -1,4 +1,4 @@
-// The mesh of ranks: four axes, and which ranks form which group. Integers only.
+// Mesh of ranks with four axes, and the groups along them. Integer arithmetic only.
 #pragma once
 
 #include <array>
@@ -11,17 +11,18 @@
 
 namespace lockstep::mesh {
 
-/// From the slowest to the fastest: ranks that differ in `kTensor` alone are neighbours (one node),
+/// Axes from slowest to fastest. Ranks that differ only in `kTensor` are adjacent (same node);
 /// ranks that differ in `kPipeline` are farthest apart.
 enum class Axis { kPipeline, kData, kContext, kTensor };
 inline constexpr int kAxes = 4;
 inline constexpr std::array<Axis, kAxes> kAllAxes = {
     Axis::kPipeline, Axis::kData, Axis::kContext, Axis::kTensor};
 
-/// "pipeline", "data", "context", "tensor": the keys of the section `parallel`.
+/// Returns "pipeline", "data", "context" or "tensor", which are also the configuration keys in
+/// `parallel`.
 std::string_view axis_name(Axis axis);
 
-/// A rank's place on each axis.
+/// Position of a rank on each axis.
 struct Coordinate {
   int pipeline = 0;
   int data = 0;
@@ -31,11 +32,11 @@ struct Coordinate {
   int operator[](Axis axis) const;
   int& operator[](Axis axis);
   bool operator==(const Coordinate&) const = default;
-  /// "pipeline 1, data 0, context 0, tensor 3", for messages.
+  /// Returns "pipeline 1, data 0, context 0, tensor 3", for messages.
   std::string text() const;
 };
 
-/// The sizes of the axes; ranks are 0 to ranks()-1. A plain value: every rank makes the same one.
+/// Sizes of the axes; ranks are 0 to ranks() - 1. Every rank builds the same value.
 struct Mesh {
   int pipeline = 1;
   int data = 1;
@@ -45,24 +46,25 @@ struct Mesh {
   int size(Axis axis) const;
   /// The product of the four sizes.
   int ranks() const;
-  /// Throws (internal) where the rank is not in the mesh.
+  /// Throws Error (internal) if the rank is not in the mesh.
   Coordinate coordinate(int rank) const;
-  /// Throws (internal) where the coordinate is not in the mesh.
+  /// Throws Error (internal) if the coordinate is not in the mesh.
   int rank_of(const Coordinate& coordinate) const;
-  /// The ranks that differ from `rank` in this axis alone, `rank` included, in order of their
-  /// coordinate: the group's rank i has coordinate i.
+  /// Returns the ranks that differ from `rank` only on this axis, `rank` included, in order of
+  /// their coordinate: member i of the group has coordinate i.
   std::vector<int> group(Axis axis, int rank) const;
-  /// The same over several axes, in order of rank: gradients are summed over data and context, for
-  /// one.
+  /// Returns the group over several axes, in rank order. For example, gradients are summed over
+  /// data and context.
   std::vector<int> group(std::span<const Axis> axes, int rank) const;
-  /// All groups of this axis, by their first rank. Each rank is in exactly one.
+  /// Returns all groups of this axis, ordered by their first rank. Each rank is in exactly one
+  /// group.
   std::vector<std::vector<int>> groups(Axis axis) const;
-  /// "pipeline 2 × data 2 × context 1 × tensor 2".
+  /// Returns "pipeline 2 × data 2 × context 1 × tensor 2".
   std::string text() const;
   bool operator==(const Mesh&) const = default;
 };
 
-/// The mesh as a user asks for it; data is derived from the number of ranks where it is not given.
+/// Mesh requested by the user. If data is not set, it is derived from the number of ranks.
 struct MeshRequest {
   std::optional<int64_t> data = std::nullopt;
   int64_t pipeline = 1;
@@ -70,12 +72,12 @@ struct MeshRequest {
   int64_t tensor = 1;
 };
 
-/// The mesh of `ranks` ranks. Throws (config) where a size is below one or the product is not
-/// `ranks`; the message lists meshes that do multiply, those nearest to the request first.
+/// Returns the mesh of `ranks` ranks. Throws Error (config) if a size is below one or the product
+/// is not `ranks`; the message lists valid meshes, nearest to the request first.
 Mesh make_mesh(const MeshRequest& request, int ranks);
 
-/// Every mesh of `ranks` ranks, those that change the fewest axes of the request (and those the
-/// least) first.
+/// Returns every mesh of `ranks` ranks, ordered by number of changed axes, then by the size of the
+/// changes.
 std::vector<Mesh> meshes_of(int ranks, const MeshRequest& nearest_to);
 
 }  // namespace lockstep::mesh

@@ -1,3 +1,4 @@
+// Captures training steps as CUDA graphs.
 #include "parallel/captured_training.h"
 
 #include <algorithm>

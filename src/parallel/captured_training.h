@@ -1,5 +1,5 @@
-// A training step that the host launches at once: forward and backward passes, reductions, norm,
-// clipping and update as one ops::CapturedStep.
+// Captured training step: forward and backward passes, reductions, norm, clipping and update as one
+// ops::CapturedStep.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,20 @@
 
 namespace lockstep::parallel {
 
-/// Steps of one shape through a CUDA graph. Loss, norm, learning rate, the count of steps and the
-/// keys of dropouts are in tensors: the host writes numbers before a step and reads two after it.
-/// On the CPU the same body runs as it is, to the same bits as forward_backward and optimizer_step.
+/// Steps of one shape replayed as a CUDA graph. Loss, norm, learning rate, step count and dropout
+/// keys are tensors: the host writes numbers before a step and reads two after it. On the CPU the
+/// same code runs directly and gives the same bits as forward_backward and optimizer_step.
 class CapturedTraining {
  public:
-  /// Why steps of this model cannot be captured, in the user's words; empty: they can. The same on
-  /// every rank.
+  /// Returns why steps of this model cannot be captured, in the user's terms; empty if they can.
+  /// The same on every rank.
   static std::string obstacle(ParallelModel& model);
-  /// For steps like this one: as many micro-batches, of the same shapes. The model must outlive it.
+  /// For steps with the same number and shapes of micro-batches. The model must outlive it.
   CapturedTraining(ParallelModel& model, std::span<const nn::ForwardInputs> micro_batches);
   CapturedTraining(const CapturedTraining&) = delete;
   CapturedTraining& operator=(const CapturedTraining&) = delete;
 
-  /// Whether a step of these is of the captured shapes. One that is not is the model's own.
+  /// True if a step of these micro-batches has the captured shapes; other steps run uncaptured.
   bool fits(std::span<const nn::ForwardInputs> micro_batches) const;
   /// A whole step. Every rank must call. Blocks until loss and norm are there. Error (numeric) as
   /// forward_backward, but after the update.
@@ -40,8 +40,8 @@ class CapturedTraining {
 
   ParallelModel& model_;
   std::vector<nn::ForwardInputs> inputs_;  // the tensors that the body reads
-  Tensor mean_;                            // [1] float64: one over what the loss is divided by
-  Tensor most_;     // [1] float64: what the norm is clipped to; undefined: it is not
+  Tensor mean_;                            // [1] float64: reciprocal of the loss's divisor
+  Tensor most_;     // [1] float64: maximum norm; undefined: no clipping
   Tensor numbers_;  // of the optimizer
   Tensor sums_;     // float64: the objective's, and the squares of the gradients
   ops::CapturedStep step_;

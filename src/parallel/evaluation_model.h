@@ -1,5 +1,5 @@
-// A model under a plan that is only evaluated: no gradients, no optimizer. Under ZeRO 3 the data
-// ranks share its values.
+// A model under a plan for evaluation only: no gradients, no optimizer. With ZeRO 3 the data ranks
+// share its values.
 #pragma once
 
 #include <memory>
@@ -26,12 +26,12 @@ class EvaluationModel {
 
   /// As ParallelModel::statistics.
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
-  /// Likewise: of a reference model that is needed no longer than this takes.
+  /// As ParallelModel::row_scores, for a reference model.
   std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
-  /// Of a classifier: the logits of the rows' classes, float32 [B, classes] each. Likewise.
+  /// Classifier logits of the rows, float32 [B, classes] per batch. As above.
   std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
-  /// What the head reads of whole batches, of this rank's part, and its weight: for
-  /// objective::FrozenModel. Likewise.
+  /// The head's input of whole batches for this rank's shard, and the head's weight, for
+  /// objective::FrozenModel. As above.
   objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
   const objective::Objective& objective() const { return pipeline_->objective(); }
   /// As cacheable_model (sharded_model.h).

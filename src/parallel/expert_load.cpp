@@ -1,3 +1,4 @@
+// Aggregates router statistics over ranks and micro-batches.
 #include "parallel/expert_load.h"
 
 #include <algorithm>
@@ -57,7 +58,7 @@ std::shared_ptr<const nn::RouterTerms> ExpertLoads::terms_of(
     std::span<const nn::ForwardInputs> micro_batches, double factor) {
   Tensor groups = at::zeros({1}, at::kDouble);
   for (const nn::ForwardInputs& inputs : micro_batches) {
-    // A row of nothing but padding stands for none.
+    // A row of padding only is not counted.
     groups += terms_.balance == nn::Balance::kBatch
                   ? at::ones({1}, at::kDouble)
                   : inputs.real_tokens.any(1).sum().to(at::kCPU, at::kDouble);

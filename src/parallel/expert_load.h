@@ -1,5 +1,4 @@
-// The routers of a mixture over a step: the terms that they add to the loss, and how they loaded
-// the experts, over all ranks and micro-batches.
+// Router losses and expert load of a mixture over a step, over all ranks and micro-batches.
 #pragma once
 
 #include <memory>
@@ -14,13 +13,13 @@
 
 namespace lockstep::parallel {
 
-/// How a mixture's experts were loaded, and what its routers' terms were.
+/// Load of a mixture's experts and its router losses.
 struct ExpertLoad {
-  /// Of the choices of a layer's tokens, the share of the expert that got the most and of the one
-  /// that got the fewest, in the worst layer each; even is 1 by the number of experts.
+  /// Largest and smallest share of a layer's choices that one expert got, in the worst layer each;
+  /// 1 / experts is balanced.
   double most = 0, least = 0;
   double balance = 0, z = 0;  // RouterTerms', over the step, before they are multiplied
-  double dropped = 0;         // the share of all choices that found no room with their experts
+  double dropped = 0;         // share of all choices that exceeded the experts' capacity
 };
 
 class ExpertLoads {
@@ -29,20 +28,21 @@ class ExpertLoads {
   ExpertLoads(const model::ModelConfig& config, const Plan& plan, ParallelGroups& axes);
 
   bool is_mixture() const { return experts_ > 0; }
-  /// The micro-batches before they are cut by sequence, each with its padding marked, a log, the
-  /// capacity of experts, and the terms, whose gradient is that of `factor` times their means over
-  /// the step. Every rank must call, with as many.
+  /// Prepares the micro-batches before they are sharded by sequence: marks padding, adds a log, the
+  /// experts' capacity, and the router losses, whose gradient is `factor` times that of their means
+  /// over the step. Every rank must call with the same number.
   std::vector<nn::ForwardInputs> open(
       std::span<const nn::ForwardInputs> micro_batches, double factor);
-  /// After the passes: what they logged. Every rank must call. Nothing where it is no mixture.
+  /// Collects the logs after the passes. Every rank must call. Returns nullopt if the model is not
+  /// a mixture.
   std::optional<ExpertLoad> close(std::span<const nn::ForwardInputs> micro_batches);
 
  private:
   std::shared_ptr<const nn::RouterTerms> terms_of(
       std::span<const nn::ForwardInputs> micro_batches, double factor);
 
-  nn::RouterTerms terms_;                               // as they are of every step
-  std::shared_ptr<const nn::ExpertCapacity> capacity_;  // null: there is none
+  nn::RouterTerms terms_;                               // the same in every step
+  std::shared_ptr<const nn::ExpertCapacity> capacity_;  // null: unlimited
   ParallelGroups& axes_;
   int64_t experts_, layers_, mixture_layers_;
   double groups_ = 1;  // of the step: rows, or micro-batches

@@ -1,3 +1,4 @@
+// Checks and sums gradients after the backward pass.
 #include "parallel/gradients.h"
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// The summed gradient of a parameter that lies alone, as this rank holds it; undefined where the
-/// engine has none.
+/// The summed gradient of a parameter with its own flat unit, as this rank holds it; undefined if
+/// the engine does not have the parameter.
 Tensor gradient_of(const DataParallel& engine, const std::string& name) {
   for (const FlatUnit& flat : engine.flats()) {
     if (flat.entries.size() == 1 && flat.entries.front().name == name && flat.trainable) {
@@ -57,7 +58,8 @@ Tensor squared_gradients(
 
 void throw_not_finite(
     std::span<const ShardedModel> stages, comm::Communicator& world, double loss, double norm) {
-  // Every rank is here, for all know the same norm; the bad element may lie in another's shard.
+  // Every rank gets here, since all know the same norm; the bad element may be in another rank's
+  // shard.
   std::optional<std::string> own;
   for (const ShardedModel& stage : stages) {
     for (const ShardedModel::Engine& each : stage.engines()) {

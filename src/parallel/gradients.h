@@ -1,4 +1,4 @@
-// What is done with the summed gradients of a rank's stages, before the optimizer has them.
+// Processing of a rank's summed gradients before the optimizer step.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace lockstep::parallel {
 
-/// Adds up the gradients of the tied weight's two copies, and of what is trained beside it, where a
-/// pipeline's stages hold one each. Every rank must call.
+/// Adds the gradients of the two copies of a tied weight (and of adapters on it) if two pipeline
+/// stages hold one each. Every rank must call.
 void sum_tied_copies(
     std::span<const ShardedModel> stages, const Schedules& schedules, comm::Communicator& pipeline);
 
@@ -19,8 +19,8 @@ void sum_tied_copies(
 Tensor squared_gradients(
     std::span<const ShardedModel> stages, ParallelGroups& axes, c10::Device device);
 
-/// Throws Error (numeric) that names the first parameter whose gradient is not finite, on whichever
-/// rank. Every rank of `world` must call.
+/// Throws Error (numeric) naming the first parameter with a NaN or Inf gradient on any rank. Every
+/// rank of `world` must call.
 [[noreturn]] void throw_not_finite(
     std::span<const ShardedModel> stages, comm::Communicator& world, double loss, double norm);
 

@@ -1,3 +1,4 @@
+// Dynamic loss scaling for float16.
 #include "parallel/loss_scale.h"
 
 #include <algorithm>

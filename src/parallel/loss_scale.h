@@ -1,4 +1,4 @@
-// The factor that keeps float16 gradients from vanishing (Micikevicius et al., "Mixed Precision
+// Loss scale that keeps float16 gradients from underflowing (Micikevicius et al., "Mixed Precision
 // Training", 2018).
 #pragma once
 
@@ -8,15 +8,15 @@ namespace lockstep::parallel {
 
 struct LossScaleOptions {
   double fixed = 0;            // not 0: the factor, for ever
-  int64_t initial_power = 16;  // else it begins at 2 to this
+  int64_t initial_power = 16;  // if not fixed, the initial scale is 2 to this power
   int64_t window = 1000;       // steps without an overflow before it doubles
   int64_t hysteresis = 2;      // overflows before it halves
-  bool consecutive = false;    // a good step makes up for those before it
+  bool consecutive = false;    // a good step resets the count of overflows
   double least = 1;
 };
 
-/// The same on every rank, for all see the same gradients' norm. Powers of two, so that scaling
-/// rounds nothing.
+/// The same on every rank, since all see the same gradient norm. Scales are powers of two, so
+/// scaling does not round.
 class LossScale {
  public:
   /// Of float32 and bfloat16: always 1.
@@ -24,12 +24,12 @@ class LossScale {
   explicit LossScale(const LossScaleOptions& options);
 
   double value() const { return value_; }
-  /// Whether a step whose gradients overflowed may be left out, for the factor can still fall.
+  /// True if a step with overflowed gradients may be skipped because the scale can still decrease.
   bool can_fall() const { return options_.fixed == 0 && value_ > options_.least; }
   void overflowed();
   void succeeded();
 
-  /// What a checkpoint holds.
+  /// State in checkpoints.
   struct State {
     double value = 1;
     int64_t steps_since_overflow = 0;

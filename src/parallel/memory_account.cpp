@@ -1,3 +1,4 @@
+// Accounts a rank's memory by kind and phase.
 #include "parallel/memory_account.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ constexpr std::array<Kind, 7> kKinds = {{
 }};
 static_assert(MemoryAccount::kNumbers == static_cast<int64_t>(kMemoryPhases * (kKinds.size() + 1)));
 
-/// What the device's allocator has given out, and the most since it was last asked.
+/// Memory that the device's allocator has handed out, and its peak since the last call.
 ops::ThreadMemory take_allocated(c10::Device device) {
   if (device.is_cpu()) {
     return ops::take_thread_memory();
@@ -68,7 +69,7 @@ void MemoryAccount::look(MemoryPhase phase) {
     if (phase == phase_) {
       return;
     }
-    record(phase_);  // its end
+    record(phase_);  // end of the phase
   }
   phase_ = phase;
   record(phase);

@@ -1,4 +1,4 @@
-// What the memory of a rank is used for, at the fullest moment of each phase of a step.
+// Memory of a rank by kind, at the peak of each phase of a step.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@ namespace lockstep::parallel {
 
 /// Bytes on the rank's device.
 struct MemoryByKind {
-  int64_t parameters = 0;   // that the rank keeps
+  int64_t parameters = 0;   // stored by the rank
   int64_t gradients = 0;    // whole ones while they are written, and the summed ones
   int64_t optimizer = 0;    // masters and moments
-  int64_t activations = 0;  // what a step has allocated beside the others
-  int64_t gathered = 0;     // parameters that others keep, for a time
+  int64_t activations = 0;  // everything else allocated during a step
+  int64_t gathered = 0;     // parameters of other ranks, gathered temporarily
   int64_t buffers = 0;      // of communication
-  int64_t other = 0;        // tensors that were there before the step, of no other kind
+  int64_t other = 0;        // tensors of no other kind that existed before the step
 
   int64_t total() const;
 };
@@ -36,28 +36,27 @@ inline constexpr size_t kMemoryPhases = 4;
 /// One phase so far.
 struct PhaseMemory {
   MemoryByKind fullest;  // of the moments that were looked at, the one with the most
-  int64_t most = 0;      // that the device's allocator ever gave out, between those moments too
+  int64_t most = 0;      // peak of the device's allocator, including between those moments
 };
 
-/// Kinds but activations and other are what their owners hold, exactly; those two are the rest of
-/// what the device's allocator counts. On the CPU that is ops::keep_host_memory()'s, for the thread
-/// that calls; where nothing is counted, they are 0.
+/// All kinds except activations and other are exact; those two are the remainder of what the
+/// device's allocator counts. On the CPU that is the calling thread's count of
+/// ops::keep_host_memory(); without a count they are 0.
 class MemoryAccount {
  public:
-  /// What is held now, activations and other left at 0.
+  /// Returns the current memory, with activations and other left at 0.
   using Held = std::function<MemoryByKind()>;
   MemoryAccount(c10::Device device, Held held);
 
-  /// Looks at the memory, in a moment of the phase. Idle moments tell what was there before a step;
-  /// of the others there may be thousands, and a device is looked at where a phase begins and where
-  /// the next one finds its end: to ask its allocator locks it and copies all its figures, and what
-  /// was most in between it keeps by itself.
+  /// Records the memory at a moment of the phase. Idle moments give the memory before a step. Work
+  /// moments may be frequent, so a device is queried only at the start and end of a phase: querying
+  /// locks the allocator and copies its statistics, and it tracks the peak in between by itself.
   void look(MemoryPhase phase);
   const PhaseMemory& of(MemoryPhase phase) const { return phases_[static_cast<size_t>(phase)]; }
   const std::array<PhaseMemory, kMemoryPhases>& phases() const { return phases_; }
   void forget() { phases_ = {}; }
 
-  /// As numbers, to be sent to other ranks; and what a rank sent.
+  /// Serializes to numbers for other ranks, and reads them back.
   std::vector<int64_t> numbers() const;
   static std::array<PhaseMemory, kMemoryPhases> from_numbers(std::span<const int64_t> numbers);
   static constexpr int64_t kNumbers = 32;
@@ -68,7 +67,7 @@ class MemoryAccount {
   c10::Device device_;
   Held held_;
   MemoryPhase phase_ = MemoryPhase::kIdle;  // that was looked at last
-  int64_t before_step_ = 0;                 // bytes that were there, and not of those that are held
+  int64_t before_step_ = 0;                 // bytes that existed before the step and are not owned by a known kind
   std::array<PhaseMemory, kMemoryPhases> phases_{};
 };
 

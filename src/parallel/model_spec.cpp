@@ -1,3 +1,4 @@
+// Initial values of parameters: random, from files, or quantized.
 #include "parallel/model_spec.h"
 
 #include <map>
@@ -51,7 +52,7 @@ std::map<std::string, PackedLayer> packed_layers(
   return layers;
 }
 
-/// What a rank holds of a matrix, by the cut of [out, in].
+/// A rank's part of a packed matrix, given the cut of [out, in].
 ops::PackedPart part_of(const ops::PackedMatrix& matrix, const mesh::Cut& cut) {
   ops::PackedPart part = ops::PackedPart::whole(matrix.format, matrix.out, matrix.in);
   narrow_packed(part, cut);

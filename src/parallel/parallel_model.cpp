@@ -1,3 +1,4 @@
+// Training steps of a model under any plan.
 #include "parallel/parallel_model.h"
 
 #include <algorithm>
@@ -115,8 +116,8 @@ StepResult ParallelModel::forward_backward(
     return finish_step(sums, step());
   }
   const objective::Counts& counts = step();
-  // The optimizer multiplies the gradients anyway, so the mean is left to it; float16 could not
-  // hold the sum.
+  // The optimizer scales gradients anyway, so it applies the mean's factor; float16 could not
+  // represent the sum.
   const double scale = is_half_ ? loss_scale_.value() / counts.divisor() : 1.0;
   return finish_step(accumulate(micro_batches, counts, scale), counts);
 }

@@ -1,5 +1,5 @@
-// A model under a plan: what the trainer drives. It never asks which strategies are on.
-// parallelize.h makes it.
+// A model under a plan, as the trainer drives it, independent of the strategies in use. Created by
+// parallelize.h.
 #pragma once
 
 #include <functional>
@@ -28,19 +28,19 @@ struct StepResult {
   double loss = 0;           // over all ranks and micro-batches
   double gradient_norm = 0;  // before clipping
   bool overflowed = false;   // float16: the gradients did, and the step will be left out
-  /// What Objective::report reads; of an objective that needs no scores, zeros behind the first,
-  /// but for a classifier's.
+  /// Input of Objective::report; if the objective needs no scores, zeros after the first element,
+  /// except for a classifier's.
   std::vector<double> sums;
   std::optional<ExpertLoad> experts = {};  // of a mixture
 };
 
-/// Gives the counts of a step, of which other ranks may still have to tell: the call may block.
+/// Returns the counts of a step, which may require data from other ranks: the call may block.
 using CountsOfStep = std::function<const objective::Counts&()>;
 
 class ParallelModel {
  public:
-  /// Use parallelize. The stages have engines, whose shards the optimizer has. Every rank must
-  /// call; `axes` must outlive it.
+  /// Use parallelize. The stages have engines whose shards the optimizer has. Every rank must call;
+  /// `axes` must outlive it.
   ParallelModel(
       std::vector<ShardedModel> stages,
       OffloadedOptimizer optimizer,
@@ -50,31 +50,30 @@ class ParallelModel {
   ParallelModel(const ParallelModel&) = delete;
   ParallelModel& operator=(const ParallelModel&) = delete;
 
-  /// Forward and backward passes over the rank's micro-batches, and the sum of the gradients over
-  /// the ranks: the gradient of the objective, whose counts `step` are those of all data ranks and
-  /// micro-batches together. Every rank must call, each with as many micro-batches; ranks of one
-  /// data coordinate with the same ones. Error (numeric) naming a parameter where the loss or a
-  /// gradient is NaN or infinite.
+  /// Runs forward and backward passes over the rank's micro-batches and sums the gradients over the
+  /// ranks: the gradient of the objective, whose counts `step` cover all data ranks and
+  /// micro-batches. Every rank must call with the same number of micro-batches; ranks of one data
+  /// coordinate with the same ones. Throws Error (numeric) naming a parameter if the loss or a
+  /// gradient is NaN or Inf.
   StepResult forward_backward(
       std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step);
-  /// The same, of counts that are on their way: they are asked for when the work of the passes has
-  /// been begun, so that no device waits for them; before, where needs_counts_first().
+  /// The same with counts that are still being exchanged: they are requested after the passes have
+  /// been queued, so that no device waits for them, or before if needs_counts_first().
   StepResult forward_backward(
       std::span<const nn::ForwardInputs> micro_batches, const CountsOfStep& step);
-  /// Whether what the passes compute follows from the step's counts: those of an objective that
-  /// weighs, of float16, which could not hold sums, and of a mixture's balance.
+  /// True if the passes depend on the step's counts: weighted objectives, float16 (which could not
+  /// represent sums), and a mixture's balance loss.
   bool needs_counts_first() const;
-  /// The two halves of forward_backward, for CapturedTraining. First what the device does: float64
-  /// [sums() + 1] on it, the objective's sums over all ranks, and the squares of the gradients of
-  /// the first times `scale`.
+  /// The two halves of forward_backward, for CapturedTraining. First the device's half: returns
+  /// float64 [sums() + 1] on the device, the objective's sums over all ranks, and the squared norm
+  /// of the gradients of the first sum times `scale`.
   Tensor accumulate(
       std::span<const nn::ForwardInputs> micro_batches,
       const objective::Counts& step,
       double scale);
-  /// Then what the host makes of it.
+  /// Then the host's half.
   StepResult finish_step(const Tensor& sums, const objective::Counts& step);
-  /// Clips by the norm that forward_backward found, and updates; nothing where the gradients
-  /// overflowed.
+  /// Clips by the norm of forward_backward and updates; does nothing if the gradients overflowed.
   void optimizer_step(double learning_rate);
 
   /// As parallel::compare_replicas (replicas.h), between two steps.
@@ -84,34 +83,35 @@ class ParallelModel {
   /// share: all of them must call, and the sum over axes.data_context() is the batches'. No
   /// gradient.
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
-  /// The log-likelihoods of the rows of each batch, without dropout: float64 [B] on the CPU. Ranks
-  /// of one data coordinate call with the same batches, and get the same; all ranks with as many.
+  /// Returns the log-likelihoods of the rows of each batch, without dropout: float64 [B] on the
+  /// CPU. Ranks of one data coordinate call with the same batches and get the same result; all
+  /// ranks call with the same number.
   std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
-  /// Of a classifier: the logits of the rows' classes, float32 [B, classes] each. Likewise.
+  /// Classifier logits of the rows, float32 [B, classes] per batch. As above.
   std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
 
-  /// The likeliest token at each row's first target, without dropout: float64 [B] of each batch, on
-  /// the CPU; what is generated is made of these. Likewise.
+  /// The most likely token at each row's first target, without dropout: float64 [B] per batch on
+  /// the CPU; used for greedy generation. As above.
   std::vector<Tensor> next_tokens(std::span<const nn::ForwardInputs> batches);
 
   /// As EvaluationModel::head_states, for a pass without gradients.
   objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
 
-  /// Takes the adapters out of the model, or puts them back, for a pass without gradients: what
-  /// objective::AdaptersOff asks for. Every rank must call.
+  /// Disables or enables the adapters for a pass without gradients (objective::AdaptersOff). Every
+  /// rank must call.
   void set_adapters(bool are_on);
 
-  /// The state that a checkpoint holds: weights, and in the group "optimizer" masters and moments.
-  /// What other stages hold is not visited; a tied weight is visited by the first and the last one.
+  /// Visits the state of a checkpoint: weights and, in the group "optimizer", masters and moments.
+  /// State of other stages is not visited; a tied weight is visited by the first and the last
+  /// stage.
   void visit_state(const std::function<void(const StateSlice&)>& visit);
-  /// What forward_backward summed, as this rank holds it, by the parameters' names: for tests and
-  /// for verification. Nothing is owned.
+  /// Visits the gradients summed by forward_backward as this rank holds them, by parameter name,
+  /// for tests and verification. No ownership.
   void visit_gradients(const std::function<void(const StateSlice&)>& visit);
-  /// Where the optimizer has_averages(): puts them into the model, which is then what is evaluated,
-  /// saved or loaded, or puts back what is trained. Returns whether it changed anything: not where
-  /// it is as asked already. Every rank must call.
+  /// If the optimizer has_averages(): puts them into the model for evaluation, saving or loading,
+  /// or restores the trained weights. Returns true if anything changed. Every rank must call.
   bool put_averages(bool are_put);
-  /// After visit_state wrote weights (a resume): nothing computed before is valid.
+  /// Must be called after visit_state wrote weights (resume): cached results become invalid.
   void state_changed();
 
   /// As cacheable_model (sharded_model.h).
@@ -119,7 +119,7 @@ class ParallelModel {
     return cacheable_model(stages_, plan_, axes_.mesh());
   }
 
-  /// The stages of the pipeline that this rank holds, in order, and their engines.
+  /// The pipeline stages of this rank, in order, and their engines.
   size_t stages() const { return stages_.size(); }
   nn::LanguageModel& model(size_t stage = 0) { return *stages_.at(stage).model; }
   DataParallel& data_parallel(size_t stage = 0) { return *stages_.at(stage).engine; }
@@ -134,9 +134,9 @@ class ParallelModel {
   ParallelGroups& axes() { return axes_; }
   c10::Device device() const { return device_; }
   bool is_half() const { return is_half_; }
-  /// c10d's name of what gradients go over; empty: there is one rank.
+  /// c10d's name of the backend that reduces gradients; empty for a single rank.
   std::string carrier_of_gradients();
-  /// Of this rank's memory, kept up to date by each step.
+  /// Memory of this rank, updated by each step.
   MemoryAccount& memory() { return memory_; }
 
  private:
@@ -159,7 +159,7 @@ class ParallelModel {
   bool overflowed_ = false;
   bool averages_are_put_ = false;
   double scale_ = 1.0;            // that the loss was multiplied by
-  double gradient_factor_ = 1.0;  // what the held gradients are short of: that of the mean loss
+  double gradient_factor_ = 1.0;  // factor from accumulated gradients to gradients of the mean loss
   double gradient_scale_ = 1.0;   // that, and clipping
 };
 

@@ -1,3 +1,4 @@
+// Applies the parallelism strategies in order and creates the model.
 #include "parallel/parallelize.h"
 
 #include <functional>
@@ -39,7 +40,7 @@ std::vector<ShardedModel> split_pipeline(
   return stages;
 }
 
-/// Of a part as of the whole model: every rank finds the same mistakes.
+/// Validated against the whole model so that all ranks report the same error.
 void apply_adaptation(nn::LanguageModel& model, const ModelSpec& spec) {
   if (spec.packing != nullptr) {
     nn::pack_linears(model, *spec.packing);
@@ -65,7 +66,7 @@ void apply_adaptation(nn::LanguageModel& model, const ModelSpec& spec) {
   });
 }
 
-/// The values of what this rank holds of a stage, by name and range.
+/// Reads the initial values of this rank's shard of a stage, by name and range.
 ParameterSource source_of(const ModelSpec& spec, const ShardedModel& stage) {
   ShardedParameters parameters = stage.parameters;
   stage.model->visit_parameters([&](const std::string& name, Tensor& parameter) {
@@ -92,7 +93,7 @@ Rules blocks_of(const nn::LanguageModel& model) {
   return rules;
 }
 
-/// Which rule each of the model's parameters is updated by.
+/// Update rule of each parameter of the model.
 std::function<optim::UpdateRule(const std::string&)> rules_of(
     const nn::LanguageModel& model, const Plan& plan) {
   std::map<std::string, optim::ParameterTraits> traits;
@@ -113,7 +114,7 @@ std::function<optim::UpdateRule(const std::string&)> rules_of(
   };
 }
 
-/// What the trained stages of a rank share.
+/// Shared by the trained stages of a rank.
 struct Training {
   Training(const Plan& plan, ParallelGroups& axes)
       : groups(make_shard_groups(axes, plan.zero_stage > 0 ? plan.shard_ranks : 0)),
@@ -124,7 +125,7 @@ struct Training {
   OffloadedOptimizer optimizer;
 };
 
-/// How values are kept and gathered.
+/// Options for storing and gathering values.
 DataParallelOptions gathering_options(
     ShardedModel& stage, const Plan& plan, const ShardGroups& groups) {
   DataParallelOptions options;
@@ -147,15 +148,15 @@ DataParallelOptions zero_options(
   options.alignment = training.optimizer.optimizer().alignment();
   options.rule_of = rules_of(*stage.model, plan);
   options.reduce_type = plan.reduce_type;
-  // Sums over micro-batches are kept in float32: added in bfloat16, small gradients would be lost.
-  // Sums over the ranks in float16 could overflow.
+  // Sums over micro-batches use float32, since bfloat16 would lose small gradients. Sums over ranks
+  // in float16 could overflow.
   if ((plan.accumulation_steps > 1 && !stage.has_any(at::kDouble)) || stage.is_half()) {
     options.gradient_type = at::kFloat;
   }
   return options;
 }
 
-/// What a stage's parameters are of the model's, over the tensor ranks. For as long as the stage.
+/// Describes a stage's parameters as shards over the tensor ranks. Valid as long as the stage.
 PartsOfParameters parts_of(const ShardedModel& stage, ParallelGroups& axes) {
   comm::Communicator& tensor = axes.along(mesh::Axis::kTensor);
   if (tensor.size() == 1) {
@@ -164,15 +165,15 @@ PartsOfParameters parts_of(const ShardedModel& stage, ParallelGroups& axes) {
   return {&tensor, [&stage](const std::string& name, const std::vector<int64_t>& part) {
             ShardedParameter result{stage.shape_of(name, part), stage.cut_of(name)};
             if (is_tied_copy(*stage.model, name)) {
-              result.cut.copies /= 2;  // the other one is on another stage
+              result.cut.copies /= 2;  // the other copy is on another stage
             }
             return result;
           }};
 }
 
-// The order (parallelize.h) is that of these two functions.
+// These two functions apply the strategies in the order documented in parallelize.h.
 
-/// Steps 2 to 6: this rank's part of a stage, still without memory.
+/// Steps 2 to 6: this rank's shard of a stage, still without memory.
 void cut(
     ShardedModel& stage,
     const ModelSpec& spec,
@@ -190,8 +191,8 @@ void cut(
   stage.source = source_of(spec, stage);
 }
 
-/// Step 9: an engine of the parameters, and one of those of experts where fewer ranks hold these.
-/// stage.groups are set; where experts are spread nothing else holds their shards.
+/// Step 9: an engine for the parameters, and one for those of experts if fewer ranks hold these.
+/// stage.groups are set; if experts are distributed, no other rank holds their shards.
 void make_engines(
     ShardedModel& stage,
     const ExpertGroups& experts,

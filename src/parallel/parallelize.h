@@ -1,17 +1,17 @@
-// From a model's description, a plan and a mesh to what the trainer drives: the one door to the
-// strategies, and the order in which they are applied.
-//
-//   1. the pipeline's split            which layers a stage has, still without memory
-//      then each stage of this rank:
-//   2. adaptation and freezing         what of the model is trained, and by what
-//   3. tensor parallelism              layers and parameters become this rank's parts
-//   4. expert parallelism              this rank's experts, and the way to the others
-//   5. parts of sequences              dropouts and attention of this rank's positions
-//   6. context parallelism             attention looks beyond the part; takes tensor's heads
-//   7. deferral of weight gradients    around whatever stands in linears by now
-//   8. recomputation                   around each layer; leaves gradients where deferral does
+// Creates the model that the trainer drives from a description, a plan and a mesh. This is the only entry point to the strategies and
+// defines the order in which they are applied:
+// |
+//   1. pipeline split                  the layers of each stage, still without memory
+//      then for each stage of this rank:
+//   2. adaptation and freezing         which parameters are trained, and how
+//   3. tensor parallelism              layers and parameters become this rank's shards
+//   4. expert parallelism              this rank's experts, and the exchange with the others
+//   5. sequence shards                 dropouts and attention of this rank's positions
+//   6. context parallelism             attention beyond the shard; uses tensor parallelism's heads
+//   7. deferred weight gradients       around the linears as they are by now
+//   8. recomputation                   around each layer; queues gradients if deferral does
 //   9. data parallelism and ZeRO       around each unit; the parameters get memory and values
-//      then the optimizer has the stages' shards, and the model runs the pipeline of them.
+//      then the optimizer gets the stages' shards, and the model runs their pipeline.
 #pragma once
 
 #include <memory>
@@ -25,14 +25,14 @@
 
 namespace lockstep::parallel {
 
-/// The model ready to be trained. No rank ever holds more than it keeps between steps. Every rank
-/// must call; `axes` must outlive the result. Throws Error: kConfig where the plan does not fit the
-/// model or the mesh, kOutOfMemory, and what `fill` throws.
+/// Returns the model ready for training. No rank ever allocates more than it stores between steps.
+/// Every rank must call; `axes` must outlive the result. Throws Error: kConfig if the plan does not
+/// fit the model or the mesh, kOutOfMemory, and errors of `fill`.
 std::unique_ptr<ParallelModel> parallelize(
     const ModelSpec& spec, const Plan& plan, ParallelGroups& axes);
 
-/// A whole model that holds values, under data parallelism alone: all ranks get rank 0's. Every
-/// rank must call, with equal models. Throws Error (kConfig) where the mesh has another axis.
+/// A whole model that holds values, with data parallelism only: all ranks get rank 0's values.
+/// Every rank must call with equal models. Throws Error (kConfig) if the mesh has another axis.
 std::unique_ptr<ParallelModel> parallelize(
     std::unique_ptr<nn::LanguageModel> model,
     const Plan& plan,
@@ -43,8 +43,8 @@ std::unique_ptr<ParallelModel> parallelize(
 std::unique_ptr<EvaluationModel> evaluation_model(
     const ModelSpec& spec, const Plan& plan, ParallelGroups& axes);
 
-/// This rank's part of a model without a pipeline, to be run by hand (generation): steps 2 to 6,
-/// and values. Else as parallelize.
+/// This rank's shard of a model without a pipeline, for direct use (generation): steps 2 to 6, and
+/// values. Otherwise as parallelize.
 ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, ParallelGroups& axes);
 
 }  // namespace lockstep::parallel

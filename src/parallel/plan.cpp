@@ -1,3 +1,4 @@
+// Checks which strategies can be combined.
 #include "parallel/plan.h"
 
 #include "base/error.h"

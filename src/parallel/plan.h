@@ -1,5 +1,4 @@
-// What a user chose of how a model is trained on a mesh: the narrow struct that parallelize()
-// reads.
+// The user's parallelism choices, as read by parallelize().
 #pragma once
 
 #include <filesystem>
@@ -21,14 +20,14 @@
 
 namespace lockstep::parallel {
 
-/// What a mixture's routers add to the loss (nn/routing.h).
+/// Router losses of a mixture (nn/routing.h).
 struct RouterLosses {
   nn::Balance balance = nn::Balance::kNone;
-  std::optional<double> balance_coefficient{};  // none: the model's
+  std::optional<double> balance_coefficient{};  // nullopt: the model's
   double z_coefficient = 0;
 };
 
-/// Stages 2 and 3 communicate in every micro-batch, of which a pipeline has many.
+/// ZeRO stages 2 and 3 communicate in every micro-batch, and a pipeline has many.
 enum class ZeroInPipeline { kRefuse, kAllow };
 
 struct Plan {
@@ -37,23 +36,22 @@ struct Plan {
   LossScaleOptions loss_scale = {};  // of float16
   double max_gradient_norm = 1.0;    // 0: no clipping
   int zero_stage = 0;
-  /// So many neighbours among the ranks that hold the same parameters share one state, and the
-  /// others hold replicas of it (hybrid sharding); 0: all share one. A divisor of their number.
+  /// Hybrid sharding: number of neighboring ranks, among those that hold the same parameters, that
+  /// share one state; other ranks hold replicas. 0: all share one. Must divide their number.
   int shard_ranks = 0;
   ZeroInPipeline zero_in_pipeline = ZeroInPipeline::kRefuse;
   int64_t prefetch_units = 1;                  // gathered ahead of use
-  std::optional<int64_t> prefetch_elements{};  // or until they are so many elements
+  std::optional<int64_t> prefetch_elements{};  // or until this number of elements is prefetched
   int64_t persistence_threshold = 0;           // stage 3: smaller parameters stay whole
   double bucket_megabytes = 25;
   RouterLosses router_losses = {};
   double expert_capacity_factor = 0;  // nn::ExpertCapacity; 0: no token is dropped
-  /// So many neighbours among the ranks that hold the same parameters spread a mixture's experts
-  /// among them; a divisor of their number.
+  /// Number of neighboring ranks, among those that hold the same parameters, over which a mixture's
+  /// experts are distributed. Must divide their number.
   int expert_ranks = 1;
-  /// Tokens go to spread experts in two halves, of which one computes while the other is on its
-  /// way.
+  /// Send tokens to distributed experts in two halves: one computes while the other is in transit.
   bool expert_halves = false;
-  /// Of gradients on the wire; none: that in which they are accumulated.
+  /// Type of gradients in messages; nullopt: the accumulation type.
   std::optional<at::ScalarType> reduce_type{};
   bool find_unused_parameters = false;
   RecomputeOptions recompute = {};
@@ -67,10 +65,10 @@ struct Plan {
   ContextAttention context_attention = ContextAttention::kRing;
 };
 
-/// Which positions of a sequence this rank holds.
+/// Returns this rank's positions of a sequence.
 SequencePart sequence_part(const Plan& plan, const ParallelGroups& axes);
 
-/// Error (config) where strategies of the plan do not go together on the mesh, whatever the model.
+/// Throws Error (config) if strategies of the plan are incompatible on the mesh for any model.
 void check_plan(const Plan& plan, const mesh::Mesh& mesh);
 
 }  // namespace lockstep::parallel

@@ -1,3 +1,4 @@
+// Compares hashes of replicated state.
 #include "parallel/replicas.h"
 
 #include <map>
@@ -24,7 +25,7 @@ int64_t hash_of(const Tensor& values) {
   return values.view(words).sum(at::kLong).item<int64_t>();
 }
 
-/// What a group of ranks holds alike.
+/// Values replicated in a group of ranks.
 struct Replica {
   const FlatUnit* flat;
   Tensor values;
@@ -36,8 +37,7 @@ std::string names_of(const FlatUnit& flat) {
              : fmt::format("{} to {}", flat.entries.front().name, flat.entries.back().name);
 }
 
-/// The world's ranks whose hash is not the one that most have; all of them where none is held by
-/// more than half.
+/// The world ranks whose hash differs from the majority's; all ranks if there is no majority.
 std::vector<int> odd_ranks(const comm::Communicator& group, const std::vector<int64_t>& hashes) {
   std::map<int64_t, size_t> holders;
   for (const int64_t hash : hashes) {
@@ -89,7 +89,7 @@ void compare(comm::Communicator& group, const std::vector<Replica>& replicas) {
 
 namespace {
 
-/// Those of engines whose groups are the same.
+/// Engines with equal groups.
 struct Compared {
   const ShardGroups* groups;
   std::vector<Replica> whole, shards;
@@ -111,7 +111,7 @@ void collect(DataParallel& engine, Compared& all) {
 }  // namespace
 
 void compare_replicas(std::span<ShardedModel> stages) {
-  std::vector<Compared> all;  // of the stages' engines by their place, all experts' in one
+  std::vector<Compared> all;  // by the stage engine's index; all expert engines in one
   for (const ShardedModel& stage : stages) {
     const std::vector<ShardedModel::Engine> engines = stage.engines();
     for (size_t i = 0; i < engines.size(); ++i) {

@@ -1,6 +1,6 @@
-// Silent corruption: values that several ranks hold alike are compared, so that a flipped bit or a
-// product that went wrong on one of them does not end in a checkpoint (Dixit et al., "Silent Data
-// Corruptions at Scale", 2021).
+// Detection of silent data corruption: replicated values are compared, so that a flipped bit or a
+// wrong product on one rank does not reach a checkpoint (Dixit et al., "Silent Data Corruptions at
+// Scale", 2021).
 #pragma once
 
 #include <span>
@@ -10,10 +10,10 @@
 
 namespace lockstep::parallel {
 
-/// Compares hashes of what ranks hold alike between two steps: whole values over the ranks of a
-/// ZeRO group (stage 0, and what is frozen), shards over their replicas elsewhere. A read of the
-/// values, and 8 bytes a flat unit sent. Every rank must call. Error (environment) on the ranks of
-/// a group that differs: which of them hold what most others do not (of two: both), of which
+/// Compares hashes of replicated values between two steps: whole values over the ranks of a ZeRO
+/// group (stage 0, and frozen parameters), shards over their replicas elsewhere. Costs one read of
+/// the values and 8 bytes sent per flat unit. Every rank must call. Throws Error (environment) on
+/// the ranks of a group that differs, naming the ranks in the minority (of two: both) and the
 /// parameters.
 void compare_replicas(std::span<ShardedModel> stages);
 

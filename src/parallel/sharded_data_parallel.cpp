@@ -1,3 +1,4 @@
+// ZeRO for user modules.
 #include "parallel/sharded_data_parallel.h"
 
 #include <cmath>

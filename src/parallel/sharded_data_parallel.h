@@ -1,6 +1,5 @@
-// ZeRO for any libtorch module: a torch::nn::Sequential, whose children are the units, or a module
-// that holds its units in Unit<T>.
-//
+// ZeRO for any libtorch module: a torch::nn::Sequential, whose children are the units, or a module that holds its units in Unit<T>.
+// |
 //   lockstep::ShardedDataParallel sharded(model.ptr(), ranks, {.zero_stage = 3});
 //   for (const auto& [x, target] : batches) {
 //     sharded.begin_step();
@@ -25,13 +24,13 @@
 
 namespace lockstep {
 
-/// What ShardedDataParallel looks for in a module.
+/// Base of units, which ShardedDataParallel finds in a module.
 class UnitBase {
  public:
   using Body = std::function<at::Tensor(const at::Tensor&)>;
   virtual ~UnitBase() = default;
   virtual torch::nn::Module& module_of_unit() = 0;
-  /// Runs the unit; by itself, it just does. Set by ShardedDataParallel.
+  /// Runs the unit's body; set by ShardedDataParallel, otherwise the identity.
   std::function<at::Tensor(const at::Tensor& x, const Body& body)> around;
 };
 
@@ -50,9 +49,9 @@ class UnitImpl : public torch::nn::Module, public UnitBase {
   T module;
 };
 
-/// A part of a module whose parameters are gathered when it is called and dropped after it. T is a
-/// module holder (torch::nn::Linear) whose forward goes from a tensor to a tensor. In a forward
-/// pass every unit runs once, in the order in which they were registered.
+/// A part of a module whose parameters are gathered when it is called and freed afterwards. T is a
+/// module holder (torch::nn::Linear) whose forward maps a tensor to a tensor. In a forward pass
+/// every unit runs once, in the order of registration.
 template <class T>
 class Unit : public torch::nn::ModuleHolder<UnitImpl<T>> {
  public:
@@ -69,16 +68,16 @@ struct ShardedDataParallelOptions {
   double bucket_megabytes = 25;
 };
 
-/// Trains a module on the ranks of a group, each with its own part of the batch. It takes the
-/// parameters' storage over, and gives every rank those of rank 0. Every rank must make the same
-/// calls. Error (config) naming the parameters that lie in no unit.
+/// Trains a module on the ranks of a group, each with its slice of the batch. Takes over the
+/// parameters' storage and gives every rank the values of rank 0. Every rank must make the same
+/// calls. Throws Error (config) naming parameters outside all units.
 class ShardedDataParallel {
  public:
   ShardedDataParallel(
       std::shared_ptr<torch::nn::Module> module,
       comm::Communicator& ranks,
       const ShardedDataParallelOptions& options = {});
-  /// Leaves the units as they were without it; what was dropped stays dropped.
+  /// Restores the units' forward functions; freed parameters stay freed.
   ~ShardedDataParallel();
   ShardedDataParallel(const ShardedDataParallel&) = delete;
   ShardedDataParallel& operator=(const ShardedDataParallel&) = delete;
@@ -90,7 +89,8 @@ class ShardedDataParallel {
   enum class MicroBatch { kMore, kLast };
   /// loss.backward(). The gradients of a step's micro-batches are added up.
   void backward(const at::Tensor& loss, MicroBatch which = MicroBatch::kLast);
-  /// Clips and updates. Returns the norm before clipping. Error (numeric) where it is not finite.
+  /// Clips and updates. Returns the norm before clipping. Throws Error (numeric) if it is NaN or
+  /// Inf.
   double step(double learning_rate);
 
   /// Makes every parameter whole, to be read or saved, until the units run again.

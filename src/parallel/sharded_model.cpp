@@ -1,3 +1,4 @@
+// A rank's stage of a model.
 #include "parallel/sharded_model.h"
 
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-// A rank's part of a model: one stage of the pipeline, and what the strategies made of it.
+// A rank's shard of a model: one pipeline stage after all strategies were applied.
 #pragma once
 
 #include <memory>
@@ -17,11 +17,11 @@ namespace lockstep::parallel {
 struct ShardedModel {
   std::unique_ptr<nn::LanguageModel> model;
   ShardedParameters parameters = {};
-  /// The values of what this rank holds, by name and range of the part; none: the model has them.
+  /// Initial values of this rank's shards, by name and range; null: the model has values.
   ParameterSource source = nullptr;
   std::shared_ptr<DeferredQueue> deferred = nullptr;  // null: no weight gradients are put off
   std::unique_ptr<DataParallel> engine = nullptr;     // null: it is not trained
-  /// Of the parameters of experts, where these are spread over ranks; null: `engine` has them.
+  /// Engine of expert parameters if experts are distributed; null: `engine` has them.
   std::unique_ptr<DataParallel> expert_engine = nullptr;
   ShardGroups groups = {}, expert_groups = {};  // of the engines
 
@@ -29,28 +29,28 @@ struct ShardedModel {
     DataParallel* engine;
     const ShardGroups* groups;
   };
-  /// Those that there are, in the order in which the optimizer has their shards.
+  /// All engines, in the order in which the optimizer has their shards.
   std::vector<Engine> engines() const;
 
-  /// The part of a parameter that this rank holds.
+  /// This rank's cut of a parameter.
   const mesh::Cut& cut_of(const std::string& name) const;
-  /// Of the whole tensor of which this rank holds a part of the shape `part`.
+  /// Whole shape of the tensor of which this rank holds a shard of shape `part`.
   std::vector<int64_t> shape_of(const std::string& name, const std::vector<int64_t>& part) const;
   c10::Device device() const;
-  /// Whether a parameter is float16.
+  /// True if any parameter is float16.
   bool is_half() const { return has_any(at::kHalf); }
   /// Or of another type.
   bool has_any(at::ScalarType type) const;
 
-  /// Gives parameters without memory their memory on a device, and their values from the source.
-  /// Error (out of memory) that names the one that did not fit.
+  /// Allocates parameters on a device and fills them from the source. Throws Error (out of memory)
+  /// naming the one that did not fit.
   void make_values(c10::Device device);
-  /// Says of parameters without memory on which device ZeRO is to give them theirs.
+  /// Sets the device on which ZeRO will allocate the parameters.
   void leave_values_to_zero(c10::Device device);
 };
 
-/// What this rank can run with a cache of keys and values, alone or with its tensor ranks: the
-/// model, where it has all layers, all positions of a row, and their values at any time. Else null.
+/// Returns the model if this rank can run it with a key-value cache, alone or with its tensor
+/// ranks: it has all layers, all positions of a row, and values at any time. Otherwise null.
 const nn::LanguageModel* cacheable_model(
     const std::vector<ShardedModel>& stages, const Plan& plan, const mesh::Mesh& mesh);
 

@@ -1,3 +1,4 @@
+// Visits the training state independently of the plan.
 #include "parallel/state.h"
 
 #include <map>
@@ -13,8 +14,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Of tensors that several ranks hold, what this one owns: all holders share what is `replicated`,
-/// the replicas of a shard the shard.
+/// Ownership of replicated tensors: all holders share `replicated` ones, the replicas of a shard
+/// share the shard.
 class Ownership {
  public:
   explicit Ownership(std::span<const ShardedModel> stages) {
@@ -81,7 +82,7 @@ class StateVisit {
     ShardFile* file = engine.engine->shard_file();
     for (FlatUnit& flat : engine.engine->flats()) {
       if (flat.full.scalar_type() == at::kByte) {
-        continue;  // packed weights, which are as they were read
+        continue;  // packed base weights never change
       }
       const bool in_file = file != nullptr && file->holds(flat.shard);
       if (in_file) {
@@ -133,8 +134,7 @@ class StateVisit {
          group == "optimizer" ? optimizer_.uses_files() : engine.engine->shard_file() != nullptr});
   }
 
-  /// Of what each of the ranks that hold a part of a parameter has whole: which copy is this
-  /// rank's.
+  /// This rank's copy of a parameter that each tensor rank holds whole.
   mesh::Cut copy_of_whole(const ShardedModel& stage, const std::string& parameter) const {
     mesh::Cut whole;
     whole.copies = axes_.mesh().tensor;

@@ -1,5 +1,5 @@
-// The training state by the names and global shapes of parameters, whatever the plan: what
-// checkpoints hold.
+// The training state by names and global shapes of parameters, independent of the plan: the content
+// of checkpoints.
 #pragma once
 
 #include <functional>
@@ -14,18 +14,18 @@
 
 namespace lockstep::parallel {
 
-/// A run of a tensor of the training state that this rank holds, for checkpoints. Names and global
-/// shapes are all that a file depends on.
+/// A contiguous range of a tensor of the training state on this rank, for checkpoints. Files depend
+/// only on names and global shapes.
 struct StateSlice {
   std::string file_group;      // "model" or "optimizer"
   std::string name;            // "transformer.wte.weight", "exp_avg.transformer.wte.weight"
   std::vector<int64_t> shape;  // of the whole tensor
-  mesh::Cut cut;               // the part of it that this rank holds
-  int64_t begin = 0;           // the first element of the part that `data` holds
-  Tensor data;                 // flat, a view of the live state: may be read and written
-  int64_t owned_begin = 0;     // of `data`'s elements, those that this rank writes or counts:
+  mesh::Cut cut;               // this rank's shard
+  int64_t begin = 0;           // index in the shard of the first element of `data`
+  Tensor data;                 // flat view of the live state; may be read and written
+  int64_t owned_begin = 0;     // the range of `data` that this rank writes or counts:
   int64_t owned_end = 0;       // every element of the whole tensor is owned by exactly one rank
-  bool transient = false;      // `data` is there during the visit alone (state that lives in files)
+  bool transient = false;      // `data` is valid only during the visit (state in files)
 };
 
 /// ParallelModel::visit_state, of these stages.

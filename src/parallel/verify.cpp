@@ -1,3 +1,4 @@
+// Verifies a plan against a single rank.
 #include "parallel/verify.h"
 
 #include <algorithm>
@@ -19,16 +20,16 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Below it, next to the model's largest gradient, one is taken for rounding.
+/// Gradients below this fraction of the model's largest gradient count as rounding.
 constexpr double kFloor = 1e-3;
 
-/// AdamW's first steps divide a gradient by its own size, and Lion takes its sign: where a gradient
-/// is zero but for rounding, a whole update is rounding, and the next gradients with it. What is
-/// compared shall follow from the gradient smoothly.
+/// AdamW's first steps divide a gradient by its own magnitude, and Lion uses its sign: if a
+/// gradient is zero up to rounding, the whole update is rounding, and so are the next gradients. A
+/// larger epsilon makes the result depend smoothly on the gradient.
 constexpr double kLeastEpsilon = 1e-5;
 constexpr double kLionRate = 1e-2;
 
-/// Of a classifier: rows end anywhere, and about every fifth has no target.
+/// For a classifier: rows end anywhere, and about every fifth has no target.
 nn::Targets targets_of_rows(
     const model::HeadSpec& head, const VerifyOptions& options, uint64_t key, mesh::Range rows) {
   const auto outputs = static_cast<int64_t>(head.labels.size());
@@ -55,8 +56,8 @@ nn::Targets targets_of_rows(
   return targets;
 }
 
-/// What objectives of answers read: rows in turn chosen and rejected, prompts of two or three
-/// tokens, a reference's scores about those of a model that knows nothing.
+/// Inputs of objectives over answers: rows alternate between chosen and rejected, prompts have two
+/// or three tokens, and reference scores are near those of an untrained model.
 void judge_rows(
     const VerifyOptions& options,
     mesh::Range rows,
@@ -90,7 +91,7 @@ void judge_rows(
   targets.baseline = at::full_like(targets.counts, 0.25);
 }
 
-/// Documents of 1 to 16 tokens, drawn anew for each row; none predicts the next one's first token.
+/// Random documents of 1 to 16 tokens in each row; none predicts the next one's first token.
 void cut_documents(uint64_t key, int64_t first_row, Tensor& labels, nn::ForwardInputs& inputs) {
   constexpr uint64_t kMeanLength = 8;
   constexpr int64_t kMostTokens = 16;
@@ -113,7 +114,7 @@ void cut_documents(uint64_t key, int64_t first_row, Tensor& labels, nn::ForwardI
   inputs.positions = places - starts;
 }
 
-/// Rows of `inputs` that are judged one by one become documents of one row.
+/// Packs the rows of `inputs` as documents of one row.
 void stand_in_one_row(nn::ForwardInputs& inputs) {
   const int64_t rows = inputs.ids.size(0), length = inputs.ids.size(1);
   const Tensor number = at::arange(rows, at::kLong).repeat_interleave(length).unsqueeze(0);
@@ -196,7 +197,7 @@ nn::ForwardInputs rows_of_step(
   return inputs;
 }
 
-/// Forward and backward pass over the part of the step's batch that a data coordinate has; the
+/// Runs forward and backward passes over a data coordinate's slice of the step's batch; returns the
 /// loss.
 double run_step(
     ParallelModel& model,
@@ -231,8 +232,8 @@ GradientSlices gradients_of(ParallelModel& model) {
   return gradients;
 }
 
-/// The whole gradient, float64 on the CPU, as the holders of each element have it: `absent` where
-/// nobody of this rank does.
+/// Assembles the whole gradient, float64 on the CPU, from the holders of each element; `absent` for
+/// elements of other ranks.
 Tensor whole_gradient(
     const GradientSlices& gradients,
     const std::string& name,
@@ -256,8 +257,8 @@ Tensor whole_gradient(
   return whole;
 }
 
-/// Compares what all ranks hold of a gradient with rank 0's own; the result counts on rank 0.
-/// Where ranks hold the same element, each is compared: by the largest and the least of them.
+/// Compares all ranks' parts of a gradient with rank 0's reference; the result is valid on rank 0.
+/// If several ranks hold an element, its largest and smallest values are compared.
 void compare(
     comm::Communicator& world,
     const GradientSlices& under_plan,

@@ -1,4 +1,4 @@
-// Whether a plan computes what one rank computes: losses and every gradient, on the same batch.
+// Verification of a plan against a single rank: losses and every gradient on the same batch.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ struct VerifyOptions {
   uint64_t seed = 42;   // of the tokens and of dropout
   double tolerance = 1e-4;
   double learning_rate = 1e-3;
-  /// Of objectives that judge answers: rows of a pair (2), or 1, of which every other is rejected;
-  /// `rows` counts pairs then. 0: rows are plain.
+  /// For objectives over answers: rows per pair (2), or 1 with every second row rejected; `rows`
+  /// then counts pairs. 0: plain rows.
   int64_t rows_at_once = 0;
   bool are_rewarded = false;    // one class is read at each row's last token
-  bool learns_prompts = false;  // the prompts of chosen rows are targets, told apart
-  bool has_documents = false;   // rows hold several documents, which do not see each other
-  bool are_packed = false;      // rows that are judged one by one stand in one, a micro-batch's
-  bool forgets = false;         // rows are to be forgotten, an alternate (of 3), and to be kept
-  /// What the task does to rows before they are counted; empty: nothing.
+  bool learns_prompts = false;  // prompts of chosen rows are targets too, counted separately
+  bool has_documents = false;   // rows hold several documents that do not attend to each other
+  bool are_packed = false;      // rows that are scored individually are packed into one per micro-batch
+  bool forgets = false;         // rows of a forget set, an alternate (of 3), and a retain set
+  /// Modifies the task's rows before they are counted; empty: no change.
   std::function<void(nn::ForwardInputs& rows)> mark = nullptr;
-  /// Makes what a model under a plan is compared to; empty, or null: nothing.
+  /// Creates the reference of the objective; empty or null: none.
   std::function<std::shared_ptr<objective::Reference>(
       ParallelModel& model, const Plan& plan, ParallelGroups& axes)>
       refer = nullptr;
@@ -39,30 +39,30 @@ struct VerifiedLoss {
   double one = 0, plan = 0;  // nats a token
 };
 
-/// The gradient of a parameter, over all steps. Errors are relative to its largest element, or to a
-/// thousandth of the model's largest gradient, where that is more (for gradients that are zero but
-/// for rounding).
+/// The gradient of a parameter over all steps. Errors are relative to its largest element or to a
+/// thousandth of the model's largest gradient, whichever is larger (for gradients that are zero up
+/// to rounding).
 struct VerifiedGradient {
   std::string name;
   double largest = 0;   // on one rank, in the first step
   double error = 0;     // the worst of the steps
   int64_t step = 0;     // when the error was worst, from 1
-  int64_t element = 0;  // of the flattened parameter, where it was worst
+  int64_t element = 0;  // index in the flattened parameter of the largest error
   double one = 0, plan = 0;
 };
 
 struct Verification {
   std::vector<VerifiedLoss> losses;         // a step each
   std::vector<VerifiedGradient> gradients;  // in the order of use
-  /// The first thing beyond the tolerance, as a sentence; none where all is within.
+  /// Describes the first difference beyond the tolerance; nullopt if all are within it.
   std::optional<std::string> first_difference;
 };
 
-/// Trains `options.steps` steps on rank 0 alone and under the plan, from the same weights, on the
-/// same random tokens; AdamW's epsilon is at least 1e-5, and Lion's rate a hundredth, so that
-/// rounding is not blown up from step to step. Every rank must call; blocks. Rank 0 holds the whole
-/// model besides its part. The result is whole on rank 0; on the others it has `first_difference`
-/// alone.
+/// Trains `options.steps` steps on rank 0 alone and under the plan, from the same weights on the
+/// same random tokens. AdamW's epsilon is at least 1e-5 and Lion's rate a hundredth, so that
+/// rounding does not grow from step to step. Every rank must call; blocks. Rank 0 holds the whole
+/// model in addition to its shard. The result is complete on rank 0; other ranks get only
+/// `first_difference`.
 Verification verify(
     const ModelSpec& spec, const Plan& plan, ParallelGroups& axes, const VerifyOptions& options);
 

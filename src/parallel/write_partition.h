@@ -1,4 +1,4 @@
-// Who of those that hold the same tensors writes which part of them.
+// Divides the writing of replicated tensors among their holders.
 #pragma once
 
 #include <algorithm>
@@ -9,20 +9,21 @@
 
 namespace lockstep::parallel {
 
-/// The part [begin, end) of a tensor's elements that a rank owns.
+/// The range [begin, end) of a tensor's elements that a rank owns.
 using Owned = std::pair<int64_t, int64_t>;
 
-/// Tensors laid end to end by their names, as files have them, and cut into as many runs as there
-/// are ranks: what is not written in long runs costs more writes. All ranks add the same.
+/// Tensors laid end to end in the order of the files and cut into one contiguous run per rank,
+/// because short runs cost more writes. All ranks add the same tensors.
 class WritePartition {
  public:
-  /// Elements [begin, begin + elements) of a tensor.
+  /// Adds elements [begin, begin + elements) of a tensor.
   void add(const std::string& tensor, int64_t begin, int64_t elements) {
     runs_[{tensor, begin}] = {elements, 0};
     total_ = -1;
   }
 
-  /// What `rank` of `ranks` owns of them. Of others, like factors of a tensor, each has a part.
+  /// The range that `rank` of `ranks` owns. For tensors that were not added, such as adapter
+  /// factors, each rank owns a slice.
   Owned of(const std::string& tensor, int64_t begin, int64_t elements, int rank, int ranks) {
     if (total_ < 0) {
       lay_out();

@@ -1,3 +1,4 @@
+// Identity operations that run a callback in the backward pass.
 #include "parallel/autograd/backward_hooks.h"
 
 #include <algorithm>
@@ -41,7 +42,7 @@ at::Tensor when_backward_reaches(const at::Tensor& x, std::function<void()> reac
 
 std::vector<at::Tensor> when_backward_reaches(
     std::vector<at::Tensor> tensors, std::function<void()> reached) {
-  // What needs no gradient must not get one.
+  // Tensors that need no gradient must not get one.
   const auto needs_gradient = [](const at::Tensor& tensor) {
     return tensor.defined() && tensor.requires_grad();
   };

@@ -1,4 +1,4 @@
-// Where the forward and the backward pass enter and leave a unit.
+// Hooks at the boundaries of a unit in the backward pass.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace lockstep::parallel {
 
-/// x, unchanged; the backward pass calls `reached` when it comes to this place, before it goes on.
-/// On x that needs no gradient it never comes.
+/// Returns x unchanged; the backward pass calls `reached` when it gets to this point, before it
+/// continues. Never called if x needs no gradient.
 at::Tensor when_backward_reaches(const at::Tensor& x, std::function<void()> reached);
-/// The same of several at once: `reached` is called once, when the gradients of all are there.
+/// The same for several tensors: `reached` is called once, when the gradients of all are available.
 std::vector<at::Tensor> when_backward_reaches(
     std::vector<at::Tensor> tensors, std::function<void()> reached);
 

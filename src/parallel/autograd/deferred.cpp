@@ -1,3 +1,4 @@
+// Linear kernels that queue their weight gradients.
 #include "parallel/autograd/deferred.h"
 
 #include <ATen/core/grad_mode.h>
@@ -5,7 +6,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Another product, whose weight gradients are left in a queue.
+/// Wraps a kernel and queues its weight gradients.
 class DeferredProduct final : public nn::LinearKernel {
  public:
   DeferredProduct(std::shared_ptr<nn::LinearKernel> product, std::shared_ptr<DeferredQueue> queue)

@@ -1,3 +1,4 @@
+// Blockwise attention with a running softmax.
 #include "parallel/context/attention_block.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Below every score, and yet a number: nothing was seen.
+/// A finite number below every score: no key was visible.
 constexpr double kNothing = -1e30;
 /// Scores of a tile, over all rows and heads; and the keys of a tile.
 constexpr int64_t kScores = int64_t{1} << 21, kKeys = 1024, kLeastQueries = 32;
@@ -24,13 +25,13 @@ Tensor starts_of(const BlockPlace& place, int64_t queries, const BlockOptions& o
   return options.document_starts.narrow(1, place.first_query, queries);
 }
 
-/// Whether the documents of the first of some queries, and so of all, begin behind a key.
+/// True if the first query's document, and therefore every later one, starts after `key`.
 bool begin_behind(int64_t key, int64_t query, const BlockOptions& options) {
   const Tensor& starts = options.document_starts;
   return starts.defined() && starts.is_cpu() && starts.select(1, query).min().item<int64_t>() > key;
 }
 
-/// Calls visit(tile) for the parts of a block of which some pair is seen.
+/// Calls visit(tile) for the tiles of a block with at least one visible pair.
 template <class Visit>
 void visit_tiles(
     const Tensor& query,
@@ -56,7 +57,7 @@ void visit_tiles(
   }
 }
 
-/// [B, H, T, D] -> [B Hkv, G T, D]: the queries of one key-value head lie together.
+/// [B, H, T, D] -> [B Hkv, G T, D]: groups the queries by key-value head.
 Tensor by_key_head(const Tensor& x, int64_t kv_heads) {
   return x.reshape({x.size(0) * kv_heads, x.size(1) / kv_heads * x.size(2), x.size(3)});
 }
@@ -66,8 +67,8 @@ Tensor flat_heads(const Tensor& x) {
   return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
 }
 
-/// Scores [B, H, T, S] of a tile, -infinity where a key is not seen. `slope`, where there is a cap
-/// and it is asked for, becomes that of the capped scores by those before.
+/// Scores [B, H, T, S] of a tile, -Inf for invisible keys. With a soft cap and if requested,
+/// `slope` receives the derivative of the capped scores.
 Tensor scores_of(
     const Tensor& query,
     const Tensor& key,

@@ -1,6 +1,6 @@
-// Attention of some queries to some keys, a block at a time: the softmax over all keys is made of
-// its parts as they come (Liu et al., "Ring Attention with Blockwise Transformers", 2023, section
-// 3; the running maximum and sum are Milakov and Gimelshein's, 2018).
+// Blockwise attention: the softmax over all keys is accumulated from blocks of keys (Liu et al.,
+// "Ring Attention with Blockwise Transformers", 2023, section 3; running maximum and sum from
+// Milakov and Gimelshein, 2018).
 #pragma once
 
 #include <cstdint>
@@ -12,32 +12,32 @@ namespace lockstep::parallel {
 
 using at::Tensor;
 
-/// The type that sums of scores are kept in: float32, and float64 of float64.
+/// Accumulation type of scores: float32, or float64 for float64.
 inline at::ScalarType sum_type(const Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
 struct BlockOptions {
-  bool causal = true;  // else a query sees the keys behind it too, of its own document
+  bool causal = true;  // false: a query also sees later keys of its own document
   double scale = 1;
   double cap = 0;      // as ops::AttentionOptions has it
-  int64_t window = 0;  // key j is seen by query i where i - window < j <= i; 0: every j <= i
+  int64_t window = 0;  // query i sees key j if i - window < j <= i; 0: every j <= i
   bool upcast = false;
   double dropout = 0;
-  Tensor dropout_keys;  // where dropout > 0: of rows, or of their tokens (ops/dropout.h)
+  Tensor dropout_keys;  // if dropout > 0: per row, or per token (ops/dropout.h)
   int64_t first_head = 0, total_heads = 0, whole_length = 0;  // of the dropout's elements
-  /// [B, whole_length]: the first key that each token of the sequence sees, where a row holds
-  /// several documents; undefined: 0.
+  /// [B, whole_length]: the first key visible to each token, if rows hold several documents;
+  /// undefined: 0.
   Tensor document_starts;
 };
 
-/// Where a block stands in the sequence.
+/// Position of a block in the sequence.
 struct BlockPlace {
   int64_t first_query = 0, first_key = 0;
 };
 
-/// What queries have seen so far: sums weighted by e^(score - peak), in float32 (float64 of float64
-/// queries).
+/// Accumulated attention of the queries: sums weighted by e^(score - peak), in float32 (float64 for
+/// float64 queries).
 struct SeenSoFar {
   Tensor sum;     // [B, H, T, D]: of the values
   Tensor weight;  // [B, H, T]: of the weights
@@ -45,19 +45,19 @@ struct SeenSoFar {
 
   static SeenSoFar nothing(const Tensor& query);
   SeenSoFar narrow(int64_t begin, int64_t count) const;  // views of some queries
-  Tensor output() const;   // [B, H, T, D]; zero where nothing was seen
+  Tensor output() const;   // [B, H, T, D]; zero for queries that saw no key
   Tensor log_sum() const;  // [B, H, T]: of e^score over the keys seen
 };
 
-/// Adds keys by their scores [B, H, T, S], which are overwritten; `weigh` makes the sum of the
-/// values [B, H, T, D] by weights like the scores.
+/// Adds keys by their scores [B, H, T, S], which are overwritten; `weigh` computes the weighted sum
+/// of the values [B, H, T, D].
 void see_scores(
     SeenSoFar& seen,
     const Tensor& scores,
     const std::function<Tensor(const Tensor& weights)>& weigh);
 
-/// Adds the keys of a block to what the queries have seen. query [B, H, T, D], key and value [B,
-/// Hkv, S, D], H a multiple of Hkv. Blocks that no query sees cost nothing.
+/// Adds a block of keys to the accumulated attention. query [B, H, T, D], key and value [B, Hkv, S,
+/// D], H a multiple of Hkv. Blocks that no query sees cost nothing.
 void see_block(
     SeenSoFar& seen,
     const Tensor& query,

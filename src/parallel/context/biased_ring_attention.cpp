@@ -1,3 +1,4 @@
+// Ring attention with an additive bias and a mask.
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -31,13 +32,13 @@ struct BiasedRing final : Ring {
   }
 };
 
-/// What stands in [.., L or 1, S or 1] for a run of the rank's queries and one of all keys.
+/// Slice of [.., L or 1, S or 1] for a run of the rank's queries and a run of all keys.
 Tensor block_of(const Tensor& x, const PositionRun& q, const PositionRun& k) {
   const Tensor rows = x.size(-2) == 1 ? x : x.narrow(-2, q.local, q.count);
   return x.size(-1) == 1 ? rows : rows.narrow(-1, k.whole, k.count);
 }
 
-/// Scores [B, H, t, s], -infinity where a key is not seen.
+/// Scores [B, H, t, s], -Inf for invisible keys.
 Tensor scores_of(
     const BiasedRing& ring,
     const Tensor& query,

@@ -1,3 +1,4 @@
+// Applies context parallelism to the attention of a model.
 #include "parallel/context/context_parallel.h"
 
 #include <memory>
@@ -61,7 +62,7 @@ class SwapAttention final {
   ContextAttention attention_;
 };
 
-/// Of every tensor rank, so that all ranks say the same.
+/// Checked for every tensor rank, so that all ranks report the same error.
 void check_heads(const model::ModelConfig& config, const mesh::Mesh& mesh) {
   for (int rank = 0; rank < mesh.tensor; ++rank) {
     const HeadSplit heads = split_heads(config, rank, mesh.tensor);
@@ -88,7 +89,7 @@ void apply_context_parallel(
     ContextAttention attention) {
   comm::Communicator& group = axes.along(mesh::Axis::kContext);
   if (group.size() == 1) {
-    return;  // the plain attention is that of a group of one
+    return;  // plain attention is correct in a group of one
   }
   if (attention == ContextAttention::kUlysses && model.config().is_encoder_decoder()) {
     throw Error(

@@ -1,4 +1,4 @@
-// Context parallelism: each rank holds a part of every sequence, and attention alone looks beyond
+// Context parallelism: each rank holds a shard of every sequence, and only attention reads beyond
 // it.
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace lockstep::parallel {
 
-/// Swaps the attention of `model`, or of a pipeline's part of one, for one that works over the
-/// context axis; to be called after apply_tensor_parallel, whose heads it takes. A group of one
-/// changes nothing. `axes` must outlive the model. Throws Error (kConfig), with what would work,
-/// where the heads of this rank do not fit kUlysses.
+/// Replaces the attention of `model` (or of a pipeline stage) by one that works over the context
+/// axis. Call after apply_tensor_parallel, whose heads it uses. No effect in a group of one. `axes`
+/// must outlive the model. Throws Error (kConfig), with a suggestion, if this rank's heads are
+/// unsuitable for kUlysses.
 void apply_context_parallel(
     nn::LanguageModel& model,
     ParallelGroups& axes,

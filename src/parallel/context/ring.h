@@ -1,4 +1,4 @@
-// What goes round a ring of context ranks.
+// Ring exchange between context ranks.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace lockstep::parallel {
 
 using at::Tensor;
 
-/// Tags of what passes at the same time between the same ranks.
+/// Tags of messages that are in flight between the same ranks at the same time.
 enum class RingTag { kKeysAndValues = 1, kGradients = 2 };
 
 /// A ring over the context axis; a holder, so that autograd nodes can keep it.
@@ -27,11 +27,11 @@ struct Ring : torch::CustomClassHolder {
 
   int rank() const { return group->rank(); }
   int ranks() const { return group->size(); }
-  /// Sends `out` on and takes what comes in its place.
+  /// Sends `out` to the next rank and receives `in` from the previous one.
   comm::Pending pass(const Tensor& out, const Tensor& in, RingTag tag) const {
     using Direction = comm::P2p::Direction;
     const int next = (rank() + 1) % ranks(), previous = (rank() + ranks() - 1) % ranks();
-    if (next == rank()) {  // alone: what it sends comes in
+    if (next == rank()) {  // a single rank sends to itself
       in.copy_(out);
       return {};
     }
@@ -41,8 +41,8 @@ struct Ring : torch::CustomClassHolder {
     }};
     return group->exchange(transfers);
   }
-  /// The runs of a rank that holds `length` positions, without the padding behind the sequence's
-  /// end: it is at the end of what a rank holds, too.
+  /// The position runs of a rank that holds `length` positions, without the padding after the end
+  /// of the sequence, which is also at the end of the rank's shard.
   std::vector<PositionRun> runs_of(int of, int64_t length, int64_t whole_length) const {
     std::vector<PositionRun> runs = part.runs_of_context(of, length);
     for (PositionRun& run : runs) {
@@ -52,15 +52,15 @@ struct Ring : torch::CustomClassHolder {
   }
 };
 
-/// Error (internal) where the pass is not over a part of a sequence.
+/// Throws Error (internal) if the pass is not over a shard of a sequence.
 void require_part(const nn::ForwardContext& context);
 
 inline Tensor run_of(const Tensor& x, const PositionRun& run) {  // [B, H, L, D] or [B, H, L]
   return x.narrow(2, run.local, run.count);
 }
 
-/// Keys and values go round: calls visit(owner, pair) with those of each rank, this one's first,
-/// while the next are on their way. pair [2, B, H, L, D] is not written to.
+/// Rotates keys and values: calls visit(owner, pair) with each rank's pair, this rank's first,
+/// while the next pair is in transit. pair [2, B, H, L, D] must not be modified.
 template <class Visit>
 void visit_ring(const Ring& ring, const Tensor& pair, Visit&& visit) {
   Tensor passing = pair, coming = at::empty_like(pair), spare;
@@ -77,9 +77,9 @@ void visit_ring(const Ring& ring, const Tensor& pair, Visit&& visit) {
   }
 }
 
-/// The same in a backward pass: visit(owner, pair) returns what this rank has to say of the pair's
-/// gradient, which goes on from the owner's neighbour and is added up on its way home. Returns that
-/// of the rank's own pair: what visit() returned of it, if anything, and what came home.
+/// The same in a backward pass: visit(owner, pair) returns this rank's contribution to the gradient
+/// of the pair, which is summed while it travels back to the owner. Returns the gradient of this
+/// rank's own pair: the result of its own visit() and the sum received.
 template <class Visit>
 Tensor visit_ring_backward(const Ring& ring, const Tensor& pair, Visit&& visit) {
   Tensor own, sending, coming;
@@ -98,7 +98,7 @@ Tensor visit_ring_backward(const Ring& ring, const Tensor& pair, Visit&& visit) 
     coming = at::empty_like(of_pair);
     transfer = ring.pass(sending, coming, RingTag::kGradients);
   });
-  transfer.wait();  // home: every other rank has added its part
+  transfer.wait();  // complete: every other rank has added its contribution
   return !own.defined() ? coming : coming.defined() ? own.add_(coming) : own;
 }
 

@@ -1,3 +1,4 @@
+// Ring attention over context-parallel ranks.
 #include "parallel/context/ring_attention.h"
 
 #include <algorithm>
@@ -35,8 +36,8 @@ struct AttentionRing final : Ring {
   }
 };
 
-/// What the queries [B, H, L, D] found, and of each the log of the sum of e^score, in the type of
-/// the sums.
+/// Attention output [B, H, L, D] of the queries and their log-sum-exp of scores, in the
+/// accumulation type.
 struct Found {
   Tensor out, log_sum;
 };
@@ -88,10 +89,10 @@ ops::AttentionPartGradients backward_by_tiles(
   return {dquery, dpair[0], dpair[1]};
 }
 
-/// What of a rank's pair this rank's queries see, without windows. In zigzag order that is one
-/// block: each its own, causal, for a rank's positions ascend; of an earlier rank the first chunk,
-/// all of it and by all queries; of a later one both chunks, by the second chunk of the queries.
-/// Where attention is not causal, all by all.
+/// The part of a rank's keys that this rank's queries see, without windows. In zigzag order it is
+/// one block: for its own keys, causal attention, since a rank's positions ascend; for an earlier
+/// rank, its first chunk and all queries; for a later rank, both chunks and the queries of the
+/// second chunk. Without causal attention, all keys and all queries.
 struct Part {
   PositionRun queries, keys;
   ops::PartSees sees = ops::PartSees::kAll;
@@ -102,7 +103,7 @@ Part part_of(const AttentionRing& ring, int owner, int64_t length) {
   const auto mine = ring.runs(ring.rank(), length), theirs = ring.runs(owner, length);
   const auto all = [](const std::vector<PositionRun>& runs) {
     PositionRun sum;
-    for (const PositionRun& run : runs) {  // one, on a rank that is alone
+    for (const PositionRun& run : runs) {  // one run on a single rank
       sum.count += run.count;
     }
     return sum;
@@ -116,8 +117,8 @@ Part part_of(const AttentionRing& ring, int owner, int64_t length) {
   return owner < ring.rank() ? Part{all(mine), theirs[0]} : Part{mine[1], all(theirs)};
 }
 
-/// Fused loops take parts without windows, documents, caps and dropout, of sequences that a rank's
-/// share of is not too long.
+/// The fused loops support blocks without windows, documents, soft caps and dropout, up to a
+/// limited shard length.
 bool goes_by_parts(const AttentionRing& ring, const Tensor& query, const Tensor& key) {
   const bool has_window =
       ring.options.window > 0 && ring.options.window < ring.options.whole_length;
@@ -125,13 +126,14 @@ bool goes_by_parts(const AttentionRing& ring, const Tensor& query, const Tensor&
          ring.options.cap == 0 && ops::has_attention_part(query, key);
 }
 
-/// Two ranks' outputs and gradients meet once, and are rounded once in any case; of more ranks they
-/// are added up in float32.
+/// Between two ranks, outputs and gradients are added once and rounded once; with more ranks they
+/// are accumulated in float32.
 at::ScalarType type_of_sums(const AttentionRing& ring, const Tensor& query) {
   return ring.ranks() > 2 ? at::kFloat : query.scalar_type();
 }
 
-/// Keys and values [B, H, L, D] as one message [2, B, L, H, D], as they lie in a packed projection.
+/// Packs keys and values [B, H, L, D] into one message [2, B, L, H, D], the layout of a packed
+/// projection.
 Tensor by_token(const Tensor& key, const Tensor& value) {
   return at::stack({key.transpose(1, 2), value.transpose(1, 2)});
 }
@@ -144,7 +146,7 @@ KeysAndValues run_of_pair(const Tensor& pair, const PositionRun& run) {
   return {run_of(pair[0].transpose(1, 2), run), run_of(pair[1].transpose(1, 2), run)};
 }
 
-/// Zeros [B, H, L, D] that lie by token.
+/// Zeros [B, H, L, D] in token-major layout.
 Tensor zeros_by_token(const Tensor& like) {
   return at::zeros({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options())
       .transpose(1, 2);
@@ -197,7 +199,7 @@ Found forward_by_parts(
   return found;
 }
 
-/// `seen`: the keys and values of the part alone.
+/// `seen`: only the visible keys and values.
 ops::AttentionPartGradients part_backward(
     const AttentionRing& ring,
     const Part& part,

@@ -1,4 +1,4 @@
-// Attention over a sequence of which each rank holds a part.
+// Attention over sequences that are sharded over ranks.
 #pragma once
 
 #include "comm/communicator.h"
@@ -9,11 +9,10 @@ namespace lockstep::parallel {
 
 using at::Tensor;
 
-/// Ring attention: a rank keeps its queries, and every rank's keys and values pass by it, sent on
-/// while they are used (Liu et al., "Ring Attention with Blockwise Transformers", 2023, section 3).
-/// A rank sends (n - 1) times its keys and values in the forward pass, and in the backward pass
-/// that and n times their gradients. Chunks lie in zigzag order, so that every rank has as much to
-/// do.
+/// Ring attention: each rank keeps its queries, and every rank's keys and values are passed around
+/// the ring while they are used (Liu et al., "Ring Attention with Blockwise Transformers", 2023,
+/// section 3). A rank sends (n - 1) times its keys and values in the forward pass, and in the
+/// backward pass the same plus n times their gradients. Zigzag order of chunks balances the work.
 struct RingAttention final : nn::Attention {
   /// `group` must outlive it, and its graphs.
   RingAttention(const nn::Attention& plain, const SequencePart& part, comm::Communicator& group)
@@ -22,7 +21,7 @@ struct RingAttention final : nn::Attention {
         group(&group) {}
   SequencePart part;
   comm::Communicator* group;
-  /// The context must hold the length of the whole sequence, and no cache. Every rank of the group
+  /// The context must have the length of the whole sequence and no cache. Every rank of the group
   /// must call.
   Tensor forward(
       const Tensor& query,
@@ -31,13 +30,12 @@ struct RingAttention final : nn::Attention {
       const nn::ForwardContext& context) const override;
 };
 
-/// Which of a model's sequences: that which an encoder reads, or that of the ids.
+/// Which sequence of a model: the encoder's source or the target ids.
 enum class Sequence { kSource, kTarget };
 
-/// Ring attention with a bias of the scores and a mask, of queries to the keys of their own or of
-/// the other sequence. The bias [H, L, S] and the mask are of the rank's queries and of all keys of
-/// the whole sequence; the bias's gradient is what these queries say. Where a query sees no key it
-/// gets zero.
+/// Ring attention with an additive bias and a mask, for self- and cross-attention. The bias [H, L,
+/// S] and the mask cover the rank's queries and all keys of the whole sequence; the gradient of the
+/// bias is that of these queries. Queries without a visible key get zero.
 struct BiasedRingAttention final : nn::BiasedAttention {
   BiasedRingAttention(
       const nn::BiasedAttention& plain,
@@ -62,9 +60,9 @@ struct BiasedRingAttention final : nn::BiasedAttention {
       const nn::ForwardContext& context) const override;
 };
 
-/// Attention where parts of the sequence are exchanged for parts of the heads and back (Jacobs et
-/// al., "DeepSpeed Ulysses", 2023, section 3.1): each rank attends with some heads to all of the
-/// sequence. A rank sends (n - 1) / n of its queries, keys, values and outputs.
+/// Attention that exchanges shards of the sequence for shards of the heads and back (Jacobs et al.,
+/// "DeepSpeed Ulysses", 2023, section 3.1): each rank computes some heads over the whole sequence.
+/// A rank sends (n - 1) / n of its queries, keys, values and outputs.
 struct UlyssesAttention final : nn::Attention {
   UlyssesAttention(const nn::Attention& plain, const SequencePart& part, comm::Communicator& group)
       : Attention(plain),
@@ -72,8 +70,8 @@ struct UlyssesAttention final : nn::Attention {
         group(&group) {}
   SequencePart part;
   comm::Communicator* group;
-  /// The query heads must divide by the group's size. Where key-value heads do not, copies of them
-  /// are sent.
+  /// The number of query heads must be divisible by the group's size. If that of key-value heads is
+  /// not, replicas of them are sent.
   Tensor forward(
       const Tensor& query,
       const Tensor& key,

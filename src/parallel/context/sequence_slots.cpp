@@ -1,3 +1,4 @@
+// Replaces layers that depend on positions under sequence sharding.
 #include "parallel/context/sequence_slots.h"
 
 #include <memory>
@@ -15,8 +16,8 @@ namespace {
 
 using at::Tensor;
 
-/// Attention over a sequence that was padded: without the padding, so that it is that of the plain
-/// model, dropout included.
+/// Attention over a padded sequence without the padding, so that results, including dropout, equal
+/// the plain model's.
 struct UnpaddedAttention final : nn::Attention {
   explicit UnpaddedAttention(const nn::Attention& plain) : Attention(plain) {}
 
@@ -46,9 +47,9 @@ class SwapSequenceSlots final {
       swap(name, *dropout);
     } else if (auto* linear = slot.as<nn::Linear>()) {
       std::shared_ptr<nn::Dropout>* of_input = (*linear)->product()->input_dropout();
-      // Those of experts draw by token.
+      // Dropout inside experts draws per token.
       if (of_input != nullptr && !name.role.starts_with("expert_")) {
-        // Linears stand in the region that is entered, but for one before an encoder's head.
+        // Linears are in the entered region, except the one before an encoder's head.
         take_part(*of_input, name.role == "head_dense" ? part_ : entered_);
       }
     } else if (auto* exchange = slot.as<nn::ExpertExchange>()) {
@@ -65,12 +66,12 @@ class SwapSequenceSlots final {
 
  private:
   void swap(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) const {
-    // These stand behind a norm, or within the MLP: there the tensor ranks' parts are together.
+    // These follow a norm or are inside the MLP, where the tensor ranks' shards are gathered.
     static const std::set<std::string> entered{
         "mlp_inner_dropout", "encoder_dropout", "final_dropout"};
     take_part(slot, entered.count(name.role) > 0 ? entered_ : part_);
   }
-  /// A head's states are those of the region that it stands in.
+  /// A head's states have the sharding of its region.
   void take_part(const std::shared_ptr<nn::TableAdapter>& adapter) const {
     if (adapter != nullptr) {
       take_part(adapter->dropout, entered_);
@@ -80,7 +81,7 @@ class SwapSequenceSlots final {
     if (part.is_whole()) {
       return;
     }
-    // One that holds a part of the width (tensor parallelism) goes on doing so.
+    // A dropout over a shard of the width (tensor parallelism) keeps that.
     const auto* of_width = dynamic_cast<const PartDropout*>(slot.get());
     const auto dropout = of_width != nullptr ? std::make_shared<PartDropout>(*of_width)
                                              : std::make_shared<PartDropout>(*slot);

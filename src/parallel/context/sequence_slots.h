@@ -1,4 +1,4 @@
-// What in a model sees that its activations are parts of sequences, besides attention over them.
+// Layers other than attention that depend on position, under sequence sharding.
 #pragma once
 
 #include "nn/language_model.h"
@@ -6,9 +6,9 @@
 
 namespace lockstep::parallel {
 
-/// Swaps the dropouts of a model whose activations are parts of sequences, for ones that draw the
-/// masks of the whole, and attention over sequences that were padded for one that leaves the
-/// padding out. To be called after apply_tensor_parallel. A whole part changes nothing.
+/// Replaces the dropouts of a model with sequence-sharded activations by ones that draw the mask of
+/// the whole sequence, and attention over padded sequences by one that ignores the padding. Call
+/// after apply_tensor_parallel. No effect if the sequence is not sharded.
 void apply_sequence_part(nn::LanguageModel& model, const SequencePart& part);
 
 }  // namespace lockstep::parallel

@@ -1,3 +1,4 @@
+// Ulysses attention: all-to-all between sequence and head shards.
 #include <utility>
 #include <vector>
 
@@ -10,8 +11,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Parts of the sequence for parts of the heads: [B, H, L, D] -> [B, H/n, n L, D], positions in
-/// order.
+/// Sequence shards to head shards: [B, H, L, D] -> [B, H/n, n L, D], positions in order.
 Tensor heads_from_sequence(const Tensor& x, const Ring& ring) {
   const int64_t ranks = ring.group->size(), length = x.size(2);
   const Tensor out = x.unflatten(1, {ranks, -1}).transpose(0, 1).contiguous();
@@ -27,7 +27,7 @@ Tensor heads_from_sequence(const Tensor& x, const Ring& ring) {
   return whole;
 }
 
-/// The way back: [B, H/n, n L, D] -> [B, H, L, D].
+/// Head shards to sequence shards: [B, H/n, n L, D] -> [B, H, L, D].
 Tensor sequence_from_heads(const Tensor& x, const Ring& ring) {
   const int64_t ranks = ring.group->size(), length = x.size(2) / ranks;
   Tensor out = at::empty({ranks, x.size(0), x.size(1), length, x.size(3)}, x.options());
@@ -74,8 +74,8 @@ Tensor UlyssesAttention::forward(
   const int64_t ranks = group->size(), heads = query.size(1);
   const int64_t real = context.inputs().whole_length, whole = query.size(2) * ranks;
   const auto turned = [&](const Tensor& x) {
-    // Key-value heads that do not divide go to every rank that has queries of them: as many copies
-    // as ranks ask for, or, where a rank's queries are of several heads, one for each query.
+    // If key-value heads are not divisible by the ranks, they are replicated: one copy per rank,
+    // or, if a rank's queries use several heads, one per query head.
     const int64_t kv_heads = x.size(1), copies = ranks % kv_heads == 0 ? ranks : heads;
     const Tensor enough =
         kv_heads % ranks == 0 ? x : x.repeat_interleave(copies / kv_heads, /*dim=*/1);

@@ -1,3 +1,4 @@
+// Data parallelism engine: gathers and reductions of flat units.
 #include "parallel/data/data_parallel.h"
 
 #include <algorithm>

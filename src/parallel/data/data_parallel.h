@@ -1,7 +1,7 @@
 // Data parallelism with ZeRO stages 0 to 3 (Rajbhandari et al., 2020) as one engine over units:
-// each rank works on its own part of the batch, gradients are summed while the backward pass runs,
-// and a stage says what a rank keeps of values, gradients and optimizer state (flat_unit.h). Every
-// stage runs the same code.
+// each rank processes its slice of the batch, gradients are summed while the backward pass runs,
+// and the stage decides which values, gradients and optimizer state a rank stores (flat_unit.h).
+// Every stage runs the same code.
 #pragma once
 
 #include <filesystem>
@@ -25,24 +25,24 @@ struct DataParallelOptions {
   double bucket_megabytes =
       25;  // stages 0 to 2: units share buffers of up to this (ddp_bucket_cap_mb)
   int64_t prefetch_units = 1;                  // gathered ahead of use
-  std::optional<int64_t> prefetch_elements{};  // or until they are so many elements
+  std::optional<int64_t> prefetch_elements{};  // or until this number of elements is prefetched
   int64_t persistence_threshold = 0;           // stage 3: parameters with fewer elements stay whole
   bool find_unused_parameters =
       false;  // else a parameter without a gradient is an error that names it
-  /// Of the buffers that accumulate gradients; none: the parameters' own.
+  /// Type of the gradient accumulation buffers; nullopt: the parameters' type.
   std::optional<at::ScalarType> gradient_type{};
-  /// On the wire; none: that of the buffers.
+  /// Type of gradients in messages; nullopt: that of the buffers.
   std::optional<at::ScalarType> reduce_type{};
   bool offload_parameters = false;           // stage 3: shards live in host memory
   std::filesystem::path parameter_folder{};  // stage 3: or in a file below it
-  int64_t alignment = 1;  // elements: parameters and shards begin at multiples of it
-  /// Initial values; each rank asks for what it keeps alone. None: the parameters hold theirs, and
-  /// get rank 0's.
+  int64_t alignment = 1;  // in elements: parameters and shards start at multiples of it
+  /// Initial values; each rank reads only its own shards. Empty: the parameters hold values, and
+  /// rank 0's are used.
   ParameterSource source{};
-  /// The ranks that hold this rank's shards too, each of another group that shares a state (hybrid
-  /// sharding: shards within a node, replicas across). None: there are no replicas.
+  /// Ranks that hold replicas of this rank's shards (hybrid sharding: shards within a node,
+  /// replicas across nodes). Null: no replicas.
   comm::Communicator* replicas = nullptr;
-  /// How a parameter is updated; none: as its description has it.
+  /// Update rule per parameter; empty: according to its description.
   std::function<optim::UpdateRule(const std::string& name)> rule_of{};
   /// For squared_gradients().
   bool counts_squares = false;
@@ -59,7 +59,7 @@ struct DataParallelOptions {
 class DataParallel {
  public:
   /// Takes over the storage of the parameters. `group` are the ranks that share a state. Every rank
-  /// must call, with equal units; the communicators must outlive it.
+  /// must call with equal units; the communicators must outlive it.
   DataParallel(
       comm::Communicator& group,
       const std::vector<ParameterUnit>& units,
@@ -73,44 +73,46 @@ class DataParallel {
       size_t unit,
       const std::vector<Tensor>& inputs,
       const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body);
-  /// The same of a unit from one tensor to one; x may be undefined.
+  /// The same for a unit from one tensor to one; x may be undefined.
   Tensor run_unit(size_t unit, const Tensor& x, const std::function<Tensor(const Tensor&)>& body);
 
-  /// Of so many micro-batches; 0: that is not known.
+  /// Starts a step of this number of micro-batches; 0: unknown.
   void begin_step(size_t micro_batches = 0) { reductions_.begin_step(micro_batches); }
   void begin_micro_batch(bool last) { reductions_.begin_micro_batch(last); }
-  /// Error (config) naming the parameters that got no gradient, unless those are looked for.
+  /// Throws Error (config) naming parameters without a gradient, unless unused parameters are
+  /// allowed.
   void end_micro_batch();
   void finish();
 
-  /// After finish(), where they are counted: the squares of the summed gradients, float64 [1] on
-  /// their device, each element on one rank of `group` and its replicas. No rank waits for another.
+  /// After finish(), if counted: the sum of squares of the summed gradients, float64 [1] on their
+  /// device, counting each element on one rank of `group` and its replicas. No communication.
   Tensor squared_gradients() { return reductions_.squares(); }
 
   /// Before shards are read or written outside a step (a checkpoint): waits for gathers that still
   /// send them.
   void settle() { gathers_.settle(); }
-  /// After shards were written: graphs of before are void, and the others' parts are gathered anew
-  /// before they are used.
+  /// Must be called after shards were modified: earlier graphs become invalid, and the other ranks'
+  /// shards are gathered again before use.
   void parameters_changed();
-  /// Makes every parameter whole, for one who reads the model itself; stage 3 drops them again as
+  /// Gathers every parameter, for callers that read the model directly; stage 3 frees them again as
   /// units are used.
   void gather_all() { gathers_.gather_all(); }
-  /// The parameter whose summed gradient holds the first NaN or infinity, in this rank's shards.
+  /// Returns the first parameter with a NaN or Inf in its summed gradient, within this rank's
+  /// shards.
   std::optional<std::string> first_non_finite() const;
 
-  /// Told of moments at which much memory is held: where a unit's forward pass ends, and where a
-  /// gradient was written. One at a time.
+  /// Sets a callback for moments of high memory use: the end of a unit's forward pass, and after a
+  /// gradient was written. There is one at a time.
   void set_at_work(std::function<void(Pass)> at_work) { at_work_ = std::move(at_work); }
 
   std::vector<FlatUnit>& flats() { return flats_.flats; }
   const std::vector<FlatUnit>& flats() const { return flats_.flats; }
   const ParameterGathers& gathers() const { return gathers_; }
-  /// That shards live in; null: none do.
+  /// File that stores the shards; null: none.
   ShardFile* shard_file() { return file_.get(); }
   /// Bytes of gradients: whole ones while they are written, and the shards' sums.
   int64_t gradient_bytes() const;
-  /// Bytes of gradients on their way, and of what is received into.
+  /// Bytes of gradients in flight and of receive buffers.
   int64_t bytes_in_flight() const { return reductions_.bytes_in_flight(); }
   /// Reductions that started while the backward passes of the last step still ran.
   int overlapped_reductions() const { return reductions_.overlapped(); }

@@ -1,3 +1,4 @@
+// Lays out parameters in flat buffers.
 #include "parallel/data/flat_unit.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// What will become a flat unit.
+/// Parameters that will form a flat unit.
 struct FlatGroup {
   std::vector<NamedParameter> parameters;
   std::vector<size_t> units;  // descending
@@ -29,7 +30,7 @@ struct FlatGroup {
   int64_t bytes = 0;
 };
 
-/// Puts parameters into groups, from the last unit to the first: the order in which gradients come.
+/// Groups parameters from the last unit to the first, the order in which gradients become ready.
 class Grouping {
  public:
   explicit Grouping(const FlatOptions& options) : options_(options) {}
@@ -70,8 +71,8 @@ class Grouping {
   using Key =
       std::tuple<at::ScalarType, bool, bool, size_t>;  // type, trainable, persistent, summed over
 
-  /// Of the ranks that a gradient is summed over: the same on all ranks, as the order of the flats
-  /// must be.
+  /// Number of the group over which a gradient is summed; equal on all ranks, as the order of the
+  /// flat units must be.
   size_t number_of(comm::Communicator* summed_over) {
     const auto found = std::find(groups_.begin(), groups_.end(), summed_over);
     const auto number = static_cast<size_t>(found - groups_.begin());
@@ -114,7 +115,7 @@ Tensor home_of_shard(const Tensor& slice, const FlatOptions& options) {
   if (!moves) {
     return at::empty_like(slice);
   }
-  // What goes to a file gives its memory back: that is libtorch's.
+  // Shards in files free their memory, which must then be libtorch's.
   return options.file != nullptr
              ? at::empty_like(slice, at::TensorOptions(at::kCPU).pinned_memory(true))
              : ops::host_like(slice);
@@ -128,8 +129,8 @@ void take_values(FlatUnit& flat, int64_t part, const FlatOptions& options) {
     if (!options.source) {
       view.copy_(entry.parameter);
     }
-    // set_data keeps the parameter's identity, hooks and own version counter: a gather into `full`
-    // is no change that autograd sees.
+    // set_data keeps the parameter's identity, hooks and version counter, so autograd does not
+    // treat a gather into `full` as a modification.
     entry.parameter.set_data(view);
   }
   const Tensor slice = flat.full.narrow(0, flat.shard_begin, part);
@@ -181,7 +182,7 @@ FlatUnit flatten(FlatGroup group, const FlatOptions& options) {
   flat.shard_begin = flat.replicated ? 0 : options.rank * part;
 
   const auto type = parameters.front().tensor.options().requires_grad(false);
-  // What lies between parameters is zero.
+  // Gaps between parameters are zero.
   flat.full = options.source && flat.persistent ? ops::new_zeros(part * shards, type)
                                                 : at::empty({part * shards}, type);
   take_values(flat, part, options);

@@ -1,14 +1,13 @@
-// Flat units: parameters that are gathered, reduced, updated and dropped together, as one buffer
-// each for values and gradients. What a ZeRO stage (Rajbhandari et al., 2020) changes is how much
-// of these buffers a rank keeps.
-//
+// Flat units: parameters that are gathered, reduced, updated and freed together, as one buffer each for values and gradients. A ZeRO
+// stage (Rajbhandari et al., 2020) decides how much of these buffers a rank stores:
+// |
 //            values                  gradients               optimizer state
 //   stage 0  whole                   whole                   whole
 //   stage 1  whole                   whole                   this rank's shard
 //   stage 2  whole                   shard                   shard
 //   stage 3  shard                   shard                   shard
-//
-// A shard is one of as many equal runs of the flat buffer as there are ranks.
+// |
+// A shard is one of `ranks` equal contiguous slices of the flat buffer.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +32,8 @@ struct NamedParameter {
   Tensor tensor;     // a leaf; its data is replaced by a view of the flat buffer
   optim::UpdateRule rule{};
   bool alone =
-      false;  // in a flat unit of its own, so that its shards are alike in other models too
-  /// Ranks besides those of the engine over which its gradient is summed; null: there are none.
+      false;  // has its own flat unit, so that its shards are laid out alike in other models
+  /// Further ranks over which its gradient is summed; null: none.
   comm::Communicator* summed_over = nullptr;
   int64_t packed = 0;  // the weights that the tensor's bytes are; 0: its elements are weights
   int64_t weights() const { return packed > 0 ? packed : tensor.numel(); }
@@ -44,14 +43,14 @@ struct NamedParameter {
 struct ParameterUnit {
   std::string name;
   std::vector<NamedParameter> parameters;
-  /// Other units whose parameters it reads too: a tied head reads the embedding's.
+  /// Other units whose parameters it also reads: a tied head reads the embedding's.
   std::vector<size_t> also_uses = {};
-  /// Whether its backward pass reads parameters. That of an embedding does not.
+  /// False if its backward pass reads no parameters, as for an embedding.
   bool backward_reads_parameters = true;
 };
 
-/// Writes the initial values of elements [begin, begin + out.numel()) of a flattened parameter:
-/// drawn, or read from a file. The same on every rank; `out` is contiguous.
+/// Writes the initial values of elements [begin, begin + out.numel()) of a flattened parameter,
+/// drawn at random or read from a file. The same on every rank; `out` is contiguous.
 using ParameterSource = std::function<void(const std::string& name, int64_t begin, Tensor out)>;
 
 struct FlatUnit {
@@ -62,48 +61,46 @@ struct FlatUnit {
     optim::UpdateRule rule{};
   };
   std::string name;            // of the unit, or of the first and the last one
-  std::vector<Entry> entries;  // those of one rule together
+  std::vector<Entry> entries;  // grouped by update rule
   bool trainable = true;       // else the entries are frozen, and there are no gradients
-  bool persistent = true;      // `full` keeps its memory
-  bool replicated = true;      // every rank holds all of it: the shard is `full`
-  bool alone = false;          // NamedParameter::alone: its gradient may be added to after the sum
+  bool persistent = true;      // `full` is never freed
+  bool replicated = true;      // every rank stores all of it: the shard is `full`
+  bool alone = false;          // NamedParameter::alone: its gradient may be modified after the sum
   comm::Communicator* summed_over = nullptr;  // of all its entries
-  int64_t lowest_unit = 0;                    // the first user: its gradients come last
-  int64_t weights = 0;                        // of all entries: packed ones have fewer elements
+  int64_t lowest_unit = 0;                    // the first user, whose gradients come last
+  int64_t weights = 0;                        // of all entries, unpacked; packed weights have fewer elements
 
   Tensor full;   // [size] the values, of the parameters' type
-  Tensor shard;  // [part] this rank's: a slice of `full` where that is persistent, else perhaps on
-                 // the host, or without memory (shard_file.h)
+  Tensor shard;  // [part] this rank's shard: a view of `full` if persistent, otherwise possibly on the host or without memory (shard_file.h)
   Tensor gradient;        // [size]; stages 2 and 3: defined only while the backward pass fills it
-  Tensor shard_gradient;  // [part] the sum over the ranks: a slice of `gradient` in stages 0 and 1
-  int64_t shard_begin = 0;  // where the shard begins in `full`
+  Tensor shard_gradient;  // [part] the sum over the ranks: a view of `gradient` in stages 0 and 1
+  int64_t shard_begin = 0;  // offset of the shard in `full`
 
   int64_t size() const { return full.numel(); }
-  /// Where the entries lie in the shard; one for each entry, in their order, some empty.
+  /// Positions of the entries in the shard, one per entry in order; may be empty.
   std::vector<optim::Segment> shard_layout() const;
-  /// Zeros where no parameter lies: behind the last, and before aligned ones.
+  /// Zeroes the gaps: after the last parameter and before aligned ones.
   void clear_gaps(const Tensor& flat) const;
 };
 
 struct FlatOptions {
   int zero_stage = 0;
   int64_t rank = 0, ranks = 1;
-  /// Stages 0 to 2: neighbouring units share a buffer of up to so many bytes. In stage 3 each has
+  /// Stages 0 to 2: maximum size of a buffer shared by neighboring units. In stage 3 each unit has
   /// its own.
   int64_t bucket_bytes = 0;
   /// Stage 3: parameters of fewer weights than this stay whole, in one buffer.
   int64_t persistence_threshold = 0;
-  /// Every parameter, and every shard, begins at a multiple of so many elements.
+  /// Every parameter and every shard starts at a multiple of this number of elements.
   int64_t alignment = 1;
   /// Stage 3: shards live in host memory, or in this file.
   bool offload_parameters = false;
   ShardFile* file = nullptr;
-  /// Of the gradients' buffers; none: the parameters' own.
+  /// Type of the gradient buffers; nullopt: the parameters' type.
   std::optional<at::ScalarType> gradient_type{};
-  /// Initial values: this rank asks for what it keeps alone.
+  /// Initial values; this rank reads only its own shards.
   ParameterSource source{};
-  /// Without a source: makes the values that the parameters hold, a flat unit at a time, the same
-  /// on every rank.
+  /// Without a source: makes the parameters' values equal on every rank, one flat unit at a time.
   std::function<void(const Tensor& full)> agree{};
 };
 
@@ -112,9 +109,9 @@ struct FlatUnits {
   std::vector<std::vector<size_t>> of_unit;  // the flats that each unit reads
 };
 
-/// Lays the units out, allocates, and fills what this rank keeps. A flat unit holds parameters of
-/// one type, all trained or all frozen, summed over the same ranks; a parameter is never cut by the
-/// layout (a shard may cut it). The parameters become views of it.
+/// Lays out the units, allocates, and fills this rank's shards. A flat unit has parameters of one
+/// type, all trained or all frozen, summed over the same ranks; the layout never splits a parameter
+/// (a shard boundary may). The parameters become views of it.
 FlatUnits make_flat_units(const std::vector<ParameterUnit>& units, const FlatOptions& options);
 
 }  // namespace lockstep::parallel

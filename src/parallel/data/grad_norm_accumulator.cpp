@@ -1,3 +1,4 @@
+// Accumulates squares of gradients as they are summed.
 #include "parallel/data/grad_norm_accumulator.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The squares of a flat unit's summed gradient, for the norm: counted where the sum is made, while
-// a cache holds it, so that the norm takes no pass of its own.
+// Accumulates the squares of a flat unit's summed gradient for the norm while the sum is in a
+// cache, so that the norm needs no extra pass.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace lockstep::parallel {
 
-/// How much of a parameter's squares this rank counts, where ranks of other groups hold it too.
+/// Share of a parameter's squares that this rank counts, if ranks of other groups hold it too.
 using ShareOfParameter = std::function<double(const std::string& name)>;
 
 class GradNormAccumulator {
  public:
-  /// Of `flat`, which must outlive it. Without a function all of each parameter is counted.
+  /// For `flat`, which must outlive it. Without a function every parameter is counted in full.
   explicit GradNormAccumulator(const FlatUnit& flat, const ShareOfParameter& share = nullptr);
-  /// A new step: nothing was counted.
+  /// Resets the sums for a new step.
   void clear();
-  /// Elements [begin, end) of the shard's gradient, which have their last values. One thread at a
+  /// Counts elements [begin, end) of the shard's gradient, which must be final. One thread at a
   /// time.
   void count(int64_t begin, int64_t end);
-  /// sum += what was counted; [1] float64, on the gradient's device.
+  /// sum += counted squares; [1] float64 on the gradient's device.
   void add_to(Tensor& sum) const;
 
  private:
@@ -37,11 +37,11 @@ class GradNormAccumulator {
   const FlatUnit* flat_;
   std::vector<Run> runs_;  // of different shares; empty: all of it counts
   double in_host_memory_ = 0;
-  Tensor on_device_;  // float64 sums, which are to be added
+  Tensor on_device_;  // float64 partial sums
 };
 
-/// The elements of `to` in [begin, end) become those of `from`, or have them added, a cache's worth
-/// at a time where they are counted. Flat tensors of one length; the types may differ.
+/// Copies or adds elements [begin, end) of `from` to `to`, in cache-sized blocks if they are
+/// counted. Flat tensors of one length; the types may differ.
 enum class Written { kReplaced, kAdded };
 void write_and_count(
     const Tensor& to,

@@ -1,3 +1,4 @@
+// Reduces gradients while the backward pass runs.
 #include "parallel/data/gradient_reductions.h"
 
 #include <algorithm>
@@ -100,7 +101,7 @@ ops::GradientPlace GradientReductions::lend(
   Unit& unit = units_[unit_index];
   Entry& entry = unit.entries[entry_index];
   const FlatUnit::Entry& place = unit.flat->entries[entry_index];
-  // What is made outside its micro-batch's backward pass must not meet another's gradient.
+  // A gradient computed outside its micro-batch's backward pass must not mix with another one's.
   const bool is_alone = micro_batches_ == 1 && keeps_whole_gradients() && !entry.written;
   const bool is_free = !entry.lent && !entry.seen && (in_backward_ || is_alone);
   const bool is_alike = unit.flat->shard_gradient.scalar_type() == place.parameter.scalar_type();
@@ -108,7 +109,7 @@ ops::GradientPlace GradientReductions::lend(
   const bool takes = makes == ops::Makes::kWritten
                          ? is_alike && !entry.written
                          : is_alike || !ops::has_host_loops(unit.flat->shard_gradient);
-  // A hook of somebody else's is to see the gradient.
+  // If user hooks are registered, let autograd deliver the gradient.
   if (!is_free || !takes || !torch::autograd::impl::hooks(place.parameter).empty()) {
     return {};
   }
@@ -125,7 +126,7 @@ void GradientReductions::gradient_written(size_t unit_index, size_t entry_index)
   const FlatUnit::Entry& place = unit.flat->entries[entry_index];
   const Tensor gradient = place.parameter.grad();
   if (!gradient.defined() && !entry.lent) {
-    return;  // the hook fires where no gradient was made, too
+    return;  // the hook also runs if no gradient was computed
   }
   if (entry.seen || !in_backward_) {
     throw Error(
@@ -149,7 +150,7 @@ void GradientReductions::gradient_written(size_t unit_index, size_t entry_index)
         is_added ? Written::kAdded : Written::kReplaced,
         is_counted ? comm::ResultReader(count) : comm::ResultReader());
   } else {
-    if (gradient.defined()) {  // of some rows: a table's, beside the head's of the same weight
+    if (gradient.defined()) {  // sparse rows: an embedding table tied to the head
       (is_added ? sum : sum.zero_()).view(gradient.sizes()).add_(gradient);
     }
     if (is_counted) {
@@ -311,7 +312,7 @@ int64_t GradientReductions::bytes_in_flight() const {
     if (!reduction.incoming.is_alias_of(reduction.wire)) {
       bytes += counts(reduction.incoming);
     }
-    if (!flat.replicated && reduction.wire.is_cpu()) {  // the parts of the others, a message each
+    if (!flat.replicated && reduction.wire.is_cpu()) {  // the peers' slices, one message each
       bytes += static_cast<int64_t>(reduction.wire.nbytes()) / group_.size() * (group_.size() - 1);
     }
   }

@@ -1,3 +1,4 @@
+// Gathers sharded matrices on one rank each for matrix optimizers.
 #include "parallel/data/matrix_exchange.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Elements of the matrices that are on their way at once.
+/// Elements of the matrices exchanged at the same time.
 constexpr int64_t kElementsOfRound = int64_t{1} << 26;
 
 int64_t elements_of(const std::vector<int64_t>& shape) {
@@ -27,7 +28,7 @@ double cost_of(const std::vector<int64_t>& shape) {
   return less * less * (4 * more + 2 * less);
 }
 
-/// One line a piece: type, name, shape of the whole, first element, number, what is cut, ranges.
+/// One line per piece: type, name, whole shape, first element, count, cut dimensions, ranges.
 std::string text_of(std::span<const optim::MatrixPiece> pieces) {
   std::string text;
   for (const optim::MatrixPiece& piece : pieces) {
@@ -51,7 +52,7 @@ std::string text_of(std::span<const optim::MatrixPiece> pieces) {
   return text;
 }
 
-/// The elements of a cut, end to end.
+/// The elements of a cut, concatenated.
 at::Tensor cut_out(const at::Tensor& whole, const mesh::Cut& cut) {
   if (cut.is_whole()) {
     return whole.contiguous().view({-1});
@@ -170,7 +171,7 @@ void MatrixExchange::deal(size_t begin, size_t end, std::vector<double>& loads) 
 }
 
 void MatrixExchange::choose_senders(Matrix& matrix) {
-  // Of pieces that several ranks hold, the owner's own is best, and then that of the first rank.
+  // Of pieces that several ranks hold, the owner's is preferred, then that of the lowest rank.
   const auto stands_for = [&](const Part& a, const Part& b) {
     if (&a == &b || a.cut.dim != b.cut.dim || a.cut.ranges != b.cut.ranges || a.begin > b.begin ||
         a.begin + a.count < b.begin + b.count) {

@@ -1,3 +1,4 @@
+// Gathers parameters ahead of use and frees them afterwards.
 #include "parallel/data/parameter_gathers.h"
 
 #include <algorithm>
@@ -31,8 +32,8 @@ ParameterGathers::ParameterGathers(
 void ParameterGathers::check_order(size_t unit, Pass pass) {
   const auto index = static_cast<int64_t>(unit), last = static_cast<int64_t>(names_.size()) - 1;
   int64_t& before = pass == Pass::kForward ? last_forward_ : last_backward_;
-  // A pass may end early (without a head, or where nothing before needs a gradient), and then
-  // begins anew.
+  // A pass may end early (without a head, or if nothing before needs a gradient) and then start
+  // over.
   const bool fits = pass == Pass::kForward ? index == before + 1 || index == 0
                                            : index == before - 1 || index == last;
   if (!fits) {
@@ -57,7 +58,7 @@ void ParameterGathers::enter(size_t unit, Pass pass) {
   }
   for (size_t flat = gathers_.size(); flat-- > 0;) {  // in the order of use
     if (flats_.flats[flat].persistent) {
-      start(flat);  // it has its memory: nothing is saved by waiting
+      start(flat);  // its memory is allocated, so waiting saves nothing
     }
   }
   start_ahead(unit, pass);
@@ -87,7 +88,7 @@ void ParameterGathers::start_ahead(size_t unit, Pass pass) {
       }
     }
   }
-  if (is_needed(next)) {  // what lies in files is read one unit before it is gathered
+  if (is_needed(next)) {  // shards in files are read one unit before they are gathered
     for (const size_t flat : flats_.of_unit[static_cast<size_t>(next)]) {
       start_read(flat);
     }
@@ -173,7 +174,7 @@ void ParameterGathers::start(size_t index) {
     if (copies_ == nullptr) {
       copies_ = std::make_unique<ops::DeviceCopies>(flat.full.device());
     }
-    copies_->follow_compute();  // which may have had this memory until now
+    copies_->follow_compute();  // which may have used this memory until now
     gathered.copied = copies_->run([&] { gather(index); });
   } else {
     gather(index);
@@ -202,7 +203,7 @@ void ParameterGathers::wait(size_t flat) {
       gather.copied.reset();
     }
     gather.state = State::kPresent;
-  } else if (gather.state == State::kReading) {  // in vain: the pass ended before its use
+  } else if (gather.state == State::kReading) {  // unused: the pass ended early
     file_->finish_read(flats_.flats[flat].shard);
     set_allocated(flats_.flats[flat].full, false);
     gather.state = State::kAbsent;

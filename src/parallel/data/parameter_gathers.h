@@ -1,4 +1,4 @@
-// Gathers the parameters of sharded units ahead of use, and in stage 3 frees them after it.
+// Gathers the parameters of sharded units ahead of use and, in stage 3, frees them afterwards.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,19 @@ namespace lockstep::parallel {
 
 enum class Pass { kForward, kBackward };
 
-/// How far ahead of use units are gathered.
+/// How far ahead units are gathered.
 struct Prefetch {
   int64_t units = 1;
-  /// In the place of `units`: until those that are gathered ahead have so many elements.
+  /// Instead of `units`: prefetch until this number of elements is gathered ahead.
   std::optional<int64_t> elements{};
 };
 
 /// Every rank of the group must enter the same units in the same order: forward 0, 1, 2, ...,
-/// backward down from the last. That order is checked on each rank by itself, before anything is
-/// sent, so that a rank that deviates from the order ends with an Error that names the unit, and no
-/// other waits for it in a collective that will never come.
+/// backward from the last. Each rank checks the order before anything is sent, so that a rank that
+/// deviates ends with an Error naming the unit, and no other rank waits for it in a collective.
 class ParameterGathers {
  public:
-  /// `units` (their names are for messages) must be those that `flats` was made of.
+  /// `units` (their names are used in messages) must be those of `flats`.
   ParameterGathers(
       comm::Communicator& group,
       FlatUnits& flats,
@@ -36,25 +35,25 @@ class ParameterGathers {
       const Prefetch& prefetch,
       ShardFile* file = nullptr);
 
-  /// Blocks until the unit's parameters are at hand, and starts to gather those of the units that
-  /// come next.
+  /// Blocks until the unit's parameters are available and starts gathering those of the following
+  /// units.
   void enter(size_t unit, Pass pass);
-  /// Drops what the unit alone needed, where a rank does not keep it. What a later unit of a
-  /// forward pass reads again stays until then: that unit is where memory is fullest in any case.
+  /// Frees what only this unit needed, if it is sharded. Parameters that a later unit of the
+  /// forward pass reads stay until then; memory peaks at that unit anyway.
   void leave(size_t unit, Pass pass);
-  /// The shards are newer than what was gathered: that is dropped, and gathered anew when a unit is
-  /// entered.
+  /// Must be called after shards changed: gathered values are dropped and gathered again when a
+  /// unit is entered.
   void shards_changed();
-  /// Waits for what is on its way. Shards may be written after it.
+  /// Waits for gathers in flight. Shards may be modified afterwards.
   void settle();
   /// Makes every parameter whole.
   void gather_all();
-  /// Drops everything that may be dropped: the end of a backward pass that did not reach its first
+  /// Frees everything that may be freed, at the end of a backward pass that did not reach the first
   /// units.
   void leave_all();
 
-  /// Bytes of parameters that this rank keeps (on their device), and of those that it has gathered
-  /// for a time.
+  /// Bytes of parameters that this rank stores (on their device), and of those gathered
+  /// temporarily.
   int64_t kept_bytes() const;
   int64_t gathered_bytes() const;
   /// Both, and the most there ever were.
@@ -66,7 +65,7 @@ class ParameterGathers {
   struct Gather {
     State state = State::kPresent;
     comm::Pending pending;
-    std::optional<c10::Event> copied;  // from the host to the device, beside what it computes
+    std::optional<c10::Event> copied;  // host-to-device copy that overlaps with computation
   };
 
   void check_order(size_t unit, Pass pass);
@@ -76,7 +75,7 @@ class ParameterGathers {
   Tensor own_part(size_t flat) const;  // of the whole
   void start_read(size_t flat);
   void start(size_t flat);
-  /// Gathers what is on the device, or copies it there first.
+  /// Gathers, after copying the shard to the device if needed.
   void gather(size_t flat);
   void wait(size_t flat);
   void drop(size_t flat);
@@ -90,7 +89,7 @@ class ParameterGathers {
   ShardFile* file_;                                 // that shards may live in
   int64_t last_forward_ = -1, last_backward_ = -1;  // units entered last
   int64_t peak_bytes_ = 0;
-  std::unique_ptr<ops::DeviceCopies> copies_;  // null: nothing was copied yet
+  std::unique_ptr<ops::DeviceCopies> copies_;  // null until the first copy
 };
 
 }  // namespace lockstep::parallel

@@ -1,3 +1,4 @@
+// Splits data-parallel ranks into sharding and replica groups.
 #include "parallel/data/shard_groups.h"
 
 #include <vector>

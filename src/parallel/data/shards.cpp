@@ -1,3 +1,4 @@
+// Hands the engine's shards to an optimizer.
 #include "parallel/data/shards.h"
 
 #include <utility>
@@ -8,8 +9,8 @@ namespace lockstep::parallel {
 
 namespace {
 
-/// Segments of a shard, with what they are of a whole, and how much they count in sums: over the
-/// ranks of the shards (`sums`) and of the parts.
+/// Segments of a shard with their position in the whole parameter and their weight in sums over the
+/// ranks of the shards (`sums`) and of the tensor group.
 std::vector<optim::Segment> layout_of(
     const FlatUnit& flat, int64_t sums, const PartsOfParameters& parts) {
   std::vector<optim::Segment> layout = flat.shard_layout();

@@ -1,4 +1,4 @@
-// From the engine's flat units to an optimizer: one shard a unit.
+// Connects the engine's flat units to an optimizer: one shard per unit.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,17 @@
 
 namespace lockstep::parallel {
 
-/// Where the parameters of an engine are parts of a model's, over a group of ranks.
+/// Describes an engine's parameters that are shards of a model's parameters over a group of ranks.
 struct PartsOfParameters {
   comm::Communicator* group = nullptr;  // null: they are whole
-  /// The whole's shape and the part; its copies are those in the group.
+  /// Whole shape and cut of a parameter; replicas are within the group.
   std::function<ShardedParameter(const std::string& name, const std::vector<int64_t>& part)>
       part_of;
 };
 
-/// Gives the optimizer this rank's shard of every trained flat unit, with a float32 master where
-/// the unit is of a smaller type, and a way to sum over the ranks. The engine and the groups must
-/// outlive the optimizer.
+/// Adds this rank's shard of every trained flat unit to the optimizer, with a float32 master if the
+/// unit has a smaller type, and a reduction over the ranks. The engine and the groups must outlive
+/// the optimizer.
 void add_shards(
     DataParallel& engine,
     comm::Communicator& group,

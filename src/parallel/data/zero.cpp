@@ -1,3 +1,4 @@
+// Applies ZeRO to a language model.
 #include "parallel/data/zero.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// On a device, shards that begin at multiples of 128 bytes go through the widest loads.
+/// On a device, shards that start at multiples of 128 bytes allow the widest loads.
 constexpr int64_t kDeviceAlignment = 64;
 
 std::string unit_name(const nn::LanguageModel& model, size_t unit, size_t units) {
@@ -26,8 +27,9 @@ std::string unit_name(const nn::LanguageModel& model, size_t unit, size_t units)
       "layer {}", part.first_layer + static_cast<int64_t>(unit) - (part.embedding ? 1 : 0));
 }
 
-/// The model's parameters by unit, in order of use; a tied weight's copy lies alone, so that its
-/// shards are alike on both stages. Without rules those decay that do in the model's description.
+/// The model's parameters by unit, in order of use. The copy of a tied weight has its own flat
+/// unit, so that its shards are laid out alike on both stages. Without rules, weight decay follows
+/// the model's description.
 std::vector<ParameterUnit> units_of(
     nn::LanguageModel& model,
     const ShardedParameters& sharded,
@@ -75,7 +77,8 @@ std::vector<ParameterUnit> units_of(
     units.push_back(std::move(unit));
   }
   if (model.part().embedding) {
-    // Tables are not read again; a norm and factors beside them are.
+    // The backward pass does not read tables, but it reads a norm and adapter factors in their
+    // unit.
     bool has_adapters = false;
     model.visit_slots([&](const nn::SlotName& /*name*/, const nn::Slot& slot) {
       const auto* tokens = slot.as<nn::TokenEmbedding>();
@@ -110,7 +113,7 @@ std::unique_ptr<DataParallel> apply_zero(
   }
   options.counts_squares = true;
   if (!parameters.empty()) {
-    // What several ranks of the model hold counts once over all of them.
+    // Parameters replicated over ranks of the model count once in total.
     options.share_of_squares = [parameters](const std::string& name) {
       const auto found = parameters.find(name);
       return found == parameters.end() ? 1.0 : 1.0 / found->second.cut.copies;

@@ -1,4 +1,4 @@
-// ZeRO of a language model: its units, and the engine that holds their parameters.
+// ZeRO for a language model: its units and the engine that owns their parameters.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,12 @@
 
 namespace lockstep::parallel {
 
-/// Hands the parameters of a model, or of a stage of one, to an engine of the ranks in `group`, and
-/// makes the model's units run by it, around what acts around them already; the head makes its
-/// vocabulary's gradient where it is summed. `parameters` say which part of each this rank holds,
-/// `takes` which of them the engine gets (null: all). Squares are counted, each element once over
-/// all holders; alignment is at least what the device reads best. To be called last of the
-/// strategies; every rank of the group must call. The engine must outlive the model's passes.
+/// Hands the parameters of a model (or of a stage) to an engine of the ranks in `group` and makes
+/// the model's units run through it, around existing wrappers; the head writes the gradient of its
+/// vocabulary where it is summed. `parameters` describes this rank's shards; `takes` selects the
+/// parameters of the engine (null: all). Squares are counted, each element once over all holders;
+/// alignment is at least the device's preferred one. Call last of the strategies; every rank of the
+/// group must call. The engine must outlive the model's passes.
 std::unique_ptr<DataParallel> apply_zero(
     nn::LanguageModel& model,
     const ShardedParameters& parameters,

@@ -1,3 +1,4 @@
+// Distributes the experts of a mixture over ranks.
 #include "parallel/expert/expert_parallel.h"
 
 #include <memory>
@@ -28,7 +29,7 @@ struct SpreadExperts final : nn::ExpertExchange {
       const nn::BesideFunction& beside) const override;
 };
 
-/// All parts leave at once; each is computed while those behind it come and those before it go
+/// All parts are sent at once; each is computed while later ones arrive and earlier ones are sent
 /// back.
 nn::Exchanged SpreadExperts::forward(
     const std::vector<nn::ExpertRows>& parts,

@@ -1,6 +1,7 @@
-// Expert parallelism: each of some ranks that see other tokens holds a part of a mixture's experts,
-// and tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020, section
-// 3.2). The ranks that hold the same experts sum these gradients among themselves alone.
+// Expert parallelism: ranks that process different tokens each hold a subset of a mixture's
+// experts, and tokens are sent to the ranks of their experts and back (Lepikhin et al., "GShard",
+// 2020, section 3.2). Gradients of experts are summed only over the ranks that hold the same
+// experts.
 #pragma once
 
 #include <set>
@@ -11,24 +12,24 @@
 
 namespace lockstep::parallel {
 
-/// Groups of this rank among those that see other tokens (ParallelGroups::gradients).
+/// Groups of this rank among those that process other tokens (ParallelGroups::data_context).
 struct ExpertGroups {
-  comm::Communicator* exchange = nullptr;  // neighbours that hold all experts between them
-  comm::Communicator* holders = nullptr;   // those that hold the same experts as this one
-  bool in_halves = false;  // of the tokens: one computes while the other is on its way
+  comm::Communicator* exchange = nullptr;  // neighbors that together hold all experts
+  comm::Communicator* holders = nullptr;   // ranks that hold the same experts as this one
+  bool in_halves = false;  // split tokens in two halves: one computes while the other is in transit
   bool are_spread() const { return exchange != nullptr && exchange->size() > 1; }
 };
 
-/// Groups of `ranks` neighbours; 1: nothing is spread. Every rank must call; `axes` owns the
-/// groups. Error (config) where the number does not divide that of the ranks.
+/// Groups of `ranks` neighbors; 1: experts are not distributed. Every rank must call; `axes` owns
+/// the groups. Throws Error (config) if the number does not divide that of the ranks.
 ExpertGroups make_expert_groups(ParallelGroups& axes, int ranks, bool in_halves);
 
-/// Leaves this rank its experts of every mixture (the first E % n ranks hold one more), and sends
-/// rows of tokens to those of the others. After tensor parallelism. Every rank must call. Error
-/// (config) where the model has fewer experts than ranks.
+/// Keeps this rank's experts of every mixture (the first E % n ranks hold one more) and sends
+/// tokens to those of the other ranks. Call after tensor parallelism. Every rank must call. Throws
+/// Error (config) if the model has fewer experts than ranks.
 void apply_expert_parallel(nn::LanguageModel& model, const ExpertGroups& groups);
 
-/// The names of the parameters that belong to experts, those of adapters beside them too.
+/// Names of the parameters that belong to experts, including their adapters.
 std::set<std::string> expert_parameters(nn::LanguageModel& model);
 
 }  // namespace lockstep::parallel

@@ -1,3 +1,4 @@
+// All-to-all exchange of token rows with asynchronous halves.
 #include "parallel/expert/row_exchange.h"
 
 #include <numeric>
@@ -17,20 +18,20 @@ using comm::P2p;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// A way of rows between ranks, and what is on it now: in the forward pass rows, in the backward
-/// pass gradients.
+/// One exchange of rows between ranks and its data in flight: rows in the forward pass, gradients
+/// in the backward pass.
 struct RowWay : torch::CustomClassHolder {
   std::vector<int64_t> sent, received;
   comm::Communicator* group = nullptr;
   int tag = 0;
 
-  /// A run of rows for each rank, those of this rank stay where they are -> what will be whole when
-  /// finish() has returned it.
+  /// Sends a run of rows to each rank (its own stay in place); returns the tensor that finish()
+  /// completes.
   Tensor start(const Tensor& rows, bool is_back);
   Tensor finish();
 
  private:
-  Tensor in_, out_;  // of which messages are parts
+  Tensor in_, out_;  // send and receive buffers of the messages
   comm::Pending pending_;
 };
 
@@ -72,10 +73,10 @@ c10::intrusive_ptr<RowWay> way_of(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<RowWay>(context->saved_data["way"].toCapsule());
 }
 
-/// The first half of a way, and the last one of the gradient's way back: between the halves
-/// autograd runs what was recorded between them. What the halves hand each other is not to be read:
-/// in the forward pass rows that are yet to come, in the backward pass a gradient that has been
-/// sent.
+/// The first half of an exchange, and the last half of the gradient's way back: between the halves
+/// autograd runs the operations recorded between them. The tensors passed between the halves must
+/// not be read: in the forward pass the rows have not arrived, in the backward pass the gradient
+/// has been sent already.
 struct StartRows : torch::autograd::Function<StartRows> {
   static Tensor forward(
       AutogradContext* context, const Tensor& rows, const c10::intrusive_ptr<RowWay>& way) {

@@ -1,4 +1,4 @@
-// Rows of tokens on their way to the ranks of their experts, and back.
+// Exchange of token rows with the ranks of their experts.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,24 @@ namespace lockstep::parallel {
 
 using at::Tensor;
 
-/// Where the rows of a pass go. The ranks of the group hold the experts in order, the first E % n
-/// of them one more.
+/// Destinations of the rows of a pass. The ranks of the group hold the experts in order, the first
+/// E % n ranks one more.
 class RowRoute {
  public:
-  /// `counts` [ranks, E] int64 on the CPU: every rank's rows for every expert. `number` tells
-  /// routes apart whose rows are on their way at once. The group must outlive the graphs that are
-  /// made.
+  /// `counts` [ranks, E] int64 on the CPU: every rank's rows for every expert. `number`
+  /// distinguishes routes in flight at the same time. The group must outlive the autograd graphs.
   RowRoute(const Tensor& counts, comm::Communicator& group, int number);
 
-  /// This rank's rows [R, C], sorted by expert -> those of all ranks for the experts that are here,
-  /// sorted by expert, and of one expert by rank. Every rank must call, here and in the backward
-  /// pass.
+  /// This rank's rows [R, C], sorted by expert -> the rows of all ranks for this rank's experts,
+  /// sorted by expert, then by rank. Every rank must call, here and in the backward pass.
   Tensor there(const Tensor& rows) const { return start(rows)(); }
-  /// The same in halves, the other one to be called once: what is computed between them is computed
-  /// while rows are on their way, and in the backward pass while their gradients are.
+  /// The same in two halves; the returned function must be called once. Work between them overlaps
+  /// with the transfer of rows, and in the backward pass with that of their gradients.
   std::function<Tensor()> start(const Tensor& rows) const;
-  /// What the experts here made of these, in that order -> of this rank's rows. Likewise, in
-  /// halves.
+  /// Sends the experts' outputs, in that order, back to the ranks of the rows. In two halves, as
+  /// above.
   std::function<Tensor()> start_back(const Tensor& rows) const;
-  /// The rows of there() for each of all experts: zero for those of other ranks.
+  /// Rows of there() for each expert of the model: zero for those of other ranks.
   const std::vector<int64_t>& own_counts() const { return own_counts_; }
 
  private:
@@ -40,11 +38,11 @@ class RowRoute {
   int number_;
   std::vector<int64_t> sent_, received_;  // rows, by rank
   std::vector<int64_t> own_counts_;
-  Tensor by_expert_, by_rank_;  // int64: the places of received rows when sorted, and the inverse
+  Tensor by_expert_, by_rank_;  // int64: positions of received rows when sorted, and the inverse
 };
 
-/// Routes of the parts of a pass; `counts` are this rank's rows of each part for each of all
-/// experts. Every rank of the group must call.
+/// Creates the routes of the parts of a pass; `counts` are this rank's rows of each part for each
+/// expert of the model. Every rank of the group must call.
 std::vector<RowRoute> make_routes(
     const std::vector<std::vector<int64_t>>& counts, comm::Communicator& group);
 

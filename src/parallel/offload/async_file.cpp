@@ -1,3 +1,4 @@
+// Asynchronous file I/O by io_uring or threads.
 #include "parallel/offload/async_file.h"
 
 #include <algorithm>
@@ -71,7 +72,7 @@ int transfer_now(int descriptor, Transfer t) {
       continue;
     }
     if (done <= 0) {
-      return done < 0 ? errno : EIO;  // a file that ends too early
+      return done < 0 ? errno : EIO;  // the file ends too early
     }
     t.offset += static_cast<uint64_t>(done);
     t.bytes += done;
@@ -161,7 +162,7 @@ class UringFile final : public AsyncFile {
       while (!running_.empty()) {
         take_one();  // the kernel writes into memory that its owner is about to free
       }
-    } catch (const Error&) {  // the ring is broken: nothing more comes from it
+    } catch (const Error&) {  // the ring failed and returns nothing more
     }
   }
 
@@ -193,7 +194,7 @@ class UringFile final : public AsyncFile {
     return ticket;
   }
   void start(Ticket ticket, const Transfer& t) {
-    constexpr size_t kMost = size_t{1} << 30;  // the kernel moves at most 2 GiB at once
+    constexpr size_t kMost = size_t{1} << 30;  // the kernel transfers at most 2 GiB per call
     ring_.submit(
         t.writes ? Uring::Operation::kWrite : Uring::Operation::kRead,
         file_.get(),

@@ -1,5 +1,5 @@
-// A file that is read and written by offset while the caller goes on: through io_uring where the
-// system allows it, else by threads of its own.
+// Asynchronous file for reads and writes by offset, using io_uring if the system allows it and
+// threads otherwise.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,16 @@ class AsyncFile {
   enum class Engine { kAuto, kUring, kThreads };
   using Ticket = uint64_t;
 
-  /// Creates the file, without a name that outlives it: it is gone when the process ends, however
-  /// it ends. Error (environment) where the folder cannot be written, or where kUring is asked for
-  /// and not allowed.
+  /// Creates an unnamed file, which disappears when the process ends in any way. Throws Error
+  /// (environment) if the folder is not writable, or if kUring is requested and not allowed.
   static std::unique_ptr<AsyncFile> create(
       const std::filesystem::path& folder, Engine engine = Engine::kAuto);
   virtual ~AsyncFile() = default;
 
   virtual Ticket read(uint64_t offset, std::span<std::byte> to) = 0;
   virtual Ticket write(uint64_t offset, std::span<const std::byte> from) = 0;
-  /// Blocks until that transfer has ended. Error (environment) that names the folder where it
-  /// failed: a full disk.
+  /// Blocks until the transfer has ended. Throws Error (environment) with the folder if it failed
+  /// (full disk).
   virtual void wait(Ticket ticket) = 0;
   virtual Engine engine() const = 0;
 };

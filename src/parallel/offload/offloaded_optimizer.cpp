@@ -1,3 +1,4 @@
+// Optimizer steps on offloaded state.
 #include "parallel/offload/offloaded_optimizer.h"
 
 #include <chrono>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr uint64_t kFileAlignment = 4096;
 
-/// The whole of the storage that a view lies in.
+/// The whole storage of a view.
 at::Tensor storage_of(const at::Tensor& view) {
   return at::empty({0}, view.options().dtype(at::kByte)).set_(view.storage());
 }
@@ -46,7 +47,7 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
       place.device_parameter = shard.parameter;
     }
     shard.parameter = to_host(shard.parameter);
-    if (shard.master.defined()) {  // one of its own stays here
+    if (shard.master.defined()) {  // a master given by the caller stays in place
       shard.master = is_master ? shard.parameter : shard.master.to(at::kCPU);
     }
   }
@@ -63,7 +64,7 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
   if (!shard.master.defined() && optimizer_->wants_master(shard.parameter.scalar_type())) {
     shard.master = at::empty_like(shard.parameter, at::kFloat);
     place.master_is_due = true;
-    if (is_offloaded || optimizer_->has_averages()) {  // they look at it now
+    if (is_offloaded || optimizer_->has_averages()) {  // they are read now
       write_master(place, shard);
     }
   }
@@ -76,7 +77,7 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
 }
 
 at::Tensor OffloadedOptimizer::to_host(const at::Tensor& tensor) const {
-  // What goes to a file gives its memory back: that is libtorch's.
+  // Shards in files free their memory, which must then be libtorch's.
   const auto pinned = tensor.options().device(at::kCPU).pinned_memory(tensor.is_cuda());
   const at::Tensor host =
       file_ != nullptr ? at::empty(tensor.sizes(), pinned) : ops::host_like(tensor);
@@ -237,7 +238,7 @@ void OffloadedOptimizer::step(
   if (optimizer_->looks_ahead()) {
     for (Place& place : places_) {
       if (place.copying) {
-        place.copying->synchronize();  // not its end: that is noted where the shard is updated
+        place.copying->synchronize();  // the end is recorded when the shard is updated
       }
     }
   }
@@ -279,7 +280,7 @@ void OffloadedOptimizer::step(
     copies_->lead_compute();
   }
   for (Place& place : places_) {
-    if (copied_ && place.device_parameter.defined()) {  // nobody else waits on the host
+    if (copied_ && place.device_parameter.defined()) {  // only an observer needs the host to wait
       finish_copy(place, "parameter to device", place.device_parameter);
     }
   }

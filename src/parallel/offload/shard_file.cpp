@@ -1,3 +1,4 @@
+// Parameter shards stored in a file.
 #include "parallel/offload/shard_file.h"
 
 #include <span>

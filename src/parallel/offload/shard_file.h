@@ -1,5 +1,5 @@
-// Shards of parameters that live in a file, and have memory while they are used alone
-// (Rajbhandari et al., "ZeRO-Infinity", 2021).
+// Parameter shards that are stored in a file and have memory only while in use (Rajbhandari et al.,
+// "ZeRO-Infinity", 2021).
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@
 
 namespace lockstep::parallel {
 
-/// Shards are told apart by their storage, which must be theirs alone, in host memory. One thread
-/// calls.
+/// Shards are identified by their storage, which must be unshared host memory. Called by one
+/// thread.
 class ShardFile {
  public:
-  /// Error (environment) where the folder cannot be written.
+  /// Throws Error (environment) if the folder is not writable.
   explicit ShardFile(const std::filesystem::path& folder);
 
-  /// Takes the shard over: its values are in the file, and its memory is gone.
+  /// Moves the shard into the file and frees its memory.
   void put(const at::Tensor& shard);
   bool holds(const at::Tensor& shard) const;
 
-  /// Reads the values into another tensor of their size and type, on any device; the shard stays
-  /// where it is. finish_read blocks until they are there, and must come before the next of the
-  /// shard.
+  /// Reads the values into another tensor of the same size and type, on any device; the shard stays
+  /// in the file. finish_read blocks until they have arrived and must precede the next operation on
+  /// the shard.
   void start_read(const at::Tensor& shard, const at::Tensor& into);
   void finish_read(const at::Tensor& shard);
 
-  /// Gives the shard its memory and its values.
+  /// Allocates the shard's memory and reads its values.
   void start_load(const at::Tensor& shard);
   void finish_load(const at::Tensor& shard);
-  /// Writes the values back, and takes the memory away.
+  /// Writes the values back and frees the memory.
   void start_store(const at::Tensor& shard);
   void finish_store(const at::Tensor& shard);
 
@@ -41,7 +41,7 @@ class ShardFile {
   struct Place {
     uint64_t offset = 0;
     AsyncFile::Ticket ticket = 0;
-    at::Tensor into, staged;  // where a read goes, and what it passes through
+    at::Tensor into, staged;  // destination of a read, and its staging buffer
   };
   Place& place_of(const at::Tensor& shard);
 

@@ -1,4 +1,4 @@
-// Tensors whose memory comes and goes.
+// Tensors whose memory is allocated and freed while they exist.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace lockstep::parallel {
 
-/// Gives a tensor that has its storage to itself its memory, or takes it away. Every view of it,
-/// saved for a backward pass or not, follows.
+/// Allocates or frees the memory of a tensor with an unshared storage. All views of it, including
+/// those saved for a backward pass, follow.
 void set_allocated(const at::Tensor& tensor, bool allocated);
 
-/// A parameter of the size, type and device asked for, but without memory: for make_flat_units.
+/// A parameter of the given size, type and device without memory, for make_flat_units.
 at::Tensor unallocated_parameter(
     at::IntArrayRef shape, at::TensorOptions options, bool requires_grad);
 

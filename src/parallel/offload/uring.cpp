@@ -1,3 +1,4 @@
+// Minimal io_uring wrapper.
 #include "parallel/offload/uring.h"
 
 #include <cerrno>
@@ -11,7 +12,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// `result` of a call of liburing's: minus errno where it failed.
+/// `result` of a liburing call: -errno on failure.
 void check(const char* what, int result) {
   if (result < 0) {
     throw Error(

@@ -1,4 +1,4 @@
-// Linux's io_uring, as much of it as reads and writes need.
+// Linux's io_uring for reads and writes.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@ namespace lockstep::parallel {
 /// One thread calls.
 class Uring {
  public:
-  static constexpr uint32_t kEntries = 64;  // operations that may be under way
+  static constexpr uint32_t kEntries = 64;  // maximum operations in flight
   enum class Operation { kRead, kWrite };
   struct Completion {
     uint64_t tag;
     int32_t result;  // bytes moved, or -errno
   };
 
-  /// Whether the system lets this process have one (containers often do not).
+  /// True if the system allows this process to use io_uring (containers often do not).
   static bool is_allowed();
 
-  /// Error (environment) where it is not allowed.
+  /// Throws Error (environment) if it is not allowed.
   Uring();
   ~Uring();
   Uring(const Uring&) = delete;
   Uring& operator=(const Uring&) = delete;
 
-  /// Starts an operation; fewer than kEntries may be under way.
+  /// Starts an operation; fewer than kEntries may be in flight.
   void submit(
       Operation operation,
       int descriptor,

@@ -1,3 +1,4 @@
+// Single-process data parallelism.
 #include "parallel/one_process/data_parallel.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// Runs body(0), ..., body(count - 1) on threads of their own, each with its share of the cores.
+/// Runs body(0), ..., body(count - 1) on separate threads, each with its share of the cores.
 void on_threads(
     size_t count,
     const std::vector<c10::Device>& devices,
@@ -98,8 +99,8 @@ struct Round : torch::CustomClassHolder {
         torch::autograd::backward({outputs[index]}, {own[index]});
       });
     } else {
-      // Autograd has a thread for each GPU, of which this is one: it works on while it waits, other
-      // threads that asked for its GPU would wait for it.
+      // This is autograd's thread for its GPU. It continues to work while it waits; a different
+      // thread would block that GPU.
       torch::autograd::backward(outputs, own);
     }
     outputs.clear();
@@ -175,7 +176,7 @@ Tensor DataParallel::forward(const std::vector<Tensor>& inputs) {
     }
     round->inputs.push_back(std::move(own));
   }
-  // Where there are fewer rows than devices, the last have none.
+  // With fewer rows than devices, the last devices have none.
   std::erase_if(round->inputs, [](const std::vector<Tensor>& own) {
     return !own.empty() && own.front().size(0) == 0;
   });

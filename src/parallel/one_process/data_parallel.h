@@ -1,8 +1,7 @@
-// Data parallelism in its old form, in one process: in every step the module is replicated to the
-// devices, the batch is scattered over them, the outputs are gathered on the first, and the
-// replicas' gradients are summed into the module's (torch.nn.DataParallel; Li et al., "PyTorch
-// Distributed", VLDB 2020, 2.2, on why processes took its place).
-//
+// Single-process data parallelism: in every step the module is replicated to the devices, the batch is scattered over them, the outputs
+// are gathered on the first, and the replicas' gradients are summed into the module's (torch.nn.DataParallel; Li et al., "PyTorch
+// Distributed", VLDB 2020, 2.2, explains why multi-process training replaced it).
+// |
 //   lockstep::DataParallel parallel(model, {device0, device1});
 //   torch::mse_loss(parallel.forward({x}), target).backward();
 //   optimizer.step();
@@ -20,29 +19,29 @@ class Sequential;  // <torch/nn.h>
 
 namespace lockstep {
 
-/// The module's like on one device: leaves of its own, in the order of the module's parameters, and
-/// its forward pass, from a device's part of the inputs to outputs with a row for each of theirs,
-/// or one row. Called by a thread of its own.
+/// A copy of the module on one device: its own leaves, in the order of the module's parameters, and
+/// a forward pass from the device's slice of the inputs to outputs with one row per input row, or a
+/// single row. Called by a separate thread.
 struct Replica {
   std::vector<at::Tensor> parameters;
   std::function<at::Tensor(const std::vector<at::Tensor>& inputs)> forward;
 };
 
-/// One thread uses it, and no gradient goes to its inputs. Parameters live on the first device.
+/// Used by one thread; inputs get no gradient. Parameters are on the first device.
 class DataParallel {
  public:
   using MakeReplica = std::function<Replica(c10::Device device)>;
-  /// `parameters` are the module's. A device may be named several times: so ranks of a CPU are.
+  /// `parameters` are the module's. A device may be listed several times (for CPU tests).
   DataParallel(
       std::vector<at::Tensor> parameters,
       const MakeReplica& make,
       std::vector<c10::Device> devices);
   DataParallel(const torch::nn::Sequential& module, std::vector<c10::Device> devices);
 
-  /// Copies the parameters, cuts every input into as equal parts as there are devices along its
-  /// first dim (those with no rows sit out), runs a thread each, and returns the outputs, one after
-  /// the other, on the first device. Its backward pass runs a thread each too. Throws what the
-  /// first replica that failed threw.
+  /// Copies the parameters, splits every input along its first dimension as evenly as possible
+  /// (devices without rows are skipped), runs one thread per device, and returns the outputs
+  /// concatenated on the first device. The backward pass also uses one thread per device. Throws
+  /// the exception of the first replica that failed.
   at::Tensor forward(const std::vector<at::Tensor>& inputs);
 
  private:

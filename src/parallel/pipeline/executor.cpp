@@ -1,3 +1,4 @@
+// Runs a rank's list of pipeline actions.
 #include "parallel/pipeline/executor.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace {
 using schedule::Action;
 using schedule::ActionKind;
 
-/// Messages that are awaited so many actions ahead of their use, so that they travel meanwhile.
+/// Receives are posted this number of actions before their use, so that messages travel meanwhile.
 constexpr size_t kActionsAhead = 3;
 
 bool is_forward(const Action& action) {
@@ -31,14 +32,14 @@ bool makes_weight_gradient(const Action& action) {
   return action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight;
 }
 
-/// What an action needs from the one on the stage before, or after it.
+/// The message that an action needs from the neighboring stage.
 std::optional<Message> taken_by(const Action& action, int stages) {
   const bool gradient = !is_forward(action);
   const int stage = action.stage + (gradient ? 1 : 0);
   const bool takes = stage > 0 && stage < stages && action.kind != ActionKind::kBackwardWeight;
   return takes ? std::optional<Message>({stage, action.micro_batch, gradient}) : std::nullopt;
 }
-/// What comes of it for that on the stage after, or before it.
+/// The message that an action sends to the neighboring stage.
 std::optional<Message> given_by(const Action& action, int stages) {
   const bool gradient = !is_forward(action);
   const int stage = action.stage + (gradient ? 0 : 1);
@@ -94,7 +95,7 @@ Executor::Executor(
 }
 
 void Executor::plan_steps() {
-  // Where each action stands in its rank's list: input gradients by kBackward, whole or not.
+  // Index of each action in its rank's list; kBackward indexes input gradients, split or not.
   std::map<std::tuple<bool, int, int>, int> position;
   for (const std::vector<Action>& actions : schedule_.actions) {
     for (size_t i = 0; i < actions.size(); ++i) {
@@ -269,7 +270,7 @@ void Executor::backward_input(const Step& step, Flight& flight, const Tensors& g
   if (outputs.empty() || wanted.empty()) {
     return;
   }
-  // Gradients of what is not a linear's are made here too: they are small, or come with the
+  // Gradients of parameters outside linears are computed here too: they are small, or come with the
   // input's.
   Tensors made = torch::autograd::grad(
       outputs,
@@ -299,7 +300,7 @@ void Executor::backward_weight(const Step& step) {
     nn::accumulate_gradient(parameter, std::move(gradient));
   }
   for (std::function<void()>& work : flight.work) {
-    std::exchange(work, nullptr)();  // and lets go of what it held
+    std::exchange(work, nullptr)();  // and frees its captures
   }
   stage.end_accumulation();
 }

@@ -1,5 +1,5 @@
-// Runs a schedule's lists of actions: on every rank its own list, with the messages that follow
-// from it. It knows nothing of models: a stage is a function from tensors to tensors.
+// Executes a pipeline schedule: each rank runs its list of actions and exchanges the resulting
+// messages. Independent of models: a stage is a function from tensors to tensors.
 #pragma once
 
 #include <cstdint>
@@ -20,47 +20,47 @@ namespace lockstep::parallel {
 /// When an action ran on this rank, in seconds of a steady clock.
 struct ActionTimes {
   schedule::Action action;
-  double called = 0;   // the action before it had ended
-  double started = 0;  // what it needs from another rank was there
+  double called = 0;   // end of the previous action
+  double started = 0;  // arrival of its input from another rank
   double ended = 0;
 };
 using ActionObserver = std::function<void(const ActionTimes&)>;
 
 class Executor {
  public:
-  /// `schedule` was checked and has as many ranks as `group`; `stages` are those of this rank,
+  /// `schedule` must be checked and have as many ranks as `group`; `stages` are this rank's,
   /// ascending, and outlive the executor. `mailbox` may serve other executors of the same group and
-  /// number of stages, one after the other.
+  /// number of stages, one at a time.
   Executor(
       schedule::Schedule schedule,
       std::vector<Stage*> stages,
       comm::Communicator& group,
       Mailbox& mailbox);
 
-  /// All actions of this rank. `signatures` [micro-batches] stand for the micro-batches' shapes,
-  /// equal on every rank: where one is equal to that of an earlier call, messages have the same
-  /// layouts. Where gradients are off, no graph is kept, and the schedule must be of forward passes
-  /// alone. Every rank of the group must call. Throws what a stage throws; Error (peer lost).
+  /// Runs all actions of this rank. `signatures` [micro-batches] identify the micro-batches'
+  /// shapes, equal on every rank: equal signatures have equal message layouts across calls. Without
+  /// gradients no graph is kept, and the schedule must have forward passes only. Every rank of the
+  /// group must call. Throws exceptions of a stage; Error (peer lost).
   void run(std::span<const uint64_t> signatures);
 
-  /// Told each action that has ended. One at a time; empty takes it away.
+  /// Observes each finished action. There is one observer at a time; an empty function removes it.
   void set_observer(ActionObserver observer) { observer_ = std::move(observer); }
 
  private:
-  /// A micro-batch in a stage, between its forward pass and the end of its backward pass.
+  /// A micro-batch in flight in a stage, between its forward pass and the end of its backward pass.
   struct Flight {
     Tensors inputs, outputs;
-    std::vector<std::pair<Tensor, Tensor>> gradients;  // parameters, and what I made for them
+    std::vector<std::pair<Tensor, Tensor>> gradients;  // parameters, and their input-half gradients
     DeferredWork work;
   };
   /// An action of this rank and its messages.
   struct Step {
     schedule::Action action;
     bool last_accumulation = false;  // of its stage in the list
-    int from = -1;                   // the rank whose message it takes; -1: none
+    int from = -1;                   // the rank that sends its input; -1: none
     int sent_at = 0;                 // the action of `from` that sent it
     int to = -1;                     // the rank that it sends to
-    int taken_at = 0;                // the action of `to` that takes it
+    int taken_at = 0;                // the action of `to` that receives it
   };
   using Key = std::pair<int, int>;  // stage, micro-batch
   using Local = std::map<Message, Tensors>;

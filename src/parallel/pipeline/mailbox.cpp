@@ -1,3 +1,4 @@
+// Point-to-point messages between pipeline stages.
 #include "parallel/pipeline/mailbox.h"
 
 #include <algorithm>
@@ -85,7 +86,7 @@ Layouts with_gradient(const Layouts& layouts) {
   return result;
 }
 
-/// Every two ranks that hold stages next to each other, both ways, each once.
+/// Every ordered pair of ranks that hold neighboring stages, once.
 std::vector<std::pair<int, int>> neighbours(const std::vector<int>& rank_of_stage) {
   std::vector<std::pair<int, int>> pairs;
   for (size_t stage = 1; stage < rank_of_stage.size(); ++stage) {
@@ -99,7 +100,7 @@ std::vector<std::pair<int, int>> neighbours(const std::vector<int>& rank_of_stag
   return pairs;
 }
 
-/// Names the other end where `body` finds that it is gone.
+/// Names the peer if `body` finds that it is lost.
 template <class Body>
 auto naming(const comm::Communicator& group, int rank, Body body) {
   try {
@@ -253,7 +254,7 @@ void Mailbox::sent_until(int rank, int position) {
     if (sent.rank != rank || sent.taken_at >= position) {
       return false;
     }
-    wait(rank, sent.pending);  // it was taken: this returns at once
+    wait(rank, sent.pending);  // already received: returns at once
     return true;
   });
 }

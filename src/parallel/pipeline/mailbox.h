@@ -1,7 +1,7 @@
-// Tuples of tensors between the ranks of a pipeline. The shapes and types of a message are told
-// once: the first time, a header goes ahead of it; both sides then know them for every message that
-// has the same key. A rank begins to receive what another sends it in the order in which that one
-// sends, which schedules tell: the order in which it needs them may be another.
+// Messages of tensor tuples between the ranks of a pipeline. Shapes and types are sent once, in a
+// header before the first message; afterwards both sides know them for every message with the same
+// key. A rank posts receives in the order in which the peer sends, which the schedule determines
+// and which may differ from the order of use.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ struct TensorLayout {
 };
 using Layouts = std::vector<TensorLayout>;
 
-/// The layouts of a tuple; `requires_grad` holds for floating tensors alone.
+/// The layouts of a tuple; `requires_grad` applies to floating tensors only.
 Layouts layouts_of(const Tensors& tensors);
 
-/// Activations that `stage` takes for a micro-batch, or the gradients of them.
+/// Activations that `stage` receives for a micro-batch, or their gradients.
 struct Message {
   int stage = 0;
   int micro_batch = 0;
@@ -39,33 +39,34 @@ struct Message {
   auto operator<=>(const Message&) const = default;
 };
 
-/// One thread uses it. Sends never wait; what is sent is kept until it has left. Where a rank is
-/// lost, every function throws Error (peer lost) that names it.
+/// Used by one thread. Sends never block; tensors are kept until they have been sent. If a rank is
+/// lost, every function throws Error (peer lost) naming it.
 class Mailbox {
  public:
-  /// At most so many tensors go between two stages.
+  /// Maximum number of tensors between two stages.
   static constexpr size_t kMaxTensors = 31;
 
   /// `rank_of_stage`: of the pipeline's stages. Every rank of `group` must call; may block until
   /// all have.
   Mailbox(comm::Communicator& group, c10::Device device, const std::vector<int>& rank_of_stage);
 
-  /// Begins a run of a schedule. `signatures` [micro-batches] stand for the micro-batches' shapes:
-  /// equal signatures, equal layouts. `coming`: what each rank will send to this one, in its order.
+  /// Starts a run of a schedule. `signatures` [micro-batches] identify the micro-batches' shapes:
+  /// equal signatures have equal layouts. `coming`: the messages of each rank to this one, in
+  /// order.
   void begin(
       std::span<const uint64_t> signatures, const std::map<int, std::vector<Message>>& coming);
 
-  /// To `rank`: the outputs of the stage before, or the gradients of those inputs that require any.
-  /// Error (config): too many tensors, or other layouts than those of an earlier message of the
-  /// same stage, micro-batch and signature. `taken_at` is told to `sent_until`.
+  /// Sends to `rank` the outputs of the previous stage, or the gradients of the inputs that require
+  /// them. Throws Error (config) for too many tensors, or if the layouts differ from an earlier
+  /// message of the same stage, micro-batch and signature. `taken_at` is compared in `sent_until`.
   void send(int rank, const Message& message, const Tensors& tensors, int taken_at);
-  /// Begins to receive it, and what `rank` sends before it, as far as layouts are known; does not
-  /// wait.
+  /// Posts the receive, and those of earlier messages of `rank`, if layouts are known; does not
+  /// block.
   void expect(int rank, const Message& message);
-  /// Waits for it. Activations are leaves, which require gradients where the sender's did.
+  /// Waits for the message. Activations are leaves that require gradients if the sender's did.
   Tensors receive(int rank, const Message& message);
 
-  /// `rank` has done its actions before `position`: what was sent to it for those has been taken.
+  /// `rank` has run its actions before `position`, so messages for those have been received.
   void sent_until(int rank, int position);
   /// Waits until everything has left.
   void finish();
@@ -82,14 +83,14 @@ class Mailbox {
   };
   struct Source {
     std::vector<Message> coming;
-    size_t begun = 0;  // so many of them are being received, or were
+    size_t begun = 0;  // number of receives posted
   };
   struct Sent {
     int rank, taken_at;
     Tensors tensors;
     comm::Pending pending;
   };
-  enum class Unknown { kWait, kStop };  // if the layouts of what comes next are not known
+  enum class Unknown { kWait, kStop };  // if the layouts of the next message are unknown
 
   Key key_of(const Message& message) const;
   void wait(int rank, comm::Pending& pending);

@@ -1,3 +1,4 @@
+// Translates pipeline options into stages.
 #include "parallel/pipeline/options.h"
 
 #include "model/split.h"

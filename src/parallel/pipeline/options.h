@@ -1,4 +1,4 @@
-// What a pipeline's rank builds, by what the user chose.
+// Pipeline options and the stages that a rank builds.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace lockstep::parallel {
 using schedule::PipelineOptions;
 using schedule::Schedules;
 
-/// What rank `rank` of `ranks` pipeline ranks builds of a model: one part a stage, ascending.
-/// Throws (config) as Schedules and model::split_model do.
+/// Returns the model parts that rank `rank` of `ranks` pipeline ranks builds: one per stage,
+/// ascending. Throws Error (config) as Schedules and model::split_model do.
 std::vector<nn::ModelPart> parts_of_rank(
     const model::ModelConfig& config,
     const PipelineOptions& options,
@@ -22,8 +22,8 @@ std::vector<nn::ModelPart> parts_of_rank(
     int ranks,
     int64_t sequence_length);
 
-/// Makes the linears of a stage leave weight gradients for later where the schedule of a pipeline
-/// of `ranks` puts them off; null: it does not. To be called after layers were swapped.
+/// Makes the linears of a stage defer weight gradients if the schedule of a pipeline of `ranks`
+/// does; returns null otherwise. Call after layers have been replaced.
 std::shared_ptr<DeferredQueue> apply_deferral(
     nn::LanguageModel& stage, const PipelineOptions& options, int ranks);
 

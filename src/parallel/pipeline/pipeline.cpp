@@ -1,3 +1,4 @@
+// The pipeline of a language model.
 #include "parallel/pipeline/pipeline.h"
 
 #include <numeric>
@@ -27,7 +28,7 @@ c10::Device device_of(const std::vector<nn::LanguageModel*>& parts) {
 
 }  // namespace
 
-/// A part of a language model as a stage.
+/// A part of a language model as a pipeline stage.
 class LanguageModelStage final : public Stage {
  public:
   LanguageModelStage(
@@ -41,7 +42,7 @@ class LanguageModelStage final : public Stage {
     }
   }
 
-  /// The step's micro-batches, what is made of them, and what the loss is multiplied by.
+  /// Sets the step's micro-batches and the factor of the loss.
   void begin(
       std::span<const nn::ForwardInputs> micro_batches,
       const objective::Objective& objective,
@@ -53,7 +54,7 @@ class LanguageModelStage final : public Stage {
     scale_ = scale;
     sums_ = at::zeros({objective.sums()}, at::TensorOptions(device_).dtype(at::kDouble));
   }
-  /// The objective's sums of the micro-batches that went through since begin().
+  /// The objective's sums over the micro-batches since begin().
   const Tensor& sums() const { return sums_; }
 
   Tensors forward(int micro_batch, const Tensors& inputs) override {
@@ -88,12 +89,12 @@ class LanguageModelStage final : public Stage {
   objective::Counts step_;
   double scale_ = 1;
   c10::Device device_;
-  Tensor sums_;  // there, so that nobody waits for it
+  Tensor sums_;  // on the device, so that the host does not wait
 };
 
 namespace {
 
-/// What the shapes between stages follow from.
+/// Identifies the micro-batches' shapes, which determine message layouts.
 std::vector<uint64_t> signatures_of(std::span<const nn::ForwardInputs> micro_batches) {
   std::vector<uint64_t> signatures;
   for (const nn::ForwardInputs& inputs : micro_batches) {

@@ -1,3 +1,4 @@
+// Rehearses schedules on stages that only take time.
 #include "parallel/pipeline/rehearsal.h"
 
 #include <algorithm>
@@ -18,15 +19,15 @@
 namespace lockstep::parallel {
 namespace {
 
-/// How a rank's stages take their time. On the virtual clock a message is the moment at which it
-/// was sent, and a rank's time goes on from the latest of those that it took.
+/// Clock of a rank's stages. With the virtual clock a message carries the time at which it was
+/// sent, and a rank continues at the latest of the times it received.
 struct Pace : torch::CustomClassHolder {
   RehearsalClock clock = RehearsalClock::kWall;
   double now = 0;
   std::optional<double> started;  // of the action that runs
 
-  /// Takes so many seconds from when `message` is there, which is undefined where there is none;
-  /// returns the message that the end is told with.
+  /// Spends this number of seconds after the arrival of `message` (undefined: none); returns the
+  /// message that announces the end.
   Tensor take(const Tensor& message, double seconds) {
     if (clock == RehearsalClock::kWall) {
       std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -39,7 +40,7 @@ struct Pace : torch::CustomClassHolder {
   }
 };
 
-/// What a sleeper's backward pass needs; it travels in a capsule.
+/// Data of a sleeper's backward pass, wrapped for autograd.
 struct Sleep : torch::CustomClassHolder {
   schedule::StageTimes times;
   bool is_last = false;            // its gradient is no message
@@ -47,7 +48,7 @@ struct Sleep : torch::CustomClassHolder {
   c10::intrusive_ptr<Pace> pace;
 };
 
-/// A function whose backward pass takes its time and leaves the weights' for later.
+/// A function whose backward pass takes time and defers the weights' part.
 struct SleepingFunction : torch::autograd::Function<SleepingFunction> {
   static Tensor forward(
       torch::autograd::AutogradContext* context,
@@ -96,7 +97,7 @@ class Sleeper final : public Stage {
   c10::intrusive_ptr<Sleep> sleep_;
 };
 
-/// As stages are trained: they split their backward passes where the schedule does anywhere.
+/// As in training, the backward pass is split if the schedule splits any.
 Sleeper::Backward backward_of(const schedule::Schedule& schedule) {
   for (const std::vector<schedule::Action>& actions : schedule.actions) {
     for (const schedule::Action& action : actions) {

@@ -1,5 +1,5 @@
-// A schedule run by the executor on stages that do nothing but take time: what its bubble really
-// is.
+// Rehearsal of a schedule: the executor runs it on stages that only take time, which measures its
+// bubble.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -8,15 +8,14 @@
 namespace lockstep::parallel {
 
 enum class RehearsalClock {
-  kWall,     // stages sleep: a rank that does leaves the processor to the others
-  kVirtual,  // messages carry the time at which they were sent: no machine is too busy for it
+  kWall,     // stages sleep, which leaves the core to other ranks
+  kVirtual,  // messages carry the time at which they were sent, independent of the machine's load
 };
 
-/// Runs the schedule on ranks as threads of this process, with real messages; every stage takes its
-/// times, in seconds, and does nothing else. Returns when each action ran, from the first action's
-/// start. On the wall's clock wake-ups and messages make it a little longer than time_schedule
-/// says; on the virtual one messages take no time, and it is what the executor makes of the
-/// schedule.
+/// Runs the schedule on ranks as threads of this process with real messages; every stage only takes
+/// its time, in seconds. Returns when each action ran, relative to the first action's start. On the
+/// wall clock, wake-ups and messages make it slightly longer than time_schedule predicts; on the
+/// virtual clock messages take no time.
 schedule::Timeline rehearse(
     const schedule::Schedule& schedule,
     const schedule::Durations& durations,

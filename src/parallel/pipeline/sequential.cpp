@@ -1,3 +1,4 @@
+// Pipelines of torch::nn::Sequential.
 #include "parallel/pipeline/sequential.h"
 
 #include <functional>
@@ -32,8 +33,8 @@ Tensors from_tuple(const Tuple& tuple) {
 template <size_t N>
 using TupleOf = decltype(tuple_of({}, std::make_index_sequence<N>()));
 
-/// Calls function.operator()<N>() with the number of tensors, 2 to kMostInTuple; false where it is
-/// another number or no call returned true.
+/// Calls function.operator()<N>() with the number of tensors, 2 to kMostInTuple; returns false for
+/// other numbers or if no call returned true.
 template <size_t N = 2, class Function>
 bool with_count([[maybe_unused]] size_t count, [[maybe_unused]] const Function& function) {
   if constexpr (N <= kMostInTuple) {
@@ -90,7 +91,7 @@ AnyValue value_of(const Tensors& tensors) {
   return std::move(*value);
 }
 
-/// The first module takes the inputs as arguments, as Sequential::forward has it.
+/// The first module receives the inputs as arguments, as in Sequential::forward.
 AnyValue call_with_arguments(AnyModule& module, const Tensors& inputs) {
   if (inputs.size() == 1) {
     return module.any_forward(inputs.front());
@@ -228,7 +229,7 @@ SequentialPipeline::SequentialPipeline(
 SequentialPipeline::~SequentialPipeline() = default;
 
 double SequentialPipeline::forward_backward(std::span<const Tensors> inputs, const Loss& loss) {
-  // The first stage's rank alone knows the shapes: the others are told what stands for them.
+  // Only the first stage's rank knows the shapes; the others receive a signature.
   Tensor signatures = at::zeros({static_cast<int64_t>(inputs.size())}, at::kLong);
   const int first_rank = schedules_.rank_of(0);
   if (group_.rank() == first_rank) {

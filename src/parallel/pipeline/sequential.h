@@ -1,4 +1,4 @@
-// The pipeline of any torch::nn::Sequential, for programs that bring their own model.
+// Pipeline parallelism for any torch::nn::Sequential.
 #pragma once
 
 #include <functional>
@@ -18,20 +18,20 @@ namespace lockstep::parallel {
 
 class SequentialStage;
 
-/// A Sequential cut into stages of consecutive modules. What goes from module to module is a
-/// Tensor, or a std::tuple of two to eight Tensors of any shapes and types; between stages, their
-/// shapes and types are learned from the first micro-batch of its shape. No dim needs to be the
-/// batch.
+/// A Sequential split into stages of consecutive modules. Modules pass a Tensor or a std::tuple of
+/// two to eight Tensors of any shapes and types; between stages, shapes and types are learned from
+/// the first micro-batch of each shape. No dimension needs to be the batch.
 class SequentialPipeline {
  public:
-  /// Of the last module's outputs for a micro-batch: a scalar to be minimised. The sum over the
-  /// micro-batches is what gradients are of.
+  /// Scalar loss of the last module's outputs for a micro-batch. Gradients are those of the sum
+  /// over the micro-batches.
   using Loss = std::function<Tensor(const Tensors& outputs, int micro_batch)>;
 
-  /// `modules` is the whole model, equal on every rank of `group`; each keeps the modules of its
-  /// stages alone. options.split: "auto" and "parameters" are both even numbers of parameters; by
-  /// hand, the numbers of modules. Zero-bubble schedules run; all gradients are then made with the
-  /// input's. Throws Error (config): fewer modules than stages, and what Schedules throws.
+  /// `modules` is the whole model, equal on every rank of `group`; each rank keeps only the modules
+  /// of its stages. options.split: "auto" and "parameters" both balance the number of parameters;
+  /// explicit splits give numbers of modules. Zero-bubble schedules run, but all gradients are
+  /// computed with the input's. Throws Error (config) for fewer modules than stages, and errors of
+  /// Schedules.
   SequentialPipeline(
       const torch::nn::Sequential& modules,
       const PipelineOptions& options,
@@ -39,13 +39,14 @@ class SequentialPipeline {
       c10::Device device = c10::Device(c10::kCPU));
   ~SequentialPipeline();
 
-  /// Forward and backward passes; gradients are added to the parameters'. `inputs` [micro-batches]
-  /// are the first module's arguments, which the first stage's rank reads; others may give empty
-  /// tuples, as many. `loss` is called on the last stage's rank. Returns the summed loss, on every
-  /// rank. Every rank must call. Error (config): a module that gives something else than tensors.
+  /// Runs forward and backward passes; gradients are added to the parameters'. `inputs`
+  /// [micro-batches] are the first module's arguments, read by the first stage's rank; other ranks
+  /// may pass the same number of empty tuples. `loss` is called on the last stage's rank. Returns
+  /// the summed loss on every rank. Every rank must call. Throws Error (config) if a module returns
+  /// something other than tensors.
   double forward_backward(std::span<const Tensors> inputs, const Loss& loss);
 
-  /// Those of this rank's stages.
+  /// The parameters of this rank's stages.
   Tensors parameters() const;
   Schedules& schedules() { return schedules_; }
 

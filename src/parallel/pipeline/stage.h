@@ -1,4 +1,4 @@
-// A stage of a pipeline, as its executor sees it: a function from tensors to tensors.
+// Pipeline stage as its executor sees it: a function from tensors to tensors.
 #pragma once
 
 #include <vector>
@@ -19,18 +19,17 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  /// The stage's outputs for micro-batch `micro_batch`; a graph is recorded where gradients are on.
-  /// `inputs` are the outputs of the stage before, in their order, as leaves; none on the first
-  /// stage. What the last stage returns is summed up into the loss whose gradient is wanted:
-  /// scalars.
+  /// Returns the stage's outputs for micro-batch `micro_batch`, with a graph if gradients are
+  /// enabled. `inputs` are the previous stage's outputs, in order, as leaves; empty on the first
+  /// stage. The last stage returns scalars, whose sum is the loss.
   virtual Tensors forward(int micro_batch, const Tensors& inputs) = 0;
-  /// The leaves whose gradients the backward pass makes.
+  /// The leaves whose gradients the backward pass computes.
   virtual Tensors parameters() = 0;
-  /// Around each micro-batch's accumulation of gradients into the parameters. `last`: no other of
-  /// this step follows.
+  /// Called around each micro-batch's accumulation of gradients into the parameters. `last`: the
+  /// last one of this step.
   virtual void begin_accumulation(bool /*last*/) {}
   virtual void end_accumulation() {}
-  /// Where the stage's layers leave weight gradients for later; null where they leave none.
+  /// Queue of deferred weight gradients of the stage's layers; null: not deferred.
   virtual DeferredQueue* deferred() { return nullptr; }
 };
 

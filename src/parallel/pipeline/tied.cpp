@@ -1,3 +1,4 @@
+// Sums the gradients of a tied embedding and head.
 #include "parallel/pipeline/tied.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Distributes attention heads over tensor ranks.
 #include "parallel/ranks/head_split.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// How attention heads are dealt to the ranks of a tensor group.
+// Distribution of attention heads over the ranks of a tensor group.
 #pragma once
 
 #include "mesh/cut.h"
@@ -6,16 +6,16 @@
 
 namespace lockstep::parallel {
 
-/// The heads of one rank: whole groups of queries with their key-value heads, or, where there are
-/// fewer key-value heads than ranks, one key-value head and a part of its queries. Both ranges are
-/// of neighbours, and the queries are a multiple of the key-value heads.
+/// The heads of one rank: whole groups of queries with their key-value heads or, if there are fewer
+/// key-value heads than ranks, one replicated key-value head and a subset of its queries. Both
+/// ranges are contiguous, and the number of queries is a multiple of that of key-value heads.
 struct HeadSplit {
   mesh::Range queries, key_values;
-  int copies = 1;  // ranks that hold these key-value heads; they are neighbours
-  int copy = 0;    // which of them this one is
+  int copies = 1;  // number of ranks with a replica of these key-value heads; they are neighbors
+  int copy = 0;    // index of this rank's replica
 };
 
-/// Throws Error (kConfig) that says what would work where `ranks` is more than the query heads.
+/// Throws Error (kConfig), with a suggestion, if `ranks` exceeds the number of query heads.
 HeadSplit split_heads(const model::ModelConfig& config, int rank, int ranks);
 
 }  // namespace lockstep::parallel

@@ -1,3 +1,4 @@
+// Creates the process groups of a mesh.
 #include "parallel/ranks/parallel_groups.h"
 
 #include "base/error.h"
@@ -23,7 +24,7 @@ ParallelGroups::ParallelGroups(
         group_of(std::span(&axis, 1), std::string(mesh::axis_name(axis)));
   }
   const auto together = [&](Axis first, Axis second, const char* name) {
-    // One group may serve: the other axis adds nothing.
+    // One group suffices if the other axis has size one.
     if (mesh.size(second) == 1) {
       return &along(first);
     }

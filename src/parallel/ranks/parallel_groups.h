@@ -1,4 +1,4 @@
-// The communicators of a rank: one for each axis of the mesh, and those that several axes form.
+// The communicators of a rank: one per axis of the mesh, and those of combined axes.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@
 
 namespace lockstep::parallel {
 
-/// Groups of this rank, split from the world. An axis of size one is alone, and one that takes in
-/// every rank is the world's own communicator.
+/// Process groups of this rank, split from the world. An axis of size one has a single-rank
+/// communicator, and an axis that spans all ranks uses the world's.
 class ParallelGroups {
  public:
   /// Every rank of `world` must call; blocks until all have. `world` must outlive it; `options` are
-  /// those that it was joined with. Throws (internal) where the mesh has not as many ranks as the
-  /// world.
+  /// those with which it was joined. Throws Error (internal) if the mesh and the world differ in
+  /// size.
   ParallelGroups(
       comm::Communicator& world, const mesh::Mesh& mesh, comm::GroupOptions options = {});
   ParallelGroups(const ParallelGroups&) = delete;
@@ -28,16 +28,17 @@ class ParallelGroups {
   const mesh::Mesh& mesh() const { return mesh_; }
   const mesh::Coordinate& coordinate() const { return coordinate_; }
   comm::Communicator& world() { return world_; }
-  /// The ranks that differ from this one along `axis` alone; its rank is the coordinate there.
+  /// The ranks that differ from this one only along `axis`; the rank in the group is the
+  /// coordinate.
   comm::Communicator& along(mesh::Axis axis) { return *along_[static_cast<size_t>(axis)]; }
-  /// Data and context together: the ranks that hold the same parameters and see other tokens, over
+  /// Data and context axes: the ranks that hold the same parameters and process other tokens, over
   /// which gradients and losses are summed.
   comm::Communicator& data_context() { return *data_context_; }
-  /// Pipeline and tensor together: the ranks that hold a model between them, over which the
-  /// gradient's norm is summed.
+  /// Pipeline and tensor axes: the ranks that together hold a model, over which the gradient norm
+  /// is summed.
   comm::Communicator& model() { return *model_; }
-  /// A group of some ranks of `parent`, one of these, that lives as long as they do: as
-  /// comm::split.
+  /// Splits a group of some ranks off `parent`, one of these groups; it lives as long as they do.
+  /// See comm::split.
   comm::Communicator& split(
       comm::Communicator& parent, const std::vector<int>& ranks, const std::string& name);
 

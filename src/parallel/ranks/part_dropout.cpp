@@ -1,3 +1,4 @@
+// Dropout on sharded activations.
 #include "parallel/ranks/part_dropout.h"
 
 #include <vector>

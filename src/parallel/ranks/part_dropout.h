@@ -1,4 +1,4 @@
-// Dropout of the part of the activations that a rank holds.
+// Dropout on a rank's shard of the activations.
 #pragma once
 
 #include "mesh/cut.h"
@@ -7,12 +7,12 @@
 
 namespace lockstep::parallel {
 
-/// Draws the mask of the whole: of the positions and of the columns that the rank holds.
+/// Draws the mask of the whole activations and applies the rank's positions and columns of it.
 struct PartDropout : nn::Dropout {
   explicit PartDropout(const nn::Dropout& plain) : Dropout(plain) {}
   SequencePart part = {};
   mesh::Range columns = {};
-  int64_t width = 0;  // of the whole; 0: that of what comes
+  int64_t width = 0;  // of the whole; 0: that of the input
 
  protected:
   at::Tensor masked(const at::Tensor& x, const at::Tensor& keys) const override;

@@ -1,3 +1,4 @@
+// Shards micro-batches along the sequence.
 #include "parallel/ranks/sequence_part.h"
 
 #include <algorithm>
@@ -56,13 +57,12 @@ Tensor SequencePart::places(int64_t length) const {
 
 namespace {
 
-/// What a sequence of `length` is short of.
+/// Padding that a sequence of `length` needs.
 int64_t padding_of(int64_t length, const SequencePart& part) {
   return (part.multiple() - length % part.multiple()) % part.multiple();
 }
 
-/// The source of an encoder-decoder. Its mask stays that of the whole: attention looks at all of
-/// it.
+/// Shards an encoder-decoder's source. The mask stays whole, because attention reads all of it.
 void shard_source(nn::ForwardInputs& inputs, const SequencePart& part) {
   const int64_t length = inputs.source.size(1), padding = padding_of(length, part);
   const auto runs =
@@ -123,7 +123,7 @@ nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePa
     }
   }
   if (mine.source.defined() && part.context_ranks == 1) {
-    return mine;  // whole sequences, whose positions count from 0
+    return mine;  // whole sequences, with positions from 0
   }
   const Tensor positions = inputs.positions.defined()
                                ? inputs.positions

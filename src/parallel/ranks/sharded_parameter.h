@@ -1,4 +1,4 @@
-// Which part of a parameter a rank holds, and where its gradient is summed.
+// A rank's shard of a parameter, and the ranks over which its gradient is summed.
 #pragma once
 
 #include <map>
@@ -11,22 +11,22 @@
 
 namespace lockstep::parallel {
 
-/// A parameter of which a rank holds a part: the shape of the whole, the part (with the ranks that
-/// hold it too), and where its gradient is summed.
+/// A sharded parameter: whole shape, cut (with the number of replicas), and where its gradient is
+/// summed.
 struct ShardedParameter {
   std::vector<int64_t> shape;
   mesh::Cut cut;
-  /// The ranks that hold it too and use it each in its own way (for other heads, for another part
-  /// of the sequence), so that their gradients add up. Null: their gradients are the same. Over the
-  /// ranks that see other tokens every gradient is summed anyway.
+  /// Ranks with a replica that use it differently (for other heads or another shard of the
+  /// sequence), so that their gradients must be added. Null: their gradients are equal. Gradients
+  /// are always summed over the ranks that process other tokens.
   comm::Communicator* summed_over = nullptr;
 };
 
-/// By Hugging Face's name. A parameter that is not there is held whole by this rank, and by no
-/// other of the ranks that hold the model between them.
+/// By Hugging Face name. A parameter without an entry is whole on this rank and on no other rank
+/// that shares the model.
 using ShardedParameters = std::map<std::string, ShardedParameter>;
 
-/// Makes a whole packed matrix the part of it that a cut of [out, in] leaves.
+/// Narrows a whole packed matrix to a cut of [out, in].
 void narrow_packed(ops::PackedPart& part, const mesh::Cut& cut);
 
 }  // namespace lockstep::parallel

@@ -1,3 +1,4 @@
+// Bookkeeping of tied weights on two pipeline stages.
 #include "parallel/ranks/tied_copies.h"
 
 namespace lockstep::parallel {

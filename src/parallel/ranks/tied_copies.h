@@ -1,5 +1,5 @@
-// The embedding that the first stage of a pipeline looks tokens up in and the last one's head
-// multiplies with: one parameter, of which both stages hold a copy.
+// Tied embedding across a pipeline: one parameter, of which the first stage (embedding) and the
+// last stage (head) hold a copy each.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace lockstep::parallel {
 
-/// Whether the model is a stage that holds one of the two copies of a tied weight.
+/// True if the model is a stage with one of the two copies of a tied weight.
 bool holds_tied_copy(const nn::LanguageModel& model);
-/// Whether this parameter of it is that copy, or what is trained beside it.
+/// True if this parameter is that copy, or an adapter on it.
 bool is_tied_copy(const nn::LanguageModel& model, const std::string& parameter);
 
-/// Counts the other stage's copy among those of a part that the model holds of the tied weight; the
-/// first stage's come first.
+/// Counts the other stage's copy among the replicas of a shard of the tied weight; the first
+/// stage's come first.
 void count_other_copy(const nn::LanguageModel& model, mesh::Cut& part);
-/// The same of the parameters of a stage, where it holds a copy.
+/// The same for the parameters of a stage, if it holds a copy.
 void count_tied_copies(nn::LanguageModel& model, ShardedParameters& parameters);
 
 }  // namespace lockstep::parallel

@@ -1,3 +1,4 @@
+// Activation checkpointing of layers.
 #include "parallel/recompute/recompute.h"
 
 #include <algorithm>
@@ -23,8 +24,8 @@ struct HeldBody : torch::CustomClassHolder {
   DeferredParameters deferred;
 };
 
-/// The backward pass from `ends`: gradients of the inputs as their grad(), those of the parameters
-/// left in the queue.
+/// Runs the backward pass from `ends`: stores input gradients in grad() and queues those of the
+/// parameters.
 void backward_later(
     const tensor_list& ends,
     const tensor_list& of_ends,
@@ -60,8 +61,8 @@ void backward_later(
 }
 
 struct Recomputation : torch::autograd::Function<Recomputation> {
-  /// `anchor` needs a gradient, so that this function has a backward pass where x needs none but
-  /// parameters do.
+  /// `anchor` requires a gradient, so that this function has a backward pass even if x needs none
+  /// but parameters do.
   static tensor_list forward(
       AutogradContext* context,
       at::TensorList inputs,
@@ -192,8 +193,8 @@ void apply_recompute(
           return parameters_of(*block);
         };
         return inner(unit, inputs, [body, deferred, parameters](const nn::Tensors& in) {
-          // Frozen up to here: where the layer is frozen too nothing is kept, and the input's half
-          // of a backward pass, which asks for parameters, does not come to a recomputation.
+          // Everything before is frozen. If the layer is frozen too, nothing is kept, and the input
+          // half of a backward pass, which asks for parameters, does not reach a recomputation.
           const bool is_reached =
               needs_gradient(in) || (deferred == nullptr && needs_gradient(parameters()));
           return is_reached ? recomputed(in, body, {deferred, parameters}) : body(in);

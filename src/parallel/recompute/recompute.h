@@ -1,6 +1,6 @@
-// Activations that are computed again in the backward pass instead of kept (Chen et al., "Training
-// Deep Nets with Sublinear Memory Cost", 2016). Random numbers replay exactly, for dropout's mask
-// is a function of place and step.
+// Activation checkpointing: activations are recomputed in the backward pass instead of stored (Chen
+// et al., "Training Deep Nets with Sublinear Memory Cost", 2016). Random numbers replay exactly,
+// because dropout masks are a function of position and step.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,8 @@ using at::Tensor;
 
 enum class Recompute {
   kNone,
-  kSelective,  // what is large and cheap: the output of the MLP's activation (attention keeps no
-               // probabilities anyway)
-  kFull,       // all that is inside a block: its input alone is kept
+  kSelective,  // large and cheap activations: the output of the MLP's activation (attention stores no probabilities anyway)
+  kFull,       // everything inside a block: only its input is stored
 };
 
 struct RecomputeOptions {
@@ -29,30 +28,29 @@ struct RecomputeOptions {
   int64_t every = 1;  // every n-th layer, the first included
 };
 
-/// Makes the model's layers recompute, around what acts around its units already. Once a model;
-/// local to the rank. Where its linears leave weight gradients in `deferred`, gradients of other
-/// parameters inside a recomputed layer are left there too: the input's half of a backward pass
-/// computes the layer again, and the weights' half finds all that it needs; a layer whose input
-/// needs no gradient (all before it is frozen) is kept there.
+/// Makes the model's layers recompute, around existing wrappers of its units. Call once per model;
+/// local to the rank. If linears defer weight gradients to `deferred`, gradients of other
+/// parameters inside a recomputed layer are deferred too: the input half of a backward pass
+/// recomputes the layer and the weight half finds all it needs. A layer whose input needs no
+/// gradient (everything before it is frozen) is stored.
 void apply_recompute(
     nn::LanguageModel& model,
     const RecomputeOptions& options,
     const std::shared_ptr<DeferredQueue>& deferred = nullptr);
 
-/// body(inputs), keeping the inputs alone: the backward pass runs it again. Everything else that
-/// `body` reads must be the same then, and live as long. Where gradients are off, just
-/// body(inputs).
+/// Returns body(inputs), storing only the inputs: the backward pass runs it again. Everything else
+/// that `body` reads must stay unchanged and alive. Without gradients, just body(inputs).
 Tensor recomputed(const Tensor& x, std::function<Tensor(const Tensor&)> body);
 std::vector<Tensor> recomputed(
     const std::vector<Tensor>& inputs,
     std::function<std::vector<Tensor>(const std::vector<Tensor>&)> body);
 
-/// Parameters whose gradients the backward pass of a recomputation leaves for later.
+/// Parameters whose gradients are deferred by the backward pass of a recomputation.
 struct DeferredParameters {
   std::shared_ptr<DeferredQueue> queue;
   std::function<std::vector<Tensor>()> parameters;
 };
-/// The same, where these parameters' gradients are not accumulated at once.
+/// The same, with deferred accumulation of these parameters' gradients.
 std::vector<Tensor> recomputed(
     const std::vector<Tensor>& inputs,
     std::function<std::vector<Tensor>(const std::vector<Tensor>&)> body,

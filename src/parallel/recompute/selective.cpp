@@ -1,3 +1,4 @@
+// Recomputes MLP activation outputs.
 #include "parallel/recompute/selective.h"
 
 #include <map>
@@ -14,13 +15,12 @@
 namespace lockstep::parallel {
 namespace {
 
-/// What the activation of a block read last: the outputs of mlp_up, and of mlp_gate where there is
-/// one.
+/// The last inputs of a block's activation: the outputs of mlp_up and, if any, mlp_gate.
 struct ActivationInput {
   Tensor up, gate;
 };
 
-/// Takes a tensor's memory, and gives it what `again` computes when the backward pass comes to `y`.
+/// Frees a tensor's memory and restores it by `again` when the backward pass reaches `y`.
 Tensor drop_until_backward(const Tensor& x, const Tensor& y, std::function<Tensor()> again) {
   c10::StorageImpl* storage = x.storage().unsafeGetStorageImpl();
   storage->set_data_ptr(storage->allocator()->allocate(0));
@@ -32,7 +32,7 @@ Tensor drop_until_backward(const Tensor& x, const Tensor& y, std::function<Tenso
   });
 }
 
-/// Another linear, around which something is done.
+/// Base of linears that wrap another linear.
 struct WrappedLinear : nn::Linear {
   WrappedLinear(std::shared_ptr<nn::Linear> inner, std::shared_ptr<ActivationInput> input)
       : Linear(nullptr),
@@ -64,7 +64,7 @@ struct RememberingLinear final : WrappedLinear {
   }
 };
 
-/// Of gate and up in one product, one behind the other or number by number.
+/// For gate and up in one product, concatenated or interleaved.
 struct RememberingGatedLinear final : WrappedLinear {
   RememberingGatedLinear(
       std::shared_ptr<nn::Linear> inner, std::shared_ptr<ActivationInput> input, bool is_in_pairs)
@@ -86,7 +86,7 @@ struct RememberingGatedLinear final : WrappedLinear {
   }
 };
 
-/// Lets go of its input.
+/// Frees its input.
 struct DroppingLinear final : WrappedLinear {
   DroppingLinear(
       std::shared_ptr<nn::Linear> inner,

@@ -1,5 +1,5 @@
-// The output of the MLP's activation: as large as four times the hidden states, and quick to
-// compute again.
+// Selective recomputation of the output of the MLP's activation, which is four times as large as
+// the hidden states and fast to compute.
 #pragma once
 
 #include "nn/language_model.h"
@@ -7,9 +7,8 @@
 
 namespace lockstep::parallel {
 
-/// Lets go of the activation's output after mlp_down has read it, and puts it back when the
-/// backward pass comes to mlp_down. It works on the products of the blocks' linear layers, whatever
-/// stands in their slots.
+/// Frees the activation's output after mlp_down has read it and recomputes it when the backward
+/// pass reaches mlp_down. Works on the blocks' linear kernels, whatever fills their slots.
 void drop_activation_outputs(nn::LanguageModel& model, int64_t every);
 
 }  // namespace lockstep::parallel

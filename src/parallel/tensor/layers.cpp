@@ -1,3 +1,4 @@
+// Tensor-parallel layers.
 #include "parallel/tensor/layers.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// The layers of a tensor-parallel model: each stands in the slot of the plain one whose parameters
-// it holds a part of.
+// Tensor-parallel layers: each replaces the plain layer in a slot and holds a shard of its
+// parameters.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace lockstep::parallel {
 
-/// Before sharded layers: what goes in is the last thing that every rank computes alike, or of its
-/// part of the sequence. What comes out goes to several layers, and its gradient is summed once,
-/// while the rank makes the gradients of their weights.
+/// Entry of sharded layers: its input is replicated, or a shard of the sequence. Its output feeds
+/// several layers, and their input gradient is summed once while the rank computes their weight
+/// gradients.
 struct Entrance final : nn::RegionBoundary {
   explicit Entrance(Region region) : region(std::move(region)) {}
   Region region;
@@ -22,22 +22,21 @@ struct Entrance final : nn::RegionBoundary {
   Tensor forward(const Tensor& x) const override { return region.enter(x, weight_gradients); }
 };
 
-/// Before a layer that every rank holds whole and computes alike.
+/// Entry of a layer that every rank holds whole and computes identically.
 struct WholeSequence final : nn::RegionBoundary {
   explicit WholeSequence(Region region) : region(std::move(region)) {}
   Region region;
   Tensor forward(const Tensor& x) const override { return region.gather(x); }
 };
 
-/// Behind sharded layers: their parts are added up.
+/// Exit of sharded layers: sums the ranks' partial results.
 struct Exit final : nn::RegionBoundary {
   explicit Exit(Region region) : region(std::move(region)) {}
   Region region;
   Tensor forward(const Tensor& x) const override { return region.leave(x); }
 };
 
-/// Holds the inputs' part of the product: what it gives is a part of the sum over the ranks. The
-/// bias is added to the sum.
+/// Linear sharded along its inputs: each rank computes a partial sum. The bias is added to the sum.
 struct ShardedToAllLinear final : nn::Linear {
   ShardedToAllLinear(const nn::Linear& plain, Region region)
       : Linear(plain),
@@ -49,7 +48,7 @@ struct ShardedToAllLinear final : nn::Linear {
   void visit_parameters(const nn::ParameterFunction& function) override;
 };
 
-/// The same where the parts are added up further on: each rank adds its share of the bias.
+/// The same if the partial sums are reduced later: each rank adds its share of the bias.
 struct PartOfSumLinear final : nn::Linear {
   PartOfSumLinear(const nn::Linear& plain, int ranks)
       : Linear(plain),
@@ -61,9 +60,9 @@ struct PartOfSumLinear final : nn::Linear {
   void visit_parameters(const nn::ParameterFunction& function) override;
 };
 
-/// An RMS norm over the heads of all ranks, of which each has its own: what goes in is [..., this
-/// rank's heads x D]. Every rank of the group must call: the ranks exchange one number a row in the
-/// forward pass and one in the backward pass. `copies` ranks hold the same heads as this one.
+/// RMS norm over the heads of all ranks: the input is [..., this rank's heads x D]. Every rank of
+/// the group must call: the ranks exchange one number per row in the forward pass and one in the
+/// backward pass. `copies` ranks hold replicas of the same heads.
 struct NormOverRanks final : nn::Norm {
   NormOverRanks(const nn::Norm& plain, Region region, int64_t width, int copies)
       : Norm(plain),
@@ -77,7 +76,7 @@ struct NormOverRanks final : nn::Norm {
   ops::SumAndNorm forward_beside(const Tensor& x) const override { return {x, forward(x)}; }
 };
 
-/// Dropout between two sharded layers, of the rank's part of the width: the mask of the whole.
+/// Dropout between two sharded layers on the rank's columns: applies its part of the whole mask.
 struct ShardedWidthDropout final : PartDropout {
   ShardedWidthDropout(const nn::Dropout& plain, mesh::Range part, int64_t width)
       : PartDropout(plain) {
@@ -86,7 +85,7 @@ struct ShardedWidthDropout final : PartDropout {
   }
 };
 
-/// Holds the rows `rows` of the vocabulary; the others' tokens come from the other ranks.
+/// Embedding with the rows `rows` of the vocabulary; tokens of other ranks are summed in.
 struct VocabularyParallelEmbedding final : nn::TokenEmbedding {
   VocabularyParallelEmbedding(
       const nn::TokenEmbedding& plain, Region region, mesh::Range rows, int64_t vocabulary);
@@ -94,19 +93,19 @@ struct VocabularyParallelEmbedding final : nn::TokenEmbedding {
   mesh::Range rows;
   int64_t vocabulary;
   Tensor forward(const Tensor& ids) const override;
-  /// Each is shared out by itself (sequence parallelism).
+  /// Each tensor is scattered separately (sequence parallelism).
   nn::Tensors forward_each(
       const nn::Tensors& ids, const std::vector<const nn::TableAdapter*>& adapters) const override;
 
  private:
-  /// The places of ids [B, T] among the rank's rows, and which are other ranks' (whose place is 0).
+  /// Row indices of ids [B, T] in the rank's shard, and a mask of tokens of other ranks (index 0).
   struct Places {
     Tensor local, elsewhere;
   };
   Places places_of(const Tensor& ids) const;
 };
 
-/// The rank's part of the sequence of the positions' rows (sequence parallelism).
+/// The rank's sequence shard of the position embeddings (sequence parallelism).
 struct SequenceShardedPositions final : nn::PositionEmbedding {
   SequenceShardedPositions(const nn::PositionEmbedding& plain, Region region)
       : PositionEmbedding(plain),
@@ -115,7 +114,7 @@ struct SequenceShardedPositions final : nn::PositionEmbedding {
   Tensor forward(const Tensor& positions, int64_t first, int64_t length) const override;
 };
 
-/// Holds the rows `rows` of the vocabulary: logits are never gathered for a loss.
+/// Head with the rows `rows` of the vocabulary; losses never gather the logits.
 struct VocabularyParallelHead final : nn::Head {
   VocabularyParallelHead(const nn::Head& plain, Region region, mesh::Range rows, int64_t vocabulary)
       : Head(plain),

@@ -1,3 +1,4 @@
+// RMS norm over sharded heads.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -18,9 +19,9 @@ at::ScalarType high_type(const Tensor& x) {
 }
 
 /// y = w x / r with r^2 = mean(x^2) + eps over the width W of all ranks. With g the gradient of y,
-/// that of x is (w g - x / r^2 mean(w g x)) / r. Ranks that hold copies of heads each count a share
-/// of their squares, and each has the part of g that its own queries gave: w g x adds up over them,
-/// and of what is subtracted each takes its share.
+/// that of x is (w g - x / r^2 mean(w g x)) / r. Ranks with replicas of heads each count a share of
+/// the squares and hold the part of g from their own queries: w g x adds up over them, and each
+/// subtracts its share.
 struct NormFunction : torch::autograd::Function<NormFunction> {
   static Tensor forward(
       torch::autograd::AutogradContext* context,

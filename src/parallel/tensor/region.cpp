@@ -1,3 +1,4 @@
+// Collectives at the boundaries of tensor-parallel regions.
 #include "parallel/tensor/region.h"
 
 #include <utility>
@@ -11,7 +12,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// A collective whose backward pass is another one.
+/// A collective whose backward pass is another collective.
 template <auto Forward, auto Backward>
 struct Conjugate : torch::autograd::Function<Conjugate<Forward, Backward>> {
   static Tensor forward(
@@ -27,7 +28,7 @@ struct Conjugate : torch::autograd::Function<Conjugate<Forward, Backward>> {
   }
 };
 
-/// What is entered, and what is to be done while its gradient is summed; it travels in a capsule.
+/// An entered region and the work to do while its gradient is summed, wrapped for autograd.
 struct HeldEntrance : torch::CustomClassHolder {
   Region region;
   std::shared_ptr<DeferredQueue> meanwhile;
@@ -51,7 +52,7 @@ struct Enter : torch::autograd::Function<Enter> {
                                                     : region.group->start_sum(gradient[0]);
     if (entrance->meanwhile != nullptr) {
       for (std::function<void()>& work : entrance->meanwhile->take()) {
-        std::exchange(work, nullptr)();  // and lets go of what it held
+        std::exchange(work, nullptr)();  // and frees its captures
       }
     }
     sum.pending.wait();

@@ -1,5 +1,5 @@
-// What lies between the sharded layers of a tensor-parallel model (Shoeybi et al., "Megatron-LM",
-// 2019, section 3), and its sequence-parallel form (Korthikanti et al., 2022, section 4.2.2).
+// Boundaries between sharded layers of a tensor-parallel model (Shoeybi et al., "Megatron-LM",
+// 2019, section 3), also with sequence parallelism (Korthikanti et al., 2022, section 4.2.2).
 #pragma once
 
 #include <memory>
@@ -15,7 +15,8 @@ namespace lockstep::parallel {
 
 using at::Tensor;
 
-/// Collectives that return what they make. A holder, so that autograd nodes can keep it.
+/// Collectives that return their result. A custom class holder, so that autograd nodes can store
+/// it.
 class TensorGroup : public torch::CustomClassHolder {
  public:
   /// The communicator must outlive the model and its graphs.
@@ -28,14 +29,14 @@ class TensorGroup : public torch::CustomClassHolder {
   Tensor sum(const Tensor& x) const;
   /// The largest of each element over the ranks.
   Tensor largest(const Tensor& x) const;
-  /// [B, T/n, C] -> [B, T, C]: the ranks' parts of the sequence, in rank order.
+  /// [B, T/n, C] -> [B, T, C]: gathers the ranks' sequence shards in rank order.
   Tensor gather_sequence(const Tensor& x) const;
-  /// [B, T, C] -> [B, T/n, C]: this rank's part of the sequence, summed over the ranks. T must be a
-  /// multiple of n.
+  /// [B, T, C] -> [B, T/n, C]: sums over the ranks and keeps this rank's sequence shard. T must be
+  /// a multiple of n.
   Tensor scatter_sum_sequence(const Tensor& x) const;
-  /// [B, T, C] -> [B, T/n, C]: this rank's part of what all have alike.
+  /// [B, T, C] -> [B, T/n, C]: this rank's shard of a replicated tensor.
   Tensor part_of_sequence(const Tensor& x) const;
-  /// sum and scatter_sum_sequence under way: wait() before the result is read.
+  /// sum and scatter_sum_sequence in flight: call wait() before reading the result.
   struct Sum {
     Tensor result, from;
     comm::Pending pending;
@@ -48,17 +49,17 @@ class TensorGroup : public torch::CustomClassHolder {
 };
 using Group = c10::intrusive_ptr<TensorGroup>;
 
-/// The two sides of a pair of sharded layers. Every rank of the group must call, in the same order.
+/// The two sides of a pair of sharded layers. Every rank of the group must call in the same order.
 struct Region {
   Group group;
   SequenceSharding sequence = SequenceSharding::kNone;
 
   bool shards_sequence() const { return sequence == SequenceSharding::kShards; }
-  /// To layers that need all of x and hold a part of the weights. Backward: the sum of what the
-  /// ranks' parts say of x. While it is under way the rank does what `meanwhile`, where there is
-  /// one, holds by then: the weights' gradients of the layers that were entered.
+  /// Entry to layers that need all of x and hold shards of the weights. Backward: sums the ranks'
+  /// gradients of x; meanwhile the rank runs the work in `meanwhile`, if set: the weight gradients
+  /// of the entered layers.
   Tensor enter(const Tensor& x, const std::shared_ptr<DeferredQueue>& meanwhile = nullptr) const;
-  /// To layers that every rank computes alike, of the whole sequence. Backward: nothing is summed.
+  /// Entry to layers that every rank computes identically on the whole sequence. Backward: no sum.
   Tensor gather(const Tensor& x) const;
   /// From a partial sum on every rank to the sum.
   Tensor leave(const Tensor& x) const;

@@ -1,11 +1,11 @@
-// How activations lie between the layers of a tensor-parallel model.
+// Layouts of activations between tensor-parallel layers.
 #pragma once
 
 namespace lockstep::parallel {
 
 enum class SequenceSharding {
-  kNone,    // every rank holds them whole
-  kShards,  // it holds its part of the sequence (Korthikanti et al., 2022)
+  kNone,    // replicated on every rank
+  kShards,  // sharded along the sequence (Korthikanti et al., 2022)
 };
 
 }  // namespace lockstep::parallel

@@ -1,3 +1,4 @@
+// Replaces layers by their tensor-parallel versions.
 #include "parallel/tensor/tensor_parallel.h"
 
 #include <algorithm>
@@ -23,8 +24,8 @@ using mesh::Cut;
 using mesh::Range;
 using model::Dim;
 
-/// Whether queries, keys and values are one product. A rank's part of it is of whole key-value
-/// heads: one that several ranks hold would have gradients to add up, and its queries none.
+/// True if queries, keys and values are one product. A rank's shard then has whole key-value heads:
+/// the gradients of a replicated one would have to be summed, and those of its queries not.
 bool packs_heads(const model::ModelConfig& config) {
   for (const model::LayerSpec& layer : model::block_layers(config, 0)) {
     if (layer.out == Dim::kPackedHeads) {
@@ -136,7 +137,7 @@ class TensorParallelizer final {
         what, [group = region_.group](const Tensor& part) { return group->largest(part); });
   }
   void router(const nn::SlotName& name, std::shared_ptr<nn::Router>& slot) {
-    // Every rank routes alike, and has a part of what the choice does to the outputs.
+    // Every rank routes identically and has a partial gradient of the routing weights.
     hold_whole(name, *slot, &region_.group->communicator());
   }
   void tokens(const nn::SlotName& name, std::shared_ptr<nn::TokenEmbedding>& slot) {
@@ -182,7 +183,7 @@ class TensorParallelizer final {
         std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
     cut_table(name, *slot, &nn::Parameter::out);
   }
-  /// The embedding or the head, and what stands beside it.
+  /// The embedding or the head, and its adapter.
   template <class Table>
   void cut_table(const nn::SlotName& name, Table& table, int nn::Parameter::* side) {
     if (table.adapter != nullptr) {
@@ -209,7 +210,7 @@ class TensorParallelizer final {
     std::iota(holders.begin(), holders.end(), axes.coordinate().tensor - heads_.copy);
     return axes.split(axes.along(mesh::Axis::kTensor), holders, "key_value_heads");
   }
-  /// The ranks whose gradients of a parameter between the regions add up; null: they are the same.
+  /// Ranks whose gradients of a parameter between regions must be added; null: they are equal.
   comm::Communicator* sharers_between_regions() const {
     return region_.shards_sequence() ? &region_.group->communicator() : nullptr;
   }
@@ -219,13 +220,13 @@ class TensorParallelizer final {
     return {heads.begin * config_.head_dim, heads.end * config_.head_dim};
   }
   const model::LayerSpec& layer(const nn::SlotName& name) const { return layers_.at(name.prefix); }
-  /// What this rank holds of a parameter whose dim `at` runs along `dim`; nothing where all hold
-  /// the whole of it.
+  /// This rank's cut of a parameter whose dimension `at` runs along `dim`; nullopt if it is
+  /// replicated.
   std::optional<Cut> cut_of(Dim dim, int at) const;
-  /// Replaces the layer's parameters by those of the part.
+  /// Replaces the layer's parameters by those of the shard.
   void cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part);
   void hold_whole(const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over);
-  /// Those of a product or a table, cut along the layer's outputs or inputs.
+  /// The same for a kernel or a table, cut along the layer's outputs or inputs.
   template <class LinearKernel>
   void cut_product(
       const nn::SlotName& name, LinearKernel& product, Cut part, int nn::Parameter::* side);
@@ -310,8 +311,8 @@ std::optional<Cut> TensorParallelizer::cut_of(Dim dim, int at) const {
   return part;
 }
 
-/// Megatron's split (Shoeybi et al., 2019, section 3): a linear whose outputs are cut gives what
-/// one whose inputs are cut takes.
+/// Megatron's split (Shoeybi et al., 2019, section 3): the output of a linear cut along its outputs
+/// feeds one cut along its inputs.
 void TensorParallelizer::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   const model::LayerSpec& spec = layer(name);
   if (spec.expert >= 0 || spec.is_shared) {
@@ -330,12 +331,12 @@ void TensorParallelizer::linear(const nn::SlotName& name, std::shared_ptr<nn::Li
     return;
   }
   std::optional<Cut> outputs = cut_of(spec.out, 0);
-  if (!outputs) {  // between the regions, which every rank computes alike
+  if (!outputs) {  // between regions, which every rank computes identically
     hold_whole(name, *slot, sharers_between_regions());
     return;
   }
-  // What the junction before it lets in is its input and nothing else: its weight's gradient is
-  // made while the input's is summed.
+  // Its only input comes from the preceding boundary, so its weight gradient is computed while the
+  // input gradient is summed.
   if (!spec.reads_source) {
     defer_weight_gradients(*slot, entered_);
   }
@@ -349,7 +350,7 @@ void TensorParallelizer::linear(const nn::SlotName& name, std::shared_ptr<nn::Li
   cut_product(name, *slot->product(), std::move(*outputs), &nn::Parameter::out);
 }
 
-/// The same within an expert: what its ranks' parts give is added up behind the sum over experts.
+/// The same within an expert: the ranks' partial results are added after the sum over experts.
 void TensorParallelizer::expert_linear(
     const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   const model::LayerSpec& spec = layer(name);
@@ -366,7 +367,7 @@ void TensorParallelizer::expert_linear(
     return;
   }
   std::optional<Cut> outputs = cut_of(spec.out, 0);
-  if (!outputs) {  // what weighs the parts of a shared expert: each rank has a part of its gradient
+  if (!outputs) {  // the gate of a shared expert: each rank has a partial gradient
     hold_whole(name, *slot, &region_.group->communicator());
     return;
   }
@@ -390,7 +391,7 @@ void TensorParallelizer::cut_product(
       part.dim = parameter.*side;
       // Copies of key-value heads serve each rank's own queries.
       replace(name, parameter, part, part.copies > 1 ? &copies_ : nullptr);
-    } else {  // a factor, which each rank uses for its own part of the layer
+    } else {  // an adapter factor that each rank applies to its own shard of the layer
       replace(name, parameter, {}, &region_.group->communicator());
     }
   });
@@ -441,7 +442,7 @@ ShardedParameters apply_tensor_parallel(
     nn::LanguageModel& model, ParallelGroups& axes, SequenceSharding sequence) {
   comm::Communicator& group = axes.along(mesh::Axis::kTensor);
   if (group.size() == 1) {
-    return {};  // the plain layers are those of a group of one
+    return {};  // plain layers are correct in a group of one
   }
   check_sizes(model.config(), group.size());
   TensorParallelizer swap(model, axes, sequence);

@@ -1,3 +1,4 @@
+// Cross-entropy over a sharded vocabulary.
 #include "parallel/tensor/token_loss.h"
 
 #include <algorithm>
@@ -13,11 +14,11 @@
 namespace lockstep::parallel {
 namespace {
 
-/// The bytes of logits that a rank makes at once, and the rows that keep a product efficient.
+/// Bytes of logits that a rank computes at once, and the minimum rows for efficient products.
 constexpr int64_t kLogitsBytes = int64_t{96} << 20;
 constexpr int64_t kLeastRows = 128;
 
-/// The rows that count. Every rank of the group finds the same, and so the same runs.
+/// The rows with a target. Every rank of the group finds the same, and so the same chunks.
 Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
   const Tensor rows = at::nonzero(targets != ops::kIgnoredTarget).squeeze(1);
   const Tensor bad = at::nonzero((targets != ops::kIgnoredTarget)
@@ -34,7 +35,7 @@ Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
   return rows;
 }
 
-/// By the largest shard all ranks cut rows into the same runs.
+/// All ranks chunk rows by the largest shard, so that chunks agree.
 int64_t widest_part(const VocabularyShard& shard) {
   return mesh::split_evenly(shard.vocabulary, shard.group->size(), 0).size();
 }
@@ -44,8 +45,8 @@ int64_t rows_of_a_run(const Tensor& weight, const VocabularyShard& shard) {
   return std::max(kLeastRows, kLogitsBytes / row);
 }
 
-/// What the ranks know of each row's logits, together: one exchange of three numbers a row, or of
-/// four, instead of a reduction for each.
+/// Combines the ranks' statistics of each row's logits in one exchange of three or four numbers per
+/// row, instead of one reduction each.
 void combine(ops::RowStatistics& part, comm::Communicator& group) {
   std::vector<Tensor> known{part.maximum, part.total, part.target};
   if (part.mean.defined()) {
@@ -63,7 +64,7 @@ void combine(ops::RowStatistics& part, comm::Communicator& group) {
   }
 }
 
-/// One run of rows for the statistics.
+/// A chunk of rows for the statistics.
 struct Run {
   Tensor losses;     // [n]
   Tensor likeliest;  // [n] int64
@@ -98,13 +99,13 @@ Run make_run(
   const Tensor peaks = all.select(1, 0);  // [ranks, n]
   const Tensor highest = peaks.amax(0);
   const Tensor whole = (all.select(1, 1) * (peaks - highest).exp()).sum(0);
-  const Tensor rank = peaks.argmax(0, /*keepdim=*/true);  // the first of equal ones
+  const Tensor rank = peaks.argmax(0, /*keepdim=*/true);  // the first of equal maxima
   return {
       whole.log() + highest - all.select(1, 2).sum(0),
       all.select(1, 3).gather(0, rank).squeeze(0).to(at::kLong)};
 }
 
-/// Of a part of the vocabulary.
+/// Options for a shard of the vocabulary.
 ops::TokenLossOptions with_part(ops::TokenLossOptions options, const VocabularyShard& shard) {
   options.first_token = shard.rows.begin;
   options.vocabulary = shard.vocabulary;

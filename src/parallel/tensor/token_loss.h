@@ -1,5 +1,5 @@
-// Cross-entropy over a vocabulary whose rows are spread over ranks (Shoeybi et al., 2019, section
-// 3): a rank makes the logits of its rows, and the ranks exchange three numbers a token.
+// Cross-entropy over a vocabulary sharded over ranks (Shoeybi et al., 2019, section 3): each rank
+// computes the logits of its rows, and the ranks exchange three numbers per token.
 #pragma once
 
 #include "mesh/cut.h"
@@ -8,20 +8,20 @@
 
 namespace lockstep::parallel {
 
-/// Which rows of the vocabulary this rank has.
+/// This rank's rows of the vocabulary.
 struct VocabularyShard {
   Group group;
   mesh::Range rows;  // at least one
   int64_t vocabulary = 0;
 };
 
-/// The SUM of the (weighted) token losses over the rows of `hidden` [N, C], a float32 scalar, equal
-/// on every rank of the group; all must call, with equal hidden and targets ([N] int64, -100
-/// ignored). `weight` [V/n, C] are the shard's rows. It is ops::token_loss of a part of the
-/// vocabulary: the gradients are made in the forward pass, where they are needed; that of `hidden`
-/// is this rank's part of the sum over the ranks. The backward pass may run once. Error (kData)
-/// where a target is not in the vocabulary. Of the options, those that describe the part are set
-/// here; a place of the gradient is of this rank's part.
+/// Returns the SUM of the (weighted) token losses over the rows of `hidden` [N, C], a float32
+/// scalar, equal on every rank of the group; all must call with equal hidden and targets ([N]
+/// int64, -100 ignored). `weight` [V/n, C] are the shard's rows. Like ops::token_loss of a
+/// vocabulary shard: gradients are computed in the forward pass if needed; that of `hidden` is this
+/// rank's term of the sum over the ranks. The backward pass may run once. Throws Error (kData) if a
+/// target is outside the vocabulary. Options that describe the shard are set here; a gradient sink
+/// refers to this rank's shard.
 Tensor vocabulary_parallel_loss(
     const Tensor& hidden,
     const Tensor& weight,
