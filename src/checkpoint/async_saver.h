@@ -21,7 +21,7 @@
 namespace lockstep::checkpoint {
 
 /// One saver per rank. All ranks call every method in the same order from the training thread.
-/// |
+///
 /// From the first save on it owns a host buffer for a copy of this rank's pieces (for AdamW with float32 masters: 14 bytes for each
 /// parameter that this rank writes). Pieces on a GPU are copied into pinned memory while the GPU computes; pieces on the host are
 /// copied only if before_state_update() finds them unread.

@@ -1,12 +1,12 @@
 // Checkpoints: a Hugging Face model folder plus the training state, written by all ranks at once and readable by any number of ranks.
-// |
+//
 //   checkpoint-<step>/
 //     config.json, generation_config.json, tokenizer files ...   given by the caller, rank 0
 //     model.safetensors, or model-0000i-of-0000N.safetensors and model.safetensors.index.json
 //     optimizer-0000i-of-0000N.safetensors, optimizer.safetensors.index.json
 //     state.json         step, tokens, seeds, sampler, generators, versions, configuration
 //     manifest.json      every file's size and chunk hashes; written last
-// |
+//
 // A save writes to checkpoint-<step>.TOKEN.saving and renames it when everything is hashed and synced. A folder named
 // checkpoint-<step> is therefore complete, or was damaged later, which the manifest reveals. No rank gathers anything.
 #pragma once

@@ -1,10 +1,10 @@
 // In-memory checkpoint: the state of the last step in memory that outlives the ranks (base/persistent_memory.h), with a replica on the
 // next node. A restarted rank resumes from it.
-// |
+//
 // A part of the memory holds one state of a rank, or replicas of several:
-// |
+//
 //   header, data of the pieces, description          written in place; the header last
-// |
+//
 // There are two parts of each kind, and a state overwrites the one before the last, so the last state is complete somewhere until all
 // ranks have the next one.
 #pragma once

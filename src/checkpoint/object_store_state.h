@@ -1,8 +1,8 @@
 // Checkpoints in an object store, which cannot rename:
-// |
+//
 //   RUN/checkpoint-<step>/<token>.<sequence>/   the files of a checkpoint; manifest.json, written last, is the commit
 //   RUN/.lockstep/<number>-<token>.json         a lease: the run, and the checkpoints that it found committed
-// |
+//
 // An object appears whole, and every later reader sees it, so a checkpoint is complete or absent. No two rounds write to one name. A
 // lease is written twice: to take the run, and with what was found then. A checkpoint is valid if the run of the highest lease with
 // such a list wrote it or found it. What an earlier round commits after it was replaced is invalid.

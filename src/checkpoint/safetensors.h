@@ -1,7 +1,7 @@
 // The safetensors format: a strict reader of mapped files, and the header of files to be written.
-// |
+//
 //   u64 N | N bytes of JSON, padded with spaces | tensor bytes, C order, nothing else
-// |
+//
 // Untrusted files are safe to open: every size and offset is checked against the file, with arithmetic that cannot overflow, before
 // anything is allocated or read.
 #pragma once

@@ -1,6 +1,6 @@
 // Creates the model that the trainer drives from a description, a plan and a mesh. This is the only entry point to the strategies and
 // defines the order in which they are applied:
-// |
+//
 //   1. pipeline split                  the layers of each stage, still without memory
 //      then for each stage of this rank:
 //   2. adaptation and freezing         which parameters are trained, and how

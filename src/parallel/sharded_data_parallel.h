@@ -1,5 +1,5 @@
 // ZeRO for any libtorch module: a torch::nn::Sequential, whose children are the units, or a module that holds its units in Unit<T>.
-// |
+//
 //   lockstep::ShardedDataParallel sharded(model.ptr(), ranks, {.zero_stage = 3});
 //   for (const auto& [x, target] : batches) {
 //     sharded.begin_step();

@@ -1,12 +1,12 @@
 // Flat units: parameters that are gathered, reduced, updated and freed together, as one buffer each for values and gradients. A ZeRO
 // stage (Rajbhandari et al., 2020) decides how much of these buffers a rank stores:
-// |
+//
 //            values                  gradients               optimizer state
 //   stage 0  whole                   whole                   whole
 //   stage 1  whole                   whole                   this rank's shard
 //   stage 2  whole                   shard                   shard
 //   stage 3  shard                   shard                   shard
-// |
+//
 // A shard is one of `ranks` equal contiguous slices of the flat buffer.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Single-process data parallelism: in every step the module is replicated to the devices, the batch is scattered over them, the outputs
 // are gathered on the first, and the replicas' gradients are summed into the module's (torch.nn.DataParallel; Li et al., "PyTorch
 // Distributed", VLDB 2020, 2.2, explains why multi-process training replaced it).
-// |
+//
 //   lockstep::DataParallel parallel(model, {device0, device1});
 //   torch::mse_loss(parallel.forward({x}), target).backward();
 //   optimizer.step();
