@@ -1,4 +1,4 @@
-// The main() of every test program.
+// main() of all test programs.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -9,7 +9,7 @@ int main(int count, char** words) {
   testing::InitGoogleMock(&count, words);
   const int code = RUN_ALL_TESTS();
 #ifdef __SANITIZE_ADDRESS__
-  return code;  // what is left is looked for at the end
+  return code;  // the sanitizer checks for leaks at exit
 #endif
   std::cout.flush();
   std::fflush(nullptr);

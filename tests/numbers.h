@@ -1,7 +1,7 @@
-// The rule for what is computed in float32 twice, in another order, by other ranks or by another
-// library: losses within 1e-5, and values within 1e-5 of their tensor's largest. Single elements
-// are no measure: one that is nearly nothing is the difference of large ones, and rounds otherwise
-// on every processor.
+// Tolerances for float32 results that different ranks or libraries compute in a different order:
+// losses within 1e-5, and values within 1e-5 of the largest value of their tensor. Elements are not
+// compared relative to themselves, because a value near zero is a difference of large values and
+// rounds differently on every processor.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,16 @@
 namespace lockstep::numbers {
 
 inline constexpr double kRule = 1e-5;
-/// Next to a model's largest gradient: below it a gradient is zero but for rounding, as
-/// `lockstep verify` has it.
+/// Relative to a model's largest gradient. A gradient below it counts as rounding error, as in
+/// `lockstep verify`.
 inline constexpr double kFloor = 1e-3;
 
 inline double largest(const at::Tensor& values) {
   return values.numel() == 0 ? 0 : values.abs().max().to(at::kDouble).item<double>();
 }
 
-/// The largest difference, relative to the largest element wanted, or to `floor` where that is
-/// more; infinite where the sizes differ.
+/// Returns the largest difference relative to the largest expected element, or to `floor` if that
+/// is larger. Infinite if the sizes differ.
 inline double error(const at::Tensor& got, const at::Tensor& wanted, double floor = 0) {
   if (got.sizes() != wanted.sizes()) {
     return INFINITY;
@@ -52,7 +52,7 @@ inline void expect_values(
       << what << ", of at most " << largest(wanted) << " in " << wanted.sizes();
 }
 
-/// All gradients of a model, by name.
+/// Compares all gradients of a model, by name.
 inline void expect_gradients(
     const std::map<std::string, at::Tensor>& got,
     const std::map<std::string, at::Tensor>& wanted,

@@ -1,6 +1,6 @@
-// Clients of a job's store for the launcher's tests, which do without libtorch themselves.
-//   store_client meet      a rank, as its environment says, that waits there for all the others
-//   store_client thousand  a store, and as many clients that meet in it
+// Job store clients for the launcher's tests, which do not link libtorch.
+// store_client meet      acts as the rank given by the environment and waits for all ranks
+// store_client thousand  hosts a store and connects a thousand clients
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// A folder that exists as long as the object does, for tests.
+// Temporary folder for tests, deleted with the object.
 #pragma once
 
 #include <cstdlib>

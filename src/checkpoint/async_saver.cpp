@@ -20,7 +20,7 @@ int64_t bytes_of(const Piece& piece) {
   return piece.data.numel() * static_cast<int64_t>(c10::elementSize(piece.dtype));
 }
 
-/// Adds the time of its life to `total`.
+/// Adds its lifetime to `total`.
 class Held {
  public:
   explicit Held(std::chrono::duration<double>& total) : total_(total) {}
@@ -41,7 +41,7 @@ AsyncSaver::~AsyncSaver() {
   try {
     wait();
   } catch (const std::exception& error) {
-    log_error("a checkpoint was not saved: {}", error.what());
+    log_error("checkpoint not saved: {}", error.what());
   }
 }
 
@@ -94,7 +94,7 @@ void AsyncSaver::lend(std::span<const Piece> pieces) {
   }
   if (!memory_.defined() || memory_.numel() != bytes) {
     pieces_.clear();
-    memory_ = at::Tensor();  // before there is another
+    memory_ = at::Tensor();  // frees the old buffer before the new one is allocated
     memory_ = ops::host_bytes(bytes, is_pinned);
   }
   pieces_.assign(pieces.begin(), pieces.end());

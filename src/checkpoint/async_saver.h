@@ -22,12 +22,13 @@ namespace lockstep::checkpoint {
 
 /// One saver per rank. All ranks call every method in the same order from the training thread.
 ///
-/// From the first save on it owns a host buffer for a copy of this rank's pieces (for AdamW with float32 masters: 14 bytes for each
-/// parameter that this rank writes). Pieces on a GPU are copied into pinned memory while the GPU computes; pieces on the host are
-/// copied only if before_state_update() finds them unread.
+/// From the first save on it owns a host buffer for a copy of this rank's pieces (for AdamW with
+/// float32 masters: 14 bytes for each parameter that this rank writes). Pieces on a GPU are copied
+/// into pinned memory while the GPU computes. Pieces on the host are copied only if
+/// before_state_update() finds them unread.
 class AsyncSaver {
  public:
-  /// `communicator` is the saver's own group, which its thread uses while training uses others.
+  /// `communicator` is the saver thread's own group; training uses other groups at the same time.
   explicit AsyncSaver(comm::Communicator communicator);
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
@@ -36,7 +37,7 @@ class AsyncSaver {
 
   /// Waits for the previous save (rethrowing its failure), starts copying GPU pieces, and returns.
   /// save_checkpoint then runs on the saver thread and reads host pieces in place. After the commit
-  /// `then` runs on that thread on every rank; rank 0 rotates checkpoints in it.
+  /// the saver thread calls `then` on every rank; rank 0 rotates checkpoints in it.
   void save(
       const std::filesystem::path& folder,
       std::span<const Piece> pieces,
@@ -58,7 +59,7 @@ class AsyncSaver {
 
   /// Seconds that save() and wait() have blocked the training thread.
   double seconds_held() const { return held_.count(); }
-  /// Seconds of these spent waiting for other ranks' writes.
+  /// The part of seconds_held() spent waiting for other ranks' writes.
   double seconds_held_for_others() const { return held_for_others_; }
 
  private:
@@ -66,7 +67,7 @@ class AsyncSaver {
 
   comm::Communicator communicator_;
   at::Tensor memory_;          // reused between saves, so that its pages are faulted in once
-  std::vector<Piece> pieces_;  // of the save in progress; data in memory_ or shared with training
+  std::vector<Piece> pieces_;  // pieces of the save in progress; their data is in memory_ or shared with training
   Snapshot snapshot_;
   CopyOnWriteState lent_;
   SaveCache kept_;

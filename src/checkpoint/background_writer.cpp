@@ -1,4 +1,4 @@
-// A thread that writes buffers to disk while the next one is filled.
+// Background writer: a thread that writes buffers to disk while the next one is filled.
 #include "checkpoint/background_writer.h"
 
 #include <cstdlib>

@@ -16,14 +16,14 @@
 
 namespace lockstep::checkpoint {
 
-/// A thread that writes buffers sequentially while its owner fills the next one. All methods are
-/// called by one owner thread.
+/// A thread that writes buffers sequentially while its owner fills the next one. One owner thread
+/// calls all methods.
 class BackgroundWriter {
  public:
   static constexpr size_t kBufferBytes = 2 << 20;
 
   explicit BackgroundWriter(Disk& disk);
-  /// Once all is written.
+  /// Waits until all buffers are written.
   ~BackgroundWriter();
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
@@ -31,12 +31,13 @@ class BackgroundWriter {
   Disk& disk() { return disk_; }
   /// Starts another save; errors of the previous one are cleared.
   void begin();
-  /// The buffer to be filled: kBufferBytes, on pages of the system, another after each write().
+  /// Returns the buffer to fill: kBufferBytes, page-aligned. Each write() advances to the next
+  /// buffer.
   std::byte* buffer() { return memory_.get() + given_ % kBuffers * kBufferBytes; }
   /// Queues `bytes` of the buffer for `file`, which must live until wait(). Returns when the next
-  /// buffer is free. After an error nothing more is written.
+  /// buffer is free. After an error no further bytes are written.
   void write(File& file, uint64_t offset, std::span<const std::byte> bytes);
-  /// Until all is written.
+  /// Waits until all buffers are written.
   void wait();
   /// Rethrows the first error, if any.
   void throw_error();

@@ -1,4 +1,5 @@
-// Checkpoints: a Hugging Face model folder plus the training state, written by all ranks at once and readable by any number of ranks.
+// Checkpoints: a Hugging Face model folder plus the training state. All ranks write in parallel,
+// and any number of ranks can read.
 //
 //   checkpoint-<step>/
 //     config.json, generation_config.json, tokenizer files ...   given by the caller, rank 0
@@ -7,8 +8,9 @@
 //     state.json         step, tokens, seeds, sampler, generators, versions, configuration
 //     manifest.json      every file's size and chunk hashes; written last
 //
-// A save writes to checkpoint-<step>.TOKEN.saving and renames it when everything is hashed and synced. A folder named
-// checkpoint-<step> is therefore complete, or was damaged later, which the manifest reveals. No rank gathers anything.
+// A save writes to checkpoint-<step>.TOKEN.saving and renames the folder when all files are hashed
+// and synced. A folder named checkpoint-<step> is therefore complete unless it was damaged later,
+// which the manifest reveals. No rank gathers the tensors of other ranks.
 #pragma once
 
 #include <cstdint>
@@ -39,31 +41,31 @@ inline constexpr std::string_view kStateName = "state.json";
 struct SaveOptions {
   /// Maximum tensor bytes per file; the next tensor starts a new file.
   uint64_t max_file_bytes = 5'000'000'000;
-  /// Destination; null: the system's disk.
+  /// Destination; null for the local file system.
   Disk* disk = nullptr;
   /// This run's lock on the folder of checkpoints; null if no other run can write there. A save
   /// that has lost the lock is not committed.
   const OutputDirLock* hold = nullptr;
-  /// Object store to which committed checkpoints are uploaded; null: none.
+  /// Object store to which committed checkpoints are uploaded; null for none.
   ObjectStoreRun* stored = nullptr;
-  /// Throw Error (numeric) if any tensor has NaN or Inf: a run could not resume from it and would
-  /// have lost the previous checkpoint.
+  /// Throw Error (numeric) if any tensor has NaN or Inf. A run could not resume from such a
+  /// checkpoint, and the previous checkpoint would be gone.
   bool finite = false;
-  /// Pieces that training may modify before the save has ended; null: none.
+  /// Pieces that training may modify before the save has ended; null for none.
   CopyOnWriteState* lent = nullptr;
-  /// Reused between saves; null: nothing is cached.
+  /// Cache reused between saves; null for no caching.
   SaveCache* kept = nullptr;
 };
 
-/// Small files by base name: config.json and its like.
+/// Small files such as config.json: base name -> content.
 using SmallFiles = std::map<std::string, std::string>;
 
 /// Writes a checkpoint to `folder` and atomically replaces an older checkpoint there. Every rank of
 /// `communicator` (CPU tensors: Gloo) must call; blocks until the checkpoint is committed. `pieces`
-/// are this rank's; the pieces of all ranks must cover every tensor exactly once, which is checked
-/// before anything is written. `state` (JSON) and `files` are read on rank 0. If anything fails on
-/// any rank, every rank throws an Error with that rank's number and reason, the partial checkpoint
-/// is removed, and older checkpoints are unchanged.
+/// are this rank's pieces; the pieces of all ranks must cover every tensor exactly once, which is
+/// checked before anything is written. Only rank 0's `state` (JSON) and `files` are used. If any
+/// rank fails, every rank throws an Error with that rank's number and reason, the partial
+/// checkpoint is removed, and older checkpoints are unchanged.
 void save_checkpoint(
     const std::filesystem::path& folder,
     std::span<const Piece> pieces,
@@ -72,9 +74,9 @@ void save_checkpoint(
     comm::Communicator& communicator,
     const SaveOptions& options = {});
 
-/// Writes a plain model folder without state and manifest into a folder that may hold other files
-/// (output_dir itself). Files are written under temporary names and renamed, the index last. Weight
-/// files of an earlier save that a reader could mistake for these are removed first.
+/// Writes a plain model folder without state and manifest into a folder that may contain other
+/// files (output_dir itself). Files are written under temporary names and renamed, the index last.
+/// First removes weight files of an earlier save that a reader could mistake for the new ones.
 void save_model(
     const std::filesystem::path& folder,
     std::span<const Piece> pieces,
@@ -82,28 +84,29 @@ void save_model(
     comm::Communicator& communicator,
     const SaveOptions& options = {});
 
-/// A tensor that the reader of a checkpoint wants to find.
+/// A tensor that the reader expects in a checkpoint.
 struct ExpectedTensor {
   std::string file_group;
   std::string name;
   std::vector<int64_t> shape;
-  std::optional<at::ScalarType> dtype = std::nullopt;  // nullopt: any floating type, converted
+  std::optional<at::ScalarType> dtype = std::nullopt;  // nullopt: any floating type; values are converted
 };
 
-/// A verified checkpoint. Reading touches only the requested pages. Move-only.
+/// A verified checkpoint. Reads touch only the requested pages. Move-only.
 class Checkpoint {
  public:
   /// Verifies and opens the folder; the hashes are divided among the ranks. Every rank must call.
-  /// If the folder is damaged, all throw the same Error (checkpoint) with file and tensors.
+  /// If the folder is damaged, all ranks throw the same Error (checkpoint), which names the file
+  /// and its tensors.
   static Checkpoint open(
       const std::filesystem::path& folder,
       comm::Communicator& communicator,
       Verify depth = Verify::kHashes);
 
   const std::filesystem::path& folder() const { return folder_; }
-  /// state.json.
+  /// Content of state.json.
   const std::string& state() const { return state_; }
-  /// True if the checkpoint has the small file; read_file() returns its content.
+  /// True if the checkpoint has this small file; file() returns its content.
   bool has_file(const std::string& name) const { return manifest_.files.contains(name); }
   std::string file(const std::string& name) const;
 
@@ -112,16 +115,17 @@ class Checkpoint {
   const TensorFiles& group(const std::string& group) const;
 
   /// Throws Error (checkpoint) with all problems, by file and tensor, if a tensor is missing or has
-  /// another shape or type, or (kRefuse) if the groups in `expected` contain other tensors.
+  /// another shape or type. With kRefuse, tensors that `expected` does not list are a problem too
+  /// if their group occurs in `expected`.
   enum class Extra { kRefuse, kAllow };
   void check(std::span<const ExpectedTensor> expected, Extra extra = Extra::kRefuse) const;
 
   /// Reads elements [begin, begin + out.numel()) of a tensor, converted to out's floating type.
   void read(const std::string& group, const std::string& name, int64_t begin, const at::Tensor& out)
       const;
-  /// Fills the data of a piece, sharded in any way; its shape must be the tensor's.
+  /// Fills the data of a piece with any sharding; the piece's shape must be the tensor's.
   void read(const Piece& piece) const;
-  /// The same for several pieces, with a check of shapes.
+  /// Fills several pieces and checks their shapes.
   void read(std::span<const Piece> pieces) const;
 
  private:
@@ -136,9 +140,10 @@ class Checkpoint {
   std::map<std::string, TensorFiles> groups_;
 };
 
-/// Returns the newest committed checkpoint of `output_dir` that is complete, verified to the last
-/// byte. Damaged ones are skipped with a warning. Returns nullopt if there is no checkpoint; throws
-/// Error (checkpoint) if there are some and none is complete. Every rank must call.
+/// Returns the newest committed checkpoint of `output_dir` that is complete, with all bytes
+/// verified. Damaged checkpoints are skipped with a warning. Returns nullopt if there is no
+/// checkpoint; throws Error (checkpoint) if checkpoints exist but none is complete. Every rank must
+/// call.
 std::optional<Checkpoint> latest_checkpoint(
     const std::filesystem::path& output_dir, comm::Communicator& communicator);
 

@@ -1,4 +1,4 @@
-// Shares state with the saver thread and copies what training is about to modify.
+// Shares state with the saver thread and copies tensors that training is about to modify.
 #include "checkpoint/copy_on_write_state.h"
 
 #include <iterator>

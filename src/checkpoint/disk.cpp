@@ -1,4 +1,4 @@
-// File operations of a save on the system's disk.
+// File operations of a save on the local file system.
 #include "checkpoint/disk.h"
 
 #include <cerrno>
@@ -23,8 +23,8 @@ void Disk::create_file(const std::filesystem::path& path, uint64_t size) {
     throw system_error(ErrorKind::kCheckpoint, "create", path);
   }
   const auto length = static_cast<off_t>(size);
-  // fallocate instead of posix_fallocate: on file systems that cannot reserve, the latter writes
-  // every block.
+  // fallocate instead of posix_fallocate: the latter writes every block on file systems that cannot
+  // reserve space.
   int result = size == 0 ? 0 : ::fallocate(descriptor, 0, 0, length);
   if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)) {
     result = ::ftruncate(descriptor, length);
@@ -88,7 +88,7 @@ void Disk::write_whole(const std::filesystem::path& path, std::string_view text)
 }
 
 Disk& system_disk() {
-  static Disk disk;  // it has no state
+  static Disk disk;  // stateless, so one instance can be shared
   return disk;
 }
 

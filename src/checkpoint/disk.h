@@ -1,4 +1,4 @@
-// File operations of a save behind one interface, so that tests can fill the disk, fail or stop at
+// File operations of a save, as an interface: tests can simulate a full disk, or fail or stop at
 // the n-th operation.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace lockstep::checkpoint {
 
-/// All modifications of a disk by a save. Each throws an Error (checkpoint) with the path and the
-/// system's reason. Thread-safe: ranks may be threads.
+/// All file system modifications of a save. Each method throws an Error (checkpoint) with the path
+/// and the system's reason. Thread-safe, because ranks may be threads.
 class Disk {
  public:
   virtual ~Disk() = default;
@@ -31,12 +31,12 @@ class Disk {
   /// Removes a file, or a folder and its contents, if it exists.
   virtual void remove(const std::filesystem::path& path);
 
-  /// create_file and write of a whole file; write_whole: and its sync.
+  /// write_new creates and writes a whole file; write_whole also syncs it.
   void write_new(const std::filesystem::path& path, std::string_view text);
   void write_whole(const std::filesystem::path& path, std::string_view text);
 };
 
-/// The real one.
+/// The local file system.
 Disk& system_disk();
 
 }  // namespace lockstep::checkpoint

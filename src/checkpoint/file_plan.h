@@ -1,5 +1,5 @@
-// The files of a save, planned from names, types and global shapes of tensors, independently of the
-// mesh.
+// Plan of the files of a save, computed from names, types and global shapes of tensors,
+// independently of the mesh.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,16 @@ struct FilePlan {
 
   struct Place {
     size_t file = 0;
-    uint64_t offset = 0;  // of the tensor's first byte in the file
+    uint64_t offset = 0;  // offset of the tensor's first byte in the file
   };
-  /// By group and name.
+  /// Position of each tensor, by group and name.
   std::map<std::pair<std::string, std::string>, Place> places;
 };
 
-/// Assigns the tensors of each group, in order, to files of at most `max_file_bytes` of data; a
-/// tensor is never split. The group "model" is model.safetensors if it fits in one file, as in
-/// Hugging Face folders. Otherwise, and always for other groups, the files are
-/// GROUP-00001-of-0000N.safetensors and an index. "adapter_model" is always one file,
-/// adapter_model.safetensors.
+/// Assigns the tensors of each group, in order, to files of at most `max_file_bytes` of data. A
+/// tensor is never split. If the group "model" fits in one file, that file is model.safetensors, as
+/// in Hugging Face folders. Larger models and all other groups use GROUP-00001-of-0000N.safetensors
+/// and an index. "adapter_model" is always one file, adapter_model.safetensors.
 FilePlan plan_files(std::span<const GlobalTensor> tensors, uint64_t max_file_bytes);
 
 }  // namespace lockstep::checkpoint

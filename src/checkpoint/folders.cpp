@@ -39,7 +39,7 @@ fs::path with_suffix(fs::path path, std::string_view suffix) {
   return path += suffix;
 }
 
-/// Names of a folder's entries; empty if it cannot be read.
+/// Returns the names of a folder's entries; empty if the folder cannot be read.
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code code;
@@ -98,7 +98,7 @@ std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output_dir) {
     auto step = step_of_name(name);
     if (const auto replaced = without_suffix(name, kReplacedSuffix);
         replaced && !fs::exists(output_dir / *replaced, ignored)) {
-      step = step_of_name(*replaced);  // killed between the two renames of a swap
+      step = step_of_name(*replaced);  // the save was killed between the two renames of a swap
     }
     if (step && fs::is_directory(path, ignored)) {
       const int64_t sequence = sequence_of(path);
@@ -108,7 +108,7 @@ std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output_dir) {
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return std::tie(a.sequence, a.step) > std::tie(b.sequence, b.step);
   });
-  for (ListedCheckpoint& listed : without_manifest) {  // ordered by step only
+  for (ListedCheckpoint& listed : without_manifest) {  // checkpoints without a manifest are ordered by step only
     const auto place = std::find_if(
         found.begin(), found.end(), [&](const auto& other) { return other.step < listed.step; });
     found.insert(place, std::move(listed));
@@ -122,16 +122,16 @@ void check_is_no_run(const fs::path& folder) {
   if (!all.empty() || !fs::is_directory(folder, ignored)) {
     throw Error(
         ErrorKind::kCheckpoint,
-        all.empty() ? fmt::format("there is no checkpoint {}", folder.string())
+        all.empty() ? fmt::format("checkpoint {} does not exist", folder.string())
                     : fmt::format("{} is the folder of a run, not a checkpoint", folder.string()),
-        all.empty() ? "name a folder checkpoint-STEP, or the newest of output_dir by =true"
-                    : "name one of its checkpoints: " + all.front().folder.string());
+        all.empty() ? "give a folder checkpoint-STEP, or =true for the newest checkpoint of output_dir"
+                    : "give one of its checkpoints: " + all.front().folder.string());
   }
 }
 
 void rotate_checkpoints(
     const fs::path& output_dir, int64_t limit, std::span<const fs::path> keep, Disk& disk) {
-  int64_t kept = 0;  // the newest ones that are complete by size
+  int64_t kept = 0;  // number of newest checkpoints whose files all have full size
   for (const ListedCheckpoint& checkpoint : list_checkpoints(output_dir)) {
     if (checkpoint.sequence < 0) {
       continue;
@@ -148,13 +148,13 @@ void rotate_checkpoints(
       if (kept == 0 || std::any_of(keep.begin(), keep.end(), is_this)) {
         continue;
       }
-      // Renamed first: a removal that is killed leaves no half checkpoint under a good name.
+      // Renamed first, so that a killed removal leaves no partial checkpoint under a valid name.
       const fs::path going = with_suffix(checkpoint.folder, kRemovingSuffix);
       disk.remove(going);
       disk.rename(checkpoint.folder, going);
       disk.remove(going);
     } catch (const Error& error) {
-      log_warning("an old checkpoint stays: {}", error.message());
+      log_warning("old checkpoint not removed: {}", error.message());
     }
   }
 }
@@ -191,7 +191,7 @@ void check_shared_folder(const fs::path& folder, comm::Communicator& communicato
   on_all_ranks(communicator, ErrorKind::kConfig, [&] {
     if (communicator.rank() == 0) {
       create_folders(folder, ErrorKind::kConfig);
-      std::random_device random;  // a name that no cache of a network file system can know
+      std::random_device random;  // a random name that no cache of a network file system can contain
       name = fmt::format(".lockstep-shared-{:08x}{:08x}", random(), random());
       write_file_atomically(folder / name, name, ErrorKind::kConfig);
     }
@@ -223,9 +223,7 @@ void check_shared_folder(const fs::path& folder, comm::Communicator& communicato
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "the output folder {} is not shared by all nodes: what rank 0 on {} writes there is "
-            "not seen "
-            "by {}",
+            "the output folder {} is not shared by all nodes: files that rank 0 on {} writes there are not visible to {}",
             folder.string(),
             answers.front().substr(1),
             list_text(blind)),

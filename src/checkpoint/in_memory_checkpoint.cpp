@@ -28,10 +28,10 @@ using json = nlohmann::json;
 constexpr int64_t kPage = 4096, kAlignment = 64;
 constexpr int64_t kSlots = kPersistentParts / 2;
 
-/// Header of a state, and of a part that holds replicas.
+/// Header of a state, and of a part that contains replicas.
 struct Header {
   uint64_t is_whole;  // written last
-  int64_t bytes;      // with this header; a multiple of a page
+  int64_t bytes;      // including this header; a multiple of a page
   int64_t description_at, description_bytes;
 };
 
@@ -74,7 +74,7 @@ at::Tensor bytes_at(std::byte* at, int64_t bytes) {
 /// A complete state in this rank's memory.
 struct Found {
   std::shared_ptr<InMemoryPart> part;
-  int64_t at = 0;  // in it
+  int64_t at = 0;  // offset in the part
   json about;      // its description
 };
 
@@ -93,7 +93,7 @@ void add_state(const std::shared_ptr<InMemoryPart>& part, int64_t at, std::vecto
   }
 }
 
-/// Size of a written part, according to its header.
+/// Returns the size of a written part according to its header.
 int64_t written_bytes(int memory, int index) {
   InMemoryPart part(memory, index);
   part.reserve(kPage);
@@ -132,7 +132,7 @@ std::vector<Piece> pieces_of(const Found& found) {
       found.about.at("pieces").get<std::string>(), [&](int64_t elements, at::ScalarType type) {
         const int64_t begin = layout.place(elements, type);
         if (elements < 0 || layout.end() > end) {
-          throw Error(ErrorKind::kCheckpoint, "a kept state is shorter than its description");
+          throw Error(ErrorKind::kCheckpoint, "the in-memory checkpoint is shorter than its description");
         }
         return at::from_blob(
             found.part->data() + found.at + begin,
@@ -142,7 +142,7 @@ std::vector<Piece> pieces_of(const Found& found) {
       });
 }
 
-/// Term, round and step (the larger is the newer), and number of ranks.
+/// Term, round, step and number of ranks; the larger key is the newer state.
 using StateKey = std::tuple<int, int, int64_t, int>;
 
 }  // namespace
@@ -197,7 +197,7 @@ void InMemoryPart::reserve(int64_t bytes) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format(
-            "there is no memory to keep {} bytes of the state in: {}", bytes, std::strerror(errno)),
+            "cannot allocate {} bytes for the in-memory checkpoint: {}", bytes, std::strerror(errno)),
         "set checkpoint.replicas=0");
   }
   data_ = static_cast<std::byte*>(at);
@@ -221,7 +221,8 @@ InMemoryCheckpoint::InMemoryCheckpoint(
   for (auto& [name, ranks] : ranks_of) {
     machines_.push_back(std::move(ranks));
   }
-  // The ranks of a node are distributed over those of the next one, which may be fewer or more.
+  // The ranks of a node are distributed over the ranks of the next node, which may have fewer or
+  // more.
   for (size_t i = 0; has_neighbours() && i < machines_.size(); ++i) {
     const std::vector<int>& next = machines_[(i + 1) % machines_.size()];
     for (size_t j = 0; j < machines_[i].size(); ++j) {
@@ -288,7 +289,7 @@ void InMemoryCheckpoint::keep(
   header.bytes = bytes;
   header.description_at = layout.end();
   header.description_bytes = static_cast<int64_t>(text.size());
-  // Decided by the pieces' device and not by the amount of data: a rank may have no elements, and
+  // Depends on the pieces' device and not on the amount of data: a rank may have no elements, and
   // all ranks must take part.
   const bool is_on_gpu = std::any_of(pieces.begin(), pieces.end(), [](const Piece& piece) {
     return piece.data.defined() && piece.data.is_cuda();

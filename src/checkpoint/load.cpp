@@ -17,12 +17,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kRemedy =
-    "use an older checkpoint: resume_from_checkpoint=FOLDER, or =true for the newest whole one";
+    "use an older checkpoint: resume_from_checkpoint=FOLDER, or =true for the newest complete one";
 
 Error damaged(const fs::path& folder, std::span<const std::string> problems) {
   return Error(
       ErrorKind::kCheckpoint,
-      fmt::format("the checkpoint {} is damaged: {}", folder.string(), list_text(problems, 4)),
+      fmt::format("checkpoint {} is damaged: {}", folder.string(), list_text(problems, 4)),
       std::string(kRemedy));
 }
 
@@ -62,8 +62,8 @@ Checkpoint Checkpoint::open_verified(
         if (!checkpoint.has_file(name)) {
           throw Error(
               ErrorKind::kCheckpoint,
-              fmt::format("{} was put into the checkpoint later", (folder / name).string()),
-              "move it away");
+              fmt::format("{} was added to the checkpoint after it was saved", (folder / name).string()),
+              "move the file away");
         }
       }
       checkpoint.groups_.emplace(group, std::move(files));
@@ -76,7 +76,7 @@ std::string Checkpoint::file(const std::string& name) const {
   if (!has_file(name)) {
     throw Error(
         ErrorKind::kCheckpoint,
-        fmt::format("the checkpoint {} has no {}", folder_.string(), shown(name)));
+        fmt::format("checkpoint {} has no {}", folder_.string(), shown(name)));
   }
   return read_file(folder_ / name, ErrorKind::kCheckpoint);
 }
@@ -86,7 +86,7 @@ const TensorFiles& Checkpoint::group(const std::string& group) const {
   if (found == groups_.end()) {
     throw Error(
         ErrorKind::kCheckpoint,
-        fmt::format("the checkpoint {} has no {} tensors", folder_.string(), group));
+        fmt::format("checkpoint {} has no {} tensors", folder_.string(), group));
   }
   return found->second;
 }
@@ -99,7 +99,7 @@ void Checkpoint::check(std::span<const ExpectedTensor> expected, Extra extra) co
     const auto found = groups_.find(tensor.file_group);
     if (found == groups_.end() || !found->second.contains(tensor.name)) {
       problems.push_back(fmt::format(
-          "the {} files of {} lack tensor {} {}",
+          "the {} files of {} have no tensor {} {}",
           tensor.file_group,
           folder_.string(),
           shown(tensor.name),
@@ -110,7 +110,7 @@ void Checkpoint::check(std::span<const ExpectedTensor> expected, Extra extra) co
     const bool type_fits = tensor.dtype ? entry.dtype == file_dtype(*tensor.dtype) : true;
     if (entry.shape != tensor.shape || !type_fits) {
       problems.push_back(fmt::format(
-          "tensor {} in {} is {} {}; {}{} is needed",
+          "tensor {} in {} is {} {}; expected {}{}",
           shown(tensor.name),
           found->second.file_of(tensor.name).string(),
           dtype_name(entry.dtype),
@@ -135,8 +135,8 @@ void Checkpoint::check(std::span<const ExpectedTensor> expected, Extra extra) co
   if (!problems.empty()) {
     throw Error(
         ErrorKind::kCheckpoint,
-        fmt::format("the checkpoint does not fit: {}", list_text(problems)),
-        "resume with the model and optimizer that it was saved with");
+        fmt::format("the checkpoint does not match the model: {}", list_text(problems)),
+        "resume with the model and optimizer with which it was saved");
   }
 }
 
@@ -196,7 +196,7 @@ std::optional<Checkpoint> latest_checkpoint(
     }
     if (communicator.rank() == 0) {
       log_warning(
-          "the checkpoint {} is passed over: {}",
+          "skipped checkpoint {}: {}",
           folder.string(),
           list_text(verification.problems, 4));
     }
@@ -205,12 +205,12 @@ std::optional<Checkpoint> latest_checkpoint(
   throw Error(
       ErrorKind::kCheckpoint,
       fmt::format(
-          "{} has {} checkpoint{}, and none is whole: {}",
+          "{} has {} checkpoint{}, but none is complete: {}",
           output_dir.string(),
           names.size(),
           names.size() > 1 ? "s" : "",
           list_text(problems, 4)),
-      "start anew without resume_from_checkpoint, or copy a whole checkpoint there");
+      "train from the start without resume_from_checkpoint, or copy a complete checkpoint there");
 }
 
 }  // namespace lockstep::checkpoint

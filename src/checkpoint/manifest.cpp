@@ -22,7 +22,7 @@ Manifest read_manifest(const std::filesystem::path& folder) {
     throw Error(
         ErrorKind::kCheckpoint,
         fmt::format(
-            "{} has no {}: it was not written by Lockstep, or never completed",
+            "{} has no {}: it was not written by Lockstep, or its save never completed",
             folder.string(),
             kManifestName));
   }
@@ -52,7 +52,7 @@ std::string tensors_in(
     }
     return fmt::format(" (tensor{} {})", names.size() > 1 ? "s" : "", list_text(names, 3));
   } catch (const Error&) {
-    return " (its header)";  // the damage is in the header itself
+    return " (its header)";  // the damage is in the header
   }
 }
 
@@ -69,14 +69,14 @@ std::vector<std::string> size_problems(
       problems.push_back(fmt::format("{}: {}", path.string(), code.message()));
     } else if (size < record.size) {
       problems.push_back(fmt::format(
-          "{} is cut off: {} of {} bytes{}",
+          "{} is truncated: {} of {} bytes{}",
           path.string(),
           size,
           record.size,
           tensors_in(path, record.size, size, record.size)));
     } else if (size > record.size) {
       problems.push_back(
-          fmt::format("{} has {} bytes; {} were written", path.string(), size, record.size));
+          fmt::format("{} has {} bytes; {} bytes were written", path.string(), size, record.size));
     }
   }
   return problems;
@@ -84,13 +84,14 @@ std::vector<std::string> size_problems(
 
 namespace {
 
-/// Hashes the chunks of a manifest's files in `folder`, divided among the ranks. Every rank calls
-/// with the same manifest and gets all hashes. Throws on every rank if one cannot read.
+/// Hashes the chunks of a manifest's files in `folder`, divided among the ranks. Every rank must
+/// call with the same manifest and receives all hashes. Throws on every rank if any rank cannot
+/// read its chunks.
 std::map<std::string, std::vector<std::string>> hash_files(
     const std::filesystem::path& folder,
     const Manifest& manifest,
     comm::Communicator& communicator) {
-  // Chunk c of all files' chunks belongs to rank c % size.
+  // Chunk c, counted over all files, belongs to rank c % size.
   const auto ranks = static_cast<uint64_t>(communicator.size());
   const auto rank = static_cast<uint64_t>(communicator.rank());
   std::string mine;
@@ -127,14 +128,14 @@ std::map<std::string, std::vector<std::string>> hash_files(
 
 Verification verify_folder(
     const std::filesystem::path& folder, Verify depth, comm::Communicator& communicator) {
-  // Rank 0 reads the manifest and the sizes, so that all ranks decide on the same data.
+  // Only rank 0 reads the manifest and the sizes, so that all ranks decide on the same data.
   json found{{"problems", json::array()}};
   if (communicator.rank() == 0) {
     try {
       const Manifest manifest = read_manifest(folder);
       found["manifest"] = manifest_json(manifest);
       found["problems"] = size_problems(folder, manifest);
-    } catch (const std::exception& error) {  // any exception: the other ranks wait for the answer
+    } catch (const std::exception& error) {  // any exception, because the other ranks wait for the answer
       found["problems"] = {error.what()};
     }
   }
@@ -155,7 +156,7 @@ Verification verify_folder(
     if (error.kind() == ErrorKind::kPeerLost) {
       throw;
     }
-    result.problems.push_back(error.message());  // same error on every rank
+    result.problems.push_back(error.message());  // the same error on every rank
     return result;
   }
   for (const auto& [name, record] : result.manifest.files) {
@@ -164,7 +165,7 @@ Verification verify_folder(
         const uint64_t begin = chunk * kChunkBytes;
         const uint64_t end = std::min(record.size, begin + kChunkBytes);
         result.problems.push_back(fmt::format(
-            "{} differs from what was written between bytes {} and {}{}",
+            "{} differs from the saved data between bytes {} and {}{}",
             (folder / name).string(),
             begin,
             end,

@@ -1,5 +1,5 @@
-// manifest.json: every file's size and the hashes of its chunks. It is written last: a folder
-// without one was never committed, and a folder that differs from its manifest is damaged.
+// manifest.json: every file's size and the hashes of its chunks. It is written last. A folder
+// without a manifest was never committed, and a folder that differs from its manifest is damaged.
 #pragma once
 
 #include <filesystem>
@@ -14,20 +14,21 @@
 
 namespace lockstep::checkpoint {
 
-/// Reads a folder's manifest; a missing one is reported as a checkpoint that was never committed.
+/// Reads a folder's manifest. A missing manifest is reported as a checkpoint that was never
+/// committed.
 Manifest read_manifest(const std::filesystem::path& folder);
 
-/// Lists differences between `folder` and the manifest by presence and size only. Called by one
-/// rank.
+/// Lists the files of the manifest that are missing from `folder` or have another size. Called by
+/// one rank.
 std::vector<std::string> size_problems(
     const std::filesystem::path& folder, const Manifest& manifest);
 
 enum class Verify { kSizes, kHashes };
 
-/// Compares `folder` with its manifest: each file's presence and size, then (kHashes) every chunk's
-/// hash, divided among the ranks. Every rank calls and gets the same list of problems, empty if the
-/// folder is intact; each problem names the file, the bytes and their tensors. A missing or
-/// unreadable manifest is a problem too.
+/// Result of comparing `folder` with its manifest: each file's presence and size, then (kHashes)
+/// every chunk's hash, divided among the ranks. Every rank must call and gets the same list of
+/// problems, empty if the folder is intact. Each problem names the file, the bytes and their
+/// tensors. A missing or unreadable manifest is a problem too.
 struct Verification {
   Manifest manifest;
   std::vector<std::string> problems;

@@ -62,11 +62,11 @@ std::string manifest_json(const Manifest& manifest) {
 Manifest parse_manifest(std::string_view text, std::string_view source) {
   const json root = parse_json(text, source, ErrorKind::kCheckpoint);
   const auto fail = [&](const std::string& what) {
-    throw Error(ErrorKind::kCheckpoint, fmt::format("{} is no manifest: {}", source, what));
+    throw Error(ErrorKind::kCheckpoint, fmt::format("{} is not a manifest: {}", source, what));
   };
   const auto need = [&](const json& object, const char* key) -> const json& {
     if (!object.is_object() || !object.contains(key)) {
-      fail(fmt::format("it lacks \"{}\"", key));
+      fail(fmt::format("it has no \"{}\"", key));
     }
     return object.at(key);
   };
@@ -76,18 +76,18 @@ Manifest parse_manifest(std::string_view text, std::string_view source) {
   const json& hash = need(root, "hash");
   if (need(root, "version") != kVersion || (hash != kPages && hash != kAtOnce) ||
       need(root, "chunk_bytes") != kChunkBytes) {
-    fail("it is of another version of this format; use the program that wrote it, or a newer one");
+    fail("its format version is not supported; use the program that wrote it, or a newer one");
   }
   Manifest manifest;
   manifest.hash = hash == kPages ? ChunkHash::kPages : ChunkHash::kAtOnce;
   const json& sequence = need(root, "sequence");
   if (!sequence.is_number_unsigned() || sequence.get<uint64_t>() > (1ULL << 62)) {
-    fail("its sequence is no number");
+    fail("its sequence is not a number");
   }
   manifest.sequence = sequence.get<int64_t>();
   const json& files = need(root, "files");
   if (!files.is_object()) {
-    fail("its files are no object");
+    fail("its files are not an object");
   }
   for (const auto& [name, entry] : files.items()) {
     const json& size = need(entry, "size");
@@ -98,7 +98,7 @@ Manifest parse_manifest(std::string_view text, std::string_view source) {
     if (!size.is_number_unsigned() || !chunks.is_array() ||
         chunks.size() != chunks_of(size.get<uint64_t>()) ||
         !std::all_of(chunks.begin(), chunks.end(), is_hash)) {
-      fail(fmt::format("size and chunks of {} do not go together", shown(name)));
+      fail(fmt::format("size and chunks of {} do not match", shown(name)));
     }
     manifest.files[name] = {size.get<uint64_t>(), chunks.get<std::vector<std::string>>()};
   }

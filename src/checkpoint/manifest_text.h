@@ -11,7 +11,7 @@
 namespace lockstep::checkpoint {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
-/// Fixed, so that hashes can be dealt over any number of ranks.
+/// Bytes per hashed chunk. Fixed, so that hashes can be divided among any number of ranks.
 inline constexpr uint64_t kChunkBytes = 16ULL << 20;
 inline uint64_t chunks_of(uint64_t size) {
   return size / kChunkBytes + (size % kChunkBytes != 0 ? 1 : 0);
@@ -19,20 +19,19 @@ inline uint64_t chunks_of(uint64_t size) {
 
 struct FileRecord {
   uint64_t size = 0;
-  std::vector<std::string> chunks;  // of each 16 MiB, 32 hex digits
+  std::vector<std::string> chunks;  // hash of each 16 MiB chunk, 32 hex digits
 };
 
 /// Kind of a chunk's hash: the whole chunk (XXH3-128, in older checkpoints) or the sum of its pages
 /// (PageSum).
 enum class ChunkHash { kAtOnce, kPages };
-/// Hash of the chunk at `offset` of its file.
+/// Returns the hash of the chunk at `offset` of its file.
 std::string chunk_hash(ChunkHash hash, std::span<const std::byte> chunk, uint64_t offset);
-/// Of a file that is these bytes, by its pages.
+/// Returns the record of a file with this content, hashed by pages.
 FileRecord record_of(std::span<const std::byte> bytes);
 
 struct Manifest {
-  /// Larger than that of every checkpoint in the folder when it was saved: the newest has the
-  /// largest.
+  /// Commit number; the newest checkpoint of a folder has the largest.
   int64_t sequence = 0;
   ChunkHash hash = ChunkHash::kPages;
   std::map<std::string, FileRecord> files;  // by base name

@@ -14,8 +14,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Prefixes of the base model inside a model with a head. A file of the base model alone lacks
-/// them.
+/// Prefixes of the base model inside a model with a head. Names in files of the base model alone
+/// have no prefix.
 constexpr std::string_view kBasePrefixes[] = {
     "transformer.", "model.", "gpt_neox.", "bert.", "roberta.", "distilbert."};
 
@@ -24,9 +24,9 @@ bool all_digits(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Buffers, not parameters: the causal masks of GPT-2 (h.3.attn.bias), of GPT-Neo
-/// (h.3.attn.attention.bias) and of GPT-NeoX (layers.3.attention.bias), and the rotary tables of
-/// old files.
+/// True for buffers that are not parameters: the causal masks of GPT-2 (h.3.attn.bias), GPT-Neo
+/// (h.3.attn.attention.bias) and GPT-NeoX (layers.3.attention.bias), and the rotary tables of old
+/// files.
 bool ignored_buffer(std::string_view name) {
   for (const std::string_view suffix :
        {".rotary_emb.inv_freq",
@@ -61,11 +61,9 @@ TensorFiles open_model(const std::filesystem::path& folder, ErrorKind kind) {
     throw Error(
         kind,
         fmt::format(
-            "{} holds its weights as a pickle (pytorch_model.bin) alone, and nothing is unpickled "
-            "here",
+            "{} has its weights only as a pickle (pytorch_model.bin), which is never unpickled for security",
             folder.string()),
-        "convert it where you trust it: "
-        "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR)");
+        "convert it on a machine where you trust it: AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR)");
   }
   return TensorFiles(folder, "model", kind);
 }
@@ -146,19 +144,19 @@ std::vector<std::string> ModelFolder::match(std::span<const WantedTensor> wanted
     problems.insert(
         problems.begin(),
         fmt::format(
-            "{} lacks {} of the model's {} tensors: {}{}",
+            "{} is missing {} of the model's {} tensors: {}{}",
             files_.folder().string(),
             missing.size(),
             wanted.size(),
             list_text(missing),
             unexpected.empty()
                 ? ""
-                : fmt::format(" (and has {}, which the model lacks)", list_text(unexpected, 3))));
+                : fmt::format(" (but has {}, unknown to the model)", list_text(unexpected, 3))));
   }
   if (!problems.empty()) {
     throw Error(
         kind_,
-        fmt::format("the weights do not fit the model: {}", list_text(problems)),
+        fmt::format("the weights do not match the model: {}", list_text(problems)),
         "check that config.json belongs to these weights");
   }
   return unexpected;
@@ -177,7 +175,7 @@ void ModelFolder::compare(const std::string& first, const std::string& second) c
                      (left.empty() || std::memcmp(left.data(), right.data(), left.size()) == 0);
   if (!equal) {
     log_warning(
-        "{}: {} and {} are one tensor in this model, but differ; {} is taken",
+        "{}: {} and {} are one tensor in this model, but differ; {} is used",
         files_.folder().string(),
         shown(first),
         shown(second),

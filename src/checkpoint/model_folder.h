@@ -1,5 +1,4 @@
-// The tensors of a folder, in one safetensors file or in shards with an index, read by name and
-// range.
+// Tensors of a folder, in one safetensors file or in shards with an index, read by name and range.
 #pragma once
 
 #include <filesystem>
@@ -19,12 +18,13 @@
 namespace lockstep::checkpoint {
 
 /// The tensors of a group of files in one folder: GROUP.safetensors, or
-/// GROUP.safetensors.index.json and its shards. Opening checks each file's header, that every name
-/// of the index is in its file, and that no tensor occurs twice. The files are mapped: opening
-/// reads headers only, and reading a range touches only its pages. Reading is thread-safe.
+/// GROUP.safetensors.index.json and its shards. The constructor checks each file's header, that
+/// every name of the index is in its file, and that no tensor occurs twice. The files are mapped:
+/// the constructor reads headers only, and reading a range touches only its pages. Reading is
+/// thread-safe.
 class TensorFiles {
  public:
-  /// Throws an Error of `kind` that names the file and the tensor.
+  /// Errors are of `kind` and name the file and the tensor.
   TensorFiles(std::filesystem::path folder, std::string group, ErrorKind kind);
 
   /// True if the folder has the group's file or index.
@@ -46,7 +46,7 @@ class TensorFiles {
   /// [begin, begin + out.numel()) in C order, converted by rounding to nearest if the types differ.
   /// Non-floating types must be equal. Throws if the range exceeds the tensor.
   void read(const std::string& name, int64_t begin, const at::Tensor& out) const;
-  /// The whole tensor, in the file's type, on the CPU.
+  /// Returns the whole tensor in the file's type, on the CPU.
   at::Tensor read_whole(const std::string& name) const;
 
  private:
@@ -71,17 +71,17 @@ struct WantedTensor {
   std::string name;
   std::vector<int64_t> shape;
   std::vector<std::string> aliases = {};
-  std::optional<StackedTensor> stacked = {};  // used if none of the names exists
+  std::optional<StackedTensor> stacked = {};  // read instead if none of the names exists
   bool is_optional = false;  // may be missing or have another shape
 };
 
-/// The weights of a Hugging Face model folder under the model's names: "transformer.wte.weight"
-/// also finds "wte.weight", and "model.norm.weight" also finds "norm.weight" (files of the base
-/// model; likewise "bert.", "roberta." and "distilbert.").
+/// Weights of a Hugging Face model folder by the model's names. Files of the base model without a
+/// head have names without the prefix: "transformer.wte.weight" also finds "wte.weight", and
+/// "model.norm.weight" also finds "norm.weight" (likewise "bert.", "roberta." and "distilbert.").
 class ModelFolder {
  public:
-  /// Opens model.safetensors, otherwise model.safetensors.index.json. For a folder with only
-  /// pytorch_model.bin the error says how to convert it (nothing is ever unpickled).
+  /// Opens model.safetensors, otherwise model.safetensors.index.json. If the folder has only
+  /// pytorch_model.bin, the error explains how to convert it (no pickle is ever loaded).
   explicit ModelFolder(const std::filesystem::path& folder, ErrorKind kind = ErrorKind::kData);
 
   const TensorFiles& files() const { return files_; }
@@ -93,8 +93,8 @@ class ModelFolder {
   /// Checks the files against the model's tensors and throws one Error with all problems: missing
   /// tensors and different shapes. Returns the tensors that the model does not have, except the
   /// causal masks and rotary tables of old files. Afterwards `read` also finds a tensor by an
-  /// alias. If a tensor and its alias both exist and differ, a warning is logged and the tensor's
-  /// own name wins (kCompare reads both whole, so only one rank should use it).
+  /// alias. If a tensor and its alias both exist and differ, logs a warning and uses the tensor's
+  /// own name (kCompare reads both whole, so only one rank should use it).
   enum class Aliases { kTrust, kCompare };
   std::vector<std::string> match(
       std::span<const WantedTensor> wanted, Aliases aliases = Aliases::kTrust);
@@ -102,13 +102,13 @@ class ModelFolder {
   /// True if the last match() found the tensor.
   bool has_matched(const std::string& name) const;
 
-  /// As TensorFiles::read, by the model's name.
+  /// As TensorFiles::read, by the model's name for the tensor.
   void read(const std::string& name, int64_t begin, const at::Tensor& out) const;
 
  private:
   struct Match {
-    std::string stored;  // the file's name
-    int64_t offset = 0;  // of the first element
+    std::string stored;  // name in the file
+    int64_t offset = 0;  // index of the first element in the stored tensor
   };
   Match resolve(const std::string& name) const;
   void compare(const std::string& first, const std::string& second) const;

@@ -31,13 +31,13 @@ constexpr auto kBeat = std::chrono::seconds(10);
 constexpr auto kNoLife = std::chrono::seconds(30);
 constexpr int kFences = 6;
 
-/// True for files of a checkpoint or of the lock.
+/// True for files that belong to a checkpoint or a lock.
 bool is_apart(const fs::path& name) {
   const std::string first = name.begin()->string();
   return first.starts_with(".") || first.starts_with("checkpoint-");
 }
 
-/// Names of hosts are not always one machine's.
+/// Identifies the PID namespace of this process; several machines can have the same host name.
 std::string own_processes() {
   std::error_code code;
   const fs::path space = fs::read_symlink("/proc/self/ns/pid", code);
@@ -60,7 +60,7 @@ Error in_use(const Location& place, const ObjectStoreLease& hold) {
           hold.pid,
           hold.host,
           hold.job.empty() ? "" : fmt::format(", job {}, round {}", hold.job, hold.round)),
-      "wait until that run has ended, or end it; or give this one another output_dir");
+      "wait for that run to end, stop it, or use another output_dir for this one");
 }
 
 /// True if `folder` is a copy of this checkpoint.
@@ -96,8 +96,8 @@ void upload_file(
           chunk_hash(hash, buffer, at) != record->chunks.at(at / kChunkBytes)) {
         throw Error(
             ErrorKind::kCheckpoint,
-            fmt::format("{} differs from what was written, from byte {} on", path.string(), at),
-            "its disk or its memory is damaged: put XDG_CACHE_HOME on another disk");
+            fmt::format("{} differs from the saved data from byte {} on", path.string(), at),
+            "the disk or memory may be damaged; set XDG_CACHE_HOME to a folder on another disk");
       }
       upload.append(buffer);
     }
@@ -141,7 +141,7 @@ void ObjectStoreRun::claim(const RunIdentity& run) {
   for (int i = 0; i < kFences; ++i) {
     const std::vector<ObjectStoreLease> before = holds_of(place_);
     if (!before.empty() && !has_ended(before.front()) && !is_given_up(before.front(), run)) {
-      continue;  // it has ended meanwhile, or another run has the lease
+      continue;  // the other run has ended meanwhile, or a third run has the lease
     }
     hold_.number = before.empty() ? 1 : before.front().number + 1;
     if (const auto found = try_to_take()) {
@@ -150,21 +150,23 @@ void ObjectStoreRun::claim(const RunIdentity& run) {
       beating_ = std::thread([this] { beat(); });
       return;
     }
-    // A run that tries at the same moment does the same, and one of the two retries first.
+    // A run that tries at the same moment does the same; the random delay lets one of them retry
+    // first.
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 2000));
   }
   throw Error(
       ErrorKind::kEnvironment,
-      fmt::format("{} is being taken by another run", place_.text()),
-      "end the one of the two that is not wanted, and start this one again");
+      fmt::format("another run is taking the lease of {} at the same time", place_.text()),
+      "stop one of the two runs and start the other again");
 }
 
-/// Tries with the number in hold_. Returns nullopt, leaving no trace, if another run tries too.
+/// Tries to take the lease with the number in hold_. Returns nullopt, leaving no trace, if another
+/// run tries too.
 std::optional<ObjectStoreState> ObjectStoreRun::try_to_take() {
   Store& store = Store::of(place_);
   hold_.inherited.reset();
   store.write(hold_.place(place_), hold_.text());
-  // From here on the previous owner commits nothing more, and what it has committed is visible.
+  // From here on the previous owner can commit no checkpoint, and all its commits are visible.
   ObjectStoreState found = look_at(place_, known_);
   const bool is_alone =
       std::none_of(found.holds.begin(), found.holds.end(), [&](const auto& other) {
@@ -188,13 +190,13 @@ std::optional<ObjectStoreState> ObjectStoreRun::try_to_take() {
   return found;
 }
 
-/// True if the lease may be taken although its run has not ended: by a later round of its job, or
-/// because it has stopped renewing. Throws Error if the run is alive.
+/// True if the lease may be taken although its run has not ended: this is a later round of the same
+/// job, or the run no longer renews the lease. Throws Error if the run is alive.
 bool ObjectStoreRun::is_given_up(const ObjectStoreLease& other, const RunIdentity& run) const {
   if (!run.job.empty() && other.job == run.job &&
       std::pair(other.term, other.round) < std::pair(run.term, run.round)) {
     log_warning(
-        "process {} on {} still holds {} for round {} of this job: round {} takes it",
+        "process {} on {} still holds {} for round {} of this job; round {} takes over",
         other.pid,
         other.host,
         place_.text(),
@@ -203,7 +205,7 @@ bool ObjectStoreRun::is_given_up(const ObjectStoreLease& other, const RunIdentit
     return true;
   }
   log_info(
-      "process {} on {} has {}: waiting for a sign of life of it",
+      "process {} on {} has the lease of {}; waiting to see whether it renews the lease",
       other.pid,
       other.host,
       place_.text());
@@ -218,11 +220,11 @@ bool ObjectStoreRun::is_given_up(const ObjectStoreLease& other, const RunIdentit
       throw in_use(place_, now.front());
     }
   }
-  log_warning("it shows none: this run takes {}", place_.text());
+  log_warning("the lease was not renewed; this run takes {}", place_.text());
   return true;
 }
 
-/// The run's small files as the store has them; files of a killed run may be newer than its
+/// Downloads the run's small files from the store; files of a killed run may be newer than its
 /// checkpoints.
 void ObjectStoreRun::fetch_files(const ObjectStoreState& state) {
   std::error_code ignored;
@@ -268,7 +270,7 @@ void ObjectStoreRun::beat() {
         Store::of(place_).write(hold.place(place_), hold.text());
       }
     } catch (const Error& error) {
-      log_debug("no sign of life could be given: {}", error.message());
+      log_debug("lease not renewed: {}", error.message());
     }
     lock.lock();
   }
@@ -292,7 +294,7 @@ ObjectStoreRun::~ObjectStoreRun() {
       Store::of(place_).write(hold_.place(place_), hold_.text());
     }
   } catch (const std::exception& error) {
-    log_warning("{} was not let go: {}", place_.text(), error.what());
+    log_warning("lease of {} not released: {}", place_.text(), error.what());
   }
 }
 
@@ -302,17 +304,17 @@ void ObjectStoreRun::check() const {
     throw Error(
         ErrorKind::kCheckpoint,
         fmt::format(
-            "{} was taken by process {} on {}",
+            "the lease of {} was taken by process {} on {}",
             place_.text(),
             holds.front().pid,
             holds.front().host),
-        "this run was given up while it stood still; end it");
+        "another run took over while this one was not responding; stop this run");
   }
 }
 
 void ObjectStoreRun::remove_leftovers() {
   const ObjectStoreState state = look_at(place_, known_);
-  check();  // after the listing: nothing in it belongs to a successor
+  check();  // after the listing, which therefore contains no files of a successor
   std::set<std::string> counted, going;
   for (const ObjectStoreCheckpoint& each : state.committed()) {
     counted.insert(each.name());
@@ -368,7 +370,7 @@ void ObjectStoreRun::commit(int64_t step, const std::string& name, Manifest mani
       ObjectStoreCheckpoint{step, sequence_, name, ""}.place(place_).below(kManifestName),
       manifest_json(manifest));
   const ObjectStoreState state = look_at(place_, known_);
-  check();  // if the lease was lost meanwhile, the checkpoint may not count, so nothing older is removed
+  check();  // if the lease was lost meanwhile, the new checkpoint may be invalid, so no older one is removed
   for (const ObjectStoreCheckpoint& each : state.committed()) {
     if (each.step == step && each.folder != name) {
       remove(each);
@@ -378,11 +380,11 @@ void ObjectStoreRun::commit(int64_t step, const std::string& name, Manifest mani
 
 void ObjectStoreRun::remove(const ObjectStoreCheckpoint& stored) {
   const Location going = stored.place(place_);
-  Store::of(place_).remove(going.below(kManifestName));  // first: no half one counts
+  Store::of(place_).remove(going.below(kManifestName));  // removed first, so that a partial checkpoint is not valid
   Store::of(place_).remove_below(going);
   const Location step = place_.below(fmt::format("checkpoint-{}", stored.step));
   if (Store::of(place_).list(step).empty()) {
-    Store::of(place_).remove_below(step);  // some stores keep a mark of an empty folder
+    Store::of(place_).remove_below(step);  // some stores represent an empty folder by an object
   }
 }
 
@@ -402,7 +404,7 @@ void ObjectStoreRun::rotate(std::optional<int64_t> limit, std::span<const int64_
     for (const objects::Object& object : state.objects) {
       sizes[object.key] = object.size;
     }
-    int64_t kept = 0;  // the newest ones that are complete by size
+    int64_t kept = 0;  // number of newest checkpoints whose files all have full size
     for (const ObjectStoreCheckpoint& each : state.committed()) {
       const Location files = each.place(place_);
       const Manifest manifest = parse_manifest(each.manifest, files.text());
@@ -418,7 +420,7 @@ void ObjectStoreRun::rotate(std::optional<int64_t> limit, std::span<const int64_
       }
     }
   } catch (const Error& error) {
-    log_warning("old checkpoints stay in {}: {}", place_.text(), error.message());
+    log_warning("old checkpoints in {} not removed: {}", place_.text(), error.message());
   }
 }
 
@@ -431,7 +433,7 @@ void ObjectStoreRun::publish_files() {
       names.push_back(name.string());
     }
   }
-  // An index names files that are there.
+  // Indexes are last, so that the files that an index names already exist.
   std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
     return std::pair(a.ends_with(".index.json"), a) < std::pair(b.ends_with(".index.json"), b);
   });
@@ -503,20 +505,20 @@ std::optional<Checkpoint> ObjectStoreRun::latest(comm::Communicator& communicato
   for (const ObjectStoreCheckpoint& stored : committed) {
     try {
       return Checkpoint::open(bring(stored, communicator), communicator);
-    } catch (const Error& error) {  // same error on every rank
+    } catch (const Error& error) {  // the same error on every rank
       if (error.kind() != ErrorKind::kCheckpoint) {
         throw;
       }
       if (communicator.rank() == 0) {
-        log_warning("{} is passed over: {}", stored.place(place_).text(), error.message());
+        log_warning("skipped {}: {}", stored.place(place_).text(), error.message());
       }
     }
   }
   if (!committed.empty()) {
     throw Error(
         ErrorKind::kCheckpoint,
-        fmt::format("{} has {} checkpoints, and none is whole", place_.text(), committed.size()),
-        "start anew without resume_from_checkpoint, or copy a whole checkpoint there");
+        fmt::format("{} has {} checkpoints, but none is complete", place_.text(), committed.size()),
+        "train from the start without resume_from_checkpoint, or copy a complete checkpoint there");
   }
   return std::nullopt;
 }

@@ -1,5 +1,5 @@
-// A run whose output_dir is in an object store. It works in a local folder and uploads checkpoints
-// when they are saved, and the other files with them and at the end.
+// A run whose output_dir is in an object store. It works in a local folder and uploads each
+// checkpoint after saving. Other files are uploaded with a checkpoint and at the end of the run.
 #pragma once
 
 #include <condition_variable>
@@ -24,11 +24,11 @@ namespace lockstep::checkpoint {
 
 class ObjectStoreRun {
  public:
-  /// Takes the lease of the store's folder for this run and downloads into `work` (locked by the
-  /// caller, visible to all ranks) everything except checkpoints, which are fetched on demand.
-  /// Every rank must call. Throws Error (environment) on all ranks, naming the owner, if another
-  /// run has the lease. A lease that is not renewed for 30 s is taken over, and that of an earlier
-  /// round of the same job at once.
+  /// Takes the lease of the store's folder for this run and downloads all files except checkpoints
+  /// into `work` (locked by the caller, visible to all ranks). Checkpoints are downloaded on
+  /// demand. Every rank must call. Throws Error (environment) on all ranks, naming the owner, if
+  /// another run has the lease. Takes over a lease that is not renewed for 30 s; takes over the
+  /// lease of an earlier round of the same job immediately.
   static std::unique_ptr<ObjectStoreRun> take(
       const objects::Location& place,
       const std::filesystem::path& work,
@@ -42,16 +42,19 @@ class ObjectStoreRun {
   const objects::Location& place() const { return place_; }
 
   /// Uploads a complete checkpoint of the working folder, its files divided among the ranks,
-  /// commits it, then uploads the other files. Every rank must call. If one fails, all throw and
-  /// the store's checkpoints are unchanged.
+  /// commits it, then uploads the other files. Every rank must call. If any rank fails, all ranks
+  /// throw and the store's checkpoints are unchanged.
   void publish(const std::filesystem::path& folder, comm::Communicator& communicator);
-  /// As rotate_checkpoints, in the store (no limit: all stay) and in the working folder, which
-  /// keeps only the newest. Called by rank 0.
+  /// As rotate_checkpoints, in the store and in the working folder. Without a limit, all
+  /// checkpoints in the store remain. The working folder retains only the newest checkpoint. Called
+  /// by rank 0.
   void rotate(std::optional<int64_t> limit, std::span<const int64_t> keep_steps);
-  /// Brings files of the working folder that are no checkpoint's and have changed. For rank 0.
+  /// Uploads changed files of the working folder that do not belong to a checkpoint. Called by rank
+  /// 0.
   void publish_files();
 
-  /// As latest_checkpoint, of the store: fetched into the working folder. Every rank must call.
+  /// As latest_checkpoint, for the store; downloads the checkpoint into the working folder. Every
+  /// rank must call.
   std::optional<Checkpoint> latest(comm::Communicator& communicator);
   /// Returns the folder of a step's checkpoint, downloading it if needed; nullopt if it is not
   /// committed. Every rank must call.
@@ -67,7 +70,7 @@ class ObjectStoreRun {
   void beat();
   /// Throws Error (checkpoint) if another run has taken the lease.
   void check() const;
-  /// Removes files that no valid checkpoint uses; errors as check().
+  /// Removes files that no valid checkpoint uses; throws as check().
   void remove_leftovers();
   void commit(int64_t step, const std::string& name, Manifest manifest);
   void remove(const ObjectStoreCheckpoint& stored);
@@ -77,11 +80,11 @@ class ObjectStoreRun {
 
   objects::Location place_;
   std::filesystem::path work_;
-  ObjectStoreLease hold_;  // rank 0's
-  int64_t sequence_ = 0;   // the highest in the store; rank 0's
-  KnownManifests known_;   // rank 0's
+  ObjectStoreLease hold_;  // rank 0 only
+  int64_t sequence_ = 0;   // highest sequence in the store; rank 0 only
+  KnownManifests known_;   // rank 0 only
   std::map<std::string, std::pair<uint64_t, int64_t>> published_;  // size and time, by name
-  mutable std::mutex mutex_;                                       // of hold_
+  mutable std::mutex mutex_;                                       // protects hold_
   std::condition_variable ended_;
   bool is_over_ = false;
   std::thread beating_;

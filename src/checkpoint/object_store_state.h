@@ -1,11 +1,15 @@
-// Checkpoints in an object store, which cannot rename:
+// Checkpoints in an object store, which cannot rename objects:
 //
-//   RUN/checkpoint-<step>/<token>.<sequence>/   the files of a checkpoint; manifest.json, written last, is the commit
-//   RUN/.lockstep/<number>-<token>.json         a lease: the run, and the checkpoints that it found committed
+//   RUN/checkpoint-<step>/<token>.<sequence>/
+//                         the files of a checkpoint; manifest.json, written last, is the commit
+//   RUN/.lockstep/<number>-<token>.json
+//                         a lease: the run, and the checkpoints that it found committed
 //
-// An object appears whole, and every later reader sees it, so a checkpoint is complete or absent. No two rounds write to one name. A
-// lease is written twice: to take the run, and with what was found then. A checkpoint is valid if the run of the highest lease with
-// such a list wrote it or found it. What an earlier round commits after it was replaced is invalid.
+// An object appears as a whole and is visible to every later reader, so a checkpoint is complete or
+// absent. Two rounds never write to the same name. A lease is written twice: first to take the run,
+// then with the list of committed checkpoints that were found. A checkpoint is valid if the run of
+// the highest lease with such a list wrote it or found it. Checkpoints that an earlier round
+// commits after it was replaced are invalid.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +27,7 @@ namespace lockstep::checkpoint {
 struct ObjectStoreCheckpoint {
   int64_t step = 0, sequence = 0;
   std::string folder;    // <token>.<sequence>
-  std::string manifest;  // its content
+  std::string manifest;  // content of manifest.json
   std::string name() const;
   objects::Location place(const objects::Location& run) const;
 };
@@ -32,25 +36,25 @@ struct ObjectStoreCheckpoint {
 struct ObjectStoreLease {
   int64_t number = 0;
   std::string token{}, host{}, job{};
-  std::string processes{};  // scope of the process number: a kernel and a PID namespace
+  std::string processes{};  // scope of the PID: the kernel and the PID namespace
   int64_t pid = 0;
   int round = 0, term = 0;
   int64_t beat = 0;  // increases while the run is alive
   bool released = false;
-  /// ObjectStoreCheckpoint::name() of the checkpoints that it found committed; nullopt while it
-  /// looks.
+  /// ObjectStoreCheckpoint::name() of the committed checkpoints that this run found; nullopt until
+  /// the listing is finished.
   std::optional<std::set<std::string>> inherited{};
 
   objects::Location place(const objects::Location& run) const;
   std::string text() const;
 };
 
-/// A run as it is in its store.
+/// Content of a run's folder in its object store.
 struct ObjectStoreState {
-  std::vector<objects::Object> objects;            // all of it
-  std::vector<ObjectStoreCheckpoint> checkpoints;  // that were committed, the newest first
-  std::vector<ObjectStoreLease> holds;             // the highest first
-  /// The valid checkpoints.
+  std::vector<objects::Object> objects;            // all objects of the run
+  std::vector<ObjectStoreCheckpoint> checkpoints;  // committed checkpoints, newest first
+  std::vector<ObjectStoreLease> holds;             // highest number first
+  /// Returns the valid checkpoints.
   std::vector<ObjectStoreCheckpoint> committed() const;
 };
 /// Committed checkpoints by name. Manifests are immutable, so each is read once.
@@ -59,8 +63,9 @@ ObjectStoreState look_at(const objects::Location& run, KnownManifests& known);
 /// Reads only the leases, highest first.
 std::vector<ObjectStoreLease> holds_of(const objects::Location& run);
 
-/// Returns a local copy of a model: of a folder, a checkpoint-<step>, or the newest checkpoint of a
-/// run. `whole` includes the optimizer's files. Throws Error (data) if there is none.
+/// Returns a local copy of a model, given a model folder, a checkpoint-<step>, or a run (its newest
+/// checkpoint). With `whole`, includes the optimizer's files. Throws Error (data) if there is no
+/// model.
 std::filesystem::path fetch_model(const std::string& location, bool whole = false);
 
 }  // namespace lockstep::checkpoint

@@ -1,4 +1,4 @@
-// Steps that every rank does by itself and that fail on all ranks if they fail on one.
+// Local steps that fail on all ranks if they fail on any rank.
 #pragma once
 
 #include <exception>
@@ -8,9 +8,9 @@
 
 namespace lockstep::checkpoint {
 
-/// Runs `body`, which must call no collective, on every rank. If it fails on any rank, throws on
-/// all with the first failed rank's number and reason. Exceptions other than std::exception pass
-/// through: they end the rank.
+/// Runs `body` on every rank; `body` must not call a collective. If it fails on any rank, throws on
+/// all ranks with the first failed rank's number and reason. Exceptions other than std::exception
+/// propagate unchanged and end the rank.
 template <class Body>
 void on_all_ranks(comm::Communicator& communicator, ErrorKind kind, Body&& body) {
   std::string failure;

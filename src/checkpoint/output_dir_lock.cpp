@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kPatience = std::chrono::seconds(2);  // for a run that is about to end
+constexpr auto kPatience = std::chrono::seconds(2);  // time for a run that is about to end
 
 /// Content of the lock file.
 struct Holder {
@@ -64,7 +64,7 @@ std::optional<Holder> read_holder(const fs::path& file) {
   }
 }
 
-/// Of a name: letters, digits and dashes.
+/// Removes all characters of a name except letters, digits and dashes.
 std::string plain_word(const std::string& text) {
   std::string word;
   std::copy_if(text.begin(), text.end(), std::back_inserter(word), [](unsigned char c) {
@@ -85,8 +85,8 @@ struct flock whole_file() {
   return range;
 }
 
-/// An open-file-description lock, which distinguishes threads and works on NFS. Returns false if
-/// another holder has it, nullopt if the file system has no locks.
+/// Takes an open-file-description lock, which distinguishes threads and works on NFS. Returns false
+/// if another holder has it, nullopt if the file system has no locks.
 std::optional<bool> try_lock(int descriptor) {
   struct flock range = whole_file();
   if (::fcntl(descriptor, F_OFD_SETLK, &range) == 0) {
@@ -116,7 +116,7 @@ Error held_by_another(const fs::path& file) {
   return Error(
       ErrorKind::kEnvironment,
       fmt::format("the output folder {} is in use by {}", file.parent_path().string(), who),
-      "wait until that run has ended, or end it; or give this one another output_dir");
+      "wait for that run to end, stop it, or use another output_dir for this one");
 }
 
 }  // namespace
@@ -163,7 +163,7 @@ void OutputDirLock::lock(const RunIdentity& run) {
     ::close(opened);
     if (!locked) {
       log_warning(
-          "{} cannot be locked ({}): see to it that no two runs write to one output_dir",
+          "{} cannot be locked ({}); make sure that only one run writes to the output_dir",
           file_.string(),
           std::strerror(why));
       return;
@@ -178,7 +178,7 @@ void OutputDirLock::lock(const RunIdentity& run) {
       throw held_by_another(file_);
     }
     log_warning(
-        "process {} on {} still holds {} for round {} of this job: round {} takes it",
+        "process {} on {} still holds {} for round {} of this job; round {} takes over",
         holder->pid,
         holder->host,
         file_.parent_path().string(),
@@ -214,7 +214,7 @@ OutputDirLock::~OutputDirLock() {
     return;
   }
   if (is_the_file(file_, descriptor_)) {
-    ::unlink(file_.c_str());  // before the lock is released: a waiting process checks the name again
+    ::unlink(file_.c_str());  // before the lock is released, because a waiting process checks the name again
   }
   ::close(descriptor_);
 }
@@ -222,7 +222,7 @@ OutputDirLock::~OutputDirLock() {
 void OutputDirLock::check() const {
   std::error_code ignored;
   if (descriptor_ < 0 || is_the_file(file_, descriptor_) || !fs::exists(file_, ignored)) {
-    return;  // if the file was removed by hand, no other run has the folder
+    return;  // if a user removed the file, no other run has the folder
   }
   const auto holder = read_holder(file_);
   throw Error(
@@ -231,7 +231,7 @@ void OutputDirLock::check() const {
           "the output folder {} was taken by {}",
           file_.parent_path().string(),
           holder ? fmt::format("process {} on {}", holder->pid, holder->host) : "another run"),
-      "this run was given up while it stood still; end it");
+      "another run took over while this one was not responding; stop this run");
 }
 
 bool is_held(const fs::path& output_dir) {

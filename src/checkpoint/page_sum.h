@@ -1,4 +1,4 @@
-// Hashes of bytes written by several ranks: sums over pages, to which each rank adds its own.
+// Hashes of files written by several ranks: sums over pages. Each rank adds its own pages.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,15 @@ namespace lockstep::checkpoint {
 
 inline constexpr uint64_t kPageBytes = 4096;
 
-/// Sums modulo 2^64 of both halves of the XXH3-128 of pages, each seeded with the page's number in
-/// the file. A rank that has a whole page adds it, in any order.
+/// Sums modulo 2^64 of the high and low halves of the XXH3-128 of each page, seeded with the page's
+/// number in the file. Pages may be added in any order; each page is added by the rank that has all
+/// of its bytes.
 struct PageSum {
   uint64_t high = 0, low = 0;
 
-  /// Adds the pages from number `first`; the last one may be shortened by the end of the file.
+  /// Adds the pages from number `first` on; the last page may be shorter if the file ends there.
   void add(std::span<const std::byte> bytes, uint64_t first);
-  /// 32 digits.
+  /// Returns the sum as 32 hex digits.
   std::string hex() const;
 };
 

@@ -9,7 +9,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// For a shorter run, waiting for the device takes longer than a copy through the page cache.
+/// Minimum bytes of a direct write; below that, waiting for the device takes longer than a copy
+/// through the page cache.
 constexpr uint64_t kLeastDirect = 128 << 10;
 constexpr size_t kMostKept = 4 << 20;
 
@@ -54,7 +55,7 @@ std::byte* PageWriter::place(uint64_t offset, size_t count) {
 
 void PageWriter::filled(size_t count) {
   end_ += count;
-  hash(page_down(end_));  // while they are in the nearest cache
+  hash(page_down(end_));  // hash the pages while they are in the nearest cache
 }
 
 void PageWriter::write(uint64_t offset, std::span<const std::byte> bytes) {

@@ -1,5 +1,5 @@
-// The bytes that a rank writes to one file, from tensors at any offset: gathered in a cache-sized
-// buffer, hashed there, and written in large blocks in the background.
+// Writer of one rank's bytes of a file. It gathers tensors at any offset in a cache-sized buffer,
+// hashes them there, and writes large blocks in the background.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,16 @@
 
 namespace lockstep::checkpoint {
 
-/// Long runs of whole pages are written with direct I/O if the file system supports it (ext4, XFS),
-/// which avoids a copy. Pages that this rank shares with others go through the page cache at the
-/// end: such writes lock the file and would wait for all ranks.
+/// Long runs of whole pages are written with direct I/O if the file system supports it (ext4, XFS);
+/// this avoids a copy. Pages that this rank shares with other ranks are written through the page
+/// cache at the end, because such writes lock the file and would wait for all ranks.
 class PageWriter {
  public:
-  /// Maximum size of place(): the bytes are hashed while they are in the first-level cache.
+  /// Maximum size of place(); small enough that bytes are hashed while they are in the level-1
+  /// cache.
   static constexpr size_t kPlaceBytes = 32 << 10;
 
-  /// For an existing file of `size` bytes. Adds each whole page to the sum of its chunk. `behind`
+  /// Opens an existing file of `size` bytes. Adds each whole page to the sum of its chunk. `behind`
   /// writes to `disk` and serves only this writer meanwhile.
   PageWriter(
       Disk& disk,
@@ -42,19 +43,19 @@ class PageWriter {
   void write(uint64_t offset, std::span<const std::byte> bytes);
   /// Writes the rest and syncs. Throws the error of any write.
   void finish();
-  /// Pages that begin with this rank's bytes and end with another's; they are read after all ranks
-  /// have written.
+  /// Pages that begin with this rank's bytes and end with another rank's. They are read after all
+  /// ranks have written.
   const std::vector<uint64_t>& shared_pages() const { return shared_pages_; }
 
  private:
   std::span<const std::byte> part(uint64_t from, uint64_t to) const;
   /// Adds the pages [hashed_, to) to the sums.
   void hash(uint64_t to);
-  /// Has [from, to) written through the page cache by write_in_memory().
+  /// Copies [from, to), which write_in_memory() later writes through the page cache.
   void keep(uint64_t from, uint64_t to);
   void write_in_memory();
-  /// Writes the whole pages of the buffer; with `ends` everything, because the next bytes are
-  /// elsewhere.
+  /// Writes the whole pages of the buffer; with `ends`, all bytes, because the next bytes are not
+  /// adjacent.
   void flush(bool ends);
 
   Disk& disk_;
@@ -64,7 +65,7 @@ class PageWriter {
   std::span<PageSum> sums_;
   BackgroundWriter& behind_;
   uint64_t base_ = 0, begin_ = 0, end_ = 0;  // file offsets of the buffer and of its content
-  uint64_t hashed_ = 0;                      // of that, by now
+  uint64_t hashed_ = 0;                      // file offset up to which pages are hashed
   std::vector<std::pair<uint64_t, std::vector<std::byte>>> kept_;  // by offset
   size_t kept_bytes_ = 0;
   std::vector<uint64_t> shared_pages_;

@@ -21,13 +21,13 @@ struct Run {
   size_t rank;
 };
 
-/// Elements of a shard as a rank holds them.
+/// Elements of a shard that a rank holds.
 struct HeldRange {
   mesh::Cut cut;
   int64_t begin, end;
   size_t rank;
-  std::vector<int64_t> shape;  // of the sharded tensor, which may be one of several in a stack
-  int64_t offset;              // of that
+  std::vector<int64_t> shape;  // shape of the sharded tensor, which may be one of several in a stacked tensor
+  int64_t offset;              // offset of that tensor in the stacked tensor
 };
 
 /// The ranks' descriptions of one tensor.
@@ -47,7 +47,7 @@ json describe_cut(const mesh::Cut& cut) {
   return {cut.dim, ranges};
 }
 
-/// Returns nullopt if it does not fit the shape.
+/// Returns nullopt if the cut does not fit the shape.
 std::optional<mesh::Cut> parse_cut(const json& text, const std::vector<int64_t>& shape) {
   mesh::Cut cut;
   cut.dim = text[0].get<int>();
@@ -87,7 +87,7 @@ void add_piece(
       std::any_of(entry.shape.begin(), entry.shape.end(), [](int64_t dim) { return dim < 0; });
   if (negative || !tensor_bytes(entry)) {
     problems.push_back(
-        fmt::format("{} has the impossible shape {}", shown(entry.name), shape_text(entry.shape)));
+        fmt::format("{} has the invalid shape {}", shown(entry.name), shape_text(entry.shape)));
     return;
   }
   const auto shape = piece[6].get<std::vector<int64_t>>();
@@ -98,7 +98,7 @@ void add_piece(
   if (!cut || begin < 0 || begin > elements || count > elements - begin || offset < 0 ||
       last > entry.elements()) {
     problems.push_back(fmt::format(
-        "rank {} has {} of {}, whose shape is {}",
+        "rank {} has {} of {}, but its shape is {}",
         rank,
         range_text(begin, begin + count),
         shown(entry.name),
@@ -149,10 +149,10 @@ void check_coverage(const Described& tensor, std::vector<std::string>& problems)
   for (const Run& run : runs) {
     if (run.begin > next) {
       problems.push_back(
-          fmt::format("{} of {} come from no rank", range_text(next, run.begin), what));
+          fmt::format("no rank has {} of {}", range_text(next, run.begin), what));
     } else if (run.begin < next) {
       problems.push_back(fmt::format(
-          "{} of {} come from rank {} and from rank {}",
+          "{} of {} overlap between rank {} and rank {}",
           range_text(run.begin, std::min(next, run.end)),
           what,
           last_rank,
@@ -165,7 +165,7 @@ void check_coverage(const Described& tensor, std::vector<std::string>& problems)
   }
   if (next < tensor.entry.elements()) {
     problems.push_back(
-        fmt::format("{} of {} come from no rank", range_text(next, tensor.entry.elements()), what));
+        fmt::format("no rank has {} of {}", range_text(next, tensor.entry.elements()), what));
   }
 }
 
@@ -186,7 +186,7 @@ std::string describe_pieces(std::span<const Piece> pieces) {
       throw Error(
           ErrorKind::kInternal,
           fmt::format(
-              "the piece of tensor {} is {}, which cannot become {}",
+              "the piece of tensor {} is {}, which cannot be converted to {}",
               shown(piece.name),
               c10::toString(piece.data.scalar_type()),
               dtype_name(dtype)));
@@ -207,7 +207,7 @@ std::string describe_pieces(std::span<const Piece> pieces) {
   try {
     return all.dump();
   } catch (const json::exception&) {
-    throw Error(ErrorKind::kInternal, "a tensor's name is not UTF-8");
+    throw Error(ErrorKind::kInternal, "a tensor name is not UTF-8");
   }
 }
 
@@ -232,9 +232,9 @@ std::vector<Piece> parse_pieces(
       pieces.push_back(std::move(piece));
     }
   } catch (const json::exception& error) {
-    throw Error(ErrorKind::kCheckpoint, fmt::format("no description of pieces: {}", error.what()));
+    throw Error(ErrorKind::kCheckpoint, fmt::format("invalid description of pieces: {}", error.what()));
   } catch (const std::bad_optional_access&) {
-    throw Error(ErrorKind::kCheckpoint, "no description of pieces");
+    throw Error(ErrorKind::kCheckpoint, "invalid description of pieces");
   }
   return pieces;
 }
@@ -256,7 +256,7 @@ std::vector<GlobalTensor> combine_pieces(std::span<const std::string> descriptio
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "the ranks' pieces are not the whole of every tensor once: {}", list_text(problems)));
+            "the ranks' pieces do not cover every tensor exactly once: {}", list_text(problems)));
   }
   std::vector<GlobalTensor> combined;
   combined.reserve(tensors.size());

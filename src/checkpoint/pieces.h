@@ -1,5 +1,5 @@
 // Pieces: the flat elements of named tensors, or of their shards, that each rank contributes to a
-// save. All pieces together must cover every tensor once.
+// save. The pieces of all ranks must cover every tensor exactly once.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +16,34 @@
 
 namespace lockstep::checkpoint {
 
-/// Position of a tensor inside a stacked one: its elements start at `offset`.
+/// Position of a tensor inside a stacked tensor: its elements start at `offset`.
 struct StackedTensor {
   std::string name;
-  std::vector<int64_t> shape;  // of the whole
+  std::vector<int64_t> shape;  // shape of the stacked tensor
   int64_t offset = 0;
 };
 
 /// Elements [begin, begin + data.numel()) of a tensor in C order of its global shape or, if it is
 /// sharded, of the shard.
 struct Piece {
-  std::string file_group;      // "model" or "optimizer": the group of files
-  std::string name;            // of the tensor; equal on every rank
-  at::ScalarType dtype;        // in the file; floating data of another type is rounded to it
-  std::vector<int64_t> shape;  // of the whole tensor
+  std::string file_group;      // group of files: "model" or "optimizer"
+  std::string name;            // name of the tensor; equal on every rank
+  at::ScalarType dtype;        // type in the file; floating data of another type is rounded to it
+  std::vector<int64_t> shape;  // shape of the whole tensor
   int64_t begin = 0;
   at::Tensor
-      data;  // contiguous, of any shape and device; undefined or empty: this rank has no elements
-  mesh::Cut cut = {};  // the shard in which `begin` counts; default: the whole tensor
+      data;  // contiguous, of any shape and device; undefined or empty if this rank has no elements
+  mesh::Cut cut = {};  // the shard that `begin` refers to; default: the whole tensor
   std::optional<StackedTensor> stack = {};  // the stacked tensor of the files that contains it, if any
 
-  /// Name of the tensor in the files, and index of this one's first element in it.
+  /// stored_name() is the name of the tensor in the files; stored_offset() is the index of this
+  /// tensor's first element in it.
   const std::string& stored_name() const { return stack ? stack->name : name; }
   const std::vector<int64_t>& stored_shape() const { return stack ? stack->shape : shape; }
   int64_t stored_offset() const { return stack ? stack->offset : 0; }
 };
 
-/// This rank's piece of a slice of the training state (parallel::StateSlice), for reading.
+/// Returns this rank's piece of a slice of the training state (parallel::StateSlice), for reading.
 template <class Slice>
 Piece held_piece(const Slice& slice) {
   return {
@@ -54,7 +55,7 @@ Piece held_piece(const Slice& slice) {
       slice.data,
       slice.cut};
 }
-/// The part of it that this rank writes.
+/// Returns the part of the piece that this rank writes.
 template <class Slice>
 Piece owned_piece(const Slice& slice) {
   Piece piece = held_piece(slice);
@@ -63,7 +64,7 @@ Piece owned_piece(const Slice& slice) {
   return piece;
 }
 
-/// A tensor of the checkpoint, from the pieces of all ranks.
+/// A tensor of the checkpoint, combined from the pieces of all ranks.
 struct GlobalTensor {
   std::string file_group;
   TensorEntry entry;  // begin and end are unset
@@ -79,13 +80,13 @@ std::vector<Piece> parse_pieces(
     const std::string& description,
     const std::function<at::Tensor(int64_t elements, at::ScalarType type)>& data_of);
 
-/// Returns the checkpoint's tensors, sorted by group and name, from every rank's description (in
-/// rank order). The result is the same on every rank. Throws Error (internal) with all problems if
-/// the pieces of a tensor disagree on its shape or type, exceed it, overlap, or leave elements out;
-/// tensor, range and ranks are named.
+/// Returns the checkpoint's tensors, sorted by group and name, from the descriptions of all ranks
+/// (in rank order). The result is the same on every rank. Throws Error (internal) with all problems
+/// if the pieces of a tensor disagree on its shape or type, exceed it, overlap, or leave elements
+/// out. Each problem names the tensor, the range and the ranks.
 std::vector<GlobalTensor> combine_pieces(std::span<const std::string> descriptions);
 
-/// Returns the pieces that rank `rank` of `size` writes of tensors replicated on all ranks: the
+/// Returns the pieces that rank `rank` of `size` writes if all ranks have the same tensors. The
 /// tensors, laid end to end, are divided into `size` ranges of about equal bytes. `whole` are
 /// complete pieces; the result views their data. Empty tensors go to rank 0.
 std::vector<Piece> share_of(std::span<const Piece> whole, int rank, int size);

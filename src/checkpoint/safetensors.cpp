@@ -55,7 +55,7 @@ std::string entry_text(const TensorEntry& tensor) {
   }
 }
 
-/// Assigns offsets in the given order; returns the total size.
+/// Assigns offsets in the given order; returns the total size in bytes.
 uint64_t place_tensors(std::vector<TensorEntry>& tensors) {
   std::set<std::string_view> seen;
   uint64_t offset = 0;
@@ -66,12 +66,12 @@ uint64_t place_tensors(std::vector<TensorEntry>& tensors) {
         tensor.name == "__metadata__") {
       throw Error(
           ErrorKind::kInternal,
-          fmt::format("tensor {} cannot stand in a safetensors file", shown(tensor.name)));
+          fmt::format("tensor {} cannot be stored in a safetensors file", shown(tensor.name)));
     }
     if (!seen.insert(tensor.name).second) {
       throw Error(
           ErrorKind::kInternal,
-          fmt::format("tensor {} is to be written twice", shown(tensor.name)));
+          fmt::format("tensor {} occurs twice in the tensors to write", shown(tensor.name)));
     }
     tensor.end = offset;
   }

@@ -1,9 +1,9 @@
-// The safetensors format: a strict reader of mapped files, and the header of files to be written.
+// The safetensors format: a strict reader of mapped files, and an encoder of headers.
 //
 //   u64 N | N bytes of JSON, padded with spaces | tensor bytes, C order, nothing else
 //
-// Untrusted files are safe to open: every size and offset is checked against the file, with arithmetic that cannot overflow, before
-// anything is allocated or read.
+// Untrusted files are safe to open: before any allocation or read, every size and offset is checked
+// against the file with arithmetic that cannot overflow.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,8 @@
 
 namespace lockstep::checkpoint {
 
-/// Element types of the format in the order of its writers (the last one is first in a file).
+/// Element types of the format, in the order that its writers use (tensors of the last type come
+/// first in a file).
 enum class FileDtype {
   kBool,
   kF4,
@@ -50,18 +51,19 @@ enum class FileDtype {
   kU64,
 };
 
-/// The name in the file, "BF16".
+/// Returns the name in the file, such as "BF16".
 std::string_view dtype_name(FileDtype dtype);
 std::optional<FileDtype> dtype_of_name(std::string_view name);
-/// Bits of an element: 4 and 6 exist.
+/// Returns the bits of an element; some types have 4 or 6.
 int dtype_bits(FileDtype dtype);
 /// Returns libtorch's type with the same bytes; nullopt for types that pack several elements into a
 /// byte.
 std::optional<at::ScalarType> scalar_type(FileDtype dtype);
-/// The type in the file; throws kInternal for a libtorch type that the format does not know.
+/// Returns the type in the file; throws Error (internal) for a libtorch type that the format does
+/// not support.
 FileDtype file_dtype(at::ScalarType type);
 
-/// The longest header that is read: the limit of the format's reference implementation.
+/// Maximum header size: the limit of the format's reference implementation.
 inline constexpr uint64_t kMaximumHeaderBytes = 100'000'000;
 
 /// A tensor of a file. `begin` and `end` are byte offsets from the start of the data.
@@ -80,9 +82,9 @@ struct TensorEntry {
 std::optional<uint64_t> tensor_bytes(const TensorEntry& tensor);
 
 struct SafetensorsHeader {
-  std::vector<TensorEntry> tensors;  // in the order of their bytes
+  std::vector<TensorEntry> tensors;  // in the order of their data
   std::map<std::string, std::string> metadata;
-  uint64_t data_begin = 0;  // the file's offset of the first tensor byte
+  uint64_t data_begin = 0;  // file offset of the first tensor byte
   uint64_t file_size = 0;
 };
 
@@ -94,10 +96,10 @@ SafetensorsHeader parse_safetensors_header(
     std::string_view source,
     ErrorKind kind = ErrorKind::kData);
 
-/// Sorts the tensors as the format's writers do (by type, then by name), assigns offsets, and
-/// returns the beginning of the file up to the first tensor byte: length, JSON and padding to 8
-/// bytes. `begin` and `end` of `tensors` are ignored. The result does not depend on the order of
-/// `tensors`.
+/// Result of encoding a header. Sorts the tensors as the format's writers do (by type, then by
+/// name), assigns offsets, and returns the beginning of the file up to the first tensor byte:
+/// length, JSON and padding to 8 bytes. `begin` and `end` of `tensors` are ignored. The result does
+/// not depend on the order of `tensors`.
 struct EncodedHeader {
   std::string bytes;
   SafetensorsHeader layout;
@@ -106,7 +108,7 @@ EncodedHeader encode_safetensors_header(
     std::vector<TensorEntry> tensors,
     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
-/// A file, mapped and checked. Move-only.
+/// A mapped and checked file. Move-only.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path, ErrorKind kind = ErrorKind::kData);

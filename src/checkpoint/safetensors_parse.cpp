@@ -20,7 +20,7 @@ static_assert(
 
 using json = nlohmann::json;
 
-/// Parses the header's JSON by events: the first invalid event ends the parse, and no tree is
+/// Event-based parser of the header's JSON. The first invalid event ends the parse, and no tree is
 /// built.
 class HeaderReader : public nlohmann::json_sax<json> {
  public:
@@ -64,7 +64,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
     }
     if (state_ == State::kMetadata) {
       if (!header_.metadata.emplace(name_, text).second) {
-        fail(fmt::format("its __metadata__ holds {} twice", shown(name_)));
+        fail(fmt::format("its __metadata__ has {} twice", shown(name_)));
       }
       return true;
     }
@@ -111,7 +111,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
                       : field_ == "data_offsets" ? 4
                                                  : 0;
       if ((fields_ & bit) != 0) {
-        fail(fmt::format("tensor {} has two fields {}", shown(name_), shown(field_)));
+        fail(fmt::format("tensor {} has the field {} twice", shown(name_), shown(field_)));
       }
       fields_ |= bit;
       if (bit == 0 && !std::exchange(warned_, true)) {
@@ -138,7 +138,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
     }
     if (state_ == State::kTensor) {
       if (fields_ != 7 || offsets_ != 2) {
-        fail(fmt::format("tensor {} lacks dtype, shape or data_offsets", shown(name_)));
+        fail(fmt::format("tensor {} is missing dtype, shape or data_offsets", shown(name_)));
       }
       tensor_.name = name_;
       header_.tensors.push_back(std::move(tensor_));
@@ -197,16 +197,16 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool known_field() const {
     return field_ == "dtype" || field_ == "shape" || field_ == "data_offsets";
   }
-  /// Inside the value of an unknown field of a tensor.
+  /// True inside the value of an unknown field of a tensor.
   bool skipping() const { return skip_above_ > 0 && depth_ > skip_above_; }
 
   void check_depth() const {
     if (depth_ > 3) {
-      fail("its header nests deeper than 3 levels");
+      fail("its header is nested deeper than 3 levels");
     }
   }
 
-  /// A value that only an unknown field of a tensor may have.
+  /// Accepts a value inside an unknown field of a tensor and fails everywhere else.
   bool value(std::string_view what) {
     if (skipping()) {
       return true;
@@ -220,11 +220,11 @@ class HeaderReader : public nlohmann::json_sax<json> {
     switch (state_) {
       case State::kStart:
       case State::kTop:
-        fail(fmt::format("its header has {} where a tensor is described", what));
+        fail(fmt::format("its header has {} where a tensor description is expected", what));
       case State::kMetadata:
         fail(fmt::format("its __metadata__ {} is {}, not a string", shown(name_), what));
       default:
-        fail(fmt::format("the {} of tensor {} holds {}", field_, shown(name_), what));
+        fail(fmt::format("the {} of tensor {} contains {}", field_, shown(name_), what));
     }
   }
 
@@ -236,13 +236,13 @@ class HeaderReader : public nlohmann::json_sax<json> {
   int skip_above_ = 0;  // depth of the tensor whose unknown field is being skipped
   std::string name_, field_;
   TensorEntry tensor_;
-  int fields_ = 0;   // bits: dtype, shape, data_offsets
+  int fields_ = 0;   // bit set: dtype, shape, data_offsets
   int offsets_ = 0;  // number of offsets read
   bool has_metadata_ = false;
-  bool warned_ = false;  // of an unknown field: once a file
+  bool warned_ = false;  // an unknown field was reported (once per file)
 };
 
-/// Rules 3 to 6: names are unique, sizes agree, and the tensors tile the data without hole or
+/// Checks rules 3 to 6: names are unique, sizes agree, and the tensors fill the data without gap or
 /// overlap.
 void check_layout(SafetensorsHeader& header, const HeaderReader& reader) {
   auto& tensors = header.tensors;
@@ -253,7 +253,7 @@ void check_layout(SafetensorsHeader& header, const HeaderReader& reader) {
     const auto bytes = tensor_bytes(tensor);
     if (!bytes) {
       reader.fail(fmt::format(
-          "tensor {} has a shape of more bytes than can be counted, or not of whole bytes",
+          "the shape of tensor {} has too many bytes, or not a whole number of bytes",
           shown(tensor.name)));
     }
     if (tensor.end < tensor.begin || tensor.end - tensor.begin != *bytes) {
@@ -271,7 +271,7 @@ void check_layout(SafetensorsHeader& header, const HeaderReader& reader) {
   const auto twice =
       std::adjacent_find(names.begin(), names.end(), [](auto* a, auto* b) { return *a == *b; });
   if (twice != names.end()) {
-    reader.fail(fmt::format("it holds the tensor {} twice", shown(**twice)));
+    reader.fail(fmt::format("it has the tensor {} twice", shown(**twice)));
   }
   std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
@@ -280,7 +280,7 @@ void check_layout(SafetensorsHeader& header, const HeaderReader& reader) {
   for (const TensorEntry& tensor : tensors) {
     if (tensor.begin != expected) {
       reader.fail(fmt::format(
-          "tensor {} begins at data byte {}, where {} is the next",
+          "tensor {} begins at data byte {}; expected {}",
           shown(tensor.name),
           tensor.begin,
           expected));
@@ -290,13 +290,13 @@ void check_layout(SafetensorsHeader& header, const HeaderReader& reader) {
   const uint64_t data = header.file_size - header.data_begin;
   if (expected != data) {
     const std::string last =
-        tensors.empty() ? "" : fmt::format(" (the last is {})", shown(tensors.back().name));
+        tensors.empty() ? "" : fmt::format(" (the last one is {})", shown(tensors.back().name));
     reader.fail(fmt::format(
-        "its tensors{} need {} data bytes, and it holds {}: it is {}",
+        "its tensors{} need {} data bytes, but it has {}: it is {}",
         last,
         expected,
         data,
-        data < expected ? "cut off" : "too long"));
+        data < expected ? "truncated" : "too long"));
   }
 }
 
@@ -308,16 +308,16 @@ SafetensorsHeader parse_safetensors_header(
   header.file_size = file_size;
   HeaderReader reader(source, kind, header);
   if (file_size < 8 || bytes.size() < 8) {
-    reader.fail(fmt::format("it has {} bytes", file_size));
+    reader.fail(fmt::format("it has only {} bytes", file_size));
   }
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), 8);
   if (length > kMaximumHeaderBytes) {
-    reader.fail(fmt::format("it asks for a header of {} bytes; 100,000,000 are allowed", length));
+    reader.fail(fmt::format("its header length is {} bytes; the maximum is 100,000,000", length));
   }
   if (length > file_size - 8 || length > bytes.size() - 8) {
     reader.fail(fmt::format(
-        "it asks for a header of {} bytes and has {} in all: it is cut off", length, file_size));
+        "its header length is {} bytes, but the file has only {}: it is truncated", length, file_size));
   }
   header.data_begin = 8 + length;
   std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);
@@ -330,8 +330,8 @@ SafetensorsHeader parse_safetensors_header(
   if (text.back() != '}') {
     reader.fail("its header does not end with '}'");
   }
-  if (text.find('\0') != std::string_view::npos) {  // the library treats NUL as the end
-    reader.fail("its header holds a zero byte");
+  if (text.find('\0') != std::string_view::npos) {  // the JSON library treats NUL as the end
+    reader.fail("its header contains a zero byte");
   }
   json::sax_parse(text.begin(), text.end(), &reader);
   check_layout(header, reader);

@@ -1,4 +1,4 @@
-// Writing checkpoints and model folders: plan, create, write, commit.
+// Writes checkpoints and model folders: plan, create, write, commit.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 /// Size of the staging buffer for data on a device or of another type.
 constexpr int64_t kBufferBytes = 16 << 20;
 
-/// nullopt for a type without infinities.
+/// Returns the exponent layout of a type; nullopt for a type without infinities.
 std::optional<Exponent> exponent_of(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
@@ -47,7 +47,7 @@ std::optional<Exponent> exponent_of(at::ScalarType type) {
   }
 }
 
-/// The steps of one save. Each method is called by every rank.
+/// The steps of one save. Every rank calls each method.
 class Save {
  public:
   Save(
@@ -68,15 +68,16 @@ class Save {
   /// Rank 0 creates the folder, the files at their full size, and the small files with their
   /// content.
   void create(const std::function<void()>& prepare);
-  /// Every rank writes its pieces, rank 0 also the headers, and syncs them. Throws Error (numeric)
-  /// if a number must be finite and is not.
+  /// Writes and syncs this rank's pieces; rank 0 also writes the headers. Throws Error (numeric) if
+  /// a value must be finite and is not.
   void write(std::span<const Piece> pieces);
-  /// Rank 0 commits the save; all ranks learn the outcome.
+  /// Commits the save on rank 0; all ranks learn the outcome.
   void commit(const std::function<void()>& body);
   /// Runs the steps in `body`; on failure rank 0 removes the partial save before all ranks throw.
   void run(const std::function<void()>& body);
 
-  /// Returns the records of all written files on rank 0 and nothing elsewhere. Every rank calls.
+  /// Returns the records of all written files on rank 0 and an empty map on other ranks. Every rank
+  /// must call.
   std::map<std::string, FileRecord> records();
   const FilePlan& file_plan() const { return kept_->plan; }
   const SmallFiles& files() const { return files_; }
@@ -85,7 +86,7 @@ class Save {
 
  private:
   void write_piece(const Piece& piece, PageWriter& writer, uint64_t offset);
-  /// `count` elements of a piece, as they are in the file, from `offset` on.
+  /// Writes `count` elements of a piece, from `offset` on, in the type of the file.
   void write_run(
       PageWriter& writer,
       uint64_t offset,
@@ -98,11 +99,11 @@ class Save {
   comm::Communicator& communicator_;
   Disk& disk_;
   bool finite_;
-  CopyOnWriteState* lent_;  // null: the saved state does not change
+  CopyOnWriteState* lent_;  // null if the saved state does not change
   std::string not_finite_;  // this rank's first tensor with NaN or Inf
   SaveCache own_;           // used if the caller has no cache
   SaveCache* kept_;
-  /// Of each planned file: the sums of its chunks, of this rank's pages; and pages to be read.
+  /// For each planned file, the chunk sums of this rank's pages, and the pages that are read back.
   struct Written {
     std::vector<PageSum> sums;
     std::vector<uint64_t> shared_pages;
@@ -114,7 +115,7 @@ void Save::plan(std::span<const Piece> pieces, uint64_t max_file_bytes) {
   std::string mine;
   on_all_ranks(communicator_, ErrorKind::kInternal, [&] { mine = describe_pieces(pieces); });
   const auto descriptions = comm::gather_strings(communicator_, mine);
-  // From here on every rank computes the same result or the same error.
+  // From here on every rank computes the same result or throws the same error.
   if (descriptions == kept_->descriptions && max_file_bytes == kept_->max_file_bytes) {
     return;
   }
@@ -138,14 +139,14 @@ void Save::create(const std::function<void()>& prepare) {
           });
       if (!plain_file_name(name) || planned || name == kManifestName) {
         throw Error(
-            ErrorKind::kInternal, fmt::format("a save cannot hold a small file {}", shown(name)));
+            ErrorKind::kInternal, fmt::format("a save cannot contain a small file {}", shown(name)));
       }
     }
     prepare();
     disk_.remove(staging_);
     disk_.create_folder(staging_);
     for (const PlannedFile& file :
-         file_plan().files) {  // all files before any byte, so that a full disk is reported at once
+         file_plan().files) {  // all files before any byte is written, so that a full disk is reported immediately
       disk_.create_file(staging_ / file.name, file.header.layout.file_size);
     }
     for (const auto& [name, text] : files_) {
@@ -156,7 +157,7 @@ void Save::create(const std::function<void()>& prepare) {
 
 void Save::write(std::span<const Piece> pieces) {
   on_all_ranks(communicator_, ErrorKind::kCheckpoint, [&] {
-    // In the order of the files, so that one is open at a time and written from front to back.
+    // In file order, so that one file is open at a time and is written from front to back.
     std::vector<std::pair<FilePlan::Place, const Piece*>> order;
     for (const Piece& piece : pieces) {
       if (piece.data.defined() && piece.data.numel() > 0) {
@@ -210,8 +211,7 @@ void Save::write(std::span<const Piece> pieces) {
       communicator_,
       not_finite_,
       ErrorKind::kNumeric,
-      "nothing was saved, and the checkpoints before it stand: go on from the last one; if it "
-      "comes again, lower the learning rate; if not, suspect that rank's memory or processor");
+      "nothing was saved, and the earlier checkpoints are unchanged. Resume from the last one. If it happens again, lower the learning rate; if it does not, suspect that rank's memory or processor");
 }
 
 void Save::write_piece(const Piece& piece, PageWriter& writer, uint64_t offset) {
@@ -260,7 +260,7 @@ void Save::write_run(
         const int64_t bad = first_not_finite(to, part, *exponent);
         const auto value = at::from_blob(to, {part}, piece.dtype)[bad];
         not_finite_ =
-            fmt::format("a number of {} is {}", shown(piece.stored_name()), value.item<double>());
+            fmt::format("a value of {} is {}", shown(piece.stored_name()), value.item<double>());
       }
     };
     const std::byte* const from = bytes + begin * width;
@@ -327,8 +327,8 @@ void Save::run(const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
-    // No collective here: all ranks have agreed on the failure, and none writes any more. If a rank
-    // was lost it may still be writing, and the next save cleans up.
+    // No collective here: all ranks have agreed on the failure, and no rank writes any more. If a
+    // rank was lost, it may still be writing; the next save then cleans up.
     if (leads() && error.kind() != ErrorKind::kPeerLost) {
       std::error_code ignored;
       fs::remove_all(staging_, ignored);
@@ -345,7 +345,7 @@ fs::path parent_of(const fs::path& folder) {
   return folder.has_parent_path() ? folder.parent_path() : fs::path(".");
 }
 
-/// Checks that the folder is an older checkpoint or empty, and may be replaced.
+/// Throws unless the folder is missing, empty, or an older checkpoint that may be replaced.
 void check_replaceable(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored) || fs::exists(folder / kManifestName, ignored) ||
@@ -354,7 +354,7 @@ void check_replaceable(const fs::path& folder) {
   }
   throw Error(
       ErrorKind::kCheckpoint,
-      fmt::format("{} exists and is no checkpoint of Lockstep", folder.string()),
+      fmt::format("{} exists and is not a Lockstep checkpoint", folder.string()),
       "move it away, or choose another output_dir");
 }
 
@@ -366,8 +366,8 @@ int64_t next_sequence(const fs::path& output_dir) {
   return highest + 1;
 }
 
-/// Syncs the parent folders as well, since a run has just created its folder at its first save.
-/// Folders that cannot be opened or synced are skipped.
+/// Syncs the folder and its parents, because a run creates its folder at its first save. Folders
+/// that cannot be opened or synced are skipped.
 void sync_way_to(const fs::path& folder, Disk& disk) {
   std::error_code ignored;
   fs::path at = fs::absolute(folder, ignored);
@@ -381,7 +381,7 @@ void sync_way_to(const fs::path& folder, Disk& disk) {
   }
 }
 
-/// Renames the finished folder and moves the one that it replaces out of the way.
+/// Renames the finished folder and moves the old one out of the way.
 void swap_in(const fs::path& staging, const fs::path& folder, Disk& disk) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) {
@@ -401,7 +401,7 @@ void swap_in(const fs::path& staging, const fs::path& folder, Disk& disk) {
   try {
     disk.remove(old);
   } catch (const Error& error) {
-    log_warning("the replaced checkpoint stays: {}", error.message());  // the new one is good
+    log_warning("replaced checkpoint not removed: {}", error.message());  // the new checkpoint is committed
   }
 }
 
@@ -477,7 +477,7 @@ void save_checkpoint(
           disk.write_whole(staging / kManifestName, manifest_json(manifest));
           disk.sync_folder(staging);
         } catch (const Error&) {
-          check_hold();  // the run that took the folder has removed the files
+          check_hold();  // throws if another run has taken the folder and removed the files
           throw;
         }
         check_hold();
@@ -518,7 +518,7 @@ void save_model(
             names.insert(name);
           }
         }
-        if (!names.contains("adapter_model.safetensors")) {  // an adapter may share the folder of its model
+        if (!names.contains("adapter_model.safetensors")) {  // an adapter may be saved in its model's folder
           remove_stale_weights(folder, names, disk);
         }
         for (const std::string& name : names) {

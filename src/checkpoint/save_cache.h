@@ -11,10 +11,10 @@
 
 namespace lockstep::checkpoint {
 
-/// The files' plan, valid while the pieces are the same, and write buffers whose pages are already
+/// The file plan, valid while the pieces are the same, and write buffers whose pages are already
 /// faulted in.
 struct SaveCache {
-  std::vector<std::string> descriptions;  // of all ranks' pieces, the key of the plan
+  std::vector<std::string> descriptions;  // descriptions of all ranks' pieces; the key of the plan
   uint64_t max_file_bytes = 0;
   FilePlan plan;
   std::optional<BackgroundWriter> behind;

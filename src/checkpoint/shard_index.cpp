@@ -22,7 +22,7 @@ std::map<std::string, std::string> read_shard_index(
   for (const auto& [name, file] : root["weight_map"].items()) {
     if (!file.is_string() || !plain_file_name(file.get_ref<const std::string&>())) {
       fail(fmt::format(
-          "tensor {} is said to stand in {}, which is not the name of a file of the same folder",
+          "tensor {} is mapped to {}, which is not a file name in the same folder",
           shown(name),
           file.is_string() ? shown(file.get_ref<const std::string&>()) : "no text"));
     }

@@ -1,4 +1,4 @@
-// NAME.safetensors.index.json: the file of each tensor. Without libtorch.
+// Parser of NAME.safetensors.index.json, which maps each tensor to its file. Does not use libtorch.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,8 @@
 
 namespace lockstep::checkpoint {
 
-/// Tensor -> base name of its file. Error of `kind`: it is no index, or names a file elsewhere.
+/// Returns the base name of each tensor's file. Throws Error of `kind` if the file is not an index
+/// or names a file in another folder.
 std::map<std::string, std::string> read_shard_index(
     const std::filesystem::path& index, ErrorKind kind);
 

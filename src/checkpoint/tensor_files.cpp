@@ -16,9 +16,9 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Bytes per copy, and bytes that the system reads ahead meanwhile. If pages were read when
-/// touched, the disk would wait for copies and copies for the disk. For less than kLeastAhead (rows
-/// of a matrix shard) the system's own read-ahead is used.
+/// Bytes per copy, and bytes that the system reads ahead meanwhile. Without read-ahead, pages are
+/// read when they are touched, so disk and copies wait for each other. Ranges below kLeastAhead
+/// (rows of a matrix shard) rely on the system's own read-ahead.
 constexpr size_t kCopyBytes = size_t{8} << 20, kAheadBytes = 4 * kCopyBytes;
 constexpr size_t kLeastAhead = size_t{256} << 10;
 
@@ -45,7 +45,7 @@ TensorFiles::TensorFiles(std::filesystem::path folder, std::string group, ErrorK
     throw Error(
         kind_,
         fmt::format(
-            "{} holds neither {} nor {}",
+            "{} has neither {} nor {}",
             folder_.string(),
             single.filename().string(),
             index.filename().string()),
@@ -68,7 +68,7 @@ void TensorFiles::open_index(const std::filesystem::path& index) {
       throw Error(
           kind_,
           fmt::format(
-              "{}: tensor {} does not stand in {}", index.string(), shown(name), shown(wanted)),
+              "{}: tensor {} is missing from {}", index.string(), shown(name), shown(wanted)),
           "copy or download it again");
     }
   }
@@ -83,7 +83,7 @@ void TensorFiles::add_file(const std::filesystem::path& path) {
       throw Error(
           kind_,
           fmt::format(
-              "tensor {} stands in {} and in {}",
+              "tensor {} is in both {} and {}",
               shown(tensors[i].name),
               files_[at->second.file].path().string(),
               path.string()),
@@ -142,23 +142,23 @@ void TensorFiles::read(const std::string& name, int64_t begin, const at::Tensor&
   };
   const auto type = scalar_type(entry.dtype);
   if (!type) {
-    fail(fmt::format("is of type {}, which cannot be read", dtype_name(entry.dtype)));
+    fail(fmt::format("has type {}, which cannot be read", dtype_name(entry.dtype)));
   }
   if (*type != out.scalar_type() &&
       !(at::isFloatingType(*type) && at::isFloatingType(out.scalar_type()))) {
     fail(fmt::format(
-        "is of type {}, not {}", dtype_name(entry.dtype), c10::toString(out.scalar_type())));
+        "has type {}, not {}", dtype_name(entry.dtype), c10::toString(out.scalar_type())));
   }
   const int64_t count = out.numel();
   if (begin < 0 || begin > entry.elements() || count > entry.elements() - begin) {
     fail(fmt::format(
-        "has shape {}, and elements {} to {} were asked for",
+        "has shape {}, but elements {} to {} were requested",
         shape_text(entry.shape),
         begin,
         begin + count));
   }
   if (!out.is_contiguous()) {
-    throw Error(ErrorKind::kInternal, "a tensor is read into memory that is not contiguous");
+    throw Error(ErrorKind::kInternal, "the destination of a tensor read is not contiguous");
   }
   const at::NoGradGuard no_gradient;
   const auto width = static_cast<size_t>(c10::elementSize(*type));
@@ -173,7 +173,7 @@ void TensorFiles::read(const std::string& name, int64_t begin, const at::Tensor&
     expect_pages(part_at(0, kAheadBytes));
   }
   const at::Tensor flat = out.detach().view({-1});
-  at::Tensor aligned;  // if the file's bytes are not aligned
+  at::Tensor aligned;  // used if the file's bytes are not aligned
   if (reinterpret_cast<uintptr_t>(source.data()) % width != 0) {
     aligned = at::empty({std::ssize(part_at(0, kCopyBytes))}, at::dtype(at::kByte));
   }

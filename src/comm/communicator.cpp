@@ -48,14 +48,14 @@ Error peer_lost(const std::string& call, const std::exception& error) {
       "another rank ended or did not answer; find the first rank that failed");
 }
 
-/// Not all backends report lost ranks.
+/// Reports a lost rank even if the backend did not detect it.
 void throw_if_lost(const std::function<std::string()>& describe) {
   if (const std::string who = lost_rank(); !who.empty()) {
     throw peer_lost(describe(), std::runtime_error(who));
   }
 }
 
-/// A pending call in the rank status, from its start until it ends or is left to the device.
+/// Records a pending wait in the rank status until it ends or, on a GPU, is left to the device.
 class ToldWait {
  public:
   ToldWait(int wait, bool on_device) : wait_(wait), on_device_(on_device) {}
@@ -74,7 +74,7 @@ class ToldWait {
   bool on_device_;
 };
 
-/// The peers of the messages.
+/// Returns the distinct peers of the transfers.
 std::vector<int> other_ends(std::span<const P2p> transfers) {
   std::vector<int> peers;
   for (const P2p& transfer : transfers) {
@@ -94,7 +94,7 @@ CallKind kind_of(std::string_view operation) {
 
 }  // namespace
 
-/// The group's entry in the rank status; removed with the last reference.
+/// Entry of the group in the rank status, removed with the last reference.
 struct Communicator::ToldGroup {
   ToldGroup(const std::string& name, std::vector<int> all)
       : ranks(std::move(all)),

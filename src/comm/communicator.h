@@ -1,5 +1,5 @@
-// Collectives and messages of a group of ranks. In a group of one every operation is the identity
-// and nothing is sent.
+// Collectives and point-to-point messages over a group of ranks. In a group of one rank every
+// operation is the identity and sends nothing.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace lockstep::comm {
 using at::Tensor;
 class SharedMemoryBackend;
 
-/// A call as an observer sees it before it starts.
+/// Description of a call, passed to the observer before the call starts.
 struct Call {
   std::string_view operation;  // "all_reduce", ...
   int64_t sequence;            // index of the call, counted per communicator
@@ -30,7 +30,7 @@ struct Call {
 };
 using Observer = std::function<void(const Call&)>;
 
-/// A call that ended, with its times in seconds of the steady clock.
+/// A completed call, passed to the finish observer. Times are seconds of the steady clock.
 struct Finished {
   std::string_view operation, group;
   std::string_view what;      // name of the data: Pending::set_name
@@ -41,9 +41,10 @@ struct Finished {
 };
 using FinishObserver = std::function<void(const Finished&)>;
 
-/// A collective in flight. wait() blocks until the result is in the tensor (on a GPU: makes the
-/// current stream wait for it), or throws Error (peer lost) with rank, operation, sequence number
-/// and shape. If a Pending is dropped without wait(), failures go unreported.
+/// Handle of a collective in flight. wait() blocks until the result is in the tensor; on a GPU it
+/// makes the current stream wait for the collective. It throws Error (peer lost) with rank,
+/// operation, sequence number and shape if the collective fails. If a Pending is dropped without
+/// wait(), failures are not reported.
 class [[nodiscard]] Pending {
  public:
   Pending() = default;
@@ -74,8 +75,8 @@ struct P2p {
 };
 
 /// Collectives of one group. Every rank of the group must call the same operations in the same
-/// order, with tensors of the same shape and type. Tensors must be contiguous and live until
-/// wait(). Not thread-safe: one thread per rank calls.
+/// order, with tensors of the same shape and type. Tensors must be contiguous and stay alive until
+/// wait(). Not thread-safe: each rank must call from one thread.
 class Communicator {
  public:
   /// `options` must be those with which the group was joined.
@@ -91,37 +92,38 @@ class Communicator {
     return ranks.empty() ? rank : ranks.at(static_cast<size_t>(rank));
   }
 
-  /// The reader receives each element of the result on exactly one rank, before wait() returns, in
-  /// ranges, possibly on another thread. Between ranks of one machine it receives them as they are
-  /// computed.
+  /// The reader receives each element of the result on exactly one rank, in ranges, before wait()
+  /// returns. It may run on another thread. With shared memory it receives elements as soon as they
+  /// are reduced.
   Pending all_reduce(
       Tensor tensor, Reduce reduce = Reduce::kSum, const ResultReader& reader = nullptr);
   /// All-reduces `in` into `out`, a different tensor; `in` is unchanged.
   Pending sum_into(Tensor out, Tensor in);
-  /// out: size() times `in`, in rank order; `in` may be this rank's slice of `out`.
+  /// `out` has size() times the elements of `in` and receives them in rank order. `in` may be this
+  /// rank's slice of `out`.
   Pending all_gather(Tensor out, Tensor in);
-  /// in: size() times `out`, which may be this rank's slice of `in`. In host memory, bfloat16 and
-  /// float16 are added in float32 in rank order. The reader receives every element of `out`, as
-  /// above.
+  /// `in` has size() times the elements of `out`; `out` may be this rank's slice of `in`. In host
+  /// memory, bfloat16 and float16 are added in float32, in rank order. The reader receives every
+  /// element of `out`.
   Pending reduce_scatter(
       Tensor out, Tensor in, Reduce reduce = Reduce::kSum, const ResultReader& reader = nullptr);
   Pending broadcast(Tensor tensor, int root);
-  /// Slice r of `in` goes to rank r; slice r of `out` comes from rank r. Slices are equal along the
-  /// first dimension.
+  /// Sends slice r of `in` to rank r and receives slice r of `out` from rank r. Slices along the
+  /// first dimension have equal size.
   Pending all_to_all(Tensor out, Tensor in);
   /// Starts all sends and receives together.
   Pending exchange(std::span<const P2p> transfers);
-  /// Blocks until every rank has called it.
+  /// Blocks until every rank of the group has called it.
   void barrier();
 
-  /// Observes every call. There is one observer at a time; an empty function removes it.
+  /// Sets the observer of every call. There is at most one; an empty function removes it.
   void set_observer(Observer observer) { watch_->observer = std::move(observer); }
-  /// Observes the end of every call that starts after this one. There is one observer at a time; an
-  /// empty function removes it.
+  /// Sets the observer of calls that start from now on; it runs when their wait() returns. There is
+  /// at most one; an empty function removes it.
   void set_finish_observer(FinishObserver observer) {
     watch_->finish_observer = std::move(observer);
   }
-  /// Observers of `other`, present and future, also observe this group and count its waits.
+  /// Shares the observers and the wait counter of `other`, now and later.
   void be_watched_with(const Communicator& other) { watch_ = other.watch_; }
   /// Total seconds spent in wait().
   double seconds_waited() const { return watch_->seconds_waited; }
@@ -136,7 +138,7 @@ class Communicator {
       double ring_factor,
       const std::function<c10::intrusive_ptr<c10d::Work>()>& call,
       std::span<const P2p> transfers = {});
-  /// Records in the rank status that a call starts, and how to describe it while it is pending.
+  /// Records the start of a call in the rank status and prepares recording its wait.
   void set_rank_phase(
       Pending& pending,
       std::string_view operation,
@@ -148,10 +150,10 @@ class Communicator {
   std::string name_ = "alone";
   int rank_ = 0, size_ = 1;
   GroupOptions options_;
-  SharedMemoryBackend* shared_ = nullptr;  // handles host tensors; null: another backend does
+  SharedMemoryBackend* shared_ = nullptr;  // backend of host tensors, if it is shared memory
   bool sends_pairwise_ = false;            // host tensors are sent over Gloo
   int64_t sequence_ = 0;
-  int64_t gathers_ = 0, reductions_ = 0;  // calls with host tensors
+  int64_t gathers_ = 0, reductions_ = 0;  // pairwise calls so far
   /// Observers of the group and of the lanes between its ranks.
   struct Watch {
     Observer observer;
@@ -163,13 +165,13 @@ class Communicator {
   std::shared_ptr<const ToldGroup> told_;  // entry in the rank status; null: none
 };
 
-/// Gathers every rank's string on every rank, in rank order. Every rank must call.
+/// Returns the strings of all ranks, in rank order. Every rank must call.
 std::vector<std::string> gather_strings(Communicator& communicator, const std::string& text);
-/// Returns rank 0's string on every rank.
+/// Returns rank 0's string on every rank. Every rank must call.
 std::string broadcast_string(Communicator& communicator, const std::string& text);
-/// Agrees on the success of a step that each rank did by itself. `failure` is empty on success. If
-/// the step failed on any rank, every rank throws an Error of `kind` with the first failed rank,
-/// its reason and its hint.
+/// Checks on all ranks that a local step succeeded on every rank. `failure` is this rank's error,
+/// or empty on success. If any rank failed, every rank throws an Error of `kind` with the number
+/// and error of the first failed rank, and the hint `remedy`.
 void agree_on_success(
     Communicator& communicator,
     const std::string& failure,

@@ -1,4 +1,5 @@
-// Detection of lost ranks for backends whose collectives only wait, such as NCCL.
+// Detection of lost ranks through the store, for backends whose collectives only block, such as
+// NCCL.
 #pragma once
 
 #include <chrono>
@@ -12,8 +13,9 @@
 
 namespace lockstep::comm {
 
-/// Writes this rank's heartbeat to the store and watches the next rank's. A loss found by one rank
-/// reaches all ranks within two beats. Uses its own thread and its own connection to the store.
+/// Heartbeat thread of a rank. It updates this rank's counter in the store and monitors the next
+/// rank's. A loss detected by one rank reaches all ranks within two beats. It has its own
+/// connection to the store.
 class Heartbeat {
  public:
   struct Options {
@@ -26,7 +28,8 @@ class Heartbeat {
   Heartbeat(const Store& store, int rank, int size, Options options, std::function<void()> lost);
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
-  /// Writes a farewell, or, during stack unwinding, that this rank failed.
+  /// Records a normal exit in the store; if destroyed during stack unwinding, records that this
+  /// rank failed.
   ~Heartbeat();
 
  private:
@@ -48,7 +51,7 @@ class Heartbeat {
   std::thread thread_;
 };
 
-/// Returns the lost rank that a Heartbeat of this process reported; empty: none.
+/// Describes the lost rank detected by a Heartbeat of this process; empty if none.
 std::string lost_rank();
 
 }  // namespace lockstep::comm

@@ -14,13 +14,14 @@
 
 namespace lockstep::comm {
 
-/// Lanes between ranks of a group. With a backend that orders (process_group.h), each lane is a
-/// group of its two ranks with its own communicator and stream, so that a waiting message blocks no
-/// other lane. Otherwise all lanes use the group and are distinguished by tags.
+/// Lanes between ranks of a group. With an ordered backend (process_group.h), each lane is a group
+/// of two ranks with its own communicator and stream, so that a blocked lane does not delay
+/// another. With other backends all lanes share the group and use distinct tags.
 class Links {
  public:
-  /// `pairs`: source and destination, without duplicates. Every rank of `group` must call with the
-  /// same pairs in the same order; blocks until all have. `group` must outlive the links.
+  /// `pairs` lists source and destination of each lane, without duplicates. Every rank of `group`
+  /// must call with the same pairs in the same order; blocks until all have called. `group` must
+  /// outlive the links.
   Links(Communicator& group, c10::Device device, std::span<const std::pair<int, int>> pairs);
 
   /// Sends or receives all tensors together, to or from a rank of the group. The receiver's n-th

@@ -35,8 +35,8 @@ std::atomic<int64_t>& nanoseconds_moving() {
   return nanoseconds;
 }
 
-/// How long the peer's receive window has been full, in seconds; nullopt if the socket is not a
-/// connection.
+/// Returns the total seconds for which the peer's receive window was full; nullopt if the
+/// descriptor is not an established connection.
 std::optional<double> seconds_without_room(int socket) {
   tcp_info info{};
   socklen_t size = sizeof(info);
@@ -63,8 +63,7 @@ std::set<int> connections() {
   return found;
 }
 
-/// Checks sockets for bytes that were written but not sent. Unless the receive window is full, the
-/// link is the cause, not the reader.
+/// Samples sockets. Unsent bytes mean that the link is slow, unless the receiver's window is full.
 class Sockets {
  public:
   static Sockets& of_process() {
@@ -101,7 +100,7 @@ class Sockets {
     }
   }
 
-  /// True if the link delays data now, `seconds` after the last check.
+  /// Returns true if a link delays bytes now, `seconds` after the last sample.
   bool is_held_up(double seconds) {
     bool held_up = false;
     for (auto at = without_room_.begin(); at != without_room_.end();) {

@@ -1,17 +1,17 @@
-// Splits communication time into transfer and waiting for peers.
+// Splits a rank's communication time into its own transfers and waiting for peers.
 #pragma once
 
 #include <functional>
 
 namespace lockstep::comm {
 
-/// Returns the seconds that this process has spent transferring data: copying and adding peers'
-/// tensors (shared memory), or with unsent bytes in a socket whose receiver had room (Gloo; sampled
-/// a few times per second). NCCL is not measured.
+/// Returns the total seconds that this process spent on its own transfers: copying and reducing
+/// tensors in shared memory, or blocked on a link although the receiver had room (Gloo sockets,
+/// sampled several times per second). NCCL transfers are not measured.
 double seconds_moving();
 void add_seconds_moving(double seconds);
 
-/// Runs `join` and from then on samples the sockets that it opened, on a separate thread.
+/// Runs `join` and samples the sockets that it opens on a background thread.
 void watch_sockets_of(const std::function<void()>& join);
 
 }  // namespace lockstep::comm

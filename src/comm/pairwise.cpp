@@ -28,7 +28,7 @@ class Works : public c10d::Work {
   std::vector<WorkPtr> works_;
 };
 
-/// The peers of a rank, nearest first, so that no two ranks start with the same peer.
+/// Returns the peers of a rank, nearest first. The first peer differs for every rank.
 std::vector<int> peers_of(int rank, int size) {
   std::vector<int> peers;
   for (int step = 1; step < size; ++step) {

@@ -1,8 +1,8 @@
-// Process groups of c10d: NCCL for GPU tensors; for CPU tensors, shared memory within a node and Gloo
-// across nodes.
+// Process groups of c10d: NCCL for GPU tensors; for CPU tensors, shared memory within a node and
+// Gloo across nodes.
 //
-// NCCL is an ordered backend: it ignores tags and executes the operations of a group in the order in
-// which a rank starts them. Point-to-point messages of such a group must be coalesced
+// NCCL is an ordered backend: it ignores tags and executes the operations of a group in the order
+// in which a rank starts them. Point-to-point messages of such a group must be coalesced
 // (start_transfers). Messages that may overtake each other need separate lanes (links.h).
 #pragma once
 
@@ -24,15 +24,15 @@ struct GroupOptions {
   c10::Device device = c10::Device(c10::kCPU);  // tensors on a GPU use NCCL
   std::string host = "127.0.0.1";  // address that Gloo binds to; empty: the host's name
   std::string interface;           // or Gloo's network interface (GLOO_SOCKET_IFNAME)
-  bool shared_memory = true;       // if all ranks are on one machine; otherwise Gloo
+  bool shared_memory = true;       // use shared memory if all ranks are on one node; otherwise Gloo
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   /// Interval at which a wait in shared memory checks that the peers' processes are alive.
   std::chrono::milliseconds patience{100};
   std::vector<int> world_ranks = {};  // world ranks of the members, for errors; empty: 0, 1, ...
-  /// A wait in this group explains why the rank is late in other groups; false if another thread
-  /// than the rank's own calls.
+  /// Publishes waits in this group to the peers of all groups of this rank. Must be false if a
+  /// thread other than the rank's main thread uses the group.
   bool explains_waits = true;
-  bool only_on_device = false;  // on a GPU: the group never handles host tensors
+  bool only_on_device = false;  // on a GPU: the group has no host backend
   int most_blocks = 0;          // limit of NCCL's GPU thread blocks; 0: NCCL's default
 };
 
@@ -40,15 +40,15 @@ struct GroupOptions {
 /// called.
 ProcessGroup join_group(const Store& store, int rank, int size, const GroupOptions& options);
 
-/// Registers NCCL from liblockstep_cuda.so, so that this module does not link to it.
+/// Registers NCCL. Called by liblockstep_cuda.so, so that this module does not link to it.
 using BackendFactory = std::function<c10::intrusive_ptr<c10d::Backend>(
     const Store& store, int rank, int size, const GroupOptions& options)>;
-/// Creates this rank's endpoint of a group. Every rank calls; may block until all have.
+/// Creates a rank's backend of a group. Every rank calls; may block until all have called.
 void set_nccl_factory(BackendFactory factory);
 /// Replaces shared memory and Gloo in groups joined from now on; null restores them.
 void set_host_factory(BackendFactory factory);
 
-/// True if the group uses a backend that orders for tensors on such a device.
+/// Returns true if the group uses an ordered backend for tensors on this type of device.
 bool is_ordered(const ProcessGroup& group, c10::DeviceType device);
 
 }  // namespace lockstep::comm

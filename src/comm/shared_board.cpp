@@ -1,4 +1,4 @@
-// A board in shared memory on which the ranks of one machine publish their operations.
+// Shared-memory board on which the ranks of a node publish their operations.
 #include "comm/shared_board.h"
 
 #include <array>
@@ -34,10 +34,11 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr int kOffers = 256;             // per rank; further operations wait
+constexpr int kOffers = 256;             // most offers of a rank; further operations wait
 constexpr uint64_t kProbe = 0x4c6f636b;  // peers read this word to test whether they have access
 
-/// Equal for ranks of one machine that see each other's processes under the same numbers.
+/// Identifies the node and its PID and user namespaces. Ranks with equal identities can address
+/// each other's processes by PID.
 std::string machine_identity() {
   std::string text;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), text);
@@ -53,7 +54,7 @@ std::vector<uint8_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
 }
 
-/// Gathers every rank's string under a key.
+/// Publishes this rank's string under a key and returns the strings of all ranks.
 std::vector<std::string> tell_all(
     const Store& store, const std::string& key, int rank, int size, const std::string& mine) {
   store->set(fmt::format("board/{}/{}", key, rank), bytes_of(mine));
@@ -82,8 +83,9 @@ std::optional<int> number_in(std::string_view text) {
   return whole ? std::optional(number) : std::nullopt;
 }
 
-/// Ranks in this process prove it with random words that only they know, because their memory is
-/// read through pointers, and pointers from another process must not be dereferenced.
+/// Registry of the ranks in this process. A rank proves that it runs in this process with a random
+/// token, because its tensors are read through raw pointers, and pointers from another process must
+/// not be dereferenced.
 class RanksHere {
  public:
   static std::string enter(int rank) {
@@ -104,7 +106,7 @@ class RanksHere {
 
  private:
   static std::mutex& mutex() {
-    static auto* const one = new std::mutex;  // never destroyed: threads may outlive statics
+    static auto* const one = new std::mutex;  // never destroyed: threads may still join at exit
     return *one;
   }
   static std::map<std::string, int>& words() {
@@ -113,8 +115,8 @@ class RanksHere {
   }
 };
 
-/// Creates memory whose size is sealed: reading past the end of a shrunk mapping would raise
-/// SIGBUS.
+/// Creates shared memory that no process can shrink, because access beyond the end of a mapped file
+/// raises SIGBUS.
 int make_memory(size_t bytes) {
   const int descriptor = ::memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor >= 0 &&
@@ -126,7 +128,7 @@ int make_memory(size_t bytes) {
   return descriptor;
 }
 
-/// Opens such memory of another process; -1 if the descriptor refers to anything else.
+/// Opens the shared memory of another process; returns -1 if its descriptor is not such memory.
 int open_memory(int process, const std::string& said, size_t bytes) {
   const std::optional<int> number = number_in(said);
   if (!number) {
@@ -145,8 +147,8 @@ int open_memory(int process, const std::string& said, size_t bytes) {
   return sound ? descriptor : -1;
 }
 
-/// Maps the memory of a descriptor once for all ranks that are threads of this process, so that
-/// tools that compare addresses (ThreadSanitizer) see their communication. Null on failure.
+/// Maps the descriptor's memory once for all rank threads of this process, so that ThreadSanitizer,
+/// which tracks addresses, sees their synchronization. Returns null on failure.
 std::shared_ptr<void> mapped_once(int descriptor, size_t bytes) {
   using Key = std::pair<dev_t, ino_t>;
   static auto* const mutex = new std::mutex;  // never destroyed, as above
@@ -199,13 +201,13 @@ bool read_process(int process, const void* from, void* into, size_t bytes) {
 
 }  // namespace
 
-/// One per rank, on separate cache lines.
+/// Slot of one rank, on its own cache lines.
 struct alignas(128) SharedBoard::Place {
   std::atomic<uint32_t> bell;
   std::atomic<uint32_t> asleep;    // bits of Sleeper
   std::atomic<uint32_t> attended;  // number of waiting threads
   std::atomic<uint32_t> left;
-  std::atomic<int> waits_for;  // 2 x world rank + 2, plus 1 if the wait failed; 0: waits for no rank
+  std::atomic<int> waits_for;  // 2 * (world rank + 1), plus 1 if the wait failed; 0: none
   std::atomic<uint32_t> readers;  // peers that are reading this rank's memory through pointers
   std::atomic<uint32_t> used;     // offers[used] and later ones have never been used
   std::atomic<const uint64_t*> probe;
@@ -327,8 +329,8 @@ Offer* SharedBoard::offer(uint64_t key, uint64_t signature, const void* address,
 }
 
 Offer* SharedBoard::find(int peer, uint64_t key) const {
-  // While the board was scanned, two offers may have appeared: the earlier one behind the scan
-  // position, the later one ahead of it. A second scan sees both.
+  // Two offers may arrive during a scan: the earlier one in a slot already scanned and the later
+  // one in a slot not yet scanned. A second scan sees both.
   return look(peer, key) == nullptr ? nullptr : look(peer, key);
 }
 

@@ -1,5 +1,5 @@
-// A board in memory mapped by all ranks of one machine: each rank publishes the operations that it
-// has started, and peers read its tensors in place.
+// Shared-memory board of the ranks of one node. Each rank posts an offer for every operation that
+// it starts, and peers read the offered tensors directly from its memory.
 #pragma once
 
 #include <array>
@@ -38,10 +38,11 @@ class SharedBoard {
  public:
   static constexpr int kMostRanks = 64;  // one bit each in Offer::taken_by
 
-  /// Every rank of the group must call; blocks until all have. Returns null on all of them if they
-  /// are not on one machine or cannot read each other's memory. Store keys begin with "board/".
+  /// Joins the board. Every rank of the group must call; blocks until all have called. Returns null
+  /// on all ranks if they are not on one node or cannot read each other's memory. Its keys in the
+  /// store start with "board/".
   static std::unique_ptr<SharedBoard> join(const Store& store, int rank, int size);
-  /// Leaves the board: operations of peers that still need this rank fail. Offered memory may be
+  /// Leaves the board. Operations of peers that still need this rank fail. Offered memory may be
   /// freed afterwards.
   ~SharedBoard();
   SharedBoard(const SharedBoard&) = delete;
@@ -50,27 +51,27 @@ class SharedBoard {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Returns null if all slots are used; a peer that finishes reading frees one. Called by one
-  /// thread at a time.
+  /// Posts an offer; returns null if all slots are in use. Peers free slots by taking offers. At
+  /// most one thread may call at a time.
   Offer* offer(uint64_t key, uint64_t signature, const void* address, uint64_t bytes);
-  /// Offers are made in order: one without a free slot holds up all later ones until the owner
-  /// starts over with the first.
+  /// Starts a pass over the pending operations. Offers are posted in order: if one finds no free
+  /// slot, all later ones of the pass fail too.
   void begin_offers() { full_ = false; }
   static void take_back(Offer& offer) { offer.key.store(0, std::memory_order_release); }
-  /// Returns a peer's earliest offer under the key that this rank has not finished; null if none.
+  /// Returns a peer's earliest offer with this key that this rank has not taken; null if none.
   Offer* find(int peer, uint64_t key) const;
   void take(int peer, Offer& offer);
 
   /// Copies memory of a peer. Throws PeerLeft, or std::runtime_error if it cannot be read.
   void read(int peer, const void* from, void* into, size_t bytes) const;
-  /// True if the peer is in this process, so that its memory is read through pointers between
+  /// Returns true if the peer is in this process. Its memory may be read through pointers between
   /// guard() and release().
   bool is_here(int peer) const;
   void guard(int peer) const;
   void release(int peer) const;
 
   enum class Sleeper : uint32_t { kWaiter = 1, kBackground = 2 };
-  /// A counter that peers and this rank itself increment to wake this rank.
+  /// Wake-up counter of this rank, incremented by peers and by this rank.
   uint32_t bell() const;
   void ring(int rank) const;
   void ring_peers() const;
@@ -81,13 +82,15 @@ class SharedBoard {
   void attend(bool begins) const;
   bool attended() const;
 
-  /// Publishes for which world rank this one waits, and whether the wait failed; kNobody: none.
+  /// Publishes the world rank for which this rank waits, and whether that wait timed out. kNobody:
+  /// no rank.
   static constexpr int kNobody = -1;
   void set_wait(int world_rank, bool gave_up) const;
   int waits_for(int peer) const;
   bool gave_up(int peer) const;
 
-  /// Bit mask of the ranks that have left; with `processes`, also of those whose process is gone.
+  /// Returns the ranks that have left, one bit per rank. With `processes`, includes ranks whose
+  /// process has died.
   uint64_t lost(bool processes) const;
 
  private:
@@ -104,7 +107,7 @@ class SharedBoard {
   uint64_t offered_ = 0;
   bool full_ = false;                     // an offer found no free slot since begin_offers()
   std::vector<int> processes_;            // PID of each rank
-  std::vector<int> process_descriptors_;  // by rank; -1 for this process
+  std::vector<int> process_descriptors_;  // pidfd of each rank; -1 for this process
 };
 
 }  // namespace lockstep::comm

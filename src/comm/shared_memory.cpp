@@ -1,4 +1,4 @@
-// The c10d backend for ranks of one machine in shared memory.
+// Shared-memory backend: progress, waiting and timeouts.
 #include "comm/shared_memory.h"
 
 #include <algorithm>
@@ -37,8 +37,8 @@ char* start_of(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.data_ptr());
 }
 
-/// The boards on which this rank publishes for whom it waits: those of all its groups, so that a
-/// peer in one group sees that the rank waits in another.
+/// Boards of all groups of a world rank. The rank publishes on every board for which rank it waits,
+/// so that peers of one group can see that it waits in another.
 class Waits {
  public:
   static Waits& of_process() {
@@ -133,7 +133,7 @@ void SharedMemoryBackend::go_on(uint64_t lost) {
   }
   board_->begin_offers();
   bool some_done = false;
-  std::vector<SharedOperation::Line> held_up;  // lines in which an operation still waits
+  std::vector<SharedOperation::Line> held_up;  // lines with an unfinished operation
   for (const OperationPtr& operation : begun) {
     const auto line = operation->line();
     if (line && std::find(held_up.begin(), held_up.end(), *line) != held_up.end()) {

@@ -1,5 +1,5 @@
-// Collectives between ranks of one machine in host memory: each rank reads its peers' tensors in
-// place and adds while reading. One copy, no socket, and no buffer larger than a cache.
+// Collectives in host memory between the ranks of one node. Each rank reads its peers' tensors
+// directly and reduces while reading: one copy, no sockets, and a buffer that fits in the cache.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@
 
 namespace lockstep::comm {
 
-/// A c10d backend on a SharedBoard. Operations start when they are called and progress on the
-/// backend's thread or on the waiting thread. Sums are in rank order, bfloat16 and float16 in
-/// float32, so all ranks get the same bits. A peer that starts another operation, or the same with
-/// another size, is named in the error, and so is a peer that has left. On timeout the error names
-/// the world ranks that are missing and the ranks that those wait for.
+/// c10d backend over a SharedBoard. An operation starts when it is called and progresses on the
+/// backend's background thread or on the thread that waits. Sums are in rank order, bfloat16 and
+/// float16 in float32, so that all ranks get bit-identical results. Errors name a peer that has
+/// left or that started a different operation or size. A timeout names the world ranks that did not
+/// arrive, and the ranks for which those wait.
 class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waiter {
  public:
   static constexpr const char* kName = "lockstep_shared_memory";
@@ -33,8 +33,8 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
 
   c10::intrusive_ptr<c10d::Work> allreduce(
       std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;
-  /// The same; `reader` receives the elements that this rank sums as they are computed, possibly on
-  /// another thread, before the work has ended.
+  /// As above; `reader` receives the elements that this rank reduces, as soon as they are ready. It
+  /// may run on another thread, before the work completes.
   c10::intrusive_ptr<c10d::Work> all_reduce(
       const at::Tensor& tensor, Reduce reduce, const ResultReader& reader);
   /// All-reduces `in` into `out` in one step.
@@ -48,7 +48,7 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
       at::Tensor& out, at::Tensor& in, const c10d::ReduceScatterOptions& options) override;
   c10::intrusive_ptr<c10d::Work> broadcast(
       std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override;
-  /// Only equal slices.
+  /// Supports equal sizes only.
   c10::intrusive_ptr<c10d::Work> alltoall_base(
       at::Tensor& out,
       at::Tensor& in,
@@ -61,8 +61,9 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
  private:
   using OperationPtr = c10::intrusive_ptr<SharedOperation>;
 
-  /// Mutex of the thread that advances operations. A thread that finds it locked sleeps. The holder
-  /// may have missed an event meanwhile, so it rings this rank's bell when it unlocks.
+  /// Lock held by the thread that advances the operations. A thread that finds it locked goes to
+  /// sleep, but the holder may already have passed over the event that woke it. unlock() therefore
+  /// rings this rank's bell if any thread was turned away.
   class Progress {
    public:
     explicit Progress(const SharedBoard& board) : board_(board) {}
@@ -79,7 +80,7 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
   SharedOperation::Group group() { return {rank_, size_, this}; }
   OperationPtr start(OperationPtr operation);
   void wait_for(SharedOperation& operation, std::chrono::milliseconds timeout) override;
-  /// Advances every operation as far as the peers allow. progress_ must be locked.
+  /// Advances every operation until it has to wait for peers. The caller holds progress_.
   void go_on(uint64_t lost);
   void run_background();
   int world_rank(int rank) const;
@@ -87,7 +88,7 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
   /// publish: one of them, or a rank that they await in any group.
   int root_of(uint64_t awaited) const;
   std::string names_of(uint64_t ranks) const;
-  /// Explains why a rank left while others needed it.
+  /// Explains why a rank left while its peers still needed it.
   std::string why_gone(int rank);
   void tell_wait(int whom, bool gave_up);
   [[noreturn]] void give_up(SharedOperation& operation, std::chrono::milliseconds waited);

@@ -1,4 +1,4 @@
-// The collectives in shared memory: what each rank publishes and reads, and when.
+// Shared-memory implementations of the collectives.
 #include "comm/shared_operations.h"
 
 #include <cstring>
@@ -18,7 +18,7 @@ char* bytes_of(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.data_ptr());
 }
 
-/// A collective in which every rank offers a tensor and reads those of the peers.
+/// Collective in which every rank offers a tensor and reads the tensors of its peers.
 class Collective : public SharedOperation {
  public:
   Collective(
@@ -34,8 +34,8 @@ class Collective : public SharedOperation {
 
  protected:
   virtual bool go_on_announced(SharedBoard& board) = 0;
-  /// Reads `bytes` from `begin` of each peer's tensor into the peer's slice of `out`, as soon as
-  /// the peer has arrived.
+  /// Copies `bytes` bytes at offset `begin` of each peer's tensor into the peer's slice of `out`,
+  /// as soon as the peer has posted its offer. Returns true when all have been read.
   bool read_each(SharedBoard& board, uint64_t begin, uint64_t bytes, const at::Tensor& out) {
     for (int peer = 0; peer < board.size(); ++peer) {
       if (peer != board.rank() && !parts_.took(peer) && parts_.find(board, peer) != nullptr) {
@@ -50,8 +50,8 @@ class Collective : public SharedOperation {
   SharedParts parts_;
 };
 
-/// Each rank sums its slice of all tensors in place, then reads the peers' sums. Every rank sums a
-/// small tensor whole.
+/// All-reduce. Each rank reduces its slice of all tensors in place, then reads the peers' reduced
+/// slices. Small tensors are reduced completely on every rank.
 class AllReduce : public Collective {
  public:
   AllReduce(
@@ -112,7 +112,8 @@ class AllReduce : public Collective {
       board.ring_peers();
     }
     for (int peer = 0; summed_ && peer < board.size(); ++peer) {
-      // A peer that has summed its slice has read this rank's, which may now be overwritten.
+      // A peer that has reduced its slice no longer reads that slice here, so it may be
+      // overwritten.
       if (peer != board.rank() && !parts_.took(peer) &&
           parts_.find(board, peer)->stage.load(std::memory_order_acquire) == 1) {
         const auto [begin, end] = slice(board, peer);
@@ -123,7 +124,7 @@ class AllReduce : public Collective {
     return summed_ && parts_.ended();
   }
 
-  /// A rank's byte range.
+  /// Returns the byte range [begin, end) that a rank reduces.
   std::pair<uint64_t, uint64_t> slice(const SharedBoard& board, int rank) const {
     const uint64_t width = parts_.offered().element_size(), n = bytes() / width;
     const auto at = [&](int r) {
@@ -241,7 +242,7 @@ class AllToAll : public Collective {
   at::Tensor out_;
 };
 
-/// Copies the root's tensor to all ranks; only the root offers.
+/// Broadcast; only the root posts an offer.
 class Broadcast : public SharedOperation {
  public:
   Broadcast(const Group& group, const at::Tensor& tensor, int root, uint64_t count)

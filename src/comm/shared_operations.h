@@ -1,4 +1,5 @@
-// Operations between ranks that read each other's memory.
+// Collective and point-to-point operations of ranks that read each other's memory through a shared
+// board.
 #pragma once
 
 #include <atomic>
@@ -14,10 +15,11 @@
 
 namespace lockstep::comm {
 
-/// Operations up to this size run at once on the calling thread, an all-reduce in one step.
+/// Operations up to this many bytes run immediately on the calling thread, and all-reduces of this
+/// size take one step.
 constexpr uint64_t kSmallOperation = uint64_t{16} << 10;
 
-/// An operation in flight. It advances when go_on() is called, as far as the peers allow.
+/// An operation in progress. Each go_on() advances it until it has to wait for peers.
 class SharedOperation : public c10d::Work {
  public:
   /// Waits for operations and advances all of them meanwhile.
@@ -44,16 +46,16 @@ class SharedOperation : public c10d::Work {
 
   /// Publishes the offer if it is not published yet and a slot is free.
   virtual void announce(SharedBoard& board) = 0;
-  /// Returns true if nothing is left to do by this rank and for it. Throws std::runtime_error if
-  /// the peers run another operation or have left.
+  /// Returns true when neither this rank nor a peer has work left. Throws std::runtime_error if a
+  /// peer started a different operation or has left.
   virtual bool go_on(SharedBoard& board) = 0;
-  /// The key of operations that must run sequentially: a later receive must not get a message while
-  /// an earlier receive with the same peer and tag waits.
+  /// Key of operations that must progress in order: a later receive must not take a message while
+  /// an earlier receive of the same peer and tag waits.
   using Line = std::pair<int, uint64_t>;
   virtual std::optional<Line> line() const { return std::nullopt; }
-  /// Bit mask of the ranks that have not arrived.
+  /// Returns the ranks that are not finished with the operation, one bit per rank.
   virtual uint64_t missing() const = 0;
-  /// Those of them for which this rank itself waits.
+  /// Returns the missing ranks that hold up this rank; the remaining ones wait as this rank does.
   virtual uint64_t awaited() const { return missing(); }
   virtual uint64_t bytes() const = 0;
 
@@ -64,18 +66,18 @@ class SharedOperation : public c10d::Work {
   Waiter* waiter_;
 };
 
-/// `count`: index of the call among those of its kind, per group. Gathers, reduce-scatters, and
-/// all-reduces with broadcasts and all-to-alls are counted separately. Tensors are contiguous and
-/// live until the end. Aliasing is allowed as in Communicator. A reader, if set, receives what this
-/// rank sums.
+/// `count` is the index of the call within its kind, counted per group. Gathers, reduce-scatters,
+/// and all other collectives are counted separately. Tensors must be contiguous and stay alive
+/// until the operation completes. Aliasing rules are those of Communicator. `reader`, if set,
+/// receives the elements that this rank reduces.
 c10::intrusive_ptr<SharedOperation> shared_all_reduce(
     const SharedOperation::Group& group,
     const at::Tensor& tensor,
     Reduce reduce,
     uint64_t count,
     const ResultReader& reader);
-/// Sums into another tensor. Each rank reads all of every peer: one step instead of an all-reduce's
-/// two, and between two ranks the same number of bytes.
+/// Sums `in` of all ranks into `out`. Each rank reads the whole tensor of every peer: one step
+/// instead of an all-reduce's two and, with two ranks, no more bytes.
 c10::intrusive_ptr<SharedOperation> shared_sum_by_all(
     const SharedOperation::Group& group,
     const at::Tensor& out,

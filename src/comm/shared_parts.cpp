@@ -1,4 +1,4 @@
-// The offers of one collective on the board.
+// Offers and reads of one collective on the shared board.
 #include "comm/shared_parts.h"
 
 #include <algorithm>

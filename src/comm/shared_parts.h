@@ -1,5 +1,5 @@
-// The offers of a collective in which every rank publishes one of its tensors and reads those of
-// the peers.
+// State of a collective in which every rank offers one tensor on the board and reads the peers'
+// tensors.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,10 @@ inline uint64_t rank_bit(int rank) {
   return uint64_t{1} << rank;
 }
 
-/// Gathers keep their order and so do reductions, but the order between the two may differ by rank.
+/// Gathers are ordered among themselves, and so are reductions, but the order between the two may
+/// differ by rank.
 enum class Sequence : uint64_t { kGathers = 1, kReductions, kOthers, kMessages };
-/// The key of an offer: equal on all ranks.
+/// Key of an offer; equal on all ranks.
 uint64_t offer_key(Sequence sequence, uint64_t count);
 uint64_t message_key(int to, int tag);
 
@@ -31,7 +32,7 @@ enum class Verb : uint8_t {
   kSend,
   kSumByAll
 };
-/// Packs what must be equal on all ranks. `more`: the root, or the reduction.
+/// Packs the properties that must be equal on all ranks. `more` is the root or the reduction.
 uint64_t offer_signature(Verb verb, const at::Tensor& tensor, int more = 0);
 
 class SharedParts {
@@ -51,14 +52,13 @@ class SharedParts {
   void take_all(SharedBoard& board);
   Offer& mine() { return *mine_; }
   const at::Tensor& offered() const { return offered_; }
-  /// True if this rank has all it needs and all peers have read its tensor; then withdraws the
-  /// offer.
+  /// Returns true when this rank has read all peers and all peers have read this rank; then
+  /// withdraws the offer.
   bool ended();
   uint64_t missing() const { return unread() | (everyone_else_ & ~taken_); }
-  /// Bit mask of the ranks that have not read this rank's tensor.
+  /// Returns the ranks that have not read this rank's tensor.
   uint64_t unread() const;
-  /// Bit mask of the ranks whose offer has not been found; if all have been found, of those
-  /// missing.
+  /// Returns the ranks whose offer has not been found; if all were found, the missing ranks.
   uint64_t awaited() const;
 
   /// Reduces bytes [begin, begin + bytes) of every rank's tensor in rank order into `out`, which
@@ -71,7 +71,7 @@ class SharedParts {
       uint64_t bytes,
       void* out,
       const ResultReader& reader) const;
-  /// Copies such bytes of one peer.
+  /// Copies a byte range of one peer's tensor.
   void read(SharedBoard& board, int peer, uint64_t begin, uint64_t bytes, void* into) const;
 
  private:

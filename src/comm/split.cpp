@@ -1,4 +1,4 @@
-// Splitting process groups.
+// Creates subgroups of a communicator.
 #include "comm/split.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ Communicator split(
   if (ranks.size() == 1) {
     return Communicator::alone();
   }
-  // The first member distinguishes groups of one split; the arrival counter distinguishes
-  // successive splits, since none starts before the previous one is complete.
+  // The first member distinguishes the groups of one split. The number of arrivals distinguishes
+  // consecutive splits, because a split starts only after the previous one has completed.
   const Store& store = parent.process_group()->getStore();
   const std::string key = fmt::format("split/{}/{}", name, ranks.front());
   const auto size = static_cast<int64_t>(ranks.size());

@@ -8,10 +8,11 @@
 
 namespace lockstep::comm {
 
-/// Creates a group of some ranks of `parent`, including this one, in the given order; a group of
-/// one has no backend. Every listed rank must call with equal arguments; blocks until all have.
-/// Groups of one name that are split at the same time must be disjoint. `options` are those with
-/// which the parent was joined. Throws Error (peer lost) if a rank does not arrive.
+/// Returns a new group of the given ranks of `parent`, in that order. This rank must be among them;
+/// a group of one rank has no backend. Every listed rank must call with equal arguments; blocks
+/// until all have called. Groups with the same name that are created at the same time must be
+/// disjoint. `options` are those with which the parent was joined. Throws Error (peer lost) if a
+/// rank does not arrive.
 Communicator split(
     Communicator& parent,
     const std::vector<int>& ranks,

@@ -1,4 +1,4 @@
-// The key-value store of a job's rendezvous.
+// Key-value store for the rendezvous of a job's ranks.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace lockstep::comm {
 
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-/// Address of the rendezvous and identity of this rank.
+/// Address of the store, and this process's rank.
 struct Rendezvous {
   std::string address = "127.0.0.1";
   int port = 0;
@@ -21,8 +21,8 @@ struct Rendezvous {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-/// A store hosted by this process on `port`, or on a free port if `port` is 0 (so that jobs do not
-/// race for one). It lives as long as the last reference. Throws Error (environment) if the port is
+/// Store hosted by this process on `port`, or on a free port if `port` is 0, so that jobs do not
+/// race for one. It lives as long as the last reference. Throws Error (environment) if the port is
 /// in use.
 class HostedStore {
  public:

@@ -1,4 +1,4 @@
-// Vectorized reductions over several buffers.
+// Reductions of tensors in host memory, vectorized for the processor.
 #include "comm/sums.h"
 
 #include <algorithm>

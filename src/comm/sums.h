@@ -1,4 +1,4 @@
-// Sums, maxima and minima of buffers, in rank order.
+// Sum, maximum and minimum of arrays in memory, in rank order.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ using ResultReader = std::function<void(int64_t begin, int64_t end)>;
 /// Returns true for 16, 32 and 64-bit floating-point types, 32 and 64-bit integers, and bytes.
 bool can_reduce(at::ScalarType type);
 
-/// out[i] = parts[0][i] + parts[1][i] + ..., for n elements of `type`; bfloat16 and float16 are
-/// added in float32 and rounded once. `out` may be one of the parts. Throws Error (internal) for a
-/// type that cannot be reduced.
+/// Computes out[i] = parts[0][i] + parts[1][i] + ... (or the maximum or minimum) for n elements of
+/// `type`. bfloat16 and float16 are added in float32 and rounded once. `out` may be one of the
+/// parts. Throws Error (internal) if the type cannot be reduced.
 void reduce_parts(
     at::ScalarType type, Reduce reduce, std::span<const void* const> parts, int64_t n, void* out);
 

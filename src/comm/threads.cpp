@@ -40,7 +40,7 @@ void run_ranks(const ThreadedRanks& ranks, const std::function<void(Communicator
         Communicator communicator =
             size == 1 ? Communicator::alone()
                       : Communicator(join_group(store, rank, size, options), options);
-        communicator.barrier();  // a rank that finishes at once must still be there when its peers connect
+        communicator.barrier();  // no rank may leave before all have connected
         body(communicator);
       } catch (...) {
         const std::scoped_lock lock(mutex);

@@ -1,3 +1,4 @@
+// AdamW kernel over flat buffers.
 #include "cuda/adamw.h"
 #include "cuda/launch.h"
 #include "cuda/number.h"
@@ -7,10 +8,10 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 4096;  // each thread takes further elements then
+constexpr int64_t kMostBlocks = 4096;  // beyond that, each thread processes several elements
 constexpr int kPackOfAdamW = 4;        // 16 bytes of float32
 
-/// In the order of ops::AdamWStep's factors (ops/cpu/adamw_kernel.h).
+/// In the order of ops::adamw_numbers (ops/cpu/adamw_kernel.h).
 struct Factors {
   float scale, keep, beta1, new1, beta2, new2, rate, root, epsilon;
 };
@@ -39,7 +40,7 @@ __device__ inline void update(
   }
 }
 
-/// A thread N elements at a time, and one of those behind the last N.
+/// Each thread processes N elements at a time, and one of the remaining elements.
 template <class Gradient, int N>
 __global__ void adamw_kernel(
     const Gradient* gradient, AdamWPointers p, const float* numbers, int64_t count) {

@@ -1,4 +1,4 @@
-// AdamW over flat buffers on a GPU: a launch over plain pointers.
+// AdamW over flat buffers on a GPU, launched on plain pointers.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace lockstep::cuda {
 
-/// What ops/adamw.h says, in one pass; `numbers` are ops::AdamWNumbers in device memory. Exactly
-/// one of the gradients is there; `low`, the rounded bfloat16 weights, may be null.
+/// Computes the step of ops/adamw.h in one pass; `numbers` are ops::adamw_numbers in device memory.
+/// Exactly one of the two gradients is set; `low`, the rounded bfloat16 weights, may be null.
 struct AdamWPointers {
   const float* gradient = nullptr;
   const void* low_gradient = nullptr;  // bfloat16

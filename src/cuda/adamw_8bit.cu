@@ -1,3 +1,4 @@
+// AdamW kernel with 8-bit moments.
 #include "cuda/adamw_8bit.h"
 #include "cuda/launch.h"
 #include "cuda/number.h"
@@ -7,12 +8,12 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kWarpOf8bit = 32, kThreadsOf8bit = 256, kWarpsOf8bit = kThreadsOf8bit / kWarpOf8bit;
-constexpr int kEachOf8bit = 8;                           // elements of a thread in a block of codes
-constexpr int kBlockOf8bit = kWarpOf8bit * kEachOf8bit;  // a warp has it
+constexpr int kEachOf8bit = 8;                           // elements per thread in a block of codes
+constexpr int kBlockOf8bit = kWarpOf8bit * kEachOf8bit;  // a block is processed by one warp
 constexpr int kCodesOf8bit = 256;
-constexpr int64_t kMostBlocksOf8bit = 2048;  // each warp takes further blocks of codes then
+constexpr int64_t kMostBlocksOf8bit = 2048;  // beyond that, each warp processes several blocks of codes
 
-// Each operation is rounded by itself, as on CPUs (ops/cpu/adamw_kernel.cpp).
+// Each operation is rounded separately, as on CPUs (ops/cpu/adamw_kernel.cpp).
 __device__ float product(float a, float b) {
 #ifdef __CUDA_ARCH__
   return __fmul_rn(a, b);
@@ -28,13 +29,13 @@ __device__ float sum(float a, float b) {
 #endif
 }
 
-/// In the order of ops::AdamWStep's factors.
+/// In the order of ops::adamw_numbers.
 struct Factors8bit {
   float scale, keep, beta1, new1, beta2, new2, rate, root, epsilon;
 };
 
-/// The middles as a tree: node n's children are 2 n and 2 n + 1, so that threads that search seldom
-/// meet in a bank of shared memory. This one is the middle of which rank.
+/// The midpoints are stored as a search tree: node n's children are 2 n and 2 n + 1, which reduces
+/// bank conflicts in shared memory. Returns the rank of a node's midpoint.
 __device__ int rank_of_node(int node) {
   int depth = 0;
   while (2 << depth <= node) {
@@ -43,7 +44,7 @@ __device__ int rank_of_node(int node) {
   return ((2 * (node - (1 << depth)) + 1) << (7 - depth)) - 1;
 }
 
-/// DynamicMap::nearest: how many middles are smaller. Of NaN it is 0.
+/// DynamicMap::nearest: returns the number of smaller midpoints; 0 for NaN.
 __device__ uint8_t nearest(const float (&tree)[kCodesOf8bit], float x) {
   unsigned node = 1;
 #pragma unroll
@@ -53,11 +54,11 @@ __device__ uint8_t nearest(const float (&tree)[kCodesOf8bit], float x) {
   return static_cast<uint8_t>(node - kCodesOf8bit);
 }
 
-/// What a thread has of a moment.
+/// A thread's values of a moment.
 struct Moment {
   float values[kEachOf8bit];
 
-  /// The scale of the block that the warp has, and its codes.
+  /// Returns the codes and sets the scale of the warp's block.
   __device__ Pack<uint8_t, kEachOf8bit> round(
       const float (&tree)[kCodesOf8bit], float& scale) const {
     float largest = 0;
@@ -114,7 +115,7 @@ __device__ void write_of_8bit(const Pack<T, kEachOf8bit>& pack, T* to, int64_t l
   }
 }
 
-using Maps = float[4][kCodesOf8bit];  // of each map the values, and the middles as a tree
+using Maps = float[4][kCodesOf8bit];  // for each map the values, and the midpoints as a tree
 
 template <bool kWhole, class Gradient>
 __device__ void update_of_8bit(
@@ -159,7 +160,7 @@ __device__ void update_of_8bit(
   }
 }
 
-/// A warp a block of codes, and further ones.
+/// Each warp processes a block of codes at a time.
 template <class Gradient>
 __global__ void __launch_bounds__(kThreadsOf8bit) adamw_8bit_kernel(
     const Gradient* gradient,

@@ -1,4 +1,4 @@
-// AdamW whose moments have 8 bits, on a GPU: a launch over plain pointers.
+// AdamW with 8-bit moments on a GPU, launched on plain pointers.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace lockstep::cuda {
 
-/// Elements from the first of a block of 256 on. The moments are codes with a scale a block
+/// Elements from the first of a block of 256 on. The moments are codes with one scale per block
 /// (optim/dynamic_map.h); everything else as in AdamWPointers.
 struct AdamW8bitPointers {
   const float* gradient = nullptr;
@@ -18,9 +18,9 @@ struct AdamW8bitPointers {
   uint8_t* exp_avg_sq = nullptr;
   float* exp_avg_absmax = nullptr;
   float* exp_avg_sq_absmax = nullptr;
-  const float* maps = nullptr;  // [4, 256]: values and middles, of the signed map and the other
+  const float* maps = nullptr;  // [4, 256]: values and midpoints of the signed map, then of the unsigned map
 };
-/// One pass; to the same bits as the loops of CPUs.
+/// Computes the step in one pass, bitwise equal to the CPU loops.
 void adamw_8bit(
     const AdamW8bitPointers& pointers, const float* numbers, int64_t count, cudaStream_t stream);
 

@@ -1,3 +1,4 @@
+// Counter-based dropout kernel.
 #include "base/counter_random.h"
 #include "cuda/dropout.h"
 #include "cuda/launch.h"
@@ -6,12 +7,12 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreadsOfDropout = 256;
-constexpr int64_t kMostBlocksOfDropout = 8192;  // each thread takes further elements then
+constexpr int64_t kMostBlocksOfDropout = 8192;  // beyond that, each thread processes several elements
 
-/// The global element of element `index` of a row.
+/// Returns the global index of element `index` of a row.
 __device__ uint64_t element_of(uint64_t index, const ops::DropoutPlace& place) {
   uint64_t element = 0, stride = 1;
-#pragma unroll  // indices that are known beforehand stay in registers
+#pragma unroll  // constant indexes, so that the arrays stay in registers
   for (int dim = ops::DropoutPlace::kMostDims - 1; dim >= 0; --dim) {
     if (dim >= place.dims) {
       continue;

@@ -1,4 +1,4 @@
-// Dropout as ops/dropout.h has it, on a GPU: a launch over plain pointers.
+// Dropout of ops/dropout.h on a GPU, launched on plain pointers.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace lockstep::cuda {
 
-/// from and to [count], a key in device memory for each `per_row` of them. An element is kept, and
-/// multiplied by `scale`, where its 32 bits are not below `threshold`.
+/// Applies dropout from `from` to `to` [count], with one key in device memory for each `per_row`
+/// elements. An element is retained and multiplied by `scale` if its 32 random bits are at least
+/// `threshold`.
 void dropout(
     Number number,
     const void* from,

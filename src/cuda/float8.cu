@@ -1,3 +1,4 @@
+// Kernels that round operands to 8-bit floats.
 #include <cstring>
 
 #include <cuda_bf16.h>
@@ -11,8 +12,8 @@
 namespace lockstep::cuda {
 namespace {
 
-// Memory holds lines of neighbouring numbers: the rows, or, where these lie apart, the columns. A
-// thread reads a pack of each of a few lines before it uses any.
+// A line is a contiguous run of values: a row, or a column if the rows are strided. Each thread
+// loads a pack of several lines before it uses any.
 constexpr int kPackOfFloat8 = 8;  // 16 bytes of bfloat16
 constexpr int kThreadsOfFloat8 = 256, kWarpOfFloat8 = 32;
 constexpr int kWarpsOfFloat8 = kThreadsOfFloat8 / kWarpOfFloat8;
@@ -24,12 +25,13 @@ struct Lines {
   const __nv_bfloat16* from;
   int64_t count, size, stride;
 
-  /// Whether packs may be read everywhere, of which each is in a line or behind it.
+  /// True if aligned packs can be loaded everywhere; each pack is then inside a line or beyond its
+  /// end.
   bool hold_packs() const {
     return size % kPackOfFloat8 == 0 && stride % kPackOfFloat8 == 0 &&
            begins_pack(from, sizeof(Numbers));
   }
-  /// Zeros beyond the ends.
+  /// Returns zeros beyond the ends.
   template <bool kPacked>
   __device__ Numbers numbers(int64_t line, int64_t begin) const {
     const __nv_bfloat16* at = from + line * stride + begin;
@@ -59,7 +61,7 @@ __device__ float float_of(uint32_t bits) {
   return x;
 }
 
-/// Factors from the `begin`-th on, of `count`; null: they are 1.
+/// Returns the factors from `begin` on, of `count`; null: all 1.
 template <bool kPacked>
 __device__ Pack<float, kPackOfFloat8> some_factors(
     const float* from, int64_t stride, int64_t begin, int64_t count) {
@@ -81,13 +83,13 @@ __device__ Pack<float, kPackOfFloat8> some_factors(
   return factors;
 }
 
-/// Magnitudes are compared by their bits, of which NaN's are the highest.
+/// Compares magnitudes by their bits; NaN has the highest.
 __device__ void take_larger(uint32_t& most, float x) {
   const uint32_t bits = bits_of(x) & 0x7FFFFFFFU;
   most = bits > most ? bits : most;
 }
 
-/// The one factor of all, by which what was found is multiplied in the end.
+/// Returns the single common factor, if there is one, which is applied to the result.
 __device__ float common_factor(const FactoredRows& in) {
   return in.factors != nullptr && in.factor_of_column == 0 ? in.factors[0] : 1;
 }
@@ -95,7 +97,7 @@ __device__ const float* factors_of_columns(const FactoredRows& in) {
   return in.factor_of_column == 0 ? nullptr : in.factors;
 }
 
-/// A warp a row.
+/// One warp per row.
 template <bool kPacked>
 __global__ void __launch_bounds__(kThreadsOfFloat8)
     largest_kernel_of_rows(FactoredRows in, float* largest) {
@@ -134,10 +136,11 @@ __global__ void __launch_bounds__(kThreadsOfFloat8)
   }
 }
 
-constexpr int kRowsOfBlock = kWarpOfFloat8 * kPackOfFloat8;  // that lie side by side
+constexpr int kRowsOfBlock = kWarpOfFloat8 * kPackOfFloat8;  // adjacent rows
 constexpr int kColumnsOfBlock = 128;
 
-/// A block some rows and some of their columns; blocks of the same rows meet in `largest`.
+/// Each block processes some rows and some of their columns; blocks of the same rows combine their
+/// results in `largest`.
 template <bool kPacked>
 __global__ void __launch_bounds__(kThreadsOfFloat8)
     largest_kernel_of_columns(FactoredRows in, float* largest) {
@@ -188,7 +191,7 @@ __global__ void __launch_bounds__(kThreadsOfFloat8)
   }
 }
 
-/// As ops/float8.cpp finds it.
+/// Computes the scale as ops/float8.cpp does.
 __device__ uint32_t scale_bits(float largest, bool has_e5m2) {
   constexpr uint32_t kExponent = 1U << 23;
   const uint32_t raised = (bits_of(largest) & 0x7FFFFFFFU) + kExponent / 4 - 1;
@@ -196,20 +199,21 @@ __device__ uint32_t scale_bits(float largest, bool has_e5m2) {
   return raised < top + kExponent ? kExponent : (raised - top) & 0x7F800000U;
 }
 
-/// NaN where a number is not finite: conversions of GPUs would make the largest number of it.
+/// Returns NaN if a value is not finite; GPU conversions would otherwise saturate it to the largest
+/// number.
 __device__ float reciprocal_of_scale(float largest, bool has_e5m2) {
   const bool is_finite = (bits_of(largest) & 0x7FFFFFFFU) < 0x7F800000U;
   return float_of(is_finite ? 254U * (1U << 23) - scale_bits(largest, has_e5m2) : 0x7FC00000U);
 }
 
-/// Threads of a block along a line, and the tile that they round.
+/// Threads of a block along a line, and the tile that the block rounds.
 template <bool kTurned>
 struct Tile {
   static constexpr int kAcross = kTurned ? 8 : 32, kDown = kThreadsOfFloat8 / kAcross;
   static constexpr int kWide = kAcross * kPackOfFloat8, kHigh = kDown * kLoadsOfFloat8;
 };
 
-/// The codes of a thread: words[i], of its i-th number in each of its lines.
+/// A thread's codes: words[i] has the code of the i-th value of each of its lines.
 struct Codes {
   uint32_t words[kPackOfFloat8];
 };
@@ -247,7 +251,7 @@ __device__ Codes codes_of(
     }
     float x[kLoadsOfFloat8];
 #pragma unroll
-    for (int n = 0; n < kLoadsOfFloat8; ++n) {  // the factor first, as where the largest is found
+    for (int n = 0; n < kLoadsOfFloat8; ++n) {  // the factor is applied first, as in the search for the largest
       const float number = widen(numbers[n].at[i]);
       x[n] = kLinesAreRows ? number * of_numbers.at[i] * of_lines[n]
                            : number * of_lines[n] * of_numbers.at[i];
@@ -268,7 +272,8 @@ __device__ void write_codes(const Pack<uint8_t, N>& codes, uint8_t* to, int64_t 
   }
 }
 
-/// A tile a block; kTurned: over which lines of what is read lie across those of what is written.
+/// One block per tile. kTurned: the lines that are read are perpendicular to those that are
+/// written.
 template <bool kLinesAreRows, bool kTurned, bool kPacked, bool kHasE5m2>
 __global__ void __launch_bounds__(kThreadsOfFloat8)
     round_kernel(FactoredRows in, const float* largest, Float8Out out) {
@@ -284,7 +289,7 @@ __global__ void __launch_bounds__(kThreadsOfFloat8)
   const Codes codes =
       codes_of<kLinesAreRows, kPacked, kHasE5m2>(in, largest, out.is_by_row, line, begin);
   const int64_t scale = static_cast<int64_t>(blockIdx.x) * kThreadsOfFloat8 + threadIdx.x;
-  if (scale < (out.is_by_row ? in.rows : 1)) {  // there are more threads than rows
+  if (scale < (out.is_by_row ? in.rows : 1)) {  // there may be more threads than rows
     out.scales[scale] = float_of(scale_bits(largest[scale], kHasE5m2));
   }
   const int64_t line_stride = kLinesAreRows ? out.row_stride : out.column_stride;

@@ -1,5 +1,5 @@
-// Launches of kernels. Compiled for a processor, as the tests of kernels do, tests/cuda/on_cpu.h
-// runs them instead.
+// Kernel launches. When compiled for a CPU, as in the kernel tests, tests/cuda/on_cpu.h executes
+// the kernels instead.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,7 +8,7 @@
 
 namespace lockstep::cuda {
 
-/// `kernel` in `blocks` blocks of `threads`, on the stream.
+/// Launches `kernel` on the stream with `blocks` blocks of `threads` threads.
 template <class... Parameters, class... Arguments>
 void launch(
     void (*kernel)(Parameters...),
@@ -20,8 +20,8 @@ void launch(
       arguments...);
 }
 
-/// Stands behind the declaration of what a block's threads share: there is anything in it. Tests
-/// see to that.
+/// Marks shared memory as uninitialized, directly after its declaration. The CPU tests fill it with
+/// arbitrary values.
 template <class T>
 __device__ inline void begin_shared(T&) {}
 

@@ -1,4 +1,4 @@
-// Tensors in, launches of kernels over plain pointers out.
+// Translates tensors into kernel launches on plain pointers.
 #include "cuda/loops.h"
 
 #include <ATen/cuda/CUDAContext.h>
@@ -173,7 +173,7 @@ FactoredRows factored(const ops::FactoredRows& from) {
 void find_largest(const ops::FactoredRows& from, const Tensor& largest) {
   const c10::cuda::CUDAGuard device(largest.device());
   if (from.rows.stride(1) != 1) {
-    largest.zero_();  // several blocks have parts of a row
+    largest.zero_();  // several blocks contribute to a row
   }
   largest_of_rows(factored(from), largest.data_ptr<float>(), at::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();

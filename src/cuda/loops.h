@@ -1,4 +1,4 @@
-// What ops takes from this library: kernels over tensors.
+// Table of this library's kernels for ops.
 #pragma once
 
 #include "ops/cuda_loops.h"

@@ -1,3 +1,4 @@
+// Kernels of RMS norms and layer norms.
 #include <type_traits>
 
 #include "cuda/launch.h"
@@ -10,17 +11,17 @@ namespace {
 constexpr int kWarpOfNorms = 32;
 constexpr int kMostThreadsOfNorms = 512;
 
-/// Numbers of 16 bytes.
+/// Values per 16 bytes.
 template <class T>
 constexpr int kPackOfNorms = static_cast<int>(16 / sizeof(T));
 
-/// Sums that are made together.
+/// Sums that are reduced together.
 template <int kCount>
 struct Sums {
   float at[kCount];
 };
 
-/// Over the threads of a block, which all call; the same for all.
+/// Reduces over the threads of a block; all threads must call, and all get the result.
 template <int kCount>
 __device__ inline Sums<kCount> sums_of_block(Sums<kCount> sums) {
   __shared__ Sums<kCount> warps[kMostThreadsOfNorms / kWarpOfNorms];
@@ -42,18 +43,18 @@ __device__ inline Sums<kCount> sums_of_block(Sums<kCount> sums) {
       total.at[n] += warps[warp].at[n];
     }
   }
-  __syncthreads();  // the next sum's memory is this one's
+  __syncthreads();  // the next reduction reuses this memory
   return total;
 }
 __device__ inline float sum_of_block(float value) {
   return sums_of_block(Sums<1>{{value}}).at[0];
 }
 
-/// What is multiplied by.
+/// Returns the factor of the normalized value.
 __device__ inline float factor_of(float weight, ops::RmsForm form) {
   return form == ops::RmsForm::kAroundOne ? weight + 1 : weight;
 }
-/// What is multiplied, as a tensor of type T would hold it where the form says so.
+/// Returns the normalized value, rounded to type T if the form requires it.
 template <class T>
 __device__ inline float multiplied(float normal, ops::RmsForm form) {
   if (form != ops::RmsForm::kRounded) {
@@ -64,7 +65,8 @@ __device__ inline float multiplied(float normal, ops::RmsForm form) {
   return widen(held);
 }
 
-/// A block a row, which its threads keep in registers, kPacks packs each. kCentered: a layer norm.
+/// One block per row; its threads store the row in registers, kPacks packs each. kCentered: a layer
+/// norm.
 template <class T, int kPacks, bool kCentered>
 __global__ void __launch_bounds__(kMostThreadsOfNorms) norm_kernel(
     const T* x,
@@ -151,8 +153,8 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) norm_kernel(
   }
 }
 
-/// A block takes every gridDim.x-th row, and adds up in registers what these give to the weight and
-/// the bias.
+/// Each block processes every gridDim.x-th row and accumulates the gradients of weight and bias in
+/// registers.
 template <class T, int kPacks, bool kCentered>
 __global__ void __launch_bounds__(kMostThreadsOfNorms) norm_backward_kernel(
     const T* gradient,
@@ -168,7 +170,7 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) norm_backward_kernel(
     ops::RmsForm form) {
   constexpr int N = kPackOfNorms<T>, kParameters = kCentered ? 2 : 1;
   constexpr bool kIsEarly =
-      kPacks < 4;  // all of a row is read before a sum is waited for, if it fits
+      kPacks < 4;  // if registers suffice, loads the whole row before the reduction
   const int packs = size / N;
   const auto pack_of = [&](int k) { return static_cast<int>(threadIdx.x + k * blockDim.x); };
   const auto factor = [&](T w) { return kCentered ? widen(w) : factor_of(widen(w), form); };
@@ -215,7 +217,7 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) norm_backward_kernel(
         continue;
       }
       const Pack<T, N> weights = load<N>(weight + pack * N);
-      if constexpr (!kIsEarly) {  // again: registers do not hold both
+      if constexpr (!kIsEarly) {  // loaded again: the registers cannot store both
         gradients[k] = load<N>(gradient + row + pack * N);
       }
       if (!kIsEarly && sum_gradient != nullptr) {
@@ -248,8 +250,8 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) norm_backward_kernel(
 
 constexpr int kGroupsOfRuns = 16;
 
-/// A warp's width of columns for each block, in groups of runs: in the same order always. A run has
-/// sums of the weight [size] and, if it is as long as that, of the bias.
+/// Sums the runs in a fixed order; each block processes a warp's width of columns, in groups of
+/// runs. A run has sums of the weight [size] and, if it is long enough, of the bias.
 template <class T>
 __global__ void norm_weight_kernel(
     const float* runs, int64_t count, int length, int size, T* weight, T* bias) {
@@ -272,8 +274,8 @@ __global__ void norm_weight_kernel(
   }
 }
 
-/// Calls function(packs, is_centered), both of which are constants: the fewest packs a thread that
-/// hold a row.
+/// Calls function(packs, is_centered) with compile-time constants: the fewest packs per thread that
+/// can store a row.
 template <class Function>
 void with_packs(int64_t packs, bool is_centered, const Function& function) {
   const int64_t each = (packs + kMostThreadsOfNorms - 1) / kMostThreadsOfNorms;

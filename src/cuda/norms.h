@@ -1,5 +1,5 @@
-// RMS norms and layer norms as ops/norms.h has them, of x or of x + residual, on a GPU: launches
-// over plain pointers, each of which begins at a multiple of 16 bytes.
+// RMS norms and layer norms of ops/norms.h on a GPU, of x or of x + residual, launched on plain
+// pointers that are aligned to 16 bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace lockstep::cuda {
 
-/// Rows of so many bytes are taken: a multiple of 16, and not more than threads hold in registers,
-/// beside the sums of one parameter's gradient or, of layer norms, of two.
+/// True if rows of `bytes` bytes are supported: a multiple of 16 that fits in the threads'
+/// registers together with the sums of one parameter's gradient (layer norms: two).
 constexpr bool takes_norm_rows(int64_t bytes, bool is_centered) {
   constexpr int64_t kMostThreads = 512;
   const int64_t most_packs = is_centered ? 2 : 4;
   return bytes > 0 && bytes % 16 == 0 && bytes / 16 <= kMostThreads * most_packs;
 }
 
-/// x, y [rows, size]; the inverse of each row's deviation, or root mean square, goes to `inverse`.
-/// With a residual what is normalized is x + residual, which goes to `sum`; null: there is none. A
-/// layer norm has a bias, and writes the rows' means; null: it is an RMS norm.
+/// x and y are [rows, size]; `inverse` receives the inverse of each row's standard deviation or
+/// root mean square. With a residual, x + residual is normalized and written to `sum`; null: no
+/// residual. A layer norm has a bias and writes the rows' means; null: an RMS norm.
 struct Norm {
   const void* x;
   const void* residual;
@@ -33,20 +33,19 @@ struct Norm {
   float* inverse;
   int64_t rows, size;
   float eps;
-  ops::RmsForm form;  // of RMS norms
+  ops::RmsForm form;  // for RMS norms
 };
 void normalize(Number number, const Norm& norm, cudaStream_t stream);
 
-/// How many sums of rows, of `bytes` each, the gradients of weight and bias are made of: as many as
-/// keep a large GPU busy, which has room for more blocks where these are small.
+/// Returns the number of partial sums (runs) for the gradients of weight and bias, of `bytes` each.
+/// It is large enough for a large GPU, which can run more blocks if these are small.
 inline int64_t runs_of_norm(int64_t rows, int64_t bytes) {
   const int64_t most = bytes > 2048 ? 512 : 1024;
   return rows < most ? rows : most;
 }
 
-/// The gradient of x, with that of the sum where it is not null, and of the weight and, if there is
-/// a mean, the bias. `x` is what was normalized; `runs` [runs_of_norm(), parameters, size] is
-/// memory to work in.
+/// Gradients of x (plus that of the sum if not null), of the weight and, if there is a mean, of the
+/// bias. `x` is the normalized input; `runs` [runs_of_norm(), parameters, size] is scratch memory.
 struct NormBackward {
   const void* gradient;
   const void* sum_gradient;

@@ -1,4 +1,4 @@
-// The types of numbers that kernels take.
+// Element types that the kernels support.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -27,7 +27,7 @@ inline __host__ __device__ void narrow(float value, __half& out) {
   out = __float2half(value);
 }
 
-/// Calls function(T{}) with the type of that name.
+/// Calls function(T{}) with the C++ type of `number`.
 template <class Function>
 void with_type(Number number, const Function& function) {
   switch (number) {

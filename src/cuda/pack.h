@@ -1,4 +1,4 @@
-// Several numbers that one instruction moves: kernels that memory bounds read and write so.
+// Packs: several values loaded or stored by one instruction, for memory-bound kernels.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ template <int N, class T>
 __device__ inline Pack<T, N> load(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
-/// By one instruction, which compilers are to be told where a pack was put together or copied.
+/// Stores with one instruction. The explicit form is needed because compilers may split the store
+/// of a pack that was assembled or copied.
 template <int N, class T>
 __device__ inline void store(const Pack<T, N>& pack, T* to) {
 #ifdef __CUDA_ARCH__
@@ -33,7 +34,8 @@ __device__ inline void store(const Pack<T, N>& pack, T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-/// The first `count` of N, where these need not begin a pack; the others are 0, and are not stored.
+/// Load and store the first `count` of N values without alignment; the other values are 0 and are
+/// not stored.
 template <int N, class T>
 __device__ inline Pack<T, N> load_some(const T* from, int64_t count) {
   Pack<T, N> pack = {};
@@ -55,7 +57,7 @@ __device__ inline void store_some(const Pack<T, N>& pack, T* to, int64_t count) 
   }
 }
 
-/// Whether packs of `bytes` may begin there; null: nothing begins.
+/// True if the address is aligned for packs of `bytes`; also true for null.
 inline __host__ __device__ bool begins_pack(const void* memory, size_t bytes) {
   return reinterpret_cast<uintptr_t>(memory) % bytes == 0;
 }

@@ -1,4 +1,4 @@
-// Host memory that copies of a GPU reach by themselves.
+// Pinned host memory for asynchronous copies.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace lockstep::cuda {
 
-/// Pins pages for all GPUs until the result is gone, before which they must not be unmapped. Throws
-/// c10::Error: the system gives no more.
+/// Pins pages for all GPUs for the lifetime of the result; they must stay mapped until then. Throws
+/// c10::Error if the system cannot pin more memory.
 std::shared_ptr<void> pin(void* memory, int64_t bytes);
 
 }  // namespace lockstep::cuda

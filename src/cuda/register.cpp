@@ -1,7 +1,7 @@
-// liblockstep_cuda.so: what of CUDA the program needs, opened at run time. Loading it makes
-// libtorch's CUDA side known to the process; the entries below offer NCCL to comm and loops to ops,
-// and say what a machine's GPUs are. They hold no state of the program's: this library must not
-// have a second copy of it.
+// liblockstep_cuda.so, the CUDA part of the program, loaded at run time. Loading it registers
+// libtorch's CUDA backend in the process. The entry points below provide NCCL to comm and kernels
+// to ops, and describe the machine's GPUs. They have no state of the program, of which this library
+// must not contain a second copy.
 #include <algorithm>
 #include <exception>
 #include <mutex>
@@ -20,8 +20,8 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Ends as what is around it does: a rank that goes on has nothing left in flight, and one that
-/// throws lets go of a collective that the others may never come to.
+/// NCCL process group that shuts down normally if the rank continues, because nothing is in flight
+/// then. During stack unwinding it aborts, because other ranks may never join a pending collective.
 class Nccl final : public c10d::ProcessGroupNCCL {
  public:
   Nccl(const comm::Store& store, int rank, int size, c10::intrusive_ptr<Options> options)
@@ -40,17 +40,17 @@ class Nccl final : public c10d::ProcessGroupNCCL {
         return;
       }
       std::uncaught_exceptions() > 0 ? abort() : shutdown();
-    } catch (const std::exception&) {  // there is nobody to tell, and the process goes on
+    } catch (const std::exception&) {  // ignored: a destructor cannot report it
     }
   }
 
-  /// Of any thread. Each of them once.
+  /// Aborts each group once. Callable from any thread.
   static void abort_all() {
     const std::scoped_lock lock(mutex());
     for (Nccl* group : alive()) {
       try {
         group->abort();
-      } catch (const std::exception&) {  // the others are to end nevertheless
+      } catch (const std::exception&) {  // ignored, so that the other groups are aborted too
       }
     }
     alive().clear();
@@ -69,15 +69,16 @@ class Nccl final : public c10d::ProcessGroupNCCL {
 
 c10::intrusive_ptr<c10d::Backend> join_nccl(
     const comm::Store& store, int rank, int size, const comm::GroupOptions& options) {
-  // What others wait for goes before what this rank computes.
+  // High priority, because other ranks wait for communication but not for this rank's computation.
   auto nccl = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
   nccl->timeout = options.timeout;
   if (options.most_blocks > 0) {
     nccl->config.maxCTAs = options.most_blocks;
   }
   auto backend = c10::make_intrusive<Nccl>(store, rank, size, nccl);
-  // The communicator is made now, by all: made at the first use, it would hold up ranks whose first
-  // uses are in another order, and messages between two ranks would get communicators of their own.
+  // The communicator is created now, by all ranks. Creating it at the first use would block ranks
+  // whose first uses are in a different order, and point-to-point messages would create
+  // communicators of their own.
   backend->setBoundDeviceId(options.device);
   backend->eagerConnectSingleDevice(options.device);
   return backend;
@@ -96,12 +97,12 @@ std::string obstacle() {
       const auto dotted = [](int capability) {
         return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
       };
-      return "GPU " + std::to_string(device) + " is of compute capability " +
-             dotted(major * 10 + minor) + ", and this build is for " +
+      return "GPU " + std::to_string(device) + " has compute capability " +
+             dotted(major * 10 + minor) + ", but this build requires " +
              dotted(LOCKSTEP_OLDEST_ARCHITECTURE) + " and later";
     }
   }
-  return count > 0 ? "" : "none is visible";
+  return count > 0 ? "" : "no GPU is visible";
 }
 
 }  // namespace
@@ -118,18 +119,18 @@ extern "C" void lockstep_cuda_register(
   set_loops(loops);
 }
 
-/// Ends all collectives of this process that are under way, as if their ranks had failed.
+/// Aborts all pending collectives of this process, as if their ranks had failed.
 extern "C" void lockstep_cuda_abort() {
   lockstep::cuda::Nccl::abort_all();
 }
 
-/// Why GPUs cannot be used; empty: they can. Makes no context on any.
+/// Returns why GPUs cannot be used; empty if they can. Creates no context.
 extern "C" const char* lockstep_cuda_obstacle() {
   static const std::string text = lockstep::cuda::obstacle();
   return text.c_str();
 }
 
-/// The 16 bytes by which a GPU, or a slice of one, is known everywhere; false: there is no such.
+/// Writes the 16-byte UUID of a GPU or MIG slice; returns false if the device does not exist.
 extern "C" bool lockstep_cuda_identity(int device, unsigned char* bytes) {
   cudaDeviceProp properties;
   if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) {

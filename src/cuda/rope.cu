@@ -1,3 +1,4 @@
+// Rotary position embedding kernel.
 #include "cuda/launch.h"
 #include "cuda/pack.h"
 #include "cuda/rope.h"
@@ -7,8 +8,9 @@ namespace {
 
 constexpr unsigned kThreadsOfRope = 256;
 
-/// A block some tokens, or, where these have more packs than it has threads, a part of one: counted
-/// in 32 bits, since divisions by 64 take longer than what they lead to.
+/// Assignment of tokens to blocks: several tokens per block or, if a token has more packs than a
+/// block has threads, several blocks per token. Uses 32-bit counts, because 64-bit divisions would
+/// take longer than the rotation itself.
 struct TokensOfBlocks {
   unsigned packs_of_token, tokens, blocks_of_token;
 
@@ -18,7 +20,7 @@ struct TokensOfBlocks {
         blocks_of_token((packs_of_token + kThreadsOfRope - 1) / kThreadsOfRope) {}
 };
 
-/// A thread N pairs, or N numbers behind the pairs.
+/// Each thread rotates N pairs, or copies N values after the pairs.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreadsOfRope) rotate_kernel(
     const T* from,

@@ -1,4 +1,4 @@
-// Rotary position embedding as ops/rope.h has it, on a GPU: a launch over plain pointers.
+// Rotary position embedding of ops/rope.h on a GPU, launched on plain pointers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,8 +8,8 @@
 
 namespace lockstep::cuda {
 
-/// Numbers i and i + half of each head turned by the angle whose cosine and sine are given, and by
-/// -1 times it where `sign` is that; what is behind 2 * half is copied. `from` and `to` do not
+/// Rotates values i and i + half of each head by the angle with the given cosine and sine, or by
+/// its negative if `sign` is -1; values from 2 * half on are copied. `from` and `to` do not
 /// overlap.
 void rotate(
     Number number,

@@ -1,3 +1,4 @@
+// Kernel that scales values in place.
 #include "cuda/launch.h"
 #include "cuda/pack.h"
 #include "cuda/scale.h"
@@ -6,7 +7,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreadsOfScale = 256;
-constexpr int64_t kMostBlocksOfScale = 2048;  // each thread takes further numbers then
+constexpr int64_t kMostBlocksOfScale = 2048;  // beyond that, each thread processes several values
 
 template <int N, class T>
 __device__ inline void scale_some(T* values, float by) {
@@ -18,7 +19,7 @@ __device__ inline void scale_some(T* values, float by) {
   store(pack, values);
 }
 
-/// A thread N numbers at a time, and one of those behind the last N.
+/// Each thread processes N values at a time, and one of the remaining values.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreadsOfScale)
     scale_kernel(T* values, int64_t count, const float* factor) {

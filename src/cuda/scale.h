@@ -1,4 +1,4 @@
-// Numbers times a factor, on a GPU: a launch over plain pointers.
+// In-place scaling on a GPU, launched on plain pointers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 
 namespace lockstep::cuda {
 
-/// values *= *factor, which is on the device: where it is 1 nothing is read.
+/// values *= *factor, with the factor on the device; a factor of 1 skips the values.
 void scale(Number number, void* values, int64_t count, const float* factor, cudaStream_t stream);
 
 }  // namespace lockstep::cuda

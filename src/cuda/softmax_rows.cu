@@ -1,3 +1,4 @@
+// Kernels of row-wise softmax statistics and gradients.
 #include "cuda/launch.h"
 #include "cuda/pack.h"
 #include "cuda/softmax_rows.h"
@@ -8,7 +9,8 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarp = 32;
 
-/// exp(x) by one instruction of GPUs, within 2^-22 of it and 2^-24 of x; below 2^-126 it is 0.
+/// exp(x) by the GPU's exponential instruction, with relative error 2^-22 plus 2^-24 of x; 0 below
+/// 2^-126.
 __device__ float exponential(float x) {
   constexpr float kLogOfE = 1.4426950408889634F;
 #ifdef __CUDA_ARCH__
@@ -20,12 +22,12 @@ __device__ float exponential(float x) {
 #endif
 }
 
-/// A maximum, and a sum of exponentials relative to it (Milakov and Gimelshein, "Online normalizer
-/// calculation for softmax", 2018).
+/// A running maximum, and the sum of exponentials relative to it (Milakov and Gimelshein, "Online
+/// normalizer calculation for softmax", 2018).
 struct Partial {
-  float maximum, total;  // no initial values: shared memory would ignore them
+  float maximum, total;  // no initial values: they would not apply in shared memory
 
-  /// A NaN stays in the total.
+  /// NaN propagates through the total.
   template <int N>
   __device__ void add(const float (&values)[N]) {
     float most = maximum;
@@ -49,8 +51,8 @@ struct Partial {
   }
 };
 
-/// Calls visit(first, pack) for what a thread has of a row: packs of N, several of which it reads
-/// before it uses any, and then single numbers.
+/// Calls visit(first, pack) for a thread's part of a row: packs of N, several of which are loaded
+/// before any is used, and then single values.
 template <int N, class T, class Visit>
 __device__ void visit_row(const T* values, int64_t size, const Visit& visit) {
   constexpr int kLoads = N == 1 ? 8 : 4;

@@ -1,4 +1,4 @@
-// The row-wise part of the token loss on a GPU: launches over plain pointers.
+// Row-wise operations of the token loss on a GPU, launched on plain pointers.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace lockstep::cuda {
 
-/// Of logits [rows, size], rows that begin `stride` numbers apart: each row's largest, the sum of
-/// exp(logit - largest), and the target's (0 where the target is outside [0, size)). One pass over
-/// the logits.
+/// Computes for each row of logits [rows, size], with row stride `stride`: the largest logit, the
+/// sum of exp(logit - largest), and the target's logit (0 if the target is outside [0, size)). One
+/// pass over the logits.
 void row_statistics(
     Number number,
     const void* logits,
@@ -24,8 +24,8 @@ void row_statistics(
     float* target_logit,
     cudaStream_t stream);
 
-/// The logits become (softmax * softmax_factor - onehot(target) * target_factor), times
-/// 1 - (logit * inverse_cap)^2.
+/// Overwrites the logits with (softmax * softmax_factor - onehot(target) * target_factor) times 1 -
+/// (logit * inverse_cap)^2.
 void logits_become_gradient(
     Number number,
     void* logits,

@@ -1,3 +1,4 @@
+// Kernel that sums squares for gradient norms.
 #include "cuda/launch.h"
 #include "cuda/pack.h"
 #include "cuda/squares.h"
@@ -8,8 +9,8 @@ namespace {
 
 constexpr int kThreadsOfSquares = 256;
 
-/// A block a sum. A thread reads several packs of N before it uses any. It adds the squares of a
-/// pack in float32, so that doubles, of which small GPUs make few, are rare.
+/// One block per sum. Each thread loads several packs of N before it uses any. The squares of a
+/// pack are added in float32, because small GPUs are slow at float64.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreadsOfSquares)
     squares_kernel(const T* from, int64_t count, double share, double* sums) {
@@ -41,7 +42,7 @@ __global__ void __launch_bounds__(kThreadsOfSquares)
   for (; pack < packs; pack += stride) {
     add(load<N>(from + pack * N));
   }
-  if (const int64_t last = packs * N + first; last < count) {  // of those behind the last pack
+  if (const int64_t last = packs * N + first; last < count) {  // values after the last pack
     const float x = widen(from[last]);
     sum += x * x;
   }

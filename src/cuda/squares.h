@@ -1,4 +1,4 @@
-// Squares of gradients, added up on a GPU: a launch over plain pointers.
+// Sums of squares on a GPU, launched on plain pointers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,8 +7,8 @@
 
 namespace lockstep::cuda {
 
-/// sums[i] += share * the squares of every kSquareSums-th run of `count` numbers, all of them
-/// together; the order is the same each time. `sums` [ops::kSquareSums].
+/// Adds share * the squares of `count` values to the partial sums `sums` [ops::kSquareSums]:
+/// sums[i] gets every kSquareSums-th run of values. The order of additions is fixed.
 void add_squares(
     Number number,
     const void* from,

@@ -1,3 +1,4 @@
+// Capture and replay of steps in CUDA graphs.
 #include "cuda/step_graph.h"
 
 #include <map>
@@ -14,9 +15,11 @@ namespace {
 class CapturedGraph final : public ops::StepGraph {
  public:
   explicit CapturedGraph(const std::function<void()>& body) {
-    // The graph gets memory of its own, and a capture gives none back: what lies idle goes first.
+    // The graph allocates from a separate pool, and a capture cannot free cached memory, so the
+    // cache is emptied first.
     c10::cuda::CUDACachingAllocator::emptyCache();
-    // NCCL's and autograd's own threads go on with what would be forbidden to them otherwise.
+    // Thread-local mode, because NCCL's and autograd's threads make calls that are forbidden during
+    // a global capture.
     graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
     try {
       body();
@@ -29,19 +32,19 @@ class CapturedGraph final : public ops::StepGraph {
   void replay() override { graph_.replay(); }
 
  private:
-  /// A capture that failed is to be ended, which fails too.
+  /// Ends a failed capture, which throws too.
   void end_quietly() noexcept {
     try {
       graph_.capture_end();
-    } catch (const std::exception&) {  // the body's own error is the one to tell
+    } catch (const std::exception&) {  // the body's own error is rethrown instead
     }
   }
 
   at::cuda::CUDAGraph graph_;
 };
 
-/// One for each device: memory that was used on a stream is kept for it, so another stream each
-/// time would take as much again.
+/// Returns the device's side stream. There is one per device: the allocator caches memory per
+/// stream, so a new stream each time would need as much memory again.
 c10::cuda::CUDAStream stream_aside(c10::DeviceIndex device) {
   static std::mutex mutex;
   static std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
@@ -49,7 +52,7 @@ c10::cuda::CUDAStream stream_aside(c10::DeviceIndex device) {
   return streams.try_emplace(device, c10::cuda::getStreamFromPool(false, device)).first->second;
 }
 
-/// Runs `body` on a stream that is not the default one, in the order of the current stream.
+/// Runs `body` on the side stream, ordered with the current stream.
 void on_stream_aside(c10::Device device, const std::function<void()>& body) {
   const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device.index());
   const c10::cuda::CUDAStream aside = stream_aside(device.index());

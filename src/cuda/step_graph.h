@@ -8,7 +8,8 @@
 
 namespace lockstep::cuda {
 
-/// On a stream of its own, which waits for the current one, and which the current one waits for.
+/// Runs `body` on a side stream that waits for the current stream; the current stream then waits
+/// for it.
 void run_aside(c10::Device device, const std::function<void()>& body);
 std::unique_ptr<ops::StepGraph> capture(c10::Device device, const std::function<void()>& body);
 

@@ -1,3 +1,4 @@
+// SwiGLU kernels.
 #include "cuda/launch.h"
 #include "cuda/pack.h"
 #include "cuda/swiglu.h"
@@ -6,7 +7,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreadsOfSwiglu = 256;
-constexpr int64_t kMostBlocksOfSwiglu = 8192;  // each thread takes further numbers then
+constexpr int64_t kMostBlocksOfSwiglu = 8192;  // beyond that, each thread processes several values
 
 __device__ float sigmoid(float x) {
   return 1 / (1 + expf(-x));
@@ -24,7 +25,7 @@ __device__ inline void gate_some(const T* gate, const T* up, T* out, int64_t beg
   store(result, out + begin);
 }
 
-/// A thread N numbers at a time, and one of those behind the last N.
+/// Each thread processes N values at a time, and one of the remaining values.
 template <class T, int N>
 __global__ void swiglu_kernel(const T* gate, const T* up, T* out, int64_t count) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreadsOfSwiglu + threadIdx.x;
@@ -37,7 +38,7 @@ __global__ void swiglu_kernel(const T* gate, const T* up, T* out, int64_t count)
   }
 }
 
-/// Of the gate and of what it gates.
+/// Gradients of the gate and of its factor.
 template <class T>
 struct SwigluGradients {
   T *gate, *up;
@@ -78,7 +79,7 @@ __global__ void swiglu_backward_kernel(
   }
 }
 
-/// Numbers of 16 bytes.
+/// Values per 16 bytes.
 template <class T>
 constexpr int kPackOfSwiglu = static_cast<int>(16 / sizeof(T));
 

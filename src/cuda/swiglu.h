@@ -1,4 +1,4 @@
-// The gate of a gated MLP as ops/activations.h has it, on a GPU: launches over plain pointers.
+// SwiGLU of ops/activations.h on a GPU, launched on plain pointers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,10 +7,10 @@
 
 namespace lockstep::cuda {
 
-/// out = silu(gate) * up, of `count` numbers each.
+/// out = silu(gate) * up, `count` values each.
 void swiglu(
     Number number, const void* gate, const void* up, void* out, int64_t count, cudaStream_t stream);
-/// Its gradients, from that of `out`.
+/// Computes the gradients of gate and up from that of `out`.
 void swiglu_backward(
     Number number,
     const void* gate,

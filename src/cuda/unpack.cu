@@ -1,3 +1,4 @@
+// Kernels that unpack quantized weights.
 #include "cuda/launch.h"
 #include "cuda/unpack.h"
 
@@ -6,7 +7,7 @@ namespace {
 
 constexpr int kThreadsOfUnpack = 128;
 constexpr int64_t kRunOfUnpack =
-    8;  // columns of a thread: mostly of one block, whose scale is read once
+    8;  // columns per thread: usually within one block, whose scale is loaded once
 
 __device__ float rounded_to(Number type, float value) {
   if (type == Number::kBfloat16) {

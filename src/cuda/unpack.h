@@ -1,4 +1,4 @@
-// Packed weights on a GPU, unpacked: launches over plain pointers.
+// Unpacking of quantized weights on a GPU, launched on plain pointers.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace lockstep::cuda {
 
-/// out [place.rows, place.columns] of `number`; of 4 bits rounded to `packed` first. `bytes` is
-/// aligned to 16.
+/// Unpacks to out [place.rows, place.columns] of type `number`; 4-bit values are first rounded to
+/// `packed`. `bytes` is aligned to 16 bytes.
 void unpack(
     Number number,
     Number packed,

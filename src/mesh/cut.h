@@ -15,7 +15,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// Half-open index range [begin, end).
+/// Returns slice `index` of `size` elements divided into `parts` slices: the first size % parts
+/// slices have one more element.
 Range split_evenly(int64_t size, int64_t parts, int64_t index);
 
 /// Slice of a tensor: one or more index ranges of one dimension, concatenated, and all indices of

@@ -44,7 +44,7 @@ struct Mesh {
   int tensor = 1;
 
   int size(Axis axis) const;
-  /// The product of the four sizes.
+  /// Returns the product of the four sizes.
   int ranks() const;
   /// Throws Error (internal) if the rank is not in the mesh.
   Coordinate coordinate(int rank) const;

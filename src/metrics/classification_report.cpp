@@ -1,3 +1,4 @@
+// Classification report and its text and JSON forms.
 #include "metrics/classification_report.h"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ ClassFigures figures_of(std::string name, const ClassCounts& counts, double zero
       counts.support};
 }
 
-/// The mean of what has a value; plain where all weights are zero.
+/// Weighted mean of the values that are not NaN; unweighted if all weights are zero.
 template <class Weight>
 double mean(const std::vector<ClassFigures>& rows, double ClassFigures::* figure, Weight weight) {
   double sum = 0, weights = 0, plain = 0;
@@ -86,13 +87,13 @@ std::string right_aligned(const std::string& text, size_t width) {
   return std::string(width - std::min(width, code_points(text)), ' ') + text;
 }
 
-/// As Python prints a float.
+/// Formats a float as Python prints it.
 std::string float_text(double value) {
   std::string text = fmt::format("{}", value);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 
-/// The lines of a report, under one header.
+/// Builds the lines of a report under one header.
 class Lines {
  public:
   Lines(const ClassificationReport& report, int digits)

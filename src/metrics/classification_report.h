@@ -1,4 +1,4 @@
-// Precision, recall and F1 by class, in scikit-learn's layouts.
+// Classification report: precision, recall and F1 per class, in scikit-learn's formats.
 #pragma once
 
 #include <optional>
@@ -11,36 +11,39 @@
 
 namespace lockstep::metrics {
 
-/// A row of the report.
+/// One row of the report.
 struct ClassFigures {
   std::string name;
   double precision = 0, recall = 0, f1 = 0, support = 0;
 };
 
-/// Figures without a value (0/0) are `zero_division`; those that are NaN are left out of means.
+/// Undefined values (0/0) are set to `zero_division`. Means skip NaN.
 struct ClassificationReport {
-  std::vector<ClassFigures> classes;  // by their numbers
-  /// Of rows with one class each, where every number that occurs is a class; else the row
-  /// `micro avg` is shown instead.
+  std::vector<ClassFigures> classes;  // by class number
+  /// Set for single-label rows if every number that occurs is a class. Otherwise the report has a
+  /// `micro avg` row instead.
   std::optional<double> accuracy;
   ClassFigures micro, macro, weighted;
-  std::optional<ClassFigures> samples;  // of rows with several labels
-  bool has_weights = false;             // then support is shown as a float
+  std::optional<ClassFigures> samples;  // only for multi-label rows
+  bool has_weights = false;             // support is then printed as a float
 };
 
-/// names[k] is class k's. Error (kInternal): outcomes of unequal lengths.
+/// Computes the report for single-label rows. names[k] is the name of class k. Throws Error
+/// (kInternal) if the lists of `outcomes` differ in length.
 ClassificationReport make_report(
     const Outcomes& outcomes, const std::vector<std::string>& names, double zero_division = 0);
-/// Of rows with several labels: truth[row][k] and predicted[row][k] say whether it has label k.
+/// Computes the report for multi-label rows: truth[row][k] and predicted[row][k] are true if the
+/// row has label k.
 ClassificationReport make_report(
     const std::vector<std::vector<bool>>& truth,
     const std::vector<std::vector<bool>>& predicted,
     const std::vector<std::string>& names,
     double zero_division = 0);
 
-/// scikit-learn's classification_report, byte for byte, with so many digits.
+/// Returns the report as scikit-learn's classification_report prints it, byte for byte, with
+/// `digits` decimals.
 std::string to_text(const ClassificationReport& report, int digits = 2);
-/// Its output_dict=True; NaN is null.
+/// Returns the report in the layout of scikit-learn's output_dict=True. NaN becomes null.
 nlohmann::ordered_json to_json(const ClassificationReport& report);
 
 }  // namespace lockstep::metrics

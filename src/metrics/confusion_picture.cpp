@@ -1,3 +1,4 @@
+// Confusion matrix as an SVG image.
 #include "metrics/confusion_picture.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 constexpr size_t kMostWithShares = 12, kMostWithCounts = 30, kLongestName = 24;
 constexpr double kMargin = 190, kTop = 46, kBottom = 200;
 
-/// Cut at code points, and escaped.
+/// Shortens a name at a code point boundary and escapes it for XML.
 std::string shown_name(const std::string& name) {
   std::string text;
   size_t count = 0;
@@ -26,7 +27,7 @@ std::string shown_name(const std::string& name) {
   return escaped(text);
 }
 
-/// From #f7fbff to #08306b.
+/// Interpolates between #f7fbff (0) and #08306b (1).
 std::string colour(double share) {
   const auto mix = [&](int light, int dark) {
     return static_cast<int>(std::lround(light + share * (dark - light)));

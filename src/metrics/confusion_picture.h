@@ -1,4 +1,4 @@
-// A confusion matrix as a picture.
+// Confusion matrix as an SVG image.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace lockstep::metrics {
 
-/// SVG without fonts or scripts of its own, the same bytes for the same matrix: rows are true
-/// labels, columns predicted ones, the colour is the share of the row. Up to 30 classes have their
-/// counts in the cells, up to 12 the shares too. A label without rows is hatched; long names are
-/// cut.
+/// Returns a self-contained SVG without fonts or scripts; equal matrices give equal bytes. Rows are
+/// true labels, columns are predicted labels, and the color is the share of the row. Cells show
+/// counts for up to 30 classes and shares for up to 12. Labels without rows are hatched, and long
+/// names are shortened.
 std::string draw_confusion(const Matrix& matrix, const std::vector<std::string>& labels);
 
 }  // namespace lockstep::metrics

@@ -1,3 +1,4 @@
+// Line plots as SVG images.
 #include "metrics/curve_picture.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ Bounds bounds_of(const std::vector<NamedCurve>& curves, std::vector<double> Curv
       }
     }
   }
-  if (!(bounds.low < bounds.high)) {  // one value, or none
+  if (!(bounds.low < bounds.high)) {  // at most one distinct value
     const double middle = std::isfinite(bounds.low) ? bounds.low : 0.5;
     return {middle - 0.5, middle + 0.5};
   }
@@ -61,7 +62,7 @@ class CurvePicture {
           kLeft + kSide,
           kAbove);
     }
-    for (size_t i = curves_.size(); i-- > 0;) {  // the first ones on top
+    for (size_t i = curves_.size(); i-- > 0;) {  // draw the first curve last, so that it is on top
       line(i);
     }
     return std::move(text_) + "</svg>\n";

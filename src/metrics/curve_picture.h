@@ -1,4 +1,4 @@
-// Curves as a picture.
+// Line plots as SVG images.
 #pragma once
 
 #include <string>
@@ -11,20 +11,21 @@ namespace lockstep::metrics {
 struct NamedCurve {
   std::string name;
   Curve curve;
-  std::vector<std::string> marks{};  // a dot and a text at each point; empty: none
+  std::vector<std::string> marks{};  // labels of the points; each labelled point also gets a dot
 };
 
 struct ParallelGroups {
   std::string title, x, y;
-  bool is_unit = true;  // both axes are [0, 1]; else they are as wide as the curves
+  bool is_unit = true;  // both axes are [0, 1]; otherwise they span the data
   bool has_diagonal = false;
 };
 
-/// SVG without fonts or scripts of its own, the same bytes for the same curves: up to 8 of them
-/// have a colour and a name each, what is beyond is grey. Points that are not finite are left out.
+/// Returns a self-contained SVG without fonts or scripts; equal curves give equal bytes. The first
+/// 8 curves have their own color and a legend entry; further curves are grey. NaN and Inf points
+/// are skipped.
 std::string draw_curves(const std::vector<NamedCurve>& curves, const ParallelGroups& axes);
 
-/// A text within XML: &, < and > written out, control characters left out.
+/// Escapes a string for XML: replaces &, < and > and drops control characters.
 std::string escaped(const std::string& text);
 
 }  // namespace lockstep::metrics

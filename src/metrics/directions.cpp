@@ -1,3 +1,4 @@
+// Direction of each metric, by name.
 #include "metrics/directions.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ bool greater_is_better(std::string_view name) {
       "perplexity",
       "rmse",
       "bits_per_byte",
-      // Of what was to be forgotten.
+      // Measured on the forget set.
       "forget_Q_A_Prob",
       "forget_Q_A_ROUGE",
       "extraction_strength",

@@ -1,16 +1,16 @@
-// Which way a metric is better.
+// Direction of a metric: larger is better or smaller is better.
 #pragma once
 
 #include <string_view>
 
 namespace lockstep::metrics {
 
-/// "eval_f1_macro" is "f1_macro", "test_loss" is "loss".
+/// Removes the prefix "eval_" or "test_": "eval_f1_macro" becomes "f1_macro".
 std::string_view without_prefix(std::string_view name);
 
-/// Whether the larger value is the better one: not of losses, errors, perplexity and the like (mse,
-/// rmse, mae, brier, ece, hamming_loss, ...), of which Hugging Face's Trainer knows only what ends
-/// in "loss".
+/// Returns true if a larger value of the metric is better. False for losses, errors, perplexity and
+/// similar metrics (mse, rmse, mae, brier, ece, hamming_loss, ...). Hugging Face's Trainer only
+/// recognizes names that end in "loss".
 bool greater_is_better(std::string_view name);
 
 }  // namespace lockstep::metrics

@@ -1,3 +1,4 @@
+// Counts and scores of single-label classification.
 #include "metrics/outcomes.h"
 
 #include <algorithm>
@@ -18,14 +19,14 @@ void check_lengths(const Outcomes& outcomes) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "{} true classes, {} predicted ones, {} weights",
+            "{} true classes, {} predicted classes, {} weights",
             rows,
             outcomes.predicted.size(),
             outcomes.weights.size()));
   }
 }
 
-/// Of every number that occurs.
+/// Counts for every class number that occurs.
 struct Totals {
   std::map<int64_t, ClassCounts> of;
   double hits = 0, rows = 0;
@@ -129,7 +130,7 @@ double cohen_kappa(const Outcomes& outcomes) {
 
 Softmax softmax(const float* logits, int64_t classes) {
   Softmax result;
-  const float* largest = std::max_element(logits, logits + classes);  // the first of equals
+  const float* largest = std::max_element(logits, logits + classes);  // the first if several are equal
   result.likeliest = largest - logits;
   double sum = 0;
   for (int64_t k = 0; k < classes; ++k) {

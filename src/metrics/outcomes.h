@@ -1,4 +1,4 @@
-// What a classifier was asked and what it answered, and what is counted of that.
+// Outcomes of a classifier, and the counts and scores computed from them.
 #pragma once
 
 #include <cstdint>
@@ -7,46 +7,46 @@
 
 namespace lockstep::metrics {
 
-/// Of rows with one class each. A number that is no class (-1: an answer that is none) counts
-/// against its row's class.
+/// True and predicted classes of single-label rows. A predicted number that is not a class (-1: no
+/// valid answer) counts as an error for the row's class.
 struct Outcomes {
   std::vector<int64_t> truth, predicted;  // [rows]
-  std::vector<double> weights = {};       // [rows]; empty: all are one
+  std::vector<double> weights = {};       // [rows]; empty: all weights are 1
 
   double weight(size_t row) const { return weights.empty() ? 1 : weights[row]; }
 };
 
-/// Of one class, or of several together: sums of weights of rows.
+/// Sums of row weights for one class or for several classes together.
 struct ClassCounts {
   double hits = 0, predicted = 0, support = 0;
 };
 
-/// counts[k] is of class k. Error (kInternal): lists of unequal lengths.
+/// Returns the counts per class. Throws Error (kInternal) if the lists differ in length.
 std::vector<ClassCounts> count_classes(const Outcomes& outcomes, int64_t classes);
 
-/// matrix[t][p]: the weight of the rows of class t that were taken for p, in [0, classes) both;
-/// other rows are left out.
+/// matrix[t][p] is the total weight of the rows of class t that were predicted as p. Rows with a
+/// class outside [0, classes) are skipped.
 using Matrix = std::vector<std::vector<double>>;
 Matrix confusion_matrix(const Outcomes& outcomes, int64_t classes);
-/// By the sums of rows (true classes); rows without any are 0.
+/// Divides each row (true class) by its sum. Rows that sum to zero stay 0.
 Matrix by_true_class(const Matrix& matrix);
 
-/// Over all numbers that occur, classes or not.
+/// Accuracy over all rows, including rows whose numbers are not classes.
 double accuracy(const Outcomes& outcomes);
-/// The mean recall of classes with support; NaN without rows.
+/// Mean recall of the classes with support; NaN if there are no rows.
 double balanced_accuracy(const Outcomes& outcomes);
-/// Matthews' correlation (Gorodkin, 2004, for many classes); 0 where it is 0/0.
+/// Matthews correlation coefficient (Gorodkin, 2004, for several classes); 0 for 0/0.
 double matthews_correlation(const Outcomes& outcomes);
-/// Cohen's kappa; NaN where chance alone agrees always.
+/// Cohen's kappa; NaN if the expected agreement by chance is 1.
 double cohen_kappa(const Outcomes& outcomes);
 
-/// What a classifier's numbers say of a row.
+/// Softmax of one row's logits.
 struct Softmax {
-  int64_t likeliest = 0;              // the lowest of equals
+  int64_t likeliest = 0;              // the lowest index if several are equal
   std::vector<double> probabilities;  // [classes]
-  std::vector<double> logarithms;     // [classes], of the probabilities
+  std::vector<double> logarithms;     // [classes], log probabilities
 };
-/// Of logits [classes], in float64.
+/// Computes the softmax of logits [classes] in float64.
 Softmax softmax(const float* logits, int64_t classes);
 
 }  // namespace lockstep::metrics

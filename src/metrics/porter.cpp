@@ -1,3 +1,4 @@
+// Porter stemmer with NLTK's changes.
 #include "metrics/porter.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ struct Ending {
   std::string_view from, to;
 };
 
-/// Words that the rules would spoil.
+/// Irregular words, which the rules would stem wrongly.
 constexpr Ending kFixed[] = {
     {"sky", "sky"},
     {"skies", "sky"},
@@ -40,7 +41,7 @@ bool is_vowel(std::string_view word, size_t at) {
   return c == 'y' && at > 0 && !is_vowel(word, at - 1);
 }
 
-/// How often a vowel is followed by a consonant.
+/// Porter's measure m: the number of vowel-consonant sequences in the stem.
 int measure(std::string_view stem) {
   int count = 0;
   for (size_t i = 1; i < stem.size(); ++i) {
@@ -63,7 +64,8 @@ bool ends_with_double_consonant(std::string_view word) {
   return n >= 2 && word[n - 1] == word[n - 2] && !is_vowel(word, n - 1);
 }
 
-/// Consonant, vowel, consonant other than w, x, y; or a vowel and a consonant alone.
+/// True if the word ends consonant-vowel-consonant and the last letter is not w, x or y, or if it
+/// is a vowel followed by a consonant.
 bool ends_short(std::string_view word) {
   const size_t n = word.size();
   if (n == 2) {
@@ -78,7 +80,7 @@ std::string without(const std::string& word, std::string_view ending) {
   return word.substr(0, word.size() - ending.size());
 }
 
-/// The first ending that matches decides, even where `fits` then refuses its stem.
+/// Applies the first ending that matches. If `fits` rejects its stem, no later ending is tried.
 template <class Fits>
 std::string replace_first(
     const std::string& word, std::span<const Ending> endings, const Fits& fits) {
@@ -103,7 +105,7 @@ std::string step_1a(const std::string& word) {
   return replace_first(word, kEndings, [](const auto&, auto) { return true; });
 }
 
-/// What -ed or -ing leaves.
+/// Restores a stem after -ed or -ing was removed ("hopp" becomes "hop", "siz" becomes "size").
 std::string mended(const std::string& stem) {
   for (const std::string_view ending : {"at", "bl", "iz"}) {
     if (stem.ends_with(ending)) {

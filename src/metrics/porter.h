@@ -1,13 +1,13 @@
-// English words without their endings.
+// Porter stemmer for English words.
 #pragma once
 
 #include <string>
 
 namespace lockstep::metrics {
 
-/// The stem of a word of lower-case letters and digits, as NLTK's PorterStemmer has it in its own
-/// mode (Porter, "An algorithm for suffix stripping", 1980, with NLTK's changes). A word of two
-/// letters or less is its stem.
+/// Returns the stem of a word of lower-case letters and digits. Follows NLTK's PorterStemmer in its
+/// default mode (Porter, "An algorithm for suffix stripping", 1980, with NLTK's extensions). Words
+/// of one or two letters are returned unchanged.
 std::string porter_stem(const std::string& word);
 
 }  // namespace lockstep::metrics

@@ -1,5 +1,5 @@
-// What scores of labels are worth, whatever is decided by them: curves, areas and calibration, as
-// scikit-learn has them.
+// Threshold-free metrics of label scores, as defined by scikit-learn: curves, areas under curves
+// and calibration.
 #pragma once
 
 #include <cstdint>
@@ -7,62 +7,66 @@
 
 namespace lockstep::metrics {
 
-/// Of one label against the rest: whether each row has it, and how surely it is said to.
+/// One label against the rest: whether each row has the label, and its score.
 struct Ranking {
   std::vector<bool> truth;     // [rows]
   std::vector<double> scores;  // [rows]
 };
-/// rows[i][k]: of row i and label k.
+/// Indexed by row, then by label.
 using Scores = std::vector<std::vector<double>>;
 using Truths = std::vector<std::vector<bool>>;
 
-/// Label k's column.
+/// Returns column k.
 Ranking ranking_of(const Truths& truth, const Scores& scores, size_t k);
-/// All columns, one after another ("micro").
+/// Concatenates all columns ("micro" average).
 Ranking all_rankings(const Truths& truth, const Scores& scores);
-/// Of rows with one class each. A class that is none (below 0) is that of no column.
+/// One-hot rows for single-label classes. A negative class gives an all-false row.
 Truths one_of_each(const std::vector<int64_t>& classes, int64_t count);
 
-/// One point for each threshold, from the highest down; equal scores are one threshold.
+/// One point per threshold, in descending order of the threshold. Equal scores share a threshold.
 struct Curve {
   std::vector<double> x, y;
 };
-/// x: the share of the others that are taken for the label; y: of those that have it. From (0, 0)
-/// to (1, 1). Empty where all rows have the label, or none has.
+/// ROC curve: x is the false positive rate, y is the true positive rate, from (0, 0) to (1, 1).
+/// Empty if all rows have the label or none has it.
 Curve roc_curve(const Ranking& ranking);
-/// x: recall, y: precision; from (0, 1). Empty where no row has the label.
+/// Precision-recall curve: x is recall, y is precision, starting at (0, 1). Empty if no row has the
+/// label.
 Curve precision_recall_curve(const Ranking& ranking);
 
-/// The area under the ROC curve by trapezoids; NaN where there is no curve.
+/// Area under the ROC curve by the trapezoidal rule; NaN if the curve is empty.
 double roc_auc(const Ranking& ranking);
-/// The sum over thresholds of (R_n - R_(n-1)) P_n; 0 where no row has the label.
+/// Average precision: the sum over thresholds of (R_n - R_(n-1)) P_n; 0 if no row has the label.
 double average_precision(const Ranking& ranking);
-/// The plain mean over columns; NaN where one of them is.
+/// Unweighted mean of `measure` over the labels; NaN if it is NaN for any label.
 double mean_over_labels(
     const Truths& truth, const Scores& scores, double (*measure)(const Ranking& ranking));
 
-/// The share of rows whose class is among the k likeliest; of equal scores the highest numbers are.
+/// Share of rows whose class is among the k highest scores. If scores are equal, higher class
+/// numbers rank first.
 double top_k_accuracy(const std::vector<int64_t>& classes, const Scores& scores, int64_t k);
-/// The mean over rows and their labels of how many of the labels that are scored as high are
-/// theirs; a row with all labels or none counts 1.
+/// Mean over rows, and over the labels of each row, of the share of true labels among the labels
+/// that score at least as high. A row with all labels or none counts as 1.
 double label_ranking_average_precision(const Truths& truth, const Scores& scores);
-/// The mean over rows of the sum of (p - t)^2 over classes, halved for two (scikit-learn's
+/// Mean over rows of the sum over classes of (p - t)^2, halved for two classes (scikit-learn's
 /// scale_by_half).
 double brier_score(const std::vector<int64_t>& classes, const Scores& probabilities);
 
-/// Rows by how sure they are said to be: `bins` equal parts (low, high] of [0, 1].
+/// Rows grouped by confidence into `bins` equal intervals (low, high] of [0, 1].
 struct CalibrationBin {
   double low = 0, high = 0;
   int64_t rows = 0;
-  double confidence = 0, accuracy = 0;  // means; 0 without rows
+  double confidence = 0, accuracy = 0;  // means over the bin's rows; 0 if the bin is empty
 };
 std::vector<CalibrationBin> calibration(
     const std::vector<double>& confidences, const std::vector<bool>& hits, int64_t bins);
-/// The sum over bins of their share of the rows times |accuracy - confidence| (Guo et al., 2017).
+/// Expected calibration error: the sum over bins of (share of the rows) * |accuracy - confidence|
+/// (Guo et al., 2017).
 double expected_calibration_error(const std::vector<CalibrationBin>& bins);
 
-/// The threshold of the largest F1, among the midpoints of neighbouring scores and 0.5; of equals
-/// the one nearest 0.5. A row is taken to have the label where its score is above the threshold.
+/// Returns the threshold with the largest F1, among the midpoints of adjacent scores and 0.5. If
+/// several thresholds are equally good, returns the one nearest 0.5. A row is predicted to have the
+/// label if its score is above the threshold.
 double best_threshold(const Ranking& ranking);
 
 }  // namespace lockstep::metrics

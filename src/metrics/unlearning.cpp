@@ -1,3 +1,4 @@
+// Unlearning metrics of open-unlearning and TOFU.
 #include "metrics/unlearning.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace lockstep::metrics {
 namespace {
 
-constexpr double kTiny = 1e-10;  // that keeps quotients finite, as there
+constexpr double kTiny = 1e-10;  // keeps quotients finite, as in open-unlearning
 
 double mean_of(std::span<const double> values) {
   return values.empty() ? 0
@@ -23,7 +24,7 @@ double geometric_mean(std::span<const double> losses) {
   return std::exp(-mean_of(losses));
 }
 
-/// lcm(n, m) times the largest distance of the distribution functions, a whole number.
+/// Returns lcm(n, m) times the largest distance between the two distribution functions, an integer.
 int64_t scaled_distance(const std::vector<double>& a, const std::vector<double>& b, int64_t lcm) {
   const auto n = static_cast<int64_t>(a.size()), m = static_cast<int64_t>(b.size());
   int64_t i = 0, j = 0, largest = 0;
@@ -92,8 +93,9 @@ KolmogorovSmirnov kolmogorov_smirnov(std::vector<double> a, std::vector<double> 
   if (distance == 0) {
     return {statistic, 1};
   }
-  // Of the orders in which x values of one sample and y of the other may come, the share that gets
-  // that far apart at some point: no difference of large numbers.
+  // Counts interleavings of the two samples: share[y] is the share of the orders of x values of one
+  // sample and y of the other in which the distance reaches `distance` at some point. The
+  // recurrence never subtracts large numbers.
   std::vector<double> share(static_cast<size_t>(m) + 1, 0);
   for (int64_t x = 0; x <= n; ++x) {
     for (int64_t y = 0; y <= m; ++y) {

@@ -1,5 +1,5 @@
-// What is left of what a model was to forget, by the definitions of open-unlearning (Dorna et al.,
-// 2025) and TOFU (Maini et al., 2024). Losses are means of -log p over an answer's tokens.
+// Unlearning metrics, as defined by open-unlearning (Dorna et al., 2025) and TOFU (Maini et al.,
+// 2024). Losses are means of -log p over the tokens of an answer.
 #pragma once
 
 #include <span>
@@ -8,43 +8,46 @@
 
 namespace lockstep::metrics {
 
-/// exp(-loss), of a row's token the geometric mean of its likelihoods.
+/// exp(-loss): the geometric mean of the token probabilities.
 double probability(double loss);
-/// The share that the correct answer has among the options.
+/// Probability of the correct answer divided by the sum over all options.
 double probability_among(double correct_loss, std::span<const double> wrong_losses);
-/// Likelihood of the wrong answers, their geometric mean, over that of the correct one.
+/// Geometric mean of the wrong answers' probabilities divided by the correct answer's probability.
 double truth_ratio(double correct_loss, std::span<const double> wrong_losses);
-/// correct / (correct + wrong) of the same two: TOFU's paper has this one.
+/// correct / (correct + wrong) of the same two probabilities, as in the TOFU paper.
 double truth_share(double correct_loss, std::span<const double> wrong_losses);
-/// The means of min(r, 1 / r), and of max(0, 1 - r).
+/// Mean of min(r, 1 / r), and mean of max(0, 1 - r).
 double closer_to_one_is_better(std::span<const double> truth_ratios);
 double truth_is_better(std::span<const double> truth_ratios);
 
 struct KolmogorovSmirnov {
   double statistic = 0, p_value = 1;
 };
-/// Of two samples, two-sided and exact at any size (Hodges, 1958, with ties as in SciPy's
-/// ks_2samp).
+/// Two-sided two-sample Kolmogorov-Smirnov test, exact at any sample size (Hodges, 1958; ties as in
+/// SciPy's ks_2samp).
 KolmogorovSmirnov kolmogorov_smirnov(std::vector<double> a, std::vector<double> b);
 
-/// 0 where one of them is 0, or there is none.
+/// Harmonic mean; 0 if any value is 0 or the list is empty.
 double harmonic_mean(std::span<const double> values);
 
-/// Of the tokens of an answer without its last: the share that is the likeliest. NaN: there are
-/// none.
+/// Share of an answer's tokens, without its last token, for which the model's most likely token is
+/// correct. NaN if there are none.
 double exact_memorization(std::span<const bool> likeliest);
-/// 1 - k / n, k the first of n tokens from which on all are the likeliest. `floor_is_one`: at least
-/// 1 / n, whatever the last token is (open-unlearning); 0 of no tokens.
+/// 1 - k / n, where all tokens from the k-th of n on are predicted correctly by the model. 0 if
+/// there are no tokens. kOneToken: at least 1 / n, even if the last token is wrong
+/// (open-unlearning).
 enum class LeastExtraction { kZero, kOneToken };
 double extraction_strength(std::span<const bool> likeliest, LeastExtraction least);
 
-/// Minus the mean of the share k of least likely tokens (at least one of them); 0 of none.
+/// Negated mean of the lowest log-likelihoods, a share k of all tokens (at least one token); 0 if
+/// there are no tokens.
 double min_k(std::vector<double> log_likelihoods, double k);
 
-/// A text's length once zlib has compressed it, at its level 6.
+/// Length of the string in bytes after compression with zlib at level 6.
 size_t compressed_length(std::string_view text);
 
-/// How far an attack's AUC is from that on a model that never saw the rows, in percent of 1 - it.
+/// Difference between an attack's AUC and its AUC on a model that never saw the rows: ((1 - auc) -
+/// (1 - reference)) / (1 - reference), in percent.
 double privacy_leakage(double auc, double reference_auc);
 
 }  // namespace lockstep::metrics

@@ -1,3 +1,4 @@
+// GELU and SwiGLU activations as fused autograd functions.
 #include "ops/activations.h"
 
 #include <type_traits>
@@ -87,7 +88,7 @@ struct Swiglu {
   };
 };
 
-/// Of bfloat16, if the processor has its instructions; else null.
+/// Returns bfloat16 loops if the processor supports AVX512-BF16; otherwise null.
 template <class Function, class T>
 const kernel::ActivationLoops* bfloat16_loops() {
 #if defined(__x86_64__)
@@ -103,7 +104,7 @@ T* moved(T* elements, int64_t by) {
   return elements == nullptr ? nullptr : elements + by;
 }
 
-/// y of x and (for Swiglu) of `other`.
+/// Returns bfloat16 loops if the processor supports AVX512-BF16; otherwise null.
 template <class Function, class T>
 Tensor forward_as(const Tensor& x, const Tensor& other) {
   Tensor y = at::empty_like(x);
@@ -181,7 +182,7 @@ bool has_cuda_swiglu(const Tensor& gate, const Tensor& up) {
          (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
 
-/// By a kernel of ours, which keeps nothing but what it was given.
+/// SwiGLU by a custom CUDA kernel; saves only its inputs for the backward pass.
 struct CudaSwiglu : torch::autograd::Function<CudaSwiglu> {
   static Tensor forward(
       torch::autograd::AutogradContext* context, const Tensor& gate, const Tensor& up) {

@@ -1,3 +1,4 @@
+// AdamW on flat buffers: threaded CPU loops, the CUDA kernel, and the ATen reference.
 #include "ops/adamw.h"
 
 #include <cmath>
@@ -16,14 +17,15 @@
 namespace lockstep::ops {
 namespace {
 
-/// A part of a core's level-2 cache: below this a second thread costs more than it brings.
+/// Elements per thread, part of a core's level-2 cache. With fewer, a second thread costs more than
+/// it saves.
 constexpr int64_t kGrain = 32768;
 
 bool has_master(const AdamWBuffers& buffers) {
   return buffers.master.defined() && !buffers.master.is_same(buffers.parameter);
 }
 
-/// The float32 tensor that is updated.
+/// Returns the float32 tensor that is updated.
 const at::Tensor& weight_of(const AdamWBuffers& buffers) {
   return has_master(buffers) ? buffers.master : buffers.parameter;
 }
@@ -69,7 +71,7 @@ void check(const AdamWBuffers& buffers) {
 
 void check(const AdamWStep& step) {
   if (step.step < 1) {
-    throw Error(ErrorKind::kInternal, fmt::format("AdamW: steps count from 1, not {}", step.step));
+    throw Error(ErrorKind::kInternal, fmt::format("AdamW: step must be at least 1, got {}", step.step));
   }
 }
 
@@ -111,7 +113,7 @@ void run_kernel(const kernel::AdamWFactors& factors, const AdamWBuffers& buffers
   }
 }
 
-/// On a device, by ATen's operations.
+/// AdamW step on a device with ATen's operations.
 void step_by_tensors(const AdamWBuffers& buffers, const at::Tensor& numbers) {
   const c10::NoGradGuard no_grad;
   const auto number = [&](int64_t index) { return numbers[index]; };
@@ -141,7 +143,7 @@ void adamw_step_by(const AdamWBuffers& buffers, const at::Tensor& numbers) {
   check(buffers);
   if (numbers.numel() != kAdamWNumbers || numbers.scalar_type() != at::kFloat ||
       !numbers.is_contiguous() || numbers.device() != buffers.parameter.device()) {
-    throw Error(ErrorKind::kInternal, "AdamW: the numbers are not those of adamw_numbers");
+    throw Error(ErrorKind::kInternal, "AdamW: the factors are not from adamw_numbers");
   }
   if (buffers.parameter.numel() == 0) {
     return;

@@ -14,46 +14,48 @@
 
 namespace lockstep::ops {
 
-/// One step's numbers.
+/// Hyperparameters of one step.
 struct AdamWStep {
   double learning_rate = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  /// Multiplies the gradient before anything else: clipping, the average over tokens.
+  /// Factor applied to the gradient first, for clipping and for averaging over tokens.
   double gradient_scale = 1.0;
-  /// Counts from 1.
+  /// Step number, from 1.
   int64_t step = 1;
 };
 
-/// The flat buffers of one run of parameters: contiguous, of one length n (which may be 0), on one
-/// device.
+/// Flat buffers of a group of parameters: contiguous, all of the same length n (which may be 0), on
+/// one device.
 struct AdamWBuffers {
-  at::Tensor parameter{};  // [n] float32 or bfloat16: written
+  at::Tensor parameter{};  // [n] float32 or bfloat16, written
   at::Tensor
-      master;  // [n] float32, updated; undefined, or `parameter` itself, where that is float32
-  at::Tensor gradient{};    // [n] float32 or bfloat16: read
-  at::Tensor exp_avg{};     // [n] float32, m: updated
-  at::Tensor exp_avg_sq{};  // [n] float32, v: updated
+      master;  // [n] float32, updated; for float32 parameters undefined, or `parameter` itself
+  at::Tensor gradient{};    // [n] float32 or bfloat16, read
+  at::Tensor exp_avg{};     // [n] float32, m, updated
+  at::Tensor exp_avg_sq{};  // [n] float32, v, updated
 };
 
-/// The step, in place. On the CPU: one pass, over at::get_num_threads() threads; each element's
-/// result depends on that element alone and has the same bits on every x86-64 machine, number of
-/// threads and split of the buffers. On a GPU one kernel where liblockstep_cuda.so has it, else
-/// ATen's operations. Records nothing for autograd.
-/// Throws Error(kInternal) where the buffers do not go together.
+/// Performs the step in place. On the CPU it is one pass over at::get_num_threads() threads. Each
+/// element's result depends only on that element and has the same bits on every x86-64 machine, for
+/// any number of threads and any split of the buffers. On a GPU it is one kernel of
+/// liblockstep_cuda.so if available, otherwise ATen's operations. Records nothing for autograd.
+/// Throws Error (internal) if the buffers do not match.
 void adamw_step(const AdamWBuffers& buffers, const AdamWStep& step);
 
-/// A step's numbers as float32 [kAdamWNumbers] in host memory, as the loops take them: what is done
-/// with a tensor of them, on the buffers' device, can be captured in a CUDA graph. Element 0 is
+/// Returns a step's factors as a float32 tensor [kAdamWNumbers] in host memory. A step that reads
+/// them from a tensor on the buffers' device can be captured in a CUDA graph. Element 0 is
 /// gradient_scale.
 inline constexpr int64_t kAdamWNumbers = 9;
 at::Tensor adamw_numbers(const AdamWStep& step);
-/// The step by such numbers; to the same bits on the CPU.
+/// Performs the step with factors from adamw_numbers; on the CPU the result is bitwise equal to
+/// adamw_step.
 void adamw_step_by(const AdamWBuffers& buffers, const at::Tensor& numbers);
 
-/// The same formulas in ATen's operations, plainly, on any device: the reference of the tests.
+/// Reference implementation of the same formulas with ATen's operations, for any device; used by
+/// the tests.
 void adamw_step_reference(const AdamWBuffers& buffers, const AdamWStep& step);
 
 }  // namespace lockstep::ops

@@ -1,3 +1,4 @@
+// Attention: choice of the implementation, tiled attention, and visibility masks.
 #include "ops/attention.h"
 
 #include <algorithm>
@@ -25,8 +26,8 @@
 namespace lockstep::ops {
 namespace {
 
-/// [.., G, S, D] -> [.., G H/G.., S, D]: each key-value head once for every query head that it
-/// serves.
+/// [.., G, S, D] -> [.., G H/G.., S, D]: repeats each key-value head for the query heads that share
+/// it.
 Tensor repeated(const Tensor& x, int64_t heads) {
   const int64_t groups = heads / x.size(1);
   return groups == 1 ? x
@@ -43,18 +44,19 @@ struct Options {
   double scale, cap, dropout;
   int64_t window, first_head, total_heads;
   bool upcast, causal;
-  Tensor starts;  // of documents; [B, T], or undefined
-  Tensor ends;    // likewise, where it is not causal
-  Tensor sinks;   // [H], or undefined
+  Tensor starts;  // first token of each token's document, [B, T]; undefined if each row is one document
+  Tensor ends;    // end of each token's document, [B, T]; only set for bidirectional attention
+  Tensor sinks;   // [H]; undefined if none
 };
 
-/// A run of rows and of queries: what tiled attention makes at a time. It sees the keys
+/// A block of rows and queries that tiled attention computes at once. It covers the keys
 /// [first_key, first_key + keys).
 struct Tile {
   int64_t row, rows, query, queries, first_key, keys;
 };
 
-/// The first key that a query of a tile sees for its document. 0 where only a GPU could tell.
+/// Returns the first key in the documents of a tile's queries; 0 for starts on a GPU, which are not
+/// read back.
 int64_t first_of_documents(
     const Tensor& starts, int64_t row, int64_t rows, int64_t query, int64_t queries) {
   return starts.defined() && starts.is_cpu()
@@ -62,7 +64,8 @@ int64_t first_of_documents(
              : 0;
 }
 
-/// One behind the last key that a query of a tile sees for its document.
+/// Returns the end of the documents of a tile's queries; `keys` for ends on a GPU, which are not
+/// read back.
 int64_t last_of_documents(
     const Tensor& ends, int64_t row, int64_t rows, int64_t query, int64_t queries, int64_t keys) {
   return ends.defined() && ends.is_cpu()
@@ -70,8 +73,8 @@ int64_t last_of_documents(
              : keys;
 }
 
-/// Tiles whose scores stay in a processor's caches, and that leave out keys that none of their
-/// queries sees. A GPU gets few large ones.
+/// Divides the attention into tiles. On a CPU the scores of a tile fit in the caches; a GPU uses
+/// few large tiles. Keys that no query of a tile sees are skipped.
 std::vector<Tile> tiles_of(const Tensor& query, const Tensor& key, const Options& options) {
   const int64_t window = options.window;
   const bool on_cpu = query.device().is_cpu();
@@ -97,8 +100,8 @@ std::vector<Tile> tiles_of(const Tensor& query, const Tensor& key, const Options
   return tiles;
 }
 
-/// The parts of a tile, each dense: the query heads of one key-value head lie together.
-/// n is rows x key-value heads, g the queries of one key-value head.
+/// Dense views of a tile's tensors; the query heads that share a key-value head are adjacent. n is
+/// rows x key-value heads, g the number of queries of one key-value head.
 struct Parts {
   const Tile& tile;
   int64_t heads, kv_heads;
@@ -109,13 +112,13 @@ struct Parts {
         .narrow(2, tile.query, tile.queries)
         .reshape({tile.rows * kv_heads, heads / kv_heads * tile.queries, x.size(3)});
   }
-  /// [B, Hkv, S, D] -> [n, keys, D], without a copy where x is dense
+  /// [B, Hkv, S, D] -> [n, keys, D], without a copy if x is dense
   Tensor keys(const Tensor& x) const {
     return x.narrow(0, tile.row, tile.rows)
         .view({tile.rows * kv_heads, x.size(2), x.size(3)})
         .narrow(1, tile.first_key, tile.keys);
   }
-  /// [n, g, S] as [rows, H, queries, keys], and [n', queries, keys]
+  /// by_head: [n, g, S] -> [rows, H, queries, keys]. by_query: [n, g, S] -> [n', queries, keys].
   Tensor by_head(const Tensor& scores) const {
     return scores.view({tile.rows, heads, tile.queries, tile.keys});
   }
@@ -124,14 +127,14 @@ struct Parts {
   }
 };
 
-/// The softmax of a tile's scores.
+/// Softmax of a tile's scores.
 struct Softmax {
   Tensor probabilities;  // [n, g, keys], in the type of the query
-  Tensor slope;          // likewise: of the capped scores by those before; undefined without a cap
-  Tensor of_sinks;       // [rows H, queries]: what sinks take; undefined without
+  Tensor slope;          // [n, g, keys]: derivative of the cap at each score; undefined without a cap
+  Tensor of_sinks;       // [rows H, queries]: probability of the sinks; undefined without sinks
 };
 
-/// cap * tanh(scale * scores / cap), in float32.
+/// Returns cap * tanh(scale * scores / cap) in float32, and its derivative.
 Softmax capped(Tensor scores, const Options& options) {
   if (scores.scalar_type() != at::kDouble) {
     scores = scores.to(at::kFloat);
@@ -156,7 +159,7 @@ Softmax softmax_of(
   }
   Tensor by_query = parts.by_query(result.probabilities);
   const int64_t past = key.size(2) - query.size(2);
-  const auto in_tile = [&](const Tensor& keys) {  // of its rows and queries
+  const auto in_tile = [&](const Tensor& keys) {  // rows and queries of the tile, relative to its first key
     return keys.defined()
                ? keys.narrow(0, tile.row, tile.rows).narrow(1, tile.query, tile.queries) -
                      tile.first_key
@@ -175,7 +178,7 @@ Softmax softmax_of(
   return {result.probabilities.to(type), has_cap ? result.slope.to(type) : Tensor(), of_sinks};
 }
 
-/// Dropout of a tile's probabilities, or of their gradient.
+/// Applies dropout to a tile's probabilities or to their gradient.
 Tensor dropped(
     const Parts& parts, const Tensor& scores, const Options& options, const Tensor& keys) {
   if (options.dropout == 0) {
@@ -219,7 +222,7 @@ torch::autograd::tensor_list tiled_backward(
     const Options& options) {
   const Tensor k = key.contiguous(), v = value.contiguous();
   const bool is_low = query.scalar_type() == at::kBFloat16 || query.scalar_type() == at::kHalf;
-  // The keys' gradients are summed over the tiles: in float32.
+  // Key and value gradients are summed over the tiles in float32.
   const auto sums = key.options().dtype(is_low ? at::kFloat : query.scalar_type());
   const Tensor dkey = at::zeros(key.sizes(), sums), dvalue = at::zeros(key.sizes(), sums);
   Tensor dquery = at::empty(query.sizes(), query.options());
@@ -349,7 +352,7 @@ void check_attention(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "attention of queries {}, keys {}, values {}, starts of documents {}, sinks {}",
+            "invalid attention inputs: queries {}, keys {}, values {}, document starts {}, sinks {}",
             fmt::join(query.sizes(), "x"),
             fmt::join(key.sizes(), "x"),
             fmt::join(value.sizes(), "x"),
@@ -390,7 +393,7 @@ Tensor ends_of_documents(const Tensor& starts) {
 
 namespace {
 
-/// [B, 1, T, S] bool: of rows of several documents, what sees what in its own.
+/// Mask for bidirectional packed rows, [B, 1, T, S] bool: tokens attend only within their document.
 Tensor visible_both_ways(const Tensor& starts) {
   return starts.unsqueeze(2).eq(starts.unsqueeze(1)).unsqueeze(1);
 }
@@ -444,7 +447,7 @@ Tensor tiled_attention(
   const Tensor keys =
       options.dropout > 0 ? options.dropout_keys : at::zeros({query.size(0)}, at::kLong);
   if (!keys.defined() || keys.size(0) != query.size(0)) {
-    throw Error(ErrorKind::kInternal, "attention with dropout needs a key for each row");
+    throw Error(ErrorKind::kInternal, "attention with dropout requires a random key for each row");
   }
   return TiledAttention::apply(
       query,
@@ -465,7 +468,7 @@ Tensor tiled_attention(
 
 namespace {
 
-/// Of texts that begin alike.
+/// Attention over rows of documents with common prefixes, stored as trees.
 Tensor tree_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
   const bool needs_gradient =
@@ -486,7 +489,7 @@ Tensor tree_attention(
       .out;
 }
 
-/// Whether it is generation's: one query of each head, with all keys or a window of them.
+/// True for generation: one query per head, and all keys or a window of them.
 bool is_one_query(const Tensor& query, const AttentionOptions& options) {
   const auto type = query.scalar_type();
   return query.size(2) == 1 && has_host_loops(query) && !at::GradMode::is_enabled() &&
@@ -513,9 +516,8 @@ Tensor attention(
   }
   const auto type = query.scalar_type();
   const bool upcast = options.upcast && type != at::kFloat && type != at::kDouble;
-  // Measured on one core: in bfloat16, and wherever a window hides keys, the tiles take half the
-  // time of ATen's kernel or less, and in float32 the same.
-  // So where keys of other documents are hidden.
+  // On one core, tiles take at most half the time of ATen's kernel in bfloat16 and with a window,
+  // and the same time in float32. Tiles are also faster if keys of other documents are masked.
   const bool tiles_are_faster =
       has_host_loops(query) && query.size(2) > 1 &&
       (type == at::kBFloat16 || is_windowed(options.window, key.size(2)) ||

@@ -1,5 +1,5 @@
-// Attention, causal or not, with grouped queries, sliding windows, rows of several documents, and
-// dropout whose mask is never kept.
+// Attention, causal or bidirectional, with grouped queries, sliding windows, packed documents, and
+// dropout without a stored mask.
 #pragma once
 
 #include <cstdint>
@@ -11,67 +11,60 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// Where documents lie among all tokens of rows [B, T], one row behind the other.
+/// Boundaries of documents among all tokens of rows [B, T], with the rows concatenated.
 struct DocumentOffsets {
-  Tensor offsets;       // [documents + 1] int32: where each begins, and B T. Undefined: nobody says
-  int64_t longest = 0;  // tokens of the longest
+  Tensor offsets;       // [documents + 1] int32: start of each document, then B T. Undefined: unknown
+  int64_t longest = 0;  // tokens of the longest document
 };
 
 struct AttentionOptions {
-  bool causal = true;        // else a query sees every key, or those of its document, before and
-                             // behind it; there is no window then
-  double scale = 1;          // of the scores
-  double cap = 0;            // they become cap * tanh(score / cap) before the mask (Gemma 2, 2024,
-                             // section 2); 0: they stay
-  int64_t window = 0;        // key j is seen by query i where i - window < j <= i; 0: every j <= i
-  bool upcast = false;       // scores in float32, whatever the type
-  Tensor sinks = {};         // [H]: a score of each query head, beside those of its keys and not
-                             // scaled, that takes its share of the softmax and gives nothing
-                             // (gpt-oss, 2025; after Xiao et al., "Efficient Streaming Language
-                             // Models with Attention Sinks", 2023). Undefined: none
-  double dropout = 0;        // of the probabilities
-  Tensor dropout_keys = {};  // where dropout > 0: of the rows or of their tokens, see
-                             // ops/dropout.h. The element is (head, query, key)
+  bool causal = true;        // false: bidirectional; a query sees every key, or every key of its document; there is no window
+  double scale = 1;          // factor of the scores
+  double cap = 0;            // scores become cap * tanh(score / cap) before the mask (Gemma 2, 2024, section 2); 0: no cap
+  int64_t window = 0;        // query i sees key j if i - window < j <= i; 0: every j <= i
+  bool upcast = false;       // compute scores in float32 for every type
+  Tensor sinks = {};         // [H]: attention sinks, an additional unscaled score of each query head that takes part in the softmax and has no value (gpt-oss, 2025; after Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023). Undefined: none
+  double dropout = 0;        // dropout rate of the probabilities
+  Tensor dropout_keys = {};  // random keys of the rows or of their tokens, required if dropout > 0 (ops/dropout.h). The element is (head, query, key)
   int64_t first_head = 0,
-          total_heads = 0;  // for dropout, where query holds a part of the heads; 0 heads: all
-  /// [B, T] int64, on the query's device: where in its row the document of each token begins, which
-  /// is the first key that its query sees; as many queries as keys. They ascend in a row.
-  /// Undefined: a row is one document.
+          total_heads = 0;  // for dropout if query has only some of the heads; total_heads 0: it has all
+  /// [B, T] int64 on the query's device: start of each token's document in its row, which is the
+  /// first key that its query sees. Requires as many queries as keys; the starts ascend in a row.
+  /// Undefined: each row is one document.
   Tensor document_starts = {};
-  /// Of the same documents, on the query's device: where these are given, flash attention on a GPU
-  /// takes each document as a sequence of its own, instead of a mask of all pairs.
+  /// The same documents as offsets on the query's device. If set, flash attention on a GPU treats
+  /// each document as a sequence of its own instead of masking all pairs.
   DocumentOffsets document_offsets = {};
-  /// [B, T] int64, likewise, with document_starts: of texts that begin alike and lie as a tree,
-  /// each token before those that follow it: key j of a document is seen by its queries [j,
-  /// seen_until[j]) alone. Causal, without window, cap, sinks, dropout and upcast; a gradient is
-  /// ATen's. Undefined: by all of them behind it.
+  /// [B, T] int64 on the query's device, with document_starts: for documents with common prefixes,
+  /// stored as a tree with each token before its continuations. Only the queries [j, seen_until[j])
+  /// of the document see its key j. Causal, without window, cap, sinks, dropout and upcast; the
+  /// backward pass uses ATen. Undefined: all later queries of the document see key j.
   Tensor seen_until = {};
 };
 
-/// What an autograd function may be given for a tensor that is not there.
+/// Returns x as an optional argument for an autograd function; nullopt if x is undefined.
 inline std::optional<Tensor> if_defined(const Tensor& x) {
   return x.defined() ? std::optional(x) : std::nullopt;
 }
 
-/// softmax(scale * query key^T + mask) value (Vaswani et al., 2017, equation 1). query [B, H, T,
-/// D], key and value [B, Hkv, S, D] with T <= S and H a multiple of Hkv; query t stands at position
-/// S - T + t. Returns [B, H, T, D]. Chooses one of the two
-/// below, or where the processor has AVX-512 (bfloat16: and AVX512-BF16 or AMX) and the whole
-/// sequence is given, loops of its own.
+/// softmax(scale * query key^T + mask) value (Vaswani et al., 2017, equation 1). query is [B, H, T,
+/// D]; key and value are [B, Hkv, S, D] with T <= S and H a multiple of Hkv. Query t is at position
+/// S - T + t. Returns [B, H, T, D]. Uses custom loops if the processor has AVX-512 (bfloat16: also
+/// AVX512-BF16 or AMX) and the whole sequence is given; otherwise one of the two functions below.
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
 
-/// ATen's fused kernel. Takes neither dropout nor upcast nor a cap nor sinks.
+/// ATen's fused kernel. Does not support dropout, upcast, cap or sinks.
 Tensor fused_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
 
-/// The scores of a tile of queries at a time, in the forward and again in the backward pass: no
-/// probabilities are kept, and keys that a tile does not see are left out. Takes every option.
+/// Computes the scores one tile of queries at a time in the forward pass and again in the backward
+/// pass. Stores no probabilities and skips keys that a tile does not see. Supports every option.
 Tensor tiled_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
 
-/// [T, S] bool: which keys each query sees; [B, 1, T, S] with `document_starts` [B, T], with which
-/// `seen_until` may be.
+/// Returns a mask of the keys that each query sees, [T, S] bool; [B, 1, T, S] with
+/// `document_starts` [B, T]. `seen_until` requires `document_starts`.
 Tensor visible_keys(
     int64_t queries,
     int64_t keys,
@@ -80,10 +73,11 @@ Tensor visible_keys(
     const Tensor& document_starts = {},
     const Tensor& seen_until = {});
 
-/// From where in its row the document of each token begins, int64 [B, T] on the CPU.
+/// Returns the offsets of documents, given the start of each token's document, int64 [B, T] on the
+/// CPU.
 DocumentOffsets offsets_of_documents(const Tensor& starts);
 
-/// [B, T] int64: where the document of each token ends, from where each begins.
+/// Returns the end of each token's document, [B, T] int64, given its start.
 Tensor ends_of_documents(const Tensor& starts);
 
 }  // namespace lockstep::ops

@@ -1,3 +1,4 @@
+// Partial attention by CPU loops or flash attention, and the merging of parts.
 #include "ops/attention_part.h"
 
 #include <array>
@@ -18,7 +19,7 @@
 namespace lockstep::ops {
 namespace {
 
-constexpr int64_t kLongest = 2048;  // 64 rows of scores of so many keys are half a megabyte
+constexpr int64_t kLongest = 2048;  // maximum keys: 64 rows of this many scores are half a megabyte
 
 const kernel::AttentionLoops* loops_for(const Tensor& query) {
 #if defined(__x86_64__)
@@ -36,7 +37,7 @@ const kernel::AttentionLoops* loops_for(const Tensor& query) {
   return nullptr;
 }
 
-/// [B, H, T, D] whose last dim is dense.
+/// Returns x [B, H, T, D] with a dense last dim.
 Tensor dense_heads(const Tensor& x) {
   return x.stride(3) == 1 ? x : x.contiguous();
 }
@@ -45,7 +46,7 @@ kernel::HeadStrides strides_of(const Tensor& x) {
   return {x.stride(0), x.stride(1), x.stride(2)};
 }
 
-/// Like x, [B, H, T, D], laid out as [B, T, H, D].
+/// Returns an empty tensor with the shape of x [B, H, T, D], laid out as [B, T, H, D].
 Tensor empty_by_token(const Tensor& x) {
   return at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options()).transpose(1, 2);
 }
@@ -86,7 +87,8 @@ struct Document {
   int64_t row, begin, length;
 };
 
-/// Of starts [B, T], on the CPU: a document begins where a token's is its own place.
+/// Returns the documents, given starts [B, T] on the CPU: a document begins at each token that is
+/// its own start.
 std::vector<Document> documents_of(const Tensor& starts) {
   const Tensor dense = starts.contiguous();
   const auto* start = dense.const_data_ptr<int64_t>();
@@ -103,7 +105,7 @@ std::vector<Document> documents_of(const Tensor& starts) {
   return documents;
 }
 
-/// Arrays of whole rows as those of one document, and the way from the one to the other.
+/// Translates arrays of whole rows into arrays of one document.
 class OneDocument {
  public:
   OneDocument(const Document& document, const kernel::AttentionSizes& rows, const Tensor& query)
@@ -117,7 +119,7 @@ class OneDocument {
     arrays.key = moved(arrays.key, arrays.key_at);
     arrays.value = moved(arrays.value, arrays.value_at);
     arrays.out = moved(arrays.out, arrays.out_at);
-    // Of all heads of a document before those of the next one.
+    // log_sum has all heads of a document before those of the next document.
     arrays.log_sum += heads_ * (document_.row * whole_ + document_.begin);
     if (arrays.seen_until != nullptr) {
       arrays.seen_until += document_.row * whole_ + document_.begin;
@@ -148,8 +150,8 @@ class OneDocument {
   int64_t element_, heads_, whole_;
 };
 
-/// Calls run(sizes, arrays, first, last, scratch) until every key-value head of every row is done;
-/// with starts, of every document.
+/// Calls run(sizes, arrays, first, last, scratch) for every key-value head of every row or, with
+/// `starts`, of every document.
 template <class Arrays, class Run>
 void over_heads(
     const kernel::AttentionLoops& loops,
@@ -182,7 +184,7 @@ void over_heads(
       });
 }
 
-/// As the loops read it: in places of each token's document; they read a panel at a time.
+/// Converts to the form that the loops read: positions in each token's document, padded to a panel.
 Tensor seen_in_documents(const Tensor& seen_until, const Tensor& starts) {
   constexpr int64_t kPanel = 64;
   const Tensor result = at::zeros({seen_until.numel() + kPanel}, at::kInt);
@@ -190,11 +192,11 @@ Tensor seen_in_documents(const Tensor& seen_until, const Tensor& starts) {
   return result;
 }
 
-/// Where flash attention is taken, no caller has windows or documents.
+/// Callers that use flash attention have no window and no documents.
 void require_plain(int64_t window, const Tensor& starts) {
   if (window > 0 || starts.defined()) {
     throw Error(
-        ErrorKind::kInternal, "a part of an attention by ATen takes no windows and no documents");
+        ErrorKind::kInternal, "partial attention by ATen does not support windows and documents");
   }
 }
 
@@ -240,7 +242,7 @@ AttentionPart attention_part(
 
 namespace {
 
-/// Rows of one head: out = out * keep + more * take.
+/// For the rows of one head: out = out * keep + more * take.
 template <class Out, class More>
 struct AddRows {
   LOCKSTEP_INLINE static void run(
@@ -344,7 +346,7 @@ AttentionPartGradients attention_part_backward(
 
 namespace {
 
-/// [H, 1], to stand beside log_sum.
+/// Returns the sinks as [H, 1], to broadcast with log_sum.
 Tensor column(const Tensor& sinks, const Tensor& log_sum) {
   return sinks.detach().to(log_sum.scalar_type()).unsqueeze(1);
 }

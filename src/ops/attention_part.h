@@ -1,6 +1,6 @@
-// A part of an attention: some queries with some of the keys that they see, by the loops of
-// attention_kernel.h or ATen's flash attention (flash_part.h). Parts over all keys make the whole:
-// their outputs are weighted by e^log_sum.
+// Partial attention: some queries with some of their keys, by the loops of attention_kernel.h or
+// ATen's flash attention (flash_part.h). Parts over disjoint keys are merged by weighting their
+// outputs with e^log_sum.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +11,34 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// What the queries of a part see of its keys.
+/// Visibility of a part's keys to its queries.
 enum class PartSees {
-  kEarlier,  // as many queries as keys, of the same positions: key j is seen by query i where j <=
-             // i
+  kEarlier,  // queries and keys have the same positions; query i sees key j if j <= i
   kAll,      // every key
 };
 
-/// The output is laid out as [B, T, H, D], so that putting the heads of a token side by side takes
-/// no copy.
+/// The output is laid out as [B, T, H, D], so that concatenating the heads of a token needs no
+/// copy.
 struct AttentionPart {
   Tensor out;      // [B, H, T, D], in the type of the query
-  Tensor log_sum;  // [B, H, T] float32: of each query, the log of the sum of e^score
+  Tensor log_sum;  // [B, H, T] float32: for each query, the log of the sum of e^score
 };
 struct AttentionPartGradients {
-  Tensor query, key, value;  // in the types and shapes of these
+  Tensor query, key, value;  // gradients, in the types and shapes of the inputs
 };
 
-/// Whether this processor has loops for these, on the CPU: float32 or bfloat16, and not so many
-/// keys that a row of scores leaves the caches.
+/// True if this processor has loops for these CPU tensors: float32 or bfloat16, and a row of scores
+/// fits in the caches.
 bool has_attention_loops(const Tensor& query, const Tensor& key);
-/// Those, or has_flash_part().
+/// True if has_attention_loops() or has_flash_part().
 bool has_attention_part(const Tensor& query, const Tensor& key);
 
-/// query [B, H, T, D], key and value [B, Hkv, S, D], H a multiple of Hkv, none of them empty;
-/// scores are float32. A window, of kEarlier and loops alone, hides keys as AttentionOptions has
-/// it; so do the starts of documents, which cost nothing: each document is a sequence of its own,
-/// and log_sum is then laid out by documents, for attention_part_backward alone. `seen_until`, with
-/// these starts and without a window, as there; attention_part_backward does not know it. No
-/// gradient of its own.
+/// Computes a part. query is [B, H, T, D]; key and value are [B, Hkv, S, D], H a multiple of Hkv,
+/// none of them empty. Scores are float32. Only kEarlier with CPU loops supports `window`, which
+/// masks keys as in AttentionOptions, and document starts. Documents add no cost: each is a
+/// sequence of its own, and log_sum is then laid out by documents, for use by
+/// attention_part_backward only. `seen_until` (AttentionOptions) requires document starts and no
+/// window, and attention_part_backward does not support it. Records nothing for autograd.
 AttentionPart attention_part(
     const Tensor& query,
     const Tensor& key,
@@ -50,12 +49,13 @@ AttentionPart attention_part(
     const Tensor& document_starts = {},
     const Tensor& seen_until = {});
 
-/// Adds to what queries have found of some keys, in place, what they found of others. seen.out, in
-/// the type of the part or float32, and seen.log_sum may be views of more queries'; nothing found
-/// is a log_sum of -infinity.
+/// Merges the result `more` over some keys into the result `seen` over other keys, in place.
+/// seen.out (in the type of the part or float32) and seen.log_sum may be views of a larger tensor.
+/// A log_sum of -infinity means no keys yet.
 void add_attention_part(const AttentionPart& seen, const AttentionPart& more);
 
-/// The gradients that a part adds: `whole` is the output of all parts together, and its log_sum.
+/// Returns the gradients that a part contributes. `whole` is the merged output of all parts and its
+/// log_sum.
 AttentionPartGradients attention_part_backward(
     const Tensor& out_gradient,
     const AttentionPart& whole,
@@ -67,10 +67,11 @@ AttentionPartGradients attention_part_backward(
     int64_t window = 0,
     const Tensor& document_starts = {});
 
-/// Puts sinks [H] (AttentionOptions) beside all the keys of a whole, which is written to: its
-/// log_sum is then over them too, and attention_part_backward takes it as it is.
+/// Adds sinks [H] (AttentionOptions) to a merged result, in place. Its log_sum then includes the
+/// sinks, and attention_part_backward accepts it unchanged.
 void add_sinks(const AttentionPart& whole, const Tensor& sinks);
-/// Their gradient, of such a whole: each takes the share e^(sink - log_sum) of a query's weights.
+/// Returns the gradient of the sinks for such a result: a sink has the share e^(sink - log_sum) of
+/// a query's weights.
 Tensor sinks_gradient(const Tensor& out_gradient, const AttentionPart& whole, const Tensor& sinks);
 
 }  // namespace lockstep::ops

@@ -1,3 +1,4 @@
+// Masked row softmax of explicit attention scores, and its backward pass.
 #include "ops/attention_rows.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 using vector::Floats;
 using vector::kLanes;
 
-/// One row: `scores` of `keys`, of which [first, last) are seen.
+/// Softmax of one row of scores; keys [first, last) are visible.
 template <class T>
 struct SoftmaxRow {
   LOCKSTEP_INLINE static void run(
@@ -27,7 +28,7 @@ struct SoftmaxRow {
       int64_t keys,
       float scale,
       float* scratch,
-      float* sink) {  // its score, which becomes its probability; null: none
+      float* sink) {  // score of the sink, overwritten with its probability; null: none
     const int64_t count = last - first, whole = count / kLanes * kLanes, rest = count - whole;
     T* seen = scores + first;
     constexpr float kLowest = -3.4e38F;
@@ -42,7 +43,7 @@ struct SoftmaxRow {
     for (int64_t i = 0; i < whole; i += kLanes) {
       const Floats value = vector::load(seen + i) * scale;
       vector::store(scratch + i, value);
-      most = value <= most ? most : value;  // a NaN stays
+      most = value <= most ? most : value;  // NaN propagates
     }
     float peak = vector::maximum(most);
     if (sink != nullptr) {
@@ -84,7 +85,7 @@ struct SoftmaxRow {
   }
 };
 
-/// [n, queries], in memory of its own: of each row of scores; undefined where there are no sinks.
+/// Returns a new tensor [n, queries] with the sink of each row of scores; undefined without sinks.
 Tensor sinks_of_rows(const Tensor& sinks, const Tensor& scores, at::ScalarType type) {
   return sinks.defined() ? sinks.detach()
                                .to(type)
@@ -131,7 +132,7 @@ Tensor softmax_on_cpu(Tensor& scores, double scale, const Visible& visible) {
     std::vector<float> scratch(static_cast<size_t>(keys + kLanes));
     for (int64_t row = begin; row < end; ++row) {
       const int64_t query = row % queries;
-      const int64_t place = row / queries / heads * queries + query;  // in starts and ends
+      const int64_t place = row / queries / heads * queries + query;  // index in starts and ends
       const int64_t last = std::min(
           visible.sees_all  ? keys
           : ends != nullptr ? ends[place]

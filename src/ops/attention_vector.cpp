@@ -1,3 +1,4 @@
+// Autograd function for attention by the AVX-512 loops.
 #include "ops/attention_vector.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Attention with an additive score bias, by explicit scores.
 #include "ops/biased_attention.h"
 
 #include <limits>
@@ -25,7 +26,7 @@ Tensor biased_attention(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "biased attention of queries {}, keys {}, values {}",
+            "invalid biased attention inputs: queries {}, keys {}, values {}",
             fmt::join(query.sizes(), "x"),
             fmt::join(key.sizes(), "x"),
             fmt::join(value.sizes(), "x")));
@@ -39,7 +40,8 @@ Tensor biased_attention(
     scores = scores + bias.to(type);
   }
   if (visible.defined()) {
-    // Not infinity: where nothing is visible, the softmax must be finite, and its gradient too.
+    // Finite instead of -infinity: if no key is visible, the softmax and its gradient must be
+    // finite.
     scores = scores.masked_fill(visible.logical_not(), std::numeric_limits<float>::lowest());
   }
   const Tensor probabilities = at::softmax(scores, -1).to(query.scalar_type());

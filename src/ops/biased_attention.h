@@ -1,4 +1,4 @@
-// Attention with a bias of its scores, for which the fused forms have no place.
+// Attention with an additive score bias, which the fused implementations do not support.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,17 @@ namespace lockstep::ops {
 using at::Tensor;
 
 struct BiasedAttentionOptions {
-  double scale = 1;          // of the scores, before the bias
-  double dropout = 0;        // of the probabilities
-  Tensor dropout_keys = {};  // [B] int64 on the CPU, where dropout > 0: see ops/dropout.h. The
-                             // element is (head, query, key)
+  double scale = 1;          // factor of the scores, applied before the bias
+  double dropout = 0;        // dropout rate of the probabilities
+  Tensor dropout_keys = {};  // [B] int64 on the CPU, required if dropout > 0 (ops/dropout.h). The element is (head, query, key)
   int64_t first_head = 0,
-          total_heads = 0;  // for dropout, where query holds a part of the heads; 0 heads: all
+          total_heads = 0;  // for dropout if query has only some of the heads; total_heads 0: it has all
 };
 
-/// softmax(scale * query key^T + bias) value over the keys that are visible. query [B, H, T, D],
-/// key and value [B, H, S, D]; bias [H, T, S] or undefined: none; visible, bool, broadcasts to [B,
-/// H, T, S], or undefined: all. A query that sees no key gets the mean of the values. Scores and
-/// softmax are float32; the probabilities are kept for the backward pass. Returns [B, H, T, D].
+/// softmax(scale * query key^T + bias) value over the visible keys. query is [B, H, T, D]; key and
+/// value are [B, H, S, D]. bias is [H, T, S] or undefined (none). visible (bool) broadcasts to [B,
+/// H, T, S] or is undefined (all). A query that sees no key gets the mean of the values. Scores and
+/// softmax are float32; the probabilities are saved for the backward pass. Returns [B, H, T, D].
 Tensor biased_attention(
     const Tensor& query,
     const Tensor& key,
@@ -30,8 +29,8 @@ Tensor biased_attention(
     const Tensor& visible,
     const BiasedAttentionOptions& options);
 
-/// The dropout of biased_attention, of a block of probabilities [B, H, t, s] whose first query and
-/// key stand there.
+/// Applies the dropout of biased_attention to a block of probabilities [B, H, t, s] with the given
+/// first query and key.
 Tensor biased_attention_dropout(
     const Tensor& probabilities,
     const BiasedAttentionOptions& options,

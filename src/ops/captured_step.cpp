@@ -1,3 +1,4 @@
+// Captures a step in a CUDA graph after warm-up runs and replays it.
 #include "ops/captured_step.h"
 
 #include <exception>
@@ -28,7 +29,7 @@ void CapturedStep::run() {
     try {
       graph_ = loops.capture(device_, body_);
     } catch (const std::exception& error) {
-      log_warning("this step could not be captured in a CUDA graph: {}", error.what());
+      log_warning("step not captured in a CUDA graph: {}", error.what());
     }
     if (const bool captured = graph_ != nullptr; agree_ ? !agree_(captured) : !captured) {
       graph_.reset();
@@ -37,7 +38,7 @@ void CapturedStep::run() {
       return;
     }
   }
-  graph_->replay();  // capturing computes nothing
+  graph_->replay();  // capturing executes nothing
 }
 
 }  // namespace lockstep::ops

@@ -1,4 +1,4 @@
-// A step whose kernels the host launches all at once: captured in a CUDA graph, and replayed.
+// A training step captured in a CUDA graph and replayed.
 #pragma once
 
 #include <functional>
@@ -8,31 +8,32 @@
 
 namespace lockstep::ops {
 
-/// What was captured.
+/// A captured graph.
 class StepGraph {
  public:
   virtual ~StepGraph() = default;
-  /// On the current stream.
+  /// Launches the graph on the current stream.
   virtual void replay() = 0;
 };
 
-/// Runs a step of fixed shapes (forward, backward, reduction, optimizer) again and again. On a GPU
-/// the first calls of run() run the body on a stream aside, the next one captures it, and from then
-/// on each replays the graph, so that hundreds of small launches cost the host one. On other
-/// devices, or without liblockstep_cuda.so, run() is the body.
+/// Runs a step of fixed shapes (forward, backward, reduction, optimizer) repeatedly. On a GPU the
+/// first calls of run() run the body on a side stream, and the next call captures it. From then on
+/// each call replays the graph, so that hundreds of small kernels cost the host one launch. On
+/// other devices, or without liblockstep_cuda.so, run() calls the body.
 ///
-/// The body does the same each time, on tensors that stay where they are: inputs are copied into
-/// them before run(), results are read after it. It reads no value back to the host (item()), and
-/// what the host computes anew each time, such as a learning rate or AdamW's count of steps, is in
-/// tensors; else the number of the captured call stays for ever. Collectives of NCCL may be in it,
-/// those of Gloo may not. Not thread-safe; blocks as the body does.
+/// The body must do the same work each time, on tensors at fixed addresses: inputs are copied into
+/// them before run(), and results are read after it. It must not read a value back to the host
+/// (item()). Values that the host computes for each step, such as the learning rate or AdamW's step
+/// number, must be in tensors; otherwise the value of the captured call is replayed forever. The
+/// body may contain NCCL collectives, but no Gloo collectives. Not thread-safe; blocks as the body
+/// does.
 ///
-/// Where the capture fails, such as for want of memory, the body runs as it is from then on: it
-/// must be able to begin anew after it threw.
+/// If the capture fails, for example because memory is insufficient, all later calls run the body
+/// directly. The body must therefore be restartable after it threw.
 class CapturedStep {
  public:
-  /// `agree` tells whether all ranks whose collectives are in the body captured it, given whether
-  /// this one did: it is called once, by all. Null: there are no others.
+  /// `agree` receives whether this rank captured the body and returns whether all ranks that share
+  /// its collectives did. All ranks call it once. Null: there are no other ranks.
   CapturedStep(
       c10::Device device,
       std::function<void()> body,
@@ -41,7 +42,7 @@ class CapturedStep {
   bool is_captured() const { return graph_ != nullptr; }
 
  private:
-  static constexpr int kWarmRuns = 3;  // kernels are chosen and memory is found in these
+  static constexpr int kWarmRuns = 3;  // warm-up runs, which select kernels and allocate memory
   c10::Device device_;
   std::function<void()> body_;
   std::function<bool(bool)> agree_;

@@ -1,3 +1,4 @@
+// Checksum verification of matrix products (ABFT) on the CPU.
 #include "ops/checked_products.h"
 
 #include <atomic>
@@ -16,11 +17,11 @@ namespace {
 std::atomic<bool> is_on{false};
 std::atomic<int64_t> wrong{0};
 
-/// In units of what rounding errors that do not hang together come to: what is further off is no
-/// rounding.
+/// Tolerances in multiples of the expected sum of independent rounding errors; a larger deviation
+/// is not rounding.
 constexpr double kRounded = 8, kSummed = 32;
 
-/// Half of the distance from 1 to the next number.
+/// Returns the unit roundoff, half of the distance from 1 to the next number.
 double unit_of(at::ScalarType type) {
   return type == at::kBFloat16 ? 0x1p-9
          : type == at::kHalf   ? 0x1p-12
@@ -34,7 +35,7 @@ Tensor bytes_of(const Tensor& x) {
 
 std::string told(const OddRow& odd, const Tensor& left, const Tensor& right) {
   return fmt::format(
-      "a product of [{}, {}] with [{}, {}]: row {} adds up to {:.9g} and not to {:.9g}",
+      "matrix product of [{}, {}] with [{}, {}]: row {} sums to {:.9g} instead of {:.9g}",
       left.size(0),
       left.size(1),
       right.size(0),
@@ -71,7 +72,7 @@ std::optional<OddRow> find_odd_row(
   const Tensor of_right = right.sum(1, false, type);  // [k]
   const Tensor sums = result.sum(1, false, type);     // [m]
   Tensor expected = at::mv(left.to(type), of_right);
-  // No row of the result is longer than `longest`, but one that was computed wrong.
+  // The norm of a row of a correct result is at most `longest`.
   const Tensor of_left = norms(left);
   const Tensor right_norm = at::linalg_vector_norm(right, 2, std::nullopt, false, type);
   Tensor longest = of_left * right_norm;
@@ -90,7 +91,7 @@ std::optional<OddRow> find_odd_row(
   if (!is_odd.any().item<bool>()) {
     return std::nullopt;
   }
-  // What is no number is the farthest off.
+  // NaN counts as the largest deviation.
   const Tensor far = at::where(is_odd, off.nan_to_num(std::numeric_limits<float>::infinity()), -1);
   const auto row = far.argmax().item<int64_t>();
   const auto at_row = [row](const Tensor& x) { return x[row].item<double>(); };
@@ -115,22 +116,19 @@ void check_product(
   if (const auto still = find_odd_row(result, left, right, bias); !still) {
     ++wrong;
     log_warning(
-        "{}; made once more it does, and that is taken: this machine's processor or memory goes "
-        "wrong, run `lockstep doctor` and a test of its memory",
+        "{}; computed again it is correct, and that result is used. The processor or memory of this machine is faulty: run `lockstep doctor` and a memory test",
         told(*odd, left, right));
   } else if (at::equal(bytes_of(result), bytes_of(first))) {
     log_warning(
-        "{}, twice the same to the bit, which is taken: an unusual rounding, or a processor that "
-        "goes wrong the same way each time",
+        "{}; computed again it has the same bits and is used: unusual rounding, or a reproducible processor error",
         told(*odd, left, right));
   } else {
     throw Error(
         ErrorKind::kNumeric,
         fmt::format(
-            "{}; made once more it is another, and does not either: this machine's processor or "
-            "memory goes wrong",
+            "{}; computed again it differs and is still wrong: the processor or memory of this machine is faulty",
             told(*still, left, right)),
-        "leave this machine out, and go on from the last checkpoint");
+        "exclude this machine and resume from the last checkpoint");
   }
 }
 

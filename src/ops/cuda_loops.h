@@ -1,4 +1,4 @@
-// What liblockstep_cuda.so offers the operations of this module, once it is loaded.
+// Table of CUDA kernels, filled when liblockstep_cuda.so is loaded.
 #pragma once
 
 #include <memory>
@@ -14,33 +14,32 @@
 
 namespace lockstep::ops {
 
-/// What a norm reads and writes: x, y and, where it is x + residual that is normalized, these
-/// [..., C] of one type; weight [C]; inverse float32, of each row. A layer norm has a bias [C],
-/// too, and means as it has inverses; both undefined: it is an RMS norm. They begin at multiples of
-/// 16 bytes.
+/// Tensors of a norm. x and y, and residual and sum if x + residual is normalized, are [..., C] of
+/// one type; weight is [C]; inverse is float32 per row. A layer norm also has a bias [C], and a
+/// mean per row; both are undefined for an RMS norm. All are aligned to 16 bytes.
 struct NormTensors {
   Tensor x, residual, weight, bias, sum, y, mean, inverse;  // residual and sum may be undefined
 };
-/// And its backward pass: `x` is what was normalized.
+/// Inputs of the backward pass; `x` is the normalized tensor's input.
 struct NormGradientInputs {
   Tensor gradient, sum_gradient, x, weight, mean, inverse;  // sum_gradient may be undefined
 };
 struct NormGradients {
-  Tensor x, weight, bias;  // of RMS norms there is no bias
+  Tensor x, weight, bias;  // bias is undefined for RMS norms
 };
 
-/// What a step of AdamW whose moments have 8 bits reads and writes, of elements from the first of a
-/// block of 256 on; as in adamw.h but for the moments.
+/// Buffers of an AdamW step with 8-bit moments, starting at the first element of a block of 256. As
+/// AdamWBuffers (adamw.h), except the moments.
 struct AdamW8bitBuffers {
-  Tensor parameter, master, gradient;        // [n]; master undefined: the parameter is float32
+  Tensor parameter, master, gradient;        // [n]; master undefined for float32 parameters
   Tensor exp_avg, exp_avg_sq;                // [n] uint8
-  Tensor exp_avg_absmax, exp_avg_sq_absmax;  // float32, one a block
-  Tensor maps;  // [4, 256] float32: values and middles, of the signed map and the other
+  Tensor exp_avg_absmax, exp_avg_sq_absmax;  // float32, one per block
+  Tensor maps;  // [4, 256] float32: values and midpoints of the signed map, then of the unsigned map
 };
 
-/// On the current stream; tensors are on one GPU and contiguous, but for logits, whose rows may
-/// lie apart. float32, bfloat16 or float16 logits [n, V]; targets [n] int64; everything else of
-/// them [n] float32. See softmax_rows.h.
+/// CUDA kernels, which run on the current stream. Tensors are on one GPU and contiguous, except
+/// logits, whose rows may be strided. Logits [n, V] are float32, bfloat16 or float16; targets [n]
+/// are int64; all other per-row tensors are float32 [n]. See softmax_rows.h.
 struct CudaLoops {
   void (*row_statistics)(const Tensor& logits, const Tensor& targets, const RowStatistics& result) =
       nullptr;
@@ -51,12 +50,12 @@ struct CudaLoops {
       const Tensor& softmax_factor,
       const Tensor& target_factor,
       float inverse_cap) = nullptr;
-  /// See adamw.h; not empty.
+  /// See adamw.h; the buffers must not be empty.
   void (*adamw)(const AdamWBuffers& buffers, const Tensor& numbers) = nullptr;
-  /// By such numbers as adamw; not empty.
+  /// Uses the same factors as adamw; the buffers must not be empty.
   void (*adamw_8bit)(const AdamW8bitBuffers& buffers, const Tensor& numbers) = nullptr;
-  /// As in rope.h: float32, bfloat16 or float16 heads [B, T, H, D], not empty, last dims dense; cos
-  /// and sin float32, contiguous.
+  /// See rope.h. Heads [B, T, H, D] are float32, bfloat16 or float16, not empty, with dense last
+  /// dims; cos and sin are float32 and contiguous.
   void (*rotate)(
       const Tensor& from,
       const Tensor& to,
@@ -64,8 +63,8 @@ struct CudaLoops {
       const Tensor& sin,
       float sign,
       const RotatedHeads& heads) = nullptr;
-  /// As `dropout` in dropout.h: float32, bfloat16 or float16 `from` [B, ...], not empty; `keys` [B]
-  /// int64 on the GPU.
+  /// See `dropout` in dropout.h. `from` [B, ...] is float32, bfloat16 or float16, not empty; `keys`
+  /// [B] are int64 on the GPU.
   void (*dropout)(
       const Tensor& from,
       const Tensor& to,
@@ -73,19 +72,20 @@ struct CudaLoops {
       const DropoutPlace& place,
       uint32_t threshold,
       float scale) = nullptr;
-  /// Rows and columns of a part of packed weights (packed_part.h) -> out [rows, columns], not
-  /// empty, float32, bfloat16 or float16; of 4 bits rounded to `packed` first.
+  /// Unpacks rows and columns of a part of packed weights (packed_part.h) to out [rows, columns],
+  /// not empty, float32, bfloat16 or float16. 4-bit values are first rounded to `packed`.
   void (*unpack)(
       const Tensor& bytes,
       const UnpackPlace& place,
       at::ScalarType packed,
       const Tensor& out) = nullptr;
-  /// See float8.h: bfloat16, not empty, one of the strides 1. `largest` [n, 1], of each row.
+  /// See float8.h; bfloat16, not empty, one of the strides is 1. `largest` [n, 1] is the largest
+  /// magnitude of each row.
   void (*largest_of_rows)(const FactoredRows& from, const Tensor& largest) = nullptr;
-  /// Into `result`, whose scales are as many as `largest`.
+  /// Rounds into `result`, which has as many scales as `largest` has elements.
   void (*round_to_float8)(
       const FactoredRows& from, const Tensor& largest, const Float8Rows& result) = nullptr;
-  /// silu(gate) * up, and its gradients: float32, bfloat16 or float16 of one size, not empty.
+  /// silu(gate) * up, and its gradients; float32, bfloat16 or float16 of equal size, not empty.
   void (*swiglu)(const Tensor& gate, const Tensor& up, const Tensor& out) = nullptr;
   void (*swiglu_backward)(
       const Tensor& gate,
@@ -93,28 +93,28 @@ struct CudaLoops {
       const Tensor& out_gradient,
       const Tensor& gate_gradient,
       const Tensor& up_gradient) = nullptr;
-  /// As in norms.h: float32, bfloat16 or float16, not empty, of rows that takes_norm() says are
-  /// taken.
+  /// See norms.h; float32, bfloat16 or float16, not empty, if takes_norm() returns true.
   bool (*takes_norm)(const Tensor& x, bool is_centered) = nullptr;
   void (*norm)(const NormTensors& tensors, float eps, RmsForm form) = nullptr;
   void (*norm_backward)(
       const NormGradientInputs& inputs, const NormGradients& gradients, RmsForm form) = nullptr;
-  /// Adds share * the squares of float32, bfloat16 or float16 numbers, not empty, to the float64
-  /// `sums` [kSquareSums], whose sum is theirs (square_sums.h).
+  /// Adds share * the squares of float32, bfloat16 or float16 values, not empty, to the float64
+  /// partial sums `sums` [kSquareSums] (square_sums.h).
   void (*add_squares)(const Tensor& from, double share, const Tensor& sums) = nullptr;
-  /// values *= factor: float32, bfloat16 or float16, not empty; a float32 factor on their GPU.
+  /// values *= factor; float32, bfloat16 or float16, not empty, with a float32 factor on the same
+  /// GPU.
   void (*scale)(const Tensor& values, const Tensor& factor) = nullptr;
   /// See captured_step.h.
   void (*run_aside)(c10::Device device, const std::function<void()>& body) = nullptr;
   std::unique_ptr<StepGraph> (*capture)(c10::Device device, const std::function<void()>& body) =
       nullptr;
-  /// Pins pages of the host's until the result is gone. Throws c10::Error: there are no more.
+  /// Pins host pages for the lifetime of the result. Throws c10::Error if no more can be pinned.
   std::shared_ptr<void> (*pin)(void* memory, int64_t bytes) = nullptr;
 };
 
-/// Called once, by the library's entry point.
+/// Called once, by the entry point of liblockstep_cuda.so.
 void set_cuda_loops(const CudaLoops& loops);
-/// A member is null if there is none: ATen's operations serve.
+/// Returns the table. Members without a kernel are null; callers then use ATen's operations.
 const CudaLoops& cuda_loops();
 
 }  // namespace lockstep::ops

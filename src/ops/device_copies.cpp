@@ -1,3 +1,4 @@
+// Asynchronous copies on a separate stream, and pinned host memory.
 #include "ops/device_copies.h"
 
 #include <exception>
@@ -49,8 +50,7 @@ std::shared_ptr<void> pin_host(void* memory, int64_t bytes) {
     return cuda_loops().pin == nullptr || bytes == 0 ? nullptr : cuda_loops().pin(memory, bytes);
   } catch (const std::exception& error) {
     log_warning(
-        "{} bytes of host memory could not be pinned, and copies between them and a GPU are waited "
-        "for: {}; raise the limit of locked memory (ulimit -l), or leave more memory free",
+        "cannot pin {} bytes of host memory, so copies between it and a GPU are synchronous: {}; raise the limit of locked memory (ulimit -l) or free memory",
         bytes,
         std::string_view(error.what()).substr(0, std::string_view(error.what()).find('\n')));
     return nullptr;
@@ -69,7 +69,7 @@ Tensor host_bytes(int64_t bytes, bool is_pinned) {
     throw std::bad_alloc();
   }
   const std::shared_ptr<void> pages(memory, [size](void* begin) { ::munmap(begin, size); });
-  ::madvise(memory, size, MADV_HUGEPAGE);  // which copies read faster
+  ::madvise(memory, size, MADV_HUGEPAGE);  // huge pages make copies faster
   return at::from_blob(
       memory,
       {bytes},

@@ -1,4 +1,4 @@
-// Copies between host and device beside what the device computes.
+// Copies between host and device that overlap with computation on the device.
 #pragma once
 
 #include <functional>
@@ -12,24 +12,27 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// A stream of the device's for copies, one after the other. The host's tensors must be pinned, and
-/// stay until the copies have ended. One thread uses it.
+/// A device stream for sequential copies. Host tensors must be pinned and must live until the
+/// copies have ended. Used by one thread.
 class DeviceCopies {
  public:
   explicit DeviceCopies(c10::Device device);
   DeviceCopies(const DeviceCopies&) = delete;
   DeviceCopies& operator=(const DeviceCopies&) = delete;
-  /// Waits for its copies.
+  /// Waits for the copies of this stream.
   ~DeviceCopies() { stream_.synchronize(); }
 
-  /// What the device has been given to compute so far comes before the copies that follow.
+  /// Makes the following copies wait for the work that is already queued on the compute stream.
   void follow_compute();
-  /// What the device is given from now on comes after the copies so far, or those until an event.
+  /// Makes work that is queued on the compute stream from now on wait for the copies so far, or for
+  /// those up to an event.
   void lead_compute() { lead_compute(now()); }
   void lead_compute(const c10::Event& copied) { copied.block(current()); }
-  /// Does not block; the event is there when this and all earlier copies have ended.
+  /// Starts a copy without blocking; the event is recorded when this and all earlier copies have
+  /// ended.
   c10::Event start(const Tensor& to, const Tensor& from);
-  /// The same of what `body` gives to the device.
+  /// Runs `body` with this stream as the current one; the event is recorded when its work has
+  /// ended.
   c10::Event run(const std::function<void()>& body);
 
  private:
@@ -38,13 +41,13 @@ class DeviceCopies {
   c10::Stream stream_;
 };
 
-/// Pins pages of the host's for copies until the result is gone; null: there is no GPU, or the
-/// system pins no more, which a warning tells.
+/// Pins host pages for copies, for the lifetime of the result. Returns null if there is no GPU, or,
+/// with a warning, if the system cannot pin more memory.
 std::shared_ptr<void> pin_host(void* memory, int64_t bytes);
-/// [bytes] uint8 of the host's, pinned if `is_pinned`: without the rounding to powers of two of
-/// libtorch's own allocator, and so of a size that stays.
+/// Returns a host tensor of `bytes` uint8, pinned if `is_pinned`. Unlike libtorch's pinned
+/// allocator it does not round the size up to a power of two.
 Tensor host_bytes(int64_t bytes, bool is_pinned);
-/// The same for as many values as `tensor` has, of its type and shape; pinned where it is on a GPU.
+/// Returns a host tensor with the shape and type of `tensor`, pinned if `tensor` is on a GPU.
 Tensor host_like(const Tensor& tensor);
 
 }  // namespace lockstep::ops

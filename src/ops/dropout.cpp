@@ -1,3 +1,4 @@
+// Counter-based dropout: CPU loops, the CUDA kernel, and an implementation with tensor operations.
 #include "ops/dropout.h"
 
 #include <algorithm>
@@ -23,9 +24,9 @@ using vector::Floats;
 using vector::Longs;
 using vector::Words;
 
-constexpr int64_t kPositions = int64_t{1} << 24;  // more than any sequence has
+constexpr int64_t kPositions = int64_t{1} << 24;  // exceeds the length of every sequence
 
-/// The threshold of the 32 bits, and what kept elements are multiplied by.
+/// Threshold for the 32 random bits, and scale of the retained elements.
 struct Rate {
   uint32_t threshold;
   float scale;
@@ -41,7 +42,7 @@ LOCKSTEP_INLINE uint32_t draw(uint64_t key, uint64_t element) {
   return static_cast<uint32_t>(element % 2 == 0 ? word : word >> 32);
 }
 
-/// `count` neighbouring elements, from the global element `first` on.
+/// Processes `count` adjacent elements, from the global element `first` on.
 template <class T>
 struct Run {
   LOCKSTEP_INLINE static void run(
@@ -53,7 +54,7 @@ struct Run {
     Longs counters = {0, 1, 2, 3, 4, 5, 6, 7};
     counters += (first + static_cast<uint64_t>(i)) / 2 + 0x9e3779b97f4a7c15ULL;
     for (; i + vector::kLanes <= count; i += vector::kLanes, counters += 8) {
-      // A word is two elements, the low half first: as they lie in memory.
+      // A word has two elements, the low half first, which is their order in memory.
       const Words drawn = vector::same_bits<Words>(vector::mix(vector::mix(counters) ^ key));
       const Floats value = vector::load(from + i) * rate.scale;
       vector::store(to + i, drawn >= rate.threshold ? value : Floats{});
@@ -69,7 +70,7 @@ struct Run {
   }
 };
 
-/// The part as runs of neighbouring global elements, all of one length.
+/// Divides the slice into equally long runs of adjacent global elements.
 class Runs {
  public:
   Runs(at::IntArrayRef sizes, const DropoutRegion& region) {
@@ -82,7 +83,7 @@ class Runs {
       std::copy(region.begin.begin(), region.begin.end(), begin_.begin() + 1);
       std::copy(region.whole.begin(), region.whole.end(), whole_.begin() + 1);
     }
-    // Dims after the last partial one lie together.
+    // Dims after the last sliced one are contiguous.
     last_ = 1;
     for (int64_t dim = 1; dim < dims; ++dim) {
       if (sizes_[static_cast<size_t>(dim)] != whole_[static_cast<size_t>(dim)]) {
@@ -104,7 +105,7 @@ class Runs {
     }
     return place;
   }
-  /// The row (the index in the first dim) of run `index`, and its first global element.
+  /// Returns the row (index in the first dim) of run `index`, and its first global element.
   std::pair<int64_t, uint64_t> start(int64_t index) const {
     uint64_t element = 0, stride = 1;
     for (auto dim = static_cast<int64_t>(sizes_.size()) - 1; dim >= 1; --dim) {
@@ -131,7 +132,7 @@ class Runs {
       throw Error(
           ErrorKind::kInternal,
           fmt::format(
-              "dropout of a part {} that begins at {} of a whole {}",
+              "invalid dropout region: a slice {} that begins at {} of a whole {}",
               fmt::join(sizes_, "x"),
               fmt::join(region.begin, ","),
               fmt::join(region.whole, "x")));
@@ -175,8 +176,8 @@ void drop_on_cpu(
       const uint64_t first = start + static_cast<uint64_t>(skipped) +
                              (row_firsts != nullptr ? static_cast<uint64_t>(row_firsts[row]) : 0);
       int64_t count = std::min(runs.length() - skipped, end - begin);
-      // Keys before the query's document have numbers below 0, that is close to 2^64: a run ends
-      // where they do, for a kernel counts on.
+      // Elements before the query's document have negative indexes, which wrap to values near 2^64.
+      // A kernel counts upwards from `first`, so the run is split at 0.
       if (const uint64_t before_0 = 0 - first; before_0 < static_cast<uint64_t>(count)) {
         count = before_0 > 0 ? static_cast<int64_t>(before_0) : count;
       }
@@ -244,14 +245,15 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   }
 };
 
-/// Of whole rows or of tokens, from a position on; what is behind the last one is padding.
+/// Returns the keys of `count` tokens from position `first` on; positions beyond the end are
+/// padding with zero keys.
 Tensor keys_from(const Tensor& keys, int64_t first, int64_t count) {
   const int64_t missing = std::max<int64_t>(first + count - keys.size(1), 0);
   return (missing > 0 ? at::constant_pad_nd(keys, {0, 0, 0, missing}) : keys)
       .narrow(1, first, count);
 }
 
-/// Shifts without the sign: int64 stands for uint64.
+/// Logical right shift of int64 values that represent uint64.
 Tensor shifted(const Tensor& x, int64_t bits) {
   return at::bitwise_and(
       at::bitwise_right_shift(x, bits), static_cast<int64_t>(~uint64_t{0} >> bits));
@@ -270,7 +272,7 @@ Tensor dropout_by_tensors(
   if (x.numel() == 0) {
     return x.clone();
   }
-  // Six tensors of int64, of so many elements at a time.
+  // Maximum elements at a time, because six int64 tensors of this size are allocated.
   constexpr int64_t kAtOnce = int64_t{1} << 24;
   const int64_t most = std::max<int64_t>(kAtOnce / (x.numel() / x.size(0)), 1);
   if (most < x.size(0)) {
@@ -290,7 +292,7 @@ Tensor dropout_by_tensors(
   }
   const Runs runs(x.sizes(), region);
   const int64_t rows = x.size(0), per_row = x.numel() / rows / runs.length();
-  // The global element of each element of a row: the start of its run, and its place in the run.
+  // Global index of each element of a row: the start of its run, plus its position in the run.
   std::vector<int64_t> starts;
   for (int64_t i = 0; i < per_row; ++i) {
     starts.push_back(static_cast<int64_t>(runs.start(i).second));
@@ -298,7 +300,7 @@ Tensor dropout_by_tensors(
   const auto longs = at::TensorOptions().dtype(at::kLong);
   Tensor element = (to_device(at::tensor(starts, longs), x.device()).unsqueeze(1) +
                     at::arange(runs.length(), longs.device(x.device())))
-                       .flatten();  // [elements of a row], or [B, ...] where rows begin elsewhere
+                       .flatten();  // [elements of a row], or [B, ...] if rows have an offset
   if (region.first.defined()) {
     element = element + to_device(region.first, x.device()).unsqueeze(1);
   }
@@ -324,7 +326,7 @@ DropoutRegion probabilities_region(
 Tensor dropout(
     const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
   if (!(probability >= 0 && probability < 1)) {
-    throw Error(ErrorKind::kInternal, fmt::format("dropout with probability {}", probability));
+    throw Error(ErrorKind::kInternal, fmt::format("dropout probability {} is not in [0, 1)", probability));
   }
   if (probability == 0) {
     return x;
@@ -335,7 +337,7 @@ Tensor dropout(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "dropout needs one int64 key, on the CPU or beside them, for each of {} rows",
+            "dropout requires one int64 key, on the CPU or the tensor's device, for each of {} rows",
             x.dim() > 0 ? x.size(0) : 0));
   }
   return DropoutFunction::apply(

@@ -1,11 +1,11 @@
-// Where the elements of a part of a tensor stand in the whole, for kernels.
+// Position of a slice in the whole tensor, in the form that kernels use.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::ops {
 
-/// Of the dims after the first, outermost first.
+/// Sizes and starts of the dims after the first, outermost first.
 struct DropoutPlace {
   static constexpr int kMostDims = 4;
   int dims = 0;

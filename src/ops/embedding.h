@@ -1,4 +1,4 @@
-// The embedding look-up, whose gradient is summed in float32.
+// Embedding lookup with a gradient summed in float32.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,15 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// The form of the weight's gradient, on the CPU.
+/// Form of the weight's gradient on the CPU.
 enum class EmbeddingGradient {
   kTable,  // [V, C]
-  kRows,   // a sparse tensor of the rows that were looked up: for a weight that gets another,
-           // dense gradient in the same backward pass, which autograd adds these rows to in place
+  kRows,   // sparse, only the rows looked up: for a weight that gets a second, dense gradient in the same backward pass, to which autograd adds these rows in place
 };
 
-/// weight [V, C], ids int64 of any shape -> [..., C]. A token that occurs often has the sum of its
-/// rows' gradients made in float32 and rounded once. `padding_row` (or -1) gets no gradient. An id
-/// outside [0, V) is an Error (kData) that names it (on the CPU; a GPU asserts).
+/// weight [V, C], ids int64 of any shape -> [..., C]. The gradient of each token is summed over its
+/// occurrences in float32 and rounded once. `padding_row` (or -1) gets no gradient. Throws Error
+/// (data) for an id outside [0, V) and names it (on the CPU; a GPU asserts).
 Tensor embedding(
     const Tensor& weight,
     const Tensor& ids,

@@ -1,3 +1,4 @@
+// Products of a few activation rows with a weight, for generation.
 #include "ops/few_rows.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +19,8 @@ struct Widen {
   }
 };
 
-/// Dense: a token has so many small tensors that ATen's calls would cost more than the copies.
+/// Copies dense tensors by a loop: generating a token needs many small tensors, for which ATen's
+/// call overhead exceeds the copy.
 Tensor in_float(const Tensor& x) {
   if (x.scalar_type() != at::kBFloat16 || !x.is_contiguous()) {
     return x.detach().to(at::kFloat).contiguous();

@@ -1,4 +1,4 @@
-// Products of a few rows with a weight whose rows are read once for all of them. Internal to ops.
+// Products of a few rows with a weight that is read once for all of them. Internal to ops.
 #pragma once
 
 #include <algorithm>
@@ -12,26 +12,27 @@
 
 namespace lockstep::ops {
 
-/// Whether x [..., width] is of so few rows, in float32 or bfloat16, and this processor has the
-/// loops. Not where products are checked, since a check reads the weight as a matrix.
+/// True if x [..., width] has few rows in float32 or bfloat16 and this processor has the loops.
+/// False if products are checked, because a check reads the weight as a matrix.
 bool takes_few_rows(const Tensor& x);
 
-/// x W (+ bias) for a dense, contiguous weight in its layout and x, both bfloat16: summed in
-/// float32 and rounded once. No autograd.
+/// Returns x W (+ bias) for bfloat16 x and a contiguous bfloat16 weight in the given layout, summed
+/// in float32 and rounded once. No autograd.
 Tensor few_rows_linear(
     const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout);
 
-/// Such rows in float32.
+/// The rows of x in float32.
 class FewRows {
  public:
   explicit FewRows(const Tensor& x);
   const kernel::FewRows& rows() const { return rows_; }
   at::ScalarType type() const { return type_; }
-  /// In the order of kernel::order_by_codes().
+  /// Reorders the rows with kernel::order_by_codes().
   void order();
-  /// [..., count] in x's type: the sums of each row of a weight, plus the bias [count] if it is
-  /// defined. A copy of `dot`, one a thread, is asked for those of up to kTogether rows: the first,
-  /// how many, and where they go, kernel::kFewRows for each.
+  /// Returns [..., count] in x's type: the products with each row of a weight, plus the bias
+  /// [count] if defined. Each thread has a copy of `dot` and calls it for up to kTogether weight
+  /// rows at a time, with the first row, the number of rows, and the destination with
+  /// kernel::kFewRows values per row.
   template <int64_t kTogether = 1, class Dot>
   Tensor product(int64_t count, const Tensor& bias, const Dot& dot) const {
     static_assert(kRowsAtOnce % kTogether == 0);
@@ -55,8 +56,8 @@ class FewRows {
     });
     return result.tensor;
   }
-  /// The same of columns of a weight: `sum` writes the sums of `size` columns from its first
-  /// argument on, as many as wanted for each row.
+  /// The same for columns of a weight: `sum(begin, size, out)` writes the sums of `size` columns
+  /// from `begin` on, for each row.
   template <class Sum>
   Tensor product_of_columns(int64_t count, const Tensor& bias, const Sum& sum) const {
     const Result result = result_of(count, bias);
@@ -76,14 +77,14 @@ class FewRows {
   }
 
  private:
-  static constexpr int64_t kRowsAtOnce = 64;     // whose sums are rounded together
-  static constexpr int64_t kColumnsAtOnce = 64;  // which threads share out
-  static constexpr int64_t kMostSums = 4096;     // which a cache of the first level holds
+  static constexpr int64_t kRowsAtOnce = 64;     // weight rows whose sums are rounded together
+  static constexpr int64_t kColumnsAtOnce = 64;  // granularity of the division among threads
+  static constexpr int64_t kMostSums = 4096;     // sums that fit in the level-1 cache
 
   struct Result {
-    Tensor tensor, bias;  // float32, or undefined
+    Tensor tensor, bias;  // bias is float32, or undefined
     int64_t rows = 0, count = 0;
-    /// The sums [rows, size] of columns from `begin` on, with the bias, rounded.
+    /// Writes the rounded sums [rows, size] of the columns from `begin` on, with the bias added.
     void write(int64_t begin, int64_t size, const float* sums) const;
   };
   Result result_of(int64_t count, const Tensor& bias) const;

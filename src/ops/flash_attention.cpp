@@ -1,3 +1,4 @@
+// ATen's flash attention for packed documents and sliding windows on GPUs.
 #include "ops/flash_attention.h"
 
 #include <algorithm>
@@ -44,18 +45,18 @@ bool flash_hides_by_itself(
       key.scalar_type() != type || !fits) {
     return false;
   }
-  // cuDNN's needs no older a GPU.
+  // If cuDNN is chosen, the GPU is also new enough for flash attention.
   return takes_groups(
       at::_fused_sdp_choice(query, query, query, /*attn_mask=*/{}, /*dropout_p=*/0.0, true));
 }
 
 namespace {
 
-/// Of documents, which are sequences of their own for it.
+/// Attention of documents, each as a sequence of its own.
 Tensor attention_of_documents(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
   const auto& [offsets, longest] = options.document_offsets;
-  const c10::SymInt before(options.window > 0 ? options.window - 1 : -1);  // -1: all
+  const c10::SymInt before(options.window > 0 ? options.window - 1 : -1);  // -1: unlimited
   const auto in_a_row = [](const Tensor& x) { return x.transpose(1, 2).flatten(0, 1); };
   const auto made = at::_flash_attention_forward_symint(
       in_a_row(query),  // [B T, H, D]
@@ -81,7 +82,7 @@ Tensor flash_attention(
   if (options.document_starts.defined()) {
     return attention_of_documents(query, key, value, options);
   }
-  const c10::SymInt before(options.window > 0 ? options.window - 1 : -1);  // -1: all
+  const c10::SymInt before(options.window > 0 ? options.window - 1 : -1);  // -1: unlimited
   const auto made = at::_flash_attention_forward_symint(
       query.transpose(1, 2),
       key.transpose(1, 2),

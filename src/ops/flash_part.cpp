@@ -1,3 +1,4 @@
+// Partial attention by ATen's flash attention kernels.
 #include "ops/flash_part.h"
 
 #include <tuple>
@@ -10,12 +11,13 @@
 namespace lockstep::ops {
 namespace {
 
-/// A key-value head for each query head that it serves: not all of ATen's kernels read it so often.
+/// Repeats each key-value head for its query heads, because not all of ATen's kernels support
+/// grouped queries.
 Tensor for_each_query_head(const Tensor& x, int64_t heads) {
   return x.size(1) == heads ? x : x.repeat_interleave(heads / x.size(1), 1);
 }
 
-/// And their gradients, summed: [B, H, S, D] -> [B, Hkv, S, D].
+/// Sums gradients over the query heads of each key-value head: [B, H, S, D] -> [B, Hkv, S, D].
 Tensor summed_by_head(const Tensor& x, int64_t kv_heads) {
   const int64_t groups = x.size(1) / kv_heads;
   return groups == 1 ? x : x.view({x.size(0), kv_heads, groups, x.size(2), x.size(3)}).sum(2);
@@ -36,7 +38,7 @@ bool has_flash_part(const Tensor& query, const Tensor& key) {
       query.size(3) > 256) {
     return false;
   }
-  // cuDNN's needs no older a GPU.
+  // If cuDNN is chosen, the GPU is also new enough for flash attention.
   const auto chosen = static_cast<at::SDPBackend>(at::_fused_sdp_choice(query, query, query));
   return chosen == at::SDPBackend::flash_attention || chosen == at::SDPBackend::cudnn_attention;
 }
@@ -82,7 +84,7 @@ AttentionPartGradients flash_part_backward(
         /*attn_mask=*/std::nullopt,
         scale);
   } else {
-    const Tensor unread = at::zeros({2}, query.options().dtype(at::kLong));  // dropout's seed
+    const Tensor unread = at::zeros({2}, query.options().dtype(at::kLong));  // seed and offset of the dropout, which is not used
     made = at::_scaled_dot_product_flash_attention_backward(
         out_gradient,
         query,

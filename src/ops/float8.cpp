@@ -1,3 +1,4 @@
+// 8-bit floating-point rounding and products.
 #include "ops/float8.h"
 
 #include <limits>
@@ -15,14 +16,14 @@
 namespace lockstep::ops {
 namespace {
 
-constexpr int64_t kMultiple = 16;  // of sizes that the operation takes
+constexpr int64_t kMultiple = 16;  // sizes must be multiples of this for at::_scaled_mm
 
-// Of a float32: a step of its exponent, and what carries into that from a fraction above 1.75,
-// which the largest number of both types has.
+// Bit patterns of float32: one exponent step, and the increment that carries into the exponent for
+// a fraction above 1.75, the fraction of the largest number of both types.
 constexpr int64_t kExponent = int64_t{1} << 23, kAboveLargest = kExponent / 4 - 1;
 constexpr int64_t kBias = 127;
 
-/// The exponent of a type's largest number, 1.75 * 2^exponent.
+/// Returns the exponent of a type's largest number, 1.75 * 2^exponent.
 int64_t top_of(at::ScalarType type) {
   return type == at::kFloat8_e4m3fn ? 8 : 15;
 }
@@ -37,7 +38,7 @@ bool has_kernels(const Tensor& rows) {
          rows.numel() > 0 && cuda_loops().round_to_float8 != nullptr;
 }
 
-/// Zeros beyond the ends, up to so many rows and columns.
+/// Pads with zeros to the given numbers of rows and columns.
 Tensor with_zeros(const Tensor& values, int64_t rows, int64_t columns) {
   if (rows == values.size(0) && columns == values.size(1)) {
     return values.contiguous();
@@ -51,7 +52,7 @@ int64_t next_multiple(int64_t size) {
   return (size + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-/// Of `rows` rows, or one for all, as the other operand has them.
+/// Returns scales for `rows` rows, or a single one, matching the other operand.
 Tensor scales_of(const Float8Rows& operand, const Float8Rows& other, int64_t rows) {
   const auto options = operand.values.options().dtype(at::kFloat);
   const bool is_by_row = (operand.scales.defined() && operand.scales.size(0) != 1) ||
@@ -121,8 +122,8 @@ Float8Rows to_float8(
     cuda_loops().round_to_float8(from, largest, made);
     return made;
   }
-  // The least exponent e with largest <= 1.75 * 2^e, less that of the type's largest number; one
-  // that has a reciprocal.
+  // The least exponent e with largest <= 1.75 * 2^e, minus the exponent of the type's largest
+  // number, clamped so that the scale has a reciprocal.
   const Tensor bits = largest.view(at::kInt)
                           .add(kAboveLargest - top_of(type) * kExponent)
                           .clamp_(kExponent, (2 * kBias - 1) * kExponent)
@@ -158,7 +159,7 @@ Tensor float8_product(const Float8Rows& left, const Float8Rows& right, at::Scala
 
 void check_float8(c10::Device device, SharedScale shared) {
   if (device.is_cpu()) {
-    return;  // there they are emulated
+    return;  // other devices emulate the products
   }
   try {
     const Tensor x =
@@ -169,12 +170,11 @@ void check_float8(c10::Device device, SharedScale shared) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format(
-            "precision.fp8={}: {} has no products of 8-bit floats ({})",
+            "precision.fp8={}: {} does not support 8-bit floating-point products ({})",
             shared == SharedScale::kRow ? "row" : "tensor",
             device.str(),
             error.what_without_backtrace()),
-        "leave precision.fp8 out here; GPUs of compute capability 8.9 or more have them (L4, L40S, "
-        "RTX 4090, H100, H200, B200), and CPUs emulate them");
+        "remove precision.fp8; GPUs of compute capability 8.9 or later support it (L4, L40S, RTX 4090, H100, H200, B200), and CPUs emulate it");
   }
 }
 

@@ -1,3 +1,4 @@
+// Quantization of weights to GGUF blocks.
 #include "ops/gguf_blocks.h"
 
 #include <algorithm>
@@ -18,14 +19,14 @@ namespace {
 constexpr int64_t kGgufBlock = 32, kGgufLargeBlock = 256;
 using GgufCodes = std::array<uint8_t, kGgufBlock>;
 
-/// Writes it as float16, and returns what that is.
+/// Writes the value as float16 and returns the rounded value.
 float put_half(uint8_t* at, float value) {
   const c10::Half half(value);
   std::memcpy(at, &half, sizeof half);
   return half;
 }
 
-/// 0 of what is too small to have one.
+/// Returns 1 / value; 0 if that is not finite.
 float inverse_of(float value) {
   const float inverse = 1 / value;
   return std::isfinite(inverse) ? inverse : 0;
@@ -40,7 +41,8 @@ float extreme_of(std::span<const float> numbers) {
       numbers.begin(), numbers.end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
 }
 
-/// The low halves of codes: those of the first half of the block in the low halves of bytes.
+/// Writes the low four bits of the codes; codes of the first half of the block use the low halves
+/// of the bytes.
 void put_low_bits(uint8_t* at, const GgufCodes& codes) {
   for (size_t i = 0; i < 16; ++i) {
     at[i] = static_cast<uint8_t>((codes[i] & 15) | (codes[i + 16] << 4));
@@ -55,7 +57,7 @@ void put_fifth_bits(uint8_t* at, const GgufCodes& codes) {
   std::memcpy(at, &bits, sizeof bits);
 }
 
-/// Q4_0 and Q5_0: the number of the largest magnitude is the lowest code.
+/// Packs Q4_0 and Q5_0; the value of the largest magnitude gets the lowest code.
 template <int kBits>
 void pack_around_zero(const float* numbers, uint8_t* at) {
   constexpr int kZero = 1 << (kBits - 1);
@@ -96,7 +98,7 @@ void pack_q8_0(const float* numbers, uint8_t* at) {
   }
 }
 
-/// What errors count: large numbers move results more.
+/// Returns weights of the errors: errors of large values affect results more.
 template <size_t kCount>
 std::array<float, kCount> weights_of(const float* numbers) {
   float squares = 0;
@@ -111,13 +113,13 @@ std::array<float, kCount> weights_of(const float* numbers) {
   return weights;
 }
 
-/// Numbers as scale * code - fall, both not negative.
+/// Parameters of scale * code - fall, both non-negative.
 struct Slope {
   float scale, fall;
 };
 
-/// The best of codes 0 to `most`: from steps of several sizes, each with the line of least squares
-/// through its codes.
+/// Fits codes 0 to `most`: tries several step sizes and, for each, the least-squares line through
+/// its codes; returns the best.
 Slope fit_slope(const float* numbers, int most) {
   const auto [least, greatest] = std::minmax_element(numbers, numbers + kGgufBlock);
   const float low = std::min(*least, 0.0F), range = *greatest - low;
@@ -159,7 +161,7 @@ Slope fit_slope(const float* numbers, int most) {
   return best;
 }
 
-/// Eight scales and eight falls of 6 bits in 12 bytes.
+/// Packs eight 6-bit scales and eight 6-bit offsets into 12 bytes.
 void put_slopes(
     uint8_t* at, const std::array<uint8_t, 8>& scales, const std::array<uint8_t, 8>& falls) {
   for (size_t i = 0; i < 4; ++i) {
@@ -169,7 +171,7 @@ void put_slopes(
   }
 }
 
-/// Q4_K and Q5_K.
+/// Packs Q4_K and Q5_K.
 template <int kBits>
 void pack_slopes(const float* numbers, uint8_t* at) {
   constexpr int kMost = (1 << kBits) - 1;
@@ -183,8 +185,8 @@ void pack_slopes(const float* numbers, uint8_t* at) {
   const float scale_unit = put_half(at, greatest.scale / 63);
   const float fall_unit = put_half(at + 2, greatest.fall / 63);
   std::array<uint8_t, 8> scales, falls;
-  uint8_t* const high = at + 16;                       // of Q5_K
-  uint8_t* const low = kBits == 5 ? high + 32 : high;  // two parts in 32 bytes
+  uint8_t* const high = at + 16;                       // Q5_K only
+  uint8_t* const low = kBits == 5 ? high + 32 : high;  // two parts per 32 bytes
   std::memset(high, 0, kBits == 5 ? 32 : 0);
   for (size_t part = 0; part < slopes.size(); ++part) {
     scales[part] = code_of(slopes[part].scale * inverse_of(scale_unit), 63);
@@ -202,7 +204,7 @@ void pack_slopes(const float* numbers, uint8_t* at) {
   put_slopes(at + 4, scales, falls);
 }
 
-/// The scale of 16 numbers for codes of -32 to 31, chosen as fit_slope does.
+/// Returns the scale of 16 values for codes -32 to 31, chosen as in fit_slope.
 float fit_scale(const float* numbers) {
   constexpr size_t kCount = 16;
   const float extreme = extreme_of({numbers, kCount});
@@ -219,7 +221,7 @@ float fit_scale(const float* numbers) {
       wcc += weights[i] * code * code;
       wcx += weights[i] * code * numbers[i];
     }
-    // The error is that of zeros less this.
+    // The error is that of all-zero codes minus this gain.
     const float gain = wcx * wcx * inverse_of(wcc);
     if (gain > best_gain) {
       best = wcx * inverse_of(wcc);
@@ -285,7 +287,7 @@ at::Tensor to_blocks(const at::Tensor& values, GgufType type) {
   const auto& [_, layout, pack] = gguf_kind_of(type);
   if (values.scalar_type() != at::kFloat || !values.is_contiguous() ||
       values.size(-1) % layout.elements != 0) {
-    throw Error(ErrorKind::kInternal, "to_blocks takes float32 rows of whole blocks");
+    throw Error(ErrorKind::kInternal, "to_blocks requires float32 rows of whole blocks");
   }
   if (pack == nullptr) {
     return (type == GgufType::kF16 ? values.to(at::kHalf) : values).flatten().view(at::kByte);

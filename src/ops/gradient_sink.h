@@ -1,5 +1,5 @@
-// Where a parameter's gradient belongs, so that the operation that makes it writes it there, and
-// nobody carries it.
+// Destination of a parameter's gradient, so that a backward kernel writes the gradient directly
+// into its buffer, without a copy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,34 +9,35 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// Memory for one gradient: of the parameter's shape and device, contiguous. Who made the gradient
-/// there gives autograd an undefined one.
+/// Memory for one gradient, contiguous, of the parameter's shape and device. An operation that has
+/// written its gradient there returns an undefined gradient to autograd.
 struct GradientPlace {
-  Tensor memory;           // undefined: there is none, and the gradient goes by autograd
-  bool holds_sum = false;  // of gradients, to which this one is added; else it is written
+  Tensor memory;           // undefined: no memory; autograd delivers the gradient
+  bool holds_sum = false;  // true: add the gradient to the sum in memory; false: overwrite
 };
 
-/// What the maker of a gradient can do.
+/// Capabilities of the operation that computes the gradient.
 enum class Makes {
-  kWritten,         // write it, in the parameter's type
-  kWrittenOrAdded,  // or add it, and either in float32 if the parameter has 16 bits
+  kWritten,         // can write the gradient, in the parameter's type
+  kWrittenOrAdded,  // can also add it, and do both in float32 for a 16-bit parameter
 };
 
-/// The hook of a parameter whose gradients end in a place that it knows. It is called when all of a
-/// backward pass's gradients of the parameter are made: its grad() is undefined if each is where it
-/// belongs, and else what is to be added.
+/// Hook of a parameter with a gradient buffer. It is called after all gradients of the parameter in
+/// a backward pass are computed. grad() is undefined if each is already in the buffer; otherwise it
+/// is the gradient to be added.
 class GradientSink : public torch::autograd::PostAccumulateGradHook {
  public:
   virtual GradientPlace lend(Makes makes) = 0;
 };
 
-/// Whether a tensor is a parameter with a taker.
+/// True if a tensor is a parameter with a sink.
 bool has_gradient_sink(const Tensor& parameter);
-/// Calls its taker, if it has one, as autograd would where no gradient went by it.
+/// Calls the parameter's sink, if any, as autograd does if it delivered no gradient.
 void notify_gradient_sink(const Tensor& parameter);
-/// What its taker lends, if it has one. No autograd: nothing where gradients are recorded.
+/// Returns the memory of the parameter's sink, if any. Empty if autograd is recording (double
+/// backward).
 GradientPlace place_of_gradient(const Tensor& parameter);
-/// The same for one who writes it, in the parameter's type.
+/// The same for an operation that can only write, in the parameter's type.
 Tensor memory_of_gradient(const Tensor& parameter);
 
 }  // namespace lockstep::ops

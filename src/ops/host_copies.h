@@ -1,4 +1,4 @@
-// Copies between the host and a GPU, by way of pinned memory.
+// Copies between the host and a GPU through pinned memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,9 +7,9 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// The tensor on `device`. The host does not wait for the copy.
+/// Returns a copy of the tensor on `device`. The host does not wait for the copy.
 Tensor to_device(const Tensor& tensor, c10::Device device);
-/// The tensor in the host's memory, which waits until it is computed and there.
+/// Returns a copy of the tensor in host memory; blocks until the copy is complete.
 Tensor to_host(const Tensor& tensor);
 
 }  // namespace lockstep::ops

@@ -1,3 +1,4 @@
+// Caching allocator for CPU tensors, and zero-filled buffers without page faults.
 #include "ops/host_memory.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr size_t kLeast = size_t{64} << 10;
 constexpr int64_t kAlwaysKept = int64_t{64} << 20;
-constexpr int64_t kWindow = int64_t{1} << 14;  // blocks taken; a step takes some hundreds
+constexpr int64_t kWindow = int64_t{1} << 14;  // allocations; a step has some hundreds
 constexpr size_t kColours = 32, kCacheLine = 64;
 constexpr size_t kPage = HostArena::kPage;
 static_assert(kColours * kCacheLine <= kPage);
@@ -30,12 +31,12 @@ static_assert(kColours * kCacheLine <= kPage);
 struct Block {
   HostArena* arena = nullptr;
   std::byte* begin = nullptr;
-  size_t size = 0;  // that it serves
+  size_t size = 0;  // usable bytes
 
-  /// With room for the colour.
+  /// Includes the offset of data().
   size_t reserved() const { return size + kPage; }
-  /// Blocks begin at different lines, or all of them would meet in the same sets of the caches;
-  /// one place has always the same.
+  /// Blocks start at different cache lines of a page; otherwise all of them would map to the same
+  /// cache sets. The offset depends only on the address.
   std::byte* data() const {
     constexpr uint64_t kSpread = 0x9E3779B97F4A7C15;
     const uint64_t page = reinterpret_cast<uintptr_t>(begin) / kPage;
@@ -43,8 +44,8 @@ struct Block {
   }
 };
 
-/// Addresses to reserve: no process has more memory than there is, and where addresses are limited
-/// others need them too.
+/// Returns the number of bytes of address space to reserve: at most the machine's memory, and a
+/// fraction of a limited address space, which other allocations need too.
 size_t addresses_at_once() {
   const auto pages = static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 1L));
   const size_t memory = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -54,16 +55,16 @@ size_t addresses_at_once() {
 }
 
 thread_local ThreadMemory of_thread;
-thread_local bool last_is_new = false;  // no byte of the block that this thread took last was used
+thread_local bool last_is_new = false;  // no byte of this thread's last block was used before
 
 void count(int64_t bytes) {
   of_thread.now += bytes;
   of_thread.most = std::max(of_thread.most, of_thread.now);
 }
 
-/// Precedes the data of a block below kLeast and records its size, because an allocator cannot be
-/// asked for the size of memory that is not its own: libtorch uses mimalloc on aarch64. As large as
-/// the alignment that libtorch's kernels rely on.
+/// Precedes the data of a block below kLeast and records its size. Another allocator's blocks
+/// cannot be queried for their size (libtorch uses mimalloc on aarch64). The header has the
+/// alignment that libtorch's kernels rely on.
 struct alignas(64) SmallHeader {
   size_t bytes = 0;
 };
@@ -83,7 +84,7 @@ class PersistentMemory final : public c10::Allocator {
     return {data, data, &PersistentMemory::free_block, c10::Device(c10::kCPU)};
   }
 
-  /// Frees what any allocate() gave.
+  /// Frees blocks of any allocate().
   c10::DeleterFnPtr raw_deleter() const override { return &PersistentMemory::free_any; }
 
   void copy_data(void* to, const void* from, size_t bytes) const override {
@@ -96,7 +97,7 @@ class PersistentMemory final : public c10::Allocator {
   }
 
   static PersistentMemory& instance() {
-    static auto* memory = new PersistentMemory;  // tensors may outlive everything else
+    static auto* memory = new PersistentMemory;  // never destroyed: tensors may outlive all static objects
     return *memory;
   }
 
@@ -158,7 +159,7 @@ class PersistentMemory final : public c10::Allocator {
     return block;
   }
 
-  /// The bytes of the block; 0 where `data` is not one of these.
+  /// Frees a block and returns its bytes; 0 if `data` is not a block of this allocator.
   int64_t give(void* data) {
     const std::lock_guard lock(mutex_);
     const auto found = in_use_.find(data);
@@ -182,13 +183,13 @@ class PersistentMemory final : public c10::Allocator {
     return static_cast<int64_t>(bytes);
   }
 
-  /// Of what is in use and kept together. Free places between blocks take part of it.
+  /// Returns the limit of used and cached bytes together. Gaps between blocks count towards it.
   int64_t limit() const {
     const int64_t peak = std::max(peak_, peak_before_);
     return peak + peak / 4 + kAlwaysKept;
   }
 
-  /// A peak is forgotten after one to two windows.
+  /// Records a peak, which is forgotten after one to two windows.
   void notice_peak(int64_t used) {
     if (++taken_ % kWindow == 0) {
       peak_before_ = std::exchange(peak_, 0);
@@ -205,11 +206,11 @@ class PersistentMemory final : public c10::Allocator {
 
   c10::Allocator* small_ = c10::GetDefaultCPUAllocator();
   std::mutex mutex_;
-  std::unordered_map<void*, Block> in_use_;  // by data
-  std::list<HostArena> arenas_;              // more than one where addresses are limited
-  int64_t used_ = 0, reserved_ = 0;          // bytes of the blocks in use, without and with colours
-  int64_t peak_ = 0, peak_before_ = 0;       // of used_, in this window and the one before
-  int64_t taken_ = 0, mapped_ = 0;           // blocks: given, and those that touched new memory
+  std::unordered_map<void*, Block> in_use_;  // by data address
+  std::list<HostArena> arenas_;              // several if the address space is limited
+  int64_t used_ = 0, reserved_ = 0;          // bytes of the blocks in use, without and with their offsets
+  int64_t peak_ = 0, peak_before_ = 0;       // of used_, in this window and the previous one
+  int64_t taken_ = 0, mapped_ = 0;           // number of blocks allocated, and of those that touched new memory
 };
 
 }  // namespace
@@ -223,7 +224,7 @@ at::Tensor new_zeros(int64_t count, const at::TensorOptions& options) {
       c10::GetCPUAllocator() != &PersistentMemory::instance()) {
     return at::zeros({count}, options);
   }
-  at::Tensor zeros = at::detail::empty_cpu({count}, options);  // which is never filled
+  at::Tensor zeros = at::detail::empty_cpu({count}, options);  // allocated without filling: new pages are zero
   return last_is_new ? zeros : zeros.zero_();
 }
 

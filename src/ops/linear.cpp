@@ -1,3 +1,4 @@
+// Linear layers: product, bias and gradients, and products with adapter factors.
 #include "ops/linear.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +21,7 @@ bool has_kernel(const Tensor& rows, const Tensor& weight) {
          rows.numel() >= kLeastProductRows * rows.size(-1);
 }
 
-/// What writes one token after the other waits for the weights.
+/// True for generation with few rows, which is limited by reading the weights.
 bool reads_weight_once(const Tensor& x, const Tensor& weight) {
   return !at::GradMode::is_enabled() && x.scalar_type() == at::kBFloat16 &&
          weight.scalar_type() == at::kBFloat16 && weight.is_contiguous() && takes_few_rows(x);
@@ -28,10 +29,10 @@ bool reads_weight_once(const Tensor& x, const Tensor& weight) {
 
 Tensor rows_of(const Tensor& x) {
   const int64_t rows = c10::multiply_integers(x.sizes().slice(0, static_cast<size_t>(x.dim() - 1)));
-  return x.contiguous().view({rows, x.size(-1)});  // a width of 0 leaves -1 open
+  return x.contiguous().view({rows, x.size(-1)});  // -1 is ambiguous for a width of 0
 }
 
-/// left x right, both contiguous and of two dims, without a result.
+/// Returns the product left x right without a result; both operands are contiguous and 2-D.
 kernel::MatrixProduct operands_of(
     const Tensor& left, Depth left_depth, const Tensor& right, Depth right_depth) {
   kernel::MatrixProduct product;
@@ -50,8 +51,8 @@ void run_into(kernel::MatrixProduct product, const Tensor& result, kernel::Sums 
   run(product);
 }
 
-/// left x right (+ bias), both contiguous and of two dims. A gradient that has a place goes there,
-/// and the result is undefined.
+/// Computes left x right (+ bias); both operands are contiguous and 2-D. A gradient with a place is
+/// written there, and the returned tensor is undefined.
 Tensor multiply(
     const Tensor& left,
     Depth left_depth,
@@ -89,7 +90,7 @@ Tensor multiply(
   return {};
 }
 
-/// The same of a gradient, by ATen.
+/// Computes a gradient product with ATen; writes it to `place` if defined.
 Tensor gradient_product(const Tensor& left, const Tensor& right, const GradientPlace& place) {
   if (!place.memory.defined()) {
     return matrix_product(left, right);
@@ -99,7 +100,7 @@ Tensor gradient_product(const Tensor& left, const Tensor& right, const GradientP
   return {};
 }
 
-/// What bfloat16 has of float32 numbers, and what it has of the rest.
+/// Float32 values split into a bfloat16 value and a bfloat16 remainder.
 struct TwoHalves {
   explicit TwoHalves(const Tensor& x)
       : high(x.to(at::kBFloat16)),
@@ -139,7 +140,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       const Tensor& weight,
       const std::optional<Tensor>& bias,
       WeightLayout layout) {
-    // A frozen weight's gradient is not asked for, and x is of that alone.
+    // x is needed only for the weight's gradient, so it is not saved for a frozen weight.
     const Tensor shift = bias.value_or(Tensor());
     context->save_for_backward({weight.requires_grad() ? x : Tensor(), weight, shift});
     context->saved_data["layout"] = static_cast<int64_t>(layout);

@@ -1,3 +1,4 @@
+// Runs AMX matrix products on all threads of a rank.
 #include "ops/matrix_run.h"
 
 #include "ops/cpu/host_loops.h"

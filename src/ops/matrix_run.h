@@ -1,4 +1,4 @@
-// Products by the kernel of AMX, on all threads of a rank. Internal to ops.
+// Products by the AMX kernel, on all threads of a rank. Internal to ops.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,17 +7,18 @@
 
 namespace lockstep::ops {
 
-/// With fewer rows a product reads its right side and does little else; laying it out anew is dear.
+/// With fewer rows, a product mostly reads its right side, and packing it is too expensive.
 inline constexpr int64_t kLeastProductRows = 32;
 
-/// Whether the kernel takes a tensor as a side of a product: bfloat16 in host memory, on a
-/// processor with AMX.
+/// True if the kernel supports a tensor as an operand: bfloat16 in host memory, on a processor with
+/// AMX.
 bool fits_matrix_kernel(const at::Tensor& side);
 
-/// Of a contiguous tensor of two dims.
+/// Returns the operand for a contiguous 2-D tensor.
 kernel::Operand operand(const at::Tensor& matrix, kernel::Depth depth);
 
-/// With at::parallel_for's threads. Both sides fit.
+/// Computes the product with at::parallel_for's threads. Requires fits_matrix_kernel() for both
+/// sides.
 void run(const kernel::MatrixProduct& product);
 
 }  // namespace lockstep::ops

@@ -1,3 +1,4 @@
+// Newton-Schulz orthogonalization step.
 #include "ops/newton_schulz.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ struct Scales {
   float sums, added;
 };
 
-/// result = sums x left right^T + added x result.
+/// Computes result = sums x left right^T + added x result.
 void add_product(
     const Tensor& left, const Tensor& right, Depth right_depth, const Tensor& result, Scales by) {
   MatrixProduct product;
@@ -34,8 +35,9 @@ void add_product(
   run(product);
 }
 
-/// symmetric = sums x rows rows^T + added x symmetric, [m, m]: what stands above the diagonal, in
-/// panels of columns, and then its mirror image. About five eighths of the whole product.
+/// Computes symmetric [m, m] = sums x rows rows^T + added x symmetric: the part above the diagonal,
+/// in panels of columns, and then its mirror image. This needs about five eighths of the full
+/// product.
 void add_symmetric(const Tensor& rows, const Tensor& symmetric, Scales by) {
   const int64_t m = rows.size(0);
   const int64_t width = std::max<int64_t>((m / 8 + 31) / 32 * 32, 64);

@@ -1,15 +1,15 @@
-// A step of the iteration that makes a matrix orthogonal.
+// One step of the Newton-Schulz iteration, which orthogonalizes a matrix.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep::ops {
 
-/// a x + (b g + c g g) x with g = x x^T: [m, n] with m <= n, contiguous, of x's type. With a, b and
-/// c of Newton and Schulz's iteration the singular values of x go towards 1 (Bernstein and Newhouse
-/// 2024, arXiv:2409.20325, section A; the coefficients are Jordan's, of Muon). Where AMX multiplies
-/// bfloat16, the two symmetric products are made on and above the diagonal alone, and each of the
-/// three results is rounded once, as by addmm. No autograd.
+/// Returns a x + (b g + c g g) x with g = x x^T, for contiguous x [m, n] with m <= n, in x's type.
+/// With suitable a, b and c the singular values of x converge towards 1 (Bernstein and Newhouse
+/// 2024, arXiv:2409.20325, section A; the coefficients are Jordan's, of Muon). With AMX and
+/// bfloat16, the two symmetric products are computed only on and above the diagonal, and each of
+/// the three results is rounded once, as by addmm. No autograd.
 at::Tensor newton_schulz_step(const at::Tensor& x, double a, double b, double c);
 
 }  // namespace lockstep::ops

@@ -1,3 +1,4 @@
+// Layer norm and RMS norm: CPU loops, CUDA kernels, and ATen fallbacks.
 #include "ops/norms.h"
 
 #include <algorithm>
@@ -32,13 +33,13 @@ constexpr RmsForm form_of(Kind kind) {
                                    : RmsForm::kAroundOne;
 }
 
-/// What is multiplied by.
+/// Returns the factor of the normalized value.
 template <Kind kKind>
 LOCKSTEP_INLINE Floats factor(const Floats& weight) {
   return kKind == Kind::kRmsAroundOne ? weight + 1.0F : weight;
 }
 
-/// Rounds to the type and back, as a tensor of that type would hold it.
+/// Rounds to type T and back.
 template <class T>
 LOCKSTEP_INLINE Floats rounded(const Floats& value) {
   T stored[kLanes];
@@ -46,7 +47,7 @@ LOCKSTEP_INLINE Floats rounded(const Floats& value) {
   return vector::load(stored);
 }
 
-/// Zero in the lanes past the end, where a mean was subtracted.
+/// Sets lanes beyond the end to zero, after a mean was subtracted.
 LOCKSTEP_INLINE Floats first_lanes(const Floats& all, int64_t count) {
   Floats value = all;
   for (int64_t lane = std::min(count, kLanes); lane < kLanes; ++lane) {
@@ -55,8 +56,8 @@ LOCKSTEP_INLINE Floats first_lanes(const Floats& all, int64_t count) {
   return value;
 }
 
-/// Rows [begin, end) of [rows, C]: y, and for each row its mean (kLayer) and its inverse deviation.
-/// With a residual, what is normalized is x + residual, which is written to `sum`.
+/// Forward pass of rows [begin, end) of [rows, C]: y, and for each row its mean (kLayer) and
+/// inverse deviation. With a residual, normalizes x + residual and writes that to `sum`.
 template <class T, Kind kKind>
 struct Forward {
   LOCKSTEP_INLINE static void run(
@@ -112,8 +113,8 @@ struct Forward {
   }
 };
 
-/// Rows [begin, end): the gradient of x, with that of the sum where there is one; those of weight
-/// and bias are added to the float32 sums.
+/// Backward pass of rows [begin, end): the gradient of x, plus that of the sum if any. Gradients of
+/// weight and bias are added to the float32 sums.
 template <class T, Kind kKind>
 struct Backward {
   LOCKSTEP_INLINE static void run(
@@ -204,9 +205,9 @@ Normalized forward_on_cpu(
   return result;
 }
 
-/// What the forward pass kept.
+/// Tensors saved by the forward pass.
 struct Saved {
-  Tensor x, weight, bias, mean, inverse;  // no bias of RMS norms
+  Tensor x, weight, bias, mean, inverse;  // bias is undefined for RMS norms
 };
 
 template <class T, Kind kKind>
@@ -216,7 +217,7 @@ NormGradients backward_on_cpu(
   const int64_t size = x.size(-1), rows = x.numel() / size;
   Tensor x_gradient = at::empty_like(x);
   auto* out = static_cast<T*>(x_gradient.mutable_data_ptr());
-  // Sums of fixed runs of rows, added in order: the result does not depend on the number of
+  // Sums of fixed runs of rows, added in order, so that the result does not depend on the number of
   // threads.
   const int64_t run = std::max<int64_t>(64, (rows + 31) / 32), runs = (rows + run - 1) / run;
   Tensor sums = at::zeros({2, runs, size}, x.options().dtype(at::kFloat));
@@ -248,7 +249,7 @@ Tensor dense(const Tensor& tensor) {
   return tensor.defined() ? tensor.contiguous() : tensor;
 }
 
-/// Where kernels read it in packs.
+/// Returns the tensor aligned for the kernels' vector loads.
 Tensor in_packs(const Tensor& tensor) {
   if (!tensor.defined()) {
     return tensor;
@@ -283,7 +284,8 @@ Normalized forward_on_device(
   return result;
 }
 
-/// The memory where the gradient of a parameter is summed, if it is to be written there, or new.
+/// Memory for the gradient of a parameter: its place, if the gradient is to be written there;
+/// otherwise new.
 struct GradientMemory {
   Tensor memory;
   bool is_placed;
@@ -340,7 +342,7 @@ NormGradients run_backward(const Tensor& gradient, const Tensor& sum_gradient, c
              : backward_on_cpu<vector::Bfloat16, kKind>(gradient, sum_gradient, saved);
 }
 
-/// {y}; where there is a residual, {y, x + residual}; where x is used beside its norm, {y, x}.
+/// Returns {y}; with a residual, {y, x + residual}; if x is also used besides the norm, {y, x}.
 template <Kind kKind>
 struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
   static torch::autograd::tensor_list forward(
@@ -374,7 +376,7 @@ struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
     const bool adds = context->saved_data["adds"].toBool();
     const Tensor more = gradients.size() == 2 ? dense(gradients[1]) : Tensor();
-    if (!gradients[0].defined()) {  // what was normalized is not used
+    if (!gradients[0].defined()) {  // the norm's output is unused
       return {more, adds ? more : Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
     }
     const auto variables = context->get_saved_variables();
@@ -389,7 +391,7 @@ bool has_norm_loops(const Tensor& x, const Tensor& weight) {
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
-/// As above, or a kernel of a GPU's; of layer norms with a bias.
+/// True if has_norm_loops(), or if a CUDA kernel supports the tensors; `bias` is for layer norms.
 bool has_loops(const Tensor& x, const Tensor& weight, const Tensor& bias = {}) {
   if (bias.defined() && bias.scalar_type() != x.scalar_type()) {
     return false;
@@ -442,7 +444,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, RmsForm form)
     return rms_with_loops(x, std::nullopt, weight, eps, form)[0];
   }
   const bool is_float = x.scalar_type() == at::kFloat;
-  if (x.is_cuda() && (form != RmsForm::kAroundOne || is_float)) {  // one kernel
+  if (x.is_cuda() && (form != RmsForm::kAroundOne || is_float)) {  // ATen has one kernel for these
     return at::rms_norm(x, {x.size(-1)}, form == RmsForm::kAroundOne ? weight + 1 : weight, eps);
   }
   const Tensor high = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);

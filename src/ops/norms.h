@@ -11,12 +11,12 @@ namespace lockstep::ops {
 using at::Tensor;
 
 /// (x - mean) / sqrt(variance + eps) * weight + bias, in float32, rounded once (Ba, Kiros and
-/// Hinton, 2016). x [..., C]; weight and bias [C] of the type of x. (ATen's bfloat16 gradient of
-/// the bias is off by up to 0.2, relative; this one is not.)
+/// Hinton, 2016). x is [..., C]; weight and bias are [C] of the type of x. (ATen's bfloat16
+/// gradient of the bias has a relative error of up to 0.2; this one does not.)
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 
-/// weight * (x / sqrt(mean(x^2) + eps)), the quotient made in float32 (Zhang and Sennrich, 2019). x
-/// [..., C], weight [C].
+/// weight * (x / sqrt(mean(x^2) + eps)), with the quotient computed in float32 (Zhang and Sennrich,
+/// 2019). x is [..., C], weight [C].
 Tensor rms_norm(
     const Tensor& x, const Tensor& weight, double eps, RmsForm form = RmsForm::kRounded);
 
@@ -24,9 +24,9 @@ struct SumAndNorm {
   Tensor sum, norm;
 };
 
-/// x + residual, of one shape and type, rounded; and its norm as above: forward and backward in one
-/// pass each, in which the sum and its gradient are read once. Where the sum is not needed but for
-/// the norm, the same.
+/// Return x + residual (of one shape and type, rounded) and its norm as above. Forward and backward
+/// are one pass each, in which the sum and its gradient are read once. Also efficient if only the
+/// norm is used.
 SumAndNorm add_layer_norm(
     const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps);
 SumAndNorm add_rms_norm(
@@ -36,8 +36,8 @@ SumAndNorm add_rms_norm(
     double eps,
     RmsForm form = RmsForm::kRounded);
 
-/// x itself, and its norm as above: what uses x beside the norm and reads it from here has its
-/// gradient added in the norm's backward pass.
+/// Return x itself and its norm as above. If other operations use the returned x, their gradient is
+/// added in the norm's backward pass.
 SumAndNorm layer_norm_beside(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 SumAndNorm rms_norm_beside(
     const Tensor& x, const Tensor& weight, double eps, RmsForm form = RmsForm::kRounded);

@@ -1,3 +1,4 @@
+// Attention of a single query per head, for generation.
 #include "ops/one_query.h"
 
 #include <algorithm>
@@ -14,14 +15,14 @@ namespace {
 using vector::Floats;
 using vector::kLanes;
 
-/// Keys or values of a head, [S, D], a row `stride` numbers behind the other.
+/// Keys or values of a head, [S, D], with rows `stride` values apart.
 template <class T>
 struct RowsOfAHead {
   const T* data;
   int64_t stride;
 };
 
-/// The queries of one key-value head, [queries, size] dense, and what they give.
+/// Queries of one key-value head, [queries, size] dense, and their outputs.
 template <class T>
 struct QueriesOfAHead {
   const T* query;
@@ -30,10 +31,10 @@ struct QueriesOfAHead {
   float scale;
 };
 
-/// Scores and sums are float32; what is given is rounded once.
+/// Scores and sums are float32; outputs are rounded once.
 template <class T>
 struct AttendToRows {
-  static constexpr int64_t kAtOnce = 4;  // vectors of a value: it is read from its begin to its end
+  static constexpr int64_t kAtOnce = 4;  // vectors of a value row; each row is read from start to end
 
   LOCKSTEP_INLINE static float dot(const T* a, const T* b, int64_t size) {
     Floats sum{};
@@ -47,11 +48,11 @@ struct AttendToRows {
     return vector::sum(sum);
   }
 
-  /// Scores become e^(score - the largest); returns the inverse of their sum.
+  /// Replaces scores by e^(score - maximum); returns the inverse of their sum.
   LOCKSTEP_INLINE static float exponentials(float* scores, int64_t keys) {
     float most = scores[0];
     for (int64_t i = 1; i < keys; ++i) {
-      most = scores[i] <= most ? most : scores[i];  // a NaN stays
+      most = scores[i] <= most ? most : scores[i];  // NaN propagates
     }
     Floats total{};
     for (int64_t i = 0; i < keys; i += kLanes) {

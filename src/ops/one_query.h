@@ -1,4 +1,4 @@
-// Attention of one query for each head, as generation has it a token at a time. Internal to ops.
+// Attention of one query per head, for generating one token at a time. Internal to ops.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,10 +7,10 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// softmax(scale * query key^T) value: query [B, H, 1, D], key and value [B, Hkv, S, D], H a
-/// multiple of Hkv, float32, float64 or bfloat16 (summed in float32) in host memory. Keys and
-/// values are read where they lie, each once for all query heads that it serves: ATen's kernel
-/// takes a copy of them for each. Returns [B, H, 1, D]. No gradient.
+/// softmax(scale * query key^T) value. query is [B, H, 1, D]; key and value are [B, Hkv, S, D], H a
+/// multiple of Hkv; float32, float64 or bfloat16 (summed in float32) in host memory. Keys and
+/// values are read in place, once for all query heads that share them, whereas ATen's kernel needs
+/// a copy per query head. Returns [B, H, 1, D]. No autograd.
 Tensor one_query_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, double scale);
 

@@ -1,3 +1,4 @@
+// Unpacking of quantized weights by ATen's operations.
 #include <limits>
 #include <optional>
 #include <vector>
@@ -9,13 +10,13 @@
 namespace lockstep::ops {
 namespace {
 
-/// A run of the bytes as numbers of a type.
+/// Returns a view of a byte range as values of a type.
 Tensor numbers(const Tensor& bytes, int64_t begin, int64_t count, at::ScalarType type) {
   const auto size = static_cast<int64_t>(c10::elementSize(type));
   return bytes.narrow(0, begin, count * size).view(type);
 }
 
-/// The rows of the whole that the part has, made on the device: nothing is copied there.
+/// Returns the part's row indexes in the whole matrix, computed on the device without a copy.
 Tensor whole_rows(const PackedPart& part, c10::Device device) {
   std::vector<Tensor> runs;
   for (const IndexRange& range : part.rows) {

@@ -1,3 +1,4 @@
+// Parts of packed quantized matrices: slicing, unpacking and products.
 #include "ops/packed_part.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@
 namespace lockstep::ops {
 namespace {
 
-/// The rows of the whole matrix that the part has, in order.
+/// Returns the part's row indexes in the whole matrix, in order.
 std::vector<int64_t> whole_rows(const PackedPart& part) {
   std::vector<int64_t> rows;
   rows.reserve(static_cast<size_t>(part.row_count()));
@@ -33,14 +34,14 @@ std::vector<int64_t> whole_rows(const PackedPart& part) {
   return rows;
 }
 
-/// Copies elements [begin, begin + count) of flat codes of 4 bits to the beginning of `to`.
+/// Copies elements [begin, begin + count) of flat 4-bit codes to the start of `to`.
 void copy_halves(const uint8_t* from, int64_t begin, int64_t count, uint8_t* to) {
   if (begin % 2 == 0) {
     std::memcpy(to, from + begin / 2, static_cast<size_t>((count + 1) / 2));
     return;
   }
   for (int64_t i = 0; i < count; i += 2) {
-    const int64_t at = (begin + i) / 2;  // whose low half comes first
+    const int64_t at = (begin + i) / 2;  // starts at the low half of a byte
     const int next = i + 1 < count ? from[at + 1] >> 4 : 0;
     to[i / 2] = static_cast<uint8_t>((from[at] & 15) << 4 | next);
   }
@@ -93,7 +94,7 @@ bool has_avx512() {
   return matrix_unit() >= MatrixUnit::kAvx512;
 }
 
-/// The values of the two codes in a byte.
+/// Values of the two codes in a byte.
 using Pair = std::array<float, 2>;
 std::array<Pair, 256> pairs_of(const float* values) {
   std::array<Pair, 256> pairs;
@@ -103,7 +104,7 @@ std::array<Pair, 256> pairs_of(const float* values) {
   return pairs;
 }
 
-/// Reads rows of a part of 4 bits.
+/// Reads rows of a 4-bit part.
 class Rows4 {
  public:
   Rows4(const PackedPart& part, const uint8_t* bytes)
@@ -114,10 +115,10 @@ class Rows4 {
         pairs_(pairs_of(floats_)),
         nested_scales_(reinterpret_cast<const float*>(bytes + places_.nested_scales)) {}
 
-  /// Columns of the part's `row`, which is `whole_row` of the whole.
+  /// Reads columns of the part's `row`, which is row `whole_row` of the whole matrix.
   void read(int64_t row, int64_t whole_row, IndexRange columns, float* to) const {
     const int64_t block = part_.format.block_size;
-    const int64_t origin = whole_row * part_.in + part_.columns.begin;  // of column 0
+    const int64_t origin = whole_row * part_.in + part_.columns.begin;  // index of column 0
     const uint8_t* codes = bytes_ + places_.codes + row * places_.row_bytes;
     for (int64_t column = columns.begin; column < columns.end;) {
       const int64_t of_whole = (origin + column) / block;
@@ -128,7 +129,7 @@ class Rows4 {
     }
   }
 
-  /// A whole row that begins with a block; nested scales go to `scales`.
+  /// Returns a whole row that starts at a block boundary; nested scales are expanded into `scales`.
   kernel::CodedRow coded(int64_t row, int64_t whole_row, std::vector<float>& scales) const {
     const int64_t block = part_.format.block_size, count = places_.scales_per_row;
     kernel::CodedRow coded{
@@ -189,7 +190,7 @@ class Rows4 {
   const bool has_avx512_ = has_avx512();
 };
 
-/// Of a part of 8 bits.
+/// Reads rows of an 8-bit part.
 class Rows8 {
  public:
   Rows8(const PackedPart& part, const uint8_t* bytes) : places_(part), bytes_(bytes) {}
@@ -213,11 +214,11 @@ class Rows8 {
   const uint8_t* bytes_;
 };
 
-/// Rounds to the type that was packed, then to the one asked for.
+/// Rounds to the original type of the packed weights, then to the requested type.
 template <class Type>
 void round_row(const float* from, int64_t count, at::ScalarType packed, Type* to) {
 #if defined(__x86_64__)
-  // Rounding to bfloat16 once more changes nothing.
+  // Rounding to bfloat16 again changes nothing.
   if (std::is_same_v<Type, c10::BFloat16> && packed != at::kHalf && has_avx512()) {
     kernel::round_to_bfloat16(from, count, reinterpret_cast<uint16_t*>(to));
     return;
@@ -247,7 +248,7 @@ void unpack_rows(
   const Rows reader(part, bytes.const_data_ptr<uint8_t>());
   const std::vector<int64_t> of_whole = whole_rows(part);
   const auto packed = is_8_bits(part) ? at::kFloat : part.format.type;
-  constexpr int64_t kLeast = 1 << 15;  // elements for a thread
+  constexpr int64_t kLeast = 1 << 15;  // elements per thread
   const int64_t width = columns.size();
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, to.scalar_type(), "unpack", [&] {
     auto* out = to.mutable_data_ptr<scalar_t>();
@@ -260,7 +261,7 @@ void unpack_rows(
           for (int64_t i = begin; i < end; ++i) {
             const int64_t at = rows.begin + i, whole = of_whole[static_cast<size_t>(at)];
             if constexpr (std::is_same_v<scalar_t, float>) {
-              if (packed == at::kFloat) {  // there is nothing to round
+              if (packed == at::kFloat) {  // no rounding needed
                 reader.read(at, whole, columns, out + i * width);
                 continue;
               }
@@ -272,9 +273,9 @@ void unpack_rows(
   });
 }
 
-// A few rows are multiplied by what is unpacked in registers, or row by row. The numbers are those
-// of a panel before it rounds them to the activations' type, in which the sum is rounded too;
-// float32 activations have those of the panel.
+// A few rows are multiplied with weights that are unpacked in registers, or row by row. For float32
+// activations the weights are those of an unpacked panel. For bfloat16 activations they are not
+// rounded to the activations' type first; the sum is rounded to that type.
 
 Tensor multiply_8_bits(
     const PackedPart& part, const Tensor& bytes, FewRows& few, const Tensor& bias) {
@@ -291,7 +292,7 @@ Tensor multiply_8_bits(
   });
 }
 
-/// Whether each row begins with a block, and all are taken in whole steps.
+/// True if each row starts at a block boundary and consists of whole steps.
 bool has_whole_steps(const PackedPart& part) {
   const int64_t block = part.format.block_size;
   return block % kernel::kCodesAtOnce == 0 && part.columns.size() % kernel::kCodesAtOnce == 0 &&
@@ -305,7 +306,7 @@ Tensor multiply_4_bits(
   const int64_t width = part.columns.size();
   const bool is_rounded = few.type() == at::kFloat && part.format.type != at::kFloat;
   const bool is_coded = has_whole_steps(part) && !is_rounded;
-  // Only nested scales and blocks that do not begin with a row hang on it.
+  // Only nested scales and blocks that cross row boundaries depend on the whole row index.
   const bool needs_whole = part.format.is_nested || !is_coded;
   const std::vector<int64_t> of_whole = needs_whole ? whole_rows(part) : std::vector<int64_t>();
   if (is_coded) {
@@ -318,7 +319,7 @@ Tensor multiply_4_bits(
             int64_t row, int64_t count, float* sums) mutable {
           kernel::CodedRow coded[kernel::kCodedRows];
           for (int64_t i = 0; i < kernel::kCodedRows; ++i) {
-            const int64_t at = row + std::min(i, count - 1);  // an odd last one stands twice
+            const int64_t at = row + std::min(i, count - 1);  // an odd last row is duplicated
             const int64_t whole = needs_whole ? of_whole[static_cast<size_t>(at)] : at;
             coded[i] = reader.coded(at, whole, scales[static_cast<size_t>(i)]);
           }
@@ -342,7 +343,7 @@ Tensor multiply_4_bits(
 /// Elements of a panel: 4 MiB of float32.
 constexpr int64_t kPanelSize = 1 << 20;
 
-/// [0, size) in panels of at most kPanelSize elements, where one of the size has `depth`.
+/// Divides [0, size) into panels of at most kPanelSize elements, with `depth` elements per index.
 template <class Function>
 void over_panels(int64_t size, int64_t depth, const Function& function) {
   const int64_t step =
@@ -352,7 +353,7 @@ void over_panels(int64_t size, int64_t depth, const Function& function) {
   }
 }
 
-/// [..., size] of the type and device of x.
+/// Returns an empty tensor [..., size] of the type and device of x.
 Tensor empty_like_rows(const Tensor& x, int64_t size) {
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = size;

@@ -1,3 +1,4 @@
+// Matrix products through ATen, with float32 fallbacks and alignment splits.
 #include "ops/products.h"
 
 #include <algorithm>
@@ -10,13 +11,14 @@
 namespace lockstep::ops {
 namespace {
 
-/// Elements of an operand that are in float32 at a time: 8 MB.
+/// Operand elements converted to float32 at a time: 8 MB.
 constexpr int64_t kPartElements = int64_t{1} << 21;
-/// A GPU's fast products read and write so many bytes at a time.
+/// Alignment in bytes of fast GPU products.
 constexpr int64_t kGpuBytes = 16;
-/// A size that these do not divide is cut in two from here on.
+/// Minimum size that is split if it is not aligned.
 constexpr int64_t kLeastCutSize = 512;
-/// With fewer rows ATen's sums over a right operand that lies transposed only read it.
+/// With fewer rows, ATen's product with a transposed right operand is limited by reading it, so it
+/// is not converted.
 constexpr int64_t kLeastWidenedRows = 4;
 
 bool are_widened(const Tensor& left, const Tensor& right) {
@@ -29,7 +31,8 @@ Tensor widened(const Tensor& x) {
   return x.to(at::kFloat);
 }
 
-/// left x right + added, which is a bias [n], or a matrix [m, n] that may be the result itself.
+/// Computes left x right + added in float32 parts; `added` is a bias [n], or a matrix [m, n], which
+/// may be the result itself.
 void multiply_parts(
     const Tensor& result, const Tensor& left, const Tensor& right, const Tensor& added) {
   const int64_t depth = std::max<int64_t>(left.size(1), 1);
@@ -52,8 +55,9 @@ void multiply_parts(
   }
 }
 
-/// What of a size is a product of its own on a GPU: up to where the rest of it cannot be read 16
-/// bytes at a time, which would make all of it several times as slow (a vocabulary of 50,257).
+/// Returns the part of a size that is a separate product on a GPU: the largest multiple of 16
+/// bytes. An unaligned size (a vocabulary of 50,257) would make the whole product several times
+/// slower.
 int64_t aligned_part(const Tensor& left, int64_t size) {
   const int64_t numbers = kGpuBytes / static_cast<int64_t>(left.element_size());
   return left.is_cuda() && size >= kLeastCutSize ? size / numbers * numbers : size;
@@ -63,7 +67,7 @@ bool has_aligned_rows(const Tensor& x) {
   return x.stride(1) == 1 && x.stride(0) * static_cast<int64_t>(x.element_size()) % kGpuBytes == 0;
 }
 
-/// As multiply_parts, by ATen's calls where the processor has the type's products.
+/// As multiply_parts, but uses ATen's products if the processor supports the type.
 void multiply_into(
     const Tensor& result, const Tensor& left, const Tensor& right, const Tensor& added) {
   const int64_t columns = right.size(1), whole = aligned_part(left, columns);
@@ -78,7 +82,7 @@ void multiply_into(
   }
   const int64_t depth = left.size(1), most = aligned_part(left, depth);
   if (most < depth && has_aligned_rows(left)) {
-    // The few first: what is rounded between the two is small beside the sum.
+    // The remainder goes first, because the intermediate rounding is then relative to a small sum.
     multiply_into(
         result, left.narrow(1, most, depth - most), right.narrow(0, most, depth - most), added);
     multiply_into(result, left.narrow(1, 0, most), right.narrow(0, 0, most), result);
@@ -98,7 +102,7 @@ void multiply_into(
   }
 }
 
-/// Whether there is a call that writes the product as this result, or adds it.
+/// True if ATen can write the product to this result or add to it.
 bool takes_result(const Tensor& result, const Tensor& left) {
   return result.is_cuda() || result.scalar_type() == left.scalar_type();
 }

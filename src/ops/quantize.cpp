@@ -1,3 +1,4 @@
+// 4-bit and 8-bit weight quantization, bitwise compatible with bitsandbytes.
 #include "ops/quantize.h"
 
 #include <algorithm>
@@ -47,11 +48,11 @@ constexpr std::array<uint32_t, 16> kFp4Bits{
     0xbe2aaaab,
     0xbe800000};
 
-/// So many numbers at a time, loop by loop, so that processors take several in one instruction.
+/// Values processed together, loop by loop, so that the compiler can vectorize.
 constexpr int64_t kRun = 64;
 
-/// The codes of numbers that were divided by their block's largest magnitude. Of NaN, which a block
-/// of zeros gives, 0: each comparison is false.
+/// Returns the codes of values that were divided by their block's largest magnitude. NaN, which
+/// results from a block of zeros, gets code 0 because every comparison is false.
 class Nf4Codes {
  public:
   Nf4Codes() {
@@ -73,7 +74,7 @@ class Nf4Codes {
   std::array<float, 15> middles_{};
 };
 
-/// By bitsandbytes' own bounds, which are not quite the middles.
+/// Codes by bitsandbytes' own bounds, which are not exactly the midpoints.
 class Fp4Codes {
  public:
   void operator()(const std::array<float, kRun>& numbers, std::array<int32_t, kRun>& codes) const {
@@ -92,7 +93,7 @@ class Fp4Codes {
   }
 };
 
-/// [begin, end) of the blocks; the codes of a block begin at a whole byte.
+/// Quantizes blocks [begin, end); the codes of a block start at a whole byte.
 template <class Codes>
 void quantize_blocks(
     const Codes& codes_of,
@@ -115,7 +116,7 @@ void quantize_blocks(
     const float factor = 1.0F / most;
     for (int64_t i = first; i < last; i += kRun) {
       const int64_t count = std::min(kRun, last - i);
-      numbers.fill(0);  // behind an odd end stands the code of zero
+      numbers.fill(0);  // an odd end is padded with the code of zero
       for (int64_t k = 0; k < count; ++k) {
         numbers[static_cast<size_t>(k)] = weight[i + k] * factor;
       }
@@ -134,7 +135,7 @@ void quantize_4_bits(const Tensor& weight, PackedMatrix& matrix, const Tensor& s
   const float* from = weight.const_data_ptr<float>();
   auto* codes = matrix.codes.mutable_data_ptr<uint8_t>();
   auto* to = scales.mutable_data_ptr<float>();
-  constexpr int64_t kLeast = 1 << 14;  // elements for a thread
+  constexpr int64_t kLeast = 1 << 14;  // elements per thread
   const int64_t block = matrix.format.block_size;
   at::parallel_for(
       0, matrix.blocks(), std::max<int64_t>(kLeast / block, 1), [&](int64_t begin, int64_t end) {
@@ -142,7 +143,7 @@ void quantize_4_bits(const Tensor& weight, PackedMatrix& matrix, const Tensor& s
       });
 }
 
-/// W in float16, with the largest magnitude of each row; a row of zeros stays zeros.
+/// Quantizes W in float16 by the largest magnitude of each row; a row of zeros remains zero.
 void quantize_8_bits(const Tensor& weight, PackedMatrix& matrix) {
   const Tensor halves = weight.to(at::kHalf).to(at::kFloat);
   matrix.scales = matrix.in == 0 ? at::zeros({matrix.out}) : halves.abs().amax(1);
@@ -155,8 +156,8 @@ std::array<float, 256> make_nested_values() {
   constexpr int kDecades = 7;
   std::vector<float> values{0, 1};
   for (int decade = 0; decade < kDecades; ++decade) {
-    // The middles of equal intervals of [0.1, 1], scaled down by the decade; each bound is counted
-    // from the nearer end, with one rounding.
+    // Midpoints of equal intervals of [0.1, 1], scaled by the decade. Each bound is computed from
+    // the nearer end, with one rounding.
     const int bounds = (1 << decade) + 1;
     const float step = (1.0F - 0.1F) / static_cast<float>(bounds - 1);
     const auto bound = [&](int i) {
@@ -176,7 +177,7 @@ std::array<float, 256> make_nested_values() {
   return result;
 }
 
-/// The nearest of the values.
+/// Returns the code of the nearest value.
 uint8_t nearest(const std::array<float, 256>& values, float value) {
   const auto above = std::lower_bound(values.begin(), values.end() - 1, value);
   if (above == values.begin()) {

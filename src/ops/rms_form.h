@@ -1,12 +1,12 @@
-// How an RMS norm multiplies by its weight.
+// Forms of the RMS norm's product with its weight.
 #pragma once
 
 namespace lockstep::ops {
 
 enum class RmsForm {
-  kRounded,    // what it multiplies is rounded to the type of x first, as in Hugging Face's Llama
-  kExact,      // in float32, rounded once
-  kAroundOne,  // the same, by 1 + weight (Gemma, 2024)
+  kRounded,    // the normalized value is first rounded to the type of x, as in Hugging Face's Llama
+  kExact,      // computed in float32 and rounded once
+  kAroundOne,  // as kExact, with 1 + weight (Gemma, 2024)
 };
 
 }  // namespace lockstep::ops

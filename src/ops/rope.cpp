@@ -1,3 +1,4 @@
+// Rotary position embeddings, forward and backward.
 #include "ops/rope.h"
 
 #include <ATen/ATen.h>
@@ -13,8 +14,8 @@
 namespace lockstep::ops {
 namespace {
 
-/// The heads of one token, `heads` rows of `size` from `from` (a row every `stride`) to `to` (a row
-/// every `to_stride`).
+/// Rotates the heads of one token: `heads` rows of `size`, from `from` (with row stride `stride`)
+/// to `to` (with row stride `to_stride`).
 template <class T, RotaryPairs kPairs>
 struct RotateToken {
   LOCKSTEP_INLINE static void run(
@@ -46,7 +47,7 @@ struct RotateToken {
   }
 };
 
-/// Each head's numbers are neighbours in x and in y, [B, T, H, D] both.
+/// Both x and y are [B, T, H, D] with a dense last dim.
 template <class T, RotaryPairs kPairs>
 void rotate_on_cpu(
     const Tensor& x, const Tensor& y, const Tensor& cos, const Tensor& sin, float sign) {
@@ -87,7 +88,7 @@ Tensor rotate_by_tensors(
                s = sin.unsqueeze(-2).to(high) * sign;  // [.., T, 1, d]
   const Tensor turned = x.narrow(-1, 0, 2 * half),
                rest = x.narrow(-1, 2 * half, x.size(-1) - 2 * half);
-  const int64_t dim = pairs == RotaryPairs::kHalves ? -2 : -1;  // of the two of a pair
+  const int64_t dim = pairs == RotaryPairs::kHalves ? -2 : -1;  // dim of the two values of a pair
   const auto by_pairs =
       dim == -2 ? turned.unflatten(-1, {2, half}) : turned.unflatten(-1, {half, 2});
   const Tensor a = by_pairs.select(dim, 0).to(high), b = by_pairs.select(dim, 1).to(high);
@@ -102,7 +103,7 @@ bool has_cuda_rotation(const Tensor& x, const Tensor& cos, RotaryPairs pairs) {
          (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
 
-/// Where the heads of `x` and `out` lie, [B, T, H, D] both.
+/// Returns the layout of the heads of `x` and `out`, both [B, T, H, D].
 RotatedHeads heads_of(const Tensor& x, const Tensor& out, const Tensor& cos) {
   RotatedHeads heads{x.size(0), x.size(1), x.size(2), x.size(3), cos.size(-1), cos.dim() == 3};
   for (int64_t dim = 0; dim < 3; ++dim) {
@@ -112,7 +113,7 @@ RotatedHeads heads_of(const Tensor& x, const Tensor& out, const Tensor& cos) {
   return heads;
 }
 
-/// x rotated, into `out`.
+/// Rotates x into `out`.
 template <RotaryPairs kPairs = RotaryPairs::kHalves>
 void rotate_into(
     const Tensor& out, const Tensor& x, const Tensor& cos, const Tensor& sin, float sign) {
@@ -154,7 +155,7 @@ struct RotateFunction : torch::autograd::Function<RotateFunction<kPairs>> {
   }
   static torch::autograd::tensor_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
-    // The rotation is orthogonal: its transpose turns back.
+    // The rotation is orthogonal, so its gradient is the inverse rotation.
     return {
         rotate_by<kPairs>(
             gradient[0],
@@ -166,7 +167,7 @@ struct RotateFunction : torch::autograd::Function<RotateFunction<kPairs>> {
   }
 };
 
-/// Query and key rotated, the value as it is, in one tensor [B, T, H + 2 Hkv, D].
+/// Writes rotated query and key, and the unchanged value, to one tensor [B, T, H + 2 Hkv, D].
 struct SplitRotatedHeads : torch::autograd::Function<SplitRotatedHeads> {
   static torch::autograd::tensor_list forward(
       torch::autograd::AutogradContext* context,
@@ -203,7 +204,7 @@ struct SplitRotatedHeads : torch::autograd::Function<SplitRotatedHeads> {
   }
 };
 
-/// Angles for `length` positions of `rows` rows and heads of `size`.
+/// True if the angles are for `length` positions of `rows` rows and heads of `size`.
 bool fit(const Tensor& cos, const Tensor& sin, int64_t rows, int64_t length, int64_t size) {
   return cos.sizes() == sin.sizes() &&
          (cos.dim() == 2 || (cos.dim() == 3 && cos.size(0) == rows)) && cos.size(-2) == length &&
@@ -217,7 +218,7 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, RotaryPairs
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "rotary angles {} for heads {}",
+            "rotary angles {} do not match heads {}",
             fmt::join(cos.sizes(), "x"),
             fmt::join(x.sizes(), "x")));
   }
@@ -238,8 +239,7 @@ std::array<Tensor, 3> split_rotated_heads(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "a packed projection of {} has no heads of {} with {} of keys and values and rotary "
-            "angles {}",
+            "packed projection {} does not match heads of {} with {} key-value heads and rotary angles {}",
             fmt::join(packed.sizes(), "x"),
             head_dim,
             kv_heads,

@@ -1,16 +1,16 @@
-// Where the heads of tokens lie, for kernels.
+// Layout of the heads of tokens, for kernels.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::ops {
 
-/// Tensors [B, T, H, D] whose heads' numbers are neighbours, in elements.
+/// Layout of tensors [B, T, H, D] with a dense last dim; strides in elements.
 struct RotatedHeads {
   int64_t rows = 0, length = 0, heads = 0, size = 0;  // B, T, H, D
-  int64_t half = 0;                                   // number i turns with number i + half
-  bool angles_by_row = false;                         // [B, T, half] angles, else [T, half]
-  int64_t from_stride[3] = {}, to_stride[3] = {};     // of the first three dims
+  int64_t half = 0;                                   // values i and i + half are a pair
+  bool angles_by_row = false;                         // true: angles are [B, T, half]; false: [T, half]
+  int64_t from_stride[3] = {}, to_stride[3] = {};     // strides of the first three dims
 };
 
 }  // namespace lockstep::ops

@@ -1,4 +1,4 @@
-// The row-wise part of the token loss: internal to ops.
+// Row-wise operations of the token loss. Internal to ops.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,19 @@
 
 namespace lockstep::ops {
 
-/// Whether the loops of this file take these logits: on the CPU, float32 or bfloat16.
+/// True if the loops of this file support these logits: on the CPU, float32 or bfloat16.
 bool has_row_loops(const Tensor& logits);
 
-/// logits = softcap * tanh(logits / softcap), in place.
+/// Computes logits = softcap * tanh(logits / softcap) in place.
 void cap_logits(Tensor& logits, double softcap);
 
-/// Of logits [n, V], contiguous, and targets [n]: one outside [0, V) has a logit of 0.
+/// Returns the statistics of contiguous logits [n, V] and targets [n]. The logit of a target
+/// outside [0, V) is 0.
 RowStatistics row_statistics(const Tensor& logits, const Tensor& targets);
 
-/// logits [n, V] (capped ones where softcap > 0) become the gradient of the logits before the cap:
-/// softmax * softmax_factor - onehot(target) * target_factor, times the cap's derivative. log_sum,
-/// softmax_factor and target_factor are [n], of the type of the statistics.
+/// Overwrites logits [n, V] (already capped if softcap > 0) with the gradient of the logits before
+/// the cap: softmax * softmax_factor - onehot(target) * target_factor, times the cap's derivative.
+/// log_sum, softmax_factor and target_factor are [n], of the type of the statistics.
 void logits_become_gradient(
     Tensor& logits,
     const Tensor& targets,
@@ -29,8 +30,8 @@ void logits_become_gradient(
     const Tensor& target_factor,
     double softcap);
 
-/// [n] bool: whether the target's logit is the largest of its row (the first of them, where they
-/// are equal). Where has_row_loops.
+/// Returns [n] bool: true if the target's logit is the largest of its row (the first of equal
+/// ones). Requires has_row_loops().
 Tensor likeliest_on_cpu(const Tensor& logits, const Tensor& targets);
 
 }  // namespace lockstep::ops

@@ -1,3 +1,4 @@
+// Splits packed query-key-value projections into heads.
 #include "ops/split_heads.h"
 
 #include <ATen/ATen.h>
@@ -47,7 +48,7 @@ std::array<Tensor, 3> split_heads(const Tensor& packed, int64_t head_dim) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "a packed projection of {} has no heads of {}",
+            "packed projection {} is not divisible into heads of {}",
             fmt::join(packed.sizes(), "x"),
             head_dim));
   }

@@ -1,4 +1,4 @@
-// A packed projection of queries, keys and values, taken apart.
+// Split of a packed query-key-value projection into heads.
 #pragma once
 
 #include <array>
@@ -9,15 +9,15 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// packed [B, T, 3 H D] -> query, key and value, [B, H, T, D] each: views. In the backward pass the
-/// three gradients take no copy where they lie in one packed tensor, as attention() makes them for
-/// such views.
+/// packed [B, T, 3 H D] -> query, key and value, [B, H, T, D] each, as views. In the backward pass
+/// the three gradients are not copied if they are views of one packed tensor, as attention()
+/// creates them for such inputs.
 std::array<Tensor, 3> split_heads(const Tensor& packed, int64_t head_dim);
 
-/// Three tensors [B, H, T, D] in one uninitialised packed tensor [B, T, 3, H, D].
+/// Returns three tensors [B, H, T, D] as views of one uninitialized packed tensor [B, T, 3, H, D].
 std::array<Tensor, 3> empty_packed_heads(const Tensor& like);
 
-/// Whether the three lie so.
+/// True if the three tensors are views of one packed tensor.
 bool are_packed_heads(const Tensor& query, const Tensor& key, const Tensor& value);
 
 }  // namespace lockstep::ops

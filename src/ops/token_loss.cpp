@@ -1,3 +1,4 @@
+// Chunked token loss with gradients computed in the forward pass.
 #include "ops/token_loss.h"
 
 #include <algorithm>
@@ -19,11 +20,11 @@
 namespace lockstep::ops {
 namespace {
 
-/// The rows that keep a matrix product efficient.
+/// Minimum rows for an efficient matrix product.
 constexpr int64_t kLeastHeadRows = 128;
 
-/// The bytes of logits that are held at once: on a device many, for its products want many rows,
-/// and each run adds to the head's whole gradient in float32.
+/// Returns the maximum bytes of logits in memory. More on a device, because its products need many
+/// rows, and each run adds to the head's whole gradient in float32.
 int64_t logits_bytes(const Tensor& hidden) {
   return int64_t{hidden.is_cpu() ? 96 : 1024} << 20;
 }
@@ -41,14 +42,15 @@ void check_head(const Tensor& hidden, const Tensor& weight, const Tensor& target
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "a token loss of hidden {}, vocabulary {}, targets {}",
+            "invalid token loss inputs: hidden {}, vocabulary {}, targets {}",
             fmt::join(hidden.sizes(), "x"),
             fmt::join(weight.sizes(), "x"),
             fmt::join(targets.sizes(), "x")));
   }
 }
 
-/// The rows that count, int64 [n]. On a GPU all rows are taken, so that nothing waits for it.
+/// Returns the indexes of rows that are not ignored, int64 [n]. On a GPU all rows are used, to
+/// avoid a synchronization.
 Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
   const auto* target = targets.const_data_ptr<int64_t>();
   std::vector<int64_t> rows;
@@ -67,9 +69,9 @@ Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
   return at::tensor(rows, at::kLong);
 }
 
-/// The rows of a run of `count`, so that what is held stays bounded; runs of one size, so that no
-/// small one is left over. Counted for the largest part of the vocabulary, so that holders of
-/// parts, which may differ in size, make the same runs.
+/// Returns the rows per run, which bounds the memory; `count` rows are divided into runs of equal
+/// size. Computed for the largest shard of the vocabulary, so that ranks with shards of different
+/// sizes make the same runs.
 int64_t rows_of_a_run(
     int64_t count, const Tensor& hidden, int64_t vocabulary, const TokenLossOptions& options) {
   int64_t at_once = options.rows_at_once;
@@ -77,8 +79,8 @@ int64_t rows_of_a_run(
     const int64_t tokens = options.widest_part > 0 ? options.widest_part : vocabulary;
     const auto bytes = static_cast<int64_t>(hidden.element_size());
     const int64_t row = std::max<int64_t>(tokens * bytes, 1), most = logits_bytes(hidden);
-    // Several runs of a small type need a sum in float32: where the logits are not held as such,
-    // what that takes may be held instead.
+    // Several runs of a 16-bit type need a float32 sum. If the logits are not stored in float32, a
+    // single run may use the memory of that sum instead.
     const int64_t sum = bytes < 4 && has_vector_run(hidden) ? tokens * hidden.size(1) * 4 : 0;
     at_once = count * row <= most + sum ? count : std::max(kLeastHeadRows, most / row);
   }
@@ -89,22 +91,22 @@ int64_t rows_of_a_run(
 
 struct Result {
   Tensor loss, hidden_gradient, weight_gradient;
-  bool is_placed = false;  // the weight's gradient is where it belongs
+  bool is_placed = false;  // the weight's gradient was written to its place
 };
 
 struct Needs {
   bool hidden, weight;
 };
 
-/// The rows that are computed: those that count, or on a GPU all of them.
+/// Rows that are computed: those that are not ignored, or all rows on a GPU.
 struct HeadRows {
   Tensor hidden, target;  // [n, C], [n]
-  Tensor weights;         // [n], of the statistics' type; undefined: one
+  Tensor weights;         // [n], of the statistics' type; undefined: all 1
   DistributionTargets distributions;
-  Tensor index;  // of `hidden` in all rows; undefined: it is all rows
+  Tensor index;  // indexes of the rows of `hidden`; undefined: all rows
 };
 
-// The same of each of their tensors, if any.
+// Applies `take` to each defined tensor.
 template <class Take>
 DistributionTargets of_each(const DistributionTargets& all, const Take& take) {
   const auto taken = [&](const Tensor& x) { return x.defined() ? take(x) : x; };
@@ -157,15 +159,16 @@ std::unique_ptr<TokenLossRun> make_run(const RunInputs& inputs) {
   return run != nullptr ? std::move(run) : make_tensor_run(inputs);
 }
 
-/// What label smoothing adds to a run, whose logits it need not see: their mean is the product with
-/// the mean row of the vocabulary, and so is its gradient. This part's share of all of it.
+/// Contribution of label smoothing to a run, computed without logits: their mean is the product
+/// with the mean row of the vocabulary, and so is its gradient. For a vocabulary shard, this
+/// shard's contribution.
 class Smoothing {
  public:
   Smoothing(const Tensor& weight, int64_t vocabulary, const TokenLossOptions& options)
       : share_(options.label_smoothing),
         vocabulary_(static_cast<double>(vocabulary)) {
     if (share_ > 0 && (options.softcap > 0 || options.distributions.defined())) {
-      throw Error(ErrorKind::kInternal, "label smoothing of capped logits or of distributions");
+      throw Error(ErrorKind::kInternal, "label smoothing does not support softcap or distribution targets");
     }
     if (share_ > 0) {
       mean_ = weight.sum(0, /*keepdim=*/false, statistics_type(weight)).div_(vocabulary_);
@@ -176,7 +179,7 @@ class Smoothing {
   bool acts() const { return share_ > 0; }
   /// [n]
   Tensor mean_logits(const Tensor& hidden) const { return at::mv(hidden.to(mean_), mean_); }
-  /// After the run has written its gradients.
+  /// Adds the contribution after the run has written its gradients.
   void add(const Tensor& hidden, const RowGradients& gradients) {
     const Tensor spread = gradients.target_factor * (share_ / (1 - share_));  // [n]
     if (gradients.hidden.defined()) {
@@ -187,7 +190,7 @@ class Smoothing {
       rows_.add_(at::mv(hidden.t().to(rows_), spread).div_(vocabulary_));
     }
   }
-  /// Of all rows of the vocabulary alike.
+  /// Subtracts the same vector from all rows of the vocabulary.
   void add_to(Tensor& weight_gradient) const { weight_gradient.sub_(rows_); }
 
  private:
@@ -195,7 +198,7 @@ class Smoothing {
   Tensor mean_, rows_;  // [C]
 };
 
-/// The losses of a run, and the factors of its gradients.
+/// Returns the losses of a run and sets the factors of its gradients.
 Tensor losses_of(
     const RowStatistics& whole,
     const Tensor& target,
@@ -330,7 +333,7 @@ void scale_on_cpu(const Tensor& tensor, float factor) {
   });
 }
 
-/// tensor.mul_(factor), in host memory.
+/// tensor.mul_(factor) in host memory.
 void scale(const Tensor& tensor, double factor) {
   const auto type = tensor.scalar_type();
   if (factor == 1) {
@@ -366,7 +369,7 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
   }
   static torch::autograd::tensor_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
-    // The gradients move out, so that autograd takes them without a copy.
+    // The gradients are moved out, so that autograd uses them without a copy.
     const auto take = [&](const char* name) {
       auto found = context->saved_data.find(name);
       if (found == context->saved_data.end()) {
@@ -386,7 +389,7 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
                               (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&
                               gradient[0].scalar_type() == at::kFloat &&
                               cuda_loops().scale != nullptr;
-      if (has_kernel) {  // which reads nothing where the factor is 1, as it is mostly
+      if (has_kernel) {  // the kernel skips a factor of 1, the usual value
         cuda_loops().scale(value, gradient[0]);
         return value;
       }

@@ -1,4 +1,4 @@
-// Cross-entropy over the vocabulary, without ever holding the logits of all tokens.
+// Cross-entropy over the vocabulary without materializing the logits of all tokens.
 #pragma once
 
 #include <cstdint>
@@ -10,111 +10,113 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// The target that does not count.
+/// Target that is ignored.
 inline constexpr int64_t kIgnoredTarget = -100;
 
-/// What is known of each row's logits: of a part of the vocabulary, or of all of it. [n] each,
-/// float32 (float64 for hidden states of that type).
+/// Statistics of each row's logits over the vocabulary or a shard of it. [n] each, float32 (float64
+/// for float64 hidden states).
 struct RowStatistics {
-  Tensor maximum;    // about the largest logit; what `total` is relative to
-  Tensor total;      // the sum of exp(logit - maximum)
-  Tensor target;     // the logit of the target; 0 where another part holds it
-  Tensor mean = {};  // with label smoothing: the part's sum of logits over the size of the whole
-                     // vocabulary; else undefined
-  // With level rows: which these are, bool, and how far the largest logit of the whole vocabulary
-  // is above its mean; else undefined. Parts need not be combined.
+  Tensor maximum;    // reference of `total`, close to the largest logit
+  Tensor total;      // sum of exp(logit - maximum)
+  Tensor target;     // logit of the target; 0 if the target is in another shard
+  Tensor mean = {};  // with label smoothing: the shard's sum of logits divided by the size of the whole vocabulary; otherwise undefined
+  // With level rows: mask of these rows, bool, and the distance of the largest logit of the whole
+  // vocabulary from the mean; otherwise undefined. Need not be combined over shards.
   Tensor level = {}, excess = {};
 };
 
-/// Rows whose target is no token, but the distribution of another head over the same vocabulary: a
-/// reference's. The loss of such a row is the divergence KL(reference || this) (Kullback and
-/// Leibler, 1951). Or no distribution is better than another: `level`.
+/// Rows whose target is the distribution of a reference head over the same vocabulary instead of a
+/// token. The loss of such a row is KL(reference || this) (Kullback and Leibler, 1951). For `level`
+/// rows the target is a flat distribution.
 struct DistributionTargets {
-  Tensor rows;    // [N] bool, the same for all holders of parts of the vocabulary; undefined: none
-  Tensor hidden;  // [N, C'], no gradient: what that head reads; C' may be another width
+  Tensor rows;    // [N] bool, the same on all ranks that share the vocabulary; undefined: none
+  Tensor hidden;  // [N, C'], no gradient: input of the reference head; C' may differ from C
   Tensor
-      weight;  // [V, C'], no gradient; of the same part of the vocabulary as the weight beside it
-  // Rows in which the reference's logit of one token is lowered before its softmax, and whose loss
-  // is the cross-entropy instead (UNDIAL: Dong et al., 2024, equation 3):
-  Tensor tokens = {};  // [N] int64: which token
-  // [N] of the statistics' type: by how much; 0: not. Undefined with `tokens`: none.
+      weight;  // [V, C'], no gradient; the same shard of the vocabulary as the trained weight
+  // Rows in which the reference's logit of one token is lowered before its softmax; their loss is
+  // the cross-entropy instead of the divergence (UNDIAL: Dong et al., 2024, equation 3):
+  Tensor tokens = {};  // [N] int64: the token
+  // [N] of the statistics' type: amount subtracted; 0: not such a row. Undefined, as `tokens`: none
   Tensor lowered = {};
-  // [N] bool, likewise the same for all: rows of whose logits none is to stand out. The loss is the
-  // square of how far the largest is above their mean (PDU: Entesari et al., 2025). Undefined:
-  // none.
+  // [N] bool, the same on all ranks that share the vocabulary: rows whose logits should be flat.
+  // The loss is the squared distance of the largest logit from their mean (PDU: Entesari et al.,
+  // 2025). Undefined: none.
   Tensor level = {};
   bool defined() const { return rows.defined() || level.defined(); }
-  /// [N] bool: rows of either kind.
+  /// Returns [N] bool: rows of either kind.
   Tensor all() const;
 };
 
 struct TokenLossOptions {
-  /// Logits become softcap * tanh(logit / softcap) (Gemma 2, 2024, section 2); 0: they stay.
+  /// Logits become softcap * tanh(logit / softcap) (Gemma 2, 2024, section 2); 0: no cap.
   double softcap = 0;
   /// Adds z_loss * log(sum of exp(logits))^2 for each row (PaLM, 2022, section 5).
   double z_loss = 0;
-  /// e: a row's loss is (1 - e) * -log p of its target + e * the mean of -log p over the vocabulary
-  /// (Szegedy et al., "Rethinking the Inception Architecture", 2016, section 7). Not with softcap.
+  /// Label smoothing e: a row's loss is (1 - e) * -log p of its target + e * the mean of -log p
+  /// over the vocabulary (Szegedy et al., "Rethinking the Inception Architecture", 2016, section
+  /// 7). Not supported with softcap.
   double label_smoothing = 0;
-  /// [N], no gradient: what each row's loss, and with it its gradient, is multiplied by. Undefined:
-  /// one.
+  /// [N], no gradient: factor of each row's loss and gradient. Undefined: all 1.
   Tensor row_weights;
-  /// Targets of these rows must not be -100, and are not read otherwise.
+  /// Targets of these rows must not be -100; their value is not used.
   DistributionTargets distributions;
-  /// Bounds the rows of a run; 0 lets about 96 MiB of logits be held at a time.
+  /// Maximum rows per run; 0: chosen to limit the logits in memory to about 96 MiB.
   int64_t rows_at_once = 0;
-  /// Where `weight` is a part of the vocabulary: the token of its first row, how many tokens
-  /// all parts hold together (0: this is all of it), and how many the largest part holds.
+  /// If `weight` is a shard of the vocabulary: the token of its first row, the total number of
+  /// tokens over all shards (0: not sharded), and the number of tokens of the largest shard.
   int64_t first_token = 0;
   int64_t vocabulary = 0;
   int64_t widest_part = 0;
-  /// Makes a part's statistics those of the whole vocabulary, in place (combine_statistics has the
-  /// formulas). Called once for each run of rows; holders of the same rows are asked for the same
-  /// runs in the same order, so it may be a collective. Empty: the part is the whole.
+  /// Combines a shard's statistics into those of the whole vocabulary, in place (combine_statistics
+  /// has the formulas). Called once per run of rows. Ranks with the same rows make the same runs in
+  /// the same order, so it may be a collective. Empty: not sharded.
   std::function<void(RowStatistics&)> combine;
 };
 
-/// The SUM over the rows of -log softmax(hidden weight^T)[target], a float32 scalar; of rows with
-/// weights, that of their products. hidden [N, C],
-/// weight [V, C] of the same type, targets [N] int64 in [0, V) or -100 (ignored). Logits are made
-/// for a run of rows at a time, and the gradients of both in the same pass, where they are needed
-/// (the weight's where it belongs: ops/gradient_sink.h); they are kept until the backward pass,
-/// which may run once. Sums are float32: logits are of the
-/// weights' type where ATen makes them, and float32 where the processor has AVX-512 (bfloat16: and
-/// AVX512-BF16 or AMX). A target out of bounds is an Error (kData), on the CPU; a GPU asserts.
-/// Where `weight` is a part of the vocabulary, every holder gets the whole loss and the gradient of
-/// its own part; the gradient of `hidden` is the part's share, which the caller sums.
+/// Returns the SUM over the rows of -log softmax(hidden weight^T)[target], a float32 scalar; with
+/// row weights, the weighted sum. hidden is [N, C], weight [V, C] of the same type, targets [N]
+/// int64 in [0, V) or -100 (ignored).
+///
+/// Logits are computed for a run of rows at a time, together with the required gradients of hidden
+/// and weight. The weight's gradient goes to its place (ops/gradient_sink.h). The gradients are
+/// stored until the backward pass, which may run once. Sums are float32. Logits have the weights'
+/// type with ATen's products, and are float32 if the processor has AVX-512 (bfloat16: also
+/// AVX512-BF16 or AMX). Throws Error (data) for a target out of bounds on the CPU; a GPU asserts.
+///
+/// If `weight` is a shard of the vocabulary, every rank gets the whole loss and the gradient of its
+/// own shard. The gradient of `hidden` is the shard's contribution, which the caller sums.
 Tensor token_loss(
     const Tensor& hidden,
     const Tensor& weight,
     const Tensor& targets,
     const TokenLossOptions& options = {});
 
-/// token_loss, written plainly (all logits in float32, gradients by autograd), for a whole
-/// vocabulary: a reference.
+/// Reference implementation of token_loss for a whole vocabulary: all logits in float32, gradients
+/// by autograd.
 Tensor token_loss_reference(
     const Tensor& hidden,
     const Tensor& weight,
     const Tensor& targets,
     const TokenLossOptions& options = {});
 
-/// The losses of the rows of options.distributions, [N] float32 (float64 of hidden states of that
-/// type), on the device of `hidden`; 0 for other rows. No gradient. Of a part of the vocabulary, as
-/// token_loss: options.combine is called.
+/// Returns the losses of the rows of options.distributions, [N] float32 (float64 for float64 hidden
+/// states), on the device of `hidden`; 0 for other rows. No autograd. For a vocabulary shard,
+/// options.combine is called as in token_loss.
 Tensor token_divergences(
     const Tensor& hidden, const Tensor& weight, const TokenLossOptions& options);
 
-/// What a head gives each target, in any shape.
+/// Scores of targets, in any shape.
 struct TokenScores {
-  Tensor log_likelihoods;  // float32 (float64 of hidden states of that type); 0 where none counts
-  Tensor likeliest;        // bool: the target was the likeliest token
+  Tensor log_likelihoods;  // float32 (float64 for float64 hidden states); 0 for ignored targets
+  Tensor likeliest;        // bool: the target was the most likely token
 };
 
-/// Of the rows, [N] each, on the device of `hidden`; without the z-loss. No gradient.
+/// Returns the scores of the rows, [N] each, on the device of `hidden`, without the z-loss. No
+/// autograd.
 TokenScores token_scores(
     const Tensor& hidden, const Tensor& weight, const Tensor& targets, double softcap = 0);
 
-/// The statistics of two parts of the vocabulary, together.
+/// Combines the statistics of two shards of the vocabulary.
 RowStatistics combine_statistics(const RowStatistics& a, const RowStatistics& b);
 
 }  // namespace lockstep::ops

@@ -1,4 +1,4 @@
-// The token loss of rows whose target is another head's distribution, or none, by ATen's products.
+// Token loss of rows whose target is a reference distribution or a flat one, by ATen's products.
 #include <ATen/ATen.h>
 
 #include "ops/products.h"
@@ -9,8 +9,8 @@ namespace lockstep::ops {
 namespace {
 
 /// With q the reference's distribution and z the logits, KL(q || softmax(z)) is the logarithm of
-/// the sum of exp(z), less sum(q (z - log q)): which stands where a token's logit does, and is a
-/// sum over the parts of a vocabulary as that is.
+/// the sum of exp(z), minus sum(q (z - log q)). The latter takes the role of a token's logit: it is
+/// also a sum over shards of the vocabulary.
 class DistributionRun final : public TokenLossRun {
  public:
   explicit DistributionRun(const RunInputs& inputs) : inputs_(inputs) {}
@@ -28,12 +28,12 @@ class DistributionRun final : public TokenLossRun {
   }
 
   void gradients(const RowStatistics& whole, const RowGradients& gradients) override {
-    Tensor slope, of_excess;  // the slope of the cap
+    Tensor slope, of_excess;  // derivative of the cap
     if (inputs_.softcap > 0) {
       slope = logits_.div(inputs_.softcap).square_().neg_().add_(1);
     }
     if (gradients.excess_factor.defined()) {
-      // The largest logit's, which equal ones share, and the mean's.
+      // Gradient of the largest logit, which equal logits share, and of the mean.
       const Tensor& factor = gradients.excess_factor;
       of_excess = logits_.eq(peak_.unsqueeze(1)) * (factor / peaks_).unsqueeze(1);
       of_excess.sub_((factor / static_cast<double>(inputs_.vocabulary)).unsqueeze(1));
@@ -70,7 +70,8 @@ class DistributionRun final : public TokenLossRun {
   }
 
  private:
-  /// Takes the logits of another head, and lets their distribution stand for the token.
+  /// Computes the reference's logits and replaces the token's logit by the term of their
+  /// distribution.
   void compare(RowStatistics& statistics) {
     const Tensor nowhere = at::full_like(inputs_.target, -1);
     const DistributionTargets& reference = inputs_.distributions;
@@ -83,12 +84,12 @@ class DistributionRun final : public TokenLossRun {
     log_q.sub_(of_reference.total.log().add_(of_reference.maximum).unsqueeze(1));
     target_ = log_q.exp();
     if (reference.lowered.defined()) {
-      log_q.mul_(reference.lowered.eq(0).unsqueeze(1));  // a cross-entropy has none of it
+      log_q.mul_(reference.lowered.eq(0).unsqueeze(1));  // a cross-entropy does not have this term
     }
     const Tensor compared = log_q.neg_().add_(logits_).mul_(target_).sum(1);  // q (z - log q)
     statistics.target = at::where(reference.rows, compared, statistics.target);
   }
-  /// Of the whole vocabulary: the largest logit, how many are as large, and the mean.
+  /// Computes over the whole vocabulary: the largest logit, the number of equal ones, and the mean.
   void measure_excess(RowStatistics& statistics) {
     const Tensor none = at::zeros_like(statistics.total);
     const auto whole = [&](Tensor maximum, Tensor sum) {
@@ -104,7 +105,7 @@ class DistributionRun final : public TokenLossRun {
     statistics.level = inputs_.distributions.level;
     statistics.excess = peak_ - all.target / static_cast<double>(inputs_.vocabulary);
   }
-  /// Takes what is to be lowered from the logits of this part of the vocabulary.
+  /// Lowers the given logits if they are in this shard of the vocabulary.
   void lower(Tensor& logits) const {
     const DistributionTargets& reference = inputs_.distributions;
     if (!reference.lowered.defined()) {
@@ -117,7 +118,7 @@ class DistributionRun final : public TokenLossRun {
         tokens.clamp(0, logits.size(1) - 1).unsqueeze(1),
         reference.lowered.to(logits).neg().mul_(are_here).unsqueeze(1));
   }
-  /// [n, V], float32 or float64, in memory of their own.
+  /// Returns new logits [n, V], float32 or float64.
   Tensor logits_of(const Tensor& hidden, const Tensor& weight) const {
     const auto type = hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     Tensor logits = matrix_product(hidden, weight.t()).to(type);
@@ -129,7 +130,7 @@ class DistributionRun final : public TokenLossRun {
 
   RunInputs inputs_;
   Tensor logits_, target_;
-  Tensor peak_, peaks_;  // [n], where rows are level: the largest logit, and how many are as large
+  Tensor peak_, peaks_;  // [n], for level rows: the largest logit, and the number of equal ones
 };
 
 }  // namespace

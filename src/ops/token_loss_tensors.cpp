@@ -1,4 +1,4 @@
-// The token loss by ATen's products, on any device.
+// Token loss by ATen's products, on any device.
 #include <ATen/ATen.h>
 
 #include "ops/cpu/host_loops.h"
@@ -9,8 +9,8 @@
 namespace lockstep::ops {
 namespace {
 
-/// A device's products are at their best where rows begin at multiples of so many numbers, whatever
-/// the size of the vocabulary.
+/// Row stride of the logits is a multiple of this, so that a device's products are fast for any
+/// vocabulary size.
 constexpr int64_t kLogitsApart = 64;
 
 /// hidden weight^T, [n, V].
@@ -72,7 +72,7 @@ void add_weight_gradient(
   if (sum.sum.defined()) {
     add_matrix_product(sum.sum, logits_gradient.t(), hidden);
   } else {
-    const bool is_wide = is_small && !sum.is_last;  // more are added
+    const bool is_wide = is_small && !sum.is_last;  // more runs follow
     sum.sum =
         is_wide ? at::empty(weight.sizes(), weight.options().dtype(at::kFloat)) : sum.room(weight);
     write_matrix_product(sum.sum, logits_gradient.t(), hidden);

@@ -52,31 +52,31 @@ std::string CapturedTraining::obstacle(ParallelModel& model) {
                      config.final_dropout > 0 ||
                      (config.head.classifies() && config.classifier_dropout > 0);
   if (model.mesh().data != model.mesh().ranks()) {
-    return "ranks share layers or sequences";
+    return "the plan uses an axis other than data parallelism";
   }
   if (plan.offload_optimizer.device != OffloadDevice::kNone) {
-    return "the optimizer's state lives elsewhere";
+    return "the optimizer state is offloaded";
   }
   if (plan.offload_parameters) {
-    return "parameters live elsewhere";
+    return "parameters are offloaded";
   }
   if (model.is_half()) {
-    return "float16's loss scale is the host's";
+    return "the loss scale of float16 is computed on the host";
   }
   if (config.experts.count > 0) {
-    return "the host sorts tokens by their experts";
+    return "the host sorts tokens by expert";
   }
   if (drops && model.device().is_cuda() && ops::cuda_loops().dropout == nullptr) {
-    return "this build has no kernel for dropout, whose numbers would be the host's";
+    return "this build has no dropout kernel, so random numbers would come from the host";
   }
   if (model.objective().needs() != objective::Needs::kNothing) {
-    return "the objective weighs targets anew in every step";
+    return "the objective recomputes the weights of targets in every step";
   }
   if (!model.optimizer().can_be_captured()) {
-    return fmt::format("the optimizer {} takes its numbers from the host", plan.optimizer.optim);
+    return fmt::format("the optimizer {} reads its coefficients from the host", plan.optimizer.optim);
   }
   return model.carrier_of_gradients() == "gloo" && model.device().is_cuda()
-             ? "gradients go over Gloo"
+             ? "gradients are reduced over Gloo"
              : "";
 }
 
@@ -98,7 +98,7 @@ CapturedTraining::CapturedTraining(
   const auto tables = std::make_shared<nn::RotaryTables>();
   for (const nn::ForwardInputs& given : micro_batches) {
     nn::ForwardInputs& kept = inputs_.emplace_back(given);
-    kept.rotary_tables = tables;  // made by the host, before the capture
+    kept.rotary_tables = tables;  // generated on the host before the capture
     kept.dropout_keys = std::make_shared<nn::DropoutKeys>(model.device());
     for (Tensor* tensor : read(kept)) {
       if (tensor->defined()) {
@@ -125,7 +125,7 @@ void CapturedTraining::body() {
   sums_.copy_(model_.accumulate(inputs_, {}, /*scale=*/1.0));
   const at::NoGradGuard no_grad;
   const Tensor norm = sums_.narrow(0, sums_.numel() - 1, 1).sqrt().mul_(mean_);
-  // As optim::clip_factor, and rounded alike.
+  // Same computation and rounding as optim::clip_factor.
   const Tensor scale = most_.defined() ? most_.div(norm + 1e-6).clamp_max_(1).mul_(mean_) : mean_;
   optim::Optimizer& optimizer = model_.optimizer();
   for (int64_t shard = 0; shard < optimizer.size(); ++shard) {

@@ -20,15 +20,16 @@ class CapturedTraining {
   /// Returns why steps of this model cannot be captured, in the user's terms; empty if they can.
   /// The same on every rank.
   static std::string obstacle(ParallelModel& model);
-  /// For steps with the same number and shapes of micro-batches. The model must outlive it.
+  /// Captures steps with the same number and shapes of micro-batches as these. The model must
+  /// outlive it.
   CapturedTraining(ParallelModel& model, std::span<const nn::ForwardInputs> micro_batches);
   CapturedTraining(const CapturedTraining&) = delete;
   CapturedTraining& operator=(const CapturedTraining&) = delete;
 
   /// True if a step of these micro-batches has the captured shapes; other steps run uncaptured.
   bool fits(std::span<const nn::ForwardInputs> micro_batches) const;
-  /// A whole step. Every rank must call. Blocks until loss and norm are there. Error (numeric) as
-  /// forward_backward, but after the update.
+  /// Runs a whole step. Every rank must call. Blocks until loss and norm are available. Throws
+  /// Error (numeric) as forward_backward does, but after the update.
   StepResult run(
       std::span<const nn::ForwardInputs> micro_batches,
       const objective::Counts& step,
@@ -39,11 +40,11 @@ class CapturedTraining {
   void body();
 
   ParallelModel& model_;
-  std::vector<nn::ForwardInputs> inputs_;  // the tensors that the body reads
+  std::vector<nn::ForwardInputs> inputs_;  // tensors that the body reads
   Tensor mean_;                            // [1] float64: reciprocal of the loss's divisor
   Tensor most_;     // [1] float64: maximum norm; undefined: no clipping
-  Tensor numbers_;  // of the optimizer
-  Tensor sums_;     // float64: the objective's, and the squares of the gradients
+  Tensor numbers_;  // coefficients of the optimizer
+  Tensor sums_;     // float64: the objective's sums and the squared gradient norm
   ops::CapturedStep step_;
 };
 

@@ -16,25 +16,26 @@ namespace lockstep::parallel {
 
 class EvaluationModel {
  public:
-  /// Use evaluation_model (parallelize.h). The stages hold values. Every rank must call; `axes`
-  /// must outlive it.
+  /// Call evaluation_model (parallelize.h) instead. The stages hold values. Every rank must call;
+  /// `axes` must outlive it.
   EvaluationModel(
       std::vector<ShardedModel> stages,
       const Plan& plan,
       ParallelGroups& axes,
       objective::ObjectivePointer objective);
 
-  /// As ParallelModel::statistics.
+  /// Same as ParallelModel::statistics.
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
-  /// As ParallelModel::row_scores, for a reference model.
+  /// Same as ParallelModel::row_scores, for a reference model.
   std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
-  /// Classifier logits of the rows, float32 [B, classes] per batch. As above.
+  /// Returns the class logits of the rows, float32 [B, classes] per batch. Otherwise as
+  /// row_scores().
   std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
-  /// The head's input of whole batches for this rank's shard, and the head's weight, for
-  /// objective::FrozenModel. As above.
+  /// Returns the head's input of whole batches for this rank's shard, and the head's weight, for
+  /// objective::FrozenModel. Otherwise as row_scores().
   objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
   const objective::Objective& objective() const { return pipeline_->objective(); }
-  /// As cacheable_model (sharded_model.h).
+  /// See cacheable_model (sharded_model.h).
   const nn::LanguageModel* cacheable() const { return cacheable_; }
 
  private:

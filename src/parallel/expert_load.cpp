@@ -58,7 +58,7 @@ std::shared_ptr<const nn::RouterTerms> ExpertLoads::terms_of(
     std::span<const nn::ForwardInputs> micro_batches, double factor) {
   Tensor groups = at::zeros({1}, at::kDouble);
   for (const nn::ForwardInputs& inputs : micro_batches) {
-    // A row of padding only is not counted.
+    // A row of padding only does not count.
     groups += terms_.balance == nn::Balance::kBatch
                   ? at::ones({1}, at::kDouble)
                   : inputs.real_tokens.any(1).sum().to(at::kCPU, at::kDouble);
@@ -66,7 +66,8 @@ std::shared_ptr<const nn::RouterTerms> ExpertLoads::terms_of(
   axes_.along(mesh::Axis::kData).all_reduce(groups).wait();
   groups_ = std::max(groups.item<double>(), 1.0);
   auto terms = std::make_shared<nn::RouterTerms>(terms_);
-  terms->weight = factor / groups_ / axes_.mesh().tensor;  // tensor ranks all compute them
+  // All tensor ranks compute the same losses.
+  terms->weight = factor / groups_ / axes_.mesh().tensor;
   return terms;
 }
 
@@ -83,7 +84,7 @@ std::optional<ExpertLoad> ExpertLoads::close(std::span<const nn::ForwardInputs> 
       rows.push_back(row);
     }
   }
-  if (!rows.empty()) {  // all by one wait
+  if (!rows.empty()) {  // one device synchronization for all rows
     const Tensor here = ops::to_host(at::stack(rows));
     for (size_t i = 0; i < layers.size(); ++i) {
       sums[layers[i]].add_(here[static_cast<int64_t>(i)]);
@@ -92,7 +93,7 @@ std::optional<ExpertLoad> ExpertLoads::close(std::span<const nn::ForwardInputs> 
   axes_.data_context().all_reduce(sums).wait();
   axes_.along(mesh::Axis::kPipeline).all_reduce(sums).wait();
   const Tensor counts = sums.narrow(1, 0, experts_), all = counts.sum(1, /*keepdim=*/true);
-  const Tensor routed = all.squeeze(1) > 0;  // not the layers of an MLP
+  const Tensor routed = all.squeeze(1) > 0;  // excludes layers with a dense MLP
   ExpertLoad load;
   if (routed.any().item<bool>()) {
     const Tensor shares = counts.index({routed}) / all.index({routed});

@@ -18,13 +18,13 @@ struct ExpertLoad {
   /// Largest and smallest share of a layer's choices that one expert got, in the worst layer each;
   /// 1 / experts is balanced.
   double most = 0, least = 0;
-  double balance = 0, z = 0;  // RouterTerms', over the step, before they are multiplied
+  double balance = 0, z = 0;  // router losses over the step, before their coefficients
   double dropped = 0;         // share of all choices that exceeded the experts' capacity
 };
 
 class ExpertLoads {
  public:
-  /// Without effect on a model that is no mixture. `axes` must outlive it.
+  /// No effect if the model has no experts. `axes` must outlive it.
   ExpertLoads(const model::ModelConfig& config, const Plan& plan, ParallelGroups& axes);
 
   bool is_mixture() const { return experts_ > 0; }
@@ -45,7 +45,7 @@ class ExpertLoads {
   std::shared_ptr<const nn::ExpertCapacity> capacity_;  // null: unlimited
   ParallelGroups& axes_;
   int64_t experts_, layers_, mixture_layers_;
-  double groups_ = 1;  // of the step: rows, or micro-batches
+  double groups_ = 1;  // number of rows or micro-batches in the step
 };
 
 }  // namespace lockstep::parallel

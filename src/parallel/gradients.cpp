@@ -13,8 +13,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// The summed gradient of a parameter with its own flat unit, as this rank holds it; undefined if
-/// the engine does not have the parameter.
+/// Returns this rank's summed gradient of a parameter with its own flat unit; undefined if the
+/// engine does not have the parameter.
 Tensor gradient_of(const DataParallel& engine, const std::string& name) {
   for (const FlatUnit& flat : engine.flats()) {
     if (flat.entries.size() == 1 && flat.entries.front().name == name && flat.trainable) {
@@ -72,12 +72,11 @@ void throw_not_finite(
   throw Error(
       ErrorKind::kNumeric,
       fmt::format(
-          "the loss is {} and the gradient norm {}{}",
+          "the loss is {} and the gradient norm is {}{}",
           loss,
           norm,
-          name != names.end() ? fmt::format("; the first bad gradient is that of {}", *name) : ""),
-      "lower training.learning_rate, lengthen training.warmup_steps, or clip with "
-      "training.max_grad_norm; the checkpoints before this step are good");
+          name != names.end() ? fmt::format("; the first parameter with NaN or Inf in its gradient is {}", *name) : ""),
+      "lower training.learning_rate, increase training.warmup_steps, or clip with training.max_grad_norm; checkpoints from before this step are not affected");
 }
 
 }  // namespace lockstep::parallel

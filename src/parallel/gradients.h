@@ -14,8 +14,8 @@ namespace lockstep::parallel {
 void sum_tied_copies(
     std::span<const ShardedModel> stages, const Schedules& schedules, comm::Communicator& pipeline);
 
-/// The squares of all summed gradients, each element once: float64 [1] on `device`, equal on every
-/// rank. Every rank must call.
+/// Returns the sum of squares of all summed gradients, counting each element once: float64 [1] on
+/// `device`, equal on every rank. Every rank must call.
 Tensor squared_gradients(
     std::span<const ShardedModel> stages, ParallelGroups& axes, c10::Device device);
 

@@ -7,10 +7,10 @@
 namespace lockstep::parallel {
 
 struct LossScaleOptions {
-  double fixed = 0;            // not 0: the factor, for ever
-  int64_t initial_power = 16;  // if not fixed, the initial scale is 2 to this power
-  int64_t window = 1000;       // steps without an overflow before it doubles
-  int64_t hysteresis = 2;      // overflows before it halves
+  double fixed = 0;            // static scale; 0: dynamic
+  int64_t initial_power = 16;  // initial dynamic scale: 2 to this power
+  int64_t window = 1000;       // steps without overflow until the scale doubles
+  int64_t hysteresis = 2;      // overflows until the scale halves
   bool consecutive = false;    // a good step resets the count of overflows
   double least = 1;
 };
@@ -19,7 +19,7 @@ struct LossScaleOptions {
 /// scaling does not round.
 class LossScale {
  public:
-  /// Of float32 and bfloat16: always 1.
+  /// Scale for float32 and bfloat16: always 1.
   LossScale() = default;
   explicit LossScale(const LossScaleOptions& options);
 

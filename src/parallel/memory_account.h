@@ -13,30 +13,30 @@
 
 namespace lockstep::parallel {
 
-/// Bytes on the rank's device.
+/// Bytes on the rank's device, by kind.
 struct MemoryByKind {
   int64_t parameters = 0;   // stored by the rank
-  int64_t gradients = 0;    // whole ones while they are written, and the summed ones
-  int64_t optimizer = 0;    // masters and moments
+  int64_t gradients = 0;    // whole gradients in flight, and summed gradients
+  int64_t optimizer = 0;    // master weights and moments
   int64_t activations = 0;  // everything else allocated during a step
   int64_t gathered = 0;     // parameters of other ranks, gathered temporarily
-  int64_t buffers = 0;      // of communication
+  int64_t buffers = 0;      // communication buffers
   int64_t other = 0;        // tensors of no other kind that existed before the step
 
   int64_t total() const;
 };
-/// The kinds, in their order, and their names.
+/// Values and names of the kinds, in declaration order.
 inline constexpr size_t kMemoryKinds = 7;
 std::array<int64_t, kMemoryKinds> values_of(const MemoryByKind& memory);
 std::array<std::string_view, kMemoryKinds> memory_kind_names();
 
-enum class MemoryPhase { kIdle, kForward, kBackward, kUpdate };  // idle: between two steps
+enum class MemoryPhase { kIdle, kForward, kBackward, kUpdate };  // kIdle: between two steps
 inline constexpr size_t kMemoryPhases = 4;
 
-/// One phase so far.
+/// Memory of one phase so far.
 struct PhaseMemory {
-  MemoryByKind fullest;  // of the moments that were looked at, the one with the most
-  int64_t most = 0;      // peak of the device's allocator, including between those moments
+  MemoryByKind fullest;  // recorded moment with the most memory
+  int64_t most = 0;      // allocator's peak, including between recorded moments
 };
 
 /// All kinds except activations and other are exact; those two are the remainder of what the
@@ -44,13 +44,13 @@ struct PhaseMemory {
 /// ops::keep_host_memory(); without a count they are 0.
 class MemoryAccount {
  public:
-  /// Returns the current memory, with activations and other left at 0.
+  /// Returns the current bytes by kind; activations and other are 0.
   using Held = std::function<MemoryByKind()>;
   MemoryAccount(c10::Device device, Held held);
 
-  /// Records the memory at a moment of the phase. Idle moments give the memory before a step. Work
-  /// moments may be frequent, so a device is queried only at the start and end of a phase: querying
-  /// locks the allocator and copies its statistics, and it tracks the peak in between by itself.
+  /// Records the memory at a moment of the phase. Idle moments give the memory before a step. On a
+  /// device, the allocator is queried only at the start and end of a phase, because a query locks
+  /// the allocator and copies its statistics; the allocator tracks the peak in between.
   void look(MemoryPhase phase);
   const PhaseMemory& of(MemoryPhase phase) const { return phases_[static_cast<size_t>(phase)]; }
   const std::array<PhaseMemory, kMemoryPhases>& phases() const { return phases_; }
@@ -66,16 +66,16 @@ class MemoryAccount {
 
   c10::Device device_;
   Held held_;
-  MemoryPhase phase_ = MemoryPhase::kIdle;  // that was looked at last
-  int64_t before_step_ = 0;                 // bytes that existed before the step and are not owned by a known kind
+  MemoryPhase phase_ = MemoryPhase::kIdle;  // phase of the last look()
+  int64_t before_step_ = 0;                 // bytes before the step that no kind owns
   std::array<PhaseMemory, kMemoryPhases> phases_{};
 };
 
-/// The fullest moment of any phase, by kind.
+/// Returns the moment with the most memory of all phases, by kind.
 const MemoryByKind& fullest_of(const std::array<PhaseMemory, kMemoryPhases>& phases);
-/// The most of any phase.
+/// Returns the peak of all phases, in bytes.
 int64_t most_of(const std::array<PhaseMemory, kMemoryPhases>& phases);
-/// A table: a row a phase, a column a kind.
+/// Formats a table with one row per phase and one column per kind.
 std::string memory_table(const std::array<PhaseMemory, kMemoryPhases>& phases);
 
 }  // namespace lockstep::parallel

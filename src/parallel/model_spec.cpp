@@ -35,7 +35,7 @@ ModelSpec::Fill fill_at_random(std::map<std::string, model::ParameterSpec> specs
 
 namespace {
 
-/// The linears that are packed, by the names of their weights.
+/// Packed linears, by the names of their weights.
 struct PackedLayer {
   model::LayerSpec layer;
   ops::PackedFormat format;
@@ -52,7 +52,7 @@ std::map<std::string, PackedLayer> packed_layers(
   return layers;
 }
 
-/// A rank's part of a packed matrix, given the cut of [out, in].
+/// Returns a rank's slice of a packed matrix, given the cut of [out, in].
 ops::PackedPart part_of(const ops::PackedMatrix& matrix, const mesh::Cut& cut) {
   ops::PackedPart part = ops::PackedPart::whole(matrix.format, matrix.out, matrix.in);
   narrow_packed(part, cut);

@@ -45,7 +45,7 @@ struct ModelSpec {
   /// Modifies the model on the Meta device before any strategy: replaces linear kernels, adds
   /// parameters (also to LanguageModel::specs). The same on every rank.
   std::function<void(nn::LanguageModel& model)> adapt = nullptr;
-  /// Parameters that are not trained: regular expressions (model/freeze.h).
+  /// Regular expressions for the names of frozen parameters (model/freeze.h).
   std::vector<std::string> freeze = {};
   /// Training and evaluation objective.
   objective::ObjectivePointer objective = objective::cross_entropy();
@@ -57,7 +57,7 @@ ModelSpec::Fill fill_at_random(const model::ModelConfig& config, uint64_t seed);
 /// The same for these parameters, by name.
 ModelSpec::Fill fill_at_random(std::map<std::string, model::ParameterSpec> specs, uint64_t seed);
 
-/// A whole packed matrix, by the name of the weight.
+/// Returns a whole packed matrix, given the name of the weight.
 using PackedSource = std::function<ops::PackedMatrix(const std::string& name)>;
 /// Fills the bytes of packed weights from `source`, one matrix at a time. If such a weight is
 /// requested in a floating type, it is dequantized into the layout of the model's files. `rest`

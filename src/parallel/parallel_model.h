@@ -25,13 +25,13 @@
 namespace lockstep::parallel {
 
 struct StepResult {
-  double loss = 0;           // over all ranks and micro-batches
+  double loss = 0;           // mean over all ranks and micro-batches
   double gradient_norm = 0;  // before clipping
-  bool overflowed = false;   // float16: the gradients did, and the step will be left out
+  bool overflowed = false;   // float16: gradients overflowed; the step will be skipped
   /// Input of Objective::report; if the objective needs no scores, zeros after the first element,
   /// except for a classifier's.
   std::vector<double> sums;
-  std::optional<ExpertLoad> experts = {};  // of a mixture
+  std::optional<ExpertLoad> experts = {};  // set for mixtures
 };
 
 /// Returns the counts of a step, which may require data from other ranks: the call may block.
@@ -39,8 +39,8 @@ using CountsOfStep = std::function<const objective::Counts&()>;
 
 class ParallelModel {
  public:
-  /// Use parallelize. The stages have engines whose shards the optimizer has. Every rank must call;
-  /// `axes` must outlive it.
+  /// Call parallelize instead. The stages have engines, whose shards the optimizer updates. Every
+  /// rank must call; `axes` must outlive it.
   ParallelModel(
       std::vector<ShardedModel> stages,
       OffloadedOptimizer optimizer,
@@ -76,25 +76,26 @@ class ParallelModel {
   /// Clips by the norm of forward_backward and updates; does nothing if the gradients overflowed.
   void optimizer_step(double learning_rate);
 
-  /// As parallel::compare_replicas (replicas.h), between two steps.
+  /// See parallel::compare_replicas (replicas.h). Call between two steps.
   void compare_replicas() { parallel::compare_replicas(stages_); }
 
-  /// The objective's sums, [sums()] on the CPU, over batches that the ranks of one data coordinate
-  /// share: all of them must call, and the sum over axes.data_context() is the batches'. No
+  /// Returns the objective's sums, [sums()] on the CPU, over batches that the ranks of one data
+  /// coordinate share. All of them must call; the total is the sum over axes.data_context(). No
   /// gradient.
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
   /// Returns the log-likelihoods of the rows of each batch, without dropout: float64 [B] on the
   /// CPU. Ranks of one data coordinate call with the same batches and get the same result; all
   /// ranks call with the same number.
   std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
-  /// Classifier logits of the rows, float32 [B, classes] per batch. As above.
+  /// Returns the class logits of the rows, float32 [B, classes] per batch. Otherwise as
+  /// row_scores().
   std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
 
-  /// The most likely token at each row's first target, without dropout: float64 [B] per batch on
-  /// the CPU; used for greedy generation. As above.
+  /// Returns the most likely token at each row's first target, without dropout: float64 [B] per
+  /// batch on the CPU; used for greedy generation. Otherwise as row_scores().
   std::vector<Tensor> next_tokens(std::span<const nn::ForwardInputs> batches);
 
-  /// As EvaluationModel::head_states, for a pass without gradients.
+  /// Same as EvaluationModel::head_states, for a pass without gradients.
   objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
 
   /// Disables or enables the adapters for a pass without gradients (objective::AdaptersOff). Every
@@ -114,7 +115,7 @@ class ParallelModel {
   /// Must be called after visit_state wrote weights (resume): cached results become invalid.
   void state_changed();
 
-  /// As cacheable_model (sharded_model.h).
+  /// See cacheable_model (sharded_model.h).
   const nn::LanguageModel* cacheable() const {
     return cacheable_model(stages_, plan_, axes_.mesh());
   }
@@ -151,16 +152,16 @@ class ParallelModel {
   bool is_half_;
   Pipeline pipeline_;
   OffloadedOptimizer optimizer_;
-  int64_t optimizer_bytes_;  // on the device, when last looked at
+  int64_t optimizer_bytes_;  // bytes on the device at the last query
   MemoryAccount memory_;
   LossScale loss_scale_;
   ExpertLoads expert_loads_;
-  std::optional<ExpertLoad> experts_;  // of the last step
+  std::optional<ExpertLoad> experts_;  // load in the last step
   bool overflowed_ = false;
   bool averages_are_put_ = false;
-  double scale_ = 1.0;            // that the loss was multiplied by
+  double scale_ = 1.0;            // factor of the loss
   double gradient_factor_ = 1.0;  // factor from accumulated gradients to gradients of the mean loss
-  double gradient_scale_ = 1.0;   // that, and clipping
+  double gradient_scale_ = 1.0;   // gradient_factor_ times the clipping factor
 };
 
 }  // namespace lockstep::parallel

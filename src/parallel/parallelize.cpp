@@ -40,7 +40,7 @@ std::vector<ShardedModel> split_pipeline(
   return stages;
 }
 
-/// Validated against the whole model so that all ranks report the same error.
+/// Validates against the whole model, so that all ranks report the same error.
 void apply_adaptation(nn::LanguageModel& model, const ModelSpec& spec) {
   if (spec.packing != nullptr) {
     nn::pack_linears(model, *spec.packing);
@@ -80,7 +80,7 @@ ParameterSource source_of(const ModelSpec& spec, const ShardedModel& stage) {
 
 using Rules = std::map<std::string, optim::UpdateRule>;
 
-/// Adam-mini's blocks of matrices: a head of queries or keys, one output of all else.
+/// Returns the block sizes of Adam-mini: a head for queries and keys, one output otherwise.
 Rules blocks_of(const nn::LanguageModel& model) {
   static const std::set<std::string> kByHead{
       "query", "key", "query_key_value", "cross_query", "cross_key"};
@@ -114,7 +114,7 @@ std::function<optim::UpdateRule(const std::string&)> rules_of(
   };
 }
 
-/// Shared by the trained stages of a rank.
+/// State shared by the trained stages of a rank.
 struct Training {
   Training(const Plan& plan, ParallelGroups& axes)
       : groups(make_shard_groups(axes, plan.zero_stage > 0 ? plan.shard_ranks : 0)),
@@ -274,9 +274,8 @@ std::unique_ptr<ParallelModel> parallelize(
   if (axes.mesh().data != axes.mesh().ranks() || plan.expert_ranks > 1) {
     throw Error(
         ErrorKind::kConfig,
-        "a model that holds all its values is trained under data parallelism alone, and the plan "
-        "has other axes",
-        "give parallelize() a ModelSpec: each rank then makes its part");
+        "a model with allocated values supports data parallelism only, but the plan has other axes",
+        "pass a ModelSpec to parallelize(), so that each rank creates its shard");
   }
   Training training(plan, axes);
   std::vector<ShardedModel> stages;

@@ -1,5 +1,5 @@
-// Creates the model that the trainer drives from a description, a plan and a mesh. This is the only entry point to the strategies and
-// defines the order in which they are applied:
+// Creates the model that the trainer drives from a description, a plan and a mesh. This is the only
+// entry point to the strategies and defines the order in which they are applied:
 //
 //   1. pipeline split                  the layers of each stage, still without memory
 //      then for each stage of this rank:
@@ -31,20 +31,21 @@ namespace lockstep::parallel {
 std::unique_ptr<ParallelModel> parallelize(
     const ModelSpec& spec, const Plan& plan, ParallelGroups& axes);
 
-/// A whole model that holds values, with data parallelism only: all ranks get rank 0's values.
-/// Every rank must call with equal models. Throws Error (kConfig) if the mesh has another axis.
+/// Trains a whole model that holds values, with data parallelism only: all ranks get rank 0's
+/// values. Every rank must call with equal models. Throws Error (kConfig) if the mesh has another
+/// axis.
 std::unique_ptr<ParallelModel> parallelize(
     std::unique_ptr<nn::LanguageModel> model,
     const Plan& plan,
     ParallelGroups& axes,
     objective::ObjectivePointer objective = objective::cross_entropy());
 
-/// The model ready to be evaluated: steps 1 to 6, and values. Else as parallelize.
+/// Returns the model ready for evaluation: steps 1 to 6, and values. Otherwise as parallelize.
 std::unique_ptr<EvaluationModel> evaluation_model(
     const ModelSpec& spec, const Plan& plan, ParallelGroups& axes);
 
-/// This rank's shard of a model without a pipeline, for direct use (generation): steps 2 to 6, and
-/// values. Otherwise as parallelize.
+/// Returns this rank's shard of a model without a pipeline, for direct use (generation): steps 2 to
+/// 6, and values. Otherwise as parallelize.
 ShardedModel make_sharded_model(const ModelSpec& spec, const Plan& plan, ParallelGroups& axes);
 
 }  // namespace lockstep::parallel

@@ -25,22 +25,20 @@ void check_plan(const Plan& plan, const mesh::Mesh& mesh) {
       plan.zero_in_pipeline == ZeroInPipeline::kRefuse) {
     refuse(
         fmt::format(
-            "parallel.zero_stage={} in a pipeline {}, where stage 1 communicates once a step",
+            "parallel.zero_stage={} in a pipeline {}, while stage 1 communicates once per step",
             plan.zero_stage,
             plan.zero_stage == 2
-                ? "sums the gradients over the ranks in every micro-batch"
-                : "gathers the parameters twice and sums the gradients in every micro-batch"),
-        "use parallel.zero_stage=1, which shares the optimizer's state; or "
-        "parallel.zero_in_pipeline=true, if memory is worth it");
+                ? "reduces the gradients in every micro-batch"
+                : "gathers the parameters twice and reduces the gradients in every micro-batch"),
+        "use parallel.zero_stage=1, which shards the optimizer state, or parallel.zero_in_pipeline=true if memory matters more than speed");
   }
   const std::string& optim = plan.optimizer.optim;
   if (plan.expert_ranks > 1 && (optim == "adafactor" || optim == "adam_mini")) {
     refuse(
         fmt::format(
-            "training.optim={} is not supported with parallel.expert: it sums over all ranks that "
-            "share a state, and experts have a group of their own",
+            "training.optim={} is not supported with parallel.expert: it sums over all ranks that shard a state, but experts have a group of their own",
             optim),
-        "use adamw_torch_fused, or leave parallel.expert 1");
+        "use adamw_torch_fused, or parallel.expert=1");
   }
   if (optim == "muon" && plan.offload_optimizer.device == OffloadDevice::kNvme) {
     refuse(
@@ -53,28 +51,24 @@ void check_plan(const Plan& plan, const mesh::Mesh& mesh) {
       plan.offload_optimizer.device == OffloadDevice::kNvme || !plan.parameter_folder.empty();
   if (optim == "schedule_free_adamw" && uses_files) {
     refuse(
-        "training.optim=schedule_free_adamw is not supported with offload to files: evaluations "
-        "put "
-        "the averages of all weights in place of what is trained",
-        "let parallel.offload_optimizer.device and parallel.offload_param.device be cpu");
+        "training.optim=schedule_free_adamw is not supported with offload to files: evaluations temporarily replace all weights by their averages",
+        "use cpu for parallel.offload_optimizer.device and parallel.offload_param.device");
   }
   if (mesh.pipeline > 1 && plan.router_losses.balance == nn::Balance::kBatch) {
     refuse(
-        "training.router_aux_loss=micro_batch is not supported in a pipeline: it multiplies means "
-        "over all layers of the model, which are on other stages",
-        "use training.router_aux_loss=sequence, which is the same under every plan");
+        "training.router_aux_loss=micro_batch is not supported in a pipeline: it multiplies means over all layers of the model, but the layers are on different stages",
+        "use training.router_aux_loss=sequence, which does not depend on the plan");
   }
   if (mesh.tensor > 1 && optim.ends_with("8bit") &&
       (plan.offload_optimizer.device == OffloadDevice::kNvme || plan.expert_ranks > 1)) {
     refuse(
         fmt::format(
-            "training.optim={} is not supported with parallel.tensor and {}: blocks of 256 numbers "
-            "that tensor ranks share are rounded by the largest of them all, which {}",
+            "training.optim={} is not supported with parallel.tensor and {}: tensor ranks share blocks of 256 numbers, whose scale is the maximum over the ranks, which {}",
             optim,
             plan.expert_ranks > 1 ? "parallel.expert" : "parallel.offload_optimizer.device=nvme",
-            plan.expert_ranks > 1 ? "experts' own group of ranks would have to find apart"
-                                  : "needs the moments of all parameters before the first update"),
-        "use adamw_torch_fused, or leave out one of the two");
+            plan.expert_ranks > 1 ? "would need a separate reduction for experts"
+                                  : "requires the moments of all parameters before the first update"),
+        "use adamw_torch_fused, or only one of the two");
   }
 }
 

@@ -23,7 +23,7 @@ namespace lockstep::parallel {
 /// Router losses of a mixture (nn/routing.h).
 struct RouterLosses {
   nn::Balance balance = nn::Balance::kNone;
-  std::optional<double> balance_coefficient{};  // nullopt: the model's
+  std::optional<double> balance_coefficient{};  // nullopt: as in the model's configuration
   double z_coefficient = 0;
 };
 
@@ -33,15 +33,15 @@ enum class ZeroInPipeline { kRefuse, kAllow };
 struct Plan {
   optim::OptimizerOptions optimizer = {};
   optim::RuleOptions update_rules = {};
-  LossScaleOptions loss_scale = {};  // of float16
+  LossScaleOptions loss_scale = {};  // used for float16
   double max_gradient_norm = 1.0;    // 0: no clipping
   int zero_stage = 0;
   /// Hybrid sharding: number of neighboring ranks, among those that hold the same parameters, that
   /// share one state; other ranks hold replicas. 0: all share one. Must divide their number.
   int shard_ranks = 0;
   ZeroInPipeline zero_in_pipeline = ZeroInPipeline::kRefuse;
-  int64_t prefetch_units = 1;                  // gathered ahead of use
-  std::optional<int64_t> prefetch_elements{};  // or until this number of elements is prefetched
+  int64_t prefetch_units = 1;                  // units gathered ahead of use
+  std::optional<int64_t> prefetch_elements{};  // or by number of elements instead of units
   int64_t persistence_threshold = 0;           // stage 3: smaller parameters stay whole
   double bucket_megabytes = 25;
   RouterLosses router_losses = {};
@@ -56,12 +56,12 @@ struct Plan {
   bool find_unused_parameters = false;
   RecomputeOptions recompute = {};
   OptimizerOffload offload_optimizer = {};
-  bool offload_parameters = false;           // stage 3: shards live in host memory
-  std::filesystem::path parameter_folder{};  // stage 3: or in a file below it, one a rank
+  bool offload_parameters = false;           // stage 3: shards are in host memory
+  std::filesystem::path parameter_folder{};  // stage 3: folder of shard files, one per rank
   int64_t accumulation_steps = 1;
   PipelineOptions pipeline = {};
-  int64_t sequence_length = 1024;  // of most batches: the even cost of stages depends on it
-  SequenceSharding sequence_sharding = SequenceSharding::kNone;  // between tensor-parallel layers
+  int64_t sequence_length = 1024;  // typical length of batches, for balancing the cost of stages
+  SequenceSharding sequence_sharding = SequenceSharding::kNone;  // of activations
   ContextAttention context_attention = ContextAttention::kRing;
 };
 

@@ -15,7 +15,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Any flipped bit changes it. On a GPU it is a sum, which needs no copy to the host.
+/// Returns a hash that changes with any flipped bit. On a GPU it is a sum, which needs no copy to
+/// the host.
 int64_t hash_of(const Tensor& values) {
   if (values.is_cpu()) {
     return static_cast<int64_t>(
@@ -37,7 +38,8 @@ std::string names_of(const FlatUnit& flat) {
              : fmt::format("{} to {}", flat.entries.front().name, flat.entries.back().name);
 }
 
-/// The world ranks whose hash differs from the majority's; all ranks if there is no majority.
+/// Returns the world ranks whose hash differs from the majority's; all ranks if there is no
+/// majority.
 std::vector<int> odd_ranks(const comm::Communicator& group, const std::vector<int64_t>& hashes) {
   std::map<int64_t, size_t> holders;
   for (const int64_t hash : hashes) {
@@ -73,14 +75,12 @@ void compare(comm::Communicator& group, const std::vector<Replica>& replicas) {
       throw Error(
           ErrorKind::kEnvironment,
           fmt::format(
-              "the values of {}, which {} hold alike, are others on rank{} {}: memory, a processor "
-              "or a link gave something wrong",
+              "the values of {}, which are replicated in group {}, differ on rank{} {}: memory, a processor or a link has corrupted data",
               names_of(*replicas[i].flat),
               group.name(),
               odd.size() == 1 ? "" : "s",
               fmt::join(odd, " or ")),
-          "go on from the last checkpoint, which was compared before it was written, without that "
-          "machine");
+          "resume from the last checkpoint, which was compared before it was written, without that machine");
     }
   }
 }
@@ -89,7 +89,7 @@ void compare(comm::Communicator& group, const std::vector<Replica>& replicas) {
 
 namespace {
 
-/// Engines with equal groups.
+/// Replicated values of engines with equal groups.
 struct Compared {
   const ShardGroups* groups;
   std::vector<Replica> whole, shards;
@@ -111,7 +111,7 @@ void collect(DataParallel& engine, Compared& all) {
 }  // namespace
 
 void compare_replicas(std::span<ShardedModel> stages) {
-  std::vector<Compared> all;  // by the stage engine's index; all expert engines in one
+  std::vector<Compared> all;  // by index of the engine in its stage
   for (const ShardedModel& stage : stages) {
     const std::vector<ShardedModel::Engine> engines = stage.engines();
     for (size_t i = 0; i < engines.size(); ++i) {

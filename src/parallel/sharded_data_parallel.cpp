@@ -16,7 +16,7 @@ parallel::ParameterUnit unit_of(const std::string& name, torch::nn::Module& modu
   parallel::ParameterUnit unit{name, {}};
   for (const auto& parameter : module.named_parameters()) {
     optim::UpdateRule rule;
-    if (parameter.value().dim() < 2) {  // matrices decay; biases and norms do not
+    if (parameter.value().dim() < 2) {  // matrices have weight decay; biases and norms have none
       rule.weight_decay = 0;
     }
     unit.parameters.push_back({name + "." + parameter.key(), parameter.value(), rule});
@@ -33,7 +33,7 @@ void check_that_all_are_in_units(
         throw Error(
             ErrorKind::kConfig,
             fmt::format("the parameter {} is in two units", p.name),
-            "put what shares parameters into one unit");
+            "put modules that share parameters into one unit");
       }
     }
   }
@@ -47,7 +47,7 @@ void check_that_all_are_in_units(
     throw Error(
         ErrorKind::kConfig,
         fmt::format("{} parameters are in no unit: {}", outside.size(), fmt::join(outside, ", ")),
-        "hold the modules that have them in lockstep::Unit<T>");
+        "wrap their modules in lockstep::Unit<T>");
   }
 }
 
@@ -64,9 +64,8 @@ ShardedDataParallel::ShardedDataParallel(
   if (options.optimizer.optim == "muon") {
     throw Error(
         ErrorKind::kConfig,
-        "ShardedDataParallel does not train with muon: which matrices of a module are hidden ones, "
-        "and which embeddings or heads, is not known",
-        "use adamw, lion_32bit, sgd or adafactor; models that parallelize() makes have muon");
+        "ShardedDataParallel does not support muon: it cannot tell hidden matrices of a module from embeddings and heads",
+        "use adamw, lion_32bit, sgd or adafactor; muon requires a model from parallelize()");
   }
   for (const auto& each : module_->named_modules()) {
     if (auto* wrapped = dynamic_cast<UnitBase*>(each.value().get()); wrapped != nullptr) {
@@ -106,8 +105,8 @@ at::Tensor ShardedDataParallel::forward(const at::Tensor& x) {
   if (sequential == nullptr || !wrapped_.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        "forward() is of a Sequential without units of its own",
-        "call the module itself: its units gather their parameters");
+        "forward() requires a Sequential without units of its own",
+        "call the module directly: its units gather their parameters");
   }
   at::Tensor y = x;
   size_t unit = 0;
@@ -134,8 +133,8 @@ double ShardedDataParallel::step(double learning_rate) {
   if (!std::isfinite(norm)) {
     throw Error(
         ErrorKind::kNumeric,
-        fmt::format("the norm of the gradients is {}", norm),
-        "lower the learning rate, or clip");
+        fmt::format("the gradient norm is {}", norm),
+        "lower the learning rate, or clip gradients");
   }
   optimizer_.step(learning_rate, scale * optim::clip_factor(norm, options_.max_gradient_norm));
   engine_->parameters_changed();

@@ -1,4 +1,5 @@
-// ZeRO for any libtorch module: a torch::nn::Sequential, whose children are the units, or a module that holds its units in Unit<T>.
+// ZeRO for any libtorch module: a torch::nn::Sequential, whose children are the units, or a module
+// that holds its units in Unit<T>.
 //
 //   lockstep::ShardedDataParallel sharded(model.ptr(), ranks, {.zero_stage = 3});
 //   for (const auto& [x, target] : batches) {
@@ -82,18 +83,18 @@ class ShardedDataParallel {
   ShardedDataParallel(const ShardedDataParallel&) = delete;
   ShardedDataParallel& operator=(const ShardedDataParallel&) = delete;
 
-  /// Of a Sequential. A module of units is called itself.
+  /// Runs a Sequential. A module with units of its own is called directly instead.
   at::Tensor forward(const at::Tensor& x);
 
   void begin_step() { engine_->begin_step(); }
   enum class MicroBatch { kMore, kLast };
-  /// loss.backward(). The gradients of a step's micro-batches are added up.
+  /// Calls loss.backward(). Gradients of a step's micro-batches are accumulated.
   void backward(const at::Tensor& loss, MicroBatch which = MicroBatch::kLast);
-  /// Clips and updates. Returns the norm before clipping. Throws Error (numeric) if it is NaN or
-  /// Inf.
+  /// Clips gradients and updates parameters. Returns the norm before clipping. Throws Error
+  /// (numeric) if the norm is NaN or Inf.
   double step(double learning_rate);
 
-  /// Makes every parameter whole, to be read or saved, until the units run again.
+  /// Gathers every parameter for reading or saving, until the units run again.
   void gather_parameters() { engine_->gather_all(); }
   parallel::DataParallel& engine() { return *engine_; }
 

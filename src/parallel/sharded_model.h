@@ -19,31 +19,31 @@ struct ShardedModel {
   ShardedParameters parameters = {};
   /// Initial values of this rank's shards, by name and range; null: the model has values.
   ParameterSource source = nullptr;
-  std::shared_ptr<DeferredQueue> deferred = nullptr;  // null: no weight gradients are put off
-  std::unique_ptr<DataParallel> engine = nullptr;     // null: it is not trained
+  std::shared_ptr<DeferredQueue> deferred = nullptr;  // null: weight gradients are not deferred
+  std::unique_ptr<DataParallel> engine = nullptr;     // null: the stage is not trained
   /// Engine of expert parameters if experts are distributed; null: `engine` has them.
   std::unique_ptr<DataParallel> expert_engine = nullptr;
-  ShardGroups groups = {}, expert_groups = {};  // of the engines
+  ShardGroups groups = {}, expert_groups = {};  // groups of the engines
 
   struct Engine {
     DataParallel* engine;
     const ShardGroups* groups;
   };
-  /// All engines, in the order in which the optimizer has their shards.
+  /// Returns all engines, in the order in which their shards were added to the optimizer.
   std::vector<Engine> engines() const;
 
-  /// This rank's cut of a parameter.
+  /// Returns this rank's cut of a parameter.
   const mesh::Cut& cut_of(const std::string& name) const;
-  /// Whole shape of the tensor of which this rank holds a shard of shape `part`.
+  /// Returns the whole shape of a tensor of which this rank has a shard of shape `part`.
   std::vector<int64_t> shape_of(const std::string& name, const std::vector<int64_t>& part) const;
   c10::Device device() const;
-  /// True if any parameter is float16.
+  /// Returns true if any parameter is float16.
   bool is_half() const { return has_any(at::kHalf); }
-  /// Or of another type.
+  /// Returns true if any parameter has this type.
   bool has_any(at::ScalarType type) const;
 
   /// Allocates parameters on a device and fills them from the source. Throws Error (out of memory)
-  /// naming the one that did not fit.
+  /// naming the parameter that did not fit.
   void make_values(c10::Device device);
   /// Sets the device on which ZeRO will allocate the parameters.
   void leave_values_to_zero(c10::Device device);

@@ -99,7 +99,7 @@ class StateVisit {
             {"", segment.parameter, segment.shape, segment.begin, data},
             flat.replicated);
       }
-      if (in_file) {  // it may have been written
+      if (in_file) {  // the visitor may have changed it
         file->start_store(flat.shard);
         file->finish_store(flat.shard);
       }
@@ -148,7 +148,7 @@ class StateVisit {
   OffloadedOptimizer& optimizer_;
   ParallelGroups& axes_;
   const std::function<void(const StateSlice&)>& visit_;
-  int64_t shard_ = 0;  // of the optimizer's
+  int64_t shard_ = 0;  // index of the shard in the optimizer
   Ownership ownership_;
 };
 

@@ -19,7 +19,7 @@ namespace lockstep::parallel {
 struct StateSlice {
   std::string file_group;      // "model" or "optimizer"
   std::string name;            // "transformer.wte.weight", "exp_avg.transformer.wte.weight"
-  std::vector<int64_t> shape;  // of the whole tensor
+  std::vector<int64_t> shape;  // shape of the whole tensor
   mesh::Cut cut;               // this rank's shard
   int64_t begin = 0;           // index in the shard of the first element of `data`
   Tensor data;                 // flat view of the live state; may be read and written
@@ -28,14 +28,14 @@ struct StateSlice {
   bool transient = false;      // `data` is valid only during the visit (state in files)
 };
 
-/// ParallelModel::visit_state, of these stages.
+/// Implements ParallelModel::visit_state for these stages.
 void visit_state(
     std::span<ShardedModel> stages,
     OffloadedOptimizer& optimizer,
     ParallelGroups& axes,
     const std::function<void(const StateSlice&)>& visit);
 
-/// ParallelModel::visit_gradients: the summed gradients times `factor`.
+/// Implements ParallelModel::visit_gradients: visits the summed gradients times `factor`.
 void visit_gradients(
     std::span<const ShardedModel> stages,
     double factor,

@@ -29,7 +29,7 @@ constexpr double kFloor = 1e-3;
 constexpr double kLeastEpsilon = 1e-5;
 constexpr double kLionRate = 1e-2;
 
-/// For a classifier: rows end anywhere, and about every fifth has no target.
+/// Targets of a classifier: rows end anywhere, and about every fifth has no target.
 nn::Targets targets_of_rows(
     const model::HeadSpec& head, const VerifyOptions& options, uint64_t key, mesh::Range rows) {
   const auto outputs = static_cast<int64_t>(head.labels.size());
@@ -56,8 +56,8 @@ nn::Targets targets_of_rows(
   return targets;
 }
 
-/// Inputs of objectives over answers: rows alternate between chosen and rejected, prompts have two
-/// or three tokens, and reference scores are near those of an untrained model.
+/// Sets the inputs of objectives over answers: rows alternate between chosen and rejected, prompts
+/// have two or three tokens, and reference scores are near those of an untrained model.
 void judge_rows(
     const VerifyOptions& options,
     mesh::Range rows,
@@ -91,7 +91,8 @@ void judge_rows(
   targets.baseline = at::full_like(targets.counts, 0.25);
 }
 
-/// Random documents of 1 to 16 tokens in each row; none predicts the next one's first token.
+/// Splits each row into random documents of 1 to 16 tokens. No document predicts the next one's
+/// first token.
 void cut_documents(uint64_t key, int64_t first_row, Tensor& labels, nn::ForwardInputs& inputs) {
   constexpr uint64_t kMeanLength = 8;
   constexpr int64_t kMostTokens = 16;
@@ -138,8 +139,8 @@ void stand_in_one_row(nn::ForwardInputs& inputs) {
   inputs.samples = inputs.samples.narrow(0, 0, 1);
 }
 
-/// Rows of the batch of a step. Every fifth label or so does not count, so that ranks have unequal
-/// numbers of targets.
+/// Returns rows of the batch of a step. About every fifth label is ignored, so that ranks have
+/// unequal numbers of targets.
 nn::ForwardInputs rows_of_step(
     const model::ModelConfig& config,
     const VerifyOptions& options,
@@ -183,7 +184,7 @@ nn::ForwardInputs rows_of_step(
   }
   inputs.targets = inputs.targets.to(device);
   if (config.is_encoder_decoder()) {
-    // Rolled, so that the source is not the target; every seventh token or so is hidden.
+    // Rolled, so that the source differs from the target; about every seventh token is masked.
     inputs.source = inputs.ids.roll(1, 1);
     inputs.source_mask = inputs.source.remainder(7).ne(0);
   }
@@ -206,7 +207,7 @@ double run_step(
     const Plan& plan,
     const VerifyOptions& options,
     int64_t step,
-    mesh::Range data) {  // this rank's coordinate, and the size of the axis
+    mesh::Range data) {  // this rank's data coordinate, and the size of the data axis
   const auto inputs_of = [&](mesh::Range rows) {
     return rows_of_step(spec.config, options, step, rows, spec.device);
   };
@@ -364,27 +365,25 @@ Verification verify(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} sequences cannot be dealt to {} data-parallel ranks with {} micro-batches each",
+            "{} sequences are too few for {} data-parallel ranks with {} micro-batches each",
             options.rows,
             mesh.data,
             plan.accumulation_steps),
-        fmt::format("give at least {}", mesh.data * plan.accumulation_steps));
+        fmt::format("use at least {}", mesh.data * plan.accumulation_steps));
   }
   if (plan.router_losses.balance == nn::Balance::kBatch &&
       mesh.data * plan.accumulation_steps > 1) {
     throw Error(
         ErrorKind::kConfig,
-        "training.router_aux_loss=micro_batch depends on how rows are put into micro-batches: one "
-        "rank's gradients are others",
-        "compare with training.router_aux_loss=sequence, or with one micro-batch a step");
+        "training.router_aux_loss=micro_batch depends on the grouping of rows into micro-batches, so the gradients on one rank differ",
+        "compare with training.router_aux_loss=sequence, or with one micro-batch per step");
   }
   if (spec.float8 && spec.float8->scaling == model::Float8::Scaling::kTensor &&
       mesh.data * plan.accumulation_steps > 1) {
     throw Error(
         ErrorKind::kConfig,
-        "precision.fp8=tensor scales what is in a micro-batch, and so depends on how rows are put "
-        "into them: one rank's numbers are others",
-        "compare with precision.fp8=row, or with one micro-batch a step");
+        "precision.fp8=tensor scales over a micro-batch and therefore depends on the grouping of rows into micro-batches, so the results on one rank differ",
+        "compare with precision.fp8=row, or with one micro-batch per step");
   }
   comm::Communicator alone = comm::Communicator::alone();
   ParallelGroups own(alone, {});

@@ -14,19 +14,19 @@ namespace lockstep::parallel {
 
 struct VerifyOptions {
   int64_t steps = 2;
-  int64_t rows = 4;     // sequences of a step, dealt to the data-parallel ranks and micro-batches
-  int64_t length = 64;  // tokens of each
-  uint64_t seed = 42;   // of the tokens and of dropout
+  int64_t rows = 4;     // sequences per step, over data-parallel ranks and micro-batches
+  int64_t length = 64;  // tokens per sequence
+  uint64_t seed = 42;   // for tokens and dropout
   double tolerance = 1e-4;
   double learning_rate = 1e-3;
   /// For objectives over answers: rows per pair (2), or 1 with every second row rejected; `rows`
   /// then counts pairs. 0: plain rows.
   int64_t rows_at_once = 0;
-  bool are_rewarded = false;    // one class is read at each row's last token
+  bool are_rewarded = false;    // one class per row, read at its last token
   bool learns_prompts = false;  // prompts of chosen rows are targets too, counted separately
   bool has_documents = false;   // rows hold several documents that do not attend to each other
-  bool are_packed = false;      // rows that are scored individually are packed into one per micro-batch
-  bool forgets = false;         // rows of a forget set, an alternate (of 3), and a retain set
+  bool are_packed = false;      // packs a micro-batch's rows into one
+  bool forgets = false;         // rows: forget, alternate (if 3 rows), retain
   /// Modifies the task's rows before they are counted; empty: no change.
   std::function<void(nn::ForwardInputs& rows)> mark = nullptr;
   /// Creates the reference of the objective; empty or null: none.
@@ -36,7 +36,7 @@ struct VerifyOptions {
 };
 
 struct VerifiedLoss {
-  double one = 0, plan = 0;  // nats a token
+  double one = 0, plan = 0;  // nats per token
 };
 
 /// The gradient of a parameter over all steps. Errors are relative to its largest element or to a
@@ -44,16 +44,16 @@ struct VerifiedLoss {
 /// to rounding).
 struct VerifiedGradient {
   std::string name;
-  double largest = 0;   // on one rank, in the first step
-  double error = 0;     // the worst of the steps
-  int64_t step = 0;     // when the error was worst, from 1
-  int64_t element = 0;  // index in the flattened parameter of the largest error
+  double largest = 0;   // on one rank in the first step
+  double error = 0;     // largest over all steps
+  int64_t step = 0;     // step of the largest error, from 1
+  int64_t element = 0;  // index of the largest error in the flattened parameter
   double one = 0, plan = 0;
 };
 
 struct Verification {
-  std::vector<VerifiedLoss> losses;         // a step each
-  std::vector<VerifiedGradient> gradients;  // in the order of use
+  std::vector<VerifiedLoss> losses;         // one per step
+  std::vector<VerifiedGradient> gradients;  // in order of use
   /// Describes the first difference beyond the tolerance; nullopt if all are within it.
   std::optional<std::string> first_difference;
 };

@@ -42,7 +42,7 @@ class WritePartition {
  private:
   struct Run {
     int64_t elements = 0;
-    int64_t start = 0;  // of all, before it
+    int64_t start = 0;  // elements of all earlier runs
   };
 
   void lay_out() {

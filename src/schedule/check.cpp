@@ -1,3 +1,4 @@
+// Schedule verification: completeness, memory, deadlocks and message order.
 #include "schedule/check.h"
 
 #include <algorithm>
@@ -46,22 +47,22 @@ class Checker {
         s.rank_of_stage.size() != static_cast<size_t>(s.stages) ||
         s.actions.size() != static_cast<size_t>(s.ranks) ||
         s.held_limit.size() != static_cast<size_t>(s.ranks)) {
-      problem("the sizes of the schedule do not go together");
+      problem("the sizes of the schedule are inconsistent");
       return false;
     }
     for (int stage = 0; stage < s.stages; ++stage) {
       if (s.rank_of_stage[stage] < 0 || s.rank_of_stage[stage] >= s.ranks) {
-        problem("stage {} is on rank {}, which there is not", stage, s.rank_of_stage[stage]);
+        problem("stage {} is on rank {}, which does not exist", stage, s.rank_of_stage[stage]);
       }
     }
     for (int rank = 0; rank < s.ranks; ++rank) {
       for (const Action& action : s.actions[rank]) {
         if (action.stage < 0 || action.stage >= s.stages || action.micro_batch < 0 ||
             action.micro_batch >= s.micro_batches) {
-          problem("rank {} does {}, which there is not", rank, action_text(action));
+          problem("rank {} runs {}, which does not exist", rank, action_text(action));
         } else if (s.rank_of_stage[action.stage] != rank) {
           problem(
-              "rank {} does {}, but stage {} is on rank {}",
+              "rank {} runs {}, but stage {} is on rank {}",
               rank,
               action_text(action),
               action.stage,
@@ -83,7 +84,7 @@ class Checker {
           ++count;
         }
         if (count == 2) {
-          problem("{} is done twice", action_text(action));
+          problem("{} appears twice", action_text(action));
         }
         if (action.kind == ActionKind::kBackwardWeight && counts[2] == 0) {
           problem("{} comes before its I", action_text(action));
@@ -101,7 +102,7 @@ class Checker {
         problem("{} is missing", action_text({ActionKind::kForward, stage, micro_batch}));
       }
       if (backward != 0 && (input != 0 || weight != 0)) {
-        problem("stage {} does the backward of micro-batch {} whole and split", stage, micro_batch);
+        problem("stage {} has both a whole and a split backward of micro-batch {}", stage, micro_batch);
       } else if (backward == 0 && input == 0) {
         problem("{} is missing", action_text({ActionKind::kBackward, stage, micro_batch}));
       } else if (backward == 0 && weight == 0) {
@@ -121,7 +122,7 @@ class Checker {
       }
       if (report_.held[rank] > schedule_.held_limit[rank]) {
         problem(
-            "rank {} holds the activations of {} micro-batches at a time, and claims {}",
+            "rank {} holds the activations of {} micro-batches at a time, but its limit is {}",
             rank,
             report_.held[rank],
             schedule_.held_limit[rank]);
@@ -132,7 +133,7 @@ class Checker {
   void check_order() {
     const std::optional<std::vector<Wait>> cycle = find_deadlock(schedule_);
     if (cycle.has_value()) {
-      std::string text = "a deadlock: no rank can go on";
+      std::string text = "deadlock: no rank can continue";
       for (const Wait& wait : *cycle) {
         text += fmt::format(
             "\n  rank {} is at {} and waits for {} of rank {}",
@@ -147,7 +148,8 @@ class Checker {
     check_message_order();
   }
 
-  // For each directed pair of ranks: the sequence sent, then compared with the sequence taken.
+  // Records the messages that each rank sends to each other rank, then compares them with the order
+  // in which the receiver takes them.
   void check_message_order() {
     std::map<std::pair<int, int>, std::vector<Action>> sent;
     std::map<std::pair<int, int>, size_t> taken;
@@ -175,7 +177,7 @@ class Checker {
     }
   }
 
-  // The stage that an action's message goes to, or -1.
+  // Returns the stage that receives the action's message, or -1.
   int successor(const Action& action) const {
     switch (action.kind) {
       case ActionKind::kForward:
@@ -210,8 +212,8 @@ void require_valid(const Schedule& schedule, const std::string& source) {
   }
   throw Error(
       ErrorKind::kConfig,
-      fmt::format("{} is no right schedule:\n  {}", source, fmt::join(report.problems, "\n  ")),
-      "`lockstep schedule --file FILE` draws it and says what is wrong");
+      fmt::format("{} is not a valid schedule:\n  {}", source, fmt::join(report.problems, "\n  ")),
+      "run `lockstep schedule --file FILE` to draw it and list its problems");
 }
 
 }  // namespace lockstep::schedule

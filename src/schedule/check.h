@@ -1,4 +1,4 @@
-// Proves a schedule complete, free of deadlock, and within its claim about memory.
+// Verifies that a schedule is complete, free of deadlocks and within its memory limit.
 #pragma once
 
 #include <string>
@@ -9,24 +9,25 @@
 namespace lockstep::schedule {
 
 struct Report {
-  /// Everything that is wrong; empty where the schedule is proved right. At most 20 are listed.
+  /// Problems found, at most 20; empty if the schedule is valid.
   std::vector<std::string> problems;
-  /// The most (stage, micro-batch) pairs whose activations a rank really holds, [ranks].
+  /// Peak number of (stage, micro-batch) pairs whose activations each rank holds, [ranks].
   std::vector<int> held;
-  /// Between any two ranks messages arrive in the order in which they are taken: no tags are
-  /// needed. Where this is false, the executor must match messages by (stage, micro-batch).
+  /// True if messages between any two ranks arrive in the order in which the receiver takes them,
+  /// so that no tags are needed. If false, the executor must match messages by (stage,
+  /// micro-batch).
   bool messages_in_order = true;
 };
 
-/// - Complete: every stage does each micro-batch's forward once, and its backward once: B, or I and
-/// then W.
-/// - No deadlock: the order on each rank and the messages between stages leave no cycle (a message
-/// is sent without
-///   waiting for the receiver). A cycle is told action by action.
+/// Checks a schedule:
+///
+/// - Complete: every stage runs each micro-batch's forward once and its backward once: B, or I then W.
+/// - No deadlock: the order on each rank and the messages between stages form no cycle. Sends do not
+///   wait for the receiver. A cycle is reported action by action.
 /// - Memory: no rank holds more than `held_limit`.
 Report check(const Schedule& schedule);
 
-/// Throws (config) with all problems and `source` where there are any.
+/// Throws Error (config) with all problems and `source` if the schedule is invalid.
 void require_valid(const Schedule& schedule, const std::string& source);
 
 }  // namespace lockstep::schedule

@@ -1,3 +1,4 @@
+// Text and SVG drawings of a timed schedule.
 #include "schedule/draw.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace lockstep::schedule {
 namespace {
 
 constexpr size_t kMaxColumns =
-    4000;  // of the text, before cells are made narrower than they can be read
+    4000;  // widest readable text drawing
 
 std::string label(const Schedule& schedule, const Action& action) {
   std::string text = action_text(action);
@@ -62,7 +63,7 @@ std::string draw_text(const Schedule& schedule, const Timeline& timeline, double
     throw Error(
         ErrorKind::kConfig,
         fmt::format("a drawing of {} columns is too wide to read", columns),
-        "--svg FILE, or fewer micro-batches");
+        "use --svg FILE or fewer micro-batches");
   }
   std::string text;
   for (int rank = 0; rank < schedule.ranks; ++rank) {
@@ -84,7 +85,7 @@ std::string draw_text(const Schedule& schedule, const Timeline& timeline, double
 
 namespace {
 
-// One rectangle, with its times as a title.
+// One rectangle, with its times as the tooltip.
 struct Box {
   std::string name, text;
   const char* colour;

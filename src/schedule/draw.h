@@ -1,4 +1,4 @@
-// Draws a timed schedule, as text and as an SVG.
+// Drawings of a timed schedule, as text and as SVG.
 #pragma once
 
 #include <string>
@@ -9,19 +9,20 @@
 
 namespace lockstep::schedule {
 
-/// A line a rank, time to the right; one column is `column` units of time (the shortest action
-/// where it is 0). An action fills its columns: "F3" and dots for the rest, with the stage in front
-/// where a rank has several ("2F3").
+/// Draws one line per rank, with time to the right. One column is `column` units of time; 0: the
+/// duration of the shortest action. An action fills its columns with its name and dots ("F3...").
+/// The name includes the stage if a rank has several stages ("2F3").
 std::string draw_text(const Schedule& schedule, const Timeline& timeline, double column = 0);
 
-/// What every rank does after the last action of all, one after the other.
+/// Work that all ranks do sequentially after the last action.
 struct Closing {
   std::string name;
   double duration = 0;
 };
 
-/// The same as an SVG of its own: a row a rank, a rectangle an action, colours by kind (deeper for
-/// later stages of a rank), each with a title that tells its times; grey ones for `after`.
+/// Draws the schedule as a self-contained SVG: one row per rank and one rectangle per action. The
+/// color shows the kind of action; later stages of a rank are darker. Each rectangle has its times
+/// as a tooltip. The entries of `after` are grey.
 std::string draw_svg(
     const Schedule& schedule,
     const Timeline& timeline,

@@ -1,3 +1,4 @@
+// Parser and writer of schedule files.
 #include "schedule/file.h"
 
 #include <algorithm>
@@ -15,14 +16,14 @@ namespace lockstep::schedule {
 
 namespace {
 
-constexpr int kMaxNumber = 1 << 20;  // of a stage or micro-batch
+constexpr int kMaxNumber = 1 << 20;  // largest stage or micro-batch number
 constexpr size_t kMaxBytes = size_t{1} << 28;
 
 [[noreturn]] void fail(const std::string& source, int line, const std::string& what) {
   throw Error(
       ErrorKind::kConfig,
       fmt::format("{}, line {}: {}", source, line, what),
-      "actions such as 0F3 (stage 0, forward, micro-batch 3); the letters are F, B, I and W");
+      "actions have the form 0F3 (stage 0, forward, micro-batch 3); the letters are F, B, I and W");
 }
 
 std::optional<int> take_number(std::string_view& text) {
@@ -79,7 +80,7 @@ std::vector<std::string_view> cells_of(std::string_view line) {
   return cells;
 }
 
-// Which rank has which stage follows from where its actions stand.
+// Assigns each stage to the rank that lists its actions.
 void place_stages(Schedule& schedule, const std::string& source) {
   for (const std::vector<Action>& actions : schedule.actions) {
     for (const Action& action : actions) {
@@ -87,7 +88,7 @@ void place_stages(Schedule& schedule, const std::string& source) {
       schedule.micro_batches = std::max(schedule.micro_batches, action.micro_batch + 1);
     }
   }
-  // A number far above what the lines can hold is an error before it is memory.
+  // Reject numbers that are too large for the number of actions before allocating memory for them.
   size_t count = 0;
   for (const std::vector<Action>& actions : schedule.actions) {
     count += actions.size();
@@ -119,8 +120,8 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
   if (text.size() > kMaxBytes) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} has {} bytes, too many", source, text.size()),
-        "a schedule has at most 256 MiB: fewer micro-batches, or a schedule by name");
+        fmt::format("{} is too large: {} bytes", source, text.size()),
+        "a schedule file has at most 256 MiB; use fewer micro-batches or a built-in schedule");
   }
   Schedule schedule;
   schedule.kind = Kind::kFile;
@@ -140,7 +141,7 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
       for (std::string_view cell : std::span(cells).subspan(1)) {
         const std::optional<int> value = take_number(cell);
         if (!value.has_value() || !cell.empty()) {
-          fail(source, number, "held: takes one whole number a rank");
+          fail(source, number, "held: expects one integer per rank");
         }
         held.push_back(*value);
       }
@@ -150,14 +151,14 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
     for (const std::string_view cell : cells) {
       const std::optional<Action> action = parse_action(cell);
       if (!action.has_value()) {
-        fail(source, number, fmt::format("'{}' is no action", cell.substr(0, 40)));
+        fail(source, number, fmt::format("'{}' is not an action", cell.substr(0, 40)));
       }
       actions.push_back(*action);
     }
     schedule.actions.push_back(std::move(actions));
   }
   if (schedule.actions.empty()) {
-    throw Error(ErrorKind::kConfig, source + " holds no actions", "a line a rank, such as 0F0 0B0");
+    throw Error(ErrorKind::kConfig, source + " contains no actions", "write one line per rank, such as 0F0 0B0");
   }
   schedule.ranks = static_cast<int>(schedule.actions.size());
   place_stages(schedule, source);
@@ -165,8 +166,8 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} claims memory for {} ranks and has {}", source, held.size(), schedule.ranks),
-        "give held: a number for each line of actions, or leave it out");
+            "{} has memory limits for {} ranks but actions for {}", source, held.size(), schedule.ranks),
+        "give one number per line of actions after held:, or remove that line");
   }
   const bool claimed = !held.empty();
   schedule.held_limit =

@@ -1,3 +1,4 @@
+// Greedy construction of zero-bubble schedules from measured times.
 #include "schedule/greedy.h"
 
 #include <algorithm>
@@ -13,19 +14,20 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// What a rank could start, and when.
+// Next action that a rank can start, and its start time.
 struct Choice {
   double start = kNever;
   ActionKind kind = ActionKind::kForward;
 };
 
-// How long is too long, as shares of W and of F.
+// Thresholds of the heuristic, as shares of W and F.
 struct Patience {
-  double gap = 0;    // a shorter wait is waited for, a longer one is for a gradient of the weights
-  double delay = 0;  // a forward that holds a gradient up for longer is not begun
+  double gap = 0;    // if the rank would idle longer than this share of W, it runs a W instead
+  double delay = 0;  // a forward that delays a gradient by more than this share of F is not started
 };
 
-// Ranks act in the order of time, so that a rank that chooses knows all messages that have come.
+// Builds the schedule in order of time, so that a rank knows all messages that have arrived when it
+// chooses its next action.
 class Builder {
  public:
   Builder(
@@ -64,7 +66,7 @@ class Builder {
           });
       const auto rank = static_cast<int>(next - choices_.begin());
       act(rank, *next);
-      // An action changes what its own rank and its neighbours can do, and nothing else.
+      // An action only affects its own rank and the two neighbouring ranks.
       for (int r = std::max(rank - 1, 0); r <= std::min(rank + 1, schedule_.ranks - 1); ++r) {
         choices_[r] = choose(ranks_[r], durations_.stages[r]);
       }
@@ -76,7 +78,7 @@ class Builder {
   struct Rank {
     double clock = 0;
     int forwards = 0, inputs_done = 0, weights = 0;
-    std::vector<double> inputs, gradients;  // when they are there, [micro_batches]
+    std::vector<double> inputs, gradients;  // arrival times, [micro_batches]
   };
 
   Choice choose(const Rank& rank, const StageTimes& times) const {
@@ -139,7 +141,7 @@ class Builder {
   GreedyLimits limits_;
   Patience patience_;
   std::vector<Rank> ranks_;
-  std::vector<Choice> choices_;  // of each rank, as things stand
+  std::vector<Choice> choices_;  // current choice of each rank
   Schedule schedule_;
 };
 
@@ -151,7 +153,7 @@ Schedule make_greedy(int micro_batches, const Durations& durations, const Greedy
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "a schedule of {} stages, {} micro-batches and {} held: each must be at least 1",
+            "schedule with {} stages, {} micro-batches and {} held: each must be at least 1",
             durations.stages.size(),
             micro_batches,
             limits.held));

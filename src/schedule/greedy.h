@@ -1,5 +1,5 @@
-// Zero-bubble schedules made for given times, where those by hand assume that F, I and W take as
-// long.
+// Zero-bubble schedules built for measured times. The handcrafted schedules assume that F, I and W
+// take equally long.
 #pragma once
 
 #include "schedule/timeline.h"
@@ -7,16 +7,18 @@
 namespace lockstep::schedule {
 
 struct GreedyLimits {
-  double held = 1;          // micro-batches whose activations a rank may hold
-  double weight_share = 1;  // of them, what is kept from I to W (Qi et al., 2023: M_W over M_B)
+  double held = 1;          // maximum number of micro-batches whose activations a rank holds
+  double weight_share = 1;  // share of their memory that stays allocated between I and W (Qi et al., 2023: M_W / M_B)
 };
 
-/// A schedule of one stage a rank, in the spirit of the heuristic of Qi et al. (2023, section 3.1):
-/// the gradient of the input as soon as it can be, else a forward where the limit allows it and it
-/// would not hold up a gradient that is on its way for long, else a gradient of the weights where
-/// the gap is long enough. Several lengths of both are tried, and the schedule with the shortest
-/// span is returned, as Kind::kFile: `lockstep schedule` and `parallel.schedule` take it as a file.
-/// `durations` has one entry a rank. Deterministic. Throws (config) for sizes below 1.
+/// Builds a schedule with one stage per rank, based on the heuristic of Qi et al. (2023, section
+/// 3.1). Each rank runs an input gradient as soon as it can. Otherwise it runs a forward, if the
+/// memory limit allows and the forward does not delay an expected gradient for too long. Otherwise
+/// it runs a weight gradient, if the gap is long enough. Several thresholds for delay and gap are
+/// tried, and the schedule with the shortest span is returned.
+///
+/// The result has Kind::kFile; `lockstep schedule` and `parallel.schedule` read it from a file.
+/// `durations` has one entry per rank. Deterministic. Throws Error (config) for sizes below 1.
 Schedule make_greedy(int micro_batches, const Durations& durations, const GreedyLimits& limits);
 
 }  // namespace lockstep::schedule

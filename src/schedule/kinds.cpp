@@ -1,6 +1,6 @@
-// The schedules themselves. Dependencies lie within one micro-batch, so dropping all actions of a
-// micro-batch from a schedule leaves one that is as right as it was: patterns that need a round
-// number of micro-batches are made for that number and cut down.
+// Construction of each schedule kind. Dependencies never cross micro-batches, so a schedule stays
+// valid if all actions of a micro-batch are removed. Patterns that need a multiple of some number
+// of micro-batches are built for that multiple and truncated.
 #include <algorithm>
 #include <functional>
 
@@ -16,8 +16,7 @@ using enum ActionKind;
 
 constexpr int64_t kMaxActions = int64_t{1} << 24;
 
-// Writes one rank's list: counts what was done of each kind and stage, so that patterns read as
-// text.
+// Appends actions to one rank's list and counts the actions of each kind and stage.
 class Writer {
  public:
   Writer(std::vector<Action>& out, int stages, int micro_batches)
@@ -50,7 +49,7 @@ void write_naive(Schedule& schedule, int rank) {
   schedule.held_limit[rank] = 1;
 }
 
-// Backward in the order of the forward: sums of gradients are then the same as 1F1B's, bit for bit.
+// Backwards run in the order of the forwards, so that gradient sums are bit-identical to 1F1B's.
 void write_gpipe(Schedule& schedule, int rank) {
   for (const ActionKind kind : {kForward, kBackward}) {
     for (int m = 0; m < schedule.micro_batches; ++m) {
@@ -73,8 +72,9 @@ void write_one_f_one_b(Schedule& schedule, int rank) {
   schedule.held_limit[rank] = std::min(schedule.ranks - rank, schedule.micro_batches);
 }
 
-// Micro-batches go through in groups of `ranks`: a group passes all virtual stages of a rank before
-// the next enters. `position` counts a rank's forwards (or backwards) of the round schedule.
+// Micro-batches run in groups of `ranks`: a group passes through all virtual stages of a rank
+// before the next group starts. `position` counts the forwards (or backwards) of a rank in the
+// untruncated schedule.
 Action interleaved_action(const Schedule& schedule, int rank, ActionKind kind, int position) {
   const int ranks = schedule.ranks;
   const int chunks = schedule.stages / ranks;
@@ -110,9 +110,9 @@ void write_interleaved(Schedule& schedule, int rank) {
   schedule.held_limit[rank] = std::min(warmup + 1, schedule.micro_batches * chunks);
 }
 
-// zb-h1 and zb-h2 have one shape: some forwards to warm up, then the input's gradient as soon as it
-// can be, and the weights' gradient so late that every rank holds the same number of micro-batches
-// (Qi et al., 2023, figures 3 and 4).
+// zb-h1 and zb-h2 have the same structure: some warm-up forwards, then each input gradient as early
+// as possible, and each weight gradient late enough that every rank holds the same number of
+// micro-batches (Qi et al., 2023, figures 3 and 4).
 void write_zero_bubble(Schedule& schedule, int rank, int warmup, int deferred) {
   Writer writer(schedule.actions[rank], schedule.stages, schedule.micro_batches);
   const auto pending = [&] {
@@ -124,7 +124,7 @@ void write_zero_bubble(Schedule& schedule, int rank, int warmup, int deferred) {
   while (writer.more(kBackwardInput, rank)) {
     const bool steady = writer.more(kForward, rank);
     writer.next(kBackwardInput, rank);
-    // Once the forwards are through, every gap before the next gradient is for a weight gradient.
+    // After the last forward, weight gradients fill every gap before the next input gradient.
     if (pending() > deferred || !steady) {
       writer.next(kBackwardWeight, rank);
     }
@@ -137,8 +137,8 @@ void write_zero_bubble(Schedule& schedule, int rank, int warmup, int deferred) {
 }
 
 // zb-v: rank r holds stage r on the way down the V and stage 2p - 1 - r on the way up (Qi et al.,
-// 2023, section 6 and figure 8), so that the last rank turns at once and the first begins and ends
-// a micro-batch.
+// 2023, section 6 and figure 8). The last rank therefore turns around immediately, and the first
+// rank starts and finishes each micro-batch.
 void write_zb_v(Schedule& schedule, int rank) {
   const int ranks = schedule.ranks;
   const int down = rank;
@@ -216,15 +216,15 @@ int chunks_of(const Request& request) {
   if (request.kind == Kind::kZbV && chunks != 2) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("zb-v has 2 virtual stages a rank, not {}", chunks),
-        "parallel.virtual_stages=2, or parallel.schedule=interleaved");
+        fmt::format("zb-v requires 2 virtual stages per rank, not {}", chunks),
+        "set parallel.virtual_stages=2 or parallel.schedule=interleaved");
   }
   if (!many && chunks != 1) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} has 1 virtual stage a rank, not {}", kind_name(request.kind), chunks),
+        fmt::format("{} requires 1 virtual stage per rank, not {}", kind_name(request.kind), chunks),
         fmt::format(
-            "parallel.schedule=interleaved for {} virtual stages, or parallel.virtual_stages=1",
+            "set parallel.schedule=interleaved for {} virtual stages, or parallel.virtual_stages=1",
             std::max(chunks, 2)));
   }
   return chunks;
@@ -234,14 +234,13 @@ int chunks_of(const Request& request) {
 
 Schedule make_schedule(const Request& request) {
   if (request.kind == Kind::kFile) {
-    throw Error(ErrorKind::kInternal, "a schedule of a file is read, not made");
+    throw Error(ErrorKind::kInternal, "a schedule of kind file is read, not generated");
   }
   if (request.ranks < 1 || request.micro_batches < 1 || request.virtual_stages < 0) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "a schedule of {} pipeline ranks, {} micro-batches and {} virtual stages: each must be "
-            "at least 1",
+            "schedule with {} pipeline ranks, {} micro-batches and {} virtual stages: each must be at least 1",
             request.ranks,
             request.micro_batches,
             request.virtual_stages));
@@ -253,13 +252,12 @@ Schedule make_schedule(const Request& request) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "a schedule of {} ranks, {} micro-batches and {} virtual stages has more than {} "
-            "actions",
+            "schedule with {} ranks, {} micro-batches and {} virtual stages has more than {} actions",
             request.ranks,
             request.micro_batches,
             chunks,
             kMaxActions),
-        "fewer, larger micro-batches");
+        "use fewer, larger micro-batches");
   }
   Schedule schedule;
   schedule.kind = request.kind;

@@ -1,3 +1,4 @@
+// Names and basic queries of pipeline schedules.
 #include "schedule/schedule.h"
 
 #include <algorithm>
@@ -61,8 +62,8 @@ Kind parse_kind(std::string_view name) {
   }
   throw Error(
       ErrorKind::kConfig,
-      fmt::format("no pipeline schedule is called '{}'.{}", name, did_you_mean(name, names)),
-      fmt::format("one of {}, or a file of actions", fmt::join(names, ", ")));
+      fmt::format("unknown pipeline schedule '{}'.{}", name, did_you_mean(name, names)),
+      fmt::format("use one of {}, or a schedule file", fmt::join(names, ", ")));
 }
 
 std::vector<int> Schedule::stages_of(int rank) const {

@@ -1,3 +1,4 @@
+// Schedules of one pipeline, cached by the number of micro-batches.
 #include "schedule/schedules.h"
 
 #include <algorithm>
@@ -40,20 +41,20 @@ Schedules::Schedules(const PipelineOptions& options, int ranks) : options_(optio
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "{} is a schedule of {} ranks, and the pipeline has {}",
+              "{} is a schedule for {} ranks, but the pipeline has {}",
               options.schedule,
               file_->ranks,
               ranks_),
           fmt::format(
-              "set parallel.pipeline={}, or write a file of {} lines", file_->ranks, ranks_));
+              "set parallel.pipeline={}, or write a file with {} lines", file_->ranks, ranks_));
     }
     placement_ = *file_;
     for (int rank = 0; rank < ranks_; ++rank) {
       if (placement_.stages_of(rank).empty()) {
         throw Error(
             ErrorKind::kConfig,
-            fmt::format("{} gives rank {} nothing to do", options.schedule, rank),
-            "leave its line out, and start one rank less");
+            fmt::format("{} has no actions for rank {}", options.schedule, rank),
+            "remove its line and use one rank less");
       }
     }
   }
@@ -69,7 +70,7 @@ const Schedule& Schedules::of(int micro_batches) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} is a schedule of {} micro-batches, and a step has {}",
+            "{} is a schedule for {} micro-batches, but a step has {}",
             options_.schedule,
             file_->micro_batches,
             micro_batches),

@@ -1,4 +1,4 @@
-// What a user chose of a pipeline, and the schedules that follow from it.
+// Pipeline options of the user and the schedules built from them.
 #pragma once
 
 #include <map>
@@ -11,31 +11,31 @@
 namespace lockstep::schedule {
 
 struct PipelineOptions {
-  std::string schedule = "1f1b";  // a kind's name, or the path of a file of actions
-  int virtual_stages = 1;         // stages a rank, of schedule=interleaved
+  std::string schedule = "1f1b";  // name of a kind, or path of a schedule file
+  int virtual_stages = 1;         // stages per rank, for schedule=interleaved
   std::string split = "auto";     // see model/split.h
 };
 
-/// The schedules of one pipeline, made once for each number of micro-batches. Steps of an epoch's
-/// end have fewer micro-batches: a file's schedule is then cut down to those there are.
+/// Schedules of one pipeline, built once per number of micro-batches. The last step of an epoch can
+/// have fewer micro-batches; a schedule from a file is then truncated.
 class Schedules {
  public:
-  /// Throws (config): no such kind, virtual stages that it does not have, a file that is not right
-  /// or is of another number of ranks.
+  /// Throws Error (config) if the kind is unknown or does not support the number of virtual stages,
+  /// or if a file is invalid or made for another number of ranks.
   Schedules(const PipelineOptions& options, int ranks);
 
-  /// Checked. Throws (config) where a file has fewer micro-batches.
+  /// Returns the checked schedule. Throws Error (config) if a file has fewer micro-batches.
   const Schedule& of(int micro_batches);
-  /// Forward passes alone, stage by stage, on the same placement.
+  /// Returns a schedule of forward passes only, stage by stage, with the same placement.
   Schedule forward_only(int micro_batches) const;
 
-  /// Stages of the whole pipeline, and those of a rank, ascending: the same for every number of
-  /// micro-batches.
+  /// Number of stages in the pipeline, and the stages of a rank in ascending order. They do not
+  /// depend on the number of micro-batches.
   int stages() const { return placement_.stages; }
   std::vector<int> stages_of(int rank) const { return placement_.stages_of(rank); }
   const std::vector<int>& rank_of_stage() const { return placement_.rank_of_stage; }
   int rank_of(int stage) const { return placement_.rank_of_stage.at(static_cast<size_t>(stage)); }
-  /// Whether weight gradients are put off.
+  /// True if the schedule defers weight gradients.
   bool splits_backward() const { return splits_backward_; }
 
  private:

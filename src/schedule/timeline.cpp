@@ -1,3 +1,4 @@
+// Simulation of a schedule: start and end times, deadlock detection.
 #include "schedule/timeline.h"
 
 #include <algorithm>
@@ -12,7 +13,8 @@ namespace {
 
 constexpr double kNotYet = -1;
 
-// What an action needs: the forward before it, or the backward after it and its own forward.
+// Returns the action that must finish first: the forward of the previous stage for a forward, the
+// backward of the next stage for a backward.
 std::optional<Action> dependency(const Schedule& schedule, const Action& action) {
   switch (action.kind) {
     case ActionKind::kForward:
@@ -32,7 +34,7 @@ std::optional<Action> dependency(const Schedule& schedule, const Action& action)
   return std::nullopt;
 }
 
-// Runs ranks as far as they go, waking a rank when what it waits for is done.
+// Advances each rank until it must wait, and resumes it when the action it waits for has finished.
 class Runner {
  public:
   Runner(const Schedule& schedule, const Durations& durations)
@@ -49,7 +51,7 @@ class Runner {
     }
   }
 
-  /// True where every rank came to its end.
+  /// Returns true if every rank ran all its actions.
   bool run() {
     std::vector<int> ready;
     for (int rank = schedule_.ranks - 1; rank >= 0; --rank) {
@@ -74,7 +76,7 @@ class Runner {
   Timeline& timeline() { return timeline_; }
 
   std::vector<Wait> cycle() const {
-    // Follow the waits from any rank that is stuck; ranks repeat after at most `ranks` steps.
+    // Follow the waits from any blocked rank. A rank repeats after at most `ranks` steps.
     std::vector<Wait> waits;
     std::vector<int> seen(schedule_.ranks, -1);
     int rank = 0;
@@ -101,7 +103,7 @@ class Runner {
     return static_cast<size_t>(action.stage) * schedule_.micro_batches + action.micro_batch;
   }
 
-  // When what the action needs is there; infinity where it is not yet done.
+  // Returns the time at which the action's input is available; infinity if it is not computed yet.
   double available(int rank, const Action& action) const {
     constexpr double kNever = std::numeric_limits<double>::infinity();
     const std::optional<Action> needs = dependency(schedule_, action);
@@ -150,7 +152,7 @@ class Runner {
   }
 
   void finish(int rank, const Action& action, double end, std::vector<int>& ready) {
-    int waits = -1;  // the stage whose rank may wait for this
+    int waits = -1;  // stage whose rank may be waiting for this action
     if (action.kind == ActionKind::kForward) {
       forward_[index(action)] = end;
       waits = action.stage + 1;
@@ -169,7 +171,7 @@ class Runner {
 
   const Schedule& schedule_;
   const Durations& durations_;
-  std::vector<double> forward_, backward_;  // ends, by (stage, micro-batch)
+  std::vector<double> forward_, backward_;  // end times, by (stage, micro-batch)
   std::vector<size_t> position_;
   std::vector<double> clock_;
   Timeline timeline_;

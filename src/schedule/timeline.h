@@ -1,4 +1,5 @@
-// Times a schedule: when each action starts and ends, given how long actions and messages take.
+// Timeline of a schedule: start and end of each action, for given durations of actions and
+// messages.
 #pragma once
 
 #include <optional>
@@ -8,7 +9,7 @@
 
 namespace lockstep::schedule {
 
-/// Times of one stage, in any unit.
+/// Durations of one stage, in any unit.
 struct StageTimes {
   double forward = 1;
   double input = 1;   // I; B takes input + weight
@@ -17,16 +18,15 @@ struct StageTimes {
 
 struct Durations {
   std::vector<StageTimes> stages;  // [stages]
-  /// From the end of an action to the moment at which its message is there, between different
-  /// ranks, [stages]: message[s] is the way from stage s to s + 1 and back.
+  /// Time from the end of an action until its message arrives on another rank, [stages]. message[s]
+  /// applies between stages s and s + 1, in both directions.
   std::vector<double> message;
-  /// How long the sender's compute is blocked by its message, if it is, [stages]; empty: not at
-  /// all.
+  /// Time for which a message blocks the sender's compute, [stages]; empty: none.
   std::vector<double> send_blocks;
 };
 
-/// Every stage of a rank with v stages takes 1/v of (forward, input, weight); messages take
-/// `message`.
+/// Divides the times of a rank evenly among its v stages: each takes 1/v of (forward, input,
+/// weight). Messages take `message`.
 Durations even_durations(const Schedule& schedule, StageTimes of_a_rank, double message = 0);
 
 struct Span {
@@ -36,27 +36,27 @@ struct Span {
 
 struct Timeline {
   std::vector<std::vector<Span>> spans;  // [ranks][actions], as in the schedule
-  double end = 0;                        // of the last action of all
+  double end = 0;                        // end of the last action
   std::vector<double> busy;              // [ranks]
-  std::vector<double> first, last;       // [ranks]: start of the first action, end of the last
+  std::vector<double> first, last;       // [ranks]: start of the first action, end of the last action
 
-  /// From the first action of a rank to its last, of the rank that takes longest.
+  /// Largest time from the first to the last action of a rank.
   double longest_span() const;
-  /// Idle share of all ranks from the start to the end: 1 - sum(busy) / (ranks * end).
+  /// Idle share of all ranks over the whole timeline: 1 - sum(busy) / (ranks * end).
   double bubble() const;
-  /// The same with the end of a rank not waiting for the others': 1 - busiest work / the longest
-  /// (last - first) of a rank. This is the bubble rate of Qi et al. (2023), whose optimizer steps
-  /// are not synchronised.
+  /// Idle share if a rank can finish without waiting for the others: 1 - largest busy time /
+  /// longest span of a rank. This is the bubble rate of Qi et al. (2023), where optimizer steps are
+  /// not synchronized.
   double span_bubble() const;
 };
 
-/// Runs the lists: an action starts when the rank's last one has ended and what it needs is there.
-/// Linear in the number of actions. Throws (config) where the schedule has a deadlock.
+/// Simulates the lists: an action starts when the rank's previous action has ended and its input
+/// has arrived. Linear in the number of actions. Throws Error (config) if the schedule deadlocks.
 Timeline time_schedule(const Schedule& schedule, const Durations& durations);
 
-/// What an action waits for from another rank: the forward of the stage before, or the backward (B
-/// or I) of the stage after; nothing where that is on the same rank, or there is none. The kind is
-/// kForward or kBackward.
+/// Returns the action on another rank that this action waits for: the forward of the previous
+/// stage, or the backward (B or I) of the next stage. Empty if there is none or it runs on the same
+/// rank. The kind is kForward or kBackward.
 std::optional<Action> message_of(const Schedule& schedule, const Action& action);
 
 struct Wait {
@@ -65,8 +65,8 @@ struct Wait {
   Action needs;
 };
 
-/// The waits of a deadlock as a cycle of ranks (a rank that waits for itself is a cycle of one), if
-/// there is one. The schedule must be complete.
+/// Returns the waits of a deadlock as a cycle of ranks, if there is a deadlock. A rank that waits
+/// for itself is a cycle of one. The schedule must be complete.
 std::optional<std::vector<Wait>> find_deadlock(const Schedule& schedule);
 
 }  // namespace lockstep::schedule

@@ -1,4 +1,4 @@
-// The model that an optimizer trains, where that is an average of what it steps through.
+// Scope guard that swaps an optimizer's averaged weights into the model.
 #pragma once
 
 #include <exception>
@@ -8,8 +8,9 @@
 
 namespace lockstep::train {
 
-/// While it lives, the model is what is evaluated, saved and loaded: its averages, where the
-/// optimizer has some. One within another does nothing. Every rank must make one.
+/// While an instance exists, the model holds the averaged weights, which are evaluated, saved and
+/// loaded. Does nothing if the optimizer keeps no averages or another instance is active. Every
+/// rank must create one.
 class Averages {
  public:
   explicit Averages(parallel::ParallelModel& model)
@@ -24,7 +25,7 @@ class Averages {
     }
     try {
       model_.put_averages(false);
-    } catch (const std::exception& error) {  // a rank is lost: what comes next says so
+    } catch (const std::exception& error) {  // a rank is lost; the next collective reports it
       log_warning("the weights that are trained could not be put back: {}", error.what());
     }
   }

@@ -1,3 +1,4 @@
+// Selection of the best evaluation, and early stopping.
 #include "train/best.h"
 
 #include <algorithm>

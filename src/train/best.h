@@ -1,4 +1,4 @@
-// Which evaluation was best, and whether training has stopped getting better.
+// Best evaluation of a run, and early stopping.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 
 namespace lockstep::train {
 
-/// The best evaluation so far, by training.metric_for_best_model; saved with a checkpoint.
+/// Best evaluation so far according to training.metric_for_best_model. Saved in checkpoints.
 struct Best {
   std::optional<double> metric;
   int64_t step = 0;
-  int64_t no_better = 0;  // evaluations since the last one that early stopping takes for better
+  int64_t no_better = 0;  // evaluations since the last improvement that counts for early stopping
 };
 
-/// What is judged by which metric, and when to stop, as Hugging Face's Trainer and its
-/// EarlyStoppingCallback do it.
+/// Metric that selects the best model, and the early stopping rule. Follows Hugging Face's Trainer
+/// and EarlyStoppingCallback.
 class BestRule {
  public:
   BestRule() = default;
-  /// `metrics` are the names that an evaluation gives beside its loss. Error (kConfig) where
-  /// training.metric_for_best_model is none of them.
+  /// `metrics` are the names of an evaluation's metrics, without the loss. Throws Error (kConfig)
+  /// if training.metric_for_best_model is not among them.
   BestRule(const config::TrainingSection& training, std::span<const std::string> metrics);
 
-  /// "loss", or the name of a metric.
+  /// "loss" or the name of a metric.
   const std::string& metric() const { return metric_; }
   bool greater_is_better() const { return greater_is_better_; }
-  /// An evaluation's value after `step` steps. Returns whether it is the best so far: only what is
-  /// strictly better, NaN never.
+  /// Records an evaluation after `step` steps. Returns true if it is the best so far, which
+  /// requires a strict improvement; NaN never counts as one.
   bool observe(Best& best, double value, int64_t step) const;
-  /// Whether training.early_stopping_patience evaluations, one after another, were no better by
-  /// more than training.early_stopping_threshold than the best before them.
+  /// Returns true if the last training.early_stopping_patience evaluations did not improve on the
+  /// best one by more than training.early_stopping_threshold.
   bool stops(const Best& best) const;
 
  private:
@@ -46,9 +46,9 @@ class BestRule {
   double threshold_ = 0;
 };
 
-/// The name among `metrics` that a user's word is: with or without "eval_", the names of other
-/// libraries (auc, mcc, spearmanr), or the last words of one name alone (accuracy for
-/// token_accuracy). Empty: none.
+/// Resolves a user's metric name to one of `metrics`: with or without "eval_", by its name in other
+/// libraries (auc, mcc, spearmanr), or by the last words of exactly one name (accuracy for
+/// token_accuracy). Returns an empty string if there is no match.
 std::string find_metric(std::string_view word, std::span<const std::string> metrics);
 
 }  // namespace lockstep::train

@@ -1,3 +1,4 @@
+// Saving, resuming and exporting of training state.
 #include "train/checkpointing.h"
 
 #include <algorithm>
@@ -39,12 +40,12 @@ namespace {
 
 constexpr int kStateFormat = 1;
 
-/// The model as it is saved.
+/// Configuration of the model as it is saved.
 const model::ModelConfig& saved_config(const Job& job) {
   return job.untouched ? job.untouched->whole : job.model->model().config();
 }
 
-/// Of what is not run, each rank writes some of the tensors.
+/// Adds weights of layers that are not run. They are divided among the ranks by tensor.
 void add_untouched(
     const Job& job, const RankContext& rank_context, std::vector<checkpoint::Piece>& pieces) {
   const at::ScalarType type = compute_type(job.config.training);
@@ -61,7 +62,7 @@ void add_untouched(
 
 using Stacks = std::map<std::string, checkpoint::StackedTensor>;
 
-/// Where the files of a group hold a tensor of the state with others.
+/// Returns the stacked tensor of the files that contains this tensor, if any.
 std::optional<checkpoint::StackedTensor> stack_of(
     const Stacks& stacks, const std::string& group, const std::string& name) {
   const auto found = group == "model" ? stacks.find(name) : stacks.end();
@@ -119,7 +120,7 @@ void read_state(
       job.model->loss_scale().set_state(
           {scale.at("value"), scale.at("steps_since_overflow"), scale.at("overflows_left")});
     }
-    // An infinite one, which JSON has not, stands as null where it was written.
+    // JSON has no infinity; an infinite metric was written as null.
     if (state.contains("best") && !state.at("best").at("metric").is_null()) {
       job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
     }
@@ -135,8 +136,8 @@ void read_state(
   }
 }
 
-/// The tensors of the state, of the groups wanted: those that this rank holds a part of, and those
-/// of the other stages of its pipeline.
+/// Returns the tensors expected in the checkpoint for the requested groups: those of which this
+/// rank holds a slice, and those of its pipeline's other stages.
 std::vector<checkpoint::ExpectedTensor> expected_tensors(
     const Job& job, bool with_optimizer, RankContext& rank_context) {
   nlohmann::json own = nlohmann::json::array();
@@ -164,7 +165,7 @@ std::vector<checkpoint::ExpectedTensor> expected_tensors(
   }
   std::vector<checkpoint::ExpectedTensor> expected;
   for (const nlohmann::json& tensor : all) {
-    const int type = tensor.at(3);  // -1: any floating one
+    const int type = tensor.at(3);  // -1: any floating-point type
     expected.push_back(
         {tensor.at(0),
          tensor.at(1),
@@ -174,7 +175,7 @@ std::vector<checkpoint::ExpectedTensor> expected_tensors(
   return expected;
 }
 
-/// The piece where the files have it.
+/// Returns the piece with its group, name and stack in the files.
 checkpoint::Piece as_saved(
     checkpoint::Piece piece,
     const SavedNames& saved,
@@ -186,7 +187,7 @@ checkpoint::Piece as_saved(
   return piece;
 }
 
-/// Reads everything that this rank holds, of the groups wanted. Every rank must call.
+/// Reads this rank's slices of the requested groups. Every rank must call.
 void read_slices(
     const Job& job,
     const checkpoint::Checkpoint& from,
@@ -206,7 +207,7 @@ void read_slices(
   job.model->state_changed();
 }
 
-/// Whether the job, or where that is not known any, wrote the checkpoint.
+/// Returns true if the checkpoint was written by `job`, or if `job` is empty.
 bool is_of_job(const checkpoint::Checkpoint& checkpoint, const std::string& job) {
   const nlohmann::json state = parse_json(checkpoint.state(), "state.json", ErrorKind::kCheckpoint);
   return job.empty() || state.value("job", "") == job;
@@ -255,8 +256,8 @@ std::optional<std::filesystem::path> find_checkpoint_to_resume(
     const auto latest = job.stored ? job.stored->latest(rank_context.communicator)
                                    : checkpoint::latest_checkpoint(
                                          config.training.output_dir, rank_context.communicator);
-    // Workers that are started again go on from what their job has saved. What an earlier job left
-    // in the folder counts only where the user asked for it.
+    // Restarted workers resume from their own job's checkpoints. Checkpoints of an earlier job are
+    // used only if the user requested it.
     if (latest && (asked == "true" || is_of_job(*latest, rank_context.round.job))) {
       return latest->folder();
     }
@@ -314,7 +315,7 @@ std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, RankContext& rank_c
     return nullptr;
   }
   const int64_t bytes = owned_bytes(job, !training.save_only_model);
-  // A run does not end for want of memory because its checkpoints are to be written faster.
+  // Background saving is optional: without enough memory for it, saves are synchronous.
   if (!has_room(bytes, rank_context)) {
     if (rank_context.is_first()) {
       log_warning(
@@ -422,7 +423,7 @@ std::string state_json(const Job& job, const RankContext& rank_context) {
   if (!rank_context.round.job.empty()) {
     state["job"] = rank_context.round.job;
   }
-  if (job.best.metric && std::isfinite(*job.best.metric)) {  // any other is better
+  if (job.best.metric && std::isfinite(*job.best.metric)) {  // without a finite best metric, any later value is better
     state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
   }
   if (job.best.no_better > 0) {
@@ -483,7 +484,7 @@ void save_training_state(Job& job, RankContext& rank_context, bool goes_on) {
     job.saver->save(
         folder, owned_pieces(job, with_optimizer, rank_context), state, files, options, rotate);
     if (averages.are_put()) {
-      before_state_update(job);  // they are taken back now
+      before_state_update(job);  // the averages are about to be swapped out
     }
     return;
   }
@@ -509,7 +510,7 @@ monitor::TrainerState restore_training_state(
     Job& job, const std::filesystem::path& folder, RankContext& rank_context) {
   const double began = seconds_now();
   const checkpoint::Checkpoint from = open(job, folder, rank_context);
-  bool needs_optimizer = false;  // plain SGD in float32 keeps no state
+  bool needs_optimizer = false;  // plain SGD in float32 has no optimizer state
   job.model->visit_state([&](const parallel::StateSlice& slice) {
     needs_optimizer = needs_optimizer || slice.file_group == "optimizer";
   });
@@ -526,7 +527,8 @@ monitor::TrainerState restore_training_state(
   const Averages averages(*job.model);
   read_slices(job, from, /*with_optimizer=*/true, rank_context);
   read_state(job, from.state(), source, rank_context);
-  // Who names a checkpoint goes back to it; the others go on with the run.
+  // A checkpoint that the user names rewinds the run to it. Otherwise the run continues, including
+  // the learning rate changes that were made after its checkpoint.
   if (job.config.training.resume_from_checkpoint == "true" || rank_context.round.number > 0) {
     read_acts_to_come(job, rank_context);
   }

@@ -1,3 +1,4 @@
+// Summary of a run without running it (`--dry-run`).
 #include "train/dry_run.h"
 
 #include <filesystem>
@@ -24,14 +25,14 @@
 namespace lockstep::train {
 namespace {
 
-/// The parameters of a run: all of the model, and those that are trained.
+/// Parameter counts of a run: all parameters and trained parameters.
 struct Parameters {
   int64_t all = 0, trained = 0;
   double frozen_bytes = 0;
-  std::string text;  // lines about adapters and packed weights, if there are any
+  std::string text;  // lines about adapters and packed weights, if any
 };
 
-/// Of weights that are not trained: what is packed, and the rest as it is computed with.
+/// Bytes of frozen weights: packed linears, and the rest in the compute type.
 double frozen_bytes(
     const config::Config& config,
     const model::ModelConfig& model,
@@ -99,7 +100,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   if (config.data.sequence_length > 0) {
     check_plan(config.parallel, config.data.sequence_length);
   }
-  // Says which stages or schedules cannot be.
+  // Throws if the stages or the schedule are invalid.
   const auto parts =
       parallel::parts_of_rank(source.config, plan.pipeline, 0, stages, plan.sequence_length);
   const data::DataOptions options = data_options(config.data);
@@ -146,8 +147,9 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
     train_files += files_of(source.files, source_key(source));
   }
   const Parameters parameters = count_parameters(config, model);
-  // Weights, gradients and AdamW's two moments; bfloat16 keeps float32 masters beside them. Frozen
-  // weights have none of these.
+  // 16 bytes per trained parameter: a float32 weight, gradient and AdamW's two moments; or a
+  // bfloat16 weight and gradient, with a float32 master and moments. Frozen weights need only their
+  // own bytes.
   const auto bytes =
       static_cast<int64_t>(static_cast<double>(parameters.trained) * 16 + parameters.frozen_bytes);
   const int64_t data = config::data_parallel_ranks(config.parallel, ranks);

@@ -1,4 +1,4 @@
-// What a run would be, without running it.
+// Dry run: validates a configuration and summarizes the run.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace lockstep::train {
 
-/// Reads the model's config and the tokenizer, looks for the data files, and tells what a run on
-/// `ranks` ranks would be: a few lines of text. Computes nothing, writes nothing. Throws the Error
-/// that the run would end with.
+/// Reads the model's config and the tokenizer, finds the data files, and returns a summary of a run
+/// on `ranks` ranks in a few lines. Computes and writes nothing. Throws the Error that the run
+/// would end with.
 std::string dry_run(const config::Config& config, int64_t ranks);
 
 }  // namespace lockstep::train

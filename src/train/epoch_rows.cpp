@@ -1,3 +1,4 @@
+// Training loss and accuracy of a classifier per epoch.
 #include "train/epoch_rows.h"
 
 #include <cmath>
@@ -9,7 +10,7 @@
 namespace lockstep::train {
 
 void EpochRows::add(double step_loss, std::optional<double> accuracy, int64_t samples) {
-  if (!std::isfinite(step_loss)) {  // float16's, of a step that was left out
+  if (!std::isfinite(step_loss)) {  // a skipped float16 step
     return;
   }
   const auto count = static_cast<double>(samples);

@@ -1,4 +1,4 @@
-// What training made of a classifier's rows since an epoch began.
+// Training loss and accuracy of a classifier since the start of the epoch.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,23 @@
 
 namespace lockstep::train {
 
-/// Sums over the rows of all ranks, as the steps found them: with dropout, and by the weights of
-/// then. A part of checkpoints.
+/// Sums over the rows of all ranks, as measured during the steps: with dropout, and with the
+/// weights at that time. Saved in checkpoints.
 struct EpochRows {
   double rows = 0;
-  double loss = 0;                // of each row its step's mean
-  std::optional<double> right{};  // that were told rightly; nothing where a row has no one label
+  double loss = 0;                // sum over rows of their step's mean loss
+  std::optional<double> right{};  // correctly classified rows; empty if rows do not have exactly one label
 
-  /// Of a step: its loss, the share of its rows that were told rightly, their number.
+  /// Adds a step: its loss, the share of correctly classified rows and the number of rows.
   void add(double step_loss, std::optional<double> accuracy, int64_t samples);
-  /// train_loss and train_accuracy, where there are any.
+  /// Returns train_loss and train_accuracy, if available.
   std::vector<std::pair<std::string, double>> values() const;
-  /// The same for a line, two spaces before each.
+  /// Returns the same values for a log line, each after two spaces.
   std::string text() const;
 };
 
 nlohmann::ordered_json to_json(const EpochRows& rows);
-/// nlohmann::json::exception: it is not what to_json wrote.
+/// Throws nlohmann::json::exception if `json` was not written by to_json.
 EpochRows epoch_rows_of(const nlohmann::json& json);
 
 }  // namespace lockstep::train

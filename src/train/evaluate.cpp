@@ -1,3 +1,4 @@
+// Distributed evaluation of a model on a dataset.
 #include "train/evaluate.h"
 
 #include <algorithm>
@@ -56,11 +57,12 @@ Evaluation evaluate(
   result.batches = (sequences.size() + batch_size - 1) / batch_size;
   const at::Tensor totals = at::zeros({objective.sums()}, at::kDouble);
   const comm::Communicator& data = axes.along(mesh::Axis::kData);
-  // Several batches fill a pipeline's stages; without one they go one by one.
+  // With a pipeline, several batches run at once to fill the stages. Otherwise batches run one at a
+  // time.
   const int64_t at_once = axes.mesh().pipeline == 1 ? 1 : kBatchesAStage * axes.mesh().pipeline;
   std::vector<nn::ForwardInputs> inputs;
-  // A forward pass may gather parameters, so every rank makes as many: one whose turn finds no
-  // batch left runs the last one once more, without a target.
+  // A forward pass may gather parameters, so every rank must run the same number of passes. A rank
+  // without a batch repeats the last batch with its targets ignored.
   for (int64_t first = 0; first < result.batches; first += data.size()) {
     begin_phase("evaluating");
     const bool counts = first + data.rank() < result.batches;

@@ -1,4 +1,4 @@
-// Loss and metrics of a model on sequences.
+// Evaluation: loss and metrics of a model on a dataset.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,30 @@
 namespace lockstep::train {
 
 struct Evaluation {
-  objective::Report report;  // the objective's
-  int64_t targets = 0;       // what its loss is divided by
+  objective::Report report;  // loss and metrics of the objective
+  int64_t targets = 0;       // divisor of the loss
   int64_t samples = 0;
   int64_t batches = 0;
   double seconds = 0;
 
-  /// "loss", or the value of a metric by its name; NaN where it has none.
+  /// Returns the loss for "loss", or the named metric; NaN if it does not exist.
   double metric(std::string_view name) const;
 };
 
 /// Throws Error (numeric) if the loss of an evaluation is NaN or Inf.
 void check_finite(double loss);
 
-/// A model's objective's sums over batches, as parallel::ParallelModel::statistics. Where ranks
-/// share batches, all of them are asked, and the sum over axes.data_context() is the batches'.
+/// Computes the objective's sums over batches, like parallel::ParallelModel::statistics. Ranks that
+/// share batches must all call it; the sum over axes.data_context() is the total of the batches.
 using Statistics = std::function<at::Tensor(std::span<const nn::ForwardInputs>)>;
 
-/// What an objective reads of a batch beside its rows, on the CPU (AnswerReference). Every rank is
-/// asked, as often.
+/// Adds inputs that an objective needs besides the rows, on the CPU (AnswerReference). Every rank
+/// calls it equally often.
 using Preparation = std::function<void(nn::ForwardInputs& inputs, const data::MicroBatch& batch)>;
 
-/// Every sequence once, in order, in batches that the data-parallel ranks take in turn: the batches
-/// are the same on any number of ranks, and so is the result. Every rank must call. Throws Error
-/// (data) if no row has a target: a loss over nothing is 0.
-/// `progress(done, all)` is told of this rank's batches.
+/// Evaluates every sequence once, in order. Batches are assigned to the data-parallel ranks in
+/// turn; batches and result do not depend on the number of ranks. Calls `progress(done, all)` with
+/// this rank's batches. Throws Error (data) if no row has a target. Every rank must call.
 Evaluation evaluate(
     const Statistics& statistics,
     const objective::Objective& objective,

@@ -1,3 +1,4 @@
+// Prediction of step time and memory, and comparison with the measured values.
 #include "train/forecast.h"
 
 #include <algorithm>
@@ -26,13 +27,13 @@
 namespace lockstep::train {
 namespace {
 
-// Bytes of code and buffers that come with the first step on a CPU, beyond those of warm_up(): what
-// saves, reports and loads, and what libraries keep for larger products.
+// Bytes of code and buffers that a CPU process loads during its first step, in addition to those
+// loaded by warm_up(): saving, logging, data loading, and workspaces for larger products.
 constexpr double kLoadedWithTheFirstStep = 6e6;
 
 struct Machine {
   plan::Cluster cluster;
-  std::string basis;  // where its figures are from; empty: nobody measured it
+  std::string basis;  // source of the figures; empty: not measured
 };
 
 std::optional<Machine> find_machine(
@@ -49,7 +50,7 @@ std::optional<Machine> find_machine(
     try {
       return Machine{plan::read_cluster(file), file.string()};
     } catch (const Error& error) {
-      // Nobody asked for it: a run does not end because of it.
+      // The user did not name this file, so a defect in it must not end the run.
       log_warning(
           "{} is not used: {} `lockstep calibrate` writes it anew", file.string(), error.message());
     }
@@ -57,7 +58,7 @@ std::optional<Machine> find_machine(
   return Machine{plan::uniform_cluster(plan::find_device("cpu"), rank_context.size()), ""};
 }
 
-// Whether every "key=value" of a change is something that the trainer can do.
+// Returns true if the trainer supports every "key=value" of the change.
 bool is_built(const std::string& change) {
   std::istringstream words(change);
   for (std::string word; words >> word;) {
@@ -92,7 +93,7 @@ bool is_built(const std::string& change) {
 }
 
 plan::Job with_lengths(plan::Job job, const data::RowLengths& lengths) {
-  job.split = plan::split_layers(job);  // of the lengths that were asked for
+  job.split = plan::split_layers(job);  // uses the configured lengths
   job.sequence = std::max<int64_t>(2, std::llround(lengths.tokens));
   job.source = job.source > 0 ? std::max<int64_t>(1, std::llround(lengths.source)) : 0;
   return job;
@@ -112,7 +113,7 @@ Forecast predict(
     const bool is_alike =
         warm_up(model, compute_type(config.training), job.micro_batch, job.data_length());
     const monitor::ProcessMemory after = monitor::process_memory();
-    const int64_t kept = ops::host_memory().kept;  // free: the model's soon
+    const int64_t kept = ops::host_memory().kept;  // free memory that the model will use
     const int64_t made =
         std::max<int64_t>(after.anonymous_bytes - before.anonymous_bytes - kept, 0);
     const auto resident = static_cast<double>(after.resident_bytes);
@@ -211,7 +212,7 @@ std::string describe(const Forecast& forecast) {
 std::string compare(
     const Forecast& forecast, std::vector<double> seconds, double peak_memory_bytes) {
   if (seconds.size() > 2) {
-    seconds.erase(seconds.begin());  // the first step sets buffers up
+    seconds.erase(seconds.begin());  // skip the first step, which allocates buffers
   }
   if (seconds.empty()) {
     return "";

@@ -1,4 +1,4 @@
-// What a run is going to take, told before it starts, and compared with what it took.
+// Prediction of a run's step time and memory, and its comparison with the measured values.
 #pragma once
 
 #include <filesystem>
@@ -15,39 +15,42 @@
 namespace lockstep::train {
 
 enum class Misfit {
-  kRefuse,  // what will not fit is an Error (out of memory) before anything is loaded
-  kRun,     // it is a warning
+  kRefuse,  // throw Error (out of memory) before anything is loaded
+  kRun,     // log a warning
 };
 
 struct ForecastOptions {
   std::filesystem::path
-      cluster;  // of `lockstep calibrate`; empty: this machine's, where there is one
+      cluster;  // file of `lockstep calibrate`; empty: this machine's file, if any
   Misfit misfit = Misfit::kRefuse;
 };
 
 struct Forecast {
-  /// Where the machine was measured or is described: the basis says which.
+  /// Only set if the machine is measured or described. `basis` names the source.
   struct Speed {
     double step_seconds = 0, tokens_per_second = 0;
-    double roofline_seconds = 0;  // of a step with every kernel and message at the machine's peak
+    double roofline_seconds = 0;  // step time with every kernel and message at peak rate
     std::string basis;
-    std::string error_bars{};  // of the time: "-9% +14%"
+    std::string error_bars{};  // of the step time: "-9% +14%"
   };
   std::optional<Speed> speed;
-  double bytes = 0;  // of the fullest rank, this process as it is now included
-  double room = 0;   // that a rank can have
-  /// The bytes by kind, as parallel::MemoryByKind has them; "other" is what is not of tensors too.
+  double bytes = 0;  // peak of the fullest rank, including the current memory of this process
+  double room = 0;   // bytes available to a rank
+  /// Bytes by kind, as in parallel::MemoryByKind. "other" includes memory that is not in tensors.
   std::vector<std::pair<std::string, double>> kinds;
 };
 
-/// Predicts a step of `config` with a model of this shape, whose micro-batches are of `rows` (null:
-/// as long as data.sequence_length): the time of such as they are padded on average, the memory of
-/// the longest. On CPUs, whose step time is predicted where a run or `lockstep calibrate` has
-/// measured them with as many ranks and threads (machine_file()); on GPUs where a cluster file is
-/// given, else nothing. The first rank computes a step of a small model of the family, so that what
-/// libraries load and make for this processor is in the memory that it has. Every rank must call;
-/// throws on every rank where it does not fit and that is refused, with the changes that would make
-/// it fit.
+/// Predicts a step of `config` with a model of this shape. If `rows` is given, the time is
+/// predicted for the average padded length of its micro-batches and the memory for the longest;
+/// otherwise all rows have data.sequence_length tokens.
+///
+/// On CPUs, the step time is predicted if a run or `lockstep calibrate` has measured the machine
+/// with the same number of ranks and threads (machine_file()). On GPUs, a prediction is made only
+/// if a cluster file is given. The first rank computes a step of a small model of the family, so
+/// that its memory includes what libraries load and generate for this processor.
+///
+/// Every rank must call. If the run does not fit and `options.misfit` is kRefuse, throws on every
+/// rank and suggests changes that would make it fit.
 std::optional<Forecast> make_forecast(
     const config::Config& config,
     const model::ModelConfig& model,
@@ -55,8 +58,8 @@ std::optional<Forecast> make_forecast(
     const ForecastOptions& options,
     const data::SequenceView* rows = nullptr);
 
-/// "predicted: 0.52 s a step, ..." before, and the difference after. `seconds`: of each step that
-/// was run.
+/// Returns "predicted: 0.52 s a step, ..." before a run, and the difference after it. `seconds` has
+/// one entry per step.
 std::string describe(const Forecast& forecast);
 std::string compare(
     const Forecast& forecast, std::vector<double> seconds, double peak_memory_bytes);

@@ -1,3 +1,4 @@
+// Export of a model to a GGUF file.
 #include "train/gguf_file.h"
 
 #include <span>
@@ -13,7 +14,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr uint32_t kBlocksVersion = 2;  // of the layouts of blocks
+constexpr uint32_t kBlocksVersion = 2;  // version of the quantized block layouts
 
 void check_numbers(const gguf::TensorInfo& info, const at::Tensor& numbers) {
   const double largest = numbers.abs().max().item<double>();

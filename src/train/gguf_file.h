@@ -1,4 +1,4 @@
-// A model as one file of llama.cpp's.
+// GGUF export, llama.cpp's single-file format.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,10 @@
 
 namespace lockstep::train {
 
-/// Writes `path`, which stands whole or not at all: a tensor at a time, so that one is held in
-/// float32 and one as it is written. Returns what the file has otherwise than was asked for, a line
-/// each. Error (config) where GGUF has no names for the model, data where a number is no number or
-/// too large.
+/// Writes `path` atomically. Processes one tensor at a time, so that only one is in memory, in
+/// float32 and in its file type. Returns one note per difference from the requested format. Throws
+/// Error (config) if GGUF does not support the model, and Error (data) if a value is NaN or too
+/// large.
 std::vector<std::string> save_gguf(
     const std::filesystem::path& path,
     const MergedWeights& weights,

@@ -1,3 +1,4 @@
+// Histograms of weights and gradients, counted in parallel.
 #include "train/histograms.h"
 
 #include <algorithm>
@@ -20,20 +21,20 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int kMantissaBits = 2;  // that tell bins of an octave apart
+constexpr int kMantissaBits = 2;  // mantissa bits that select the bin within an octave
 constexpr int kCodeShift = 23 - kMantissaBits;
-constexpr int64_t kLowestCode = (127 - 40) << kMantissaBits;   // the code of 2^-40
-constexpr int64_t kHighestCode = (127 + 20) << kMantissaBits;  // of 2^20, the first that is beyond
-constexpr int64_t kBinsOfASign = kHighestCode - kLowestCode;   // bins of a sign
+constexpr int64_t kLowestCode = (127 - 40) << kMantissaBits;   // code of 2^-40
+constexpr int64_t kHighestCode = (127 + 20) << kMantissaBits;  // code of 2^20, the first beyond the last bin
+constexpr int64_t kBinsOfASign = kHighestCode - kLowestCode;   // bins per sign
 constexpr int64_t kHistogramBins = 2 * kBinsOfASign + 1;
-constexpr int64_t kCountedAtATime = 1 << 22;  // elements at a time
+constexpr int64_t kCountedAtATime = 1 << 22;  // elements per chunk
 
-/// The least magnitude of a code.
+/// Smallest magnitude with this code.
 double magnitude_of(int64_t code) {
   return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(code) << kCodeShift));
 }
 
-/// The upper edge of each bin.
+/// Upper limit of each bin.
 const std::vector<double>& bin_limits() {
   static const std::vector<double> limits = [] {
     std::vector<double> found;
@@ -48,7 +49,7 @@ const std::vector<double>& bin_limits() {
   return limits;
 }
 
-/// Sorted, of all ranks.
+/// Returns the names of all ranks, sorted and without duplicates.
 std::vector<std::string> names_of_all(comm::Communicator& world, const std::string& lines) {
   std::set<std::string> names;
   for (const std::string& told : comm::gather_strings(world, lines)) {
@@ -75,7 +76,7 @@ void BinnedCounts::add(int64_t row, const at::Tensor& values) {
   for (int64_t begin = 0; begin < values.numel(); begin += kCountedAtATime) {
     const at::Tensor part =
         values.narrow(0, begin, std::min(kCountedAtATime, values.numel() - begin)).to(at::kFloat);
-    // A float's bits without the sign grow with its magnitude: their upper ones are the bin.
+    // Without its sign, a float's bit pattern grows with its magnitude. The upper bits are the bin.
     const at::Tensor code = part.abs().view(at::kInt).bitwise_right_shift(kCodeShift);
     const at::Tensor bin = code.clamp(kLowestCode - 1, kHighestCode - 1).sub(kLowestCode - 1);
     const at::Tensor index = at::where(part.lt(0), bin.neg(), bin).add(kBinsOfASign);

@@ -1,5 +1,5 @@
-// Histograms of weights and gradients for the trackers, whatever the plan: every element is counted
-// by the one rank that owns it, and ranks send counts, not tensors.
+// Histograms of weights and gradients for the experiment trackers, under any parallel plan. Each
+// element is counted by the rank that owns it; ranks exchange counts, not tensors.
 #pragma once
 
 #include <cstdint>
@@ -14,45 +14,46 @@
 
 namespace lockstep::train {
 
-/// Counts in bins that are the same on all ranks: by magnitude four an octave from 2^-40 to 2^20,
-/// of either sign, and one for what is smaller; what is larger is in the outermost ones.
+/// Histogram counts with the same bins on all ranks. For each sign there are four bins per octave
+/// of magnitude from 2^-40 to 2^20. Smaller values share one bin; larger values are counted in the
+/// outermost bins.
 class BinnedCounts {
  public:
-  /// `rows` histograms.
+  /// Creates `rows` empty histograms.
   explicit BinnedCounts(int64_t rows);
-  /// Adds floating-point `values` [n], on any device, to a row.
+  /// Adds floating-point `values` [n], on any device, to one histogram.
   void add(int64_t row, const at::Tensor& values);
-  /// Sums over the ranks. Every rank must call, with as many rows.
+  /// Sums the counts over the ranks. Every rank must call with the same number of rows.
   void reduce(comm::Communicator& communicator);
-  /// A row, with its empty outer bins left out; nothing but zeros where nothing was added.
+  /// Returns one histogram without its empty outer bins; all zeros if nothing was added.
   monitor::Histogram histogram(int64_t row) const;
 
  private:
-  at::Tensor sums_;      // float64 [rows, bins + 2]: counts, the sum, the sum of squares
-  at::Tensor extremes_;  // float64 [rows, 2]: the greatest, and the greatest of the negated
+  at::Tensor sums_;      // float64 [rows, bins + 2]: counts, sum, sum of squares
+  at::Tensor extremes_;  // float64 [rows, 2]: maximum, and maximum of the negated values
 };
 
-/// Of what a job trains, every `monitor.histograms` steps.
+/// Histograms of a job's trainable parameters, every `monitor.histograms` steps.
 class Histograms {
  public:
   Histograms(Job& job, RankContext& rank_context) : job_(job), rank_context_(rank_context) {}
-  /// Whether the step that ends with `step` steps done has them.
+  /// Returns true if histograms are due for the step that completes `step` steps.
   bool is_due(int64_t step) const;
   /// Counts gradients, between forward_backward and optimizer_step. Every rank must call.
   void count_gradients();
   /// Counts weights, after optimizer_step. Every rank must call.
   void count_weights();
-  /// Tells what was counted of the step to rank 0's monitor, after the step was reported.
+  /// Passes the counts to rank 0's monitor, after the step was logged.
   void tell();
 
  private:
   void find_names();
-  /// -1 where it is not trained.
+  /// Returns -1 if the parameter is not trained.
   int64_t row_of(const std::string& name) const;
 
   Job& job_;
   RankContext& rank_context_;
-  std::vector<std::string> names_;  // of what is trained, on any rank; sorted
+  std::vector<std::string> names_;  // trainable parameters of all ranks, sorted
   std::vector<std::pair<std::string, BinnedCounts>> counted_;  // "weights", "gradients"
 };
 

@@ -1,3 +1,4 @@
+// In-memory checkpoints of a job: creation, saving and recovery.
 #include "train/in_memory_steps.h"
 
 #include <string>
@@ -22,7 +23,8 @@
 namespace lockstep::train {
 namespace {
 
-/// What stands beside the tensors. The history of the monitor, which grows, is in metrics.jsonl.
+/// Returns the state besides the tensors. Excludes the monitor's growing history, which
+/// metrics.jsonl contains.
 std::string about_step(Job& job, const RankContext& rank_context) {
   monitor::TrainerState& state = job.monitor->state();
   auto history = std::exchange(state.log_history, {});
@@ -31,7 +33,7 @@ std::string about_step(Job& job, const RankContext& rank_context) {
   return nlohmann::json{{"state", state_json(job, rank_context)}, {"monitor", monitored}}.dump();
 }
 
-/// trainer_state.json, with what was logged up to that step.
+/// Returns trainer_state.json with the history up to `step`.
 std::string with_history(const std::string& monitored, const Job& job, int64_t step) {
   monitor::TrainerState state = monitor::parse_trainer_state(monitored, "the state in memory");
   const std::filesystem::path log =
@@ -49,7 +51,7 @@ std::unique_ptr<checkpoint::InMemoryCheckpoint> make_in_memory_checkpoint(
   if (job.config.checkpoint.replicas == 0) {
     return nullptr;
   }
-  const int memory = rank_context.ranks_are_threads ? -1 : persistent_memory();  // one a process
+  const int memory = rank_context.ranks_are_threads ? -1 : persistent_memory();  // one per process
   const auto answers = comm::gather_strings(rank_context.communicator, memory < 0 ? "none" : "");
   for (const std::string& answer : answers) {
     if (!answer.empty()) {
@@ -102,7 +104,7 @@ double keep_step(Job& job, RankContext& rank_context) {
   const double began = seconds_now();
   begin_phase("keeping the state in memory");
   if (job.model->optimizer().has_averages()) {
-    before_state_update(job);  // they are put into what a save may be copying
+    before_state_update(job);  // swapping in the averages overwrites tensors that a save may be copying
   }
   const Averages averages(*job.model);
   job.kept->keep(
@@ -110,7 +112,7 @@ double keep_step(Job& job, RankContext& rank_context) {
       owned_pieces(job, /*with_optimizer=*/true, rank_context),
       rank_context.is_first() ? about_step(job, rank_context) : "");
   if (averages.are_put()) {
-    before_state_update(job);  // they are taken back now
+    before_state_update(job);  // the averages are about to be swapped out
   }
   return seconds_now() - began;
 }

@@ -1,5 +1,5 @@
-// The state of each step in memory that outlives the ranks (checkpoint.replicas=1): kept while a
-// run trains, and brought back as a checkpoint by the ranks that are started again.
+// In-memory checkpoints of a job (checkpoint.replicas=1). The memory survives the worker processes;
+// restarted workers write it out as a checkpoint and resume from that.
 #pragma once
 
 #include <filesystem>
@@ -10,20 +10,21 @@
 
 namespace lockstep::train {
 
-/// Keeps states in memory, where checkpoint.replicas asks for it and there is some. Every rank must
-/// call, once the job is what it was.
+/// Creates the in-memory checkpoint if checkpoint.replicas is set and memory is available;
+/// otherwise returns null. Every rank must call, after the job's state has been restored.
 std::unique_ptr<checkpoint::InMemoryCheckpoint> make_in_memory_checkpoint(
     Job& job, RankContext& rank_context);
 
-/// Keeps the state as it is, between two steps, if it is due; returns the seconds that this rank
-/// did not train. Every rank must call.
+/// Copies the state between two steps, if due. Returns the seconds during which this rank did not
+/// train. Every rank must call.
 double keep_step(Job& job, RankContext& rank_context);
 
-/// Waits until the neighbour has the copy that is under way, if any. Every rank must call.
+/// Waits until the neighbour node has received the current copy, if any. Every rank must call.
 void wait_for_in_memory_step(Job& job);
 
-/// In a later round of a job, where the ranks before left a whole state in memory that is newer
-/// than the checkpoint `found`: makes a checkpoint of it, and returns that. Every rank must call.
+/// After a restart, checks if the previous workers left a complete state in memory that is newer
+/// than the checkpoint `found`. If so, writes it as a checkpoint and returns its folder; otherwise
+/// returns `found`. Every rank must call.
 std::optional<std::filesystem::path> recover_in_memory_step(
     Job& job, const std::optional<std::filesystem::path>& found, RankContext& rank_context);
 

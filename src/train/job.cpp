@@ -1,3 +1,4 @@
+// Setup, evaluation and completion of a training job.
 #include "train/job.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ namespace {
 
 constexpr int64_t kDefaultPrefetch = 2;
 
-/// Problems of a configuration that show only where files and ranks are known.
+/// Checks the parts of a configuration that depend on the data files and ranks.
 void check(const Job& job) {
   const config::TrainingSection& training = job.config.training;
   const Datasets& datasets = job.datasets;
@@ -68,19 +69,19 @@ void check(const Job& job) {
   }
 }
 
-/// Data-parallel ranks that the job began with, however many are left.
+/// Number of data-parallel ranks at the job's start, even if ranks were lost since then.
 int64_t configured_data_ranks(const Job& job, const RankContext& rank_context) {
   return rank_context.configured_ranks() * job.axes->mesh().data / rank_context.size();
 }
 
-/// Sequences of a step. It stays what it was when the job began.
+/// Sequences per step. Does not change when ranks are lost.
 int64_t global_batch_of(const Job& job, const RankContext& rank_context) {
   const config::TrainingSection& training = job.config.training;
   return training.per_device_train_batch_size * training.gradient_accumulation_steps *
          configured_data_ranks(job, rank_context);
 }
 
-/// The most that a rank computes in a step, one after the other.
+/// Maximum number of micro-batches that a rank computes per step, sequentially.
 int64_t micro_batches_of(const Job& job, const RankContext& rank_context) {
   const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   return divide_up(
@@ -152,7 +153,7 @@ void describe(const Job& job, const RankContext& rank_context) {
   }
 }
 
-/// Opens the data, and of a classifier takes its labels and its padding.
+/// Opens the data. For a classifier, also sets its labels and padding token.
 void open_data(Job& job, int64_t length, RankContext& rank_context) {
   model::ModelConfig& model = job.source.config;
   if (trains_on_answers(job.config.task)) {
@@ -201,7 +202,7 @@ void open_data(Job& job, int64_t length, RankContext& rank_context) {
   job.task.head = std::move(data.head);
   job.task.objective = objective_of(job.task.head.problem, job.judging.loss);
   job.rows = std::move(data.rows);
-  // So is the position of a row found by whoever opens the folder.
+  // Saved with the model: readers of the folder need it to find the last token of a padded row.
   model.pad_token_id = data.pad;
   if (rank_context.is_first()) {
     constexpr size_t kMostShown = 8;
@@ -218,7 +219,7 @@ void open_data(Job& job, int64_t length, RankContext& rank_context) {
   }
 }
 
-/// The names of the metrics that an evaluation gives.
+/// Names of an evaluation's metrics.
 std::vector<std::string> metrics_of(const Job& job) {
   const config::Config& config = job.config;
   const objective::Task& task = job.task;
@@ -238,7 +239,7 @@ std::vector<std::string> metrics_of(const Job& job) {
   return names;
 }
 
-/// One line of a classifier's evaluation.
+/// Logs one line for a classifier's evaluation.
 void tell_of_rows(
     const Job& job, const std::string& prefix, const Evaluation& result, bool is_best) {
   if (job.monitor == nullptr || !job.is_classifier()) {
@@ -271,7 +272,7 @@ Answered answered(const Job& job, const LabelledSet& set) {
       job.config.task.save_scores ? Shown::kAll : Shown::kTaken};
 }
 
-/// The last evaluation's report, on stdout and as files of output_dir.
+/// Prints the report of the last evaluation and writes its files to output_dir.
 void report_rows(const Job& job, const LabelledSet& set, RankContext& rank_context) {
   on_first_rank(rank_context.communicator, [&] {
     write_judgement(
@@ -288,7 +289,8 @@ bool has_labels(const data::SequenceView& rows) {
   return std::ranges::any_of(rows.classes(), [](int64_t each) { return each != data::kNoClass; });
 }
 
-/// What is answered to a test that the report is not of, as files; measured where it has labels.
+/// Predicts a test set that the report does not cover and writes the predictions. Also computes
+/// metrics if the set has labels.
 void answer_rows(
     Job& job,
     const data::SequenceView& rows,
@@ -306,7 +308,7 @@ void answer_rows(
   });
 }
 
-/// Of the model that is kept, on data.validation (task.thresholds=tuned).
+/// Tunes the final model's thresholds on data.validation (task.thresholds=tuned).
 void tune(Job& job, RankContext& rank_context) {
   const data::SequenceView& rows = *job.datasets.validation;
   (void)evaluate_classifier(job, rows, rank_context, nullptr);
@@ -320,10 +322,10 @@ void tune(Job& job, RankContext& rank_context) {
 void set_up_libtorch(const config::TrainingSection& training) {
   if (training.full_determinism) {
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-    // What is not written is not read: it need not be filled.
+    // Uninitialized memory is never read, so it need not be filled.
     at::globalContext().setDeterministicFillUninitializedMemory(false);
   }
-  // Sums stay in float32 until they are whole, in cuBLAS's products that are cut in several, too.
+  // Accumulate in float32, also in cuBLAS's split-K products.
   at::globalContext().setAllowBF16ReductionCuBLAS(false);
   at::globalContext().setAllowFP16ReductionCuBLAS(false);
   if (training.tf32) {
@@ -346,8 +348,8 @@ ModelRequest model_request(const Job& job, const RankContext& rank_context) {
   return request;
 }
 
-/// Only a preset and a configuration of the user's own are trained from scratch; a Hub model
-/// without weights is an incomplete download.
+/// Reports training from random weights, which requires a preset or the user's own configuration. A
+/// Hub model without weights is an incomplete download, which is an error.
 void report_random_weights(
     const model::ModelSource& source,
     const config::TrainingSection& training,
@@ -534,7 +536,7 @@ Evaluation Job::evaluate_by_the_way(RankContext& rank_context) {
 void Job::evaluate_training(RankContext& rank_context) {
   const Evaluation result = evaluate_by_the_way(rank_context);
   schedule->observe(result.metric(best_rule.metric()));
-  // Weights as they were before the first step are in no checkpoint.
+  // No checkpoint contains the weights before the first step.
   const bool better = progress.step > 0 &&
                       best_rule.observe(best, result.metric(best_rule.metric()), progress.step);
   tell_of_rows(*this, "eval", result, better);
@@ -551,7 +553,7 @@ void Job::evaluate_training(RankContext& rank_context) {
 void finish_job(Job& job, RankContext& rank_context) {
   const config::TrainingSection& training = job.config.training;
   wait_for_save(job);
-  job.model->put_averages(true);  // nothing is trained from here on
+  job.model->put_averages(true);  // training is finished
   if (training.load_best_model_at_end) {
     if (!job.best.metric && rank_context.is_first()) {
       log_warning(
@@ -566,12 +568,12 @@ void finish_job(Job& job, RankContext& rank_context) {
   if (job.task.head.classifies() && job.config.task.thresholds == "tuned") {
     tune(job, rank_context);
   }
-  // A classifier ends with a report: of the test, else of the validation.
+  // A classifier's final report uses the test set if it has labels, otherwise the validation set.
   const bool classifies = job.is_classifier();
   const bool has_test =
       job.datasets.test != nullptr && (!classifies || has_labels(*job.datasets.test));
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
-  if (job.datasets.validation_mm != nullptr) {  // first: the report is of the other sets
+  if (job.datasets.validation_mm != nullptr) {  // evaluated first, because the report covers the other sets
     job.evaluate(*job.datasets.validation_mm, "eval", rank_context, "_mm");
   }
   if (training.do_eval && unlearns(job.config.task)) {

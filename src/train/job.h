@@ -1,4 +1,4 @@
-// Everything that a training run holds.
+// State of a training run.
 #pragma once
 
 #include <cstdint>
@@ -36,22 +36,22 @@
 
 namespace lockstep::train {
 
-/// How far a run is: what a checkpoint brings back.
+/// Progress of a run; restored from checkpoints.
 struct Progress {
-  int64_t step = 0;    // optimizer steps done
-  int64_t tokens = 0;  // read so far, all ranks
+  int64_t step = 0;    // completed optimizer steps
+  int64_t tokens = 0;  // tokens read by all ranks
   double epoch = 0;
   data::SamplerState sampler;
 };
 
-/// Somebody set the learning rate of a run that goes on (train/steering.h).
+/// Learning rate change that a user made during the run (train/steering.h).
 struct RateAct {
-  int64_t step = 0;          // steps that were done then
-  double learning_rate = 0;  // from the next one on, as the configuration's key means it
-  double configured = 0;     // the configuration's of then
+  int64_t step = 0;          // completed steps at that time
+  double learning_rate = 0;  // new value of the configuration's key, from the next step on
+  double configured = 0;     // configured value at that time
 };
 
-/// What of a model is not run, because it ends at a layer, and is saved as it was read.
+/// Weights of the layers that are not run because the model is truncated. They are saved unchanged.
 struct UntouchedWeights {
   model::ModelConfig whole;
   parallel::ModelSpec::Fill fill;
@@ -60,62 +60,62 @@ struct UntouchedWeights {
 
 struct Job {
   config::Config config;
-  std::string resolved;  // the configuration as a file
+  std::string resolved;  // configuration in YAML
   model::ModelSource source;
   objective::Task task;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   Datasets datasets;
-  LabelledData rows;     // of a classifier, rank 0's; else empty
-  JudgeOptions judging;  // of its loss and its answers
-  /// Of a language model that writes labels: the labels, and their texts. Else null, and empty.
+  LabelledData rows;     // classifiers only, on rank 0; otherwise empty
+  JudgeOptions judging;  // loss and metrics options
+  /// For generative classification: the labels and their token sequences. Otherwise empty.
   std::optional<model::HeadSpec> written_labels;
   WrittenLabels written;
-  AnswerSets answers;  // of preference tuning and unlearning; else empty
-  /// Of unlearning by row scores: the rows that are scored. Else null.
+  AnswerSets answers;  // for preference tuning and unlearning; otherwise empty
+  /// For unlearning methods that weight rows by scores: the scored rows. Otherwise null.
   std::shared_ptr<const data::SequenceView> scored_rows;
   RunLength length;
-  std::unique_ptr<checkpoint::OutputDirLock> hold;  // on training.output_dir
-  /// Where output_dir is in an object store: training.output_dir is then the folder of this
-  /// machine's that the run works in. Else null.
+  std::unique_ptr<checkpoint::OutputDirLock> hold;  // locks training.output_dir
+  /// Set if output_dir is in an object store; training.output_dir is then a local working folder.
   std::unique_ptr<checkpoint::ObjectStoreRun> stored;
   std::unique_ptr<parallel::ParallelGroups> axes;
   std::unique_ptr<parallel::ParallelGroups>
-      evaluation_axes;  // of unlearning's measures; null: not yet asked
+      evaluation_axes;  // for unlearning metrics; null until they are first needed
   std::unique_ptr<parallel::ParallelModel> model;
-  std::optional<UntouchedWeights> untouched;          // nothing: all of the model is run
-  std::shared_ptr<const model::Adapters> adapters;    // what of it is trained; null: itself
-  std::unique_ptr<AnswerReference> answer_reference;  // of answers; else null
+  std::optional<UntouchedWeights> untouched;          // empty if the whole model is run
+  std::shared_ptr<const model::Adapters> adapters;    // null if the model itself is trained
+  std::unique_ptr<AnswerReference> answer_reference;  // scores of the reference model; null if not needed
   std::unique_ptr<optim::Schedule> schedule;
-  optim::ScheduleOptions schedule_options;  // that it was made of
-  std::vector<RateAct> rate_acts;           // so far, by step
-  std::vector<RateAct> acts_to_come;        // of the run that is resumed, after its checkpoint
+  optim::ScheduleOptions schedule_options;  // options of the schedule
+  std::vector<RateAct> rate_acts;           // learning rate changes so far, by step
+  std::vector<RateAct> acts_to_come;        // changes of the resumed run after its checkpoint
   std::unique_ptr<data::Loader> loader;
-  std::unique_ptr<monitor::Monitor> monitor;      // rank 0's; null on the others
-  std::unique_ptr<checkpoint::AsyncSaver> saver;  // null: saves are waited for
-  int64_t snapshot_bytes = 0;                     // of host memory, that it copies a state to
-  std::unique_ptr<checkpoint::InMemoryCheckpoint> kept;  // null: steps are not kept in memory
-  int64_t global_batch = 0;                              // sequences of a step, all ranks
+  std::unique_ptr<monitor::Monitor> monitor;      // on rank 0; null on the other ranks
+  std::unique_ptr<checkpoint::AsyncSaver> saver;  // null: saves are synchronous
+  int64_t snapshot_bytes = 0;                     // host memory for the background copy of the state
+  std::unique_ptr<checkpoint::InMemoryCheckpoint> kept;  // null: no in-memory checkpoints
+  int64_t global_batch = 0;                              // sequences per step, over all ranks
   double flops_per_token = 0;
   Progress progress;
   BestRule best_rule;
   Best best;
-  bool drops_out = true;  // in training, as the model's config.json says
-  /// Of unlearning: says which positions have distributions for targets. Else empty.
+  bool drops_out = true;  // false disables the dropout of the model's config.json
+  /// For unlearning: marks the positions whose targets are distributions. Otherwise empty.
   Preparation mark_targets;
-  std::optional<RetainWeight> retain_weight;  // of PDU
-  EpochRows epoch_rows;  // of a classifier, of the epoch so far; all ranks alike
-  /// Of a classifier, what its last evaluation found.
+  std::optional<RetainWeight> retain_weight;  // only for PDU
+  EpochRows epoch_rows;  // classifiers only: rows of the current epoch, identical on all ranks
+  /// Results of a classifier's last evaluation.
   std::optional<Judgement> judgement;
   Classified classified;
 
-  double temperature = 1;  // that a classifier's logits are divided by (task.calibration)
-  /// Whether rows are given labels, by a head or as texts.
+  double temperature = 1;  // divisor of a classifier's logits (task.calibration)
+  /// Returns true if the model assigns labels to rows, by a classification head or as text.
   bool is_classifier() const;
-  /// The labels by which answers are judged.
+  /// Labels used to score predictions.
   const model::HeadSpec& judged_head() const {
     return written_labels ? *written_labels : task.head;
   }
-  /// Evaluates and logs: prefix and suffix are the names' (eval_loss_mm). Every rank must call.
+  /// Evaluates and logs. `prefix` and `suffix` are part of the metric names (eval_loss_mm). Every
+  /// rank must call.
   Evaluation evaluate(
       const data::SequenceView& sequences,
       const std::string& prefix,
@@ -123,23 +123,23 @@ struct Job {
       const std::string& suffix = "");
   void report_evaluation(
       const Evaluation& result, const std::string& prefix, const std::string& suffix = "");
-  /// Evaluates and logs, and nothing else follows from it. Every rank must call.
+  /// Evaluates and logs without side effects on training. Every rank must call.
   Evaluation evaluate_by_the_way(RankContext& rank_context);
-  /// Evaluates on data.validation, or of unlearning by its metrics, keeps the best after a step,
-  /// and tells the schedule. Every rank must call.
+  /// Evaluates on data.validation, or with the unlearning metrics. Records the best result and
+  /// updates the schedule. Every rank must call.
   void evaluate_training(RankContext& rank_context);
 };
 
-/// Opens what a run is made from: the model's description, the tokenizer, the data and its task;
-/// what is known before anything large is loaded. Every rank must call.
+/// Opens the model description, tokenizer, data and task, before anything large is loaded. Every
+/// rank must call.
 std::unique_ptr<Job> open_job(
     const config::Config& config, const std::string& resolved, RankContext& rank_context);
 
-/// Builds the rest, from the files or from a checkpoint where one is to be resumed. Every rank must
-/// call.
+/// Builds the model, optimizer, schedule and loader, and restores a checkpoint if the run resumes.
+/// Every rank must call.
 void build_job(Job& job, RankContext& rank_context);
 
-/// After the last step: closing evaluations, the results' files, the model in output_dir.
+/// Completes the run: final evaluations, result files, and the model in output_dir.
 void finish_job(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

@@ -1,3 +1,4 @@
+// Metric and threshold options of a classifier, from the configuration.
 #include "train/judging.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ std::vector<std::string> chosen_metrics(
   std::vector<std::string> chosen;
   for (const std::string& word : words) {
     std::string name = find_metric(word, names);
-    if (name.empty() || name == "loss") {  // the loss is given in any case
+    if (name.empty() || name == "loss") {  // the loss is always reported
       throw Error(
           ErrorKind::kConfig,
           fmt::format(

@@ -1,4 +1,4 @@
-// How a classifier's answers are judged, as a run's configuration says.
+// Metric and threshold options of a classifier, from the run's configuration.
 #pragma once
 
 #include "config/core/config.h"
@@ -7,11 +7,12 @@
 
 namespace lockstep::train {
 
-/// Error (kConfig): smoothing, weights or thresholds that the problem does not have.
+/// Throws Error (kConfig) for smoothing, weights or thresholds that the problem type does not
+/// support.
 void check_problem(const config::Config& config, const model::HeadSpec& head, bool has_validation);
 
-/// Puts task.metrics and task.positive_label into `options`. Error (kConfig): a metric that the
-/// problem does not have, with the nearest name; a label that is none of two.
+/// Copies task.metrics and task.positive_label to `options`. Throws Error (kConfig) if the problem
+/// type does not have a metric, with the nearest name, or if the label is not one of two.
 void take_judging(
     const config::TaskSection& task, const model::HeadSpec& head, JudgeOptions& options);
 

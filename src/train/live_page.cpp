@@ -1,3 +1,4 @@
+// Monitor page served by a running job.
 #include "train/live_page.h"
 
 namespace lockstep::train {

@@ -1,4 +1,4 @@
-// The page of lockstep monitor, served by a run itself (monitor.page=true).
+// Monitor page of `lockstep monitor`, served by the run itself (monitor.page=true).
 #pragma once
 
 #include <memory>
@@ -9,17 +9,17 @@
 
 namespace lockstep::train {
 
-/// Serves the page of one run's folder on a free port of 127.0.0.1, from a thread of its own, as
-/// long as it lives.
+/// Serves the page of one run folder on a free port of 127.0.0.1, in a separate thread, until
+/// destruction.
 class LivePage {
  public:
-  /// Throws Error (environment) where no port can be had.
+  /// Throws Error (environment) if no port is available.
   explicit LivePage(const std::string& output_dir);
   ~LivePage();
   LivePage(const LivePage&) = delete;
   LivePage& operator=(const LivePage&) = delete;
 
-  /// What a user opens.
+  /// URL of the page.
   std::string address() const;
 
  private:

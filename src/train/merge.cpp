@@ -1,3 +1,4 @@
+// Merging of adapters into base weights.
 #include "train/merge.h"
 
 #include <map>
@@ -18,14 +19,14 @@
 namespace lockstep::train {
 namespace {
 
-/// A parameter's values, whole.
+/// Returns a whole parameter in float32.
 at::Tensor values_of(const parallel::ModelSpec& spec, const model::ParameterSpec& parameter) {
   at::Tensor values = at::empty(parameter.shape, at::kFloat);
   spec.fill(parameter.name, {parameter.shape, {}}, 0, values);
   return values;
 }
 
-/// Makes a layer's weight, in its layout, what it is with the adapter.
+/// Adds the adapter to a layer's weight, in the weight's layout.
 void merge(
     const parallel::ModelSpec& spec,
     const model::LayerSpec& layer,
@@ -45,7 +46,8 @@ void merge(
   }
 }
 
-/// One weight cannot be what the embedding is with an adapter of its own, and the head too.
+/// Throws Error (config) if a tied weight would need two different values: with the adapter as the
+/// embedding, without it as the head, or vice versa.
 void check_tied(const parallel::ModelSpec& spec) {
   if (spec.adapters == nullptr) {
     return;
@@ -138,7 +140,7 @@ MergedModel merge_adapter(
 void pack(MergedModel& model, model::Quantization quantization) {
   const std::vector<std::string> names = model::packed_linears(quantization, model.config);
   const std::set<std::string> packed(names.begin(), names.end());
-  std::map<std::string, model::LayerSpec> layers;  // by the weight
+  std::map<std::string, model::LayerSpec> layers;  // by name of the weight
   for (model::LayerSpec& layer : model::describe(model.config)) {
     if (packed.count(layer.prefix) > 0) {
       const std::string weight = layer.weight().name;

@@ -1,4 +1,4 @@
-// An adapter and the model that it was trained beside, as one model.
+// Merges an adapter into the weights of its base model.
 #pragma once
 
 #include <filesystem>
@@ -14,16 +14,18 @@
 
 namespace lockstep::train {
 
-/// A model of a folder with an adapter, a parameter at a time: W + s B A of each linear with an
-/// adapter (transposed where the file holds [in, out]; with DoRA its rows of their trained sizes),
-/// and what else the adapter trained in its place. Packed weights are what they stand for.
+/// Merged weights of a model folder with an adapter, computed one parameter at a time. A linear
+/// with an adapter becomes W + s B A (transposed if the file stores [in, out]; with DoRA, rows
+/// scaled to their trained norms). Other parameters that the adapter trained replace those of the
+/// base. Packed weights are dequantized.
 class MergedWeights {
  public:
-  /// Error (config, data).
+  /// Throws Error (config, data).
   MergedWeights(const model::ModelSource& base, const std::optional<AdapterRequest>& adapter);
 
   const model::ModelConfig& config() const { return spec_.config; }
-  /// float32, whole, on the CPU. `layer` is one of the config's, and has the parameter.
+  /// Returns the whole parameter in float32 on the CPU. `layer` belongs to the config and contains
+  /// `parameter`.
   at::Tensor values(const model::LayerSpec& layer, const model::ParameterSpec& parameter) const;
 
  private:
@@ -33,21 +35,21 @@ class MergedWeights {
 struct MergedModel {
   model::ModelConfig config;
   at::ScalarType type = at::kFloat;
-  std::vector<checkpoint::Piece> weights;  // of the file group "model", whole, on the CPU
+  std::vector<checkpoint::Piece> weights;  // file group "model", whole tensors on the CPU
 };
 
-/// All of them, rounded once to `type` (none: the base's own). Holds the model's weights, and one
-/// more in float32. Error (config, data).
+/// Returns all merged weights, rounded once to `type` (none: the base's type). Needs memory for the
+/// model's weights and one more parameter in float32. Throws Error (config, data).
 MergedModel merge_adapter(
     const model::ModelSource& base,
     const std::optional<AdapterRequest>& adapter,
     std::optional<at::ScalarType> type = std::nullopt);
 
-/// Packs its linears, in its type: what bitsandbytes would make of the folder. Error (config) where
-/// they are not to be named so.
+/// Quantizes the linears of `model` in its type, with the same result as bitsandbytes. Throws Error
+/// (config) if `quantization` does not match the names of the linears.
 void pack(MergedModel& model, model::Quantization quantization);
 
-/// Writes it as a model folder, with the tokenizer's files where it is not null.
+/// Writes a model folder, including the tokenizer's files if `tokenizer` is not null.
 void save_merged(
     const std::filesystem::path& folder,
     const MergedModel& model,

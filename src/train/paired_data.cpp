@@ -1,3 +1,4 @@
+// Data, reference models and evaluation of preference tuning, unlearning and classification.
 #include "train/paired_data.h"
 
 #include <utility>
@@ -35,7 +36,7 @@ void open_answers(Job& job, int64_t length, RankContext& rank_context) {
   job.drops_out = !job.config.preference.disable_dropout;
   if (trains_rewards(job.config.task)) {
     job.task.head = model::reward_head();
-    // So is the position of a row found by whoever opens the folder.
+    // Saved with the model: readers of the folder need it to find the last token of a padded row.
     job.source.config.pad_token_id = padding_of_answers(job.source.config, *job.tokenizer);
   }
 }
@@ -135,7 +136,8 @@ std::vector<nn::ForwardInputs> all_on(
   return there;
 }
 
-/// What an adapter begins with may be taken out of the weights beside it.
+/// Throws Error (config) if the adapter's initial values were subtracted from the base weights: the
+/// model without its adapter is then not the base model.
 void check_reference(const model::Adapters& adapters) {
   if (take_from_base(adapters.config)) {
     throw Error(
@@ -252,7 +254,7 @@ void score_answers(Job& job, RankContext& rank_context) {
                                      : config.preference.precompute_ref_batch_size;
     if (forgets && job.adapters != nullptr) {
       check_reference(*job.adapters);
-      job.model->set_adapters(false);  // an adapter that goes on is compared to no adapter
+      job.model->set_adapters(false);  // the reference of a resumed adapter is the base model
     }
     scores = score_reference(
         *job.model,

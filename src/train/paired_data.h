@@ -1,4 +1,4 @@
-// Answers of a job: opened, and what they are compared to. For job.cpp.
+// Loads preference and unlearning data and builds their reference models. Used by job.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,41 +12,42 @@
 
 namespace lockstep::train {
 
-/// Opens preferences and how they are judged. Every rank must call, here and below.
+/// Opens preference data and sets the objective. Every rank must call this and all functions below.
 void open_answers(Job& job, int64_t length, RankContext& rank_context);
-/// Opens rows whose labels are written.
+/// Opens labelled rows for generative classification.
 void open_written_labels(Job& job, int64_t length, RankContext& rank_context);
-/// Opens what is to be forgotten and kept.
+/// Opens the forget set and the retain set.
 void open_unlearning(Job& job, int64_t length, RankContext& rank_context);
 
-/// Scores answers by the reference. Before a checkpoint is read: it is the model that training
-/// begins with.
+/// Computes the answers' scores under the reference model. Call before a checkpoint is restored:
+/// the reference is the model at the start of training.
 void score_answers(Job& job, RankContext& rank_context);
-/// What unlearning compares distributions and hidden states to: the model as it was. Of `model`
-/// with adapters that one, without them; else a second one of `spec`, under the same plan. Of RMU,
-/// with the direction that rows to be forgotten are pushed to. Null: nothing is compared. What it
-/// is made of must outlive it.
+/// Returns the frozen reference model of unlearning, which provides distributions and hidden
+/// states; null if the method needs none. If `model` has adapters, the reference is the same model
+/// without them; otherwise it is a second model built from `spec` under the same plan. For RMU it
+/// also includes the steering direction of the forget set. The arguments must outlive it.
 std::shared_ptr<objective::Reference> unlearning_reference(
     const config::Config& config,
     parallel::ParallelModel& model,
     parallel::ModelSpec spec,
     const parallel::Plan& plan,
     parallel::ParallelGroups& axes);
-/// Of PDU: lets the weight of what is kept follow the loss of a step, or at an epoch's end that of
-/// all rows.
+/// For PDU: updates the weight of the retain loss from the step's loss, or at the end of an epoch
+/// from the loss over all rows.
 void follow_retain_loss(
     Job& job, const parallel::StepResult& result, bool epoch_ends, RankContext& rank_context);
-/// Of a model that ends at a layer: what of the whole is saved as it was.
+/// For a truncated model: returns the layers that are not run and are saved unchanged.
 std::optional<UntouchedWeights> untouched_weights(const Job& job, ModelRequest request);
 
-/// Of a classifier: the metrics are of the rows' numbers, and not of the objective's sums.
+/// Evaluates a classifier. The metrics are computed from the rows' logits, not from the objective's
+/// sums.
 Evaluation evaluate_classifier(
     Job& job,
     const data::SequenceView& rows,
     RankContext& rank_context,
     const std::function<void(int64_t done, int64_t all)>& progress);
 
-/// Finds the temperature of the model that is kept, on data.validation.
+/// Fits the final model's temperature on data.validation.
 void calibrate(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

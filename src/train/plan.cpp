@@ -1,3 +1,4 @@
+// Parallel plan and type of a run, from its configuration.
 #include "train/plan.h"
 
 #include <algorithm>
@@ -168,7 +169,7 @@ parallel::Plan plan_of(const config::Config& config) {
                                : parallel::ContextAttention::kRing;
   plan.zero_in_pipeline = section.zero_in_pipeline ? parallel::ZeroInPipeline::kAllow
                                                    : parallel::ZeroInPipeline::kRefuse;
-  if (config.parallel.pipeline > 1) {  // else its keys say nothing
+  if (config.parallel.pipeline > 1) {  // otherwise the pipeline keys are ignored
     plan.pipeline = {
         config.parallel.schedule,
         static_cast<int>(config.parallel.virtual_stages),

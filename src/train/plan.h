@@ -1,4 +1,4 @@
-// From the configuration to what parallelize() reads.
+// Converts the configuration to the inputs of parallelize().
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -13,16 +13,16 @@ namespace lockstep::train {
 using config::mesh_of;
 using config::shard_ranks_of;
 
-/// What of the plan does not fit sequences of `length` tokens: Error (config).
+/// Throws Error (config) if the plan does not support sequences of `length` tokens.
 void check_plan(const config::ParallelSection& parallel, int64_t length);
 
-/// Error (config) where keys of mixtures of experts do not fit the model.
+/// Throws Error (config) if mixture-of-experts keys do not match the model.
 void check_mixture(const config::Config& config, const model::ModelConfig& model);
 
-/// The type in which the model is computed.
+/// Compute type of the model.
 at::ScalarType compute_type(const config::TrainingSection& training);
 
-/// What does not depend on the ranks there are.
+/// Returns the parts of the plan that do not depend on the number of ranks.
 parallel::Plan plan_of(const config::Config& config);
 
 }  // namespace lockstep::train

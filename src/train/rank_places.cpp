@@ -1,3 +1,4 @@
+// Location file of each rank in the run folder.
 #include "train/rank_places.h"
 
 #include <unistd.h>

@@ -1,13 +1,13 @@
-// Where the ranks of this run are, told to `lockstep ctl RUN stacks` and `lockstep monitor --text`.
+// Locations of a run's ranks, for `lockstep ctl RUN stacks` and `lockstep monitor --text`.
 #pragma once
 
 #include "train/job.h"
 
 namespace lockstep::train {
 
-/// While it lives, the run's folder says where each rank's pulse is (base/rank_status.h), and the
-/// pulse what the rank's coordinate is. A folder that cannot be written is told of once, and the
-/// run goes on.
+/// While an instance exists, the run folder lists where each rank's status block is
+/// (base/rank_status.h), and the block contains the rank's coordinate. If the folder is not
+/// writable, warns once; the run continues.
 class RankPlaces {
  public:
   /// Every rank must call.
@@ -17,7 +17,7 @@ class RankPlaces {
   RankPlaces& operator=(const RankPlaces&) = delete;
 
  private:
-  std::filesystem::path folder_;  // where this rank wrote; empty: it did not
+  std::filesystem::path folder_;  // folder this rank wrote to; empty: none
 };
 
 }  // namespace lockstep::train

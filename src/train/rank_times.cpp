@@ -1,3 +1,4 @@
+// Collection of step times per rank and detection of slow ranks.
 #include "train/rank_times.h"
 
 #include <algorithm>
@@ -11,12 +12,12 @@
 namespace lockstep::train {
 namespace {
 
-constexpr size_t kRanksAStep = 16;  // whose numbers a line may have for each step that it tells of
-constexpr int64_t kJudgedSteps = 50;  // over which a rank has to be slow
-constexpr size_t kMostKept = 128;     // judgements
-constexpr size_t kSaving = 3;         // its place in monitor::kRankMeans
+constexpr size_t kRanksAStep = 16;  // maximum number of ranks per step that an event covers
+constexpr int64_t kJudgedSteps = 50;  // steps over which a rank must be slow
+constexpr size_t kMostKept = 128;     // previous checks
+constexpr size_t kSaving = 3;         // index in monitor::kRankMeans
 static_assert(monitor::kRankMeans.at(kSaving).values == &monitor::RankShares::checkpoint_s);
-constexpr double kGrown = 1.02;  // memory that is worth another event
+constexpr double kGrown = 1.02;  // memory growth that causes another event
 
 double total_of(const std::array<double, parallel::kMemoryKinds>& memory) {
   return std::accumulate(memory.begin(), memory.end(), 0.0);
@@ -47,7 +48,7 @@ void RankTimes::end_save(double seconds) {
 
 void RankTimes::take(int rank, int ranks, int64_t step, std::span<const double, kNumbers> numbers) {
   if (numbers[0] <= 0) {
-    return;  // it has ended no step yet
+    return;  // the rank has not completed a step yet
   }
   const auto place = static_cast<size_t>(rank), count = static_cast<size_t>(ranks);
   for (size_t i = 0; i < monitor::kRankMeans.size(); ++i) {
@@ -101,7 +102,7 @@ void RankTimes::judge(monitor::Monitor& monitor) {
     return;
   }
   const auto slow = monitor::slow_rank(judged_, monitor::usual_compute(before_));
-  if (before_.size() == kMostKept) {  // every other one: they are of the whole run still
+  if (before_.size() == kMostKept) {  // keep every other one, so that they still cover the whole run
     for (size_t i = 0; i < kMostKept / 2; ++i) {
       before_[i] = std::move(before_[2 * i]);
     }

@@ -1,4 +1,4 @@
-// What each rank's steps went into, told with what the ranks tell each other anyway.
+// Step times of each rank. They are exchanged with the counts that ranks exchange in every step.
 #pragma once
 
 #include <array>
@@ -15,50 +15,51 @@
 
 namespace lockstep::train {
 
-/// Of a rank: what the next step's agreement sends of the step before. Rank 0 keeps the sums of all
-/// between two logged steps.
+/// Times of a rank's previous step, which it sends with the next step's counts. Rank 0 sums the
+/// times of all ranks between two logged steps.
 class RankTimes {
  public:
-  /// The seconds of monitor::kRankMeans, in their order; then the memory by kind.
+  /// The times of monitor::kRankMeans, in order, followed by memory by kind.
   static constexpr int64_t kTimes = std::ssize(monitor::kRankMeans);
   static constexpr int64_t kNumbers = kTimes + static_cast<int64_t>(parallel::kMemoryKinds);
 
-  /// `axes`: of the run, whose ranks of one stage are compared with each other.
+  /// `axes` are the groups of the run; ranks of the same stage are compared with each other.
   explicit RankTimes(const parallel::ParallelGroups& axes);
 
-  /// This rank has ended a step, whose times these are; `moving`: of its own part of communication.
+  /// Records the times of a step that this rank completed. `moving` is the rank's own part of the
+  /// communication time.
   void end_step(
       double seconds,
       double for_data,
       double for_ranks,
       double moving,
       const parallel::MemoryByKind& fullest);
-  /// It has saved after this step, and was at that so long itself.
+  /// Adds the time that this rank spent on a save after the step.
   void end_save(double seconds);
-  /// Of the step that ended last; zeros before the first.
+  /// Numbers of the last step; zeros before the first.
   const std::array<double, kNumbers>& numbers() const { return last_; }
 
-  /// What `rank` of `ranks` sent, at the agreement after `step` steps.
+  /// Adds the numbers that `rank` of `ranks` sent after `step` steps.
   void take(int rank, int ranks, int64_t step, std::span<const double, kNumbers> numbers);
-  /// At a logged step: tells the means since it last did, and the memory of the fullest rank by
-  /// kind where it grew. Of many ranks some steps at least are told in one line.
+  /// At a logged step: reports the means since the last report and, if it grew, the fullest rank's
+  /// memory by kind. With many ranks, a report covers several steps to limit its size.
   void tell(monitor::Monitor& monitor);
-  /// After the last of `step` steps: gathers what no further step sends, and tells all that is
-  /// left. `monitor`: rank 0's, null on the others. Every rank must call.
+  /// After the last of `step` steps: gathers the numbers of the last step and reports the rest.
+  /// `monitor` is null except on rank 0. Every rank must call.
   void end_run(comm::Communicator& communicator, int64_t step, monitor::Monitor* monitor);
 
  private:
   void tell_sums(monitor::Monitor& monitor);
-  /// An event where another rank is the slow one than before, or none is any more.
+  /// Records an event if the slow rank changes or there is none any more.
   void judge(monitor::Monitor& monitor);
 
   std::array<double, kNumbers> last_{};
-  std::vector<int> stages_;  // of each rank; empty: there is one
+  std::vector<int> stages_;  // pipeline stage of each rank; empty: no pipeline
   monitor::RankShares sums_;
-  monitor::RankShares judged_;               // of the lines since it was last judged who is slow
-  std::vector<std::vector<double>> before_;  // compute of each rank at the judgements so far
-  std::optional<size_t> slow_;               // the rank that was told of
-  std::vector<std::array<double, parallel::kMemoryKinds>> memory_;  // the fullest of each rank
+  monitor::RankShares judged_;               // sums since the last check for a slow rank
+  std::vector<std::vector<double>> before_;  // compute time of each rank at previous checks
+  std::optional<size_t> slow_;               // last rank reported as slow
+  std::vector<std::array<double, parallel::kMemoryKinds>> memory_;  // largest memory of each rank
   double told_bytes_ = 0;
 };
 

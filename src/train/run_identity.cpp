@@ -1,3 +1,4 @@
+// Comparison of a checkpoint's data and settings with those of the run.
 #include "train/run_identity.h"
 
 #include <nlohmann/json.hpp>
@@ -15,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What a checkpoint says, where it is of a time that said it otherwise.
+/// Converts values of older checkpoints to today's.
 json in_todays_words(const std::string& name, const json& value) {
   if (name == "data.packing" && value.is_boolean()) {
     return value.get<bool>() ? "concatenate" : "none";
@@ -40,7 +41,7 @@ std::vector<std::string> differences(const json& there, const json& here, const 
   return found;
 }
 
-/// In their order, which matters.
+/// Keeps the order, which is significant.
 json by_name(const config::NumberMap& numbers) {
   json pairs = json::array();
   for (const auto& [pattern, number] : numbers) {
@@ -49,7 +50,7 @@ json by_name(const config::NumberMap& numbers) {
   return pairs;
 }
 
-/// What decides which source a sample is of; names do not.
+/// Properties of the sources that determine which source a sample comes from. Names do not.
 json weights_of(const std::vector<data::MixedRows>& sources) {
   json list = json::array();
   for (const data::MixedRows& source : sources) {
@@ -61,7 +62,7 @@ json weights_of(const std::vector<data::MixedRows>& sources) {
   return list;
 }
 
-/// The keys of the optimizer's own.
+/// Adds the keys of this optimizer.
 void add_optimizer(const config::TrainingSection& training, nlohmann::ordered_json& settings) {
   if (training.optim == "muon") {
     settings["training.muon_learning_rate"] =
@@ -79,7 +80,7 @@ void add_optimizer(const config::TrainingSection& training, nlohmann::ordered_js
   }
 }
 
-/// The keys of the section that the steps' mathematics depends on.
+/// Adds the keys of the section that affect the computation.
 void add_preference(const config::PreferenceSection& section, nlohmann::ordered_json& settings) {
   const auto number = [](const std::optional<double>& value) {
     return value ? json(*value) : json(nullptr);

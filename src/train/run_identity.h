@@ -1,4 +1,4 @@
-// What a run is trained on and how: kept in its checkpoints, and compared when one is resumed.
+// Identity of a run: its data and settings, saved in checkpoints and compared on resume.
 #pragma once
 
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace lockstep::train {
 
-/// "data": what decides which sample a position is of. "settings": what the steps' mathematics
-/// depends on, by the names of the configuration's keys.
+/// Returns "data", which determines the sample at each position, and "settings", which determine
+/// the computation of a step, by configuration key.
 nlohmann::ordered_json identity_of(const Job& job);
 
-/// What differs, in words: "data.sequence_length: 32 there, 16 here".
+/// Descriptions of differences: "data.sequence_length: 32 there, 16 here".
 struct IdentityDifferences {
   std::vector<std::string> data, settings;
 };
-/// Of a checkpoint's identity and this run's. Names that one of them does not have are not
-/// compared.
+/// Compares the identity of a checkpoint with that of this run. Names that only one of them has are
+/// ignored.
 IdentityDifferences compare_identities(const nlohmann::json& there, const nlohmann::json& here);
 
-/// Of the checkpoint `source`, whose state this is, and the job. Other data: Error (config), unless
-/// the configuration allows them; other settings: a warning, of rank 0.
+/// Compares the job with the checkpoint `source`, whose state is given. Throws Error (config) for
+/// different data, unless the configuration allows it. Warns on rank 0 about different settings.
 void check_identity(
     const Job& job,
     const RankContext& rank_context,

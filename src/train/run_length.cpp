@@ -1,3 +1,4 @@
+// Number of steps of a run, and intervals of logging, evaluation and saving.
 #include "train/run_length.h"
 
 #include <algorithm>

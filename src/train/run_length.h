@@ -1,4 +1,4 @@
-// How long a run is, and at which steps it logs, evaluates and saves.
+// Length of a run in steps, and the steps at which it logs, evaluates and saves.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,22 @@ namespace lockstep::train {
 struct RunLength {
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;
-  double epochs = 0;          // that total_steps are
-  int64_t logging_steps = 1;  // whole numbers of steps, at least 1
+  double epochs = 0;          // total_steps in epochs
+  int64_t logging_steps = 1;  // in steps, at least 1
   int64_t eval_steps = 1;
   int64_t save_steps = 1;
 };
 
-/// From TrainingArguments: max_steps where it is positive, else num_train_epochs; shares below 1 of
-/// logging_steps, eval_steps and save_steps become steps, rounded up. steps_per_epoch must be
-/// positive.
+/// Interprets TrainingArguments: max_steps if positive, otherwise num_train_epochs. Values below 1
+/// of logging_steps, eval_steps and save_steps are shares of the run and become steps, rounded up.
+/// steps_per_epoch must be positive.
 RunLength run_length(const config::TrainingSection& training, int64_t steps_per_epoch);
 
-/// Whether something of a strategy ("no", "steps", "epoch") is due after `step` steps.
+/// Returns true if an action with this strategy ("no", "steps", "epoch") is due after `step` steps.
 bool is_due(std::string_view strategy, int64_t interval, int64_t step, bool epoch_ends);
 
-/// Error (kConfig) where a mixture's max_epochs let fewer sequences be drawn than the steps take.
+/// Throws Error (kConfig) if a mixture's max_epochs limit the run to fewer sequences than its steps
+/// need.
 void check_sources(const data::SamplerOptions& options, const RunLength& length);
 
 }  // namespace lockstep::train

@@ -1,3 +1,4 @@
+// Events and log lines of a run.
 #include "train/run_record.h"
 
 #include <array>
@@ -26,7 +27,7 @@
 namespace lockstep::train {
 namespace {
 
-/// "data 2, tensor 2, ZeRO 3": the mesh, and what else splits a step.
+/// "data 2, tensor 2, ZeRO 3": the mesh and other settings that divide a step.
 std::string plan_text(const Job& job) {
   const config::ParallelSection& parallel = job.config.parallel;
   const mesh::Mesh& mesh = job.axes->mesh();
@@ -56,12 +57,12 @@ const char* precision_of(const config::Config& config) {
   return config.training.bf16 ? "bfloat16" : config.training.fp16 ? "float16" : "float32";
 }
 
-/// Of the values that are no defaults.
+/// Origins of the values that are not defaults.
 nlohmann::ordered_json origins_json(const config::Origins& origins) {
   nlohmann::ordered_json places = nlohmann::ordered_json::object();
   for (const auto& [key, origin] : origins) {
     if (origin.source != config::Origin::Source::kDefault) {
-      // The command line's place is the word itself, which holds the secret.
+      // A command line origin quotes the argument, which contains the secret.
       places[key] = origin.secret ? "hidden" : describe(origin);
     }
   }
@@ -136,7 +137,7 @@ std::optional<double> accuracy_of(const Job& job, const parallel::StepResult& re
   }
   Evaluation step;
   step.report = job.model->objective().report(result.sums);
-  // As a classifier's objective names it, with weights and without.
+  // Name of the metric with and without class weights.
   const double accuracy = step.metric("accuracy");
   return std::isnan(accuracy) ? step.metric("token_accuracy") : accuracy;
 }
@@ -188,7 +189,7 @@ void end_epoch(Job& job, bool is_told) {
 }
 
 void log_memory(Job& job, RankContext& rank_context) {
-  // Every rank knows which steps are logged.
+  // All ranks know which steps are logged.
   const int64_t step = job.progress.step, every = job.length.logging_steps;
   const bool is_logged = (every > 0 && step % every == 0) || step == job.length.total_steps ||
                          (step == 1 && job.config.training.logging_first_step);
@@ -260,7 +261,7 @@ void tell_of_saves(const Job& job, double seconds, int64_t saves) {
   }
   std::string size;
   const auto found = checkpoint::list_checkpoints(job.config.training.output_dir);
-  if (!found.empty()) {  // none where it was moved to an object store
+  if (!found.empty()) {  // empty if the checkpoint was moved to an object store
     uintmax_t all = 0, tensors = 0;
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(found.front().folder, ignored)) {

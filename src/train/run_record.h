@@ -1,5 +1,4 @@
-// What a run's record (events.jsonl) and log say beside its steps: beginning and end, memory,
-// spikes.
+// Run record (events.jsonl) and log lines other than steps: start and end, memory, spikes.
 #pragma once
 
 #include <optional>
@@ -16,53 +15,55 @@
 
 namespace lockstep::train {
 
-/// "began": the step from which this attempt goes on, what is trained, by which program and plan,
-/// where, on which data, and where the configuration's values came from. For rank 0; does nothing
-/// where the job has no monitor.
+/// Records "began": the step from which this attempt continues, the model, program version and
+/// plan, machines, data, and the origins of the configuration's values. Call on rank 0; does
+/// nothing if the job has no monitor.
 void record_beginning(Job& job, const RankContext& rank_context, const config::Origins& origins);
 
-/// "forecast": what a step was predicted to take, where that was predicted; and tells the monitor
-/// the roofline. Likewise.
+/// Records "forecast", the prediction of a step, if one was made, and passes the roofline to the
+/// monitor. Call on rank 0; does nothing if the job has no monitor.
 void record_forecast(Job& job, const std::optional<Forecast>& forecast);
 
-/// "failed", of the exception that is being handled: its text and its exit code. Likewise.
+/// Records "failed" with the text and exit code of the current exception. Call on rank 0; does
+/// nothing if the job has no monitor.
 void record_failure(Job& job);
 
-/// Of a classifier of one label a row, by a head: the share of the step's rows that were told
-/// rightly. Else nothing.
+/// Returns the share of a step's rows that were classified correctly, for a single-label classifier
+/// with a classification head. Empty otherwise.
 std::optional<double> accuracy_of(const Job& job, const parallel::StepResult& result);
 
-/// What a step is reported with besides loss and norm: the objective's figures, the loads of
-/// experts, the shares of a mixture's sources.
+/// Returns the values reported for a step besides loss and norm: the objective's metrics, expert
+/// loads, and the shares of a mixture's sources.
 std::vector<std::pair<std::string, double>> step_metrics(
     const Job& job, const parallel::StepResult& result, const data::StepBatch& batch);
 
-/// Memory by kind, of the rank that uses most, at the steps that are logged (monitor.log_memory).
-/// Every rank must call.
+/// Logs the memory by kind of the rank that uses most, at logged steps (monitor.log_memory). Every
+/// rank must call.
 void log_memory(Job& job, RankContext& rank_context);
 
-/// Counts a step's rows to those of its epoch, of a classifier. Every rank must call.
+/// For a classifier, adds a step's rows to those of the epoch. Every rank must call.
 void count_rows(Job& job, const parallel::StepResult& result, const data::StepBatch& batch);
 
-/// Begins the rows of the next epoch; tells of this one's where no evaluation did. Likewise.
+/// Resets the epoch's rows. Logs them first, unless an evaluation already did (`is_told`). Every
+/// rank must call.
 void end_epoch(Job& job, bool is_told);
 
-/// What the attempt's saves took: the time that training waited, and the megabytes of the newest
-/// checkpoint, those of tensors apart. For rank 0, at the end; does nothing where there was none.
+/// Logs the time that training waited for saves, and the size of the newest checkpoint and of its
+/// tensors in megabytes. Call on rank 0 at the end; does nothing if there were no saves.
 void tell_of_saves(const Job& job, double seconds, int64_t saves);
 
-/// Of a gradient's norm that is far beyond those before: a warning and the event "spike". For rank
-/// 0, after the step; does nothing where there was none.
+/// If the step's gradient norm is a spike, logs a warning and records the event "spike". Call on
+/// rank 0 after the step.
 void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike);
 
-/// Of a step of float16 that was left out: the event "overflow". Likewise.
+/// If a float16 step was skipped, records the event "overflow". Call on rank 0 after the step.
 void tell_of_overflow(Job& job, const parallel::StepResult& result);
 
-/// Of replicas that were found alike: the event "compared replicas". Likewise.
+/// Records the event "compared replicas" after replicas were found identical. Call on rank 0.
 void tell_of_comparison(Job& job, double seconds);
 
-/// Of a step that was computed twice: what came of it, and the event "computed twice". For rank 0,
-/// after the step; does nothing where it was not.
+/// If a step was computed twice, logs the outcome and records the event "computed twice". Call on
+/// rank 0 after the step.
 void tell_of_repeat(Job& job, const GuardedStep& step);
 
 }  // namespace lockstep::train

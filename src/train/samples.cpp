@@ -1,3 +1,4 @@
+// Text samples generated at evaluations.
 #include "train/samples.h"
 
 #include <algorithm>
@@ -18,11 +19,11 @@
 namespace lockstep::train {
 namespace {
 
-/// One prompt, and what was made of it.
+/// One prompt and its continuation.
 struct Row {
-  std::vector<int64_t> ids;     // that the decoder reads: the new ones at the end
-  std::vector<int64_t> source;  // of an encoder-decoder
-  size_t given = 0;             // of ids
+  std::vector<int64_t> ids;     // decoder input, ending with the generated tokens
+  std::vector<int64_t> source;  // encoder input of an encoder-decoder
+  size_t given = 0;             // number of prompt tokens in ids
   bool goes_on = true;
 };
 
@@ -42,7 +43,7 @@ Row row_of(const Job& job, const std::string& prompt) {
   return row;
 }
 
-/// Rows of one length: shorter ones are padded at their ends.
+/// Pads the rows on the right to a common length.
 at::Tensor table_of(const std::vector<Row>& rows, std::vector<int64_t> Row::* ids) {
   std::vector<nn::TokenIds> own;
   for (const Row& row : rows) {
@@ -57,7 +58,7 @@ nn::ForwardInputs inputs_of(const std::vector<Row>& rows) {
   inputs.targets.tokens = at::full_like(inputs.ids, ops::kIgnoredTarget);
   inputs.targets.counts = at::ones({std::ssize(rows)}, at::kDouble);
   for (size_t i = 0; i < rows.size(); ++i) {
-    // Which token is no matter: that the position has a target is what is looked at.
+    // Any token id works: only the existence of a target is checked.
     inputs.targets.tokens[static_cast<int64_t>(i)][std::ssize(rows[i].ids) - 1] = 0;
   }
   if (!rows.front().source.empty()) {
@@ -154,7 +155,7 @@ void write_samples(Job& job, RankContext& rank_context) {
     begin_phase("writing samples");
     const std::array batches{to_device(inputs_of(rows), rank_context.device)};
     const at::Tensor next = job.model->next_tokens(batches).front().contiguous();
-    // Replicas that round otherwise must not part: what one of them wrote goes on.
+    // Replicas that round differently must not diverge, so all use rank 0's token.
     rank_context.communicator.broadcast(next, 0).wait();
     for (size_t i = 0; i < rows.size(); ++i) {
       const auto id = static_cast<int64_t>(next.const_data_ptr<double>()[i]);

@@ -1,4 +1,4 @@
-// What the model makes of the prompts of monitor.samples, at each evaluation.
+// Generates text from the prompts of monitor.samples at each evaluation.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace lockstep::train {
 
-/// The ids of a prompt as a model reads it to go on from there: an encoder-decoder's source ends as
-/// in training, with the end of text.
+/// Returns the token ids of a prompt for generation. The source of an encoder-decoder ends with the
+/// end-of-text token, as in training.
 std::vector<int64_t> encode_prompt(
     const text::Tokenizer& tokenizer, const model::ModelConfig& config, const std::string& text);
 
-/// Throws Error (config) where monitor.samples cannot be had: a model that continues no text, no
-/// evaluations, a prompt without tokens or with no position left behind it.
+/// Throws Error (config) if monitor.samples cannot be generated: the model does not generate text,
+/// the run has no evaluations, or a prompt has no tokens or leaves no position for new ones.
 void check_samples(const Job& job);
 
-/// Continues each prompt greedily by the model as it is, under the run's own plan: every new token
-/// of all prompts is one pass over what there is so far, so nothing is kept between passes and no
-/// weight is moved. Rank 0 tells its monitor. Every rank must call; without prompts it does
-/// nothing.
+/// Continues each prompt greedily with the current model, under the run's own plan. Each new token
+/// of all prompts takes one forward pass over the whole sequences, so there is no cache and no
+/// weights are moved. Rank 0 passes the text to its monitor. Does nothing without prompts. Every
+/// rank must call.
 void write_samples(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

@@ -1,3 +1,4 @@
+// Conversion of lr_scheduler_kwargs to JSON.
 #include <string>
 #include <string_view>
 
@@ -9,7 +10,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Collects the arguments that were given.
+/// Collects the arguments that are set.
 struct Given {
   nlohmann::json values = nlohmann::json::object();
 

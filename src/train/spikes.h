@@ -1,5 +1,5 @@
-// Steps that are not like those before them: a diverging run, a bad batch, or a processor that
-// computed something wrong.
+// Detects steps that differ strongly from previous ones: a diverging run, a bad batch, or a
+// computation error.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,25 @@
 
 namespace lockstep::train {
 
-/// Watches one number of each step: the gradient's norm, before it is clipped, or the loss.
+/// Monitors one value per step: the gradient norm before clipping, or the loss.
 class Spikes {
  public:
-  static constexpr size_t kWindow = 200;  // steps that a value is compared with
-  static constexpr size_t kFewest = 50;   // below which nothing is told
+  static constexpr size_t kWindow = 200;  // number of previous steps to compare with
+  static constexpr size_t kFewest = 50;   // minimum number of values before spikes are reported
   static constexpr double kQuantile = 0.99;
-  /// A spike lies so many times as far above the median as the quantile does, and so many times
-  /// above the quantile itself: norms have long tails, and what is told is to be looked at.
+  /// A spike exceeds the quantile by a factor of kTimes, and its distance from the median is
+  /// kReaches times that of the quantile. Gradient norms have long tails, and only values worth a
+  /// look should be reported.
   static constexpr double kReaches = 5, kTimes = 3;
 
   struct Spike {
     double value = 0, median = 0, quantile = 0;
   };
-  /// The value of the next step; a spike if it is one. What is no number is left out: others tell
-  /// of it. A spike counts as the bound that it broke from then on, so that the window follows a
-  /// run that has changed for good.
+  /// Adds the next step's value and returns a spike if it is one. Ignores NaN and Inf, which are
+  /// reported elsewhere. A spike enters the window as the bound that it exceeded, so that the
+  /// window adapts to a permanent change.
   std::optional<Spike> observe(double value);
-  /// The same of a value that may yet turn out to be wrong: nothing is kept of it.
+  /// Checks a value without adding it, because it may still turn out to be wrong.
   std::optional<Spike> look(double value) const;
 
  private:

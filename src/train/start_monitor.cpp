@@ -1,3 +1,4 @@
+// Creation of a run's monitor.
 #include "train/start_monitor.h"
 
 #include <cmath>
@@ -32,7 +33,7 @@ monitor::MonitorOptions monitor_options(const Job& job, const RankContext& rank_
   options.logging_dir = training.logging_dir.value_or("");
   options.wandb_ranks = job.config.monitor.wandb_ranks;
   options.otlp = job.config.monitor.otlp;
-  // As it is kept: what came from a secret variable is hidden there.
+  // The saved configuration, in which values from secret variables are hidden.
   options.configuration_json =
       config::to_json_text(config::parse_yaml(job.resolved, "the configuration"));
   const std::string& style = job.config.monitor.progress;

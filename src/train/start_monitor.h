@@ -1,4 +1,4 @@
-// What watches a run, from the configuration of its job. For job.cpp.
+// Creates the monitor of a run from its job's configuration. Used by job.cpp.
 #pragma once
 
 #include <optional>
@@ -7,12 +7,11 @@
 
 namespace lockstep::train {
 
-/// Makes the monitor on the first rank, and writes config.yaml beside its files. Every rank must
-/// call.
+/// Creates the monitor on rank 0 and writes config.yaml next to its files. Every rank must call.
 void start_monitor(
     Job& job, RankContext& rank_context, std::optional<monitor::TrainerState> resumed);
-/// Measures what shares of the peak are of, where monitor.peak_tflops does not say it. After the
-/// first step, which would wait for it; every rank must call.
+/// Measures the peak rate for MFU if monitor.peak_tflops is not set. Call after the first step,
+/// which would otherwise be delayed. Every rank must call.
 void measure_peak_of_run(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

@@ -1,3 +1,4 @@
+// Execution of `lockstep ctl` commands by a run.
 #include "train/steering.h"
 
 #include <algorithm>
@@ -16,7 +17,8 @@ namespace {
 
 using ActKind = watch::Act::Kind;
 
-/// Throws an Error for what this run cannot do. The job's part that is read does not change.
+/// Throws an Error if this run does not support the command. Called from the server's thread; reads
+/// only members of the job that do not change.
 void check_act(const Job& job, const watch::Act& act) {
   const bool forgets = config::unlearns(job.config.task);
   const bool can_evaluate =
@@ -36,7 +38,7 @@ void check_act(const Job& job, const watch::Act& act) {
   }
 }
 
-/// The rate is the run's own at this act: the configuration is the one of then.
+/// True if the configured learning rate is still the one at the time of the command.
 bool holds(const Job& job, const RateAct& act) {
   return act.configured == job.config.training.learning_rate;
 }
@@ -52,7 +54,8 @@ RateAct act_of(const nlohmann::json& json) {
 }  // namespace
 
 std::array<double, Acts::kNumbers> Acts::numbers() const {
-  // A learning rate and a level are one more, so that 0 is none: but a rate keeps its bits.
+  // Zero means not set. A level is stored plus one; a learning rate has a separate flag, so that
+  // its bits do not change.
   const double level = log_level ? *log_level + 1 : 0;
   const int flags = (save ? 1 : 0) + (stop ? 2 : 0) + (evaluate ? 4 : 0);
   return {
@@ -242,7 +245,7 @@ void set_learning_rate(Job& job, double learning_rate) {
   job.schedule_options.learning_rate = learning_rate;
   std::unique_ptr<optim::Schedule> schedule = optim::make_schedule(job.schedule_options);
   nlohmann::json state = job.schedule->state();
-  if (state.contains("learning_rate")) {  // of a schedule that lowers it when it must
+  if (state.contains("learning_rate")) {  // schedules that reduce the rate on a plateau
     state["learning_rate"] = learning_rate;
   }
   schedule->load_state(state);

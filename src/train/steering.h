@@ -1,5 +1,6 @@
-// A hand on a run: what its user asks of it through its folder's socket (lockstep ctl), agreed over
-// the ranks so that all act between the same two steps, and what of it a checkpoint keeps.
+// Control of a running job through the socket in its folder (lockstep ctl). The ranks agree on each
+// command, so that all execute it between the same two steps. Learning rate changes are saved in
+// checkpoints.
 #pragma once
 
 #include <array>
@@ -17,36 +18,39 @@
 
 namespace lockstep::train {
 
-/// What all ranks do at this step.
+/// Commands that all ranks execute at a step.
 struct Acts {
   bool save = false, stop = false, evaluate = false;
-  std::optional<int> log_level{};  // LogLevel's number
+  std::optional<int> log_level{};  // number of a LogLevel
   std::optional<double> learning_rate{};
   int64_t traced_steps = 0;
-  int64_t logging_steps = 0;  // from now on; 0: as it is
+  int64_t logging_steps = 0;  // new interval; 0: unchanged
 
-  /// For the message in which the ranks agree.
+  /// Encoding for the message that synchronizes the ranks.
   static constexpr int64_t kNumbers = 6;
   std::array<double, kNumbers> numbers() const;
   static Acts from_numbers(std::span<const double, kNumbers> numbers);
 };
 
-/// On rank 0 it listens; on the others, and where the socket cannot be had, it asks for nothing.
+/// Listens on rank 0. On the other ranks, and if the socket cannot be created, there are no
+/// commands.
 class Steering {
  public:
-  /// `world` must outlive it, as `job` must. A folder that can hold no socket is told of, and the
-  /// run goes on.
+  /// `job` and `rank_context` must outlive the object. If the folder does not support sockets,
+  /// warns; the run continues.
   Steering(Job& job, const RankContext& rank_context);
 
-  /// What this rank was asked for since the last call. Of several learning rates the last.
+  /// Returns the commands that this rank received since the last call. The last of several learning
+  /// rates wins.
   Acts take();
-  /// Sets what takes effect with this step: the log's level, how often a line is logged, the
-  /// learning rate (which was acted before, too, where a resume comes to its step). Every rank must
-  /// call, with what was agreed, before the step's learning rate is taken.
+  /// Applies the commands that take effect with this step: log level, logging interval and learning
+  /// rate. Also repeats learning rate changes from before a resume when their step is reached.
+  /// Every rank must call with the synchronized commands, before the step reads its learning rate.
   void begin_step(const Acts& acts);
-  /// Answers who asked for what is done by the step's end. `saved`: a checkpoint of the step.
+  /// Replies to the commands that are complete at the end of the step. `saved` is true if the step
+  /// wrote a checkpoint.
   void end_step(bool saved);
-  /// What `lockstep ctl RUN status` answers from now on.
+  /// Updates the reply of `lockstep ctl RUN status`.
   void publish();
 
  private:
@@ -55,20 +59,20 @@ class Steering {
   Job& job_;
   const RankContext& rank_context_;
   std::unique_ptr<watch::ControlServer> server_;
-  std::vector<watch::Asked> asked_;  // taken, and not answered
+  std::vector<watch::Asked> asked_;  // received, not yet answered
 };
 
-/// The schedule goes on as if the configuration had had this learning rate. Every rank must call.
+/// Continues the schedule as if the configuration had this learning rate. Every rank must call.
 void set_learning_rate(Job& job, double learning_rate);
 
-/// What a checkpoint keeps of the acts: a list; and takes it back, with the learning rate that was
-/// set last, unless the configuration has another one than then: it goes before, with a warning of
-/// rank 0. To be called before the schedule's own state is read.
+/// Save and restore the learning rate changes in a checkpoint. Restoring applies the last change,
+/// unless the configured learning rate is different from the one at that time; then the new
+/// configuration takes precedence, and rank 0 warns. Call before the schedule's state is restored.
 nlohmann::ordered_json acts_json(const Job& job);
 void restore_acts(Job& job, const nlohmann::json& acts, const RankContext& rank_context);
 
-/// Acts after the checkpoint that is resumed, as the run's record tells them: they are acted again
-/// at their steps, so that the run is the one that was steered. Every rank must call.
+/// Reads the learning rate changes after the resumed checkpoint from the run's record. They are
+/// repeated at their steps, so that the resumed run matches the original one. Every rank must call.
 void read_acts_to_come(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

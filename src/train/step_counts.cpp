@@ -1,3 +1,4 @@
+// Encoding and reduction of the counts that ranks exchange per step.
 #include "train/step_counts.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace lockstep::train {
 namespace {
 
-// The numbers of a row: seven counts, rank 0's acts, the times, what the loss is divided by.
+// Layout of a row: seven counts, rank 0's commands, the times, the divisors of the loss.
 constexpr int64_t kShapes = 6, kActs = 7, kTimes = kActs + Acts::kNumbers,
                   kDivisors = kTimes + RankTimes::kNumbers;
 
@@ -36,7 +37,7 @@ StepCounts sum_of_ranks(
   const mesh::Mesh& mesh = axes.mesh();
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
     const double* row = first + rank * own.numel();
-    // Ranks of one data coordinate share a batch: its first one tells of it.
+    // Ranks with the same data coordinate share a batch; only the first one is counted.
     const mesh::Coordinate at = mesh.coordinate(rank);
     if (at == mesh::Coordinate{.data = at.data}) {
       counts.tokens += static_cast<int64_t>(row[0]);

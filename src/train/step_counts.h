@@ -1,4 +1,4 @@
-// What the ranks tell each other once a step.
+// Counts that the ranks exchange once per step.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@
 
 namespace lockstep::train {
 
-/// Of all ranks, or of one.
+/// Counts of all ranks, or of one rank.
 struct StepCounts {
-  objective::Counts step;   // what the loss is divided by
-  int64_t tokens = 0;       // tokens that were read
-  int64_t stop = 0;         // ranks that were asked to stop
-  int64_t save = 0;         // ranks that were asked to save
-  int64_t failed = 0;       // ranks whose save in the background failed
-  int64_t peak_memory = 0;  // bytes, of the rank that uses most
-  int64_t measure = 0;      // a part of the machine after this step
-  int64_t shapes = 0;       // shapes_of this rank's micro-batches
-  Acts acts;                // that rank 0 was asked for
-  bool alike = true;        // all ranks have micro-batches of the same shapes
+  objective::Counts step;   // divisors of the loss
+  int64_t tokens = 0;       // tokens read
+  int64_t stop = 0;         // number of ranks asked to stop
+  int64_t save = 0;         // number of ranks asked to save
+  int64_t failed = 0;       // number of ranks whose background save failed
+  int64_t peak_memory = 0;  // bytes, maximum over the ranks
+  int64_t measure = 0;      // above 0: measure a part of the machine after this step
+  int64_t shapes = 0;       // shapes_of() this rank's micro-batches
+  Acts acts;                // commands received by rank 0
+  bool alike = true;        // micro-batches have the same shapes on all ranks
 };
 
-/// What a rank tells: its own counts, and the times of its step before. Float64, [numbers].
+/// Encodes a rank's own counts and the times of its previous step. Float64, [numbers].
 at::Tensor numbers_of(const StepCounts& own, const RankTimes& times);
 
-/// The sum of what all told, [ranks, numbers]; `own`: what this rank did.
+/// Reduces the rows of all ranks, [ranks, numbers]. `own` is this rank's row.
 StepCounts sum_of_ranks(
     const at::Tensor& all, const at::Tensor& own, const parallel::ParallelGroups& axes);
 
-/// The times in what a rank told, which must stay.
+/// Returns a view of the times in a rank's row, which must outlive it.
 std::span<const double, RankTimes::kNumbers> times_in(const at::Tensor& told);
 
 }  // namespace lockstep::train

@@ -1,3 +1,4 @@
+// Recomputation of suspicious steps.
 #include "train/step_guard.h"
 
 #include <cmath>
@@ -38,7 +39,7 @@ GuardedStep StepGuard::run(
     if (!repeats || error.kind() != ErrorKind::kNumeric) {
       throw;
     }
-    odd = true;  // all ranks were told the same sums
+    odd = true;  // all ranks have the same sums, so all throw
   }
   if (repeats) {
     const at::Tensor decision = at::full({1}, odd ? 1.0 : 0.0, at::kDouble);

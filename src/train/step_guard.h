@@ -1,5 +1,5 @@
-// A step that looks wrong is computed once more before anything is made of it: a processor that
-// went wrong once does not go wrong the same way twice, and a bad batch does.
+// Recomputes a suspicious step before its update is applied. A transient hardware error does not
+// occur twice in the same way, but a bad batch gives the same result again.
 #pragma once
 
 #include <functional>
@@ -13,27 +13,30 @@
 
 namespace lockstep::train {
 
-/// Has products checked from now on if `wanted` (training.check_products). Error (config) on a GPU.
+/// Enables checking of matrix products if `wanted` (training.check_products). Throws Error (config)
+/// on a GPU.
 void guard_products(bool wanted, c10::Device device);
 
-/// What is kept of a step, and what came of the look at it.
+/// Result of a step and of its check.
 struct GuardedStep {
   parallel::StepResult result;
-  bool repeated = false;             // it was computed twice
-  std::optional<double> wrong = {};  // the first norm, where the second was another; NaN: none
+  bool repeated = false;             // the step was computed twice
+  std::optional<double> wrong = {};  // first gradient norm if the second computation differed; may be NaN
 };
 
-/// Watches the gradient's norm and the loss. One a rank.
+/// Monitors gradient norm and loss. One instance per rank.
 class StepGuard {
  public:
-  /// Runs `compute`, a step's passes without the update, which give the same whenever they run.
-  /// Where the loss or the norm is not finite or a spike, and `repeats`, once more, and takes that.
-  /// Every rank must call; rank 0 of `world` decides. Error: what `compute` throws the last time.
+  /// Runs `compute`, the forward and backward passes of a step, which must be deterministic. If the
+  /// loss or the norm is NaN, Inf or a spike and `repeats` is true, runs it again and uses the
+  /// second result. Rank 0 of `world` decides. Throws what the last call of `compute` throws. Every
+  /// rank must call.
   GuardedStep run(
       const std::function<parallel::StepResult()>& compute,
       bool repeats,
       comm::Communicator& world);
-  /// What the step came to in the end; a spike if its norm is one. Every rank calls it.
+  /// Records the final result of the step. Returns a spike if its norm is one. Every rank must
+  /// call.
   std::optional<Spikes::Spike> observe(const parallel::StepResult& result);
 
  private:

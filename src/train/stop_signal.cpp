@@ -1,3 +1,4 @@
+// Signal handlers of a run.
 #include "train/stop_signal.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace lockstep::train {
 namespace {
 
-// A signal handler can reach nothing but a global.
+// Signal handlers can only access globals.
 std::atomic<bool> stop_requested{
     false};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
@@ -29,7 +30,7 @@ void on_signal(int signal) {
   }
 }
 
-/// Signals with a handler of ours, for as long as some rank of this process wants it.
+/// Signal handlers that stay installed while at least one rank of this process uses them.
 class Handlers {
  public:
   Handlers(std::vector<int> signals, void (*handler)(int))
@@ -37,7 +38,7 @@ class Handlers {
         handler_(handler),
         old_(signals_.size()) {}
 
-  /// Whether it is the first that does.
+  /// Returns true for the first user.
   bool take() {
     const std::lock_guard lock(mutex_);
     if (users_++ > 0) {
@@ -49,7 +50,7 @@ class Handlers {
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < signals_.size(); ++i) {
       sigaction(signals_[i], &action, &old_[i]);
-      if (signals_[i] == SIGHUP && old_[i].sa_handler == SIG_IGN) {  // nohup
+      if (signals_[i] == SIGHUP && old_[i].sa_handler == SIG_IGN) {  // ignored by nohup
         sigaction(signals_[i], &old_[i], nullptr);
       }
     }

@@ -1,13 +1,13 @@
-// Signals to a run: SIGTERM and SIGINT ask it to save and stop, SIGUSR1 and SIGUSR2 for what the
-// configuration says.
+// Signals to a run: SIGTERM and SIGINT save and stop it; SIGUSR1 and SIGUSR2 do what the
+// configuration specifies.
 #pragma once
 
 #include "config/core/config.h"
 
 namespace lockstep::train {
 
-/// Takes over SIGTERM and SIGINT for its lifetime: the first only sets a flag, a second SIGINT ends
-/// the process as it would without us. Ranks that are threads of one process share it.
+/// Handles SIGTERM and SIGINT during its lifetime. The first signal only sets a flag; a second
+/// SIGINT ends the process. Shared by ranks that are threads of one process.
 class StopSignal {
  public:
   StopSignal();
@@ -18,8 +18,8 @@ class StopSignal {
   bool requested() const;
 };
 
-/// Takes over SIGUSR1 and SIGUSR2 for its lifetime. Of ranks that are threads of one process, one
-/// is told of each.
+/// Handles SIGUSR1 and SIGUSR2 during its lifetime. If ranks are threads of one process, one of
+/// them receives each signal.
 class SaveSignals {
  public:
   enum class Asked { kNothing, kSave, kSaveAndStop };
@@ -29,7 +29,7 @@ class SaveSignals {
   SaveSignals(const SaveSignals&) = delete;
   SaveSignals& operator=(const SaveSignals&) = delete;
 
-  /// The most that was asked for since the last call.
+  /// Returns the strongest request since the last call.
   Asked take();
 
  private:

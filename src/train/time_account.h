@@ -1,4 +1,4 @@
-// Where the time of a run went: how much of it trained, and what the rest was spent on.
+// Time of a run by activity: training, starting, saving, evaluating.
 #pragma once
 
 #include <array>
@@ -9,31 +9,31 @@
 
 namespace lockstep::train {
 
-/// Seconds of this process by what they went to. A step's own are those between its beginning and
-/// its update, without what stands beside it here.
+/// Seconds of this process by activity. kSteps covers each step from its start to its update,
+/// without the other activities.
 class TimeAccount {
  public:
   enum class Use { kSteps, kStarting, kSaving, kEvaluating, kComparing };
   static constexpr int kUses = 5;
 
-  /// The first step begins, `seconds` after the process did: what was not evaluated went into
-  /// starting.
+  /// Marks the start of the first step, `seconds` after the process started. All time so far except
+  /// evaluation counts as starting.
   void begin(double seconds) {
     add(Use::kStarting, seconds - seconds_.at(static_cast<size_t>(Use::kEvaluating)));
   }
   void add(Use use, double seconds) { seconds_.at(static_cast<size_t>(use)) += seconds; }
-  /// Of the steps' seconds, those that this rank waited for data and for other ranks.
+  /// Adds the seconds of a step that this rank waited for data and for other ranks.
   void add_waits(double for_data, double for_ranks) {
     for_data_ += for_data;
     for_ranks_ += for_ranks;
   }
 
-  /// Of `all` seconds of the process.
+  /// Goodput: the share of `all` seconds of the process spent on training.
   double goodput(double all) const;
-  /// "goodput 91%: of 130 s, 118 s went into steps (2 s waiting for data, 5 s for other ranks), 6 s
-  /// into starting, ...".
+  /// Returns a summary: "goodput 91%: of 130 s, 118 s went into steps (2 s waiting for data, 5 s
+  /// for other ranks), 6 s into starting, ...".
   std::string text(double all) const;
-  /// The same by name: {"goodput": .., "steps_s": .., ...}.
+  /// Returns the same values by name: {"goodput": .., "steps_s": .., ...}.
   nlohmann::ordered_json json(double all) const;
 
  private:
@@ -41,7 +41,7 @@ class TimeAccount {
   double for_data_ = 0, for_ranks_ = 0;
 };
 
-/// Seconds since this process began, as the kernel counts them.
+/// Seconds since this process started, according to the kernel.
 double process_seconds();
 
 }  // namespace lockstep::train

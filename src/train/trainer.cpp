@@ -1,3 +1,4 @@
+// Training loop.
 #include "train/trainer.h"
 
 #include <algorithm>
@@ -52,9 +53,10 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int64_t kTracedStep = 3;  // of the run
+constexpr int64_t kTracedStep = 3;  // step of the run
 
-/// Throws what is being handled with the rank's memory by kind, where that ran out.
+/// If the current exception is an out-of-memory error, rethrows it with a breakdown of this rank's
+/// memory.
 void throw_with_memory(parallel::ParallelModel& model, int rank) {
   if (const auto error = current_out_of_memory()) {
     throw Error(
@@ -132,7 +134,7 @@ class Trainer {
 
   void tell_of_saves() const { train::tell_of_saves(job_, save_seconds_, saves_); }
 
-  /// Where the time of this attempt went: told, and recorded, by rank 0.
+  /// Logs and records the time of this attempt by activity, on rank 0.
   void tell_of_time() const {
     if (job_.monitor != nullptr) {
       const double all = process_seconds();
@@ -143,25 +145,25 @@ class Trainer {
 
   void compare_with(const Forecast& forecast) {
     if (!step_seconds_.empty()) {
-      // What the last step used is known to this rank alone.
+      // The other ranks do not know this rank's memory in the last step.
       const auto here = static_cast<double>(peak_memory_here());
       log_info("{}", compare(forecast, step_seconds_, std::max(peak_memory_, here)));
     }
   }
 
-  /// Who asked for the stop that run() returned of.
+  /// Source of the stop request that ended run().
   const std::string& stopped_by() const { return stopped_by_; }
 
  private:
   int one_step();
-  /// The file that the next step's trace goes to; empty: none.
+  /// Returns the trace file of the next step; empty: no trace.
   std::filesystem::path next_trace();
-  /// Begins to tell the others what this rank knows of the step.
+  /// Starts the exchange of this rank's counts of the step.
   void begin_to_agree(std::span<const nn::ForwardInputs> inputs);
-  /// What the ranks agree on. The first call of a step waits for the others, and sets what takes
-  /// effect with it.
+  /// Returns the counts of all ranks. The first call in a step waits for the other ranks and
+  /// applies the commands of this step.
   const StepCounts& synced_counts();
-  /// Loss, gradients and update; `trace` may be null.
+  /// Computes loss, gradients and update. `trace` may be null.
   void compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trace);
   int64_t peak_memory_here();
   void report(const StepCounts& counts, const data::StepBatch& batch, double began);
@@ -176,33 +178,33 @@ class Trainer {
   const config::TrainingSection& config_;
   const std::function<void(int64_t)>& on_step_;
   const std::filesystem::path& trace_;
-  int64_t traces_left_ = 0;    // that were asked for while it ran
-  const int64_t traced_step_;  // the first steps of a run are not like the others
+  int64_t traces_left_ = 0;    // requested during the run
+  const int64_t traced_step_;  // the first steps of a run are not representative
   const int64_t last_step_;
-  std::optional<StepCounts> counts_;      // of this step, once they were waited for
-  at::Tensor own_numbers_, all_numbers_;  // float64: what this rank tells, [ranks, numbers]
+  std::optional<StepCounts> counts_;      // of this step; empty until received
+  at::Tensor own_numbers_, all_numbers_;  // float64: [numbers] of this rank, [ranks, numbers]
   comm::Pending agreement_;
   TimeAccount time_;
   RankTimes rank_times_;
   Histograms histograms_;
   StepGuard guard_;
-  GuardedStep guarded_;  // of the last step, where it was no graph's
+  GuardedStep guarded_;  // last step, unless it ran as a graph
   StopSignal stop_;
   SaveSignals& save_signals_;
   Steering steering_;
   MeasuringBetweenSteps measuring_;
-  double began_ = 0;       // the first step
-  bool has_peak_ = false;  // that shares are of
+  double began_ = 0;       // start of the first step
+  bool has_peak_ = false;  // peak rate for MFU is known
   std::string stopped_by_;
-  bool captures_ = false;                                 // steps that fit captured_
-  std::unique_ptr<parallel::CapturedTraining> captured_;  // of the first step's shapes
+  bool captures_ = false;                                 // use CUDA graphs for steps that match captured_
+  std::unique_ptr<parallel::CapturedTraining> captured_;  // graph with the shapes of the first step
   double learning_rate_ = 0;
-  double save_seconds_ = 0;  // that this rank did not train
+  double save_seconds_ = 0;  // time in which this rank did not train
   int64_t saves_ = 0;
   parallel::StepResult result_;
-  double data_waited_ = 0, communication_waited_ = 0, moved_ = 0;  // before this step
-  std::vector<double> step_seconds_;                               // rank 0's
-  double peak_memory_ = 0;  // bytes, of the rank that uses most
+  double data_waited_ = 0, communication_waited_ = 0, moved_ = 0;  // totals before this step
+  std::vector<double> step_seconds_;                               // on rank 0
+  double peak_memory_ = 0;  // bytes, maximum over the ranks
   int64_t peak_here_ = 0;   // bytes, of this rank
 };
 
@@ -256,7 +258,8 @@ const StepCounts& Trainer::synced_counts() {
 }
 
 int64_t Trainer::peak_memory_here() {
-  // The allocator's own peak is of the last phase alone: the account asks it anew for each.
+  // The allocator's peak covers only the last phase, because the memory account resets it for each
+  // phase.
   const int64_t here = rank_context_.device.is_cpu()
                            ? monitor::process_memory().peak_resident_bytes
                            : parallel::most_of(job_.model->memory().phases());
@@ -264,13 +267,13 @@ int64_t Trainer::peak_memory_here() {
 }
 
 void Trainer::compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trace) {
-  // A graph holds the kernels of collectives: all ranks replay it, or none.
+  // A graph contains collectives, so either all ranks replay it or none does.
   const bool captures = captures_ && synced_counts().alike;
   const bool counts_values = histograms_.is_due(job_.progress.step + 1);
   if (captures && captured_ == nullptr) {
     captured_ = std::make_unique<parallel::CapturedTraining>(*job_.model, inputs);
   }
-  // A graph leaves no marks, and no gradients before its update.
+  // A graph does not provide trace events or gradients before the update.
   if (captures && trace == nullptr && !counts_values && captured_->fits(inputs)) {
     learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
     before_state_update(job_);
@@ -354,7 +357,7 @@ int Trainer::one_step() {
   });
   const StepCounts counts = synced_counts();
   if (counts.failed > 0) {
-    wait_for_save(job_);  // a save fails on all ranks
+    wait_for_save(job_);  // a failed save throws on all ranks
   }
   if (trace) {
     trace->write(trace_file);
@@ -377,7 +380,7 @@ int Trainer::one_step() {
   follow_retain_loss(job_, result_, epoch_ends, rank_context_);
   count_rows(job_, result_, batch);
   const std::optional<Spikes::Spike> spike = guard_.observe(result_);
-  wait_for_in_memory_step(job_);  // what is reported is lost at most with the step after it
+  wait_for_in_memory_step(job_);  // at most one logged step can be lost
   report(counts, batch, began);
   if (!std::exchange(has_peak_, true)) {
     measure_peak_of_run(job_, rank_context_);
@@ -391,7 +394,7 @@ int Trainer::one_step() {
   if (evaluates) {
     evaluate_now();
   } else if (counts.acts.evaluate) {
-    // A look: what a schedule or the rule of the best is told of stays what it would be.
+    // An evaluation on request does not affect the schedule or the best model.
     const double looking = seconds_now();
     job_.evaluate_by_the_way(rank_context_);
     time_.add(TimeAccount::Use::kEvaluating, seconds_now() - looking);
@@ -506,7 +509,7 @@ void Trainer::save(bool goes_on) {
   }
 }
 
-/// From the first step to the last file.
+/// Runs the job from its first step to its last file.
 int train_job(
     Job& job,
     RankContext& rank_context,
@@ -536,7 +539,7 @@ int train_job(
     if (rank_context.is_first()) {
       job.monitor->event("stopped", {{"by", "lockstep replay"}});
     }
-    return exit;  // nothing is made of a run that is only looked at
+    return exit;  // a replayed run does not write a final model
   }
   begin_phase("writing what was trained");
   finish_job(job, rank_context);
@@ -550,7 +553,7 @@ int run_training(
     const std::string& resolved,
     RankContext& rank_context,
     const RunOptions& options) {
-  SaveSignals save_signals(config.checkpoint);  // from the start: they would end the process
+  SaveSignals save_signals(config.checkpoint);  // installed first: the default action would end the process
   if (RankStatus* const told = rank_status()) {
     told->set_limits(config.training.hang_report, config.training.hang_timeout);
   }

@@ -1,4 +1,4 @@
-// The main job: from a configuration to a trained model.
+// Training job: from a configuration to a trained model.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 namespace lockstep::train {
 
 struct RunOptions {
-  /// Told each step as it begins, for reports of failures.
+  /// Called at the start of each step, for failure reports.
   std::function<void(int64_t step)> on_step{};
   ForecastOptions forecast{};
-  /// The file that a trace of the run's third step goes to (of its last, where it has fewer).
+  /// Trace file of the run's third step, or of its last step if it has fewer.
   std::filesystem::path trace{};
-  /// Where the configuration's values came from, for the run's record.
+  /// Origins of the configuration's values, for the run's record.
   config::Origins origins{};
-  /// The run ends after this step as if it had been stopped, though its schedule goes on
-  /// (lockstep replay); 0: where its length ends.
+  /// Stops the run after this step without changing its schedule (lockstep replay); 0: run to the
+  /// end.
   int64_t last_step = 0;
 };
 
-/// Trains as `config` says, on this rank of `world`. Every rank must call, with equal
-/// configurations. `resolved` is the configuration as a file, for config.yaml. Returns the exit
-/// code: 0, or kExitPreempted after a signal (a checkpoint was written). Throws Error.
+/// Trains on this rank as `config` specifies. Every rank must call with the same configuration.
+/// `resolved` is the content of config.yaml. Returns the exit code: 0, or kExitPreempted if a
+/// signal stopped the run and a checkpoint was written. Throws Error.
 int run_training(
     const config::Config& config,
     const std::string& resolved,

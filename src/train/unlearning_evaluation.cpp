@@ -1,3 +1,4 @@
+// Unlearning evaluation of saved models and running jobs.
 #include "train/unlearning_evaluation.h"
 
 #include <algorithm>
@@ -27,11 +28,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kPassing = ".evaluated";  // the folder of a model that is only measured
+constexpr const char* kPassing = ".evaluated";  // temporary folder of the model to measure
 constexpr const char* kFolder = "evals";
 constexpr std::string_view kStep = "checkpoint-";
 
-/// The model and its adapter as they compute.
+/// Hash of the model and its adapter.
 std::string hash_of(const config::Config& config, const SavedModel& model) {
   const std::string hash = model_fingerprint(config, model.source, WithAdapter::kNo);
   return model.adapter ? hash + "+" + folder_fingerprint(model.adapter->folder) : hash;
@@ -45,7 +46,7 @@ std::vector<int64_t> stops_of(const model::ModelConfig& model, const text::Token
   return stops;
 }
 
-/// The results of a run's folder by step, up to `last`.
+/// Results in a run folder by step, up to `last`.
 std::map<int64_t, json> results_of_run(
     const fs::path& output_dir, const config::UnlearningSection& section, int64_t last) {
   std::map<int64_t, json> found;
@@ -71,7 +72,7 @@ double aggregate_of(const json& results, const char* name) {
              : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// The share of values up to each.
+/// Cumulative distribution of the values.
 metrics::NamedCurve distribution(std::string name, std::vector<double> values) {
   std::ranges::sort(values);
   metrics::NamedCurve result{std::move(name), {}};
@@ -85,8 +86,9 @@ metrics::NamedCurve distribution(std::string name, std::vector<double> values) {
   return result;
 }
 
-/// Forget quality (without a retain model's results forget_truth_ratio) against utility, by step;
-/// of MUSE what is known of what is to be forgotten against what is known of the rest.
+/// Plots forget quality (or forget_truth_ratio if there are no retain model results) against
+/// utility, by step. For MUSE, plots knowledge of the forget set against knowledge of the retain
+/// set.
 std::string picture_of_path(const std::map<int64_t, json>& results, bool is_muse) {
   const bool has_quality = std::ranges::any_of(
       results, [](const auto& each) { return aggregate_of(each.second, "forget_quality") > 0; });
@@ -112,14 +114,14 @@ std::string picture_of_path(const std::map<int64_t, json>& results, bool is_muse
        /*is_unit=*/false});
 }
 
-/// What the Kolmogorov-Smirnov test compares.
+/// Plots the distributions that the Kolmogorov-Smirnov test compares.
 std::string picture_of_ratios(const std::map<int64_t, json>& results, const fs::path& retained) {
   constexpr size_t kMost = 6;
   std::vector<metrics::NamedCurve> curves;
   if (!retained.empty()) {
     curves.push_back(distribution("retain model", truth_ratios_of(read_json(retained))));
   }
-  // The first and the last, and some between.
+  // The first, the last and some in between.
   const size_t stride = (results.size() + kMost - 1) / kMost;
   size_t number = 0;
   for (const auto& [step, each] : results) {
@@ -143,7 +145,7 @@ void draw(const config::Config& config, int64_t step) {
   const bool is_muse = config.unlearning.benchmark == "muse";
   write_file_atomically(folder / "unlearning_path.svg", picture_of_path(results, is_muse));
   if (is_muse) {
-    return;  // it has no truth ratios
+    return;  // MUSE has no truth ratios
   }
   write_file_atomically(
       folder / "truth_ratios.svg",

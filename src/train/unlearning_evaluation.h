@@ -1,5 +1,4 @@
-// What a model that is to forget still knows, measured from a folder that holds it: by `lockstep
-// eval`, and while it is trained.
+// Unlearning evaluation of a saved model, by `lockstep eval` and during training.
 #pragma once
 
 #include <filesystem>
@@ -23,23 +22,24 @@
 
 namespace lockstep::train {
 
-/// A folder, and an adapter beside it if any.
+/// A model folder and an optional adapter.
 struct SavedModel {
   model::ModelSource source;
   std::optional<AdapterRequest> adapter;
 };
 
 struct Measured {
-  std::vector<std::pair<std::string, double>> summary;  // unlearning.metrics that have a number
-  double loss = 0;  // of the answers to be forgotten: the mean over rows of -log p of a token
+  std::vector<std::pair<std::string, double>> summary;  // metrics of unlearning.metrics that are numbers
+  double loss = 0;  // mean over the forget set's rows of -log p per answer token
   int64_t rows = 0;
   std::vector<std::string> warnings;
 };
 
-/// Loads the model, whole on each data rank or cut by tensor parallelism, and measures
-/// unlearning.metrics, which `tell` is told of on rank 0. Writes TOFU_EVAL.json and
-/// TOFU_SUMMARY.json into `folder` after every metric. `axes` has data and tensor ranks alone.
-/// Every rank must call. Error (kConfig, kData) as UnlearningSuite, read_unlearning_results.
+/// Loads the model, whole on each data-parallel rank or split by tensor parallelism, and computes
+/// unlearning.metrics. Calls `tell` with progress on rank 0. Writes TOFU_EVAL.json and
+/// TOFU_SUMMARY.json to `folder` after every metric. `axes` may only have data and tensor ranks.
+/// Throws Error (kConfig, kData) like UnlearningSuite and read_unlearning_results. Every rank must
+/// call.
 Measured measure_unlearning(
     const config::Config& config,
     const SavedModel& model,
@@ -49,16 +49,18 @@ Measured measure_unlearning(
     RankContext& rank_context,
     const std::function<void(const std::string& metric, const nlohmann::json& value)>& tell);
 
-/// Whether a run is measured while it trains: training.eval_strategy, eval_on_start or do_eval.
+/// Returns true if the run evaluates during training: training.eval_strategy, eval_on_start or
+/// do_eval.
 bool measures_unlearning(const config::Config& config);
-/// Finds out what would be missing. Error as UnlearningSuite. Reads the files.
+/// Checks that all required files exist. Reads the files. Throws like UnlearningSuite.
 void check_measuring(
     const config::Config& config,
     const model::ModelConfig& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer);
-/// Measures what a run has come to, under any plan: the model is written as it would be saved, read
-/// again by all ranks, and removed. The files are output_dir/evals/checkpoint-STEP/, and the
-/// pictures output_dir/unlearning_path.svg and truth_ratios.svg. Every rank must call.
+/// Evaluates the current model of a run under any plan. Writes the model to a temporary folder,
+/// loads it on all ranks, and removes the folder. Results are written to
+/// output_dir/evals/checkpoint-STEP/, plots to output_dir/unlearning_path.svg and truth_ratios.svg.
+/// Every rank must call.
 Evaluation measure_run(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

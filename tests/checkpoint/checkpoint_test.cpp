@@ -1,3 +1,4 @@
+// Saving and loading checkpoints over several ranks.
 #include "checkpoint/checkpoint.h"
 
 #include <cmath>
@@ -78,8 +79,8 @@ TEST(Checkpoint, DealsTensorsIntoFilesAndConvertsTypes) {
   const at::Tensor values = at::arange(30, at::kFloat) / 7;
   comm::run_ranks(2, [&](comm::Communicator& communicator) {
     const int64_t rank = communicator.rank();
-    // Rank 1 holds one element of "a" and all of "c"; rank 0 the rest. "b" is float32 rounded to
-    // bfloat16 on the way.
+    // Rank 1 has one element of "a" and all of "c"; rank 0 has the rest. "b" is float32, rounded to
+    // bfloat16 when saved.
     std::vector<Piece> pieces{
         {"model",
          "a",
@@ -113,8 +114,8 @@ TEST(Checkpoint, DealsTensorsIntoFilesAndConvertsTypes) {
   EXPECT_EQ(ModelFolder(folder.path() / "checkpoint-1").files().names().size(), 3U);
 }
 
-/// Two matrices of a stack: rank 0 has the columns 0 to 2 of the first, rank 1 the others; the
-/// second is rank 1's.
+/// Two matrices of a stacked tensor: rank 0 has columns 0 to 2 of the first, rank 1 has its other
+/// columns and the second matrix.
 TEST(Checkpoint, WritesAndReadsTensorsThatLieInOne) {
   const TemporaryFolder folder;
   const at::Tensor stack = at::arange(24, at::kFloat).view({2, 3, 4});
@@ -156,7 +157,7 @@ TEST(Checkpoint, WritesAndReadsTensorsThatLieInOne) {
     }
   });
   expect_error(
-      ErrorKind::kInternal, {"elements 12 to 23 of \"w\" [2, 3, 4] come from no rank"}, [&] {
+      ErrorKind::kInternal, {"no rank has elements 12 to 23 of \"w\" [2, 3, 4]"}, [&] {
         comm::run_ranks(2, [&](comm::Communicator& communicator) {
           auto pieces =
               pieces_of(communicator.rank(), [](const at::Tensor& x) { return x.contiguous(); });
@@ -181,28 +182,28 @@ TEST(Checkpoint, RefusesPiecesThatAreNotTheWholeOnce) {
   const auto expect_refused = [&](const std::string& text, auto pieces) {
     expect_error(ErrorKind::kInternal, {text, "saving ", "checkpoint-1"}, [&] { save(pieces); });
   };
-  expect_refused("elements 8 to 9 of \"w\" [4, 5] come from no rank", [&](int64_t r) {
+  expect_refused("no rank has elements 8 to 9 of \"w\" [4, 5]", [&](int64_t r) {
     return r == 0 ? piece(0, 8) : piece(10, 10);
   });
-  expect_refused("element 19 of \"w\" [4, 5] come from no rank", [&](int64_t r) {
+  expect_refused("no rank has element 19 of \"w\" [4, 5]", [&](int64_t r) {
     return r == 0 ? piece(0, 10) : piece(10, 9);
   });
   expect_refused(
-      "elements 7 to 9 of \"w\" [4, 5] come from rank 0 and from rank 1",
+      "elements 7 to 9 of \"w\" [4, 5] overlap between rank 0 and rank 1",
       [&](int64_t r) { return r == 0 ? piece(0, 10) : piece(7, 10); });
-  expect_refused("rank 1 has elements 15 to 24 of \"w\", whose shape is [4, 5]", [&](int64_t r) {
+  expect_refused("rank 1 has elements 15 to 24 of \"w\", but its shape is [4, 5]", [&](int64_t r) {
     return r == 0 ? piece(0, 10) : piece(15, 10);
   });
   expect_refused("\"w\" is F32 [4, 5] on rank 0 and F32 [5, 4] on rank 1", [&](int64_t r) {
     return r == 0 ? piece(0, 10) : piece(10, 10, {5, 4});
   });
-  expect_refused("\"w\" has the impossible shape [-1]", [&](int64_t) { return piece(0, 1, {-1}); });
+  expect_refused("\"w\" has the invalid shape [-1]", [&](int64_t) { return piece(0, 1, {-1}); });
   expect_refused("rank 1: the piece of tensor \"w\" is not contiguous", [&](int64_t r) {
     auto pieces = piece(0, 10);
     pieces[0].data = r == 0 ? ten : at::zeros({10, 2}).select(1, 0);
     return pieces;
   });
-  expect_refused("is Long, which cannot become F32", [&](int64_t) {
+  expect_refused("is Long, which cannot be converted to F32", [&](int64_t) {
     auto pieces = piece(0, 10);
     pieces[0].data = ten.to(at::kLong);
     return pieces;
@@ -226,7 +227,7 @@ TEST(Checkpoint, RefusesNamesAndStatesThatCannotBe) {
   fs::create_directories(folder.path() / "checkpoint-1");
   write_file_atomically(folder.path() / "checkpoint-1" / "optimizer.pt", "another program's");
   expect_error(
-      ErrorKind::kCheckpoint, {"is no checkpoint of Lockstep", "move it away"}, save("{}", {}));
+      ErrorKind::kCheckpoint, {"is not a Lockstep checkpoint", "move it away"}, save("{}", {}));
   EXPECT_EQ(std::distance(fs::recursive_directory_iterator(folder.path()), {}), 2);
 }
 
@@ -251,7 +252,7 @@ TEST(Checkpoint, TellsEverythingThatDoesNotFit) {
   }
   expect_error(
       ErrorKind::kCheckpoint,
-      {"lack tensor \"transformer.new\" [3]",
+      {"have no tensor \"transformer.new\" [3]",
        "\"transformer.wte.weight\" in",
        "model.safetensors is BF16 [13, 5]; BF16 [14, 5] is needed",
        "optimizer-00001-of-00001.safetensors is F32 [13, 5]; BF16 [13, 5] is needed",
@@ -296,7 +297,7 @@ TEST(SaveModel, PutsAModelBesideOtherThings) {
       whole.push_back(piece);
     }
   }
-  for (const uint64_t most : {1000, 100, 80, 1000}) {  // one file, several, others, and one again
+  for (const uint64_t most : {1000, 100, 80, 1000}) {  // one file, several files, a different split, and one file again
     comm::run_ranks(3, [&](comm::Communicator& communicator) {
       SaveOptions options;
       options.max_file_bytes = most;
@@ -357,7 +358,7 @@ TEST(Checkpoint, IsNotWrittenWithANumberThatIsNotFiniteWhereThatIsAskedFor) {
       const auto before = contents(folder.path() / "checkpoint-7");
       for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
         for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
-          // More than one write holds, and the last element of it.
+          // The bad value is the last element, and the tensor exceeds one write.
           const at::Tensor values = at::full({(1 << 20) + 5}, 3.5, type);
           values[-1] = bad;
           const bool is_whole = communicator.rank() == ranks - 1;
@@ -375,12 +376,12 @@ TEST(Checkpoint, IsNotWrittenWithANumberThatIsNotFiniteWhereThatIsAskedFor) {
             EXPECT_EQ(contents(folder.path() / "checkpoint-7"), before);
             EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
           }
-          comm::gather_strings(communicator, "");  // it is looked at before the next save
+          comm::gather_strings(communicator, "");  // all ranks inspect the folder before the next save
         }
       }
     });
   }
-  // Without it, it is what there is.
+  // Without the option, the value is saved as it is.
   comm::run_ranks(1, [&](comm::Communicator& communicator) {
     const std::vector<Piece> pieces{
         {"model", "weight", at::kFloat, {1}, 0, at::full({1}, kInfinity)}};

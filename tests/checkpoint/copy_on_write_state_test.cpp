@@ -1,4 +1,4 @@
-// What a save reads while training goes on is what was there when it began.
+// A background save contains the state from when it began, although training continues.
 #include "checkpoint/copy_on_write_state.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ TEST(CopyOnWriteState, IsReadAsItWasWheneverItIsTakenBack) {
       before.push_back(tensors.back().clone());
       ASSERT_TRUE(lent.lend(tensors.back(), at::empty_like(tensors.back())));
     }
-    std::promise<void> now;  // the training thread writes at any time of the reading
+    std::promise<void> now;  // the training thread writes at a random time during the read
     const uint64_t blocks = random() % 100;
     std::thread reader([&] {
       uint64_t done = 0;
@@ -85,7 +85,7 @@ TEST(CopyOnWriteState, IsLentOnceAndLeavesOtherMemoryAlone) {
   EXPECT_TRUE(lent.lend(bytes, copy));
 }
 
-/// Does not write from the n-th time on before it is let.
+/// Blocks from the n-th write on until it is released.
 class WaitingDisk : public Disk {
  public:
   explicit WaitingDisk(int64_t at) : at_(at) {}
@@ -119,7 +119,7 @@ TEST(AsyncSaver, SavesWhatWasThereHoweverSlowTheDisk) {
       options.disk = &disk;
       const auto path = checkpoint_folder(folder.path(), writes + 1);
       saver.save(path, pieces, sample_state(7), sample_files(), options);
-      saver.before_state_update();  // waits for no disk
+      saver.before_state_update();  // does not wait for the disk
       for (Piece& piece : pieces) {
         piece.data.fill_(-1);
       }

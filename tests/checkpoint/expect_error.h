@@ -1,4 +1,4 @@
-// Expectations on an Error's kind and text.
+// Expectations on the kind and message of an Error.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What `body` throws as an Error has this kind and holds all these texts.
+/// Expects that `body` throws an Error of this kind whose message contains all `texts`.
 template <class Body>
 void expect_error(ErrorKind kind, const std::vector<std::string>& texts, Body&& body) {
   try {

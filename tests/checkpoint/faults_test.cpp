@@ -1,5 +1,4 @@
-// What stands on the disk after a save that failed, or whose process ended, at any point: always a
-// whole checkpoint.
+// After a failed or killed save at any point, the disk always contains a complete checkpoint.
 #include <csignal>
 #include <random>
 #include <thread>
@@ -25,16 +24,16 @@ namespace faults_test {
 namespace fs = std::filesystem;
 using Fault = FaultyDisk::Fault;
 
-/// A checkpoint of step 1, and a save over which faults are tried.
+/// A checkpoint of step 1, and a second save that is interrupted.
 struct Scenario {
-  bool replaces;      // checkpoint-2 is there, with values of 20
-  bool can_exchange;  // the file system swaps folders in one step
+  bool replaces;      // checkpoint-2 exists already, with values of 20
+  bool can_exchange;  // the file system can exchange folders atomically
 };
 
 void save_again(const fs::path& output, comm::Communicator& communicator, Disk& disk) {
   SaveOptions options;
   options.disk = &disk;
-  options.max_file_bytes = 600;  // several files
+  options.max_file_bytes = 600;  // splits the tensors into several files
   save_checkpoint(
       output / "checkpoint-2",
       share_of(sample_tensors(2), communicator.rank(), communicator.size()),
@@ -53,8 +52,8 @@ void prepare(const fs::path& output, const Scenario& scenario) {
   }
 }
 
-/// The newest checkpoint is whole and is what was there before or what was being saved; returns its
-/// values' number.
+/// Expects that the newest checkpoint is complete and is either the old one or the one being saved;
+/// returns the salt of its values.
 int64_t check_latest(const fs::path& output, const Scenario& scenario) {
   auto alone = comm::Communicator::alone();
   const auto latest = latest_checkpoint(output, alone);
@@ -68,7 +67,7 @@ int64_t check_latest(const fs::path& output, const Scenario& scenario) {
   return salt;
 }
 
-/// The next save succeeds, and nothing of the failed one is left.
+/// Expects that the next save succeeds and removes everything of the failed one.
 void check_next_save(const fs::path& output) {
   auto alone = comm::Communicator::alone();
   save_sample(output, 3, alone);
@@ -129,7 +128,7 @@ TEST_P(FaultAtEveryOperation, LeavesAWholeCheckpoint) {
       }
       check_next_save(folder.path());
     }
-    EXPECT_GE(failures, operations - 3);  // the replaced checkpoint may stay, with a warning
+    EXPECT_GE(failures, operations - 3);  // a failed removal of the replaced checkpoint is only a warning
   }
 }
 
@@ -219,7 +218,7 @@ TEST(Faults, AFailedRotationIsAWarning) {
   }
 }
 
-/// A file system of `size` bytes in memory, for as long as the object lives.
+/// A memory file system of `size` bytes, mounted for the object's lifetime.
 class SmallDisk {
  public:
   explicit SmallDisk(int64_t size) {
@@ -280,8 +279,8 @@ TEST(Faults, AFullDiskIsToldAtOnceAndTheOlderCheckpointLoads) {
   });
 }
 
-/// Saves checkpoints of rising steps, two kept, until it is killed; tells in `committed` which was
-/// the last.
+/// Saves checkpoints of increasing steps, with a limit of two, until it is killed. Writes the last
+/// committed step to `committed`.
 [[noreturn]] void save_for_ever(
     const fs::path& output, int ranks, std::atomic<int64_t>* committed) {
   set_log_level(LogLevel::kError);
@@ -318,14 +317,15 @@ TEST(Faults, AProcessKilledAtAnyTimeLosesNoCommittedCheckpoint) {
   auto alone = comm::Communicator::alone();
   const auto start = std::chrono::steady_clock::now();
   save_sample(folder.path(), 0, alone);
-  // A child lives for up to a few saves of this disk, and the time that two ranks take to meet.
+  // A child runs for up to a few saves on this disk, plus the startup time of two ranks.
   const auto save_time = std::chrono::duration_cast<std::chrono::microseconds>(
       std::chrono::steady_clock::now() - start);
   const uint64_t one_rank = static_cast<uint64_t>(4 * save_time.count() + 5000);
   const uint64_t two_ranks = one_rank + 50000;
   std::mt19937_64 random(std::random_device{}());
   int in_the_middle = 0;
-  // When a kill meets a save is the machine's affair: there are as many as it takes, within reason.
+  // The time at which a kill interrupts a save depends on the machine, so kills are repeated up to
+  // a limit.
   const auto has_met_enough = [&] {
     return in_the_middle > kills / 10 && committed->load() > kills / 10;
   };
@@ -348,8 +348,8 @@ TEST(Faults, AProcessKilledAtAnyTimeLosesNoCommittedCheckpoint) {
     const auto latest = latest_checkpoint(folder.path(), alone);
     ASSERT_TRUE(latest);
     const int64_t step = *checkpoint_step(latest->folder());
-    // The newest is the last that was said to be committed, or the one whose commit was about to be
-    // told.
+    // The newest checkpoint is the last one recorded as committed, or one whose commit was not yet
+    // recorded.
     EXPECT_TRUE(step == committed->load() || step == committed->load() + 1)
         << step << " after " << committed->load();
     expect_sample(*latest, step, 0, 1);

@@ -1,3 +1,4 @@
+// Listing, verification, rotation and cleanup of checkpoint folders.
 #include "checkpoint/folders.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +78,7 @@ TEST_F(Folders, TheNewestIsTheLastCommittedNotTheHighestStep) {
   save(10);
   save(30);
   EXPECT_EQ(latest_step(), 30);
-  save(20);  // the run went back to 10
+  save(20);  // the run resumed from step 10
   EXPECT_EQ(latest_step(), 20);
   save(100);
   EXPECT_EQ(latest_step(), 100);
@@ -91,8 +92,8 @@ TEST_F(Folders, FallsBackFromDamageAndSaysWhatIsDamaged) {
   EXPECT_EQ(latest_step(), 1);
   const std::string warning = latest_warnings();
   for (const char* text :
-       {"checkpoint-2 is passed over",
-        "model.safetensors differs from what was written",
+       {"skipped checkpoint", "checkpoint-2",
+        "model.safetensors differs from the saved data",
         "(tensors \""}) {
     EXPECT_NE(warning.find(text), std::string::npos) << warning;
   }
@@ -108,7 +109,7 @@ TEST_F(Folders, FallsBackFromDamageAndSaysWhatIsDamaged) {
   fs::remove(file(1, "state.json"));
   expect_error(
       ErrorKind::kCheckpoint,
-      {"has 2 checkpoints, and none is whole", "state.json: No such file"},
+      {"has 2 checkpoints, but none is complete", "state.json: No such file"},
       [&] { latest_step(); });
 }
 
@@ -126,7 +127,7 @@ TEST_F(Folders, AnyTruncatedOrAlteredFileIsSeen) {
       write_file_atomically(folder / name, text);
       flip_byte(folder / name, static_cast<int64_t>(at));
       if (latest_step() == 2) {
-        ++harmless;  // manifest.json: white space, or a sequence number
+        ++harmless;  // manifest.json: white space, or the sequence number
         EXPECT_EQ(name, "manifest.json");
         expect_sample(*latest_checkpoint(output(), alone_), 2, 0, 1);
       }
@@ -152,12 +153,12 @@ TEST_F(Folders, NamesTheTensorsThatAreCutOff) {
   fs::resize_file(file(1, "model.safetensors"), header.data_begin + last.end - 1);
   expect_error(
       ErrorKind::kCheckpoint,
-      {"model.safetensors is cut off", fmt::format("(tensor \"{}\")", last.name)},
+      {"model.safetensors is truncated", fmt::format("(tensor \"{}\")", last.name)},
       [&] { Checkpoint::open(output() / "checkpoint-1", alone_); });
 }
 
 TEST_F(Folders, ChunksAreDealtOverRanksAndNameTheirTensors) {
-  // 45 MB in three chunks: "a" ends in the second, "b" begins there.
+  // 45 MB in three chunks: "a" ends in the second chunk, where "b" begins.
   comm::run_ranks(2, [&](comm::Communicator& communicator) {
     const std::vector<Piece> whole{
         {"model", "a", at::kFloat, {5000000}, 0, at::arange(5000000, at::kFloat)},
@@ -180,7 +181,7 @@ TEST_F(Folders, ChunksAreDealtOverRanksAndNameTheirTensors) {
   flip_byte(file(1, "model.safetensors"), -1);
   expect_error(
       ErrorKind::kCheckpoint,
-      {"differs from what was written between bytes 33554432 and 45", "(tensor \"b\")"},
+      {"differs from the saved data between bytes 33554432 and 45", "(tensor \"b\")"},
       [&] { Checkpoint::open(output() / "checkpoint-1", alone_); });
 }
 
@@ -197,7 +198,7 @@ TEST_F(Folders, ManifestsOfHashesOfWholeChunksAreReadAndCompared) {
   write_file_atomically(file(1, "manifest.json"), manifest_json(manifest));
   expect_sample(Checkpoint::open(output() / "checkpoint-1", alone_), 1, 0, 1);
   flip_byte(file(1, "model.safetensors"), -1);
-  expect_error(ErrorKind::kCheckpoint, {"model.safetensors differs from what was written"}, [&] {
+  expect_error(ErrorKind::kCheckpoint, {"model.safetensors differs from the saved data"}, [&] {
     Checkpoint::open(output() / "checkpoint-1", alone_);
   });
 }
@@ -208,7 +209,7 @@ TEST_F(Folders, AFileThatWasPutThereLaterIsNotTaken) {
   save_sample(output(), 1, alone_, options);
   fs::copy_file(file(1, "model-00001-of-00003.safetensors"), file(1, "model.safetensors"));
   expect_error(
-      ErrorKind::kCheckpoint, {"model.safetensors was put into the checkpoint later"}, [&] {
+      ErrorKind::kCheckpoint, {"model.safetensors was added to the checkpoint after it was saved"}, [&] {
         Checkpoint::open(output() / "checkpoint-1", alone_);
       });
 }
@@ -238,13 +239,13 @@ TEST_F(Folders, HostileManifestsAreErrors) {
     expect_error(ErrorKind::kCheckpoint, {message}, [&] { parse_manifest(text, "m"); });
   };
   reject("", "not JSON");
-  reject("[]", "lacks \"format\"");
+  reject("[]", "has no \"format\"");
   reject(with("\"config.json\"", "\"../config.json\""), "\"../config.json\" is not the name");
   reject(with("\"version\": 1", "\"version\": 2"), "another version");
   reject(with("16777216", "1"), "another version");
   reject(with("lockstep-checkpoint", "x"), "its format");
-  reject(with("\"size\": 22", "\"size\": 18446744073709551615"), "do not go together");
-  reject(with("\"size\": 22", "\"size\": -22"), "do not go together");
+  reject(with("\"size\": 22", "\"size\": 18446744073709551615"), "do not match");
+  reject(with("\"size\": 22", "\"size\": -22"), "do not match");
   reject(with("\"sequence\": 1", "\"sequence\": \"1\""), "sequence");
 }
 
@@ -271,7 +272,7 @@ TEST_F(Folders, RotationKeepsTheNewestAndTheBest) {
   for (const int64_t step : {1, 2, 3, 4, 5}) {
     save(step);
   }
-  fs::create_directories(output() / "checkpoint-9");  // another program's
+  fs::create_directories(output() / "checkpoint-9");  // written by another program
   const std::vector<fs::path> best{output() / "checkpoint-2"};
   rotate_checkpoints(output(), 2, best);
   EXPECT_EQ(
@@ -288,7 +289,7 @@ TEST_F(Folders, RotationNeverRemovesTheLastGoodOne) {
   fs::resize_file(file(4, "model.safetensors"), 20);
   fs::resize_file(file(2, "state.json"), 0);
   rotate_checkpoints(output(), 1);
-  // 4 is cut off and does not count; 3 is the newest whole one.
+  // 4 is truncated and does not count; 3 is the newest complete one.
   EXPECT_EQ(names_in(output()), (std::set<std::string>{"checkpoint-3", "checkpoint-4"}));
   EXPECT_EQ(latest_step(), 3);
 }
@@ -339,7 +340,7 @@ TEST_F(Folders, SavingInTheBackgroundSavesWhatWasThere) {
           });
       saver.before_state_update();
       for (Piece& piece : pieces) {
-        piece.data.fill_(-1);  // training goes on
+        piece.data.fill_(-1);  // training continues
       }
     }
     saver.wait();

@@ -1,5 +1,5 @@
-// The folders of these tests are in memory where they can be: on a disk that others keep busy, the
-// hundreds of fsyncs of this suite take tens of seconds. TMPDIR=/tmp runs them on the disk.
+// Places the temporary folders of these tests in a memory file system if possible: on a busy disk
+// the hundreds of fsyncs of this suite take tens of seconds. TMPDIR=/tmp uses the disk.
 #include <cstdlib>
 
 #include <unistd.h>

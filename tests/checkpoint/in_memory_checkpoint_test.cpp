@@ -1,3 +1,4 @@
+// In-memory checkpoints: replication to the next node and recovery.
 #include "checkpoint/in_memory_checkpoint.h"
 
 #include <filesystem>
@@ -18,7 +19,7 @@ namespace kept_state_test {
 
 const InMemoryRound kRound{"job", 0, 0};
 
-/// The ranks of machines, and the memory of each.
+/// Ranks of several machines, and the memory of each rank.
 struct Machines {
   explicit Machines(std::vector<int> ranks) : ranks(std::move(ranks)), memories(size()) {}
 
@@ -34,7 +35,7 @@ struct Machines {
   }
   int memory(int rank) const { return memories[static_cast<size_t>(rank)].descriptor(); }
 
-  /// Keeps the samples of these steps, in one round.
+  /// Stores the samples of these steps in one round.
   void keep(const std::vector<int64_t>& steps, const InMemoryRound& round = kRound) const {
     comm::run_ranks(static_cast<int>(size()), [&](comm::Communicator& communicator) {
       const int rank = communicator.rank();
@@ -50,7 +51,7 @@ struct Machines {
     });
   }
 
-  /// What the ranks find that have these memories, saved and read by them.
+  /// Returns the step that ranks with these memories find; they also save and reload it.
   std::optional<int64_t> find(const std::vector<int>& left, const std::string& job = "job") const {
     std::optional<int64_t> found;
     const TemporaryFolder folder;
@@ -91,7 +92,7 @@ struct Machines {
   std::vector<PersistentMemory> memories;
 };
 
-/// Writes over bytes of a part.
+/// Overwrites bytes of a part.
 void damage(int memory, int part, int64_t at, uint64_t value) {
   const auto offset = part * kPersistentPartBytes;
   auto* const bytes =
@@ -106,7 +107,7 @@ TEST(InMemoryCheckpoint, IsFoundByAnyNumberOfRanksThatHaveAllOfIt) {
   one.keep({1, 2, 3});
   EXPECT_EQ(one.find({0, 1, 2}), 3);
   EXPECT_EQ(one.find({2, 0, 1}), 3);
-  EXPECT_EQ(one.find({-1, 2, 0, 1}), 3);  // and one that has nothing
+  EXPECT_EQ(one.find({-1, 2, 0, 1}), 3);  // including a rank without memory
   EXPECT_EQ(one.find({0, 2}), std::nullopt);
 }
 
@@ -121,14 +122,14 @@ TEST(InMemoryCheckpoint, OutlivesAnyMachineWhoseNeighbourLives) {
   }
   const Machines three({1, 1, 1});
   three.keep({1, 2});
-  EXPECT_EQ(three.find({0}), std::nullopt);  // two of three
+  EXPECT_EQ(three.find({0}), std::nullopt);  // two of three states
 }
 
 TEST(InMemoryCheckpoint, TheOneBeforeServesWhereTheLastIsNotWhole) {
   const Machines machines({2, 1});
-  machines.keep({7, 8});  // of parts 0 and 1, and copies in 2 and 3
+  machines.keep({7, 8});  // states in parts 0 and 1, replicas in parts 2 and 3
   damage(machines.memory(1), 1, 0, 0);
-  EXPECT_EQ(machines.find({0, 1, 2}), 8);  // its neighbour has it
+  EXPECT_EQ(machines.find({0, 1, 2}), 8);  // the next node has a replica
   damage(machines.memory(2), 3, 0, 0);
   EXPECT_EQ(machines.find({0, 1, 2}), 7);
   damage(machines.memory(1), 0, 0, 0);
@@ -139,7 +140,7 @@ TEST(InMemoryCheckpoint, TheOneBeforeServesWhereTheLastIsNotWhole) {
 TEST(InMemoryCheckpoint, StepsOfSeveralRoundsAreNotMixed) {
   const Machines machines({1, 2});
   machines.keep({4, 5});
-  machines.keep({6}, {"job", 0, 1});  // over the older one
+  machines.keep({6}, {"job", 0, 1});  // overwrites the older state
   EXPECT_EQ(machines.find({0, 1, 2}), 6);
   damage(machines.memory(0), 0, 0, 0);
   damage(machines.memory(1), 2, 0, 0);
@@ -156,7 +157,7 @@ TEST(InMemoryCheckpoint, GarbageIsPassedOver) {
     for (const uint64_t number : numbers) {
       const Machines fresh({1, 1});
       fresh.keep({1, 2});
-      damage(fresh.memory(0), 1, field, number);  // its state of step 2; rank 1 has a copy
+      damage(fresh.memory(0), 1, field, number);  // rank 0's state of step 2; rank 1 has a replica
       const auto found = fresh.find({0, 1});
       EXPECT_EQ(found, 2) << field << " " << number;
     }

@@ -1,3 +1,4 @@
+// Reading Hugging Face model folders by tensor name.
 #include "checkpoint/model_folder.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +21,7 @@ void write_tensors(const std::filesystem::path& path, const Tensors& tensors, si
     entries.push_back({name, file_dtype(tensor.scalar_type()), tensor.sizes().vec()});
   }
   EncodedHeader encoded = encode_safetensors_header(entries);
-  if (shift > 0) {  // other writers need not pad the header: the data then stands at any alignment
+  if (shift > 0) {  // other writers may not pad the header, so the data can have any alignment
     encoded.bytes.append(shift, ' ');
     encoded.bytes[0] = static_cast<char>(encoded.bytes[0] + static_cast<char>(shift));
   }
@@ -63,7 +64,7 @@ TEST(ModelFolder, ReadsRangesInEveryFloatingType) {
 
 TEST(ModelFolder, ReadsWhatIsLongerThanACopy) {
   const TemporaryFolder folder;
-  constexpr int64_t kLength = (40 << 20) / 4 + 1001;  // more than is read ahead
+  constexpr int64_t kLength = (40 << 20) / 4 + 1001;  // exceeds the read-ahead
   const at::Tensor numbers = at::arange(kLength, at::kFloat);
   for (const size_t shift : {0, 1}) {
     write_tensors(folder.path() / "model.safetensors", {{"wte.weight", numbers}}, shift);
@@ -178,7 +179,7 @@ TEST(ModelFolder, TellsAllThatDoesNotFitAtOnce) {
   write_tensors(folder.path() / "model.safetensors", tensors);
   expect_error(
       ErrorKind::kData,
-      {"lacks 1 of the model's 3 tensors: \"transformer.ln_f.weight\"",
+      {"is missing 1 of the model's 3 tensors: \"transformer.ln_f.weight\"",
        "\"wte.weight\"",
        "model.safetensors has shape [8, 3]; the model needs [7, 3]"},
       [&] { ModelFolder(folder.path()).match(kWanted); });
@@ -238,7 +239,7 @@ TEST_F(ShardedFolder, RejectsHostileIndexes) {
   write_index(map_ + ",\"evil\":7");
   expect_rejected({"\"evil\"", "no text"});
   write_index(map_ + fmt::format(",\"ghost\":\"{}\"", kFirst));
-  expect_rejected({"\"ghost\" does not stand in", kFirst});
+  expect_rejected({"\"ghost\" is missing from", kFirst});
   write_index(map_ + ",\"ghost\":\"model-00003-of-00003.safetensors\"");
   expect_rejected({"model-00003-of-00003.safetensors", "No such file"});
   write_index(map_ + fmt::format(",\"wte.weight\":\"{}\"", kSecond));
@@ -262,7 +263,7 @@ TEST_F(ShardedFolder, MutatedIndexesAreErrorsOrSafe) {
       const size_t names = ModelFolder(folder_.path()).files().names().size();
       EXPECT_TRUE(
           names == first_names_ || names == second_names_ || names == first_names_ + second_names_)
-          << names;  // of one file or of both
+          << names;  // from one file or from both
     } catch (const Error& error) {
       EXPECT_LT(error.message().size(), 2000U);
     }

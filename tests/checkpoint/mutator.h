@@ -1,4 +1,4 @@
-// Hostile variants of a JSON file, for tests that read them.
+// Random mutations of JSON files for parser tests.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace lockstep::checkpoint {
 
-/// How many inputs a fuzzing test tries: LOCKSTEP_FUZZ, or `usual`.
+/// Returns the number of inputs of a fuzz test: LOCKSTEP_FUZZ, or `usual`.
 inline int64_t fuzz_rounds(int64_t usual) {
   const char* const count = std::getenv("LOCKSTEP_FUZZ");
   return count != nullptr ? std::atoll(count) : usual;
 }
 
-/// Inserts, replaces, erases, flips and repeats, by the tokens of our formats.
+/// Inserts, replaces, erases, flips and repeats tokens of Lockstep's formats.
 class Mutator {
  public:
   explicit Mutator(uint64_t seed) : random_(seed) {}

@@ -1,3 +1,4 @@
+// Validity of checkpoints in object stores under competing leases.
 #include "checkpoint/object_store_state.h"
 
 #include <gmock/gmock.h>
@@ -27,14 +28,14 @@ ObjectStoreState state_under(std::vector<ObjectStoreLease> holds) {
 using Names = std::set<std::string>;
 
 TEST(StoredCheckpoints, WhoHasTheHighestHoldSaysWhichCount) {
-  EXPECT_THAT(steps(state_under({}).committed()), ElementsAre(4, 3, 2, 2));  // a copy
+  EXPECT_THAT(steps(state_under({}).committed()), ElementsAre(4, 3, 2, 2));  // step 2 also has a copy
   const ObjectStoreLease first{.number = 1, .token = "job-0", .inherited = Names{}};
   EXPECT_THAT(steps(state_under({first}).committed()), ElementsAre(3, 2));
   const ObjectStoreLease next{
       .number = 2, .token = "job-1", .inherited = Names{"checkpoint-2/job-0.3"}};
   EXPECT_THAT(
-      steps(state_under({next, first}).committed()), ElementsAre(4, 2));  // not the late one
-  // A token is compared whole.
+      steps(state_under({next, first}).committed()), ElementsAre(4, 2));  // without the late commit
+  // Tokens are compared as a whole.
   const ObjectStoreLease other{.number = 3, .token = "job", .inherited = Names{}};
   EXPECT_THAT(steps(state_under({other, next}).committed()), ElementsAre());
 }

@@ -1,4 +1,4 @@
-// One run an output folder.
+// Locking of output folders: one run at a time.
 #include "checkpoint/output_dir_lock.h"
 
 #include <csignal>
@@ -84,7 +84,7 @@ TEST_F(Hold, ThatOfAKilledProcessIsFree) {
   }
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  save(5, nullptr);  // of a program that knows no lock: what the run is making stays
+  save(5, nullptr);  // saved by a program without a lock; the locked run's unfinished save remains
   EXPECT_TRUE(has("checkpoint-1.killed-0-0.saving"));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
@@ -106,7 +106,8 @@ TEST_F(Hold, ALaterRoundTakesTheFolderAndTheEarlierOneCannotCommit) {
   later->check();
 }
 
-// A host that was given up counts its own rounds on: they come before the first of the next host.
+// An earlier coordinator that was replaced may continue to count its rounds; all of them are older
+// than the first round of the next coordinator.
 TEST_F(Hold, TheRoundsOfAnEarlierHostDoNotTakeTheFolderBack) {
   const auto earlier = take({"job", 4, 0});
   const auto later = take({"job", 2, 1});
@@ -116,7 +117,7 @@ TEST_F(Hold, TheRoundsOfAnEarlierHostDoNotTakeTheFolderBack) {
   expect_error(ErrorKind::kCheckpoint, {"was taken by process"}, [&] { save(2, earlier.get()); });
 }
 
-/// Its folder is taken by a later round once it has begun to write.
+/// A later round takes the folder after the save has begun to write.
 class TakenMeanwhile : public Disk {
  public:
   explicit TakenMeanwhile(std::function<void()> take) : take_(std::move(take)) {}

@@ -1,5 +1,5 @@
-// Bytes that several ranks write in runs of any length: they are in the file, and their hashes are
-// those of who reads it.
+// Several ranks write runs of any length to one file: the file has all bytes, and the sums of
+// hashes match those of a reader.
 #include "checkpoint/page_writer.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::vector<std::byte> random_bytes(size_t size, std::mt19937_64& random) {
   return bytes;
 }
 
-/// Ends of runs that tile [0, size): a few bytes, pages, and more than a buffer.
+/// Ends of runs that cover [0, size): a few bytes, whole pages, and more than a buffer.
 std::vector<uint64_t> cuts_of(uint64_t size, std::mt19937_64& random) {
   std::vector<uint64_t> ends;
   for (uint64_t at = 0; at < size; ends.push_back(at)) {
@@ -31,8 +31,8 @@ std::vector<uint64_t> cuts_of(uint64_t size, std::mt19937_64& random) {
   return ends;
 }
 
-/// Of a save of `ranks` who deal the runs among them; in the end each reads the pages that it
-/// shares.
+/// Writes as `ranks` ranks that divide the runs among them; at the end each rank reads the pages
+/// that it shares.
 std::vector<PageSum> write_together(
     const std::filesystem::path& path,
     const std::vector<std::byte>& bytes,
@@ -65,7 +65,7 @@ std::vector<PageSum> write_together(
 }
 
 TEST(PageWriter, WritesAndHashesWhatRanksShare) {
-  // Where the program is built: on a disk, past whose cache it goes, rather than in memory.
+  // In the build folder, which is on a disk, to test direct I/O.
   const TemporaryFolder folder(std::filesystem::current_path());
   std::mt19937_64 random(5);
   for (const uint64_t size :
@@ -114,7 +114,7 @@ TEST(BackgroundWriter, TellsTheFirstErrorAndWritesNothingAfterIt) {
     } catch (const Error& error) {
       EXPECT_EQ(error.message(), "no room at 2");
     }
-    behind.throw_error();  // it was told
+    behind.throw_error();  // the error was reported already
   }
   EXPECT_EQ(disk.writes, 3);
 }
@@ -135,7 +135,7 @@ TEST(PageSum, KnowsBytesAndTheirPlaces) {
   bytes = random_bytes(2 * kPageBytes, random);
   const std::string before = chunk_hash(ChunkHash::kPages, bytes, 0);
   std::rotate(bytes.begin(), bytes.begin() + kPageBytes, bytes.end());
-  EXPECT_NE(chunk_hash(ChunkHash::kPages, bytes, 0), before);  // two pages in each other's place
+  EXPECT_NE(chunk_hash(ChunkHash::kPages, bytes, 0), before);  // two pages swapped
 }
 
 }  // namespace page_writer_test

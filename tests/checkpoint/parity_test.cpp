@@ -1,4 +1,4 @@
-// The C++ half of tests/parity/test_checkpoint.py, which sets LOCKSTEP_PARITY_FOLDER; skipped
+// The C++ part of tests/parity/test_checkpoint.py, which sets LOCKSTEP_PARITY_FOLDER; skipped
 // without it.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace parity_test {
 
 namespace fs = std::filesystem;
 
-/// Element i of parameter number p, small enough to be exact in bfloat16.
+/// Values of a parameter's elements, small enough to be exact in bfloat16.
 at::Tensor values_of(int64_t parameter, int64_t elements) {
   return (at::arange(elements, at::kLong) * 7 + parameter).remainder(113).to(at::kFloat) / 64 - 0.5;
 }
@@ -76,8 +76,7 @@ TEST_F(Parity, ReadsWhatTransformersSaved) {
   for (const char* name : {"hf", "hf-shards", "hf-base"}) {
     SCOPED_TRACE(name);
     if (!fs::exists(folder_ / name)) {
-      continue;  // a base model without its head cannot be whole where the head is a tensor of its
-                 // own
+      continue;  // a base model without a head is incomplete if the head is a separate tensor
     }
     ModelFolder model(folder_ / name);
     EXPECT_TRUE(model.match(wanted, ModelFolder::Aliases::kCompare).empty());

@@ -1,3 +1,4 @@
+// Recording disk that simulates a loss of power.
 #include "power_loss.h"
 
 #include <algorithm>
@@ -95,7 +96,7 @@ void RecordingDisk::sync_folder(const fs::path& folder) {
 void RecordingDisk::rename(const fs::path& from, const fs::path& to) {
   record([before = parts(from), after = parts(to)](Node& root) {
     if (!std::equal(before.begin(), before.end() - 1, after.begin(), after.end() - 1)) {
-      throw std::logic_error("a rename from one folder to another");  // a save has none
+      throw std::logic_error("a rename from one folder to another");  // saves never do this
     }
     find(root, std::span(before).first(before.size() - 1))
         ->change([old = before.back(), name = after.back()](Names& all) {
@@ -151,7 +152,7 @@ void RecordingDisk::make(const Node& node, std::mt19937_64& random, const fs::pa
     return;
   }
   File file(path, File::Mode::kCreate);
-  // A file whose size was not synced may be of any, and holds zeros where nothing arrived.
+  // A file whose size was not synced may have any size; bytes that were not written are zeros.
   if (!node.synced.empty() || random() % 2 == 0) {
     file.resize(node.size);
   }

@@ -1,5 +1,4 @@
-// What a loss of power leaves of recorded writes: a file system in memory that knows what was
-// synced.
+// Simulation of a loss of power: a file system in memory that records writes and syncs.
 #pragma once
 
 #include <filesystem>
@@ -16,10 +15,10 @@
 
 namespace lockstep::checkpoint {
 
-/// Does what it is told on the real disk below `root`, and keeps every change. What POSIX promises
-/// is the model: a file's bytes are there once it was synced, the names in a folder once that
-/// folder was; of later writes to a file any may be missing, and of later changes of a folder's
-/// names the last ones. Folders know nothing of each other's order.
+/// Performs all operations on the real disk below `root` and records every change. The model is
+/// POSIX: a file's bytes are durable after its fsync, and the names in a folder after the folder's
+/// fsync. After a loss of power, any later writes to a file and the last changes of a folder's
+/// names may be missing. Changes of different folders are not ordered.
 class RecordingDisk : public Disk {
  public:
   explicit RecordingDisk(std::filesystem::path root);
@@ -33,10 +32,10 @@ class RecordingDisk : public Disk {
   bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) override;
   void remove(const std::filesystem::path& path) override;
 
-  /// How many changes and syncs there were.
+  /// Number of changes and syncs.
   size_t operations() const { return operations_.size(); }
-  /// Makes in `folder` what may stand there where the power is lost after the first `count` of
-  /// them.
+  /// Creates in `folder` a random state that is possible if the power is lost after the first
+  /// `count` operations.
   void lose_power(size_t count, std::mt19937_64& random, const std::filesystem::path& folder) const;
 
   bool can_exchange = true;
@@ -48,14 +47,14 @@ class RecordingDisk : public Disk {
     uint64_t offset;
     std::string bytes;
   };
-  /// A file or a folder, by itself: names of it are in folders.
+  /// A file or folder, independent of its names, which are entries of folders.
   struct Node {
     bool is_folder = false;
-    uint64_t size = 0;  // of a file
-    Names names;        // of a folder, as all see them
+    uint64_t size = 0;  // file size
+    Names names;        // entries of a folder, as processes see them
     std::vector<Write> synced, written;
     Names synced_names;
-    std::vector<std::function<void(Names&)>> changes;  // of the names, since the last sync
+    std::vector<std::function<void(Names&)>> changes;  // changes of the names since the last sync
 
     void change(std::function<void(Names&)> apply) {
       apply(names);

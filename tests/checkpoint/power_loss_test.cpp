@@ -1,5 +1,5 @@
-// A loss of power at any moment leaves a checkpoint to go on from: the newest that a save has
-// returned of, or a newer one.
+// A loss of power at any moment leaves a checkpoint to resume from: the last one whose save
+// returned, or a newer one.
 #include "power_loss.h"
 
 #include <cstdlib>
@@ -19,19 +19,19 @@ namespace power_loss_test {
 
 namespace fs = std::filesystem;
 
-/// The values' number of what a save has returned of, and after how many operations it did.
+/// Salt of the values of a completed save, and the number of operations after which it returned.
 struct Returned {
   size_t operations;
   int64_t salt;
 };
 
-/// Saves of two ranks, as a run does them that rotates its checkpoints; the last replaces one.
+/// Saves of two ranks with rotation, as in a run; the last save replaces a checkpoint.
 std::vector<Returned> record(RecordingDisk& disk, const fs::path& output) {
   std::vector<Returned> returned;
   comm::run_ranks(2, [&](comm::Communicator& communicator) {
     SaveOptions options;
     options.disk = &disk;
-    options.max_file_bytes = 600;  // several files
+    options.max_file_bytes = 600;  // splits the tensors into several files
     for (const auto& [step, salt] :
          std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {2, 2}, {3, 3}, {4, 4}, {4, 5}}) {
       save_checkpoint(
@@ -84,7 +84,7 @@ TEST_P(PowerLoss, LeavesTheNewestCheckpointOrTheOneUnderWay) {
     EXPECT_TRUE(salt == newest || salt == newest + 1) << salt << " instead of " << newest;
     older += salt == newest && count > 0 ? 1 : 0;
     expect_sample(*latest, salt, 0, 1);
-    save_sample(output, 9, alone);  // and the run goes on
+    save_sample(output, 9, alone);  // the run can continue
     expect_sample(*latest_checkpoint(output, alone), 9, 0, 1);
     if (testing::Test::HasFailure()) {
       break;

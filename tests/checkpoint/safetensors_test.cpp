@@ -1,3 +1,4 @@
+// The safetensors parser and encoder, including invalid and random files.
 #include "checkpoint/safetensors.h"
 
 #include <cstring>
@@ -121,8 +122,8 @@ TEST(Safetensors, RejectsWhatBreaksARule) {
   const auto tensor = [](const std::string& fields) {
     return file_of(R"({"a":{)" + fields + "}}");
   };
-  expect_rejected("", "it has 0 bytes");
-  expect_rejected("1234567", "it has 7 bytes");
+  expect_rejected("", "it has only 0 bytes");
+  expect_rejected("1234567", "it has only 7 bytes");
   expect_rejected(file_of(""), "does not begin with '{'");
   expect_rejected(file_of(" {}"), "does not begin with '{'");
   expect_rejected(file_of("{}\n"), "does not end with '}'");
@@ -130,11 +131,11 @@ TEST(Safetensors, RejectsWhatBreaksARule) {
   expect_rejected(file_of("{} {}"), "not JSON");
   expect_rejected(file_of("{}", "x"), "too long");
   expect_rejected(file_of("{\"\xff\":{}}"), "not JSON at byte");
-  expect_rejected(file_of("{\"a\":1}"), "a number where a tensor is described");
-  expect_rejected(file_of("{\"a\":[]}"), "an array where a tensor is described");
-  expect_rejected(file_of("{\"a\":{}}"), "\"a\" lacks dtype, shape or data_offsets");
-  expect_rejected(tensor(R"("dtype":"F32","shape":[1])"), "lacks");
-  expect_rejected(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0])"), "lacks");
+  expect_rejected(file_of("{\"a\":1}"), "a number where a tensor description is expected");
+  expect_rejected(file_of("{\"a\":[]}"), "an array where a tensor description is expected");
+  expect_rejected(file_of("{\"a\":{}}"), "\"a\" is missing dtype, shape or data_offsets");
+  expect_rejected(tensor(R"("dtype":"F32","shape":[1])"), "is missing");
+  expect_rejected(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0])"), "is missing");
   expect_rejected(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,4,4])"), "more than two");
   expect_rejected(tensor(R"("dtype":"F33","shape":[1],"data_offsets":[0,4])"), "\"F33\"");
   expect_rejected(tensor(R"("dtype":1,"shape":[1],"data_offsets":[0,4])"), "the dtype of tensor");
@@ -145,19 +146,19 @@ TEST(Safetensors, RejectsWhatBreaksARule) {
   expect_rejected(
       tensor(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"), "a negative number");
   expect_rejected(tensor(R"("dtype":"F32","shape":[[1]],"data_offsets":[0,4])"), "deeper than 3");
-  expect_rejected(tensor(R"("dtype":"F32","shape":{},"data_offsets":[0,4])"), "holds an object");
+  expect_rejected(tensor(R"("dtype":"F32","shape":{},"data_offsets":[0,4])"), "contains an object");
   expect_rejected(
-      tensor(R"("dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4])"), "two fields");
+      tensor(R"("dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4])"), "the field");
   expect_rejected(
       tensor(R"("dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,4])"), "64-bit");
   expect_rejected(
       tensor(R"("dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4])"), "dim of");
   expect_rejected(
       tensor(R"("dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0])"), "counted");
-  expect_rejected(tensor(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), "whole bytes");
+  expect_rejected(tensor(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), "whole number of bytes");
   expect_rejected(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), "needs 4 bytes");
   expect_rejected(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,5])"), "needs 4 bytes");
-  expect_rejected(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), "cut off");
+  expect_rejected(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), "truncated");
   expect_rejected(
       tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])") + "12345678",
       "begins at data byte 4");
@@ -168,7 +169,7 @@ TEST(Safetensors, RejectsWhatBreaksARule) {
   const std::string one = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
   expect_rejected(file_of("{" + one + "," + one + "}", "1"), "the tensor \"a\" twice");
   const std::string overlap = R"("b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]})";
-  expect_rejected(file_of("{" + one + "," + overlap + "}", "12"), "begins at data byte 0, where 1");
+  expect_rejected(file_of("{" + one + "," + overlap + "}", "12"), "begins at data byte 0; expected 1");
 }
 
 TEST(Safetensors, RejectsHugeLengthsBeforeReadingThem) {
@@ -177,7 +178,7 @@ TEST(Safetensors, RejectsHugeLengthsBeforeReadingThem) {
     expect_rejected(std::string(reinterpret_cast<const char*>(&length), 8) + "{}", "100,000,000");
   }
   const uint64_t length = kMaximumHeaderBytes;
-  expect_rejected(std::string(reinterpret_cast<const char*>(&length), 8) + "{}", "cut off");
+  expect_rejected(std::string(reinterpret_cast<const char*>(&length), 8) + "{}", "truncated");
   expect_rejected(file_of("{" + std::string(100000, '[')), "end with");
   expect_rejected(file_of("{\"a\":" + std::string(100000, '[') + "}"), "array");
   const std::string huge(1000000, 'n');
@@ -201,8 +202,8 @@ TEST(Safetensors, EveryTruncationIsRejected) {
   EXPECT_THROW(parse(file + "x"), Error);
 }
 
-/// Whatever the bytes are: an Error, or tensors that lie within the file and tile it. Whether they
-/// were taken.
+/// Expects that any bytes give an Error, or tensors that tile the file's data. Returns true if the
+/// file was accepted.
 bool expect_safe(const std::string& file) {
   SafetensorsHeader header;
   try {
@@ -239,12 +240,12 @@ TEST(Safetensors, MutatedHeadersAreRejectedOrSafe) {
     std::string file = mutator.mutate(seeds[mutator.below(std::size(seeds))]);
     const size_t end = file.rfind('}');
     if (mutator.below(4) != 0 && file.size() >= 8 && end != std::string::npos && end >= 8) {
-      const uint64_t length = end - 7;  // most of the time, a length that fits
+      const uint64_t length = end - 7;  // usually a length that fits
       std::memcpy(file.data(), &length, 8);
     }
     taken += expect_safe(file) ? 1 : 0;
   }
-  EXPECT_GT(taken, rounds / 100);  // the mutations reach behind the parser
+  EXPECT_GT(taken, rounds / 100);  // some mutations pass the parser
   EXPECT_LT(taken, rounds / 2);
   set_log_level(LogLevel::kInfo);
 }
@@ -261,7 +262,7 @@ TEST(Safetensors, MapsAFileAndFindsTensors) {
   const auto bytes = file.bytes(*file.find("b"));
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), "bbb");
   std::filesystem::resize_file(path, encoded.bytes.size() + 4);
-  expect_error(ErrorKind::kCheckpoint, {path.string(), "cut off", "\"b\""}, [&] {
+  expect_error(ErrorKind::kCheckpoint, {path.string(), "truncated", "\"b\""}, [&] {
     SafetensorsFile(path, ErrorKind::kCheckpoint);
   });
 }

@@ -1,4 +1,4 @@
-// Small checkpoints for tests: tensors of odd shapes, cut among ranks, and a disk that fails.
+// Small checkpoints for tests: tensors of odd shapes, sharded among ranks, and a disk that fails.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@
 
 namespace lockstep::checkpoint {
 
-/// Whole tensors of both groups: bfloat16 and float32, one element, none, two dims. `salt` makes
-/// their values.
+/// Whole tensors of both groups: bfloat16 and float32, one element, no elements, two dims. `salt`
+/// determines their values.
 inline std::vector<Piece> sample_tensors(int64_t salt) {
   std::vector<Piece> whole;
   const auto add = [&](const std::string& group,
@@ -53,7 +53,7 @@ inline SmallFiles sample_files() {
       {"config.json", "{\"model_type\": \"gpt2\"}"}, {"trainer_state.json", "{}"}, {"empty", ""}};
 }
 
-/// Saves checkpoint-<step> below `output_dir`, with values of `step`.
+/// Saves checkpoint-<step> in `output_dir`, with values derived from `step`.
 inline void save_sample(
     const std::filesystem::path& output_dir,
     int64_t step,
@@ -68,7 +68,7 @@ inline void save_sample(
       options);
 }
 
-/// Reads this rank's share and compares it with what save_sample wrote.
+/// Reads this rank's shard and compares it with what save_sample wrote.
 inline void expect_sample(const Checkpoint& checkpoint, int64_t step, int rank, int size) {
   EXPECT_EQ(checkpoint.state(), sample_state(step));
   EXPECT_EQ(checkpoint.file("config.json"), sample_files().at("config.json"));
@@ -88,17 +88,18 @@ inline void expect_sample(const Checkpoint& checkpoint, int64_t step, int rank, 
   }
 }
 
-/// What the end of a process looks like from inside: no std::exception, so that nothing handles it.
+/// Simulates the end of the process. Not derived from std::exception, so that no handler catches
+/// it.
 struct Killed {};
 
-/// Counts operations; from the n-th on it does what the test says. Also watches that a save syncs
-/// what it renames.
+/// Counts operations and injects a fault from the n-th on. Also checks that a save syncs everything
+/// that it renames.
 class FaultyDisk : public Disk {
  public:
   enum class Fault { kNone, kNoSpace, kIoError, kKill };
 
-  /// Operation number `at` (from 0) fails; a write is done in half before. kKill: all later ones as
-  /// well.
+  /// Operation number `at` (from 0) fails; a write is half completed first. kKill: all later
+  /// operations fail too.
   FaultyDisk(Fault fault, int64_t at) : fault_(fault), at_(at) {}
 
   int64_t operations() const { return count_; }

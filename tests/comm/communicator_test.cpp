@@ -1,3 +1,4 @@
+// Tests of collectives, errors, observers and stores, over shared memory and Gloo.
 #include "comm/communicator.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 namespace lockstep::comm {
 namespace communicator_test {
 
-/// Over shared memory, and over Gloo.
+/// Parameterized by backend: shared memory (true) or Gloo (false).
 class Carriers : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(
     Communicator, Carriers, testing::Bool(), [](const testing::TestParamInfo<bool>& carrier) {
@@ -75,7 +76,8 @@ TEST_P(Carriers, SumsBfloat16) {
 TEST_P(Carriers, ScattersAndGathersInPlaceAndAddsLowTypesInFloat32) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
     run_ranks({.size = 3, .shared_memory = GetParam()}, [&](Communicator& group) {
-      // 256 + 1 + 1 is 258 in float32 and then in bfloat16; added in bfloat16 it would stay 256.
+      // 256 + 1 + 1 is 258 in float32, and after rounding to bfloat16. Added in bfloat16 it would
+      // stay 256.
       const Tensor in = torch::full({3, 5000}, group.rank() == 0 ? 256 : 1).to(type);
       const Tensor mine = in[group.rank()];
       group.reduce_scatter(mine, in).wait();
@@ -89,7 +91,7 @@ TEST_P(Carriers, ScattersAndGathersInPlaceAndAddsLowTypesInFloat32) {
   }
 }
 
-/// Which elements a reader was told of, and the sum of what it found there.
+/// Records how often a reader receives each element, and the sum of the values it reads.
 struct Told {
   explicit Told(const Tensor& result) : result(result), times(torch::zeros_like(result)) {}
   Tensor result, times;
@@ -144,7 +146,7 @@ TEST_P(Carriers, GathersAndReductionsMayStartInAnotherOrder) {
   });
 }
 
-/// Bytes that the loopback interface has carried so far, of all processes.
+/// Returns the bytes that the loopback interface has carried, for all processes.
 int64_t loopback_bytes() {
   std::ifstream file("/proc/net/dev");
   for (std::string line; std::getline(file, line);) {
@@ -177,7 +179,7 @@ TEST(Communicator, WhatGoesOverTheWireIsWhatTheObserverIsTold) {
         }
       });
     }
-    EXPECT_EQ(told, kElements * 4);  // half of it from each of two ranks
+    EXPECT_EQ(told, kElements * 4);  // each of two ranks sends half of it
     EXPECT_GE(least, told);
     EXPECT_LE(static_cast<double>(least), 1.1 * static_cast<double>(told));
   }
@@ -211,7 +213,7 @@ TEST_P(Carriers, NamesRankOperationAndShapeWhenAPeerIsLost) {
   try {
     run_ranks({.size = 2, .shared_memory = GetParam()}, [](Communicator& group) {
       if (group.rank() == 1) {
-        return;  // its group is destroyed here: rank 0 sees the connection close
+        return;  // destroys the group; rank 0 sees the connection close
       }
       Tensor tensor = torch::zeros({3, 2});
       group.all_reduce(tensor).wait();
@@ -256,7 +258,7 @@ TEST(Store, IsHostedOnAFreePortAndJoined) {
   EXPECT_THROW(HostedStore{hosted.port()}, Error);
 }
 
-// A port that nothing listens on just now.
+// Returns a port that is currently free.
 int free_port() {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -287,10 +289,10 @@ TEST(Store, IsHostedByRankZeroOnTheNamedAddressAlone) {
   join_store(rendezvous)->set("key", "value");
   EXPECT_EQ(hosted->get_to_str("key"), "value");
   EXPECT_TRUE(connects(INADDR_LOOPBACK, rendezvous.port));
-  // Another address of loopback stands for another interface.
+  // Another loopback address acts as another network interface.
   EXPECT_FALSE(connects(INADDR_LOOPBACK + 1, rendezvous.port));
   rendezvous.rank = 0;
-  EXPECT_THROW(join_store(rendezvous), Error);  // the port is taken
+  EXPECT_THROW(join_store(rendezvous), Error);  // the port is in use
 }
 
 TEST(Store, TellsWhereNoStoreAnswers) {

@@ -1,3 +1,4 @@
+// Tests of heartbeats: lost ranks, failed ranks and a lost store.
 #include "comm/heartbeat.h"
 
 #include <atomic>
@@ -15,7 +16,7 @@ namespace heartbeat_test {
 using std::chrono::milliseconds;
 constexpr Heartbeat::Options kQuick{milliseconds(5), milliseconds(400)};
 
-/// Waits for it, but not for ever.
+/// Waits up to 10 seconds until the count is reached.
 bool comes(const std::atomic<int>& count, int wanted) {
   for (int i = 0; i < 2000 && count < wanted; ++i) {
     std::this_thread::sleep_for(milliseconds(5));
@@ -36,7 +37,7 @@ struct Job {
 };
 
 TEST(Heartbeat, AFailureIsHeardByAll) {
-  // Who connects slowly is not to be taken for lost before the third fails.
+  // A rank that connects slowly must not count as lost before the third rank fails.
   constexpr Heartbeat::Options kPatient{milliseconds(5), std::chrono::minutes(1)};
   Job job;
   job.start(0, 3, kPatient);
@@ -54,7 +55,7 @@ TEST(Heartbeat, AFailureIsHeardByAll) {
 
 TEST(Heartbeat, ASilentRankIsLost) {
   Job job;
-  job.start(0, 3);  // rank 1 never says anything
+  job.start(0, 3);  // rank 1 never sends a heartbeat
   job.start(2, 3);
   EXPECT_TRUE(comes(job.told, 2));
   EXPECT_EQ(lost_rank(), "rank 1 was silent for 0.4 s");

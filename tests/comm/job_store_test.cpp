@@ -1,4 +1,4 @@
-// The job's store, which the launcher serves, as c10d's own clients use it.
+// Tests of the launcher's job store with c10d's clients.
 #include "launch/system/job_store.h"
 
 #include <thread>
@@ -75,7 +75,7 @@ TEST(JobStore, WakesThoseThatWait) {
   a->wait({"one", "two", "three"}, std::chrono::seconds(20));
   EXPECT_EQ(text(a->queuePop("queue", /*block=*/true)), "q");
   later.join();
-  b->set("never", bytes("late"));  // the wait that was given up is not answered any more
+  b->set("never", bytes("late"));  // the store must not answer a wait that has timed out
   EXPECT_EQ(text(a->get("never")), "late");
 }
 

@@ -1,3 +1,4 @@
+// c10d backend in host memory that enforces NCCL's ordering rules.
 #include "comm/like_nccl.h"
 
 #include <algorithm>
@@ -26,18 +27,18 @@ using at::Tensor;
 using std::chrono::milliseconds;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/// A send, a receive, or what a rank says and hears of a collective.
+/// A send, a receive, or one rank's contribution to a collective.
 struct Part {
   enum class Kind { kSend, kReceive, kCollective } kind = Kind::kCollective;
-  int peer = -1;         // of a message
-  std::string what;      // of a collective: equal on all ranks; and what errors say
-  Tensor sent, given;    // a copy of what the caller gave, and that
-  Tensor into, arrived;  // where the result is to go, and that
+  int peer = -1;         // of a send or receive
+  std::string what;      // description for errors; equal on all ranks of a collective
+  Tensor sent, given;    // copy of the caller's tensor, and the tensor
+  Tensor into, arrived;  // destination, and the received data
   std::function<std::vector<Tensor>(const std::vector<Tensor>& sent)>
-      make;  // of a collective, for each rank
+      make;  // computes the result of a collective for each rank
   bool done = false;
 };
-/// What one kernel does.
+/// The work of one kernel.
 struct Launch {
   std::vector<std::shared_ptr<Part>> parts;
   bool done() const {
@@ -47,13 +48,13 @@ struct Launch {
 using LaunchPtr = std::shared_ptr<Launch>;
 
 struct Group;
-/// A rank's end of a communicator: one thing after the other.
+/// A rank's stream of a communicator; runs its launches sequentially.
 struct Stream {
-  std::deque<LaunchPtr> queue;  // its first has started
+  std::deque<LaunchPtr> queue;  // the first launch has started
   std::thread::id host;
   bool connected = false, ended = false;
 };
-struct Channel {  // of what has started, from one rank to another
+struct Channel {  // messages that have started, from one rank to another
   std::deque<std::shared_ptr<Part>> sends, receives;
   int64_t buffered = 0;
 };
@@ -61,8 +62,8 @@ struct Group {
   std::vector<int> world_ranks;
   std::vector<Stream> streams;
   std::map<std::pair<int, int>, Channel> channels;
-  std::map<int, std::shared_ptr<Part>> collective;              // that has started, by rank
-  std::map<std::pair<int, int>, std::shared_ptr<Group>> pairs;  // made lazily
+  std::map<int, std::shared_ptr<Part>> collective;              // parts that have started, by rank
+  std::map<std::pair<int, int>, std::shared_ptr<Group>> pairs;  // created on first use
   int64_t fifo_bytes = 0;
   std::string failure;
 
@@ -77,14 +78,14 @@ struct Group {
 };
 using GroupPtr = std::shared_ptr<Group>;
 
-/// What a host that blocks waits for: a launch, or where there is none the others of a group.
+/// The wait of a blocked host thread: for a launch or, if null, for the group's other ranks.
 struct Blocked {
   Group* group;
   int rank;
   const Launch* launch;
 };
 
-/// All ranks of the process. Everything is under one lock.
+/// State of all ranks of the process, protected by one mutex.
 class Machine {
  public:
   static Machine& the() {
@@ -114,7 +115,7 @@ class Machine {
     return pair;
   }
 
-  /// Blocks until all ranks of the group have come.
+  /// Blocks until all ranks of the group have connected.
   void connect(Group& group, int rank, milliseconds timeout) {
     std::unique_lock lock(mutex);
     group.streams[static_cast<size_t>(rank)].connected = true;
@@ -150,10 +151,10 @@ class Machine {
   }
 
   std::mutex mutex;
-  std::map<int64_t, GroupPtr> rendezvous;  // groups that are being joined
+  std::map<int64_t, GroupPtr> rendezvous;  // groups that ranks are joining
 
  private:
-  /// A host, or a rank's stream of a group.
+  /// Node of the wait graph: a host thread, or a rank's stream of a group.
   struct Node {
     std::thread::id host;
     Group* group = nullptr;
@@ -265,7 +266,7 @@ class Machine {
     group.collective.clear();
   }
 
-  /// What must go on before this does.
+  /// Returns the nodes that must progress before this one can.
   std::vector<Node> needs(const Node& node) const {
     std::vector<Node> result;
     const auto need_rank = [&](Group& group, int rank) {
@@ -279,7 +280,7 @@ class Machine {
       }
       const auto& [group, rank, launch] = found->second;
       if (launch != nullptr) {
-        if (!launch->done()) {  // else it is about to wake
+        if (!launch->done()) {  // otherwise it is about to wake
           result.push_back({{}, group, rank});
         }
         return result;
@@ -385,7 +386,7 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return a.defined() && b.defined() && a.storage().data() == b.storage().data();
 }
 
-/// So that who reads a result before wait() computes nonsense.
+/// Fills a result with NaN, so that code that reads it before wait() computes wrong values.
 void poison(const Tensor& tensor) {
   if (tensor.is_floating_point()) {
     tensor.fill_(std::numeric_limits<double>::quiet_NaN());
@@ -454,7 +455,7 @@ class LikeNcclBackend final : public c10d::Backend {
       const std::scoped_lock lock(machine.mutex);
       group_->streams[static_cast<size_t>(rank)].host = std::this_thread::get_id();
     }
-    // All hosts must be known before any waits.
+    // All host threads must be registered before any of them waits.
     if (store->add("like_nccl/came", 1) == size) {
       store->set("like_nccl/all", std::vector<uint8_t>{1});
     }
@@ -540,7 +541,7 @@ class LikeNcclBackend final : public c10d::Backend {
   }
 
  private:
-  /// In the tensors' own type and in rank order, as a ring of NCCL's rounds.
+  /// Reduces in the tensors' type and in rank order, with the rounding of NCCL's ring.
   static Tensor reduced(const std::vector<Tensor>& sent, const c10d::ReduceOp& reduce) {
     Tensor result = sent.front().clone();
     for (size_t r = 1; r < sent.size(); ++r) {
@@ -564,7 +565,7 @@ class LikeNcclBackend final : public c10d::Backend {
   template <class Make>
   WorkPtr collective(const char* name, int detail, const Tensor& in, const Tensor& out, Make make) {
     Part part;
-    // Flat: ranks may see one buffer in other shapes.
+    // Uses flat sizes, because ranks may pass the same buffer with different shapes.
     part.what = fmt::format(
         "{} ({}) {} {} -> {}",
         name,
@@ -625,7 +626,7 @@ class LikeNcclBackend final : public c10d::Backend {
     const at::NoGradGuard no_grad;
     const bool in_place = overlap(part.given, part.into);
     if (!part.into.defined() || (in_place && part.given.numel() < part.into.numel())) {
-      return;  // a rank may read its own part of what it gathers
+      return;  // a rank may read its own slice of the gathered tensor
     }
     poison(part.into);
   }

@@ -1,13 +1,15 @@
-// A backend of c10d for tensors in host memory that keeps NCCL's rules, for ranks that are threads:
-// what would hang, or come out wrong, on GPUs shows on any machine.
+// c10d backend for CPU tensors that enforces NCCL's rules, for ranks that are threads. It detects
+// on any machine what would hang or give wrong results on GPUs.
 //
-// As ProcessGroupNCCL: tags are ignored; what a rank starts on a communicator runs in that order,
-// one after the other; a send has ended when it was received; a lone send or receive of a group
-// that was not connected when it was made goes through a communicator of its two ranks, which the
-// first use makes, blocking the host until the other comes too; calls between startCoalescing and
-// endCoalescing go at once. Stricter than it: results hold NaN until wait(); what is sent must not
-// change before wait(); all ranks' collectives must be alike; a deadlock is an error at once, which
-// tells the cycle.
+// As in ProcessGroupNCCL, tags are ignored and a rank's operations on a communicator run
+// sequentially, in the order in which they were started. A send completes when it has been
+// received. If the group was not connected when it was created, a single send or receive uses a
+// communicator of its two ranks. The first use creates it and blocks the host until the peer
+// arrives. Calls between startCoalescing and endCoalescing start together.
+//
+// The backend is stricter than NCCL in these points: results contain NaN until wait(); a sent
+// tensor must not change before wait(); collectives must be identical on all ranks; a deadlock is
+// an immediate error that describes the cycle.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +17,11 @@
 namespace lockstep::comm {
 
 struct LikeNccl {
-  bool connects_with_group = true;  // else lazily, as where no device is bound
-  int64_t fifo_bytes = 0;           // between two ranks of a communicator, that may be on their way
+  bool connects_with_group = true;  // false: connects lazily, as without a bound device
+  int64_t fifo_bytes = 0;           // bytes in flight between two ranks that need no receive
 };
 
-/// While it lives, groups that are joined carry tensors in host memory by such a backend.
+/// During its lifetime, newly joined groups use this backend for CPU tensors.
 class UseLikeNccl {
  public:
   explicit UseLikeNccl(const LikeNccl& options = {});

@@ -1,4 +1,4 @@
-// What NCCL's rules make of messages and collectives, and that they are kept by those of ours.
+// Tests that the backend enforces NCCL's rules, and that our collectives and lanes obey them.
 #include "comm/like_nccl.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ Tensor numbers(int rank, int64_t count = 6) {
   return torch::arange(count, torch::kFloat) + 100 * rank;
 }
 
-/// What the first rank to fail says, or nothing.
+/// Returns the error of the first rank that fails, or an empty string.
 std::string failure(int ranks, const std::function<void(Communicator&)>& body) {
   try {
     run_ranks({.size = ranks, .timeout = std::chrono::seconds(20)}, body);
@@ -87,7 +87,7 @@ TEST(LikeNccl, NamesADeadlockAtOnce) {
   EXPECT_NE(text.find("rank 1: send to 0"), std::string::npos) << text;
 }
 
-/// With a buffer that the message fits, the same passes: as small tests on GPUs do.
+/// The same exchange succeeds with a buffer that the message fits into, as in small tests on GPUs.
 TEST(LikeNccl, SmallMessagesHideADeadlock) {
   const UseLikeNccl use({.fifo_bytes = 64});
   EXPECT_EQ(
@@ -136,8 +136,8 @@ TEST(LikeNccl, ARankThatEndsIsTold) {
   EXPECT_NE(text.find("a rank has ended"), std::string::npos) << text;
 }
 
-/// Both ranks send first, and one receives in another order than it waits: lanes do not hold each
-/// other up, and keep the sender's order.
+/// Both ranks send first, and one receives in a different order than it waits. Lanes do not block
+/// each other and keep the sender's order.
 TEST(Links, PassEachOther) {
   const auto body = [](Communicator& group) {
     const std::vector<std::pair<int, int>> pairs{{0, 1}, {1, 0}, {1, 2}, {2, 1}};

@@ -1,3 +1,4 @@
+// Tests of the time measured for slow links.
 #include "comm/moving.h"
 
 #include <array>
@@ -13,7 +14,7 @@
 namespace lockstep::comm {
 namespace moving_test {
 
-/// Two ends of a connection over the loopback.
+/// Returns the two ends of a loopback connection.
 std::array<int, 2> connected() {
   sockaddr_in address{
       .sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};

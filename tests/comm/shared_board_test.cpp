@@ -1,5 +1,4 @@
-// What others say in the store is a guess until it is checked: files that they name, and processes
-// that they claim to be.
+// Tests that a board does not trust the store: file descriptors and PIDs from peers are verified.
 #include "comm/shared_board.h"
 
 #include <cstdlib>
@@ -19,8 +18,8 @@ std::vector<uint8_t> bytes(const std::string& text) {
   return {text.begin(), text.end()};
 }
 
-/// Rank 1 joins, and rank 0 is a stranger that says `process` and `memory`. Whether there is a
-/// board.
+/// Rank 1 joins, and an impostor acts as rank 0 and publishes `process` and `memory`. Returns true
+/// if a board is created.
 bool joins(const std::string& process, const std::string& memory) {
   const Store store = c10::make_intrusive<c10d::HashStore>();
   bool joined = false;

@@ -1,4 +1,4 @@
-// Ranks as threads, and as processes that read each other's memory.
+// Tests of shared-memory collectives with ranks as threads and as processes.
 #include "comm/shared_memory.h"
 
 #include <chrono>
@@ -28,8 +28,8 @@ Tensor numbers(int64_t n, int rank, at::ScalarType type) {
       .to(type);
 }
 
-/// Every verb on every type, against the same made by hand. Sizes: none, fewer than the ranks, odd,
-/// of several blocks.
+/// Compares every operation on every type with a direct computation. Sizes: empty, smaller than the
+/// number of ranks, odd, several blocks.
 void try_every_verb(Communicator& group) {
   const int size = group.size(), rank = group.rank();
   for (const at::ScalarType type :
@@ -72,7 +72,7 @@ void try_every_verb(Communicator& group) {
       group.broadcast(from_last, size - 1).wait();
       EXPECT_TRUE(from_last.equal(of_rank[size - 1]));
 
-      // Two messages under one tag keep their order.
+      // Two messages with the same tag arrive in order.
       Tensor first = torch::empty_like(in), second = torch::empty_like(in);
       const int next = (rank + 1) % size, before = (rank + size - 1) % size;
       const P2p transfers[] = {
@@ -108,7 +108,7 @@ TEST(SharedMemory, MoreAtATimeThanTheBoardHasRoomFor) {
   });
 }
 
-// Who looks for a message may be stopped in the middle of the board, while the peer offers two.
+// A receiver's scan of the board may be interrupted while the peer posts two offers.
 TEST(SharedMemory, MessagesUnderOneTagKeepTheirOrderHoweverManyComeAtOnce) {
   run_ranks(4, [](Communicator& group) {
     constexpr int kRounds = 1500, kMessages = 4;
@@ -132,9 +132,9 @@ TEST(SharedMemory, MessagesUnderOneTagKeepTheirOrderHoweverManyComeAtOnce) {
   });
 }
 
-// A rank waits for one operation while its background moves the bytes of another: what the peer
-// rings for meanwhile is not to be slept over. Nobody's patience ends here, so a bell that was
-// missed is an error.
+// A rank waits for one operation while its background thread moves the bytes of another. Wake-ups
+// from the peer must not be lost meanwhile. The timeouts here are long, so a lost wake-up causes an
+// error.
 TEST(SharedMemory, NoBellIsMissedWhileAnotherThreadGoesOn) {
   const HostedStore store;
   std::vector<std::thread> ranks;
@@ -194,8 +194,8 @@ TEST(SharedMemory, GivesUpAfterItsTime) {
   }
 }
 
-/// What the other ranks of a world say of `sleeper`, which comes too late: each in an operation of
-/// its own kind, in halves of the world or in all of it.
+/// Checks the errors of the other ranks if `sleeper` arrives too late. Each rank runs an operation
+/// of its own kind, in half of the world or in all of it.
 void expect_named(int size, int sleeper, bool in_halves) {
   std::mutex mutex;
   std::vector<std::string> told;
@@ -256,14 +256,14 @@ TEST(SharedMemory, TheRankThatAnotherGroupWaitsForIsNamedByAll) {
 
 using Body = void (*)(Communicator& group);
 
-/// How three processes end that run a body each, as ranks of one group.
+/// Runs `body` in three processes as ranks of one group; returns their exit statuses.
 std::vector<int> run_processes(Body body) {
   const HostedStore store;
   std::vector<pid_t> children;
   for (int rank = 0; rank < 3; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
-      at::set_num_threads(1);  // the parent's threads are not here
+      at::set_num_threads(1);  // fork() does not copy the parent's threads
       {
         const Store joined =
             join_store({.port = store.port(), .rank = rank, .size = 3, .hosted_by_agent = true});
@@ -300,7 +300,7 @@ void see_that_one_is_killed(Communicator& group) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kPeerLost);
-    // Of the others, one may be the first to see it and to leave.
+    // One of the remaining ranks may detect it first and leave.
     EXPECT_NE(std::string(error.what()).find(" has ended"), std::string::npos) << error.what();
   }
 }

@@ -1,3 +1,4 @@
+// Tests of subgroups.
 #include "comm/split.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ TEST(Split, MakesGroupsThatReduceByThemselvesAgainAndAgain) {
       Tensor sum = torch::full({3}, static_cast<float>(world.rank()));
       group.all_reduce(sum).wait();
       EXPECT_EQ(sum[2].item<float>(), static_cast<float>(2 * first + 2));
-      // And a group of the group, which is one rank.
+      // A subgroup of a subgroup, with a single rank.
       EXPECT_EQ(split(group, {group.rank()}, "one", {}).size(), 1);
     }
   });

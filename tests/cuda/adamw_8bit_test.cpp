@@ -1,5 +1,4 @@
-// The kernel of 8-bit AdamW, run on a processor (on_cpu.h), against the loops of CPUs: the same
-// bits.
+// The 8-bit AdamW kernel, executed on a CPU (on_cpu.h), is bitwise equal to the CPU loops.
 #include "cuda/adamw_8bit.h"
 
 #include <algorithm>
@@ -23,7 +22,7 @@ using optim::DynamicMap;
 using optim::kQuantizedBlock;
 
 constexpr size_t kCount =
-    9 * 256 + 37;  // more blocks than a block of threads has, the last in part
+    9 * 256 + 37;  // more code blocks than a block has threads; the last one is partial
 constexpr size_t kBlocks = 10;
 const std::vector<float> kNumbers{0.5F, 0.999F, 0.9F, 0.1F, 0.99F, 0.01F, 1e-3F, 2.0F, 1e-6F};
 
@@ -54,7 +53,7 @@ struct Given {
   Moment exp_avg, exp_avg_sq;
 };
 
-/// From `offset` on: elements go in packs where they begin at a multiple of their bytes.
+/// Draws values at `offset`: pack loads are used only if the start is aligned.
 Given draw(size_t offset) {
   std::mt19937 generator(5);
   std::normal_distribution<float> normal;
@@ -69,7 +68,7 @@ Given draw(size_t offset) {
       v.push_back(m.back() * m.back());
     }
   }
-  for (size_t i = 512; i < 768; ++i) {  // a block that stays zero
+  for (size_t i = 512; i < 768; ++i) {  // a block that remains zero
     m[i] = v[i] = made.gradient[offset + i] = 0;
     made.low_gradient[offset + i] = __float2bfloat16(0);
   }
@@ -79,7 +78,7 @@ Given draw(size_t offset) {
   return made;
 }
 
-/// Of this type the kernel reads the gradient; bfloat16: it writes rounded weights, too.
+/// `Gradient` is the type of the gradient; for bfloat16 the kernel also writes rounded weights.
 template <class Gradient>
 void expect_the_loops_bits(size_t offset) {
   constexpr bool kIsLow = !std::is_same_v<Gradient, float>;

@@ -1,4 +1,4 @@
-// The kernels, run on a processor (on_cpu.h), against float64.
+// CUDA kernels, executed on a CPU (on_cpu.h), compared with float64 references.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -49,9 +49,9 @@ std::vector<T> all_narrowed(const std::vector<float>& numbers) {
   return result;
 }
 
-/// From `offset` on: elements go in packs where those begin at a multiple of their bytes.
+/// Starts at `offset`: pack loads are used only if the start is aligned.
 void expect_adamw(bool is_low, size_t offset) {
-  constexpr size_t kCount = 1502;  // the last block is not full, nor the last pack
+  constexpr size_t kCount = 1502;  // the last block and the last pack are partial
   const std::vector<float> numbers{0.5F, 0.999F, 0.9F, 0.1F, 0.99F, 0.01F, 1e-3F, 2.0F, 1e-6F};
   const auto gradient = random_numbers(kCount, 1), weight = random_numbers(kCount, 2);
   const auto m = random_numbers(kCount, 3);
@@ -94,7 +94,7 @@ void expect_rows(Number number, size_t size, size_t gap) {
   constexpr size_t kRows = 4;
   const size_t stride = size + gap;
   auto logits = all_narrowed<T>(random_numbers(kRows * stride, 5, 3));
-  logits[stride + 1] = narrowed<T>(-INFINITY);  // a token that cannot be
+  logits[stride + 1] = narrowed<T>(-INFINITY);  // a masked token
   const std::vector<int64_t> targets{0, static_cast<int64_t>(size) - 1, -100, 3};
   std::vector<float> maximum(kRows), total(kRows), of_target(kRows);
   row_statistics(
@@ -140,7 +140,7 @@ void expect_rows(Number number, size_t size, size_t gap) {
   for (size_t i = 0; i < logits.size(); ++i) {
     const size_t row = i / stride;
     if (i % stride >= size) {
-      ASSERT_EQ(widen(logits[i]), widen(before[i])) << i;  // what lies between rows
+      ASSERT_EQ(widen(logits[i]), widen(before[i])) << i;  // padding between rows is unchanged
       continue;
     }
     const double logit = widen(before[i]), t = logit * kInverseCap;
@@ -155,8 +155,8 @@ void expect_rows(Number number, size_t size, size_t gap) {
   }
 }
 
-/// A part of 5 rows of a matrix of 70 columns, in two runs, and its columns from 13 on: bytes at
-/// random, rows of an odd number of codes, blocks that rows begin and end within.
+/// A part of 5 rows of a matrix with 70 columns, in two runs, and its columns from 13 on: random
+/// bytes, rows with an odd number of codes, and row boundaries inside blocks.
 template <class T>
 void expect_unpacked(Number number, Number packed, bool has_8_bits, bool is_nested) {
   ops::UnpackPlace place;
@@ -219,15 +219,15 @@ TEST(Kernels, PackedRowsAreReadAsTheirPlacesSay) {
 }
 
 TEST(Kernels, RowsOfLogitsAreThoseOfFloat64) {
-  for (const size_t size : {5U, 700U, 4609U}) {  // fewer than a warp; several numbers a thread
+  for (const size_t size : {5U, 700U, 4609U}) {  // less than a warp; several values per thread
     expect_rows<float>(Number::kFloat, size, 0);
     expect_rows<__nv_bfloat16>(Number::kBfloat16, size, 3);
     expect_rows<__half>(Number::kHalf, size, 64 - size % 64);
   }
-  expect_rows<__nv_bfloat16>(Number::kBfloat16, 17411, 64 - 17411 % 64);  // several packs a thread
+  expect_rows<__nv_bfloat16>(Number::kBfloat16, 17411, 64 - 17411 % 64);  // several packs per thread
 }
 
-/// A NaN stays one: the step is judged by it.
+/// NaN propagates, because the step guard depends on it.
 TEST(Kernels, ANotANumberStays) {
   std::vector<float> logits = random_numbers(600, 6);
   logits[37] = NAN;
@@ -238,7 +238,7 @@ TEST(Kernels, ANotANumberStays) {
   EXPECT_TRUE(std::isnan(total));
 }
 
-/// In rows that lie further apart, into dense ones; and back.
+/// Rotates from strided rows into dense ones, and back.
 template <class T>
 void expect_rotation(Number number, int64_t count, int64_t size, int64_t half, int64_t far) {
   constexpr int64_t kRows = 2, kLength = 3;
@@ -279,13 +279,13 @@ void expect_rotation(Number number, int64_t count, int64_t size, int64_t half, i
 }
 
 TEST(Kernels, RopeTurnsAndTurnsBack) {
-  expect_rotation<float>(Number::kFloat, 2, 7, 3, 100);               // one number behind the pairs
-  expect_rotation<__nv_bfloat16>(Number::kBfloat16, 5, 40, 16, 640);  // packs, some behind them
-  expect_rotation<__nv_bfloat16>(Number::kBfloat16, 5, 40, 16, 641);  // rows that begin none
-  expect_rotation<__half>(Number::kHalf, 40, 128, 64, 16000);         // more than a block's threads
+  expect_rotation<float>(Number::kFloat, 2, 7, 3, 100);               // one value after the pairs
+  expect_rotation<__nv_bfloat16>(Number::kBfloat16, 5, 40, 16, 640);  // packs, some of them after the pairs
+  expect_rotation<__nv_bfloat16>(Number::kBfloat16, 5, 40, 16, 641);  // rows that are not aligned for packs
+  expect_rotation<__half>(Number::kHalf, 40, 128, 64, 16000);         // more packs than a block has threads
 }
 
-/// A part [2, 3, 4] of a whole [2, 5, 9]: the elements that the whole drops, whoever holds them.
+/// A slice [2, 3, 4] of a whole [2, 5, 9] drops the same elements as the whole.
 TEST(Kernels, DropoutIsThatOfTheWhole) {
   const ops::DropoutPlace place{.dims = 2, .size = {3, 4}, .begin = {1, 5}, .whole = {5, 9}};
   const std::vector<float> from = random_numbers(24, 8);
@@ -346,7 +346,7 @@ void expect_swiglu(Number number, double tolerance, size_t offset) {
 }
 
 TEST(Kernels, SwigluIsItsFormula) {
-  for (const size_t offset : {0, 1}) {  // in packs, and one by one
+  for (const size_t offset : {0, 1}) {  // with packs, and with single values
     expect_swiglu<float>(Number::kFloat, 1e-5, offset);
     expect_swiglu<__nv_bfloat16>(Number::kBfloat16, 0.01, offset);
     expect_swiglu<__half>(Number::kHalf, 2e-3, offset);
@@ -354,7 +354,7 @@ TEST(Kernels, SwigluIsItsFormula) {
 }
 
 TEST(Kernels, NumbersTimesAFactorWhichMayBeOne) {
-  for (const size_t offset : {0, 1}) {  // in packs, and one by one
+  for (const size_t offset : {0, 1}) {  // with packs, and with single values
     const auto from = all_narrowed<__nv_bfloat16>(random_numbers(1003, 3));
     for (const float factor : {0.3F, 1.0F}) {
       auto to = from;
@@ -368,14 +368,14 @@ TEST(Kernels, NumbersTimesAFactorWhichMayBeOne) {
 }
 
 TEST(Kernels, SquaresAreAddedToWhatIsThere) {
-  // Each thread of all blocks has eight packs, of some blocks a ninth, and some one number more;
-  // and numbers that do not begin a pack.
+  // Each thread of every block has eight packs; threads of some blocks have a ninth, and some have
+  // one more value. Also tested unaligned.
   constexpr size_t kCount = size_t{ops::kSquareSums} * 256 * 4 * 33 / 4 + 3;
   const auto from = random_numbers(kCount, 12);
   for (const size_t offset : {0, 1}) {
     std::vector<double> sums(ops::kSquareSums, 0.0);
     sums[3] = 1000;
-    const size_t end = offset == 0 ? kCount : kCount / 8;  // the slow way need not go so far
+    const size_t end = offset == 0 ? kCount : kCount / 8;  // the slow path is tested on less data
     add_squares(
         Number::kFloat,
         from.data() + offset,
@@ -398,7 +398,7 @@ TEST(Kernels, SquaresAreAddedToWhatIsThere) {
   EXPECT_TRUE(std::isnan(sums[0]));
 }
 
-/// The number that a code of e4m3 or e5m2 is.
+/// Returns the value of an e4m3 or e5m2 code.
 double number_of(uint8_t code, bool has_e5m2) {
   const int fraction_bits = has_e5m2 ? 2 : 3, bias = has_e5m2 ? 15 : 7;
   const int exponent = (code & 0x7F) >> fraction_bits;
@@ -415,7 +415,7 @@ struct Float8Case {
   bool has_e5m2, is_by_row, reads_columns, writes_columns;
 };
 
-/// Read and written along rows or columns.
+/// Input and output are along rows or columns.
 void expect_float8(const Matrix& size, const Float8Case& how) {
   const auto [rows, columns] = size;
   const auto [has_e5m2, is_by_row, reads_columns, writes_columns] = how;
@@ -474,7 +474,7 @@ void expect_float8(const Matrix& size, const Float8Case& how) {
 }
 
 TEST(Kernels, EightBitNumbersAreTheNearestWithTheLeastScale) {
-  // Whole tiles and parts of them; what no tile fits, nor any pack; one row, one column.
+  // Whole tiles and partial ones; sizes that no tile or pack divides; one row; one column.
   for (const Matrix& size : {Matrix{136, 520}, {45, 70}, {1, 40}, {33, 1}}) {
     for (const bool has_e5m2 : {false, true}) {
       for (const bool reads_columns : {false, true}) {

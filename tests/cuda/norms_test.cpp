@@ -1,4 +1,4 @@
-// Norms' kernels, run on a processor (on_cpu.h), against float64.
+// Norm kernels, executed on a CPU (on_cpu.h), compared with float64 references.
 #include "cuda/norms.h"
 
 #include <cmath>
@@ -29,7 +29,7 @@ template <class T>
 struct Given {
   std::vector<T> x, residual, weight, bias, dy, dsum;
   size_t rows, size;
-  std::optional<ops::RmsForm> form;  // none: a layer norm
+  std::optional<ops::RmsForm> form;  // nullopt: a layer norm
   Given(size_t row_count, size_t width, std::optional<ops::RmsForm> how)
       : x(random_numbers<T>(row_count * width, 1)),
         residual(random_numbers<T>(row_count * width, 2)),
@@ -41,7 +41,7 @@ struct Given {
         size(width),
         form(how) {}
 
-  /// What is normalized, as the type holds it.
+  /// Returns an element of the norm's input, rounded to the type.
   double in(size_t i, bool adds) const {
     T held;
     narrow(adds ? widen(x[i]) + widen(residual[i]) : widen(x[i]), held);
@@ -57,7 +57,7 @@ struct Given {
   }
 };
 
-/// Forward and backward, against sums of float64.
+/// Compares forward and backward pass with float64 sums.
 template <class T>
 void expect_norm(Number number, const Given<T>& given, bool adds, double tolerance) {
   const size_t rows = given.rows, size = given.size, count = rows * size;
@@ -151,12 +151,12 @@ void expect_forms(Number number, size_t rows, size_t size, double tolerance) {
 }
 
 TEST(Norms, AreTheirFormulaForwardAndBackward) {
-  expect_forms<float>(Number::kFloat, 3, 40, 1e-5);              // not a whole warp
+  expect_forms<float>(Number::kFloat, 3, 40, 1e-5);              // less than a warp
   expect_forms<__nv_bfloat16>(Number::kBfloat16, 3, 520, 0.02);  // 65 packs: three warps
   expect_forms<__half>(Number::kHalf, 2, 64, 3e-3);
-  const Given<float> wide(2, 6000, ops::RmsForm::kExact);  // three packs a thread
+  const Given<float> wide(2, 6000, ops::RmsForm::kExact);  // three packs per thread
   expect_norm(Number::kFloat, wide, true, 1e-5);
-  const Given<__nv_bfloat16> wider(1, 8192, ops::RmsForm::kRounded);  // two
+  const Given<__nv_bfloat16> wider(1, 8192, ops::RmsForm::kRounded);  // two packs per thread
   expect_norm(Number::kBfloat16, wider, true, 0.02);
   expect_norm(Number::kBfloat16, Given<__nv_bfloat16>(1, 8192, std::nullopt), true, 0.02);
 }

@@ -1,7 +1,7 @@
-// CUDA's kernels on a processor: a file of them is included behind this header, and launch() runs
-// them. Each thread of a block is a fiber; barriers and shuffles are where fibers take turns, in an
-// order that is drawn anew each time, so that what relies on an order shows. A thread that does not
-// come to a barrier is an error. Blocks run one after the other, and find NaN in what they share.
+// CUDA kernels on a CPU: a kernel's file is included after this header, and launch() executes it.
+// Each thread of a block is a fiber. Fibers switch at barriers and shuffles, in a random order each
+// time, so that a dependence on the order shows. A thread that does not reach a barrier is an
+// error. Blocks run sequentially, with NaN in their shared memory at the start.
 #pragma once
 
 #include <algorithm>
@@ -79,7 +79,7 @@ class Block {
   }
 
   void synchronize() { pass(all_); }
-  /// The first thread that comes to it leaves garbage there.
+  /// The first thread that calls it fills the memory with garbage.
   void spoil(void* memory, size_t bytes) {
     if (spoiled_.insert(memory).second) {
       std::memset(memory, 0xff, bytes);
@@ -92,7 +92,7 @@ class Block {
     std::memcpy(&slots_[thread_], &value, sizeof(T));
     pass(warp);
     std::memcpy(&value, &slots_[thread_ ^ static_cast<size_t>(step)], sizeof(T));
-    pass(warp);  // nobody writes while another reads
+    pass(warp);  // separates writes from reads
     return value;
   }
   unsigned thread() const { return static_cast<unsigned>(thread_); }
@@ -166,7 +166,7 @@ void begin_shared(T& memory) {
   Block::current()->spoil(&memory, sizeof memory);
 }
 
-inline unsigned atomicMax(unsigned* at, unsigned value) {  // threads take turns
+inline unsigned atomicMax(unsigned* at, unsigned value) {  // fibers are not concurrent
   const unsigned before = *at;
   *at = std::max(before, value);
   return before;
@@ -178,9 +178,9 @@ struct Coordinate {
 
 }  // namespace lockstep::cuda
 
-// What nvcc knows by itself.
+// Declarations that are built into nvcc.
 #undef __shared__
-#define __shared__ static  // one block at a time has it
+#define __shared__ static  // only one block runs at a time
 #undef __launch_bounds__
 #define __launch_bounds__(threads)
 #define threadIdx (::lockstep::cuda::Coordinate{::lockstep::cuda::Block::current()->thread()})

@@ -1,3 +1,4 @@
+// Tests of DistributedSampler.
 #include "library/distributed_sampler.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace distributed_sampler_test {
 using Options = DistributedSamplerOptions;
 using ::testing::HasSubstr;
 
-/// What a rank draws in an epoch, in batches of 3.
+/// Returns the samples that a rank draws in an epoch, in batches of 3.
 std::vector<size_t> epoch_of(DistributedSampler& sampler) {
   sampler.reset();
   std::vector<size_t> all;
@@ -55,7 +56,8 @@ TEST(DistributedSampler, RanksShareAnEpoch) {
         parts.push_back(epoch_of(sampler));
         ASSERT_EQ(static_cast<int64_t>(parts.back().size()), sampler.samples_of_rank());
       }
-      // Interleaved they are the order of one rank, and its beginning again where that is short.
+      // Interleaved, the ranks' samples are the order of a single rank, padded with its first
+      // samples.
       for (size_t place = 0; place < parts[0].size() * parts.size(); ++place) {
         EXPECT_EQ(parts[place % parts.size()][place / parts.size()], order[place % size])
             << size << " samples, " << ranks << " ranks, place " << place;
@@ -84,7 +86,7 @@ TEST(DistributedSampler, GoesOnWhereItWas) {
   torch::serialize::InputArchive in;
   in.load_from(bytes);
   other.load(in);
-  other.reset();  // as a loader does first
+  other.reset();  // data loaders call reset() first
   EXPECT_EQ(other.epoch(), 1);
   EXPECT_EQ(other.position(), 2);
   EXPECT_EQ(other.next(9), sampler.next(9));

@@ -1,4 +1,4 @@
-// DistributedDataParallel and checkpoints, with a convolutional network of odd sizes.
+// Tests of DistributedDataParallel and checkpoints with a convolutional network of odd sizes.
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -18,10 +18,10 @@ namespace module_test {
 
 using ::testing::HasSubstr;
 
-/// A frozen layer, a shared one, a norm with buffers, and one that is used on request.
+/// Network with a frozen layer, a shared layer, a norm with buffers, and an optional layer.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(int64_t seed) {
-    static std::mutex mutex;  // the generator is the process's, and ranks are threads
+    static std::mutex mutex;  // the random generator is global, and ranks are threads
     const std::scoped_lock lock(mutex);
     torch::manual_seed(static_cast<uint64_t>(seed));
     first = register_module("first", torch::nn::Conv2d(1, 5, 3));
@@ -31,7 +31,7 @@ struct NetImpl : torch::nn::Module {
     last = register_module("last", torch::nn::Linear(5, 3));
     unused = register_module("unused", torch::nn::Linear(3, 3));
     norm->weight.set_requires_grad(false);
-    norm->eval();  // its statistics would be those of a rank's own samples
+    norm->eval();  // in training mode, statistics would depend on the rank's samples
   }
   torch::Tensor forward(const torch::Tensor& images) {
     const auto x = torch::gelu(norm(first(images))).mean({2, 3});  // [B, 5]
@@ -71,7 +71,7 @@ void step_alone(Net& net, torch::optim::Optimizer& optimizer, int64_t step) {
   optimizer.step();
 }
 
-/// One step of this rank's part, in micro-batches.
+/// Runs one step on this rank's share of the batch, in micro-batches.
 void step_together(
     Net& net,
     DistributedDataParallel& parallel,
@@ -117,8 +117,8 @@ TEST(DistributedDataParallel, TrainsAsOneRankDoes) {
   for (const int ranks : {1, 2, 3}) {
     for (const int64_t micro_batches : {1, 2}) {
       comm::run_ranks(ranks, [&](comm::Communicator& group) {
-        Net net(group.rank() + 1);  // rank 0's weights count
-        auto own = adamw(net);      // made before: parameters keep their identity
+        Net net(group.rank() + 1);  // all ranks start from rank 0's weights
+        auto own = adamw(net);      // created before wrapping: parameters keep their identity
         DistributedDataParallelOptions options;
         options.bucket_megabytes = 1e-4;
         DistributedDataParallel parallel(net.ptr(), group, options);
@@ -154,7 +154,7 @@ TEST(DistributedDataParallel, NamesUnusedParametersOrMakesThemZero) {
     options.find_unused_parameters = true;
     DistributedDataParallel parallel(net.ptr(), group, options);
     parallel.backward(loss_of(net, 0, 0, 4));
-    EXPECT_GT(net->unused->weight.grad().abs().sum().item<double>(), 0);  // rank 0's part
+    EXPECT_GT(net->unused->weight.grad().abs().sum().item<double>(), 0);  // from rank 0's samples
   });
   comm::Communicator alone = comm::Communicator::alone();
   Net net(1);

@@ -1,3 +1,4 @@
+// Tests of tensor slices.
 #include "mesh/cut.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@ TEST(SplitEvenly, GivesTheFirstPartsOneMore) {
   EXPECT_EQ(split_evenly(2, 3, 2).size(), 0);
 }
 
-/// The elements of the whole that the elements [begin, end) of the part are.
+/// Returns the indices in the whole tensor of the slice's elements [begin, end).
 std::vector<int64_t> elements_of(
     const Cut& cut, const std::vector<int64_t>& shape, int64_t begin, int64_t end) {
   std::vector<int64_t> found;

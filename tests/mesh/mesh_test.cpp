@@ -1,3 +1,4 @@
+// Tests of mesh coordinates, groups and error messages.
 #include "mesh/mesh.h"
 
 #include <algorithm>
@@ -74,7 +75,7 @@ TEST(Mesh, ListsTheMeshesThatMultiply) {
       text.find("data 4 × pipeline 1 × context 1 × tensor 2 does not multiply to the 6 ranks"),
       std::string::npos)
       << text;
-  // Changing one axis comes before changing two.
+  // Meshes that change one axis are listed before those that change two.
   EXPECT_NE(text.find("6 ranks:\n    parallel.data=3 parallel.tensor=2\n"), std::string::npos)
       << text;
   const std::string derived = error_of({.pipeline = 4}, 6);

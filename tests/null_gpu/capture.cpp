@@ -1,4 +1,5 @@
-// Stream captures: what a capture forbids is refused as CUDA refuses it, and spoils the capture.
+// Stream captures. Calls that are forbidden during a capture are refused as in CUDA and invalidate
+// the capture.
 #include "null_gpu/capture.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ struct Capture {
 namespace {
 
 struct Graph {
-  std::vector<std::vector<Node>> branches;  // one for each stream of the capture
+  std::vector<std::vector<Node>> branches;  // one per stream of the capture
   size_t size = 0;
 };
 struct Executable {
@@ -46,7 +47,8 @@ cudaStreamCaptureMode& thread_mode() {
   return mode;
 }
 
-/// How many nodes lie before the end of the last that is work: records and waits are none to CUDA.
+/// Returns the number of nodes up to the last work node; CUDA does not count event records and
+/// waits as work.
 size_t work_until(const std::vector<Node>& nodes) {
   const auto is_work = [](const Node& node) {
     using Kind = Operation::Kind;
@@ -74,7 +76,7 @@ void capture_operation(Stream& stream, Operation operation) {
 }
 
 std::shared_ptr<Mark> mark_of(Stream& stream) {
-  // The record itself is the next node.
+  // The event record itself is the next node.
   Progress before = stream.capture->progress[&stream];
   before[&stream] = stream.capture->nodes[&stream].size() + 1;
   return std::make_shared<Mark>(Mark{stream.capture, stream.capture->number, std::move(before)});
@@ -110,7 +112,7 @@ bool may_wait(const char* call, const Stream* stream) {
     if (stream->capture == nullptr) {
       return true;
     }
-    refused(std::string(call) + " of a stream that is captured");
+    refused(std::string(call) + " on a captured stream");
     spoil(*stream->capture);
     return false;
   }
@@ -148,7 +150,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
   static unsigned long long number = 0;
   Stream& stream = stream_of(handle);
   if (handle == nullptr || stream.capture != nullptr) {
-    refused("a capture of a stream that is captured, or is the device's own");
+    refused("a capture starts on a captured stream or on the default stream");
     return answer(cudaErrorStreamCaptureUnsupported);
   }
   if (number_setting("CAPTURES", 1) == 0) {
@@ -186,7 +188,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* result) {
   delete capture;
   if (is_spoilt || !is_joined) {
     if (!is_joined) {
-      refused("a capture ends while a stream that joined it was not waited for");
+      refused("a capture ends without waiting for a stream that joined it");
     }
     return answer(is_spoilt ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined);
   }
@@ -260,7 +262,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return cudaSuccess;
 }
 
-/// Each branch of it on a stream of its own, between what the stream held before and comes after.
+/// Runs each branch on a stream of its own, after the earlier work of the launch stream and before
+/// its later work.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream_handle) {
   cudaStream_t added = nullptr;
   auto* const executable = reinterpret_cast<Executable*>(handle);

@@ -5,7 +5,7 @@
 
 namespace null_gpu {
 
-/// How far a capture's streams had come: for each, the number of its nodes that lie before.
+/// Progress of a capture's streams: the number of nodes captured so far on each.
 using Progress = std::map<const Stream*, size_t>;
 struct Mark {
   Capture* capture = nullptr;
@@ -16,8 +16,8 @@ struct Mark {
 void capture_work(Stream& stream, const char* kernel);
 void capture_operation(Stream& stream, Operation operation);
 std::shared_ptr<Mark> mark_of(Stream& stream);
-/// The stream waits for a captured event: it is captured too from now on. False: of another
-/// capture.
+/// The stream waits for a captured event and joins the capture. Returns false if the event belongs
+/// to another capture.
 bool join_capture(Stream& stream, const Mark& mark);
 void spoil(Capture& capture);
 

@@ -1,5 +1,5 @@
-// Copies. What comes from a device is zeros, late: until its stream has come to it, the host finds
-// bytes of ones, which no number is.
+// Copies between host and device. Data from a device are zeros and arrive late: until the stream
+// has executed the copy, the host reads bytes of all ones, which is NaN in every floating type.
 #include <cstring>
 
 #include "null_gpu/machine.h"
@@ -34,12 +34,12 @@ cudaError_t copy(
   const Range* const out_of = range_of(from);
   const bool to_device = is_device(into), from_device = is_device(out_of);
   if (!fits(to, into, bytes) || !fits(from, out_of, bytes)) {
-    broken("a copy past the end of what it reads or writes");
+    broken("a copy exceeds its source or destination");
   }
   if ((kind == cudaMemcpyHostToDevice && (!to_device || from_device)) ||
       (kind == cudaMemcpyDeviceToHost && (to_device || !from_device)) ||
       (kind == cudaMemcpyDeviceToDevice && (!to_device || !from_device))) {
-    broken("a copy whose direction is not the one that it says");
+    broken("the direction of a copy does not match its addresses");
   }
   const bool is_pageable =
       (to_device != from_device) && (to_device ? out_of == nullptr : into == nullptr);
@@ -47,7 +47,7 @@ cudaError_t copy(
     return answer(cudaErrorStreamCaptureImplicit);
   }
   if (stream.capture != nullptr && is_pageable) {
-    refused("a copy of pageable memory in a capture");
+    refused("a copy of pageable memory during a capture");
     return answer(cudaErrorStreamCaptureUnsupported);
   }
   if (to_device && from_device) {
@@ -100,7 +100,7 @@ cudaError_t set(void* to, size_t bytes, cudaStream_t handle) {
   const std::unique_lock lock(mutex());
   const Range* const into = range_of(to);
   if (bytes > 0 && (!is_device(into) || !fits(to, into, bytes))) {
-    broken("a memset of what is not the device's");
+    broken("a memset of memory that is not on a device");
   }
   forget(to, bytes);
   Stream& stream = stream_of(handle);

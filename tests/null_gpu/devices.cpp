@@ -1,4 +1,4 @@
-// Devices as CUDA's runtime tells them: eight H100 of 80 GB, or as NULL_GPU_DEVICES says.
+// Devices of the CUDA runtime: eight H100 of 80 GB, or as set by NULL_GPU_DEVICES.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

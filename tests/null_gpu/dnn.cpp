@@ -1,5 +1,5 @@
-// cuDNN, as far as attention goes: its graphs are descriptions that anything may be said of, and
-// one that is executed is a kernel.
+// The attention part of cuDNN. Graph descriptors accept any attribute, and executing a graph is a
+// kernel.
 #include <algorithm>
 
 #include <cudnn.h>
@@ -61,7 +61,7 @@ cudnnStatus_t cudnnBackendSetAttribute(
     const void*) {
   return CUDNN_STATUS_SUCCESS;
 }
-/// One of what is asked for, and zeros.
+/// Returns one element, filled with zeros.
 cudnnStatus_t cudnnBackendGetAttribute(
     const cudnnBackendDescriptor_t,
     cudnnBackendAttributeName_t,

@@ -1,4 +1,4 @@
-// libcuda.so.1: what libtorch asks the driver for itself.
+// libcuda.so.1: the driver functions that libtorch calls directly.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -62,7 +62,7 @@ CUresult cuMemsetD32Async(CUdeviceptr, unsigned, size_t, CUstream stream) {
   add_work(stream_of(stream), "memset");
   return CUDA_SUCCESS;
 }
-// The hardware's description of a tensor: a kernel's own argument.
+// Hardware tensor descriptors, which are passed to kernels as arguments.
 CUresult cuTensorMapEncodeTiled(
     CUtensorMap*,
     CUtensorMapDataType,

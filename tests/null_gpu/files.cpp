@@ -1,4 +1,4 @@
-// A machine with GPUs shows their files in /dev: who lists that folder finds them.
+// Device files of GPUs, visible to a process that lists /dev.
 #include <cstdarg>
 #include <cstring>
 #include <fstream>
@@ -14,7 +14,7 @@
 namespace null_gpu {
 namespace {
 
-/// In place of /dev.
+/// Returns the folder that replaces /dev.
 const char* shown(const char* path) {
   if (std::strcmp(path, "/dev") != 0) {
     return path;

@@ -1,4 +1,5 @@
-// Kernels: each is known by the name that it was registered with; a launch is checked and counted.
+// Kernel registration and launches. Kernels are identified by their registered names; each launch
+// is checked and counted.
 #include <cstring>
 #include <unordered_map>
 
@@ -10,7 +11,7 @@ namespace null_gpu {
 namespace {
 
 struct Kernels {
-  std::mutex mutex;  // registered before main(), by many libraries
+  std::mutex mutex;  // many libraries register kernels before main()
   std::unordered_map<const void*, const char*> names;
   std::unordered_map<const void*, int> dynamic_shared;
   std::unordered_map<const void*, size_t> variables;
@@ -40,7 +41,7 @@ cudaError_t launch(
     cudaStream_t handle) {
   const char* const name = name_of(kernel);
   if (name == nullptr) {
-    refused("a launch of what is no kernel");
+    refused("a launch of an unknown kernel");
     return answer(cudaErrorInvalidDeviceFunction);
   }
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;

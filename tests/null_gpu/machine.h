@@ -1,5 +1,5 @@
-// The pretended machine: devices, their memory, streams and events. Everything of it is behind one
-// mutex, which who calls these functions holds unless it is said otherwise.
+// The simulated machine: devices, their memory, streams and events. One mutex protects all of it;
+// callers of these functions must hold it unless stated otherwise.
 #pragma once
 
 #include <condition_variable>
@@ -21,12 +21,12 @@ std::mutex& mutex();
 
 // ---- Devices
 
-/// Devices that the process sees (NULL_GPU_DEVICES, CUDA_VISIBLE_DEVICES); each one's number on the
+/// Devices visible to the process (NULL_GPU_DEVICES, CUDA_VISIBLE_DEVICES), as numbers on the
 /// machine.
 const std::vector<int>& devices();
 int64_t device_memory();
-int& current_device();  // of this thread
-/// Sets what cudaGetLastError() tells.
+int& current_device();  // per thread
+/// Sets the result of cudaGetLastError() and returns it.
 cudaError_t answer(cudaError_t error);
 
 // ---- Memory
@@ -38,41 +38,43 @@ struct Range {
   Kind kind = Kind::kDevice;
   int device = 0;
 };
-/// The range that holds the address, or null: pageable memory of the host.
+/// Returns the range that contains the address; null for pageable host memory.
 const Range* range_of(const void* address);
-/// Address space that faults when the host touches it. Null: the device has no more.
+/// Reserves addresses that fault on host access. Returns null if the device's memory is exhausted.
 void* allocate(int device, size_t bytes);
 bool release(void* memory);
 void add_pinned(void* memory, size_t bytes);
 bool remove_pinned(void* memory);
 int64_t used_memory(int device);
 
-/// Devices compute nothing, but what the host wrote goes where it is copied or sent, unless it is
-/// small (a number that kernels add to) or large: messages that say what comes are of this kind.
+/// Devices compute nothing, but data that the host wrote follow copies and sends if their size is
+/// in this range. Smaller values (such as sums that kernels add to) and larger ones are not
+/// tracked. Headers of messages have such sizes.
 constexpr size_t kLeastRemembered = 1024, kMostRemembered = 8192;
 void remember(const void* memory, size_t bytes, const void* content);
 void forget(const void* memory, size_t bytes);
-/// Empty: not the host's.
+/// Returns the data at an address; empty if they were not written by the host.
 std::vector<char> remembered(const void* memory, size_t bytes);
 
 // ---- Streams
 
-/// What lies before: for each stream's number, how many of its works.
+/// Vector clock: for each stream number, the count of its preceding work items.
 using Clock = std::vector<uint64_t>;
 
-/// What a device has done, or not yet. Two hosts' questions find it not done, a wait finds it done.
+/// Completion state of device work. Two host queries find it not done; a wait completes it.
 struct Point {
   bool is_done = false;
   int questions = 0;
   Clock clock{};
 };
 
-/// A part of a stream's work that other ranks take part in.
+/// Stream work in which other ranks take part.
 struct Exchange {
   virtual ~Exchange() = default;
-  /// The device has come to it: says so to the others, and whether all of them have.
+  /// Called when the device has reached it: notifies the other ranks and returns whether all have
+  /// reached it.
   virtual bool is_done() = 0;
-  virtual std::shared_ptr<Exchange> again() = 0;  // in a graph's replay
+  virtual std::shared_ptr<Exchange> again() = 0;  // for a graph replay
 };
 
 struct Stream;
@@ -80,8 +82,8 @@ struct Operation {
   enum class Kind { kRecord, kWait, kFill, kRead, kExchange, kCall } kind = Kind::kRecord;
   std::shared_ptr<Point> point{};
   std::shared_ptr<Exchange> exchange{};
-  void* memory = nullptr;        // of the host: the device's comes here, or it was read here
-  const void* device = nullptr;  // what comes here
+  void* memory = nullptr;        // host memory: destination of a copy, or source of one
+  const void* device = nullptr;  // device source of a copy to the host
   size_t bytes = 0;
   uint64_t hash = 0;
   std::function<void()> call{};
@@ -93,27 +95,27 @@ struct Stream {
   int priority = 0;
   std::deque<Operation> queue;
   Capture* capture = nullptr;
-  int number = 0;  // of the process
+  int number = 0;  // unique in the process
   Clock clock{};   // see order.h
 };
-/// The device's own.
+/// The default stream of a device.
 Stream& own_stream(int device);
-/// The stream of a handle, which may be null: the device's own.
+/// Returns the stream of a handle; a null handle is the default stream.
 Stream& stream_of(cudaStream_t handle);
 cudaStream_t handle_of(Stream& stream);
-/// A kernel, a copy, or anything else that ends by itself: nothing is kept of it but a capture's.
+/// Adds work that ends by itself, such as a kernel or a copy. It is recorded only during a capture.
 void add_work(Stream& stream, const char* kernel);
 void add(Stream& stream, Operation operation);
-/// Does what can be done without a wait for others.
+/// Executes all work that does not have to wait for other ranks.
 void advance();
-/// Until the point is done, or all of the stream; lets go of the lock in between.
+/// Blocks until `is_done`; releases the lock while it waits.
 void wait_for(std::unique_lock<std::mutex>& lock, const std::function<bool()>& is_done);
 bool is_idle(const Stream& stream);
-/// Work that other ranks wait for goes on without the host's asking from now on.
+/// From now on, work that other ranks wait for progresses without host calls.
 void go_on_alone();
 
-/// Whether something that waits for the device may be called now; if not, says so and spoils the
-/// captures that it meets.
+/// Returns true if a call that waits for the device is allowed now. Otherwise reports it and
+/// invalidates the affected captures.
 bool may_wait(const char* call, const Stream* stream);
 
 }  // namespace null_gpu

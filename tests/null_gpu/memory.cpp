@@ -1,5 +1,5 @@
-// Memory of pretended devices: addresses that fault when the host touches them, and numbers that
-// say how much of it is taken. Pinned memory of the host is real.
+// Memory of simulated devices: addresses that fault on host access, and counts of used bytes.
+// Pinned host memory is real.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -20,7 +20,7 @@
 namespace null_gpu {
 namespace {
 
-constexpr size_t kPage = size_t{2} << 20;  // as devices give memory out
+constexpr size_t kPage = size_t{2} << 20;  // allocation granularity of devices
 
 size_t whole_pages(size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
@@ -44,7 +44,8 @@ Memory& memory() {
   return *memory;
 }
 
-/// Eight bytes of a file, for who looks on while the process runs: the most that was taken at once.
+/// The peak of used bytes, in a file of eight bytes that other processes can read while this one
+/// runs.
 int64_t& told_peak() {
   static int64_t* const peak = [] {
     const char* const rank = std::getenv("RANK");
@@ -81,7 +82,7 @@ void keep(void* begin, size_t bytes, Kind kind, int device) {
   memory().ranges[address] = {address, bytes, kind, device};
 }
 
-/// The host read or wrote what is the device's.
+/// The host accessed device memory.
 void on_fault(int, siginfo_t* info, void*) {
   if (mutex().try_lock()) {
     const Range* const range = range_of(info->si_addr);
@@ -91,7 +92,7 @@ void on_fault(int, siginfo_t* info, void*) {
       std::snprintf(
           text,
           sizeof text,
-          "the host touched memory of GPU %d at %p",
+          "the host accessed memory of GPU %d at %p",
           range->device,
           info->si_addr);
       broken(text);
@@ -99,7 +100,7 @@ void on_fault(int, siginfo_t* info, void*) {
     mutex().unlock();
   }
   std::fprintf(stderr, "null GPU: a fault at %p, by %s\n", info->si_addr, told(site()).c_str());
-  std::signal(SIGSEGV, SIG_DFL);  // the fault comes again, and ends the process
+  std::signal(SIGSEGV, SIG_DFL);  // the access faults again and ends the process
 }
 
 void watch_faults() {
@@ -218,7 +219,7 @@ cudaError_t cudaFree(void* begin) {
     return answer(cudaErrorStreamCaptureUnsupported);
   }
   if (!release(begin)) {
-    refused("cudaFree of what cudaMalloc did not give");
+    refused("cudaFree of memory that is not from cudaMalloc");
     return answer(cudaErrorInvalidValue);
   }
   return cudaSuccess;
@@ -238,7 +239,7 @@ cudaError_t cudaHostAlloc(void** result, size_t bytes, unsigned) {
 cudaError_t cudaFreeHost(void* begin) {
   std::unique_lock lock(mutex());
   if (begin != nullptr && !remove_pinned(begin)) {
-    refused("cudaFreeHost of what cudaHostAlloc did not give");
+    refused("cudaFreeHost of memory that is not from cudaHostAlloc");
     return answer(cudaErrorInvalidValue);
   }
   std::free(begin);
@@ -286,7 +287,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
-// ---- The driver's memory: addresses, what lies behind them, and who joins the two
+// ---- Virtual memory of the driver API: reserved addresses, physical memory, and mappings
 
 CUresult cuMemGetAllocationGranularity(
     size_t* granularity, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
@@ -324,7 +325,7 @@ CUresult cuMemCreate(
   count("cuMemCreate");
   const int device = properties->location.id;
   if (bytes % kPage != 0) {
-    refused("cuMemCreate of a part of a page");
+    refused("cuMemCreate of a size that is not a multiple of a page");
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!charge(device, bytes)) {
@@ -360,7 +361,7 @@ CUresult cuMemMap(
   const Range* const range = range_of(reinterpret_cast<void*>(begin));
   if (range == nullptr || range->kind != Kind::kReserved || bytes != physical->bytes ||
       memory().mapped.count(begin) != 0) {
-    refused("cuMemMap where nothing is reserved, or something is mapped");
+    refused("cuMemMap of an address range that is not reserved or already mapped");
     return CUDA_ERROR_INVALID_VALUE;
   }
   ++physical->maps;

@@ -1,5 +1,6 @@
-// NCCL between processes: communicators are files that the ranks map. A rank says there what its
-// device has come to, and goes on once all others have come to the same; what differs is broken().
+// NCCL between processes. A communicator is a file that its ranks map. Each rank posts the
+// operation that its device has reached and continues when all other ranks have posted the same; a
+// mismatch is reported by broken().
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -28,20 +29,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kRanks = 16, kFrames = 24, kSlots = 2;
 
-/// What a rank's device has come to.
+/// The operation that a rank's device has reached.
 struct Post {
   std::atomic<uint64_t> number;  // from 1; written last
   char what[24];
   uint64_t count;
   int type, operation, root;
   bool is_replayed;
-  uint64_t frames[kFrames];  // within the program
+  uint64_t frames[kFrames];  // addresses within the program
 };
 struct Shared {
   std::atomic<int> joined[kRanks];
   Post collectives[kRanks][kSlots];
-  Post sends[kRanks][kRanks][kSlots], receives[kRanks][kRanks][kSlots];  // from, to
-  size_t content_bytes[kRanks][kRanks][kSlots];  // of what is sent; 0: the device's own
+  Post sends[kRanks][kRanks][kSlots], receives[kRanks][kRanks][kSlots];  // indexed by sender, receiver
+  size_t content_bytes[kRanks][kRanks][kSlots];  // bytes of the message; 0: not written by the host
   char contents[kRanks][kRanks][kSlots][kMostRemembered];
 };
 
@@ -49,8 +50,8 @@ struct Part {
   const char* what = "";
   uint64_t count = 0;
   int type = 0, operation = 0, root = 0;
-  int from = -1, to = -1;    // of a message
-  bool is_replayed = false;  // by a graph
+  int from = -1, to = -1;    // for messages only
+  bool is_replayed = false;  // launched by a graph
   void* memory = nullptr;
   uint64_t number = 0;
   Site at{};
@@ -82,7 +83,7 @@ struct Communicator {
   bool is_aborted = false;
   uint64_t collectives = 0;
   uint64_t sends[kRanks] = {}, receives[kRanks] = {};
-  uint64_t enqueued = 0, finished = 0;  // one after the other, whatever their streams
+  uint64_t enqueued = 0, finished = 0;  // operations are sequential, on any stream
 };
 Communicator& of(ncclComm_t handle) {
   return *reinterpret_cast<Communicator*>(handle);
@@ -123,8 +124,8 @@ void put(Post& post, const Part& part) {
   post.number.store(part.number, std::memory_order_release);
 }
 
-/// What other processes wait for in vain at this time, in whatever communicator: each says it in a
-/// file, as this one does.
+/// Returns the operations on which other processes are blocked at this time, in any communicator.
+/// Each process writes its own to a file.
 std::string stuck_beside(const std::string& own) {
   const char* const rank = std::getenv("RANK");
   const std::filesystem::path mine = folder() + "/stuck-" + (rank == nullptr ? "0" : rank);
@@ -140,10 +141,10 @@ std::string stuck_beside(const std::string& own) {
   return text;
 }
 
-/// What one communicator does on one stream: a collective, or messages that go together.
+/// Work of one communicator on one stream: a collective, or a group of messages.
 class Together final : public Exchange {
  public:
-  /// What is captured has no turn: each replay takes one.
+  /// Captured operations have no sequence number; each replay gets one.
   Together(Communicator& communicator, std::vector<Part> parts, bool is_captured = false)
       : communicator_(communicator),
         parts_(std::move(parts)) {
@@ -177,7 +178,8 @@ class Together final : public Exchange {
       begin_ = Clock::now();
     }
     for (; posted_ < parts_.size(); ++posted_) {
-      // Slots are free again once all others have seen what lay there: who is two ahead waits.
+      // A slot is reused when all other ranks have read it, so a rank that is two operations ahead
+      // waits.
       send_content(parts_[posted_]);
       put(own_post(parts_[posted_]), parts_[posted_]);
     }
@@ -194,7 +196,7 @@ class Together final : public Exchange {
     static const auto patience = std::chrono::seconds(number_setting("PATIENCE", 60));
     if (Clock::now() - begin_ > patience) {
       broken(
-          "nobody comes to what this rank waits for",
+          "no other rank joins the operation that this rank waits for",
           told(parts_.back(), communicator_.rank) + absent(parts_.back()) +
               stuck_beside(told(parts_.back(), communicator_.rank)));
     }
@@ -236,14 +238,14 @@ class Together final : public Exchange {
     const bool is_message = part.from >= 0;
     if (part.is_replayed != other.is_replayed) {
       broken(
-          "one rank replays a graph, and another launches by itself",
+          "one rank replays a graph, but another launches without one",
           told(part, communicator_.rank) + told(part_of(other), rank));
     }
     if (part.count != other.count || part.type != other.type ||
         (!is_message && (std::strcmp(part.what, other.what) != 0 ||
                          part.operation != other.operation || part.root != other.root))) {
       broken(
-          "ranks do different things together",
+          "ranks call different operations",
           told(part, communicator_.rank) + told(part_of(other), rank));
     }
   }
@@ -277,7 +279,7 @@ class Together final : public Exchange {
     return true;
   }
 
-  /// Who is not there, and what that rank was last at.
+  /// Describes the ranks that are missing, and the last operation of each.
   std::string absent(const Part& part) {
     Shared& shared = *communicator_.shared;
     std::string text = "communicator " + communicator_.name + "\n";
@@ -289,7 +291,7 @@ class Together final : public Exchange {
       }
       if (part.from < 0 ? last->number.load() < part.number
                         : rank != communicator_.rank && (rank == part.from || rank == part.to)) {
-        text += "not there, and last at: " + told(part_of(*last), rank);
+        text += "missing; last operation: " + told(part_of(*last), rank);
       }
     }
     return text;
@@ -302,7 +304,7 @@ class Together final : public Exchange {
   Clock::time_point begin_;
 };
 
-/// What a thread has begun with ncclGroupStart() and not ended.
+/// Operations of a thread since ncclGroupStart().
 struct Group {
   int depth = 0;
   std::vector<std::pair<std::pair<Communicator*, Stream*>, std::vector<Part>>> parts;
@@ -323,7 +325,7 @@ void flush() {
   group().parts.clear();
 }
 
-/// What NCCL reads and writes, in numbers of the part's type.
+/// Memory that NCCL reads and writes, in elements of the part's type.
 struct Buffers {
   const void* from = nullptr;
   uint64_t read = 0;
@@ -331,7 +333,7 @@ struct Buffers {
   uint64_t written = 0;
 };
 
-/// A rank's own part of a gather that stands where it belongs is left as it is.
+/// In an in-place gather, the rank's own part is not written.
 void touch_written(Stream& stream, const Buffers& buffers, size_t width, const char* what) {
   const auto* const own = static_cast<const char*>(buffers.from);
   auto* const begin = static_cast<char*>(buffers.to);
@@ -351,11 +353,11 @@ ncclResult_t together(
   Communicator& communicator = of(handle);
   Stream& stream = stream_of(stream_handle);
   if (stream.device != communicator.device || current_device() != communicator.device) {
-    broken(std::string(part.what) + " on a device that is not its communicator's");
+    broken(std::string(part.what) + " on a device other than its communicator's");
   }
   const Range* const range = range_of(memory);
   if (part.count > 0 && (range == nullptr || range->kind == Kind::kPinned)) {
-    broken(std::string(part.what) + " of memory that is not a device's");
+    broken(std::string(part.what) + " on memory that is not on a device");
   }
   count(part.what);
   count_kernel(part.what);
@@ -400,14 +402,14 @@ ncclResult_t join(ncclComm_t* result, int size, const std::string& name, int ran
   if (communicator->shared->joined[rank].exchange(1) != 0) {
     broken("a rank joins a communicator twice");
   }
-  // As NCCL does it, the call lasts until all are there.
+  // As in NCCL, the call blocks until all ranks have joined.
   const auto end = Clock::now() + std::chrono::seconds(number_setting("PATIENCE", 60));
   for (int other = 0; other < size;) {
     if (communicator->shared->joined[other].load() != 0) {
       ++other;
     } else if (Clock::now() > end) {
       broken(
-          "rank " + std::to_string(other) + " does not come to a communicator that rank " +
+          "rank " + std::to_string(other) + " does not join a communicator that rank " +
           std::to_string(rank) + " joins");
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -466,7 +468,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   std::unique_lock lock(mutex());
   wait_for(
       lock, [&] { return of(handle).finished == of(handle).enqueued || of(handle).is_aborted; });
-  return ncclSuccess;  // graphs may still name it
+  return ncclSuccess;  // graphs may still refer to it
 }
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   const std::unique_lock lock(mutex());

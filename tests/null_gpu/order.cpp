@@ -1,4 +1,4 @@
-// Accesses by address, and what is out of order.
+// Memory accesses by address, and detection of races between streams.
 #include "null_gpu/order.h"
 
 #include <algorithm>
@@ -19,18 +19,18 @@ namespace {
 
 struct Record {
   int stream = -1;
-  uint64_t time = 0;  // of the stream
+  uint64_t time = 0;  // clock of the stream
   const char* what = "";
 };
 struct Cell {
   uintptr_t end = 0;
   Record write{};
-  std::vector<Record> reads{};  // the last of each stream
+  std::vector<Record> reads{};  // the last read of each stream
 };
 
 struct Order {
-  std::map<uintptr_t, Cell> cells;     // by where they begin; none overlaps another
-  std::map<uintptr_t, size_t> blocks;  // of libtorch's allocator
+  std::map<uintptr_t, Cell> cells;     // by start address; cells do not overlap
+  std::map<uintptr_t, size_t> blocks;  // blocks of libtorch's allocator
   Clock waited;
   std::set<std::string> names, told;
 };
@@ -39,13 +39,13 @@ Order& order() {
   return *order;
 }
 
-/// What this thread's host was told.
+/// Work that this thread knows to be complete.
 Clock& known() {
   thread_local Clock known;
   return known;
 }
 
-/// An operation of libtorch's that this thread is in.
+/// A libtorch operation that this thread is executing.
 struct Frame {
   const char* name = "";
   std::vector<Access> inputs;
@@ -71,7 +71,7 @@ void tell(const std::string& text) {
   }
 }
 
-/// No cell goes on past the address.
+/// Splits the cell that contains the address, if any.
 void split_at(uintptr_t address) {
   auto& cells = order().cells;
   auto next = cells.upper_bound(address);
@@ -111,7 +111,7 @@ void read(const Stream& stream, uintptr_t begin, uintptr_t end, const Record& re
   auto& cells = order().cells;
   for (uintptr_t at = begin; at < end;) {
     auto cell = cells.lower_bound(at);
-    if (cell == cells.end() || cell->first > at) {  // nobody has been here
+    if (cell == cells.end() || cell->first > at) {  // not accessed before
       const uintptr_t until = cell == cells.end() ? end : std::min(end, cell->first);
       cell = cells.emplace_hint(cell, at, Cell{until});
     }
@@ -140,7 +140,7 @@ bool is_compared() {
 }
 
 void touch_range(Stream& stream, const Access& access, const char* what) {
-  // Pinned memory that is written too early is seen where it is copied (copies.cpp).
+  // Premature writes to pinned memory are detected by its copy (copies.cpp).
   const Range* const range = range_of(reinterpret_cast<const void*>(access.begin));
   if (!is_compared() || access.bytes == 0 || range == nullptr || range->kind == Kind::kPinned) {
     return;
@@ -154,7 +154,7 @@ void touch_range(Stream& stream, const Access& access, const char* what) {
   (access.is_write ? write : read)(stream, access.begin, end, record);
 }
 
-/// Types of a function's parameters, as its demangled name has them.
+/// Returns the types of a function's parameters from its demangled name.
 std::vector<std::string> parameters_of(const std::string& name) {
   std::vector<std::string> types;
   const size_t close = name.rfind(')');
@@ -163,7 +163,7 @@ std::vector<std::string> parameters_of(const std::string& name) {
   }
   int depth = 0;
   std::string type;
-  for (size_t i = close; i-- > 0;) {  // from behind: the list is the last one in parentheses
+  for (size_t i = close; i-- > 0;) {  // backwards, because the parameter list is the last one in parentheses
     const char c = name[i];
     depth += c == ')' || c == '>' ? 1 : c == '(' || c == '<' ? -1 : 0;
     if (depth < 0 || (depth == 0 && c == ',')) {
@@ -179,7 +179,7 @@ std::vector<std::string> parameters_of(const std::string& name) {
   return {};
 }
 
-/// To the end of the allocator's block: as much as a kernel may move.
+/// Returns the bytes up to the end of the allocator's block, the most that a kernel may access.
 int64_t bytes_behind(const void* memory) {
   const auto at = reinterpret_cast<uintptr_t>(memory);
   const auto next = order().blocks.upper_bound(at);
@@ -228,7 +228,7 @@ void host_has_waited(const Clock& clock) {
 
 void order_work(Stream& stream) {
   if (stream.capture != nullptr) {
-    return;  // nothing is done yet
+    return;  // a capture executes nothing
   }
   merge(stream.clock, order().waited);
   merge(stream.clock, known());
@@ -254,8 +254,8 @@ void touch(Stream& stream, const void* begin, size_t bytes, bool is_write, const
 }
 
 void touch_arguments(Stream& stream, const char* kernel, void** arguments) {
-  // What an operation of ATen's reads and writes is told by the operation. A node of autograd is
-  // one too, and tells nothing: its kernels are ours.
+  // Accesses of ATen operations are reported by the operation itself. Nodes of autograd are
+  // operations too, but report nothing; their kernels are Lockstep's.
   const bool is_told = !frames().empty() && std::strncmp(frames().back().name, "aten::", 6) == 0;
   if (stream.capture != nullptr || arguments == nullptr || is_told) {
     return;
@@ -305,7 +305,7 @@ void null_gpu_begin_operation(const char* name, const Access* inputs, size_t cou
 void null_gpu_end_operation(const Access* outputs, size_t count) {
   const std::unique_lock lock(mutex());
   if (frames().empty()) {
-    return;  // it began before anybody watched
+    return;  // it began before the watch library was loaded
   }
   const Frame frame = std::move(frames().back());
   frames().pop_back();
@@ -335,7 +335,7 @@ void null_gpu_gave(int device, const void* memory, size_t bytes, cudaStream_t ha
       if (record.stream != stream.number && !is_before(record, clock)) {
         tell(
             std::string("freed before done: what ") + record.what + " uses on " +
-            stream_name(record.stream) + " was freed, and given out again for " +
+            stream_name(record.stream) + " was freed, and reused for " +
             stream_name(stream.number));
       }
     }
@@ -345,7 +345,7 @@ void null_gpu_gave(int device, const void* memory, size_t bytes, cudaStream_t ha
 
 void null_gpu_took(const void* memory, size_t bytes) {
   const std::unique_lock lock(mutex());
-  // What this thread was told is done needs no comparison when the memory is given out again.
+  // Work that this thread knows to be complete needs no check when the memory is reused.
   Clock clock = order().waited;
   merge(clock, known());
   const auto begin = reinterpret_cast<uintptr_t>(memory);

@@ -1,3 +1,4 @@
+// Counters, call sites and the report file of the null GPU.
 #include "null_gpu/report.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ struct Report {
   std::map<std::pair<std::string, Site>, int64_t> waits;
   std::vector<std::string> refused;
 };
-// Never destroyed: threads of libtorch's still count when the process ends.
+// Never destroyed, because threads of libtorch still count when the process ends.
 Report& report() {
   static Report* const report = new Report;
   return *report;
@@ -51,7 +52,7 @@ std::string quoted(const std::string& text) {
   return result + '"';
 }
 
-/// The program's own file, by an address of its.
+/// Returns the load address of the program.
 uintptr_t program_base() {
   static const uintptr_t base = [] {
     void* const main = ::dlsym(::dlopen(nullptr, RTLD_LAZY), "main");
@@ -94,7 +95,7 @@ int64_t number_setting(const char* name, int64_t otherwise) {
 }
 
 const std::string& folder() {
-  // Never destroyed: the report is written when the process ends.
+  // Never destroyed, because the report is written when the process ends.
   static const std::string* const folder = [] {
     const auto* const path = new std::string(setting("FOLDER", "/tmp/null_gpu"));
     ::mkdir(path->c_str(), 0777);
@@ -221,7 +222,7 @@ void write_report() {
   Report& seen = report();
   const std::scoped_lock lock(seen.mutex);
   if (seen.counts.empty() || is_written.exchange(true)) {
-    return;  // a process that used no device, as a launcher is one
+    return;  // a process without a device, such as the launcher
   }
   const auto same = [](const std::string& text) { return text; };
   std::map<std::string, int64_t> kernels, moved;
@@ -266,12 +267,12 @@ struct AtEnd {
 } at_end;
 }  // namespace
 
-// Where stubs.py's entries lead.
+// Target of the functions that stubs.py generates.
 extern "C" void null_gpu_unknown(const char* name) {
-  null_gpu::broken(std::string("the null GPU does not know ") + name);
+  null_gpu::broken(std::string("not implemented in the null GPU: ") + name);
 }
 
-// Who leaves without destructors leaves a report nevertheless.
+// Writes the report also for processes that exit without destructors.
 extern "C" void _exit(int code) {
   null_gpu::write_report();
   ::syscall(SYS_exit_group, code);

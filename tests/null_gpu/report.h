@@ -1,5 +1,4 @@
-// What the null GPU saw: counts, kernels by name, where the host waited, and rules that were
-// broken.
+// Observations of the null GPU: counts, kernels by name, host waits, and violated rules.
 #pragma once
 
 #include <cstdint>
@@ -8,36 +7,36 @@
 
 namespace null_gpu {
 
-/// NULL_GPU_<name>, or `otherwise`.
+/// Returns the environment variable NULL_GPU_<name>, or `otherwise`.
 std::string setting(const char* name, const std::string& otherwise);
 int64_t number_setting(const char* name, int64_t otherwise);
-/// Where ranks meet and reports go; made if it is not there.
+/// Folder for the files that ranks share and for reports; created if missing.
 const std::string& folder();
 
-/// `name` lives as long as the process.
+/// Adds to a counter; `name` must have static lifetime.
 void count(const char* name, int64_t amount = 1);
-/// The largest of what is told.
+/// Records the maximum of a value.
 void highest(const char* name, int64_t value);
 void count_kernel(const char* name);
-/// What an operation, a kernel or a copy read and wrote of the device's memory.
+/// Adds the bytes of device memory that an operation, kernel or copy accessed.
 void count_moved(const char* what, int64_t bytes);
 
-/// Where in the program this is called from: return addresses, innermost first.
+/// Call site in the program: return addresses, innermost first.
 using Site = std::vector<uintptr_t>;
 Site site();
 std::string told(const Site& site);
-/// As addresses in the program's file alone: the same in all ranks.
+/// Call site as addresses within the program's file, which are the same in all ranks.
 Site within_program(const Site& site);
 std::string told_within_program(const Site& site);
 
-/// The host stood still until the device was there; `how`: the call.
+/// Records that the host blocked on the device; `how` is the call.
 void host_waited(const char* how);
-/// Tells what was done against which rule, writes the report, and ends the process with code 86.
+/// Reports a violated rule, writes the report, and ends the process with code 86.
 [[noreturn]] void broken(const std::string& what, const std::string& more = "");
-/// A rule that CUDA answers with an error: counted, and told.
+/// Counts and reports a violation for which CUDA returns an error.
 void refused(const std::string& what);
 
-/// At the process's end.
+/// Called when the process ends.
 void write_report();
 
 }  // namespace null_gpu

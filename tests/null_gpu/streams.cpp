@@ -1,5 +1,5 @@
-// Streams and events. A device does nothing by itself: what lies in a stream is done when the host
-// waits for it, when it has asked twice, or when other ranks wait for it.
+// Streams and events. Devices do not run by themselves: work in a stream is completed when the host
+// waits for it, after two host queries, or when other ranks wait for it.
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -13,16 +13,16 @@
 namespace null_gpu {
 namespace {
 
-constexpr int kQuestions = 2;  // until a device that could be done says so
+constexpr int kQuestions = 2;  // queries until finished work is reported as done
 
 struct Event {
   int device = 0;
   std::shared_ptr<Point> point;
-  std::shared_ptr<Mark> mark;  // in a capture
+  std::shared_ptr<Mark> mark;  // set during a capture
 };
 
 struct Streams {
-  std::map<int, Stream*> own;  // of a device
+  std::map<int, Stream*> own;  // default stream of each device
   std::set<Stream*> all, busy;
   std::set<Event*> events;
   std::condition_variable changed;
@@ -92,7 +92,7 @@ Stream& stream_of(cudaStream_t handle) {
   }
   auto* const stream = reinterpret_cast<Stream*>(handle);
   if (streams().all.count(stream) == 0) {
-    broken("a stream that is not there");
+    broken("the stream does not exist");
   }
   return *stream;
 }
@@ -214,7 +214,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     host_was_told(stream.clock);
     return cudaSuccess;
   }
-  advance();  // next time
+  advance();  // the next query finds it done
   return cudaErrorNotReady;
 }
 
@@ -282,7 +282,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream_han
   Event* const event = event_of(handle);
   Stream& stream = stream_of(stream_handle);
   if (event == nullptr || event->device != stream.device) {
-    refused("cudaEventRecord of an event of another device");
+    refused("cudaEventRecord with an event of another device");
     return answer(cudaErrorInvalidResourceHandle);
   }
   event->point = std::make_shared<Point>();
@@ -310,7 +310,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, 
     if (event->point == nullptr) {
       return cudaSuccess;
     }
-    refused("a captured stream waits for what was not captured");
+    refused("a captured stream waits for an event outside of the capture");
     spoil(*stream.capture);
     return answer(cudaErrorStreamCaptureIsolation);
   }
@@ -330,7 +330,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     return answer(cudaErrorInvalidResourceHandle);
   }
   if (event->mark != nullptr) {
-    refused("cudaEventQuery of a captured event");
+    refused("cudaEventQuery with a captured event");
     return answer(cudaErrorCapturedEvent);
   }
   if (event->point == nullptr) {
@@ -353,7 +353,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     return answer(cudaErrorInvalidResourceHandle);
   }
   if (event->mark != nullptr || !may_wait("cudaEventSynchronize", nullptr)) {
-    refused("cudaEventSynchronize in a capture");
+    refused("cudaEventSynchronize during a capture");
     return answer(cudaErrorCapturedEvent);
   }
   if (const std::shared_ptr<Point> point = event->point; point != nullptr) {

@@ -23,7 +23,7 @@ def main():
     torch, output, *objects = sys.argv[1:]
     paths = [pathlib.Path(torch) / "lib" / name for name in LIBRARIES]
     needed = set().union(*(symbols("-D", "-u", path) for path in paths if path.exists()))
-    # What libtorch asks the driver for by name.
+    # Driver functions that libtorch loads by name.
     needed |= set(re.findall(r"_\((cu\w+), ", (pathlib.Path(torch) / "include/c10/cuda/driver_api.h").read_text()))
     names = sorted(filter(NVIDIA.match, needed.difference(*(symbols("--defined-only", path) for path in objects))))
     lines = [".text"]

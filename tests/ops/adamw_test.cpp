@@ -1,3 +1,4 @@
+// AdamW on flat buffers.
 #include "ops/adamw.h"
 
 #include <cmath>
@@ -88,7 +89,7 @@ TEST(AdamW, NumbersInATensorGiveTheSameBits) {
         const at::Tensor written = adamw_numbers(numbers);
         numbers.gradient_scale = 0.25;
         adamw_step(one, numbers);
-        written[0].fill_(0.25);  // as a step writes what it clips by
+        written[0].fill_(0.25);  // a step writes its clipping factor in the same way
         adamw_step_by(other, written);
       }
       EXPECT_TRUE(at::equal(one.parameter, other.parameter)) << count;
@@ -161,7 +162,8 @@ TEST(AdamW, HasTheSameBitsForAnySplitAndNumberOfThreads) {
 }
 
 TEST(AdamW, RoundsEachOperationAsPlainCodeDoes) {
-  // The same operations one by one, without vectors or fused products: equal bits on every machine.
+  // The same operations one by one, without vectors or fused multiply-add, have equal bits on every
+  // machine.
   const AdamWBuffers buffers = make_buffers(1003, Types::kFloat, 6);
   const AdamWBuffers before = clone(buffers);
   const AdamWStep step{

@@ -1,5 +1,4 @@
-// Attention of encoders: every form of it sees all keys of a query's document, before and behind
-// it.
+// Bidirectional attention of encoders: every implementation sees all keys of a query's document.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
@@ -15,14 +14,14 @@ constexpr int64_t kRows = 2, kHeads = 3, kLength = 13, kSize = 8;
 
 Tensor starts() {
   return at::tensor(
-             {0, 0, 0, 0, 0, 5, 5, 5, 5, 9, 9, 9, 9,  //
+             {0, 0, 0, 0, 0, 5, 5, 5, 5, 9, 9, 9, 9,
               0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12},
              at::kLong)
       .view({kRows, kLength});
 }
 
 struct Found {
-  std::vector<Tensor> values;  // the output, and the gradients of query, key and value
+  std::vector<Tensor> values;  // output, and gradients of query, key and value
 };
 
 template <class Attend>
@@ -80,7 +79,7 @@ TEST(AttentionBothWays, ADocumentEndsWhereTheNextBegins) {
   EXPECT_TRUE(at::equal(
       ends,
       at::tensor(
-          {5,  5,  5,  5,  5,  9,  9,  9,  9,  13, 13, 13, 13,  //
+          {5,  5,  5,  5,  5,  9,  9,  9,  9,  13, 13, 13, 13,
            12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 13},
           at::kLong)
           .view({kRows, kLength})));

@@ -1,4 +1,4 @@
-// Parts of an attention, put together, against the whole in float64.
+// Merged partial attention, compared with the whole in float64.
 #include "ops/attention_part.h"
 
 #include <cmath>
@@ -16,10 +16,10 @@ namespace lockstep::ops {
 namespace attention_part_test {
 
 struct Case {
-  int64_t heads, kv_heads, before, length, size;  // `before`: keys that every query sees
+  int64_t heads, kv_heads, before, length, size;  // `before`: number of keys that every query sees
 };
 
-/// Causal attention of the last positions of in[0] to all of in[1], in[2].
+/// Causal attention of the last positions, in[0], to all keys in[1] and values in[2].
 Tensor attend_plainly(const std::vector<Tensor>& in, int64_t before, double scale) {
   const int64_t groups = in[0].size(1) / in[1].size(1), keys = in[1].size(2);
   const Tensor key = in[1].repeat_interleave(groups, 1), value = in[2].repeat_interleave(groups, 1);
@@ -59,7 +59,7 @@ void expect_whole(By by, const Case& c, at::ScalarType type, const std::string& 
   add_attention_part(found, all);
   const double limit = limit_of(type);
   EXPECT_LT(error(found.out, whole.detach()), limit) << what;
-  // In float32, onto the middle of more rows of which nothing was found.
+  // Merges in float32 into the middle rows of a larger, empty result.
   const auto floats = at::TensorOptions(at::kFloat);
   const int64_t rows = c.length + 3;
   const AttentionPart more{
@@ -113,7 +113,7 @@ TEST(AttentionPart, PartsMakeTheWholeOnEveryMatrixUnit) {
   matrix_unit() = best;
 }
 
-/// What rings do on GPUs, by the same operation for processors.
+/// The computation of ring attention on GPUs, with the same ATen operation on a CPU.
 TEST(AttentionPart, PartsOfFlashAttentionMakeTheWhole) {
   for (const Case& c :
        std::vector<Case>{{2, 2, 1, 2, 8}, {4, 2, 64, 65, 40}, {3, 1, 130, 63, 64}}) {

@@ -1,4 +1,4 @@
-// On the host a captured step is its body; graphs need a GPU.
+// On a CPU a captured step calls its body; graphs need a GPU.
 #include "ops/captured_step.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ TEST(CapturedStep, IsItsBodyOnTheHost) {
     at::Tensor(weight).sub_(weight.grad(), 0.5);
   });
   for (int i = 1; i <= 6; ++i) {
-    input.fill_(i);  // inputs are copied into a tensor that stays
+    input.fill_(i);  // inputs are copied into a tensor at a fixed address
     step.run();
   }
   EXPECT_FALSE(step.is_captured());

@@ -1,4 +1,4 @@
-// One wrong element of a product shows in its row's sum, whatever its type, and rounding does not.
+// A single wrong element of a product shows in its row's sum for every type, and rounding does not.
 #include "ops/checked_products.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace lockstep::ops {
 namespace checked_products_test {
 
-/// Checks for the time of a test.
+/// Enables the checks for the lifetime of the object.
 struct Checks {
   Checks() { check_products(true); }
   Checks(const Checks&) = delete;
@@ -39,11 +39,11 @@ constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::k
 
 TEST(CheckedProducts, RoundingIsNotFound) {
   for (const auto type : kTypes) {
-    for (const double mean : {0.0, 1.0, 30.0}) {  // sums of one sign round in one direction
+    for (const double mean : {0.0, 1.0, 30.0}) {  // sums of values with the same sign round in one direction
       for (const auto& [m, k, n] :
            {std::array<int64_t, 3>{1, 1, 1}, {7, 0, 4}, {33, 2048, 45}, {300, 64, 3000}}) {
         if (type == at::kHalf && mean > 1 && k > 100) {
-          continue;  // beyond its largest number
+          continue;  // exceeds the type's largest number
         }
         const Operands o = operands(m, k, n, type, mean);
         const auto odd = find_odd_row(o.product(), o.left, o.right, o.bias);
@@ -68,7 +68,7 @@ TEST(CheckedProducts, AWrongElementIsFoundWhateverItBecame) {
       EXPECT_EQ(odd->row, 13) << toString(type) << " " << wrong;
     }
   }
-  // In float32 one that is off by a hundredth of an ordinary one.
+  // In float32, an error of a hundredth of a typical element is detected.
   const Operands o = operands(21, 64, 256, at::kFloat);
   Tensor result = o.product();
   result[2][200] += 0.08;
@@ -93,7 +93,7 @@ TEST(CheckedProducts, AWrongOneIsMadeOnceMore) {
   check_product(result, o.left, o.right, o.bias, [&] { result.copy_(wanted); });
   EXPECT_TRUE(at::equal(result, wanted));
   EXPECT_EQ(wrong_products(), before + 1);
-  // The same again is taken: it may be how this processor rounds.
+  // The same result again is accepted: it may be this processor's rounding.
   result[1][1] = -1e9;
   check_product(result, o.left, o.right, o.bias, [] {});
   EXPECT_EQ(result[1][1].item<float>(), -1e9F);

@@ -1,4 +1,4 @@
-// Attention over rows of several documents, in each of its forms, against each document by itself.
+// Attention over packed documents, in every implementation, compared with each document alone.
 #include <cmath>
 #include <vector>
 
@@ -18,7 +18,7 @@
 namespace lockstep::ops {
 namespace document_attention_test {
 
-using Lengths = std::vector<std::vector<int64_t>>;  // of the documents of each row
+using Lengths = std::vector<std::vector<int64_t>>;  // lengths of the documents of each row
 
 Tensor starts_of(const Lengths& rows) {
   std::vector<Tensor> starts;
@@ -133,7 +133,8 @@ TEST(DocumentAttention, DropoutIsThatOfTheRow) {
   options.dropout = 0.3;
   options.dropout_keys = at::tensor({5, 6}, at::kLong);
   const std::vector<Tensor> in = inputs_of(c);
-  // The values 1, 0, 0, ... of one key at a time say which probabilities were kept.
+  // With value 1 for one key and 0 for the others, the output shows which probabilities were
+  // retained.
   const Tensor mask = dropout_by_tensors(
       at::ones({2, 3, 13, 13}), 0.3, options.dropout_keys, probabilities_region(0, 0, 0, 3));
   AttentionOptions whole = options;

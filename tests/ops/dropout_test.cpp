@@ -1,3 +1,4 @@
+// Counter-based dropout, for whole tensors, slices and packed documents.
 #include "ops/dropout.h"
 
 #include <ATen/ATen.h>
@@ -53,13 +54,13 @@ TEST(Dropout, APartDrawsTheWholesMask) {
     EXPECT_TRUE(
         at::equal(dropout_by_tensors(part, 0.4, keys, region), whole.narrow(dim, begin, size)));
   }
-  // And a row alone draws its own.
+  // A row alone draws the same mask.
   EXPECT_TRUE(at::equal(
       dropout(x.narrow(0, 1, 1), 0.4, keys.narrow(0, 1, 1).clone()), whole.narrow(0, 1, 1)));
 }
 
-/// Two documents of 5 and 4 tokens in a row draw what each draws in a row of its own: activations,
-/// of which a part may be here, and probabilities, whichever keys and queries are here.
+/// Two documents of 5 and 4 tokens in a row draw the same masks as each in a row of its own: for
+/// activations and slices of them, and for blocks of probabilities.
 TEST(Dropout, DocumentsOfARowDrawTheirOwnMasks) {
   const Tensor keys = keys_of({7, -8});
   const Tensor document = keys_of({0, 0, 0, 0, 0, 1, 1, 1, 1});
@@ -87,7 +88,7 @@ TEST(Dropout, DocumentsOfARowDrawTheirOwnMasks) {
       at::ones({1, 2, 4, 3}), 0.4, of_tokens, {.head = 1, .query = 4, .key = 5, .heads = 3});
   EXPECT_TRUE(
       at::equal(part.narrow(2, 1, 3), found.narrow(1, 1, 2).narrow(2, 5, 3).narrow(3, 5, 3)));
-  // By tensors too, as another device draws.
+  // The implementation with tensor operations, as used on other devices, draws the same.
   const Tensor firsts = keys_of({-3, 5, 1LL << 40}), three = keys_of({1, 2, 3});
   const Tensor y = random({3, 9});
   EXPECT_TRUE(at::equal(
@@ -107,7 +108,7 @@ TEST(Dropout, RateAndMeanAreRight) {
   const Tensor y = dropout(x, 0.1, keys_of({3}));
   EXPECT_NEAR((y == 0).to(at::kFloat).mean().item<double>(), 0.1, 2e-3);
   EXPECT_NEAR(y.mean().item<double>(), 1, 3e-3);
-  // Neighbours, which share a word, are independent.
+  // Adjacent elements, which share a word, are independent.
   const Tensor zero = (y == 0).view({-1, 2}).to(at::kFloat);
   EXPECT_NEAR((zero.select(1, 0) * zero.select(1, 1)).mean().item<double>(), 0.01, 1e-3);
 }

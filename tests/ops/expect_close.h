@@ -1,4 +1,4 @@
-// An operation's values and gradients against a plain formula in float64.
+// Comparison of an operation's values and gradients with a float64 reference.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,8 @@ inline double limit_of(at::ScalarType type) {
   return type == at::kFloat ? 3e-6 : 1e-2;
 }
 
-/// The value and the gradients of `function` at `inputs`, for a fixed gradient of the result.
+/// Returns the value and the gradients of `function` at `inputs`, for a fixed gradient of the
+/// result.
 inline std::vector<at::Tensor> value_and_gradients(
     const std::function<at::Tensor(const std::vector<at::Tensor>&)>& function,
     const std::vector<at::Tensor>& inputs,
@@ -26,7 +27,7 @@ inline std::vector<at::Tensor> value_and_gradients(
     leaves.push_back(leaf(input, type));
   }
   const at::Tensor y = function(leaves);
-  // The values as the type holds them, so that all types see the same gradient.
+  // Rounded to bfloat16, so that all types see the same gradient.
   y.backward(random(y.sizes(), 99).to(at::kBFloat16).to(y.scalar_type()));
   std::vector<at::Tensor> results = {y.detach()};
   for (const at::Tensor& input : leaves) {

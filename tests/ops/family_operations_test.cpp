@@ -1,5 +1,5 @@
-// What single families ask of operations: norms that round once, scores with a cap, neighbours that
-// turn together.
+// Operations of particular model families: norms that round once, capped scores, attention sinks,
+// rotary pairs of neighbors.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -129,7 +129,7 @@ TEST(CappedAttention, ValuesAndGradients) {
   }
 }
 
-/// A key more, whose score is the sink's and whose value is nothing.
+/// Reference with an additional key whose score is the sink's and whose value is zero.
 at::Tensor attend_with_sinks(const Inputs& in, const AttentionOptions& options) {
   const int64_t groups = in[0].size(1) / in[1].size(1);
   const at::Tensor key = in[1].repeat_interleave(groups, 1),
@@ -176,7 +176,7 @@ TEST(AttentionSinks, ValuesAndGradients) {
       return of_these;
     };
     const auto exact = [&](const Inputs& in) { return attend_with_sinks(in, options); };
-    // A sink's gradient is a sum over what the rounded weights of all rows give.
+    // A sink's gradient is a sum over rounded weights of all rows.
     constexpr double kLow = 2e-2;
     expect_close(
         [&](const Inputs& in) { return attention(in[0], in[1], in[2], with_sinks(in)); },

@@ -1,5 +1,5 @@
-// Operands in 8-bit floats: their rounding against a plain one and libtorch's, their scales, and
-// their products in both forms.
+// 8-bit floating-point operands: rounding compared with a plain implementation and libtorch's,
+// scales, and products in both forms.
 #include "ops/float8.h"
 
 #include <cmath>
@@ -17,14 +17,14 @@ namespace float8_test {
 constexpr auto kE4m3 = at::kFloat8_e4m3fn, kE5m2 = at::kFloat8_e5m2;
 
 struct Format {
-  int fraction, least;  // bits of a fraction; exponent of the least number with all of them
+  int fraction, least;  // bits of the fraction; exponent of the smallest normal number
   double largest;
 };
 Format format_of(at::ScalarType type) {
   return type == kE4m3 ? Format{3, -6, 448} : Format{2, -14, 57344};
 }
 
-/// The nearest number of the type, of two the even one; in float64, whose own rounding is to even.
+/// Returns the nearest number of the type, ties to even, computed in float64.
 double nearest(double x, const Format& format) {
   if (x == 0) {
     return 0;
@@ -38,7 +38,7 @@ Tensor wide(const Float8Rows& rows) {
   return rows.scales.defined() ? values * rows.scales.to(at::kDouble) : values;
 }
 
-/// Numbers of all sizes that the type has, and smaller ones.
+/// Returns numbers over the whole range of the type, and smaller ones.
 Tensor spread(int64_t rows, int64_t columns, double smallest, int64_t seed) {
   const Tensor exponents = random({rows, columns}, seed).abs().fmod(1).mul(smallest);
   return random({rows, columns}, seed + 1) * at::pow(2.0, exponents);
@@ -48,7 +48,7 @@ TEST(Float8, RoundsToTheNearestNumberAsLibtorchDoes) {
   for (const auto type : {kE4m3, kE5m2}) {
     const Format format = format_of(type);
     for (const auto from : {at::kFloat, at::kBFloat16, at::kDouble}) {
-      // With the type's largest number the scale is 1.
+      // If the largest magnitude is the type's largest number, the scale is 1.
       const Tensor x = spread(67, 31, -2 * format.fraction * 9, 3).clamp(-400, 400).to(from);
       const Float8Rows made = to_float8({x}, at::full({1, 1}, format.largest), type);
       EXPECT_EQ(made.scales.item<float>(), 1);
@@ -64,7 +64,7 @@ TEST(Float8, RoundsToTheNearestNumberAsLibtorchDoes) {
       EXPECT_GT(subnormal, 20) << "none below the least exponent";
     }
   }
-  // Halfway between two numbers, the even one: 17 is between 16 and 18, 19 between 18 and 20.
+  // Ties round to even: 17 is between 16 and 18, 19 between 18 and 20.
   const Tensor ties = at::tensor({17.F, 19.F, -17.F, 448.F}).view({1, 4});
   const Tensor expected = at::tensor({16., 20., -16., 448.}, at::kDouble).view({1, 4});
   EXPECT_TRUE(wide(to_float8({ties}, largest_magnitudes({ties}, SharedScale::kAll), kE4m3))
@@ -91,7 +91,8 @@ TEST(Float8, EachRowOrAllRowsShareAScaleAndRoundAlike) {
   EXPECT_TRUE(all.sizes().equals({1, 1}) && rows.sizes().equals({13, 1}));
   EXPECT_TRUE(all.equal(rows.amax({0}, true)));
   EXPECT_TRUE(rows.equal(x.to(at::kFloat).abs().amax({1}, true)));
-  // A power of two takes nothing from a fraction: nothing here is near the types' least numbers.
+  // Power-of-two scales do not change fractions, and no value here is near the types' smallest
+  // numbers.
   EXPECT_TRUE(wide(to_float8({x}, all, kE5m2)).equal(wide(to_float8({x}, rows, kE5m2))));
   const auto strides = to_float8({x.t()}, largest_magnitudes({x.t()}, SharedScale::kRow), kE4m3);
   EXPECT_TRUE(strides.scales.sizes().equals({29, 1}));
@@ -130,8 +131,7 @@ TEST(Float8, WhatIsNotFiniteStaysSoAndZerosAreZeros) {
   }
 }
 
-/// Sizes that 16 does not divide, and all types that stand on the left.
-/// Whether libtorch's own operation runs here: oneDNN has it on newer processors alone.
+/// True if libtorch's own operation runs here; oneDNN supports it on newer processors only.
 bool has_operation() {
   const Tensor ones = at::ones({16, 16});
   const Float8Rows rounded =
@@ -166,7 +166,7 @@ TEST(Float8, ProductsAreThoseOfTheRoundedNumbersInBothForms) {
         const Tensor emulated = float8_product(left, right, at::kBFloat16, Float8Form::kEmulated);
         EXPECT_EQ(emulated.scalar_type(), at::kBFloat16);
         expect(emulated, 0x1p-8, "bfloat16");
-        // Of rows libtorch has the operation on GPUs alone.
+        // libtorch supports row scales on GPUs only.
         if (shared == SharedScale::kAll && has_it) {
           expect(
               float8_product(left, right, at::kBFloat16, Float8Form::kOperation),

@@ -1,5 +1,5 @@
-// Blocks of GGUF files, read number by number as ggml's description of the formats has them: what
-// is lost, and rows that are all alike.
+// GGUF blocks, decoded one value at a time by ggml's description of the formats: quantization
+// errors, and rows of equal values.
 #include "ops/gguf_blocks.h"
 
 #include <cstring>
@@ -19,7 +19,7 @@ float half_at(const uint8_t* at) {
   return half;
 }
 
-/// Scale or fall `part` of the eight of a Q4_K or Q5_K.
+/// Returns scale or offset `part` of the eight of a Q4_K or Q5_K block.
 float slope_at(const uint8_t* packed, size_t part) {
   return static_cast<float>(part < 4 ? packed[part] & 63 : ((packed[part % 4] >> 6) << 4));
 }
@@ -77,7 +77,7 @@ Tensor unpacked(const Tensor& values, GgufType type) {
 
 struct Loss {
   GgufType type;
-  double most;  // of normally distributed numbers, against their size
+  double most;  // maximum relative error for normally distributed values
 };
 constexpr Loss kLosses[] = {
     {GgufType::kQ8_0, 0.006},
@@ -91,7 +91,7 @@ constexpr Loss kLosses[] = {
 TEST(GgufBlocks, LoseNoMoreThanTheirStepsAndHalvesAreExact) {
   const Tensor values = random({5, 512});
   for (const auto& [type, most] : kLosses) {
-    for (const double shift : {0.0, 2.0}) {  // all positive numbers too
+    for (const double shift : {0.0, 2.0}) {  // also all-positive values
       const Tensor shifted = values + shift;
       const double lost = (unpacked(shifted, type) - shifted).norm().item<double>();
       EXPECT_LT(lost / shifted.norm().item<double>(), most) << layout_of(type).name << shift;

@@ -1,4 +1,4 @@
-// Runs of an arena: the shortest place, one run where free ones touch, and what goes back.
+// The host arena: best fit, merging of free runs, and release.
 #include "ops/cpu/host_arena.h"
 
 #include <cstring>
@@ -29,7 +29,7 @@ TEST(HostArena, GivesTheShortestPlaceThatHasRoom) {
   std::byte* const last = arena.take(kPage);
   EXPECT_EQ(last, c + 4 * kPage);
   arena.give(b, 3 * kPage);
-  arena.give(c, kPage);  // three pages and one are one run of four
+  arena.give(c, kPage);  // three free pages and one page merge into a run of four
   arena.give(a, kPage);
   EXPECT_EQ(arena.take(kPage), a);
   EXPECT_EQ(arena.take(2 * kPage), b);
@@ -93,7 +93,7 @@ TEST(HostArena, ReleasesFreeMemoryFromBehindAndKeepsWhatIsGiven) {
   EXPECT_EQ(arena.resident(), kHuge);
   EXPECT_EQ(middle[kHuge - 1], std::byte{2});
   EXPECT_EQ(arena.take(kHuge), low);
-  EXPECT_EQ(low[0], std::byte{0});  // the system's, new
+  EXPECT_EQ(low[0], std::byte{0});  // released and mapped again by the system
   EXPECT_EQ(arena.resident(), 2 * kHuge);
 }
 

@@ -1,4 +1,4 @@
-// Host memory is given again, to tensors of any size, and does not pile up.
+// Host memory is reused for tensors of any size and does not accumulate.
 #include "ops/host_memory.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ TEST(HostMemory, NewZerosAreZeroInMemoryThatIsNewOrNot) {
     const at::Tensor zeros = new_zeros(count, at::kByte);
     ASSERT_EQ(zeros.numel(), count);
     EXPECT_TRUE(zeros.eq(0).all().item<bool>()) << count;
-    zeros.fill_(7);  // what the next one finds
+    zeros.fill_(7);  // stale content for the next allocation
   }
 }
 
@@ -49,7 +49,7 @@ TEST(HostMemory, NoSizeIsRoundedUpToASmallOne) {
 TEST(HostMemory, HoldsNoMoreThanWasInUseAtOnce) {
   keep_host_memory();
   const HostMemory before = host_memory();
-  // 800 MiB together, 21 MiB of them at once.
+  // 800 MiB in total, 21 MiB at a time.
   for (int64_t i = 1; i <= 40; ++i) {
     bytes((int64_t{20} << 20) + i * 4096);
   }
@@ -68,14 +68,14 @@ TEST(HostMemory, CountsWhatIsUsedAndKeptAndGivesTheRestBack) {
   for (int64_t i = 1; i <= 40; ++i) {
     bytes((int64_t{20} << 20) + i * 4096);
   }
-  // The most that was in use: one of these blocks. What all of them would be together is 800 MiB.
+  // The peak is one of these blocks, and not their total of 800 MiB.
   const int64_t peak = std::max(before.used, before.peak) + (int64_t{21} << 20);
   EXPECT_LE(host_memory().used + host_memory().kept, peak + peak / 4 + (int64_t{64} << 20));
 }
 
 TEST(HostMemory, AStepFindsTheBlocksOfTheOneBefore) {
   keep_host_memory();
-  // Large blocks that are not there at once, among small ones that live through the step.
+  // Large blocks that do not overlap in time, among small ones that live through the step.
   const auto step = [] {
     std::vector<at::Tensor> small;
     for (int64_t i = 0; i < 20; ++i) {

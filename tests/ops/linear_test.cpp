@@ -1,4 +1,4 @@
-// The product of rows with a weight against the plain one in float64, over sizes that no tile fits.
+// Linear layers compared with float64 references, over sizes that no tile divides.
 #include "ops/linear.h"
 
 #include <algorithm>
@@ -35,8 +35,8 @@ TEST(Linear, ValuesAndGradientsAreThePlainOnes) {
   struct Sizes {
     int64_t rows, in, out;
   };
-  // Fewer rows than the loops take, whole tiles, none whole, and depths of more than one chunk in
-  // each of the three products.
+  // Fewer rows than the loops support, whole tiles, partial tiles, and depths of more than one
+  // chunk in each of the three products.
   const Sizes all[] = {
       {1, 5, 3},
       {32, 32, 32},
@@ -68,8 +68,8 @@ TEST(Linear, ValuesAndGradientsAreThePlainOnes) {
   }
 }
 
-/// Where nothing is learned a few rows are multiplied by a weight that is read once, on every
-/// processor and in both layouts: the sums of the many, rounded once.
+/// Without gradients, a few rows use the loops that read the weight once, on every processor and in
+/// both layouts. The sums equal those of many rows, rounded once.
 TEST(Linear, FewRowsWithoutGradients) {
   const vector::Level best = vector::level();
   const at::NoGradGuard no_gradient;
@@ -79,7 +79,8 @@ TEST(Linear, FewRowsWithoutGradients) {
     at::ScalarType type;
   };
   std::vector<Case> cases;
-  // No multiples of a vector, more columns than are summed at a time, for two threads and one.
+  // Sizes that are not multiples of a vector, more columns than are summed at a time, with two
+  // threads and one.
   for (const auto& [in, out] : {std::pair(133, 40), {1, 3}, {2048, 70}, {21, 4500}}) {
     for (const WeightLayout layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) {
       cases.push_back({in, out, layout, at::kBFloat16});
@@ -120,7 +121,7 @@ TEST(Linear, TakesTensorsAsTheyLie) {
   };
   EXPECT_LT(error(product(wide.narrow(2, 1, 128), weight), expected), 1e-2);
   EXPECT_LT(error(product(wide.narrow(2, 1, 128), weight.t().contiguous().t()), expected), 1e-2);
-  // Contiguous, but not at a line of the cache.
+  // Contiguous, but not aligned to a cache line.
   const Tensor moved = at::empty({3 * 50 * 128 + 1}, at::kBFloat16).narrow(0, 1, 3 * 50 * 128);
   moved.copy_(wide.narrow(2, 1, 128).flatten());
   EXPECT_LT(error(product(moved.view({3, 50, 128}), weight), expected), 1e-2);
@@ -140,7 +141,7 @@ TEST(Linear, GradientsOfSomeInputsAlone) {
   EXPECT_LT(error(x.grad(), weight.detach().to(at::kDouble).sum(0).expand({40, 33})), 1e-2);
 }
 
-// Each element is summed in one order, whoever computes it.
+// Each element is summed in a fixed order, independent of the thread that computes it.
 TEST(Linear, ThreadsDoNotChangeABit) {
   const auto all = [&] {
     std::vector<Tensor> results;
@@ -164,7 +165,7 @@ TEST(Linear, ThreadsDoNotChangeABit) {
   }
 }
 
-/// The factors count with 16 bits of their fraction, and what is rounded is so once.
+/// Factors have 16 bits of fraction, and results are rounded once.
 TEST(Linear, ProductsWithFactorsInFloat32) {
   struct Sizes {
     int64_t rows, width, rank;
@@ -179,7 +180,7 @@ TEST(Linear, ProductsWithFactorsInFloat32) {
     const Tensor a = random({rank, width}, 2).to(at::kFloat);
     const Tensor left = random({rows, rank}, 3).to(at::kFloat);
     const Tensor wide = x.to(at::kDouble), wide_left = left.to(at::kDouble);
-    constexpr double kBits = 1.0 / (1 << 14);  // sums of many
+    constexpr double kBits = 1.0 / (1 << 14);  // error of long sums
     EXPECT_LT(error(times_factor(x, a), wide.matmul(a.to(at::kDouble).t())), kBits) << what;
     EXPECT_LT(error(times_factor(x, a.t().contiguous().t()), times_factor(x, a)), 1e-9) << what;
     EXPECT_LT(error(factor_times(left, x), wide_left.t().matmul(wide)), kBits) << what;
@@ -189,7 +190,7 @@ TEST(Linear, ProductsWithFactorsInFloat32) {
       const Tensor result = is_added ? x.clone() : at::full_like(x, NAN);
       write_factor_product(result, left, a, into);
       const Tensor exact = is_added ? expected + wide : expected;
-      // Half a bit of bfloat16, and a little.
+      // Half a unit of bfloat16, and a small margin.
       const Tensor off = (result.to(at::kDouble) - exact).abs();
       EXPECT_TRUE((off <= exact.abs() * 0x1.1p-8 + exact.abs().max() * kBits).all().item<bool>())
           << what;

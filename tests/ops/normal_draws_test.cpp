@@ -1,4 +1,4 @@
-// Normal draws: the formula of Box and Muller, the same bits on every processor, whatever the cut.
+// Normal random numbers: the Box-Muller formula, equal bits on every processor and for every split.
 #include "ops/normal_draws.h"
 
 #include <bit>
@@ -41,7 +41,7 @@ TEST(NormalDraws, ArePairsOfBoxAndMuller) {
   EXPECT_NEAR(std::sqrt(squares / kCount), kDeviation, 0.01 * kDeviation);
 }
 
-/// Weights stay what they are.
+/// Initial weights are the same on every processor.
 TEST(NormalDraws, HaveTheSameBitsOnEveryProcessor) {
   const vector::Level best = vector::level();
   for (const vector::Level level :

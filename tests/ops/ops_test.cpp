@@ -1,4 +1,4 @@
-// Norms, rope, embedding and attention against plain formulas in float64.
+// Norms, RoPE, embedding and attention compared with float64 references.
 #include <cmath>
 #include <limits>
 
@@ -24,7 +24,7 @@
 namespace lockstep::ops {
 namespace ops_test {
 
-/// One number of every operation with a loop of its own, in both types.
+/// Results of every operation with a custom loop, in both types.
 std::vector<Tensor> all_loops() {
   std::vector<Tensor> results;
   for (const auto type : {at::kFloat, at::kBFloat16}) {
@@ -149,8 +149,7 @@ TEST(Norms, RmsNormRoundsWhereHuggingFaceDoes) {
   const Tensor high = x.to(at::kFloat);
   const Tensor normal = high * at::rsqrt(high.square().mean(-1, true) + 1e-6);
   const Tensor wanted = weight * normal.to(at::kBFloat16);
-  // One unit in the last place may differ where the float32 sums round otherwise; almost all are
-  // equal.
+  // A different order of float32 sums may change the last bit; almost all values are equal.
   EXPECT_GT(rms_norm(x, weight, 1e-6).eq(wanted).to(at::kFloat).mean().item<double>(), 0.99);
 }
 
@@ -229,7 +228,7 @@ TEST(Rope, WithinTheSplitOfAPackedProjection) {
        std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>>{
            {3, 3, 8, 4, false}, {4, 2, 10, 3, true}, {5, 1, 64, 32, false}}) {
     const Tensor angle = by_row ? random({2, 7, half}, 7) : random({7, half}, 7);
-    // All three count in the result, each with its own factor.
+    // All three tensors contribute to the result, each with its own factor.
     const auto joined = [](const std::array<Tensor, 3>& parts) {
       return at::cat({parts[0], parts[1] * 0.5, parts[2] * 2}, 1);
     };
@@ -360,8 +359,8 @@ TEST(Attention, CausalWindowedGroupedWithDropoutAndPast) {
         random({3, c.kv_heads, c.keys, 8}, 3)};
     const auto what = fmt::format(
         "{} {} {} {} {} {}", c.heads, c.kv_heads, c.queries, c.keys, c.window, c.dropout);
-    // In bfloat16 probabilities are rounded once more where some of them are dropped; float32 shows
-    // that the masks are those of the plain form.
+    // In bfloat16, probabilities are rounded once more if dropout is used. The float32 case shows
+    // that the masks equal those of the reference.
     const double bfloat16_limit = c.dropout > 0 ? 2e-2 : limit_of(at::kBFloat16);
     expect_close(run, exact, inputs, what, bfloat16_limit);
     expect_close(plain, exact, inputs, "tiled " + what, bfloat16_limit);
@@ -390,7 +389,7 @@ TEST(Attention, EveryMatrixUnitOnWholeSequences) {
       AttentionOptions options;
       options.scale = 1 / std::sqrt(static_cast<double>(c.size));
       options.window = c.window;
-      // Heads lie between the positions, as packed projections have them.
+      // Heads between positions, as in packed projections.
       const auto run = [&](const std::vector<Tensor>& in) {
         return attention(
             in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2), options);
@@ -419,7 +418,7 @@ TEST(Attention, EveryMatrixUnitOnWholeSequences) {
 TEST(SplitHeads, GradientsPackedOrNot) {
   AttentionOptions options;
   options.scale = 0.4;
-  for (const double dropout : {0.0, 0.25}) {  // with dropout the gradients come one by one
+  for (const double dropout : {0.0, 0.25}) {  // with dropout the gradients are separate tensors
     options.dropout = dropout;
     options.dropout_keys = at::tensor({4, 5}, at::kLong);
     const auto run = [&](const std::vector<Tensor>& in) {

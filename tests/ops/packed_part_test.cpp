@@ -1,5 +1,5 @@
-// Parts of packed matrices: whatever the cut, their values are those of the whole to the bit, and
-// products with them are those with the dense weight.
+// Parts of packed matrices: for any split, their values are bitwise those of the whole, and their
+// products equal those of the dense weight.
 #include "ops/packed_part.h"
 
 #include <algorithm>
@@ -42,8 +42,8 @@ TEST(Quantize, ValuesAreWithinHalfAStepOfTheirBlock) {
       const PackedMatrix matrix = quantize(weight, format);
       EXPECT_EQ(matrix.format.type, type);
       const Tensor difference = (dequantize(matrix) - weight.to(at::kFloat)).abs();
-      // Of NF4's values the two farthest apart are 0.304 apart, of FP4's a third; nested scales are
-      // within a hundredth, and the type rounds once more.
+      // The largest gap between NF4 values is 0.304, between FP4 values a third. Nested scales are
+      // accurate to a hundredth, and rounding to the type adds to the error.
       const double most = weight.abs().max().item<double>();
       const double allowed = format.kind == PackedKind::kInt8 ? 0.5 / 127 + 0.005 : 0.18;
       EXPECT_LT(difference.max().item<double>(), allowed * most) << name_of(format);
@@ -79,7 +79,7 @@ struct Sizes {
 };
 constexpr Sizes kSizes[] = {{24, 64}, {7, 128}, {13, 53}, {9, 33}, {5, 1}, {40, 96}};
 
-/// Rows in runs, and columns that begin and end anywhere.
+/// Returns parts with several row ranges and with arbitrary column ranges.
 std::vector<PackedPart> parts_of(const PackedFormat& format, Sizes sizes) {
   PackedPart whole = PackedPart::whole(format, sizes.out, sizes.in);
   std::vector<PackedPart> parts{whole};
@@ -140,7 +140,7 @@ TEST(PackedPart, AWindowOfAPartIsThatOfItsValues) {
   }
 }
 
-/// What the kernel for GPUs reads (cuda/unpack.cu), one element at a time.
+/// Values as the GPU kernel (cuda/unpack.cu) reads them, one element at a time.
 TEST(PackedPart, AKernelFindsEachValueByItsPlace) {
   for (const PackedFormat& format : all_formats()) {
     const PackedMatrix matrix = quantize(random({13, 53}), format);
@@ -167,7 +167,7 @@ TEST(PackedPart, AKernelFindsEachValueByItsPlace) {
   EXPECT_FALSE(unpack_place(scattered, {0, 9}, {0, 64}).has_value());
 }
 
-/// The plain loops, those of AVX-512 and ATen's operations, into every type.
+/// The plain loops, the AVX-512 loops and ATen's operations, into every type.
 TEST(PackedPart, EveryProcessorGivesTheSameBits) {
   const MatrixUnit best = matrix_unit();
   for (const PackedFormat& format : all_formats()) {
@@ -191,7 +191,7 @@ TEST(PackedPart, EveryProcessorGivesTheSameBits) {
   }
 }
 
-/// A weight of several panels both ways, and one with none.
+/// A weight of several panels in both dims, and an empty one.
 TEST(PackedPart, ProductsAreThoseOfTheDenseWeight) {
   for (const PackedFormat& format : all_formats()) {
     for (const Sizes& sizes : {Sizes{13, 53}, Sizes{1500, 801}, Sizes{0, 9}}) {
@@ -211,15 +211,15 @@ TEST(PackedPart, ProductsAreThoseOfTheDenseWeight) {
   }
 }
 
-/// Few rows are multiplied by what is unpacked in registers, on every processor: by the values that
-/// many rows are multiplied by, but for what these are rounded to in bfloat16.
+/// A few rows are multiplied with weights unpacked in registers, on every processor. The weights
+/// equal those used for many rows, except for their rounding to bfloat16.
 TEST(PackedPart, FewRowsAreMultipliedByWhatManyAre) {
   constexpr int64_t kOut = 70;
   struct Case {
     int64_t in;
     IndexRange columns;
   };
-  // No multiples of a vector and odd; whole blocks, of which the last is not whole.
+  // Sizes that are odd and not multiples of a vector; whole blocks, with a partial last one.
   const Case cases[] = {{165, {1, 160}}, {512, {0, 512}}, {512, {128, 320}}};
   const vector::Level best = vector::level();
   for (const PackedFormat& format : all_formats()) {
@@ -237,7 +237,8 @@ TEST(PackedPart, FewRowsAreMultipliedByWhatManyAre) {
               const Tensor got = packed_linear(part, bytes, many.narrow(1, 0, rows), bias.to(type));
               ASSERT_EQ(got.sizes(), (std::vector<int64_t>{1, rows, part.row_count()}));
               ASSERT_EQ(got.scalar_type(), type);
-              // In bfloat16 the many have rounded values: of 512 six deviations of what that makes.
+              // For many bfloat16 rows the weights are rounded: six standard deviations of that
+              // error over 512 terms.
               const double off = type == at::kFloat ? 1e-5 : 1e-2;
               const double least = type == at::kFloat ? 3e-5 : 0.15;
               EXPECT_TRUE(at::allclose(
@@ -252,7 +253,8 @@ TEST(PackedPart, FewRowsAreMultipliedByWhatManyAre) {
   }
 }
 
-/// 4.127 bits with double quantization, 4.5 without, 8 and a scale a row.
+/// 4.127 bits per weight with double quantization, 4.5 without; for 8 bits, 8 and one scale per
+/// row.
 TEST(PackedPart, BytesAreThoseOfTheCodesAndTheirScales) {
   const auto bits = [](const PackedFormat& format) {
     return static_cast<double>(PackedPart::whole(format, 4096, 4096).bytes()) * 8 / (4096 * 4096);

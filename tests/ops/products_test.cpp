@@ -1,5 +1,5 @@
-// Products of matrices in low precision against float64's, in parts and not. On a processor without
-// such products, or with LOCKSTEP_MAX_CPU_ISA=avx2, these are the ones made in float32.
+// Low-precision matrix products compared with float64, split and whole. On a processor without such
+// instructions, or with LOCKSTEP_MAX_CPU_ISA=avx2, they are computed in float32.
 #include "ops/products.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,7 @@
 namespace lockstep::ops {
 namespace products_test {
 
-/// Two numbers of 8 bits that are summed exactly are rounded once: half a unit in the last place.
+/// Exact sums of products of 8-bit values are rounded once: half a unit in the last place.
 constexpr double kRoundedOnce = 1.0 / 256;
 
 Tensor exact(const Tensor& x) {
@@ -22,7 +22,7 @@ TEST(Products, OfTwoMatricesAreRoundedOnce) {
   struct Sizes {
     int64_t rows, depth, columns;
   };
-  // One row, an empty sum, odd sizes, and operands of more than one part on the left and the right.
+  // One row, an empty sum, odd sizes, and operands that are split on the left and on the right.
   for (const auto& [rows, depth, columns] :
        {Sizes{1, 5, 3}, {7, 0, 4}, {33, 37, 45}, {3, 1024, 2100}, {2100, 1024, 5}}) {
     for (const auto type : {at::kBFloat16, at::kHalf, at::kFloat}) {

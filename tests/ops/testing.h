@@ -1,4 +1,4 @@
-// Random tensors, leaves and errors of results, for the tests of ops.
+// Random tensors, leaves and errors for the tests of ops.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,7 +15,7 @@ inline at::Tensor random(at::IntArrayRef sizes, uint64_t seed = 1) {
 
 using numbers::error;
 
-/// A leaf of another type, that requires a gradient.
+/// Returns a leaf of another type that requires a gradient.
 inline at::Tensor leaf(const at::Tensor& value, at::ScalarType type) {
   return value.detach().to(type).clone().set_requires_grad(true);
 }

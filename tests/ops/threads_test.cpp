@@ -1,4 +1,4 @@
-// Our loops have the threads that libtorch has.
+// Custom loops use as many threads as libtorch.
 #include <filesystem>
 #include <iterator>
 #include <thread>
@@ -20,7 +20,7 @@ TEST(Threads, ALoopRunsOnAsManyAsThereAre) {
   const at::Tensor x = at::ones({int64_t{1} << 20});
   const int before = at::get_num_threads();
   std::ptrdiff_t more = 0;
-  std::thread([&] {  // whose OpenMP has no threads yet
+  std::thread([&] {  // a thread whose OpenMP pool does not exist yet
     at::set_num_threads(3);
     const std::ptrdiff_t alone = count_threads();
     swiglu(x, x);

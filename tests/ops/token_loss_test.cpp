@@ -1,5 +1,5 @@
-// The token loss: by ATen's products, and by every matrix unit that this processor has, against
-// plain formulas in float64.
+// The token loss, by ATen's products and by every matrix unit of this processor, compared with
+// float64 references.
 #include "ops/token_loss.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 namespace lockstep::ops {
 namespace token_loss_test {
 
-/// Every version of the loops that can run here, one test each.
+/// One test for each version of the loops that can run here.
 class TokenLoss : public testing::TestWithParam<MatrixUnit> {
  protected:
   void SetUp() override {
@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         MatrixUnit::kNone, MatrixUnit::kAvx512, MatrixUnit::kBfloat16, MatrixUnit::kAmx));
 
-/// Targets that jump about, some of them ignored.
+/// Returns pseudo-random targets, some of them ignored.
 Tensor some_targets(int64_t rows, int64_t vocabulary) {
   Tensor targets = at::remainder(at::arange(rows) * 7919, vocabulary);
   if (rows > 2) {
@@ -52,9 +52,9 @@ Tensor some_targets(int64_t rows, int64_t vocabulary) {
   return targets;
 }
 
-/// Against the reference, in float32 and bfloat16.
+/// Compares with the reference in float32 and bfloat16.
 void expect_right(int64_t rows, int64_t size, int64_t vocabulary, const TokenLossOptions& options) {
-  // Logits of a few units: where ATen makes them they are rounded to bfloat16.
+  // Small logits, because ATen's products round them to bfloat16.
   const double spread = std::min(1.0, 1.5 / std::sqrt(static_cast<double>(size)));
   const Tensor targets = some_targets(rows, vocabulary);
   const auto run = [&](const std::vector<Tensor>& in) {
@@ -114,7 +114,7 @@ TEST_P(TokenLoss, LabelSmoothing) {
 TEST_P(TokenLoss, RowsOfWeights) {
   for (const int64_t rows : {3, 70}) {
     TokenLossOptions options;
-    options.row_weights = at::linspace(-2, 3, rows);  // zero for one of them
+    options.row_weights = at::linspace(-2, 3, rows);  // includes a zero weight
     options.row_weights[rows / 2] = 0;
     expect_right(rows, 24, 700, options);
     options.rows_at_once = 16;
@@ -124,7 +124,7 @@ TEST_P(TokenLoss, RowsOfWeights) {
   }
 }
 
-/// Every third row, and another head of another width.
+/// Distribution targets for every third row, from a reference head of another width.
 DistributionTargets some_distributions(int64_t rows, int64_t size, int64_t vocabulary) {
   return {
       at::arange(rows).remainder(3).eq(0),
@@ -173,7 +173,7 @@ TEST_P(TokenLoss, RowsMayHaveDistributionsForTargets) {
   }
 }
 
-/// Some rows' distributions are those with one token's logit lowered, in parts of the vocabulary.
+/// Some rows have distribution targets with one lowered logit, over shards of the vocabulary.
 TEST_P(TokenLoss, DistributionsMayHaveOneTokenLowered) {
   const int64_t rows = 23, vocabulary = 301;
   TokenLossOptions options;
@@ -204,7 +204,7 @@ TEST_P(TokenLoss, DistributionsMayHaveOneTokenLowered) {
       1e-9);
 }
 
-/// Of some rows no logit is to stand out, beside rows with distributions and rows with tokens.
+/// Level rows, together with rows that have distribution and token targets.
 TEST_P(TokenLoss, RowsMayBeLevel) {
   const int64_t rows = 23, vocabulary = 301;
   const Tensor targets = some_targets(rows, vocabulary);
@@ -297,7 +297,7 @@ TEST_P(TokenLoss, PartsOfTheVocabularyGiveTheWhole) {
     exact.backward();
     options.vocabulary = vocabulary;
     options.rows_at_once = 30;
-    // What each part knows, run by run; then each is given what all know.
+    // Statistics of each shard, run by run; then every shard receives the combined ones.
     std::vector<std::vector<RowStatistics>> known(edges.size() - 1);
     const auto part = [&](size_t i) {
       options.first_token = edges[i];
@@ -361,7 +361,7 @@ TEST_P(TokenLoss, ManyRunsGiveTheResultOfOne) {
   }
 }
 
-/// Lends a parameter's gradient memory, again and again.
+/// A sink that provides a parameter's gradient memory repeatedly.
 struct Lender : GradientSink {
   Tensor memory;
   int* asked;

@@ -1,5 +1,5 @@
-// Attention over texts that begin alike and lie as trees, in each of its forms, against each text
-// by itself; and of one query, as generation has it.
+// Attention over documents with common prefixes, stored as trees, in every implementation, compared
+// with each document alone. Also attention of a single query, as in generation.
 #include <cmath>
 #include <vector>
 
@@ -16,7 +16,8 @@
 namespace lockstep::ops {
 namespace tree_attention_test {
 
-/// A row of two trees: of `stem` tokens with branches behind it, and of three tokens in a line.
+/// A row of two trees: one with `stem` tokens followed by branches, and one with three tokens in
+/// sequence.
 struct Trees {
   int64_t stem;
   std::vector<int64_t> branches;
@@ -51,7 +52,8 @@ AttentionOptions options_of(const Trees& t, double scale) {
   return options;
 }
 
-/// The tokens of each text, and from which on they are its own.
+/// Returns the tokens of each document, and the index of its first own token after the common
+/// prefix.
 std::vector<std::pair<std::vector<int64_t>, int64_t>> texts_of(const Trees& t) {
   std::vector<std::pair<std::vector<int64_t>, int64_t>> texts;
   std::vector<int64_t> stem;
@@ -155,7 +157,7 @@ TEST(OneQuery, SeesTheKeysOfItsHeadWhereTheyLie) {
   const at::NoGradGuard no_gradient;
   for (const int64_t size : {10, 16, 72}) {
     for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-      // Parts of a cache that has room for more.
+      // Slices of a cache that has room for more tokens.
       const auto cached = [&](uint64_t seed) {
         return random({5, 2, 60, size}, seed).to(type).narrow(0, 0, 3).narrow(2, 3, 35);
       };

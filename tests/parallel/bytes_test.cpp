@@ -1,4 +1,4 @@
-// What each axis sends, against the papers' formulas.
+// Tests of the bytes sent along each axis, compared with the formulas of the papers.
 #include <gtest/gtest.h>
 
 #include "parallel/plans.h"
@@ -7,14 +7,15 @@
 namespace lockstep::parallel {
 namespace bytes_test {
 
-/// Sizes that every number of ranks below divides, so that formulas are exact.
+/// Sizes that are divisible by all tested numbers of ranks, so that the formulas are exact.
 const char* const kEvenGpt2 =
     R"({"model_type": "gpt2", "vocab_size": 96, "n_embd": 24, "n_layer": 2, "n_head": 6,
         "n_positions": 32, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1})";
 constexpr int64_t kLayers = 2, kWidth = 24, kLength = 24, kFloatBytes = 4;
 constexpr int64_t kActivation = kPlanRows * kLength * kWidth * kFloatBytes;  // [B, T, C]
 
-/// Bytes that rank 0 sends in forward_backward, by operation; calls of at most `small` bytes apart.
+/// Bytes that rank 0 sends in forward_backward, by operation. Calls of up to `small` bytes are
+/// counted separately.
 struct Sent {
   std::map<std::string, int64_t> large, small;
 };
@@ -23,7 +24,7 @@ Sent sent_under(const PlanCase& plan, int64_t small) {
   const model::ModelConfig config = model::parse_model_config(kEvenGpt2, "a test");
   Sent sent;
   comm::run_ranks(plan.mesh.ranks(), [&](comm::Communicator& world) {
-    ParallelGroups axes(world, plan.mesh);  // of one axis: its communicator is the world's
+    ParallelGroups axes(world, plan.mesh);  // with one axis, its communicator is the world's
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     const auto model = parallelize(spec, plan.plan, axes);
     if (world.rank() == 0) {
@@ -40,19 +41,20 @@ Sent sent_under(const PlanCase& plan, int64_t small) {
 }
 
 TEST(Bytes, TensorParallelismReducesTwoActivationsALayerEachWay) {
-  // Shoeybi et al., 2019, section 3 and figure 4; and one for the embedding, one for the head.
+  // Shoeybi et al., 2019, section 3 and figure 4, plus one reduction each for embedding and head.
   for (const int n : {2, 3}) {
     const Sent sent = sent_under({{.tensor = n}}, kActivation / 2);
     const int64_t reductions = 4 * kLayers + 2;
     EXPECT_EQ(sent.large.at("all_reduce"), reductions * 2 * kActivation * (n - 1) / n);
     EXPECT_EQ(sent.large.size(), 1U);
-    // Of the loss: three numbers a target token.
+    // The loss needs three numbers per target token.
     EXPECT_LE(sent.small.at("all_gather"), 3 * kPlanRows * kLength * kFloatBytes * n * (n - 1) / n);
   }
 }
 
 TEST(Bytes, SequenceParallelismSendsAsMuchAsTensorParallelism) {
-  // Korthikanti et al., 2022, section 4.2.2: a reduction is a scatter and a gather.
+  // Korthikanti et al., 2022, section 4.2.2: an all-reduce becomes a reduce-scatter and an
+  // all-gather.
   for (const int n : {2, 3}) {
     const Sent sent = sent_under(
         {{.tensor = n}, 1, {.sequence_sharding = SequenceSharding::kShards}}, kActivation / 2);
@@ -64,8 +66,8 @@ TEST(Bytes, SequenceParallelismSendsAsMuchAsTensorParallelism) {
 }
 
 TEST(Bytes, ARingPassesKeysAndValuesAndTheirGradients) {
-  // Liu et al., 2023, section 3: n - 1 times the rank's keys and values; in the backward pass
-  // again, and their gradients as often, since they begin at the neighbour.
+  // Liu et al., 2023, section 3: n - 1 times the rank's keys and values, and again in the backward
+  // pass, plus n - 1 times their gradients, which start at the neighbor.
   for (const int n : {2, 3}) {
     const Sent sent = sent_under({{.context = n}}, 0);
     const int64_t pair = 2 * kActivation / n;
@@ -83,7 +85,8 @@ TEST(Bytes, UlyssesTradesFourActivationsALayerEachWay) {
   }
 }
 
-/// What a rank of two sends for gathers in stage 3, of a frozen model in bfloat16 with adapters.
+/// Bytes that one of two ranks sends for gathers in ZeRO stage 3, for a frozen bfloat16 model with
+/// adapters.
 int64_t gathered_with(bool is_packed, int64_t threshold) {
   const model::ModelConfig config = model::parse_model_config(
       R"({"model_type": "gpt2", "vocab_size": 32, "n_embd": 128, "n_layer": 2, "n_head": 4,
@@ -115,8 +118,9 @@ int64_t gathered_with(bool is_packed, int64_t threshold) {
 }
 
 TEST(Bytes, PackedWeightsAreGatheredAsTheyAre) {
-  // 4.127 bits of 16, and the values of codes and scales beside each matrix. The threshold counts
-  // weights: 128 by 128 of them are gathered with either, though their bytes are fewer than 12,000.
+  // Packed weights use 4.127 of 16 bits, plus the tables of codes and scales of each matrix. The
+  // threshold counts weights, not bytes: a matrix of 128 by 128 is gathered with either threshold,
+  // although it has fewer than 12,000 bytes.
   for (const int64_t threshold : {5000, 12000}) {
     const auto share = static_cast<double>(gathered_with(true, threshold)) /
                        static_cast<double>(gathered_with(false, threshold));

@@ -1,5 +1,5 @@
-// A step that could be captured in a CUDA graph is the plain step, to the bit: on the host, where
-// its body runs as it is.
+// Tests that a captured step equals an uncaptured step bit for bit. On the host the body runs
+// directly, without a CUDA graph.
 #include "parallel/captured_training.h"
 
 #include <mutex>
@@ -26,7 +26,7 @@ std::vector<nn::ForwardInputs> inputs_of(
   std::vector<nn::ForwardInputs> inputs;
   const int64_t count = run.plan.accumulation_steps;
   for (int64_t m = 0; m < count; ++m) {
-    // Every rank and micro-batch has rows of one size; every fourth step has a shorter one.
+    // Every rank and micro-batch has rows of one length; every fourth step has a shorter one.
     inputs.push_back(rows(run.config.vocab_size, step, group.rank() * count + m, 4));
     nn::ForwardInputs& own = inputs.back();
     for (Tensor* tensor : {&own.ids, &own.targets.tokens, &own.samples}) {
@@ -36,11 +36,11 @@ std::vector<nn::ForwardInputs> inputs_of(
   return inputs;
 }
 
-/// Losses and norms of eight steps, and the state at the end.
+/// Losses and norms of eight steps, and the final state.
 struct Ran {
   std::vector<double> numbers;
   State state;
-  int captured = 0;  // steps through the captured body
+  int captured = 0;  // number of steps through the captured body
 };
 
 enum class Through { kPlainSteps, kCapturedSteps };
@@ -88,7 +88,7 @@ TEST(CapturedTraining, IsThePlainStepToTheBit) {
           const Ran plain = run_through(Through::kPlainSteps, run);
           const Ran captured = run_through(Through::kCapturedSteps, run);
           EXPECT_EQ(plain.captured, 0);
-          EXPECT_EQ(captured.captured, 6);  // of eight: two have other shapes
+          EXPECT_EQ(captured.captured, 6);  // two of the eight steps have other shapes
           EXPECT_EQ(plain.numbers, captured.numbers) << run.name();
           for (const auto& [name, tensor] : plain.state) {
             EXPECT_TRUE(at::equal(tensor, captured.state.at(name))) << name;
@@ -99,7 +99,7 @@ TEST(CapturedTraining, IsThePlainStepToTheBit) {
   }
 }
 
-/// Every mask is another in every step, and that of the plain step.
+/// Dropout masks differ in every step and equal those of uncaptured steps.
 TEST(CapturedTraining, DrawsTheMasksOfThePlainSteps) {
   auto untied = untied_config();
   untied.residual_dropout = 0.1;
@@ -119,7 +119,7 @@ TEST(CapturedTraining, DrawsTheMasksOfThePlainSteps) {
   }
 }
 
-/// Shards are gathered in the body, and their gradients reduced there.
+/// Shards are gathered and gradients are reduced inside the captured body.
 TEST(CapturedTraining, IsThePlainStepInEveryStageOfZero) {
   for (const int stage : {1, 2, 3}) {
     for (const int micro_batches : {1, 2}) {
@@ -150,7 +150,7 @@ TEST(CapturedTraining, SaysWhyAStepCannotBeCaptured) {
         run.plan.zero_stage = 1;
         run.plan.offload_optimizer.device = OffloadDevice::kCpu;
       }),
-      ::testing::HasSubstr("state lives elsewhere"));
+      ::testing::HasSubstr("state is offloaded"));
   EXPECT_EQ(reason([](TrainingRun& run) { run.config.residual_dropout = 0.1; }), "");
   EXPECT_THAT(
       reason([](TrainingRun& run) { run.plan.optimizer.optim = "lion_32bit"; }),

@@ -1,3 +1,4 @@
+// Tests of context parallelism.
 #include "parallel/context/context_parallel.h"
 
 #include <set>
@@ -128,7 +129,7 @@ TEST(ShardInputs, PadsWithoutTargetsAndKeepsPositions) {
   inputs.ids = at::arange(10, 15).view({1, 5});
   inputs.targets = nn::next_tokens(inputs.ids);
   const SequencePart part{.context_rank = 0, .context_ranks = 2};
-  const nn::ForwardInputs mine = shard_inputs(inputs, part);  // of 8: the chunks 0, 1 and 6, 7
+  const nn::ForwardInputs mine = shard_inputs(inputs, part);  // of 8 chunks: chunks 0, 1, 6 and 7
   const auto list = [](const Tensor& x) {
     return std::vector<int64_t>(x.data_ptr<int64_t>(), x.data_ptr<int64_t>() + x.numel());
   };

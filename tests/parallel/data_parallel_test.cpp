@@ -1,3 +1,4 @@
+// Tests of the data parallel engine and the layout of flat units.
 #include "parallel/data/data_parallel.h"
 
 #include <mutex>
@@ -15,7 +16,7 @@ namespace data_parallel_test {
 
 using comm::Communicator;
 
-/// Three matrices of odd sizes and a bias, with a loss that is a sum over rows.
+/// Three matrices of odd sizes and a bias; the loss is a sum over rows.
 struct Toy {
   std::vector<Tensor> weights;
 
@@ -42,7 +43,7 @@ Tensor rows_of_data(int64_t rows) {
   return torch::empty({rows, 7}).normal_(0, 1, generator);
 }
 
-/// The gradient of `name`, as the engine holds it.
+/// Returns the gradient of `name` in the engine's buffers.
 Tensor gradient_of(DataParallel& engine, const std::string& name) {
   for (const FlatUnit& flat : engine.flats()) {
     for (const FlatUnit::Entry& entry : flat.entries) {
@@ -72,8 +73,8 @@ TEST(DataParallel, SumsToTheGradientsOfOneRankWhateverTheShares) {
       comm::run_ranks(ranks, [&](Communicator& group) {
         const Toy toy(1);
         DataParallel engine(group, toy.units(), {.bucket_megabytes = 1e-5});
-        const auto parts = data.tensor_split(ranks * micro_batches);  // of unequal size
-        for (int repeat = 0; repeat < 2; ++repeat) {                  // a second step starts clean
+        const auto parts = data.tensor_split(ranks * micro_batches);  // slices of unequal size
+        for (int repeat = 0; repeat < 2; ++repeat) {                  // gradients start from zero
           engine.begin_step();
           for (int m = 0; m < micro_batches; ++m) {
             engine.begin_micro_batch(m + 1 == micro_batches);
@@ -113,7 +114,8 @@ TEST(DataParallel, ReducesWhileTheBackwardPassRunsAndOnlyInTheLastMicroBatch) {
     engine.end_micro_batch();
     engine.finish();
     EXPECT_EQ(events, (std::vector<std::string>{"reduce", "reduce", "reduce", "backward ended"}));
-    EXPECT_EQ(engine.overlapped_reductions(), 2);  // the last has nothing to overlap with
+    // The last reduction has no computation to overlap with.
+    EXPECT_EQ(engine.overlapped_reductions(), 2);
   });
 }
 
@@ -157,7 +159,7 @@ TEST(DataParallel, NamesUnusedParametersOrLooksForThem) {
           EXPECT_NE(error.message().find("rank 1: w2"), std::string::npos) << error.what();
           EXPECT_NE(error.remedy().find("ddp_find_unused_parameters"), std::string::npos);
         }
-        engine.begin_step();  // take part in rank 0's reductions, so that the test can go on
+        engine.begin_step();  // takes part in rank 0's reductions, so that the test can continue
         engine.begin_micro_batch(true);
         toy.loss(rows_of_data(2)).backward();
         engine.end_micro_batch();
@@ -219,7 +221,7 @@ TEST(DataParallel, VoidsGraphsOfBeforeAnUpdate) {
   EXPECT_THROW(loss.backward(), c10::Error);
 }
 
-/// Takes the toy's parameters over.
+/// Creates flat units of the toy model's parameters.
 FlatUnits lay_out(const Toy& toy, FlatOptions options) {
   options.agree = [](const Tensor&) {};
   return make_flat_units(toy.units(), options);
@@ -244,16 +246,16 @@ TEST(FlatUnits, AreCutIntoEqualAlignedShards) {
     return lay_out(Toy(1), {.zero_stage = 3, .rank = rank, .ranks = 3, .alignment = alignment})
         .flats.at(1);
   };
-  // w1 has 15 elements, the bias 1: shards of 6, 6 and 4 with 2 of padding.
+  // w1 has 15 elements and the bias 1: shards of 6, 6 and 4 elements plus 2 of padding.
   EXPECT_EQ(second(1, 1).shard_layout()[0].begin, 6);
   EXPECT_EQ(second(2, 1).shard_layout()[0].count, 3);
   EXPECT_EQ(second(2, 1).shard_layout()[1].offset, 3);
   EXPECT_EQ(second(2, 1).shard.numel(), 6);
-  // Aligned to 8: the bias lies at 16, the shards are of 8.
+  // With alignment 8 the bias starts at 16 and shards have 8 elements.
   EXPECT_EQ(second(2, 8).shard_layout()[0].count, 0);
   EXPECT_EQ(second(2, 8).shard_layout()[1].offset, 0);
   EXPECT_EQ(second(1, 8).shard_layout()[0].begin, 8);
-  EXPECT_EQ(second(1, 8).shard[7].item<float>(), 0);  // a gap
+  EXPECT_EQ(second(1, 8).shard[7].item<float>(), 0);  // padding
 }
 
 TEST(FlatUnits, AnAllocationIsSeenByEveryView) {

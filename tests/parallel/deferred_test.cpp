@@ -1,4 +1,4 @@
-// Weight gradients that are made later, of whatever product stands in a linear.
+// Tests of deferred weight gradients, for every kind of linear kernel.
 #include "parallel/autograd/deferred.h"
 
 #include <map>
@@ -14,7 +14,8 @@ namespace deferred_test {
 
 constexpr int64_t kIn = 7, kOut = 5;
 
-using Gradients = std::map<std::string, Tensor>;  // of "x" and of parameters; and the outputs, "y"
+// By name: gradients of "x" and of parameters, and the output "y".
+using Gradients = std::map<std::string, Tensor>;
 
 std::shared_ptr<nn::LinearKernel> make_dense() {
   auto product = std::make_shared<nn::DenseLinearKernel>(nn::WeightLayout::kOutIn);
@@ -25,7 +26,7 @@ std::shared_ptr<nn::LinearKernel> make_dense() {
   return product;
 }
 
-/// Some of its input is dropped.
+/// An adapter with input dropout.
 template <class Adapted>
 std::shared_ptr<nn::LinearKernel> make_adapted(double probability) {
   auto dropout = std::make_shared<nn::Dropout>();
@@ -42,7 +43,7 @@ std::shared_ptr<nn::LinearKernel> make_adapted(double probability) {
   return product;
 }
 
-/// Of a training pass over three rows.
+/// Context of a training pass over three rows.
 const nn::ForwardContext& context() {
   static const model::ModelConfig config =
       model::parse_model_config("{\"model_type\": \"gpt2\"}", "test");
@@ -62,7 +63,7 @@ std::shared_ptr<nn::LinearKernel> make_packed() {
   return std::make_shared<nn::PackedLinearKernel>(part, ops::part_bytes(matrix, part), Tensor());
 }
 
-/// What the backward pass of a fixed loss gives, through `linear`.
+/// Returns the gradients of a fixed loss through `linear`.
 Gradients run(nn::Linear& linear, DeferredQueue* queue, size_t* deferred = nullptr) {
   torch::manual_seed(2);
   const Tensor x = torch::randn({3, 4, kIn}).requires_grad_();
@@ -107,7 +108,7 @@ TEST(Deferral, CallsTheProductThatStandsThere) {
   }
 }
 
-/// As experts are, which get the tokens in halves.
+/// Several calls per pass occur in experts that process tokens in halves.
 TEST(Deferral, CallsOfOnePassGiveOneGradient) {
   torch::manual_seed(1);
   nn::Linear linear(make_dense());

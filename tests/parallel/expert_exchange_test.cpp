@@ -1,4 +1,4 @@
-// What spread experts send, against the formula, and what is computed meanwhile.
+// Tests of the bytes and the overlap of expert parallelism.
 #include <gtest/gtest.h>
 
 #include "mesh/cut.h"
@@ -7,7 +7,7 @@
 namespace lockstep::parallel {
 namespace expert_exchange_test {
 
-/// Sees the exchanges of the group of experts among the rank's groups.
+/// Observes the exchanges of the rank's expert group.
 void watch_exchanges(
     ParallelGroups& axes,
     const std::function<void(const comm::Call&)>& began,
@@ -36,7 +36,7 @@ void forget_watches(ParallelGroups& axes) {
   });
 }
 
-/// Every token goes to all four experts, so that theory's mean is what each rank sends.
+/// Every token is routed to all four experts, so that each rank sends exactly the expected value.
 TEST(ExpertBytes, AreOfTheTokensForOtherRanksFourTimes) {
   constexpr int64_t kLayers = 2, kWidth = 20, kExperts = 4;
   const model::ModelConfig config = model::parse_model_config(
@@ -71,7 +71,7 @@ TEST(ExpertBytes, AreOfTheTokensForOtherRanksFourTimes) {
   }
 }
 
-/// A linear that tells when it runs, and when its output's gradient has come.
+/// Linear that records when it runs and when the gradient of its output arrives.
 struct ToldLinear final : nn::Linear {
   ToldLinear(const nn::Linear& plain, std::string name, std::vector<std::string>& events)
       : Linear(plain),
@@ -90,8 +90,8 @@ struct ToldLinear final : nn::Linear {
   }
 };
 
-/// What this rank sends, waits for and computes in a step: "start", "end", and by their names
-/// layers of these roles, of the rank's first expert.
+/// Returns the order of events of this rank in a step: "start" and "end" of exchanges, and the
+/// names of the layers with these roles in the rank's first expert.
 std::vector<std::string> events_of_a_step(
     const char* json,
     bool halves,
@@ -126,7 +126,7 @@ std::vector<std::string> events_of_a_step(
   return events;
 }
 
-/// Of each of two mixtures.
+/// Events of a model with two mixture layers.
 std::vector<std::string> twice(
     const std::vector<std::string>& forward, const std::vector<std::string>& backward) {
   std::vector<std::string> all;
@@ -136,7 +136,7 @@ std::vector<std::string> twice(
   return all;
 }
 
-/// Of the way back nothing is hidden.
+/// The exchange back to the tokens' ranks does not overlap.
 TEST(ExpertOverlap, TheSharedExpertComputesWhileTokensAreSent) {
   for (const char* json : {kOddQwen2Moe, kOddGlm4Moe}) {
     comm::run_ranks(2, [&](comm::Communicator& world) {
@@ -149,7 +149,8 @@ TEST(ExpertOverlap, TheSharedExpertComputesWhileTokensAreSent) {
   }
 }
 
-/// The first half computes while the second comes, the second while the first goes back.
+/// The first half computes while the second arrives; the second computes while the first is sent
+/// back.
 TEST(ExpertOverlap, OneHalfComputesWhileTheOtherIsOnItsWay) {
   comm::run_ranks(2, [&](comm::Communicator& world) {
     const std::map<std::string, std::string> names{

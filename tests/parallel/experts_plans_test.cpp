@@ -1,4 +1,4 @@
-// Mixtures of experts in the table of plans: every axis, ZeRO, recomputation and deferral, against
+// Plan tests of mixtures of experts: every axis, ZeRO, recomputation and deferral, compared with
 // one rank.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ constexpr auto kShards = SequenceSharding::kShards;
 constexpr auto kFull = Recompute::kFull;
 constexpr auto kSelective = Recompute::kSelective;
 
-/// Rows of unequal lengths, and one of nothing but padding.
+/// Rows of unequal lengths, including one that is only padding.
 nn::ForwardInputs padded_rows(
     const model::ModelConfig& config, int64_t step, mesh::Range rows, int64_t length) {
   nn::ForwardInputs inputs = plan_inputs(config, step, rows, length);
@@ -73,7 +73,7 @@ TEST(ExpertPlans, OlmoeNormsOfAllHeadsOverTensorRanks) {
       });
 }
 
-/// What every token goes through, beside experts that are spread.
+/// A shared expert, which all tokens use, next to distributed experts.
 TEST(ExpertPlans, Qwen2WithASharedExpert) {
   expect_table(
       kOddQwen2Moe,
@@ -88,7 +88,7 @@ TEST(ExpertPlans, Qwen2WithASharedExpert) {
       });
 }
 
-/// Groups, corrected scores, and a shared expert that nothing weighs.
+/// Expert groups, score correction, and an unweighted shared expert.
 TEST(ExpertPlans, Glm45ChoosesWithinGroups) {
   expect_table(
       kOddGlm4Moe,
@@ -102,7 +102,7 @@ TEST(ExpertPlans, Glm45ChoosesWithinGroups) {
       });
 }
 
-/// Sinks in the fused loops and, with dropout, in the plain ones.
+/// Attention sinks in the fused kernels and, with dropout, in the plain ones.
 TEST(ExpertPlans, GptOssSinksAndBiases) {
   expect_table(
       kOddGptOss,
@@ -125,7 +125,7 @@ TEST(ExpertPlans, GptOssSinksAndBiases) {
   expect_table(dropping.c_str(), plans, nullptr, plan_documents);
 }
 
-/// Rows of several documents go to experts as any tokens do.
+/// Packed rows of several documents.
 TEST(ExpertPlans, DocumentsInARow) {
   expect_table(
       kOddMixtral,
@@ -135,7 +135,7 @@ TEST(ExpertPlans, DocumentsInARow) {
       plan_documents);
 }
 
-/// Five experts over 2, 3 and 4 ranks of data and context, with every other axis.
+/// Five experts over 2, 3 and 4 ranks of data and context, combined with every other axis.
 TEST(ExpertPlans, ExpertsSpreadOverRanks) {
   expect_table(
       with_five_layers(kOddMixtral),
@@ -158,7 +158,8 @@ TEST(ExpertPlans, ExpertsSpreadOverRanks) {
       });
 }
 
-/// The same in two halves: every form of weight gradients, a shared expert, layers without one.
+/// The same with tokens in two halves: every form of weight gradient, a shared expert, layers
+/// without a shared expert.
 TEST(ExpertPlans, HalvesOfTheTokens) {
   expect_table(
       with_five_layers(kOddMixtral),
@@ -181,8 +182,8 @@ TEST(ExpertPlans, HalvesOfTheTokens) {
       {{{.data = 2}, 2, {.expert_ranks = 2, .expert_halves = true, .recompute = {kSelective}}}});
 }
 
-/// One expert for a token, so that ranks send nothing to some others; a layer with an MLP; a stage
-/// without a mixture.
+/// One expert per token, so that some ranks send each other nothing; one layer with a dense MLP;
+/// one stage without a mixture.
 TEST(ExpertPlans, RanksWithoutTokensAndStagesWithoutExperts) {
   expect_table(
       kOddOlmoe,
@@ -196,7 +197,7 @@ TEST(ExpertPlans, RanksWithoutTokensAndStagesWithoutExperts) {
        {{.pipeline = 3, .data = 2}, 2, {.zero_stage = 1, .expert_ranks = 2}}});
 }
 
-/// Ranks whose experts get no token, and one that gets them all.
+/// Ranks whose experts get no tokens, and one rank whose experts get all.
 TEST(ExpertPlans, AllTokensToTheSameExperts) {
   const auto crowd = [](ModelSpec& spec) {
     spec.fill = [fill = spec.fill](
@@ -210,7 +211,7 @@ TEST(ExpertPlans, AllTokensToTheSameExperts) {
       }
     };
   };
-  // The balance loss is what moves such a router: without it its gradient nearly cancels.
+  // The balance loss gives the router a gradient; without it the gradient nearly cancels.
   const RouterLosses losses{nn::Balance::kRows, 0.1, 0};
   const auto train = [&](PlanCase plan) {
     plan.plan.router_losses = losses;
@@ -227,7 +228,7 @@ TEST(ExpertPlans, AllTokensToTheSameExperts) {
   }
 }
 
-/// Low-rank factors, decomposed ones too, beside all linears of experts that are frozen, or packed.
+/// LoRA and DoRA adapters on all linears of frozen or packed experts.
 TEST(ExpertPlans, AdaptersAndPackedWeights) {
   const std::vector<PlanCase> plans{
       {{.data = 2}, 2, {.zero_stage = 3, .expert_ranks = 2}},
@@ -277,7 +278,7 @@ TEST(ExpertPlans, MoreRanksThanExpertsAndWhatDoesNotDivideAreRefused) {
       "is not supported in a pipeline");
 }
 
-/// The losses of routers are those of one rank too, and the load that is reported.
+/// Router losses and the reported load equal those of one rank.
 TEST(ExpertPlans, RouterLosses) {
   const RouterLosses losses{nn::Balance::kRows, 0.3, 0.05};
   PlanCase alone;
@@ -309,7 +310,7 @@ TEST(ExpertPlans, RouterLosses) {
   }
 }
 
-/// What experts have no room for is dropped alike: of rows, of rows with padding, of documents.
+/// The same tokens are dropped by expert capacity under every plan: plain, padded and packed rows.
 TEST(ExpertPlans, ExpertCapacity) {
   const auto compare = [](const char* json, double factor, const RowMaker& rows, auto plans) {
     const auto train = [&](PlanCase plan) {
@@ -336,7 +337,7 @@ TEST(ExpertPlans, ExpertCapacity) {
   compare(kOddQwen2Moe, 0.6, plan_documents, plans);
 }
 
-/// In a pass that does not train nothing is dropped: an evaluation is that of the whole model.
+/// No token is dropped outside training, so an evaluation equals that of the whole model.
 TEST(ExpertPlans, AnEvaluationHasNoCapacity) {
   const auto evaluated = [](double factor) {
     PlanCase plan;

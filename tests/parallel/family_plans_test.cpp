@@ -1,4 +1,4 @@
-// Each family under every axis of parallelism, against one rank.
+// Plan tests of each model family under every axis of parallelism, compared with one rank.
 #include <algorithm>
 #include <functional>
 #include <string_view>
@@ -19,10 +19,10 @@ constexpr auto kFull = Recompute::kFull;
 constexpr auto kSelective = Recompute::kSelective;
 namespace products = parallel::testing;
 
-/// A model of odd sizes. Where norms stand behind sublayers the weights are larger: such a norm
-/// divides by what the sublayer gives, and of next to nothing it makes the rounding large, on one
-/// rank too. Sizes of weights are such that sums in another order differ by at most 7e-6 with any
-/// instruction set.
+/// A model of odd sizes. Families with post-norms have larger weights: a post-norm divides by the
+/// magnitude of the sublayer's output, and a small output would amplify rounding errors, even on
+/// one rank. The weights are scaled so that sums in a different order differ by at most 7e-6 with
+/// any instruction set.
 struct FamilyCase {
   const char* name;
   const char* json;
@@ -52,37 +52,37 @@ const FamilyCase kFamilies[] = {
      R"({"model_type": "gemma", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 6,
         "attention_dropout": 0.1, "initializer_range": 0.1})"},
-    // Caps that act, a window shorter than the rows, norms before and behind.
+    // Active logit caps, a window shorter than the rows, pre-norms and post-norms.
     {"gemma2",
      R"({"model_type": "gemma2", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
         "sliding_window": 4, "query_pre_attn_scalar": 3, "attn_logit_softcapping": 0.5,
         "final_logit_softcapping": 1.5, "attention_dropout": 0.1, "initializer_range": 0.13})"},
-    // Two thetas, norms of heads.
+    // Two RoPE thetas, query and key norms.
     {"gemma3_text",
      R"({"model_type": "gemma3_text", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
         "sliding_window": 4, "sliding_window_pattern": 2, "query_pre_attn_scalar": 3,
         "final_logit_softcapping": 2, "rope_theta": 1000, "rope_local_base_freq": 10,
         "rope_scaling": {"rope_type": "linear", "factor": 2}, "initializer_range": 0.6})"},
-    // Packed products of three key-value heads, half of each head turned, windows, dropout.
+    // Fused projections with three key-value heads, partial rotary embedding, windows, dropout.
     {"phi3",
      R"({"model_type": "phi3", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 8,
         "partial_rotary_factor": 0.5, "sliding_window": 5, "resid_pdrop": 0.1, "pad_token_id": 7,
         "attention_dropout": 0.1, "initializer_range": 0.1})"},
-    // Parallel residual, five heads packed head by head, dropout everywhere.
+    // Parallel residual, five heads in an interleaved QKV projection, dropout everywhere.
     {"gpt_neox",
      R"({"model_type": "gpt_neox", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 5, "rotary_pct": 0.5, "hidden_dropout": 0.1,
         "attention_dropout": 0.1, "initializer_range": 0.1})"},
-    // Scores that are not scaled, windows, learned positions.
+    // Unscaled attention scores, windows, learned positions.
     {"gpt_neo",
      R"({"model_type": "gpt_neo", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_layers": 3, "num_heads": 5, "attention_types": [[["global", "local"], 1], [["local"], 1]],
         "window_size": 4, "max_position_embeddings": 32, "embed_dropout": 0.1, "resid_dropout": 0.1,
         "attention_dropout": 0.1, "initializer_range": 0.1})"},
-    // Norms over all heads: with three ranks some hold copies of a key-value head.
+    // Norms over all heads: with three ranks some key-value heads are replicated.
     {"olmo2",
      R"({"model_type": "olmo2", "vocab_size": 97, "hidden_size": 24, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
@@ -97,32 +97,32 @@ const FamilyCase kFamilies[] = {
      R"({"model_type": "glm", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 8,
         "pad_token_id": 3, "initializer_range": 0.1})"},
-    // Neighbours that turn together, gate and up in one product, norms before and behind.
+    // Interleaved rotary embedding, fused gate and up projection, pre-norms and post-norms.
     {"glm4",
      R"({"model_type": "glm4", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8,
         "pad_token_id": 3, "attention_dropout": 0.1, "initializer_range": 0.15})"},
-    // Its own names, queries, keys and values in one product with a bias.
+    // Different configuration keys, a fused QKV projection with bias.
     {"chatglm",
      R"({"model_type": "chatglm", "padded_vocab_size": 97, "hidden_size": 20, "ffn_hidden_size": 31,
         "num_layers": 3, "num_attention_heads": 6, "multi_query_attention": true,
         "multi_query_group_num": 3, "kv_channels": 8, "add_qkv_bias": true, "attention_dropout": 0.1,
         "hidden_dropout": 0.1, "initializer_range": 0.1})"},
-    // Encoders: a bias of the tied head, whose rows ranks have unequal numbers of; dropout
-    // everywhere; norms behind sums.
+    // Encoders: a tied head with a bias whose rows are unevenly split, dropout everywhere,
+    // post-norms.
     {"bert", kOddBert},
-    // Positions begin behind that of padding.
+    // Positions start after the padding index.
     {"roberta",
      R"({"model_type": "roberta", "vocab_size": 97, "hidden_size": 24, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 3, "max_position_embeddings": 26,
         "type_vocab_size": 1, "pad_token_id": 5, "classifier_dropout": 0.3,
         "initializer_range": 0.1})"},
-    // No segments, no dropout of what attention gives, a head of its own.
+    // No segments, no dropout on the attention output, an untied head.
     {"distilbert", kOddDistilBert},
 };
 
-/// One of each kind of block, for `make test`; the others are as much like one of these as families
-/// get, and make its long tests.
+/// One family per kind of block for `make test`. The remaining families are similar and run with
+/// the long tests.
 constexpr std::string_view kKinds[] = {
     "gpt2", "llama", "t5", "qwen3_moe", "gemma2", "phi3", "gpt_neox", "gpt_oss", "bert"};
 
@@ -138,7 +138,7 @@ std::vector<FamilyCase> families(
   return result;
 }
 
-/// No encoder beside a decoder.
+/// False for encoder-decoder models.
 bool is_one_stack(const FamilyCase& family) {
   return family.name != std::string_view("t5");
 }
@@ -147,12 +147,12 @@ bool is_mixture(const FamilyCase& family) {
   return model::parse_model_config(family.json, "a test").experts.count > 0;
 }
 
-/// Heads can be exchanged for parts of the sequence among three ranks.
+/// True if Ulysses attention can divide the heads among three ranks.
 bool has_three_heads(const FamilyCase& family) {
   return is_one_stack(family) && model::parse_model_config(family.json, "a test").heads % 3 == 0;
 }
 
-/// Rows whose last tokens have a class.
+/// Rows with a class label at the last token.
 nn::ForwardInputs classified(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   nn::ForwardInputs inputs = plan_inputs(config, step, units, length);
@@ -170,7 +170,7 @@ std::function<void(ModelSpec&)> classifying() {
   };
 }
 
-// Each test is a column of the table of what is supported (docs/models.md), and each case a row.
+// Each test is a column of the support table (docs/models.md), and each case is a row.
 std::string name_of(const ::testing::TestParamInfo<FamilyCase>& info) {
   return info.param.name;
 }
@@ -182,7 +182,7 @@ class FamilyPlans : public ::testing::TestWithParam<FamilyCase> {
       const std::function<void(ModelSpec&)>& vary = nullptr,
       const RowMaker& rows_of = plan_inputs) {
     std::vector<PlanCase> table = plans;
-    if (GetParam().name == std::string_view("t5")) {  // it has dropout inside the MLP
+    if (GetParam().name == std::string_view("t5")) {  // T5 has dropout inside the MLP
       for (PlanCase& plan : table) {
         Recompute& kind = plan.plan.recompute.kind;
         kind = kind == kSelective ? kFull : kind;
@@ -231,7 +231,7 @@ TEST_P(FamilyPlans, Zero) {
        {{.data = 3}, 1, {.zero_stage = 3}}});
 }
 
-/// Factors beside every linear of a frozen model.
+/// LoRA on every linear of a frozen model.
 TEST_P(FamilyPlans, LowRank) {
   const products::Adapt adapt = [](nn::LanguageModel& model) {
     products::adapt_low_rank(model, products::Base::kFrozen);
@@ -246,7 +246,7 @@ TEST_P(FamilyPlans, LowRank) {
       });
 }
 
-/// Linears packed in 4 bits, with factors beside them.
+/// LoRA on linears packed in 4 bits.
 TEST_P(FamilyPlans, FourBit) {
   const products::Adapt adapt = [](nn::LanguageModel& model) {
     products::adapt_low_rank(model, products::Base::kFrozen);
@@ -279,7 +279,7 @@ TEST_P(FamilyOfOneStack, Documents) {
       plan_documents);
 }
 
-/// Mixtures, whose experts ranks of data and context share.
+/// Mixtures with experts distributed over ranks of data and context.
 class FamilyOfExperts : public FamilyPlans {};
 INSTANTIATE_TEST_SUITE_P(
     Parallel, FamilyOfExperts, ::testing::ValuesIn(families(true, is_mixture)), name_of);
@@ -293,7 +293,7 @@ TEST_P(FamilyOfExperts, Spread) {
        {{.context = 2, .tensor = 2}, 1, {.expert_ranks = 2, .sequence_sharding = kShards}}});
 }
 
-/// Heads exchanged for parts of the sequence.
+/// Ulysses attention.
 class FamilyHeads : public FamilyPlans {};
 INSTANTIATE_TEST_SUITE_P(
     Parallel, FamilyHeads, ::testing::ValuesIn(families(true, has_three_heads)), name_of);

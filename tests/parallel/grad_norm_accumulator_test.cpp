@@ -1,5 +1,5 @@
-// The gradient's norm without a pass of its own: what is counted as gradients are written and
-// reduced is what a pass over them finds.
+// Tests that the gradient norm accumulated during writes and reductions equals the norm of a
+// separate pass.
 #include "parallel/data/grad_norm_accumulator.h"
 
 #include <mutex>
@@ -16,7 +16,8 @@ namespace gradient_squares_test {
 
 using comm::Communicator;
 
-/// A large matrix, small parameters, one that only some micro-batches use, one that lies alone.
+/// A large matrix, small parameters, one that only some micro-batches use, one in a unit of its
+/// own.
 struct Parts {
   Tensor large, small, rare, alone;
 
@@ -48,7 +49,7 @@ struct Way {
   at::ScalarType type = at::kFloat;
 };
 
-/// The squares that were counted, and those that a pass finds, over all ranks.
+/// Returns the accumulated sum of squares and that of a separate pass, over all ranks.
 std::pair<double, double> counted_and_found(const Way& way, const ShareOfParameter& share) {
   double counted = 0, found = 0;
   std::mutex mutex;
@@ -58,7 +59,7 @@ std::pair<double, double> counted_and_found(const Way& way, const ShareOfParamet
     options.counts_squares = true;
     options.share_of_squares = share;
     DataParallel engine(group, parts.units(), options);
-    for (int step = 0; step < 2; ++step) {  // the second begins anew
+    for (int step = 0; step < 2; ++step) {  // the second step starts from zero
       engine.begin_step();
       for (int m = 0; m < way.micro_batches; ++m) {
         engine.gather_all();

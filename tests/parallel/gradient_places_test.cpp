@@ -1,4 +1,4 @@
-// Gradients that are made where they are summed.
+// Tests of gradients that are written directly into their flat buffers.
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,7 +24,7 @@ namespace gradient_places_test {
 
 using comm::Communicator;
 
-/// A linear with a bias, and one that is used twice.
+/// A linear with a bias, and a weight that is used twice.
 struct Linears {
   Tensor once, bias, twice;
 
@@ -35,7 +35,7 @@ struct Linears {
   std::vector<ParameterUnit> units() const {
     return {{"first", {{"once", once}, {"bias", bias}}}, {"second", {{"twice", twice}}}};
   }
-  /// Of a micro-batch's rows.
+  /// Loss of a micro-batch.
   Tensor loss(uint64_t rows) const {
     const Tensor x = ops::random({50, 40}, 10 + rows).to(once.scalar_type());
     const Tensor y = ops::linear(x, once, bias, ops::WeightLayout::kInOut);
@@ -61,7 +61,7 @@ TEST(GradientPlaces, MicroBatchesAddUpToTheirPlainSum) {
         options.zero_stage = stage;
         options.gradient_type = sums;
         DataParallel engine(alone, ours.units(), options);
-        for (int step = 0; step < 2; ++step) {  // the second begins anew
+        for (int step = 0; step < 2; ++step) {  // the second step starts from zero
           engine.begin_step(static_cast<size_t>(micro_batches));
           for (int m = 0; m < micro_batches; ++m) {
             engine.gather_all();
@@ -98,7 +98,7 @@ TEST(GradientPlaces, AreLentOnceAndHoldWhatCameBefore) {
     const Linears ours(at::kFloat);
     DataParallel engine(alone, ours.units(), {.zero_stage = stage});
     const at::NoGradGuard no_gradient;
-    engine.begin_step(1);  // what is made in the forward pass waits for nobody
+    engine.begin_step(1);  // gradients computed in the forward pass need no begin_micro_batch()
     EXPECT_EQ(ops::memory_of_gradient(ours.once).defined(), stage < 2);
     EXPECT_FALSE(ops::memory_of_gradient(ours.once).defined());
     EXPECT_FALSE(ops::memory_of_gradient(at::ones({2})).defined());
@@ -124,7 +124,8 @@ TEST(GradientPlaces, AreLentOnceAndHoldWhatCameBefore) {
   }
 }
 
-/// In host memory, but for the forms of GPUs, sums of another type are made as they are added.
+/// With host kernels, gradients are converted to another accumulation type when they are added; the
+/// GPU-style kernels write them in that type.
 TEST(GradientPlaces, SumsOfAnotherTypeTakeProductsAlone) {
   Communicator alone = Communicator::alone();
   const Linears ours(at::kBFloat16);
@@ -163,7 +164,7 @@ TEST(GradientPlaces, HooksOfOthersSeeGradients) {
   }
 }
 
-/// Writes down which parameters' places were lent.
+/// Records the parameters whose buffers are lent.
 struct Spy final : ops::GradientSink {
   std::unique_ptr<torch::autograd::PostAccumulateGradHook> inner;
   std::function<void()> lends;
@@ -180,7 +181,7 @@ struct Spy final : ops::GradientSink {
   }
 };
 
-/// Those of every linear, and of the head.
+/// The parameters of every linear, and of the head.
 TEST(GradientPlaces, ModelsMakeTheirGradientsThere) {
   for (const bool tied : {true, false}) {
     testing::TrainingRun run{tied ? testing::tied_config() : testing::untied_config()};

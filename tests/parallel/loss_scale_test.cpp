@@ -1,3 +1,4 @@
+// Tests of loss scaling for float16.
 #include "parallel/loss_scale.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ TEST(LossScale, HalvesAfterOverflowsAndDoublesAfterAWindow) {
   LossScale scale({.initial_power = 3, .window = 2, .hysteresis = 2, .least = 2});
   EXPECT_EQ(scale.value(), 8);
   scale.overflowed();
-  EXPECT_EQ(scale.value(), 8);  // the first is forgiven
+  EXPECT_EQ(scale.value(), 8);  // hysteresis tolerates the first overflow
   scale.overflowed();
   EXPECT_EQ(scale.value(), 4);
   scale.succeeded();
@@ -32,7 +33,7 @@ TEST(LossScale, HalvesAfterOverflowsAndDoublesAfterAWindow) {
   LossScale consecutive({.initial_power = 3, .window = 9, .hysteresis = 2, .consecutive = true});
   for (int i = 0; i < 3; ++i) {
     consecutive.overflowed();
-    consecutive.succeeded();  // makes up for it
+    consecutive.succeeded();  // a good step resets the hysteresis
   }
   EXPECT_EQ(consecutive.value(), 8);
   EXPECT_EQ(LossScale({.fixed = 128}).value(), 128);
@@ -68,7 +69,7 @@ TEST(Float16, TrainsNearFloat32InEveryStage) {
 TEST(Float16, LeavesOutStepsThatOverflowUntilTheScaleFits) {
   comm::Communicator alone = comm::Communicator::alone();
   TrainingRun run{.plan = small_plan(), .type = at::kHalf};
-  run.plan.loss_scale.initial_power = 40;  // beyond float16's range
+  run.plan.loss_scale.initial_power = 40;  // exceeds float16's range
   run.plan.loss_scale.hysteresis = 1;
   const auto model = make_parallel(run, alone);
   State before, after;

@@ -1,3 +1,4 @@
+// Tests of MatrixExchange.
 #include "parallel/data/matrix_exchange.h"
 
 #include <atomic>
@@ -14,7 +15,7 @@
 namespace lockstep::parallel {
 namespace matrix_exchange_test {
 
-/// What one rank holds of a matrix: of a cut of it, a run of elements.
+/// A rank's elements of a matrix: a contiguous range of a slice.
 struct Held {
   std::string name;
   std::vector<int64_t> shape;
@@ -36,12 +37,13 @@ at::Tensor flat_part(const at::Tensor& whole, const Held& held) {
   return part.flatten().narrow(0, held.begin, held.count);
 }
 
-/// Something that depends on the whole matrix, and on no order of sums.
+/// A function that needs the whole matrix and does not depend on the order of sums.
 at::Tensor change(const at::Tensor& x) {
   return x * 2 + x.max() - x.select(0, 0).min();
 }
 
-/// Twice, on ranks that hold what is given. Returns the bytes that all of them sent each time.
+/// Runs the exchange twice on ranks with the given elements. Returns the bytes sent by all ranks in
+/// the second run.
 int64_t expect_changed(const std::vector<std::vector<Held>>& ranks, at::ScalarType type) {
   std::atomic<int64_t> bytes = 0;
   std::atomic<int> changes = 0;
@@ -84,7 +86,8 @@ int64_t expect_changed(const std::vector<std::vector<Held>>& ranks, at::ScalarTy
       names.insert(each.name);
     }
   }
-  EXPECT_EQ(changes, 2 * static_cast<int>(names.size()));  // each once, on one rank
+  // Each matrix is updated once, on one rank.
+  EXPECT_EQ(changes, 2 * static_cast<int>(names.size()));
   return bytes;
 }
 
@@ -102,7 +105,8 @@ TEST(MatrixExchange, BringsPartsAndRunsTogetherAndBack) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const int64_t bytes = expect_changed(ranks, type);
     const int64_t size = type == at::kFloat ? 4 : 2;
-    // There and back but for what the owner has: of a 15 elements at most, of b 14, of c all.
+    // Both directions, except the elements that the owner has: at most 15 of `a`, 14 of `b`, all of
+    // `c`.
     EXPECT_GE(bytes, 2 * (35 - 15 + 24 - 14) * size);
     EXPECT_LE(bytes, 2 * (35 - 4 + 24 - 10) * size);
   }
@@ -114,12 +118,13 @@ TEST(MatrixExchange, SendsNothingThereOfWhatTheOwnerHas) {
     held = {{"a", {6, 6}, {}, 0, 36}, {"b", {6, 6}, {}, 0, 36}};
   }
   EXPECT_EQ(
-      expect_changed(ranks, at::kFloat), 2 * 36 * 4);  // each sends one matrix that it changed
+      expect_changed(ranks, at::kFloat), 2 * 36 * 4);  // each rank sends the matrix that it updated
 }
 
 TEST(MatrixExchange, TakesOneOfSeveralCopies) {
   const std::vector<int64_t> a{4, 5};
-  // Two ranks hold the second half, cut at different places; a third holds the first.
+  // The second half is replicated: whole on one rank, split over two others. The first rank has the
+  // first half.
   expect_changed(
       {{{"a", a, cut_of(0, {{0, 2}}), 0, 10}},
        {{"a", a, cut_of(0, {{2, 4}}, 2, 0), 0, 10}},

@@ -1,4 +1,4 @@
-// The memory of a rank by kind, against the allocator and against theory.
+// Tests of memory accounting by kind, compared with the allocator and the theory.
 #include "parallel/memory_account.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace memory_account_test {
 using comm::Communicator;
 using namespace testing;
 
-/// Large enough that shards outweigh what else a rank holds.
+/// Large enough that shards dominate a rank's memory.
 model::ModelConfig wide_config() {
   return model::parse_model_config(
       R"({"model_type": "gpt2", "vocab_size": 211, "n_embd": 96, "n_layer": 4, "n_head": 4,
@@ -25,7 +25,7 @@ model::ModelConfig wide_config() {
       "wide");
 }
 
-/// Bytes that the allocator gave to this rank's tensors between two steps, and the account of it.
+/// Bytes allocated to this rank's tensors between two steps, and the account's numbers.
 struct Measured {
   int64_t allocated = 0;
   MemoryByKind idle, forward, backward;
@@ -88,7 +88,7 @@ TEST(MemoryAccount, StatesAreThoseOfTheoryAndOfTheAllocator) {
           static_cast<double>(measured.allocated),
           static_cast<double>(whole) / kRanks,
           0.05 * static_cast<double>(whole));
-      // While it computes, the unit at hand beside its shards.
+      // During computation a rank has the current unit in addition to its shards.
       EXPECT_GT(measured.forward.gathered, 0);
       EXPECT_LE(measured.forward.gathered, measured.largest_unit);
       EXPECT_EQ(measured.idle.gathered, 0);
@@ -114,7 +114,7 @@ TEST(MemoryAccount, AShardedGroupHoldsItsShareAndFilesHoldTheOptimizer) {
   EXPECT_NEAR(static_cast<double>(half.idle.optimizer), 2 * parameters, 0.5 * parameters);
 }
 
-/// The figures of a device's allocator.
+/// Statistics of a fake device allocator.
 struct Figures final : c10::DeviceAllocator {
   c10::CachingAllocator::Stat bytes;
   int asked = 0;
@@ -139,7 +139,7 @@ struct Figures final : c10::DeviceAllocator {
 };
 
 TEST(MemoryAccount, LooksAtADeviceWhereAPhaseBeginsAndEnds) {
-  static Figures device;  // as long as the process: its allocator cannot be taken back
+  static Figures device;  // never destroyed: an allocator cannot be unregistered
   c10::SetAllocator(c10::kPrivateUse1, &device);
   MemoryAccount account(
       c10::Device(c10::kPrivateUse1, 0), [] { return MemoryByKind{.parameters = 100}; });
@@ -161,7 +161,8 @@ TEST(MemoryAccount, LooksAtADeviceWhereAPhaseBeginsAndEnds) {
     account.look(MemoryPhase::kIdle);
     EXPECT_EQ(device.asked, 8);
   }
-  EXPECT_EQ(account.of(MemoryPhase::kForward).most, 100 + 490 + 300);  // with the first gradient
+  // Including the first gradient.
+  EXPECT_EQ(account.of(MemoryPhase::kForward).most, 100 + 490 + 300);
   EXPECT_EQ(account.of(MemoryPhase::kForward).fullest.activations, 490);
   EXPECT_EQ(account.of(MemoryPhase::kBackward).most, 100 + 480 + 300);
   EXPECT_EQ(account.of(MemoryPhase::kBackward).fullest.activations, 490);
@@ -177,7 +178,7 @@ TEST(MemoryAccount, TellsPhasesAndKindsInATableAndInNumbers) {
   const std::string table = memory_table(account.phases());
   EXPECT_NE(table.find("forward"), std::string::npos) << table;
   EXPECT_NE(table.find("5.0 MiB"), std::string::npos) << table;
-  EXPECT_EQ(table.find("backward"), std::string::npos) << table;  // it was not reached
+  EXPECT_EQ(table.find("backward"), std::string::npos) << table;  // no backward pass was observed
   const auto phases = MemoryAccount::from_numbers(account.numbers());
   EXPECT_EQ(memory_table(phases), table);
   EXPECT_GE(most_of(phases), int64_t{8} << 20);

@@ -1,5 +1,4 @@
-// Rows of the table of plans for other objectives than language modelling's, and what they are
-// trained for.
+// Plans, batches and references for tests of objectives other than language modeling.
 #pragma once
 
 #include "nn/initialize.h"
@@ -13,7 +12,7 @@ inline constexpr auto kUlysses = ContextAttention::kUlysses;
 inline constexpr auto kAllow = ZeroInPipeline::kAllow;
 inline constexpr auto kFull = Recompute::kFull;
 
-/// Every axis, and every strategy that has to do with the head, the loss or micro-batches.
+/// Plans with every axis, and every strategy that affects the head, the loss or micro-batches.
 inline std::vector<PlanCase> plans() {
   return {
       {{.data = 2}, 2, {.zero_stage = 1}},
@@ -36,7 +35,7 @@ inline std::vector<PlanCase> plans() {
   };
 }
 
-/// Each axis once.
+/// Plans with each axis once.
 inline std::vector<PlanCase> few_plans() {
   return {
       {{.data = 3}, 1, {.zero_stage = 3}},
@@ -50,20 +49,20 @@ inline std::function<void(ModelSpec&)> trained_for(objective::ObjectivePointer o
   return [objective](ModelSpec& spec) { spec.objective = objective; };
 }
 
-/// The rows of a step's units: their kinds, groups and reference scores of the whole step's.
+/// Builds the rows of a range of the step's units, with their kinds, groups and reference scores.
 inline nn::ForwardInputs rows_of_units(
     const model::ModelConfig& config,
     int64_t step,
     mesh::Range units,
     int64_t length,
-    const std::vector<nn::RowKind>& kinds) {  // of a unit's rows, or of the step's
+    const std::vector<nn::RowKind>& kinds) {  // of a unit's rows, or of all rows
   auto generator = at::make_generator<at::CPUGeneratorImpl>(300 + static_cast<uint64_t>(step));
   const int64_t of_unit = std::ssize(kinds) == kPlanRows ? 1 : std::ssize(kinds);
   const int64_t all = kPlanRows * of_unit, begin = units.begin * of_unit,
                 count = units.size() * of_unit;
   const auto part = [&](const Tensor& whole) { return whole.narrow(0, begin, count); };
   const Tensor ids = at::empty({all, length}, at::kLong).random_(0, config.vocab_size, generator);
-  // A prompt is not predicted, and answers are of many lengths.
+  // Prompts have no targets, and answers have different lengths.
   const Tensor places = at::arange(length), rows = at::arange(all).unsqueeze(1);
   const Tensor labels =
       ids.masked_fill((places < 2 + rows % 3).logical_or(places >= length - rows % 4), -100);
@@ -85,20 +84,20 @@ inline nn::ForwardInputs rows_of_units(
   return inputs;
 }
 
-/// A chosen and a rejected answer.
+/// Pairs of a chosen and a rejected answer.
 inline nn::ForwardInputs pairs(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   return rows_of_units(config, step, units, length, {nn::RowKind::kChosen, nn::RowKind::kRejected});
 }
 
-/// Some data ranks have nothing to forget, or nothing to keep.
+/// Rows of the forget and retain sets. Some data ranks have only one of the two kinds.
 inline nn::ForwardInputs forgotten_and_kept(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   using enum nn::RowKind;
   return rows_of_units(config, step, units, length, {kForget, kRetain, kRetain, kRetain, kForget});
 }
 
-/// Rows of several lengths, each with a class at its last token; one has none.
+/// Rows of several lengths, each with a class at its last token; one row has no class.
 inline nn::ForwardInputs classified(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   nn::ForwardInputs inputs = plan_inputs(config, step, units, length);
@@ -132,7 +131,7 @@ inline std::function<void(ModelSpec&)> classifying(
   };
 }
 
-/// The prompts of chosen rows are learned, too: told apart from answers on whatever rank they are.
+/// Pairs with the prompts of chosen rows as additional targets.
 inline nn::ForwardInputs pairs_with_prompts(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   nn::ForwardInputs inputs = pairs(config, step, units, length);
@@ -149,8 +148,7 @@ inline nn::ForwardInputs pairs_with_prompts(
   return inputs;
 }
 
-/// Answers that are judged one by one, against what the model drifted; some data ranks have only
-/// good ones.
+/// Unpaired answers, scored against a KL baseline; some data ranks have only chosen answers.
 inline nn::ForwardInputs answers(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   using enum nn::RowKind;
@@ -160,7 +158,7 @@ inline nn::ForwardInputs answers(
   return inputs;
 }
 
-/// Rewards of pairs, read at the last tokens of rows of several lengths.
+/// Pairs for reward models, read at the last tokens of rows of several lengths.
 inline nn::ForwardInputs rewarded_pairs(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   nn::ForwardInputs inputs = pairs(config, step, units, length);
@@ -173,15 +171,15 @@ inline nn::ForwardInputs rewarded_pairs(
   return inputs;
 }
 
-/// A question's answer, another one to it, and a row to be kept.
+/// Groups of three rows: a forget answer, an alternative answer and a retain row.
 inline nn::ForwardInputs alternates(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   using enum nn::RowKind;
   return rows_of_units(config, step, units, length, {kForget, kChosen, kRetain});
 }
 
-/// Rows to be kept are to have the distributions of another model at all their positions, the
-/// prompt's too.
+/// Retain rows are compared with the distributions of a reference model at all positions, including
+/// the prompt.
 inline nn::ForwardInputs forgotten_and_compared(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   nn::ForwardInputs inputs = forgotten_and_kept(config, step, units, length);
@@ -193,7 +191,7 @@ inline nn::ForwardInputs forgotten_and_compared(
   return inputs;
 }
 
-/// A second model of other values, under the same plan.
+/// A second model with different values, under the same plan.
 inline ModelSpec another_model(const ModelSpec& spec) {
   return {.config = spec.config, .fill = fill_at_random(spec.config, 9)};
 }
@@ -205,7 +203,7 @@ inline std::shared_ptr<objective::Reference> frozen_model(
       [model](auto batches) { return model->head_states(batches); });
 }
 
-/// What is to be forgotten is to have them with the token's logit lowered.
+/// Forget rows target the reference distributions with the logit of the target token lowered.
 inline nn::ForwardInputs lowered(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   nn::ForwardInputs inputs = forgotten_and_kept(config, step, units, length);
@@ -218,8 +216,7 @@ inline nn::ForwardInputs lowered(
   return inputs;
 }
 
-/// What is to be forgotten is to have level logits, and what is kept has a weight of its own in
-/// each step.
+/// Forget rows target uniform logits; the weight of retain rows changes with the step.
 inline nn::ForwardInputs levelled(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   nn::ForwardInputs inputs = forgotten_and_kept(config, step, units, length);
@@ -231,7 +228,7 @@ inline nn::ForwardInputs levelled(
   return inputs;
 }
 
-/// Answers are to have states at the fourth of five layers, of another model or one fixed.
+/// Rows with target states at the fourth of five layers, from a reference model or a fixed vector.
 inline nn::ForwardInputs steered(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
   nn::ForwardInputs inputs = forgotten_and_kept(config, step, units, length);

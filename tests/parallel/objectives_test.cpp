@@ -1,5 +1,5 @@
-// The table of plans, for other objectives than language modelling's: rows that are judged
-// together, losses of two terms, weights that follow from scores.
+// Plan tests of objectives other than language modeling: paired rows, losses with two terms,
+// weights that depend on scores.
 #include <gtest/gtest.h>
 
 #include "nn/continuations.h"
@@ -13,7 +13,7 @@ namespace objectives_test {
 
 using namespace objective_rows;
 
-/// Three outputs on up to four tensor ranks: a head that is not cut.
+/// Plans of classifiers: three outputs on up to four tensor ranks, so the head is not sharded.
 std::vector<PlanCase> plans_of_classifiers() {
   std::vector<PlanCase> table = plans();
   table.push_back({{.tensor = 4}, 2});
@@ -21,7 +21,7 @@ std::vector<PlanCase> plans_of_classifiers() {
   return table;
 }
 
-/// What runs on a family and on another: the second among the long tests.
+/// Tests that run on two families; the second one is part of the long tests.
 class ObjectivePlans : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(OfLlama, ObjectivePlans, ::testing::Values(kOddLlama));
 INSTANTIATE_TEST_SUITE_P(Long, ObjectivePlans, ::testing::Values(kOddGpt2));
@@ -54,7 +54,7 @@ TEST(PlanTable, Numbers) {
       with_five_layers(kOddGpt2), plans_of_classifiers(), classifying(objective), labelled);
 }
 
-/// The logits of rows of several lengths, and of one without a class, under every plan.
+/// Class logits of rows of several lengths, including one without a class, under every plan.
 TEST_P(ObjectivePlans, ClassScores) {
   const model::ModelConfig config = model::with_head(
       model::parse_model_config(with_five_layers(GetParam()), "a test"),
@@ -94,9 +94,9 @@ TEST_P(ObjectivePlans, ClassScores) {
   }
 }
 
-/// What labels written behind prompts are chosen by, and samples: the log-likelihoods of texts, and
-/// the likeliest token behind each prompt, under every plan; where a plan lets the prompts be read
-/// once, so.
+/// Log-likelihoods of continuations, from which classes are chosen, and the most likely token after
+/// each prompt, from which text is generated. Both under every plan; if a plan permits it, each
+/// prompt is processed once.
 TEST_P(ObjectivePlans, TextsBehindPrompts) {
   const std::vector<nn::TokenIds> texts{{3, 5}, {3, 6, 2, 1}, {7}};
   const model::ModelConfig config =
@@ -124,7 +124,7 @@ TEST_P(ObjectivePlans, TextsBehindPrompts) {
     }
     return nn::predicted_from(rows, begins);
   };
-  // The last token of each prompt predicts: which one it is told is no matter.
+  // The last token of each prompt makes the prediction; the target token itself does not matter.
   const auto asked = [](std::vector<nn::TokenIds> prompts) {
     std::vector<size_t> begins;
     for (nn::TokenIds& prompt : prompts) {
@@ -177,8 +177,8 @@ TEST_P(ObjectivePlans, TextsBehindPrompts) {
   EXPECT_GE(cached, 3);
 }
 
-/// The likeliest token behind a part of each row, of a decoder that reads a source, as samples of
-/// T5 are written, under every plan that it takes.
+/// The most likely token after a prefix of each row for an encoder-decoder model, as in generation
+/// with T5, under every supported plan.
 TEST(PlanTable, NextTokensOfT5) {
   for (const char* json : {kOddT5, kOddT5Gated}) {
     const model::ModelConfig config = model::parse_model_config(json, "a test");
@@ -256,8 +256,8 @@ TEST_P(ObjectivePlans, Preference) {
   expect_table(with_five_layers(GetParam()), plans(), trained_for(objective), pairs);
 }
 
-/// The scores of all rows before training, by one pass under each plan, kept for its steps: however
-/// rows are dealt to ranks and micro-batches.
+/// Reference scores of all rows are computed in one pass before training and reused in its steps,
+/// regardless of how rows are distributed to ranks and micro-batches.
 TEST(PlanTable, StoredReferenceScores) {
   const model::ModelConfig config = model::parse_model_config(with_five_layers(kOddGpt2), "a test");
   const ModelSpec spec{
@@ -295,7 +295,7 @@ TEST(PlanTable, StoredReferenceScores) {
   }
 }
 
-/// The reference of an adapter that is trained is the model without it, whatever the plan.
+/// The reference of a trained adapter is the model without the adapter, under every plan.
 TEST(PlanTable, AdaptersOffAreTheirReference) {
   const model::ModelConfig config = model::parse_model_config(with_five_layers(kOddGpt2), "a test");
   for (const bool decomposes : {false, true}) {
@@ -410,7 +410,7 @@ TEST_P(ObjectivePlans, StatesAtALayer) {
   expect_table(with_five_layers(GetParam()), table, vary, steered, steering);
 }
 
-/// Low-rank factors beside packed weights are what is trained, with references of each kind.
+/// LoRA on packed weights, with references of each kind.
 TEST(PlanTable, ObjectivesOfAdaptersBesidePackedWeights) {
   const auto adapted = [](const std::function<void(ModelSpec&)>& trained) {
     return [trained](ModelSpec& spec) {
@@ -430,14 +430,14 @@ TEST(PlanTable, ObjectivesOfAdaptersBesidePackedWeights) {
   expect_table(with_five_layers(kOddGpt2), few_plans(), steers, steered, steering);
 }
 
-/// What is trained begins at the third layer: of some stages nothing is.
+/// Trained parameters start at the third layer, so some stages have none.
 TEST(PlanTable, StatesOfFrozenLayers) {
   const auto vary = ending_at_a_layer(
       objective::Means::kOfStep, {R"(^(?!(?:model\.layers\.(2|3)\.mlp\.down_proj\.weight)$))"});
   expect_table(with_five_layers(kOddLlama), few_plans(), vary, steered, steering);
 }
 
-/// The same micro-batches, whoever computes them.
+/// The same micro-batches, distributed differently over the ranks.
 TEST(PlanTable, StatesByMicroBatches) {
   const auto vary = ending_at_a_layer(objective::Means::kOfMicroBatches);
   const auto train = [&](const PlanCase& plan) {
@@ -450,12 +450,12 @@ TEST(PlanTable, StatesByMicroBatches) {
            {{.pipeline = 2, .context = 2}, 4}}) {
     plan.plan.sequence_length = kPlanLength;
     Trained found = train(plan);
-    found.sums.back() = one.sums.back();  // an evaluation's batches are others
+    found.sums.back() = one.sums.back();  // evaluation batches differ
     expect_equal(found, one, plan_name(plan));
   }
 }
 
-/// The loss and its gradient, beside plain formulas over all logits.
+/// Compares the loss and its gradient with the direct formula over all logits.
 TEST(Divergence, IsThatOfAllLogits) {
   const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");
   nn::ForwardInputs inputs = forgotten_and_compared(config, 0, {0, kPlanRows}, kPlanLength);
@@ -496,7 +496,7 @@ TEST(Divergence, IsThatOfAllLogits) {
   });
 }
 
-/// Of ZeRO 3 a rank holds its part of a model that is only read.
+/// With ZeRO 3 each rank stores only its shard of an evaluation model.
 TEST(EvaluationModel, SharesItsValuesUnderZero3) {
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
   const ModelSpec spec{.config = config, .fill = fill_at_random(config, 3)};

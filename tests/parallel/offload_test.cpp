@@ -1,3 +1,4 @@
+// Tests of optimizer offload and asynchronous files.
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -17,11 +18,11 @@ TEST(AsyncFile, BringsBackWhatWasWrittenByEitherEngine) {
   const TemporaryFolder folder;
   for (const AsyncFile::Engine engine : {AsyncFile::Engine::kThreads, AsyncFile::Engine::kUring}) {
     if (engine == AsyncFile::Engine::kUring && !Uring::is_allowed()) {
-      continue;  // the threads are what runs there
+      continue;  // without io_uring, the threads are tested
     }
     const auto file = AsyncFile::create(folder.path(), engine);
     EXPECT_EQ(file->engine(), engine);
-    constexpr size_t kParts = 200, kBytes = 40'001;  // more at once than a ring holds
+    constexpr size_t kParts = 200, kBytes = 40'001;  // more than an io_uring queue can hold
     std::vector<std::vector<std::byte>> parts(kParts, std::vector<std::byte>(kBytes));
     std::vector<AsyncFile::Ticket> tickets;
     for (size_t i = 0; i < kParts; ++i) {
@@ -36,13 +37,13 @@ TEST(AsyncFile, BringsBackWhatWasWrittenByEitherEngine) {
     for (size_t i = 0; i < kParts; ++i) {
       tickets.push_back(file->read(i * kBytes, read[i]));
     }
-    for (size_t i = kParts; i-- > 0;) {  // in another order
+    for (size_t i = kParts; i-- > 0;) {  // in reverse order
       file->wait(tickets[i]);
       EXPECT_EQ(read[i], parts[i]);
     }
     std::vector<std::byte> beyond(10);
     EXPECT_THROW(file->wait(file->read(kParts * kBytes - 5, beyond)), Error);
-    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));  // it has no name
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));  // the file has no name
   }
 }
 

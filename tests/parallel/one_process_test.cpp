@@ -1,3 +1,4 @@
+// Tests of data parallelism over several devices in one process.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -22,11 +23,12 @@ std::vector<c10::Device> cpus(size_t count) {
 TEST(DataParallel, GivesOutputsAndGradientsOfTheModuleItself) {
   torch::manual_seed(1);
   const Tensor x = torch::randn({5, 5}), target = torch::randn({5, 3});
-  for (const size_t devices : {1U, 2U, 3U, 8U}) {  // 5 rows: uneven, and fewer than devices
+  // 5 rows: not divisible, and fewer than 8 devices.
+  for (const size_t devices : {1U, 2U, 3U, 8U}) {
     auto module = small_module();
     DataParallel parallel(module, cpus(devices));
     auto optimizer = torch::optim::SGD(module->parameters(), 0.1);
-    for (int step = 0; step < 3; ++step) {  // replicas follow the parameters
+    for (int step = 0; step < 3; ++step) {  // replicas follow parameter updates
       optimizer.zero_grad();
       const Tensor plain = module->forward(x);
       torch::mse_loss(plain, target).backward();

@@ -1,5 +1,5 @@
-// LOCKSTEP_TEST_BACKEND=like-nccl: every test of this program runs over a backend with NCCL's
-// rules.
+// Runs every test of this program on a backend with NCCL's rules if
+// LOCKSTEP_TEST_BACKEND=like-nccl.
 #include <cstdlib>
 #include <memory>
 #include <string_view>

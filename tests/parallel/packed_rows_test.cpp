@@ -1,6 +1,5 @@
-// The table of plans, for rows that are judged one by one and stand several in one, none of which
-// sees another: losses, gradients and sums are those of one rank that has each in a row of its own,
-// dropout included.
+// Plan tests of packed rows for objectives with one score per document. Losses, gradients and sums
+// equal those of one rank with one document per row, dropout included.
 #include <gtest/gtest.h>
 
 #include "model/head.h"
@@ -13,8 +12,8 @@ using namespace objective_rows;
 
 constexpr int64_t kPadding = 3;
 
-/// Where the tokens of packed rows come from: three rows stand in one, without what is behind their
-/// last targets, and there is padding behind them.
+/// Source of the tokens of packed rows: three rows are packed into one, without the tokens after
+/// their last targets, and followed by padding.
 struct Layout {
   std::vector<int64_t> from, documents, starts;  // [R, L]; -1: padding
   int64_t rows = 0, length = 0;
@@ -87,11 +86,11 @@ nn::ForwardInputs packed(const nn::ForwardInputs& inputs) {
   result.positions = at::arange(layout.length, at::kLong) - result.document_starts;
   result.token_samples =
       at::stack({inputs.samples.index({targets.documents}), result.positions}, 2);
-  result.samples = inputs.samples.narrow(0, 0, layout.rows);  // of no row that draws
+  result.samples = inputs.samples.narrow(0, 0, layout.rows);  // no row uses them for dropout
   return result;
 }
 
-/// Under each plan packed rows, and on one rank rows of one document each.
+/// Compares packed rows under each plan with one document per row on one rank.
 void expect_packed(
     const std::string& json,
     const std::vector<PlanCase>& table,
@@ -115,7 +114,7 @@ std::function<void(ModelSpec&)> rewarding() {
   };
 }
 
-/// One of each: what is read at a place, what is summed over documents, what stands at tokens.
+/// One objective of each kind: read at a position, summed over documents, defined at tokens.
 TEST(PlanTable, PackedRows) {
   expect_packed(kOddGpt2, few_plans(), classifying(), classified);
   const auto preference = objective::direct_preference({.beta = 0.2});

@@ -1,3 +1,4 @@
+// Tests of ParallelModel under data parallelism.
 #include <cmath>
 #include <map>
 
@@ -19,7 +20,7 @@ using comm::Communicator;
 constexpr int64_t kLength = 12;
 constexpr int64_t kBatch = 8;
 
-/// Odd sizes, and dropout everywhere.
+/// Odd sizes, with dropout everywhere.
 model::ModelConfig small_gpt2() {
   return model::parse_model_config(
       R"({"model_type": "gpt2", "vocab_size": 101, "n_embd": 24, "n_layer": 2, "n_head": 3,
@@ -27,7 +28,7 @@ model::ModelConfig small_gpt2() {
       "small_gpt2");
 }
 
-/// A model, and the groups that it works over.
+/// A model and its process groups.
 struct ModelOnRanks {
   ParallelGroups axes;
   std::unique_ptr<ParallelModel> model;
@@ -55,8 +56,8 @@ ModelOnRanks make(
   return {std::move(model), plan, group, std::move(objective)};
 }
 
-/// Rows [begin, end) of the global batch of a step; every third row has half of its labels masked,
-/// so that ranks hold different numbers of targets.
+/// Rows [begin, end) of a step's global batch. In every third row half of the labels are masked, so
+/// that ranks have different numbers of targets.
 nn::ForwardInputs rows(int64_t step, int64_t begin, int64_t end) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(100 + static_cast<uint64_t>(step));
   const Tensor ids = torch::empty({kBatch, kLength}, torch::kLong).random_(0, 10, generator);
@@ -78,7 +79,7 @@ int64_t target_tokens() {
   return rows(0, 0, kBatch).targets.counts.sum().item<int64_t>();
 }
 
-/// The losses of `steps` steps on `ranks` ranks with `accumulation` micro-batches each.
+/// Returns the losses of `steps` steps on `ranks` ranks with `accumulation` micro-batches each.
 std::vector<double> losses_of(int ranks, int64_t accumulation, int64_t steps) {
   std::vector<double> losses;
   comm::run_ranks(ranks, [&](Communicator& group) {
@@ -177,7 +178,7 @@ TEST(ParallelModel, TrainsInBfloat16WithFloat32Masters) {
   EXPECT_LT(losses.back(), 0.7 * losses.front());
 }
 
-/// How many passes had ended when the step's counts were asked for.
+/// Returns the number of passes that had completed when the step's counts were requested.
 int passes_before_counts(at::ScalarType type) {
   Communicator alone = Communicator::alone();
   const auto model = make(alone, 2, type);

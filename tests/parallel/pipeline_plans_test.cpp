@@ -1,4 +1,4 @@
-// A pipeline under parallelize(); its plans are in the table of plans.
+// Tests of pipelines built by parallelize(). Their training is covered by the plan table.
 #include <gtest/gtest.h>
 
 #include "base/error.h"

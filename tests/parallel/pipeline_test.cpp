@@ -1,3 +1,4 @@
+// Tests of pipelines: schedules, tied weights, messages and statistics.
 #include "parallel/pipeline/pipeline.h"
 
 #include <algorithm>
@@ -22,11 +23,11 @@ namespace pipeline_test {
 using comm::Communicator;
 
 constexpr int64_t kLength = 9;
-constexpr int64_t kRows = 7;  // of a step, in micro-batches of 2, 2, 2 and 1
+constexpr int64_t kRows = 7;  // rows per step, in micro-batches of 2, 2, 2 and 1
 constexpr int64_t kMicroBatch = 2;
 constexpr int kSteps = 3;
 
-/// Nine layers, which neither 2 nor 4 stages divide, and a prime vocabulary.
+/// Nine layers, which is not divisible by 2 or 4 stages, and a prime vocabulary size.
 model::ModelConfig config_of(const std::string& family) {
   const bool tied = family == "tied llama";
   const std::string text =
@@ -40,7 +41,7 @@ model::ModelConfig config_of(const std::string& family) {
   return model::parse_model_config(text, family);
 }
 
-/// Rows [begin, end) of a step's batch; every third row has half of its labels masked.
+/// Rows [begin, end) of a step's batch. In every third row half of the labels are masked.
 nn::ForwardInputs rows(int64_t step, int64_t begin, int64_t end) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(100 + static_cast<uint64_t>(step));
   const Tensor ids = torch::empty({kRows, kLength}, torch::kLong).random_(0, 10, generator);
@@ -58,7 +59,7 @@ nn::ForwardInputs rows(int64_t step, int64_t begin, int64_t end) {
   return inputs;
 }
 
-/// Rows [begin, end) in micro-batches.
+/// Rows [begin, end) split into micro-batches.
 std::vector<nn::ForwardInputs> micro_batches(int64_t step, int64_t begin, int64_t end) {
   std::vector<nn::ForwardInputs> result;
   for (; begin < end; begin += kMicroBatch) {
@@ -71,7 +72,7 @@ int64_t target_tokens() {
   return rows(0, 0, kRows).targets.counts.sum().item<int64_t>();
 }
 
-/// A rank's stages, with a plain optimizer.
+/// A rank's stages with a simple optimizer.
 class Trainer {
  public:
   Trainer(const model::ModelConfig& config, const PipelineOptions& options, Communicator& world)
@@ -92,7 +93,7 @@ class Trainer {
     pipeline_ = std::make_unique<Pipeline>(models, accumulations, options, world);
   }
 
-  /// The mean loss, on every rank; gradients are left in the parameters.
+  /// Returns the mean loss on every rank; leaves gradients in the parameters.
   double forward_backward(int64_t step) {
     const auto batch = micro_batches(step, 0, kRows);
     const auto tokens = static_cast<double>(target_tokens());
@@ -149,14 +150,14 @@ class Trainer {
   std::unique_ptr<Pipeline> pipeline_;
 };
 
-/// What a run leaves: each step's loss and every gradient, and the statistics after it.
+/// Results of a run: losses and gradients of each step, and the final statistics.
 struct Outcome {
   std::vector<double> losses;
   std::map<std::string, Tensor> gradients;  // "step/name"
   std::vector<double> statistics;
 };
 
-/// Trains on a world of `ranks` stages. Losses must be the same on every rank.
+/// Trains on `ranks` pipeline ranks. Losses must be equal on every rank.
 Outcome train(const model::ModelConfig& config, const PipelineOptions& options, int ranks) {
   Outcome run;
   std::mutex mutex;
@@ -170,7 +171,8 @@ Outcome train(const model::ModelConfig& config, const PipelineOptions& options, 
         const Tensor gradient = parameter.grad().clone();
         const auto [found, is_new] =
             run.gradients.emplace(fmt::format("{}/{}", step, name), gradient);
-        EXPECT_TRUE(is_new || torch::equal(found->second, gradient)) << name;  // tied: equal bits
+        // Tied weights have bit-identical gradients.
+        EXPECT_TRUE(is_new || torch::equal(found->second, gradient)) << name;
       });
       trainer.update();
     }
@@ -249,7 +251,7 @@ TEST(Pipeline, StagesByHandMayHoldTheEmbeddingOrTheHeadAlone) {
 TEST(Pipeline, RunsAScheduleOfAFile) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "actions.txt";
-  // B and the two halves mixed, and stage 1 takes micro-batches in another order than stage 0.
+  // Combined and split backward passes; stage 1 uses a different micro-batch order than stage 0.
   std::ofstream(path) << "0F0 0F1 0F2 0F3 0I0 0W0 0B1 0I2 0I3 0W3 0W2\n"
                          "1F1 1F0 1B0 1I1 1W1 1F2 1F3 1B2 1I3 1W3\n";
   const model::ModelConfig config = config_of("gpt2");
@@ -293,7 +295,7 @@ TEST(Pipeline, AStageThatDiesIsNamedByItsNeighbours) {
   EXPECT_THROW(run(), std::runtime_error);
   ASSERT_EQ(told.size(), 2U);
   for (const int rank : {0, 2}) {
-    EXPECT_NE(told[rank].find("rank 1 of the pipeline is lost"), std::string::npos) << told[rank];
+    EXPECT_NE(told[rank].find("pipeline rank 1 is unreachable"), std::string::npos) << told[rank];
   }
 }
 
@@ -301,7 +303,7 @@ TEST(Pipeline, SendsActivationsAndTheirGradientsAndNothingElse) {
   const model::ModelConfig config = config_of("llama");
   comm::run_ranks(3, [&](Communicator& world) {
     Trainer trainer(config, {}, world);
-    std::vector<int64_t> bytes;  // of each step, sent or received
+    std::vector<int64_t> bytes;  // bytes sent or received per step
     for (int64_t step = 0; step < 2; ++step) {
       int64_t sum = 0;
       world.set_observer(
@@ -313,7 +315,7 @@ TEST(Pipeline, SendsActivationsAndTheirGradientsAndNothingElse) {
     const int64_t activations = kRows * kLength * config.hidden_size * 4;  // [B, T, C], float32
     const int64_t boundaries = world.rank() == 1 ? 2 : 1;
     EXPECT_EQ(bytes[1], 2 * boundaries * activations);  // forward and back
-    EXPECT_GT(bytes[0], bytes[1]);                      // the first time shapes are told
+    EXPECT_GT(bytes[0], bytes[1]);                      // the first step also sends shapes
   });
 }
 

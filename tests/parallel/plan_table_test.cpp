@@ -1,5 +1,5 @@
-// The table of plans: every axis with every other, on 2 to 8 ranks, against one rank. Dropout,
-// clipping, accumulation and unequal numbers of targets are in all of them.
+// Plan tests: every axis combined with every other, on 2 to 8 ranks, compared with one rank. All
+// include dropout, clipping, accumulation and unequal numbers of targets.
 #include <fstream>
 #include <functional>
 #include <map>
@@ -21,7 +21,7 @@ constexpr auto kShards = SequenceSharding::kShards;
 constexpr auto kUlysses = ContextAttention::kUlysses;
 constexpr auto kAllow = ZeroInPipeline::kAllow;
 
-/// Plans that touch a linear's product in every way: deferral by schedules and by tensor ranks,
+/// Plans that affect linears in every way: deferral by schedules and by tensor parallelism,
 /// recomputation, shards, and each axis.
 std::vector<PlanCase> plans_of_products(Recompute with_sequence = Recompute::kSelective) {
   constexpr auto kFull = Recompute::kFull;
@@ -50,7 +50,8 @@ std::function<void(ModelSpec&)> adapted_by(const testing::Adapt& adapt) {
   };
 }
 
-/// Four heads, an MLP of 53, a vocabulary of 101, a batch of 5: a tied head, dropout everywhere.
+/// Four heads, an MLP width of 53, a vocabulary of 101, a batch of 5, a tied head, dropout
+/// everywhere.
 TEST(PlanTable, Gpt2) {
   const std::string json = with_five_layers(kOddGpt2);
   const TemporaryFolder folder;
@@ -90,7 +91,7 @@ TEST(PlanTable, Gpt2) {
       });
 }
 
-/// Six query and two key-value heads, an MLP of 43, a vocabulary of 103, a head of its own.
+/// Six query and two key-value heads, an MLP width of 43, a vocabulary of 103, an untied head.
 TEST(PlanTable, Llama) {
   const std::string json = with_five_layers(kOddLlama);
   expect_table(
@@ -127,8 +128,8 @@ TEST(PlanTable, Llama) {
       });
 }
 
-/// An encoder of three layers and a decoder of two, five heads, an MLP of 31, a vocabulary of 101,
-/// a tied head; sources of 13 tokens for targets of 11, some of them padded.
+/// Three encoder and two decoder layers, five heads, an MLP width of 31, a vocabulary of 101, a
+/// tied head. Sources have 13 tokens and targets 11; some are padded.
 TEST(PlanTable, T5) {
   const TemporaryFolder folder;
   const std::string actions = folder.path() / "actions.txt";
@@ -172,8 +173,8 @@ TEST(PlanTable, T5) {
       });
 }
 
-/// Rows of several documents: learned positions and dropout, rotary ones and heads in groups,
-/// windows; their starts go through pipelines and parts of sequences.
+/// Packed rows with learned positions and dropout, with rotary positions and grouped heads, and
+/// with windows. Document starts pass through pipelines and context parallelism.
 TEST(PlanTable, DocumentsInARow) {
   constexpr auto kFull = Recompute::kFull;
   const std::vector<PlanCase> table{
@@ -200,7 +201,7 @@ TEST(PlanTable, DocumentsInARow) {
       plan_documents);
 }
 
-/// Layers computed again in the input's half of a backward pass that is split in two.
+/// Layers are recomputed in the input half of a split backward pass.
 TEST(PlanTable, RecomputationUnderZeroBubbles) {
   constexpr auto kFull = Recompute::kFull;
   constexpr auto kSelective = Recompute::kSelective;
@@ -227,9 +228,9 @@ TEST(PlanTable, RecomputationUnderZeroBubbles) {
         {.recompute = {kFull}, .pipeline = {.schedule = "zb-h1"}}}});
 }
 
-/// Adafactor looks at whole matrices, of which tensor ranks hold parts, and some of them the same.
-/// Where a vector's gradient is zero but for rounding, as that of GPT-2's key biases, it makes full
-/// steps of rounding, so that model is compared until one of them is made.
+/// Adafactor needs whole matrices, while tensor ranks have shards, some of them replicated. If a
+/// vector's gradient is only rounding error, as for GPT-2's key biases, Adafactor takes full-size
+/// steps along it, so GPT-2 is compared only up to the first such step.
 TEST(PlanTable, AdafactorWithTensorParallelism) {
   for (const auto& [json, steps] : {std::pair(kOddGpt2, 2), std::pair(kOddLlama, 5)}) {
     PlanCase alone;
@@ -248,7 +249,7 @@ TEST(PlanTable, AdafactorWithTensorParallelism) {
   }
 }
 
-/// Windows, a tied head and layers that are not alike.
+/// Windows, a tied head and layers of different kinds.
 TEST(PlanTable, Qwen2) {
   expect_table(
       kOddQwen2,
@@ -259,7 +260,7 @@ TEST(PlanTable, Qwen2) {
       });
 }
 
-/// Norms of each head of queries and keys: tensor ranks have other heads, and share them.
+/// Query and key norms: tensor ranks have different heads but share the norm weights.
 TEST(PlanTable, Qwen3) {
   expect_table(
       kOddQwen3,
@@ -283,10 +284,10 @@ TEST(PlanTable, Qwen3) {
       });
 }
 
-/// Low-rank factors beside every linear, of trained and of frozen weights.
+/// LoRA on every linear, with trained and with frozen base weights.
 TEST(PlanTable, LowRankProducts) {
   for (const char* json : {kOddGpt2, kOddLlama, kOddT5}) {
-    // Dropout inside T5's MLP does not go with selective recomputation.
+    // Dropout inside T5's MLP is not compatible with selective recomputation.
     const auto plans = plans_of_products(json == kOddT5 ? Recompute::kFull : Recompute::kSelective);
     for (const testing::Base base : {testing::Base::kTrained, testing::Base::kFrozen}) {
       expect_table(json, plans, adapted_by([=](nn::LanguageModel& model) {
@@ -296,7 +297,8 @@ TEST(PlanTable, LowRankProducts) {
   }
 }
 
-/// Adapters of some linears, with biases: ranks that no number of ranks divides, and all axes.
+/// Adapters on some linears, with biases: LoRA ranks that are not divisible by the number of tensor
+/// ranks, and all axes.
 TEST(PlanTable, Adapters) {
   const std::vector<PlanCase> plans{
       {{.context = 3}, 2},
@@ -321,7 +323,7 @@ TEST(PlanTable, Adapters) {
   }
 }
 
-/// DoRA: norms of rows whose columns tensor ranks share.
+/// DoRA: tensor ranks share the norms of rows whose columns are sharded.
 TEST(PlanTable, DecomposedProducts) {
   model::LoraConfig config;
   config.use_dora = true;
@@ -332,8 +334,8 @@ TEST(PlanTable, DecomposedProducts) {
   }
 }
 
-/// Packed weights that nobody trains, in flat units of bytes: blocks that run over rows and are cut
-/// anywhere. Biases, norms and embeddings are trained.
+/// Frozen packed weights in flat units of bytes. Blocks span rows and are split anywhere. Biases,
+/// norms and embeddings are trained.
 TEST(PlanTable, PackedProducts) {
   using ops::PackedKind;
   for (const char* json : {kOddGpt2, kOddLlama}) {
@@ -345,7 +347,7 @@ TEST(PlanTable, PackedProducts) {
   }
 }
 
-/// QLoRA: low-rank factors beside packed weights, of all linears; DoRA's norms are of these too.
+/// QLoRA: LoRA and DoRA on all linears with packed weights.
 TEST(PlanTable, AdaptersOfPackedProducts) {
   using ops::PackedKind;
   model::LoraConfig plain, decomposed;
@@ -365,15 +367,15 @@ TEST(PlanTable, AdaptersOfPackedProducts) {
   expect(kOddGpt2, {PackedKind::kInt8}, plain);
   expect(kOddQwen2, {PackedKind::kInt8}, decomposed);
   expect(kOddT5, {PackedKind::kNf4, 32, true}, plain);
-  const TemporaryFolder folder;  // where shards of bytes lie
+  const TemporaryFolder folder;  // for offloaded shards of bytes
   expect_table(
       kOddLlama,
       {{{.data = 2}, 1, {.zero_stage = 3, .parameter_folder = folder.path()}}},
       [&](ModelSpec& spec) { testing::pack(spec, {PackedKind::kNf4, 64, true}); });
 }
 
-/// Each plan, in float64: two sums of float32 in another order round to other numbers of 8 bits now
-/// and then. `parts_of`: so many micro-batches one rank makes.
+/// Compares each plan in float64, because float32 sums in a different order sometimes round to a
+/// different 8-bit number. `parts_of` returns the number of micro-batches of the one-rank run.
 void expect_float8(
     const std::string& json,
     const std::vector<PlanCase>& plans,
@@ -397,8 +399,8 @@ void expect_float8(
   }
 }
 
-/// Products in 8-bit floats with a scale for each row: of a token or an output, whatever else is in
-/// the batch. Ranks that hold parts of a row agree on its largest number.
+/// 8-bit float products with one scale per row (token or output), which does not depend on the rest
+/// of the batch. Ranks with shards of a row agree on its maximum.
 TEST(PlanTable, Float8Rows) {
   const model::Float8 rows{model::Float8::Scaling::kRow, 0, 0};
   const auto whole = [](const PlanCase&) { return int64_t{1}; };
@@ -431,8 +433,8 @@ TEST(PlanTable, Float8Rows) {
       whole);
 }
 
-/// With one scale for all tokens of a micro-batch: one rank that makes the same micro-batches, of
-/// lengths that no rank has to pad.
+/// 8-bit float products with one scale for all tokens of a micro-batch. The one-rank run uses the
+/// same micro-batches, and the lengths need no padding on any rank.
 TEST(PlanTable, Float8Tensors) {
   constexpr int64_t kDividing = 12;
   const model::Float8 tensors{model::Float8::Scaling::kTensor, 0, 0};
@@ -454,7 +456,7 @@ TEST(PlanTable, Float8Tensors) {
       alike);
 }
 
-/// Factors beside products in 8-bit floats.
+/// LoRA on linears with 8-bit float products.
 TEST(PlanTable, AdaptersOfFloat8Products) {
   const auto adapt = [](nn::LanguageModel& model) {
     testing::adapt_low_rank(model, testing::Base::kFrozen);
@@ -472,8 +474,8 @@ TEST(PlanTable, AdaptersOfFloat8Products) {
       vary);
 }
 
-/// The embedding and the first layers, whose stages then have no backward pass; biases and norms
-/// alone; and some of every layer.
+/// Frozen parameters: the embedding and first layers, whose stages then have no backward pass; all
+/// but biases and norms; and parts of every layer.
 TEST(PlanTable, FrozenLayers) {
   const std::string gpt2 = with_five_layers(kOddGpt2), llama = with_five_layers(kOddLlama);
   const std::vector<std::pair<std::string, std::vector<std::string>>> cases{
@@ -495,7 +497,7 @@ TEST(PlanTable, FrozenLayers) {
   }
 }
 
-/// Neither gradients nor optimizer state are made for what is frozen, under any stage of ZeRO.
+/// Frozen parameters have no gradients and no optimizer state, in any ZeRO stage.
 TEST(PlanTable, WhatIsFrozenHasNoStateAndStays) {
   const model::ModelConfig config = model::parse_model_config(kOddLlama, "a test");
   for (int stage = 0; stage <= 3; ++stage) {

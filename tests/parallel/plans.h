@@ -1,4 +1,4 @@
-// Trains a small model under a plan on ranks as threads, and what one rank makes of the same.
+// Trains a small model under a plan, with ranks as threads, and compares it with one rank.
 #pragma once
 
 #include <cmath>
@@ -24,91 +24,90 @@
 
 namespace lockstep::parallel {
 
-inline constexpr int64_t kPlanRows = 5, kPlanLength = 11;  // of a step's batch; primes
+inline constexpr int64_t kPlanRows = 5, kPlanLength = 11;  // batch size and sequence length; primes
 
-/// Odd sizes, and dropout everywhere: 3 heads, a prime vocabulary and MLP width.
+/// Odd sizes, with dropout everywhere: 4 heads, prime vocabulary size and MLP width.
 inline const char* const kOddGpt2 =
     R"({"model_type": "gpt2", "vocab_size": 101, "n_embd": 24, "n_layer": 2, "n_head": 4,
         "n_inner": 53, "n_positions": 32, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1,
         "initializer_range": 0.1})";
-/// Two key-value heads for six queries, a head of its own.
+/// Two key-value heads for six query heads, an untied head.
 inline const char* const kOddLlama =
     R"({"model_type": "llama", "vocab_size": 103, "hidden_size": 24, "intermediate_size": 43,
         "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
         "attention_bias": true, "mlp_bias": true, "initializer_range": 0.1})";
-/// Windows, biases of queries and keys, a tied head.
+/// Windows, query and key biases, a tied head.
 inline const char* const kOddQwen2 =
     R"({"model_type": "qwen2", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 2, "num_attention_heads": 5, "num_key_value_heads": 5, "head_dim": 4,
         "use_sliding_window": true, "sliding_window": 4, "max_window_layers": 1,
         "tie_word_embeddings": true, "initializer_range": 0.1})";
 
-/// Norms of queries and keys, heads wider than the hidden size has room for, two key-value heads
-/// for six queries.
+/// Query and key norms, heads wider than hidden size / heads, two key-value heads for six query
+/// heads.
 inline const char* const kOddQwen3 =
     R"({"model_type": "qwen3", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
         "tie_word_embeddings": true, "attention_dropout": 0.1, "initializer_range": 0.1})";
 
-/// Five experts of a prime width, two for a token, and a window.
+/// Five experts of a prime width, two per token, and a window.
 inline const char* const kOddMixtral =
     R"({"model_type": "mixtral", "vocab_size": 101, "hidden_size": 20, "intermediate_size": 13,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
         "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 6, "attention_dropout": 0.1,
         "initializer_range": 0.2})";
-/// Three experts whose weights are not divided by their sum, and a layer with an MLP between two of
-/// them; norms of heads.
+/// Three experts with unnormalized weights, a dense MLP layer between two mixtures, query and key
+/// norms.
 inline const char* const kOddQwen3Moe =
     R"({"model_type": "qwen3_moe", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
         "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 11, "mlp_only_layers": [1],
         "tie_word_embeddings": true, "attention_dropout": 0.1, "initializer_range": 0.15})";
-/// Four experts and one for all tokens, whose width no number of ranks divides; biases; a layer
-/// with an MLP.
+/// Four experts and a shared expert whose width is not divisible by any number of ranks; biases; a
+/// dense MLP layer.
 inline const char* const kOddQwen2Moe =
     R"({"model_type": "qwen2_moe", "vocab_size": 97, "hidden_size": 18, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
         "head_dim": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 11,
         "shared_expert_intermediate_size": 17, "mlp_only_layers": [0], "attention_dropout": 0.1,
         "initializer_range": 0.2})";
-/// Five experts with biases, gate and up in pairs that are cut to a limit; sinks; a window in the
-/// first and the last layer.
+/// Five experts with biases and clamped, interleaved gate and up projections; attention sinks; a
+/// window in the first and last layer.
 inline const char* const kOddGptOss =
     R"({"model_type": "gpt_oss", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 11,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
         "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 4, "swiglu_limit": 0.2,
         "initializer_range": 0.1})";
-/// Six experts in three groups, two of which a token may go to, scores that are corrected, and an
-/// expert for all tokens whose weight is 1; a layer with an MLP before them; norms of heads, of
-/// which the first half is rotated.
+/// Six experts in three groups, of which each token uses at most two; corrected scores; a shared
+/// expert with weight 1; a dense MLP layer first; query and key norms; partial rotary embedding.
 inline const char* const kOddGlm4Moe =
     R"({"model_type": "glm4_moe", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8,
         "n_routed_experts": 6, "n_group": 3, "topk_group": 2, "num_experts_per_tok": 2,
         "moe_intermediate_size": 11, "routed_scaling_factor": 1.5, "use_qk_norm": true,
         "attention_bias": true, "attention_dropout": 0.1, "initializer_range": 0.15})";
-/// Seven experts, one for a token, so that some get none; norms of all queries and of all keys, and
-/// a limit of both and of the values; fewer key-value heads than some plans have ranks.
+/// Seven experts, one per token, so that some get no tokens; norms over all query heads and over
+/// all key heads; clipped queries, keys and values; fewer key-value heads than ranks in some plans.
 inline const char* const kOddOlmoe =
     R"({"model_type": "olmoe", "vocab_size": 103, "hidden_size": 24, "intermediate_size": 9,
         "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2, "num_experts": 7,
         "num_experts_per_tok": 1, "norm_topk_prob": false, "clip_qkv": 1.5, "pad_token_id": null,
         "initializer_range": 0.2})";
 
-/// Three layers of encoder and two of decoder, five heads; dropout in every place that it has.
+/// Three encoder and two decoder layers, five heads; dropout wherever T5 has it.
 inline const char* const kOddT5 =
     R"({"model_type": "t5", "vocab_size": 101, "d_model": 20, "d_kv": 3, "d_ff": 31,
         "num_layers": 3, "num_decoder_layers": 2, "num_heads": 5, "dropout_rate": 0.1,
         "relative_attention_num_buckets": 6, "relative_attention_max_distance": 9,
         "initializer_factor": 0.4})";
-/// A gate, a head of its own, and one layer of encoder for three of decoder.
+/// A gated MLP, an untied head, one encoder and three decoder layers.
 inline const char* const kOddT5Gated =
     R"({"model_type": "t5", "vocab_size": 97, "d_model": 18, "d_kv": 4, "d_ff": 29,
         "num_layers": 1, "num_decoder_layers": 3, "num_heads": 3, "dropout_rate": 0.1,
         "relative_attention_num_buckets": 8, "relative_attention_max_distance": 11,
         "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false, "initializer_factor": 0.4})";
 
-/// Encoders: a bias of the tied head; one that is not tied, and no segments.
+/// Encoders: a tied head with bias; an untied head without segments.
 inline const char* const kOddBert =
     R"({"model_type": "bert", "vocab_size": 97, "hidden_size": 20, "intermediate_size": 31,
         "num_hidden_layers": 3, "num_attention_heads": 5, "max_position_embeddings": 24,
@@ -118,8 +117,8 @@ inline const char* const kOddDistilBert =
         "n_heads": 6, "max_position_embeddings": 24, "tie_word_embeddings": false,
         "initializer_range": 0.1})";
 
-/// Initial values, of which none is zero that is no gradient's: a correction of routers' scores
-/// would begin at zero.
+/// Initial values. The score correction of routers, which has no gradient and is initialized to
+/// zero, gets nonzero values.
 inline ModelSpec::Fill plan_fill(const model::ModelConfig& config) {
   auto specs = model::parameters_by_name(config);
   for (auto& [name, spec] : specs) {
@@ -138,14 +137,14 @@ struct PlanCase {
 
 struct Trained {
   std::vector<double> losses, norms;
-  std::vector<std::map<std::string, Tensor>> gradients;  // of each step, whole
-  std::vector<std::optional<ExpertLoad>> loads;          // of each step
-  std::vector<Tensor> sums;  // of each step the objective's, then those of an evaluation
-  std::map<std::string, int64_t> owned;  // of the gradients of all steps, elements that ranks own
+  std::vector<std::map<std::string, Tensor>> gradients;  // whole gradients of each step
+  std::vector<std::optional<ExpertLoad>> loads;          // per step
+  std::vector<Tensor> sums;  // sums of the objective per step, then those of an evaluation
+  std::map<std::string, int64_t> owned;  // gradient elements that ranks own, over all steps
 };
 
-/// The rows of the step's batch that a data-parallel rank has in a micro-batch. Labels are masked
-/// here and there, so that ranks hold different numbers of targets.
+/// Returns the rows of a data-parallel rank and micro-batch. Some labels are masked, so that ranks
+/// have different numbers of targets.
 inline nn::ForwardInputs plan_inputs(
     const model::ModelConfig& config, int64_t step, mesh::Range rows, int64_t length) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(100 + static_cast<uint64_t>(step));
@@ -155,7 +154,7 @@ inline nn::ForwardInputs plan_inputs(
   labels.index_put_({0, torch::indexing::Slice(0, length / 2)}, -100);
   labels.index_put_({3, torch::indexing::Slice(length - 2)}, -100);
   nn::ForwardInputs inputs;
-  if (config.is_encoder_decoder()) {  // a source of another length, padded for some of its rows
+  if (config.is_encoder_decoder()) {  // sources have a different length, and some are padded
     const Tensor source =
         at::empty({kPlanRows, length + 2}, at::kLong).random_(0, config.vocab_size, generator);
     Tensor mask = at::ones({kPlanRows, length + 2}, at::kBool);
@@ -179,8 +178,8 @@ inline nn::ForwardInputs plan_inputs(
   return inputs;
 }
 
-/// Rows of plan_inputs that hold documents of 1 to 7 tokens, none of which sees another or predicts
-/// its first token.
+/// Rows of plan_inputs packed with documents of 1 to 7 tokens. Documents do not attend to each
+/// other and do not predict the next document's first token.
 inline nn::ForwardInputs plan_documents(
     const model::ModelConfig& config, int64_t step, mesh::Range rows, int64_t length) {
   nn::ForwardInputs inputs = plan_inputs(config, step, rows, length);
@@ -195,7 +194,8 @@ inline nn::ForwardInputs plan_documents(
   const Tensor places = at::arange(length);
   inputs.document_starts = starts.slice(0, rows.begin, rows.end);
   inputs.positions = places - inputs.document_starts;
-  const Tensor begins = inputs.document_starts.eq(places);  // what is there is predicted before it
+  /// The first token of a document is a target of the position before it.
+  const Tensor begins = inputs.document_starts.eq(places);
   const Tensor hidden =
       at::constant_pad_nd(begins.narrow(1, 1, length - 1), {0, 1}, 0).to(at::kBool);
   inputs.targets.tokens = inputs.targets.tokens.masked_fill(hidden, ops::kIgnoredTarget);
@@ -203,7 +203,7 @@ inline nn::ForwardInputs plan_documents(
   return inputs;
 }
 
-/// Copies what a rank holds of a tensor to where it stands in the whole.
+/// Copies a rank's slice into the whole tensor.
 inline void add_to_whole(const StateSlice& slice, Tensor& whole) {
   if (!whole.defined()) {
     whole = at::full(slice.shape, NAN);
@@ -219,21 +219,21 @@ inline void add_to_whole(const StateSlice& slice, Tensor& whole) {
       });
 }
 
-/// Makes the micro-batch of a part of the step's kPlanRows units: plan_inputs, or one that makes a
-/// unit several rows, which stay together.
+/// Builds a micro-batch from a range of the step's kPlanRows units: plan_inputs, or a function that
+/// makes several rows of each unit, which stay together.
 using RowMaker = std::function<nn::ForwardInputs(
     const model::ModelConfig&, int64_t step, mesh::Range units, int64_t length)>;
-/// What a model under a plan is compared to.
+/// Creates the reference model of a model under a plan.
 using ReferenceMaker = std::function<std::shared_ptr<objective::Reference>(
     const ModelSpec& spec, const Plan& plan, ParallelGroups& axes)>;
 
-/// The sums of cross-entropy over what is here of the rows.
+/// Returns the cross-entropy sums over the local part of the rows.
 inline Tensor sums_of(const nn::LanguageModel& model, const nn::ForwardInputs& inputs) {
   const at::NoGradGuard no_gradient;
   return objective::cross_entropy()->measure(model.scores(inputs), inputs.targets, {});
 }
 
-/// `vary` may change what is trained, and what for.
+/// Trains under a plan. `vary` may change trained parameters and objective.
 inline Trained train_under(
     const PlanCase& plan,
     const std::string& json,
@@ -250,8 +250,8 @@ inline Trained train_under(
     ParallelGroups axes(world, plan.mesh);
     Plan options = plan.plan;
     options.optimizer.weight_decay = 0.1;
-    // A gradient that is zero but for rounding makes no whole step (parallel/verify.cpp), whatever
-    // the processor rounds.
+    // Adam normalizes gradients that are only rounding errors to full steps, which differ by
+    // processor. The epsilon suppresses them (parallel/verify.cpp).
     options.optimizer.adam_epsilon = 1e-4;
     options.accumulation_steps = plan.accumulation;
     options.bucket_megabytes = 0.01;
@@ -291,7 +291,7 @@ inline Trained train_under(
           trained.owned[slice.name] += slice.owned_end - slice.owned_begin;
         });
       }
-      model->optimizer_step(1e-3);  // not under the lock: it may wait for another rank
+      model->optimizer_step(1e-3);  // outside the lock: it may wait for another rank
     }
     model->compare_replicas();
     model->put_averages(true);
@@ -311,7 +311,7 @@ inline Trained train_under(
   return trained;
 }
 
-/// Losses, norms and every gradient of every step, by the rule.
+/// Compares losses, norms and gradients of all steps within the tolerances of numbers.h.
 inline void expect_equal(const Trained& found, const Trained& one, const std::string& name) {
   ASSERT_EQ(found.losses.size(), one.losses.size()) << name;
   for (size_t step = 0; step < one.losses.size(); ++step) {
@@ -368,8 +368,8 @@ inline std::string plan_name(const PlanCase& plan) {
   return name;
 }
 
-/// Two steps and an evaluation under each plan, against one rank, which may have its rows laid out
-/// otherwise.
+/// Runs two steps and an evaluation under each plan and compares them with one rank, whose rows may
+/// be laid out differently.
 inline void expect_table(
     const std::string& json,
     const std::vector<PlanCase>& table,

@@ -1,4 +1,4 @@
-// Products that are not dense: low-rank factors beside one, and packed weights.
+// Linear kernels that are not dense, for tests: LoRA and packed weights.
 #pragma once
 
 #include <functional>
@@ -18,8 +18,8 @@ namespace lockstep::parallel::testing {
 
 using Adapt = std::function<void(nn::LanguageModel&)>;
 
-/// Low-rank factors beside every linear, whose own weights are trained too, or frozen; with dropout
-/// of what they read, and none of the two zero.
+/// Adds LoRA to every linear, with trained or frozen base weights. Uses input dropout and nonzero
+/// factors.
 enum class Base { kTrained, kFrozen };
 inline void adapt_low_rank(
     nn::LanguageModel& model, Base base, const model::LoraConfig& with = {}) {
@@ -37,7 +37,7 @@ inline void adapt_low_rank(
   }
 }
 
-/// Values for all that an adapted model has.
+/// Initial values for all parameters of an adapted model.
 inline ModelSpec::Fill fill_adapted(const model::ModelConfig& config, const Adapt& adapt) {
   const auto model = nn::make_model(config, at::kFloat, at::kMeta);
   adapt(*model);
@@ -59,7 +59,7 @@ inline ModelSpec::Fill fill_adapted(const model::ModelConfig& config, const Adap
   };
 }
 
-/// Packed weights in every linear, below what `adapt` puts beside them: quantized initial values.
+/// Packs the weights of every linear, quantized from initial values; `adapt` adds adapters to them.
 inline void pack(ModelSpec& spec, const ops::PackedFormat& format, const Adapt& adapt = nullptr) {
   nn::Packing packing;
   for (const model::LayerSpec& layer : model::describe(spec.config)) {

@@ -1,3 +1,4 @@
+// Tests of recomputation.
 #include "parallel/recompute/recompute.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +73,7 @@ TEST(Recompute, LetsGoOfTheActivationsOutput) {
   const auto dropped = [&](Recompute kind) {
     auto model = nn::make_model(config, at::kFloat, at::kCPU);
     nn::initialize(*model, 1);
-    Tensor inner;  // what mlp_down of the second layer reads
+    Tensor inner;  // input of mlp_down in the second layer
     struct Seeing final : nn::Linear {
       Seeing(const nn::Linear& plain, Tensor& seen) : Linear(plain), seen(seen) {}
       Tensor& seen;

@@ -1,3 +1,4 @@
+// Tests of pipeline rehearsals: measured and simulated timelines.
 #include "parallel/pipeline/rehearsal.h"
 
 #include <map>
@@ -18,7 +19,7 @@ TEST(Rehearsal, RunsEveryActionAfterWhatItNeeds) {
     const schedule::StageTimes times{.forward = 2e-3, .input = 1e-3, .weight = 1e-3};
     const schedule::Timeline timeline =
         rehearse(schedule, schedule::even_durations(schedule, times));
-    // By direction, stage and micro-batch.
+    // Spans by direction, stage and micro-batch.
     std::map<std::tuple<bool, int, int>, schedule::Span> spans;
     for (int rank = 0; rank < schedule.ranks; ++rank) {
       const auto& actions = schedule.actions[static_cast<size_t>(rank)];
@@ -31,13 +32,15 @@ TEST(Rehearsal, RunsEveryActionAfterWhatItNeeds) {
               own[i];
         }
       }
-      EXPECT_GE(timeline.busy[static_cast<size_t>(rank)], 4 * 4e-3);  // sleeps are never shorter
+      // A sleep is never shorter than requested.
+      EXPECT_GE(timeline.busy[static_cast<size_t>(rank)], 4 * 4e-3);
     }
     for (const auto& [key, span] : spans) {
       const auto& [is_forward, stage, micro_batch] = key;
       const auto before = spans.find({is_forward, stage + (is_forward ? -1 : 1), micro_batch});
       if (before != spans.end()) {
-        EXPECT_GT(span.end, before->second.start);  // an end is told after the message left
+        // The end is reported after the message was sent.
+        EXPECT_GT(span.end, before->second.start);
       }
     }
     EXPECT_GT(timeline.bubble(), 0);
@@ -45,7 +48,7 @@ TEST(Rehearsal, RunsEveryActionAfterWhatItNeeds) {
   }
 }
 
-/// What the executor makes of every schedule, in exact time: the published bubbles.
+/// The executor's order of every schedule gives the published bubbles in simulated time.
 TEST(Rehearsal, TheExecutorsBubblesAreThoseOfTheFormulas) {
   constexpr schedule::StageTimes kTimes{.forward = 1, .input = 1, .weight = 1};
   const auto bubble_of = [&](const schedule::Request& request) {
@@ -70,7 +73,7 @@ TEST(Rehearsal, TheExecutorsBubblesAreThoseOfTheFormulas) {
       bubbles[kind] = bubble_of(request);
       EXPECT_NEAR(bubbles[kind], formula, 0.1 * formula + 1e-9) << kind_name(kind);
     }
-    // Idle time, as a share of the work: halved by two virtual stages, a third with ZB-H1.
+    // Idle time relative to work: halved by two virtual stages, a third with ZB-H1.
     const auto idle = [&](Kind kind) { return bubbles.at(kind) / (1 - bubbles.at(kind)); };
     EXPECT_NEAR(idle(Kind::kInterleaved), idle(Kind::kOneFOneB) / 2, 1e-9);
     EXPECT_NEAR(idle(Kind::kZbH1), idle(Kind::kOneFOneB) / 3, 1e-9);

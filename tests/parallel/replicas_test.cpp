@@ -1,4 +1,4 @@
-// A bit that flips in what several ranks hold alike is found, with the rank that holds it.
+// Tests that a flipped bit in replicated values is detected, and attributed to its rank.
 #include "parallel/replicas.h"
 
 #include <gmock/gmock.h>
@@ -13,8 +13,8 @@ using namespace testing;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-/// The message of each rank, "" where it found nothing, after one bit of the last value of `flat`
-/// was flipped on `rank`.
+/// Flips one bit of the last value of `flat` on `rank`. Returns the error of each rank, or "" if it
+/// found none.
 std::vector<std::string> found_after_a_flip(const Plan& plan, int ranks, int rank, size_t flat) {
   std::vector<std::string> found(static_cast<size_t>(ranks));
   comm::run_ranks(ranks, [&](comm::Communicator& world) {
@@ -40,17 +40,17 @@ std::vector<std::string> found_after_a_flip(const Plan& plan, int ranks, int ran
 
 TEST(Replicas, TheOddOneIsNamed) {
   for (const int rank : {0, 2}) {
-    const auto expected = HasSubstr(fmt::format("are others on rank {}:", rank));
+    const auto expected = HasSubstr(fmt::format("differ on rank {}:", rank));
     EXPECT_THAT(found_after_a_flip({}, 3, rank, 0), Each(expected));
   }
 }
 
 TEST(Replicas, OfTwoBothAre) {
-  const auto expected = HasSubstr("are others on ranks 0 or 1:");
+  const auto expected = HasSubstr("differ on ranks 0 or 1:");
   EXPECT_THAT(found_after_a_flip({}, 2, 1, 0), Each(expected));
 }
 
-/// Four ranks, two of which share a state: 0 and 2 hold the same shards.
+/// Four ranks in shard groups of two: ranks 0 and 2 have the same shards.
 TEST(Replicas, OfShardsInHybridSharding) {
   for (const int stage : {1, 2, 3}) {
     Plan plan;

@@ -1,3 +1,4 @@
+// Tests of pipelines of torch::nn::Sequential.
 #include "parallel/pipeline/sequential.h"
 
 #include <algorithm>
@@ -18,8 +19,8 @@ using comm::Communicator;
 
 constexpr int kMicroBatches = 5;
 
-/// Features first, rows second: no dim in front is the batch. Gives three tensors, of which one is
-/// of integers and one needs no gradient.
+/// Features come first and rows second, so the batch is not the first dimension. Returns three
+/// tensors: one of integers, and one that needs no gradient.
 struct EncodeImpl : torch::nn::Module {
   explicit EncodeImpl(int64_t width) : weight(register_parameter("w", torch::empty({width, 7}))) {}
   std::tuple<Tensor, Tensor, Tensor> forward(Tensor x, Tensor keys) {
@@ -66,7 +67,7 @@ torch::nn::Sequential make_modules() {
   return modules;
 }
 
-/// Micro-batches of 4 rows, the last of 2.
+/// Returns micro-batches of 4 rows; the last one has 2.
 std::vector<Tensors> make_inputs() {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(4);
   std::vector<Tensors> inputs;

@@ -1,3 +1,4 @@
+// Tests of ShardedDataParallel.
 #include "parallel/sharded_data_parallel.h"
 
 #include <mutex>
@@ -26,7 +27,8 @@ struct NetImpl : torch::nn::Module {
 TORCH_MODULE(Net);
 
 torch::nn::Sequential make_sequential() {
-  torch::nn::Sequential model;  // one by one: the order of arguments is the compiler's
+  // One statement each: the evaluation order of arguments is unspecified.
+  torch::nn::Sequential model;
   model->push_back(torch::nn::Linear(5, 7));
   model->push_back(torch::nn::Tanh());
   model->push_back(torch::nn::Linear(7, 3));
@@ -34,7 +36,7 @@ torch::nn::Sequential make_sequential() {
   return model;
 }
 
-/// The seed is the process's, and ranks are threads.
+/// Seeds the random generator, which is global; ranks are threads.
 template <class Make>
 auto seeded(const Make& make) {
   static std::mutex mutex;
@@ -52,7 +54,7 @@ torch::Tensor loss_of(const torch::Tensor& y) {
   return (y - 1).square().mean();
 }
 
-/// The losses of plain training with torch's own AdamW.
+/// Returns the losses of unsharded training with torch's AdamW.
 std::vector<double> plain_losses() {
   torch::nn::Sequential model = seeded(make_sequential);
   torch::optim::AdamW adamw(
@@ -68,7 +70,8 @@ std::vector<double> plain_losses() {
   return losses;
 }
 
-/// In every stage, two micro-batches a rank. `forward(model, sharded, x)` is the model's.
+/// Checks every ZeRO stage with two micro-batches per rank. `forward(model, sharded, x)` runs the
+/// model.
 template <class Make, class Forward>
 void expect_trains_as_one(const Make& make, const Forward& forward) {
   const auto expected = plain_losses();

@@ -1,4 +1,4 @@
-// Checkpoints do not show the plan that wrote them.
+// Tests that checkpoints do not depend on the plan that wrote them.
 #include <filesystem>
 #include <map>
 
@@ -21,7 +21,7 @@ std::vector<checkpoint::Piece> pieces_of(ParallelModel& model) {
   return pieces;
 }
 
-/// Trains a step under the plan, or resumes `from`, and saves to `to`.
+/// Trains one step under the plan, or resumes from `from`, and saves to `to`.
 void save_under(
     const mesh::Mesh& mesh,
     const std::string& json,
@@ -83,7 +83,7 @@ TEST(State, GoesFromAnyPlanToAnyOtherWithTheSameBytes) {
   }
 }
 
-/// Experts that are spread over ranks, unevenly, with each stage of ZeRO.
+/// Experts unevenly distributed over ranks, with each ZeRO stage.
 TEST(State, OfExpertsGoesFromAnyPlanToAnyOther) {
   const TemporaryFolder folder;
   const fs::path first = folder.path() / "one";

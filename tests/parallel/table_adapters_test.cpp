@@ -1,5 +1,5 @@
-// Adapters beside the embedding and the head, apart, both and tied, and rows of some tokens, in the
-// table of plans.
+// Plan tests of adapters on the embedding and the head, separate and tied, and of trained rows of
+// single tokens.
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,8 +15,8 @@ namespace table_adapters_test {
 constexpr auto kShards = SequenceSharding::kShards;
 constexpr auto kAllow = ZeroInPipeline::kAllow;
 
-/// Every axis alone and with others: tables are cut by tensor ranks, gathered by ZeRO, and lie at
-/// both ends of a pipeline.
+/// Plans with every axis alone and combined. The tables are sharded by tensor parallelism, gathered
+/// by ZeRO, and are at both ends of a pipeline.
 std::vector<PlanCase> plans_of_tables(Recompute kind = Recompute::kSelective) {
   return {
       {{.data = 2}, 2, {.zero_stage = 1}},
@@ -89,7 +89,7 @@ TEST(PlanTable, DecomposedEmbeddingAndHead) {
   expect_adapters(kOddGpt2, {"wte", "wpe", "lm_head"}, dora());
 }
 
-/// Rows of any rank, of both tables; of a tied one, of an encoder-decoder too.
+/// Token rows on any rank, in separate tables, in a tied table, and in an encoder-decoder.
 TEST(PlanTable, RowsOfSomeTokens) {
   expect_adapters(kOddLlama, {"q_proj"}, rows({{"", {3, 102, 0, 51}}}));
   expect_adapters(
@@ -98,11 +98,11 @@ TEST(PlanTable, RowsOfSomeTokens) {
   expect_adapters(kOddT5, {"q"}, rows({{"", {1, 100}}}), plans_of_tables(Recompute::kFull));
 }
 
-/// A head that is tied, one that is not and has its bias under the same name; both have a column
-/// for it.
+/// A tied head, and an untied head with its bias under the same name; the adapters of both include
+/// the bias.
 TEST(PlanTable, AdaptersOfAnEncodersHead) {
   std::vector<PlanCase> plans = plans_of_tables(Recompute::kFull);
-  std::erase_if(plans, [](const PlanCase& plan) {  // whose four stages are more than the layers
+  std::erase_if(plans, [](const PlanCase& plan) {  // plans with more stages than layers
     return plan.plan.pipeline.schedule == "zb-v";
   });
   expect_adapters(kOddBert, {"query", "decoder"}, {}, plans);
@@ -111,7 +111,7 @@ TEST(PlanTable, AdaptersOfAnEncodersHead) {
   expect_adapters(kOddDistilBert, {"vocab_projector"}, dora(), plans);
 }
 
-/// One table, read by two stacks that have an adapter each.
+/// One table that two stacks read, each with its own adapter.
 TEST(PlanTable, AdaptersOfAnEncoderDecodersEmbedding) {
   const auto plans = plans_of_tables(Recompute::kFull);
   expect_adapters(kOddT5, {"q", "embed_tokens", "lm_head"}, {}, plans);

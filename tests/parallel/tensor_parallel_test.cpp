@@ -1,3 +1,4 @@
+// Tests of tensor parallelism.
 #include "parallel/tensor/tensor_parallel.h"
 
 #include <gtest/gtest.h>
@@ -23,14 +24,15 @@ TEST(TensorParallel, LearnsWhatOneRankLearns) {
   }
 }
 
-/// How many weight gradients were made while the sum of an input's was on its way.
+/// Counts the weight gradients that are computed while an input gradient is being all-reduced.
 TEST(TensorParallel, WeightGradientsAreMadeWhileInputGradientsAreSummed) {
   const model::ModelConfig config = model::parse_model_config(kOddGpt2, "a test");
   comm::run_ranks(2, [&](comm::Communicator& world) {
     ParallelGroups axes(world, {.tensor = 2});
     const ModelSpec spec{config, at::kFloat, at::kCPU, fill_at_random(config, 3)};
     const ShardedModel sharded = make_sharded_model(spec, {}, axes);
-    std::map<std::string, int> sums_before;  // the parameter's gradient: sums that had begun
+    // Number of all-reduces started before the parameter's gradient.
+    std::map<std::string, int> sums_before;
     int sums = 0;
     sharded.model->visit_parameters([&](const std::string& name, Tensor& parameter) {
       parameter.register_hook([&, name](const Tensor&) { sums_before[name] = sums; });
@@ -40,7 +42,7 @@ TEST(TensorParallel, WeightGradientsAreMadeWhileInputGradientsAreSummed) {
         [&](const comm::Call& call) { sums += call.operation == "all_reduce" ? 1 : 0; });
     loss.backward();
     world.set_observer(nullptr);
-    // The head's, then of each layer from the last the MLP's and the attention's.
+    // The head first, then MLP and attention of each layer, from the last layer.
     EXPECT_EQ(sums_before.at("transformer.h.1.mlp.c_proj.weight"), 1);
     EXPECT_EQ(sums_before.at("transformer.h.1.mlp.c_fc.weight"), 2);
     EXPECT_EQ(sums_before.at("transformer.h.1.attn.c_attn.weight"), 3);
@@ -67,7 +69,7 @@ TEST(TensorParallel, NormsStayNorms) {
         ++entrances;
       }
     });
-    EXPECT_EQ(norms, 3 * 2 + 1 + 2 * 3 + 1);  // and as many places behind them
+    EXPECT_EQ(norms, 3 * 2 + 1 + 2 * 3 + 1);  // and one region boundary after each
     EXPECT_EQ(entrances, norms);
   });
 }
@@ -135,7 +137,7 @@ TEST(TensorParallel, NoRankHoldsMoreThanItsPart) {
       values.fill_(0);
     };
     (void)make_sharded_model(spec, {}, axes);
-    // A third of the vocabulary.
+    // One third of the vocabulary.
     EXPECT_EQ(largest, 24 * mesh::split_evenly(103, 3, world.rank()).size());
     EXPECT_LT(filled, 0.45 * static_cast<double>(model::parameter_count(config)));
   });

@@ -1,4 +1,4 @@
-// Training of small models of odd sizes, for tests: what one rank learns, and what any plan does.
+// Trains small models of odd sizes on one rank and under any plan, for tests.
 #pragma once
 
 #include <cmath>
@@ -20,10 +20,11 @@
 
 namespace lockstep::parallel::testing {
 
-constexpr int64_t kRows = 13;  // of the global batch: divides by no number of ranks
+constexpr int64_t kRows = 13;  // size of the global batch; not divisible by any number of ranks
 constexpr int64_t kLength = 10;
 
-/// Tied; one layer less than most ranks, a prime vocabulary, a width that 3 and 4 do not divide.
+/// A tied head; fewer layers than most numbers of ranks; a prime vocabulary size; a width that is
+/// not divisible by 3 or 4.
 inline model::ModelConfig tied_config() {
   return model::parse_model_config(
       R"({"model_type": "gpt2", "vocab_size": 101, "n_embd": 22, "n_layer": 2, "n_head": 2,
@@ -31,7 +32,7 @@ inline model::ModelConfig tied_config() {
       "tied");
 }
 
-/// A head of its own; one layer.
+/// An untied head; one layer.
 inline model::ModelConfig untied_config() {
   return model::parse_model_config(
       R"({"model_type": "llama", "vocab_size": 53, "hidden_size": 18, "num_hidden_layers": 1,
@@ -40,13 +41,13 @@ inline model::ModelConfig untied_config() {
       "untied");
 }
 
-/// The rows that cell `cell` of `cells` (ranks x micro-batches) gets of a step's global batch.
+/// Returns the rows of the global batch for cell `cell` of `cells` (ranks x micro-batches).
 inline nn::ForwardInputs rows(int64_t vocabulary, int64_t step, int64_t cell, int64_t cells) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(100 + static_cast<uint64_t>(step));
   const Tensor ids =
       torch::empty({kRows, kLength}, torch::kLong).random_(0, vocabulary / 4, generator);
   Tensor labels = ids.clone();
-  for (int64_t row = 0; row < kRows; row += 3) {  // ranks hold different numbers of targets
+  for (int64_t row = 0; row < kRows; row += 3) {  // ranks have different numbers of targets
     labels.index_put_({row, torch::indexing::Slice(0, kLength / 2)}, -100);
   }
   const int64_t begin = kRows * cell / cells, end = kRows * (cell + 1) / cells;
@@ -64,7 +65,7 @@ inline int64_t target_tokens() {
   return rows(8, 0, 0, 1).targets.counts.sum().item<int64_t>();
 }
 
-/// A run to be compared.
+/// Configuration of a run.
 struct TrainingRun {
   model::ModelConfig config = tied_config();
   Plan plan{};
@@ -85,9 +86,9 @@ struct TrainingRun {
 using State = std::map<std::string, Tensor>;  // whole tensors by "group:name"
 
 struct Outcome {
-  std::vector<double> losses;               // a token
-  std::map<std::string, Tensor> gradients;  // of the first step, whole, float32
-  State state;                              // at the end
+  std::vector<double> losses;               // mean per token
+  std::map<std::string, Tensor> gradients;  // whole float32 gradients of the first step
+  State state;                              // final state
 };
 
 inline Plan small_plan(int zero_stage = 0, int64_t accumulation = 1) {
@@ -95,12 +96,13 @@ inline Plan small_plan(int zero_stage = 0, int64_t accumulation = 1) {
   plan.zero_stage = zero_stage;
   plan.accumulation_steps = accumulation;
   plan.optimizer.weight_decay = 0.1;
-  plan.optimizer.adam_epsilon = 1e-6;  // a true gradient of zero makes no steps of noise
+  // Keeps gradients that are only rounding errors from causing full steps.
+  plan.optimizer.adam_epsilon = 1e-6;
   plan.bucket_megabytes = 0.01;
   return plan;
 }
 
-/// A model under data parallelism, and the groups that it works over.
+/// A data-parallel model and its process groups.
 struct ModelOnRanks {
   ParallelGroups axes;
   std::unique_ptr<ParallelModel> model;
@@ -129,7 +131,7 @@ inline StepResult run_step(
   return model.forward_backward(inputs, target_tokens());
 }
 
-/// Puts a rank's part of a tensor into the whole one.
+/// Copies a rank's slice into the whole tensor.
 inline void put(
     State& state,
     const std::string& name,
@@ -138,7 +140,7 @@ inline void put(
     const Tensor& part) {
   Tensor& whole = state[name];
   if (!whole.defined()) {
-    whole = torch::full(shape, std::nan(""));  // what nobody puts shows
+    whole = torch::full(shape, std::nan(""));  // elements that no rank writes stay NaN
   }
   whole.view({-1}).narrow(0, begin, part.numel()).copy_(part);
 }
@@ -169,7 +171,7 @@ inline void restore_state(ParallelModel& model, const State& state, int64_t step
   model.state_changed();
 }
 
-/// Trains, from `start` where it is given. `with` is called on every rank before the first step.
+/// Trains, starting from `start` if given. Calls `with` on every rank before the first step.
 inline Outcome train(
     const TrainingRun& run,
     const State& start = {},
@@ -197,7 +199,7 @@ inline Outcome train(
       }
       model->optimizer_step(1e-3);
     }
-    model->data_parallel().settle();  // not under the lock: it may wait for another rank
+    model->data_parallel().settle();  // outside the lock: it may wait for another rank
     const std::scoped_lock lock(mutex);
     collect_state(*model, outcome.state);
   });

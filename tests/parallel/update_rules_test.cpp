@@ -1,5 +1,5 @@
-// Optimizers that tell parameters apart, in the table of plans: Muon's whole matrices, and learning
-// rates and weight decays by name.
+// Plan tests of optimizers with per-parameter rules: Muon's whole matrices, and learning rates and
+// weight decays by name.
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,9 +14,9 @@ namespace update_rules_test {
 
 constexpr auto kShards = SequenceSharding::kShards;
 constexpr auto kAllow = ZeroInPipeline::kAllow;
-constexpr double kRate = 1e-3;  // train_under's
+constexpr double kRate = 1e-3;  // learning rate of train_under()
 
-/// The plans, all with `set`, against one rank with it.
+/// Compares the plans with one rank, all with `set` applied.
 void expect_plans(
     const std::string& json,
     const std::vector<PlanCase>& table,
@@ -33,7 +33,7 @@ void expect_plans(
   }
 }
 
-/// Blocks of heads and of rows that shards and tensor ranks cut.
+/// Blocks of heads and of rows that are split by shards and tensor parallelism.
 TEST(PlanTable, OptimizersAdamMini) {
   const OptimizerOffload to_host{OffloadDevice::kCpu};
   const std::vector<PlanCase> table{
@@ -99,7 +99,7 @@ TEST(PlanTable, MuonWithAdamWsSizeOfSteps) {
   expect_plans(kOddT5, some, use_muon);
 }
 
-/// Each expert's matrices by themselves, spread over ranks or not.
+/// Matrices of single experts, distributed over ranks or not.
 TEST(PlanTable, MuonOfExperts) {
   const std::vector<PlanCase> plans{
       {{.data = 2}, 2, {.zero_stage = 1}},
@@ -112,7 +112,7 @@ TEST(PlanTable, MuonOfExperts) {
   expect_plans(kOddMixtral, plans, use_muon);
 }
 
-/// Adapters' factors are matrices as well; what is frozen is left alone.
+/// Adapter factors are matrices too; frozen parameters do not change.
 TEST(PlanTable, MuonOfFrozenLayers) {
   expect_plans(
       kOddLlama,
@@ -121,7 +121,8 @@ TEST(PlanTable, MuonOfFrozenLayers) {
       [](ModelSpec& spec) { spec.freeze = {"layers\\.0\\.", "q_proj"}; });
 }
 
-/// Rates and decays by name and by layer cut units into many rules, under each optimizer.
+/// Learning rates and weight decays by name and by layer, which divide units into many segments,
+/// with each optimizer.
 TEST(PlanTable, LearningRatesByName) {
   const std::vector<PlanCase> plans{
       {{.data = 2}, 2, {.zero_stage = 1}},
@@ -142,7 +143,7 @@ TEST(PlanTable, LearningRatesByName) {
   }
 }
 
-/// Both with their averages; the last evaluation is at those of schedule-free AdamW.
+/// Optimizers with averaged weights. The last evaluation uses the averages of schedule-free AdamW.
 TEST(PlanTable, OptimizersWithAverages) {
   const OptimizerOffload to_host{OffloadDevice::kCpu};
   const std::vector<PlanCase> plans{
@@ -162,8 +163,8 @@ TEST(PlanTable, OptimizersWithAverages) {
   }
 }
 
-/// Moments in 8 bits: blocks of 256 that run over rows and over the parts of tensor ranks are those
-/// of one rank. Matrices of 4,096 numbers and more have them.
+/// 8-bit moments: blocks of 256 elements that span rows and tensor-parallel shards equal those of
+/// one rank. Matrices with 4,096 or more elements have 8-bit moments.
 TEST(PlanTable, EightBitMomentsOfPartsOfLayers) {
   constexpr const char* kGpt2 =
       R"({"model_type": "gpt2", "vocab_size": 101, "n_embd": 66, "n_layer": 2, "n_head": 3,
@@ -172,7 +173,8 @@ TEST(PlanTable, EightBitMomentsOfPartsOfLayers) {
       R"({"model_type": "llama", "vocab_size": 103, "hidden_size": 60, "intermediate_size": 71,
           "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
           "head_dim": 34, "initializer_range": 0.1})";
-  // A moment that lies between two codes may be rounded to either, by the last bit of a gradient.
+  // A moment halfway between two codes may round to either, depending on the last bit of a
+  // gradient.
   constexpr double kOfCodes = 5e-5;
   constexpr int64_t kSteps = 3;
   const OptimizerOffload to_host{OffloadDevice::kCpu};

@@ -1,3 +1,4 @@
+// Tests of `lockstep verify`'s comparison.
 #include "parallel/verify.h"
 
 #include <cmath>
@@ -56,11 +57,11 @@ TEST(Verify, ComparesRowsOfSeveralDocuments) {
       verify_on({.data = 2, .context = 2}, {}, as_it_is, /*has_documents=*/true);
   EXPECT_FALSE(apart.first_difference) << *apart.first_difference;
   const Verification joined = verify_on({}, {}, as_it_is);
-  EXPECT_GT(std::abs(apart.losses[0].one - joined.losses[0].one), 1e-4);  // they are other rows
+  EXPECT_GT(std::abs(apart.losses[0].one - joined.losses[0].one), 1e-4);  // the rows differ
 }
 
 TEST(Verify, NamesTheFirstPlaceWhereTheyPart) {
-  // Rank 1 starts from other weights in one place.
+  // Rank 1 starts with one different weight.
   const auto change = [](ModelSpec& spec, int rank) {
     spec.fill = [fill = spec.fill, rank](
                     const std::string& name,

@@ -1,3 +1,4 @@
+// Tests of the write partition of replicated tensors.
 #include "parallel/write_partition.h"
 
 #include <vector>
@@ -18,7 +19,7 @@ TEST(WritePartition, EachRankHasOneRunOfAboutAsMuch) {
     total += tensor->second;
   }
   for (const int ranks : {1, 2, 3, 7, 2000}) {
-    int64_t next = 0;  // of all, end to end
+    int64_t next = 0;  // ranges of all owners, contiguous
     for (int rank = 0; rank < ranks; ++rank) {
       const int64_t first = next;
       int64_t start = 0;
@@ -42,7 +43,7 @@ TEST(WritePartition, EachRankHasOneRunOfAboutAsMuch) {
 TEST(WritePartition, OfWhatWasNotAddedEachRankHasAPart) {
   WritePartition shares;
   shares.add("weight", 0, 100);
-  EXPECT_EQ(shares.of("weight", 0, 10, 0, 3), Owned(0, 3));  // its factors
+  EXPECT_EQ(shares.of("weight", 0, 10, 0, 3), Owned(0, 3));  // its LoRA factors
   EXPECT_EQ(shares.of("weight", 0, 10, 2, 3), Owned(6, 10));
   EXPECT_EQ(shares.of("bias", 0, 0, 1, 3), Owned(0, 0));
 }

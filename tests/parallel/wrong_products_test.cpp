@@ -1,5 +1,5 @@
-// A bit flips in one product of a step: of those that change the loss, checked products find all
-// but few, and spikes some.
+// Tests of checked matrix products: flips a bit in one product of a step and counts how many of the
+// flips that change the loss are detected.
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -18,13 +18,13 @@ namespace wrong_products_test {
 
 using namespace testing;
 
-/// What happens to products of ATen's that this process makes, between a product and whoever reads
-/// it: as by a processor that is wrong once, or each time.
+/// A bit flip in the result of one ATen product of this process before it is read. Simulates a
+/// processor that is wrong once, or every time.
 struct Flip {
-  int64_t at = -1;  // the number of the product; -1: none
+  int64_t at = -1;  // index of the product; -1: none
   uint64_t element = 0;
   int bit = 0;
-  bool is_lasting = false;  // the same again where the product is made again
+  bool is_lasting = false;  // flips again when the product is recomputed
   int64_t made = 0;
   const void* place = nullptr;
 };
@@ -79,7 +79,7 @@ class Trials {
     collect_state(*model_, state_);
   }
 
-  /// A step from the kept state, and the loss of the one after it.
+  /// Restores the saved state, runs a step, and returns its loss and that of the next step.
   Losses after(const Flip& given) {
     restore_state(*model_, state_, step_);
     flip = given;
@@ -114,7 +114,7 @@ bool differ(const Losses& a, const Losses& b, double by) {
          a.is_finite != b.is_finite;
 }
 
-/// LOCKSTEP_FLIPS=n: so many.
+/// LOCKSTEP_FLIPS=n sets the number of flips.
 TEST(WrongProducts, ThoseThatChangeTheLossAreFound) {
   const char* const given = std::getenv("LOCKSTEP_FLIPS");
   const int64_t trials = given != nullptr ? std::atoll(given) : 60;
@@ -132,12 +132,13 @@ TEST(WrongProducts, ThoseThatChangeTheLossAreFound) {
         Flip each{
             .at = static_cast<int64_t>(random() % static_cast<uint64_t>(of_run.products())),
             .element = random(),
-            // By hand all bits alike; else mostly those that can make a number far larger.
+            // With LOCKSTEP_FLIPS all bits are equally likely; otherwise only those that can make a
+            // value much larger.
             .bit = static_cast<int>(given != nullptr ? random() % 32 : 26 + random() % 6)};
         const int64_t before = ops::wrong_products();
         const Losses once = of_run.after(each);
         const bool is_found = ops::wrong_products() > before;
-        // What is found is made again: the step is the undisturbed one, to the bit.
+        // A detected product is recomputed, so the step equals the undisturbed step bit for bit.
         mended += is_found && !differ(once, calm, 0);
         found_of_all += is_found;
         each.is_lasting = true;
@@ -151,7 +152,7 @@ TEST(WrongProducts, ThoseThatChangeTheLossAreFound) {
       EXPECT_GE(static_cast<double>(found), 0.95 * static_cast<double>(changing));
       std::cout << fmt::format(
           "{}: of {} flips {} change the loss by more than 1e-3, {} of them are found; {} found in "
-          "all, {} mended to the bit\n",
+          "all, {} corrected bit for bit\n",
           model::family_name(config.family),
           trials,
           changing,

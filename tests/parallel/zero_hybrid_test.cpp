@@ -1,4 +1,5 @@
-// Shards within some ranks and replicas across them; gradients that travel in another type.
+// Tests of hybrid sharding (shards within groups of ranks, replicas across them) and of gradients
+// reduced in another type.
 #include <gtest/gtest.h>
 
 #include "base/error.h"

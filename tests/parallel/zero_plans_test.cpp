@@ -1,4 +1,5 @@
-// ZeRO under every other axis: losses, norms and gradients of one rank.
+// Tests of ZeRO combined with every other axis: losses, norms and gradients equal those of one
+// rank.
 #include <gtest/gtest.h>
 
 #include "base/format.h"

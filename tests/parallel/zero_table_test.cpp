@@ -1,5 +1,5 @@
-// Every stage with every kind of recomputation, offload and precision, on 1 to 4 ranks, against one
-// rank that does none of it: three losses, and the gradients of the first step.
+// Tests of every ZeRO stage with every kind of recomputation, offload and precision, on 1 to 4
+// ranks, against one rank without them: three losses, and the gradients of the first step.
 #include <gtest/gtest.h>
 
 #include "parallel/training.h"
@@ -14,8 +14,8 @@ struct Precision {
   const char* name;
   at::ScalarType type;
   bool stochastic;
-  /// Relative: of losses, and of gradients to the largest of their tensor. Sums over ranks are
-  /// rounded to the type.
+  /// Relative tolerance of losses, and of gradients relative to the largest of their tensor. Sums
+  /// over ranks are rounded to the type.
   double tolerance;
 };
 
@@ -39,7 +39,7 @@ constexpr OffloadDevice kOffloads[] = {
 TrainingRun run_of(const Precision& precision, int stage, int ranks) {
   TrainingRun run{tied_config(), small_plan(stage), ranks, precision.type, /*steps=*/3};
   run.plan.optimizer.stochastic_rounding = precision.stochastic;
-  run.plan.loss_scale.fixed = 64;  // of float16
+  run.plan.loss_scale.fixed = 64;  // for float16
   return run;
 }
 
@@ -76,7 +76,7 @@ TEST_P(ZeroTable, EqualsOneRank) {
   }
 }
 
-// Three ranks, whose parts are uneven; the rest of the table is among the long tests.
+// Three ranks, with shards of unequal size; the rest of the table is part of the long tests.
 INSTANTIATE_TEST_SUITE_P(
     OfThreeRanks,
     ZeroTable,

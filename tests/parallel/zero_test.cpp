@@ -1,3 +1,4 @@
+// Tests of ZeRO: losses, communication volume and memory of each stage.
 #include <algorithm>
 #include <array>
 
@@ -97,8 +98,8 @@ TEST(Zero, EveryOptimizerIsShardedAndGoesOnFromAnotherPlan) {
       run.plan.optimizer.optim = optim;
       return run;
     };
-    // Adafactor and Lion divide by, or take the sign of, what may be nearly nothing: float32 sums
-    // in another order show.
+    // Adafactor and Lion divide by, or take the sign of, values near zero, so the order of float32
+    // sums matters.
     const double tolerance = std::string_view(optim) == "sgd" ? 1e-5 : 2e-3;
     const Outcome one = train(setup_of(0, 1, 8));
     for (const auto& [stage, ranks] :
@@ -118,16 +119,16 @@ TEST(Zero, EveryOptimizerIsShardedAndGoesOnFromAnotherPlan) {
   }
 }
 
-/// What a rank sends in a step by theory (Rajbhandari et al., 2020, 7): (N - 1) / N of the
-/// gradients and of the gathered parameters. The embedding's backward pass reads none, and the head
-/// is kept from its forward pass for its backward pass, so that a unit is gathered twice but for
-/// these two.
+/// Returns the bytes that a rank sends per step (Rajbhandari et al., 2020, section 7): (N - 1) / N
+/// of the gradients and of the gathered parameters. Units are gathered twice, with two exceptions:
+/// the embedding's backward pass needs no values, and the head stays gathered from its forward to
+/// its backward pass.
 int64_t bytes_of_theory(ParallelModel& model, const TrainingRun& run) {
   int64_t gradients = 0, parameters = 0;
   const auto& flats = model.data_parallel().flats();
   for (const FlatUnit& flat : flats) {
     const auto size = static_cast<int64_t>(flat.size() * c10::elementSize(run.type));
-    // A tied table stays from the embedding on to the head, whose backward pass comes next.
+    // A tied table stays gathered from the embedding to the head, whose backward pass comes next.
     const bool once = flat.name == "head" || flat.name == "embedding";
     gradients += size;
     parameters += once || run.plan.zero_stage < 3 ? size : 2 * size;
@@ -152,7 +153,7 @@ TEST(Zero, SendsTheBytesOfTheory) {
               run_step(*model, run, group, number);
               model->optimizer_step(1e-3);
             };
-            // But for the objective's sums and the norm.
+            // Excludes the objective's sums and the norm.
             const int64_t small = model->objective().sums() * static_cast<int64_t>(sizeof(double));
             group.set_observer(
                 [&](const comm::Call& call) { sent += call.bytes > small ? call.bytes_sent : 0; });
@@ -169,7 +170,7 @@ TEST(Zero, SendsTheBytesOfTheory) {
             }
             EXPECT_LT(
                 elements,
-                model::parameter_count(run.config));  // padding: fewer than a rank's number a unit
+                model::parameter_count(run.config));  // padding: < 1 element per rank and unit
           });
         }
       }
@@ -193,7 +194,7 @@ TEST(Zero, SendsOnceAStepInStage1AndOnceAMicroBatchInStages2And3) {
   }
 }
 
-/// Bytes that a rank holds of parameters, gradients and optimizer state between two steps.
+/// Returns the bytes of parameters, gradients and optimizer state of a rank between two steps.
 int64_t bytes_of_states(ParallelModel& model) {
   int64_t bytes = 0;
   const auto add = [&](const Tensor& tensor) {
@@ -218,7 +219,7 @@ int64_t bytes_of_states(ParallelModel& model) {
 TEST(Zero, HoldsTheMemoryOfTheory) {
   constexpr int kRanks = 4;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    // Bytes a parameter of values, gradients and optimizer state.
+    // Bytes per parameter of values, gradients and optimizer state.
     const double values = type == at::kFloat ? 4 : 2, optimizer = type == at::kFloat ? 8 : 12;
     for (const int stage : {0, 1, 2, 3}) {
       TrainingRun run{.plan = small_plan(stage), .ranks = kRanks, .type = type};
@@ -227,7 +228,7 @@ TEST(Zero, HoldsTheMemoryOfTheory) {
         const auto model = make_parallel(run, group);
         const auto& gathers = model->data_parallel().gathers();
         const auto parameters = static_cast<double>(model::parameter_count(run.config));
-        if (stage == 3) {  // it starts without the whole model
+        if (stage == 3) {  // stage 3 never has the whole model
           EXPECT_NEAR(static_cast<double>(gathers.live_bytes()), parameters * values / kRanks, 200);
         }
         run_step(*model, run, group, 0);
@@ -237,7 +238,7 @@ TEST(Zero, HoldsTheMemoryOfTheory) {
                           optimizer / (stage >= 1 ? kRanks : 1));
         EXPECT_NEAR(static_cast<double>(bytes_of_states(*model)), theory, 0.05 * theory)
             << run.name();
-        if (stage == 3) {  // the shards and the largest unit
+        if (stage == 3) {  // shards plus the largest unit
           int64_t largest = 0;
           for (const FlatUnit& flat : model->data_parallel().flats()) {
             largest = std::max(
@@ -280,7 +281,7 @@ TEST(Zero, AsksTheSourceForItsOwnShardAlone) {
   }
 }
 
-/// Units of one element, of fewer than there are ranks, of two types, and a frozen one.
+/// Units with one element, with fewer elements than ranks, with two types, and a frozen unit.
 struct Odds {
   Tensor one = torch::full({1}, 0.5).requires_grad_();
   Tensor two = torch::tensor({0.3, -0.7}).requires_grad_();

@@ -41,7 +41,7 @@ class Damage(ProgramTest):
 
     def test_the_folder_of_a_run_in_place_of_a_checkpoint_is_told_with_its_newest(self):
         told = self.run_fails(4, *self.train_arguments("other", f"resume_from_checkpoint={self.name}")).err
-        self.assertIn(f"name one of its checkpoints: {self.name}/checkpoint-6", told)
+        self.assertIn(f"give one of its checkpoints: {self.name}/checkpoint-6", told)
 
     def test_a_folder_without_its_manifest_was_never_committed(self):
         (self.run_folder / "checkpoint-6" / "manifest.json").unlink()
@@ -50,7 +50,7 @@ class Damage(ProgramTest):
         # The latest is the one before; what is no checkpoint of ours is not overwritten.
         result = self.run_fails(4, *self.arguments)
         self.assertIn("checkpoint-4 after step 4", result.err)
-        self.assertIn("move it away", result.err)
+        self.assertIn("move the file away", result.err)
 
     def test_another_model_is_told_by_tensor(self):
         config = self.folder / "wider.json"

@@ -97,7 +97,7 @@ class Failures(ProgramTest):
             (2, ["nothing_like_it=4"], ["there is no such key;"]),
             (2, ["learning_rate=inf"], ["at least 0, and finite"]),
             (2, ["output_dir=model.json"], ["Not a directory", "a part of the path is a file"]),
-            (4, ["resume_from_checkpoint=nowhere"], ["there is no checkpoint nowhere"]),
+            (4, ["resume_from_checkpoint=nowhere"], ["checkpoint nowhere does not exist"]),
         ]
         (self.folder / "empty.txt").write_text("")
         for code, words, expected in cases:

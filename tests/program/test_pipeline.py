@@ -115,7 +115,7 @@ class Pipeline(ProgramTest):
             (6, ["parallel.pipeline=6", "--dry-run"], ["6 pipeline stages for a model of 5 layers"]),
             (4, ["parallel.pipeline=2", "parallel.zero_stage=3", "--dry-run"],
              ["in every micro-batch", "parallel.zero_in_pipeline=true"]),
-            (2, ["parallel.pipeline=2", "parallel.schedule=./stuck.txt"], ["a deadlock: no rank can go on", "rank 1 is at 1F1 and waits for 0F1"]),
+            (2, ["parallel.pipeline=2", "parallel.schedule=./stuck.txt"], ["deadlock: no rank can continue", "rank 1 is at 1F1 and waits for 0F1"]),
             (2, ["parallel.pipeline=2", "parallel.split='3,3'"], ["parallel.split=3,3", "5 layers"]),
             (2, ["parallel.pipeline=3"], ["pipeline 3"]),
             (2, ["parallel.pipeline=2", "parallel.virtual_stages=2"], ["1f1b"]),

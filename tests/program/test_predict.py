@@ -187,7 +187,7 @@ class Predict(ProgramTest):
         # What does not go with the file.
         wrong = self.run_fails(2, "estimate", "--model", "gpt2-medium", "--gpu", "a100-80gb", "parallel.pipeline=2",
                                "parallel.schedule=./gpipe.txt").err
-        self.assertIn("./gpipe.txt is a schedule of 4 ranks, and the pipeline has 2", wrong)
+        self.assertIn("./gpipe.txt is a schedule for 4 ranks, but the pipeline has 2", wrong)
         some = self.run_ok("plan", "--model", "gpt2-medium", "--gpu", "a100-80gb", "--gpus", 8, "--global-batch", 32,
                            "parallel.schedule=./gpipe.txt").out
         self.assertIn("refused: pipelines that do not go with ./gpipe.txt: it is of 4 ranks and 6 micro-batches", some)

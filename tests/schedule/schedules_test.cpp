@@ -132,16 +132,16 @@ TEST_F(SchedulesOfFiles, ThatDoNotFitSayWhatWould) {
   EXPECT_THAT(
       error_of(two, 3),
       AllOf(
-          HasSubstr("s.txt is a schedule of 2 ranks, and the pipeline has 3"),
-          HasSubstr("set parallel.pipeline=2, or write a file of 3 lines")));
+          HasSubstr("s.txt is a schedule for 2 ranks, but the pipeline has 3"),
+          HasSubstr("set parallel.pipeline=2, or write a file with 3 lines")));
   EXPECT_THAT(
       error_of(two, 2, 3),
       AllOf(
-          HasSubstr("a schedule of 2 micro-batches, and a step has 3"),
+          HasSubstr("a schedule for 2 micro-batches, but a step has 3"),
           HasSubstr("gradient_accumulation_steps=2")));
-  EXPECT_THAT(error_of("0F0 1F0 1B0 0B0\n0F1 0B1\n", 2), HasSubstr("rank 1 does 0F1"));
+  EXPECT_THAT(error_of("0F0 1F0 1B0 0B0\n0F1 0B1\n", 2), HasSubstr("rank 1 runs 0F1"));
   EXPECT_THAT(error_of("0F0 0B0\n0B1 0F1\n", 2), HasSubstr("0B1"));
-  EXPECT_THAT(error_of("# nothing\n\n , ,\n", 1), HasSubstr("holds no actions"));
+  EXPECT_THAT(error_of("# nothing\n\n , ,\n", 1), HasSubstr("contains no actions"));
 }
 
 TEST(ScheduleFile, IsToldFromANameByADotOrASlash) {
@@ -197,25 +197,25 @@ TEST(ScheduleCheck, TellsWhatIsWrongWithAnAction) {
     return problem([&](Schedule& s) { s.actions[static_cast<size_t>(rank)].push_back(action); });
   };
   EXPECT_EQ(problem([](Schedule&) {}), "none");
-  EXPECT_EQ(add(0, {ActionKind::kForward, 2, 0}), "rank 0 does 2F0, which there is not");
-  EXPECT_EQ(add(0, {ActionKind::kForward, 0, 2}), "rank 0 does 0F2, which there is not");
-  EXPECT_EQ(add(0, {ActionKind::kForward, -1, 0}), "rank 0 does -1F0, which there is not");
-  EXPECT_EQ(add(1, {ActionKind::kForward, 0, 0}), "rank 1 does 0F0, but stage 0 is on rank 0");
+  EXPECT_EQ(add(0, {ActionKind::kForward, 2, 0}), "rank 0 runs 2F0, which does not exist");
+  EXPECT_EQ(add(0, {ActionKind::kForward, 0, 2}), "rank 0 runs 0F2, which does not exist");
+  EXPECT_EQ(add(0, {ActionKind::kForward, -1, 0}), "rank 0 runs -1F0, which does not exist");
+  EXPECT_EQ(add(1, {ActionKind::kForward, 0, 0}), "rank 1 runs 0F0, but stage 0 is on rank 0");
   EXPECT_EQ(
       add(0, {ActionKind::kBackward, 0, 1}),
-      "stage 0 does the backward of micro-batch 1 whole and split");
+      "stage 0 has both a whole and a split backward of micro-batch 1");
   EXPECT_EQ(
       problem([](Schedule& s) { std::reverse(s.actions[1].begin(), s.actions[1].end()); }),
       "1W1 comes before its I");
   EXPECT_EQ(
       problem([](Schedule& s) { s.held_limit.pop_back(); }),
-      "the sizes of the schedule do not go together");
+      "the sizes of the schedule are inconsistent");
   EXPECT_EQ(
       problem([](Schedule& s) { s.rank_of_stage[1] = 2; }),
-      "stage 1 is on rank 2, which there is not");
+      "stage 1 is on rank 2, which does not exist");
   EXPECT_EQ(
       problem([](Schedule& s) { s.micro_batches = 0; }),
-      "the sizes of the schedule do not go together");
+      "the sizes of the schedule are inconsistent");
 }
 
 }  // namespace schedules_test

@@ -93,7 +93,7 @@ class Flips(ProgramTest):
         if not came_in_time:
             return "too late", rank, err
         if job.returncode != 0:
-            return "found" if re.search(rf"are others on ranks? {rank}\b", err) else "missed", rank, err
+            return "found" if re.search(rf"differ on ranks? {rank}\b", err) else "missed", rank, err
         return "harmless" if self.result(output) == self.undisturbed else "missed", rank, err
 
     def campaign(self, trials, seed):

@@ -68,7 +68,7 @@ TEST(Mixture, ExpertsAreSpreadOverAsManyRanksAtMost) {
   config.parallel.expert = 3;
   EXPECT_EQ(refusal(config, mixture()), "");
   config.parallel.expert = 4;
-  EXPECT_EQ(refusal(config, mixture()), "parallel.expert is 4 and the model has 3 experts");
+  EXPECT_EQ(refusal(config, mixture()), "parallel.expert is 4, but the model has 3 experts");
   EXPECT_NE(refusal(config, model::preset("gpt2-tiny")), "");
 }
 

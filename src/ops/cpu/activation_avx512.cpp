@@ -1,4 +1,5 @@
-// Compiled with its own instructions (cmake/Modules.cmake): see tile.h.
+// bfloat16 activations with AVX512-BF16. Compiled with separate instruction flags
+// (cmake/Modules.cmake); see tile.h.
 #if defined(__AVX512BF16__)
 
 #include "ops/cpu/activation_kernel.h"
@@ -11,12 +12,11 @@ constexpr float kLog2E = 1.44269504F;
 // (1 + tanh(u)) / 2 is the logistic function of 2 u.
 constexpr float kTwice = 1.5957691216F, kCubic = 0.044715F;
 
-/// 1 / (1 + 2^x), by an estimate within 2^-14 and a step of Newton's method; and what it lacks
-/// of 1.
+/// 1 / (1 + 2^x), by an estimate within 2^-14 and one Newton step, and its complement to 1.
 struct Logistic {
   __m512 value, rest;
   explicit Logistic(__m512 x) {
-    const __m512 power = power_of_two(_mm512_min_ps(all(100), x));  // NaN stays
+    const __m512 power = power_of_two(_mm512_min_ps(all(100), x));  // NaN propagates
     const __m512 below = _mm512_add_ps(power, all(1)), estimate = _mm512_rcp14_ps(below);
     value = _mm512_mul_ps(estimate, _mm512_fnmadd_ps(below, estimate, all(2)));
     rest = _mm512_mul_ps(power, value);
@@ -57,7 +57,7 @@ struct Swiglu {
   }
 };
 
-/// Asks for what follows in so many bytes: processors read ahead to the end of a page alone.
+/// Prefetches the data kBytes ahead: hardware prefetchers stop at the end of a page.
 inline void ask_ahead(const Half* at) {
   constexpr int64_t kBytes = 2048;
   _mm_prefetch(reinterpret_cast<const char*>(at) + kBytes, _MM_HINT_T0);

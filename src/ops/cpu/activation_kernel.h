@@ -1,4 +1,4 @@
-// Activations of bfloat16 on processors with AVX512-BF16, over plain pointers, each in one pass.
+// bfloat16 activations for processors with AVX512-BF16, over plain pointers, each in one pass.
 // Internal to ops.
 #pragma once
 
@@ -7,16 +7,16 @@
 namespace lockstep::ops::kernel {
 
 struct ActivationForward {
-  const void *x = nullptr, *other = nullptr;  // of swiglu: the gate, and what it multiplies
+  const void *x = nullptr, *other = nullptr;  // inputs; for swiglu the gate and its factor
   void* y = nullptr;
 };
-/// Gradients of y, x and `other`.
+/// Inputs of the backward pass, and gradients of y, x and `other`.
 struct ActivationBackward {
   const void *x = nullptr, *other = nullptr, *y_gradient = nullptr;
   void *x_gradient = nullptr, *other_gradient = nullptr;
 };
 
-/// Over `count` values of each.
+/// Loops over `count` values of each array.
 struct ActivationLoops {
   void (*forward)(const ActivationForward&, int64_t count);
   void (*backward)(const ActivationBackward&, int64_t count);

@@ -1,3 +1,4 @@
+// AdamW loops for plain x86-64 and AVX2.
 #include "ops/cpu/adamw_kernel.h"
 
 #include <bit>
@@ -5,9 +6,9 @@
 
 #include "base/processor.h"
 
-// The loop is compiled for plain x86-64 and for AVX2, and chosen at run time. AVX2 without FMA on
-// purpose: both versions round each operation alike, so all machines get the same bits, and the
-// loop waits for memory anyway.
+// The loop is compiled for plain x86-64 and for AVX2, and chosen at run time. AVX2 is used without
+// FMA on purpose: both versions then round each operation identically, so all machines get the same
+// bits. The loop is limited by memory anyway.
 #if defined(__x86_64__) && defined(__GNUC__)
 #define LOCKSTEP_HAS_AVX2_VERSION 1
 #else
@@ -24,7 +25,7 @@ __attribute__((always_inline)) inline float widen(Bfloat16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
 }
 
-/// To the nearest, ties to even; NaN stays NaN.
+/// Rounds to nearest, ties to even; NaN stays NaN.
 __attribute__((always_inline)) inline Bfloat16 narrow(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;

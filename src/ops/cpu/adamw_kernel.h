@@ -1,36 +1,36 @@
-// The loops of adamw.cpp, over plain pointers: one thread's part of the buffers.
+// AdamW loops over plain pointers, for one thread's range of the buffers.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::ops::kernel {
 
-/// bfloat16 as bits.
+/// A bfloat16 value as bits.
 struct Bfloat16 {
   uint16_t bits;
 };
 
-/// A step's numbers, as the loop needs them (adamw.h has the formulas).
+/// Factors of a step, precomputed for the loop (formulas in adamw.h).
 struct AdamWFactors {
-  float scale;        // of the gradient
+  float scale;        // gradient scale
   float keep;         // 1 - lr * weight_decay
-  float beta1;        //
+  float beta1;
   float new1;         // 1 - beta1
-  float beta2;        //
+  float beta2;
   float new2;         // 1 - beta2
   float rate;         // lr / (1 - beta1^t)
   float root_factor;  // 1 / sqrt(1 - beta2^t)
   float epsilon;
 };
 
-/// Arrays of one length, which do not overlap. `Gradient` is float or Bfloat16.
+/// Non-overlapping arrays of equal length. `Gradient` is float or Bfloat16.
 template <class Gradient>
 struct AdamWArrays {
   const Gradient* gradient;
   float* weight;
   float* exp_avg;
   float* exp_avg_sq;
-  Bfloat16* low;  // the rounded weights; null where the parameters are float32
+  Bfloat16* low;  // rounded weights; null if the parameters are float32
 
   AdamWArrays from(int64_t first) const {
     return {

@@ -1,4 +1,5 @@
-// Compiled with its own instructions (cmake/Modules.cmake): see tile.h.
+// Attention loops with AVX-512 and AMX. Compiled with separate instruction flags
+// (cmake/Modules.cmake); see tile.h.
 #if defined(__AVX512BF16__)
 
 #include "ops/cpu/attention_blocks.h"
@@ -8,7 +9,7 @@
 namespace lockstep::ops::kernel {
 namespace {
 
-/// The first `count` values of 64 bytes; the others are 0.
+/// Loads the first `count` values of 64 bytes; the others are 0.
 inline __m512i line(const float* from, int64_t count) {
   return _mm512_castps_si512(load(from, count));
 }
@@ -21,7 +22,8 @@ template <class Machine>
 struct Attention {
   using Value = typename Machine::Value;
   static constexpr int64_t kUnit = Machine::kUnit;
-  // Exponentials are of this factor's numbers: where they are rounded to bfloat16, powers of 2.
+  // Scores are multiplied by this factor before exponentiation: bfloat16 uses powers of 2 instead
+  // of e.
   static constexpr float kBase = kUnit == 2 ? 1.44269504F : 1;
   static __m512 power(__m512 x) {
     if constexpr (kUnit == 2) {
@@ -31,18 +33,18 @@ struct Attention {
     }
   }
   static constexpr int64_t kSizeStep = kLanes * kUnit;
-  static constexpr int64_t kBlockUnits = kPanel / kUnit;  // of 64 positions
+  static constexpr int64_t kBlockUnits = kPanel / kUnit;  // units of 64 positions
 
-  /// A thread's memory, and the padded sizes.
+  /// Scratch memory of a thread, and padded sizes.
   struct Scratch {
-    int64_t size, units, keys, panels;  // of a head; its units; padded positions; of 64 positions
-    int64_t row;  // values of a row of keys: with a few more, or rows would lie in the same lines
-    // Of the keys and values of a head: panels for products that sum over a head's numbers
-    // ("across") and over positions ("rows").
+    int64_t size, units, keys, panels;  // padded head size; its units; padded positions; panels of 64 positions
+    int64_t row;  // stride of a row of keys, padded so that rows do not share cache sets
+    // Keys and values of a head as panels, for products that sum over the head dim ("across") and
+    // over positions ("rows").
     float *keys_across, *keys_rows, *values_across, *values_rows;
-    float *scores, *others;             // [64, row]: of queries; of gradients and values
-    Value* weights;                     // [64, row]: what multiplies the rows of values or keys
-    float *first_units, *second_units;  // panels of the same along the queries
+    float *scores, *others;             // [64, row]: products of queries with keys; of output gradients with values
+    Value* weights;                     // [64, row]: weights of the rows of values or keys
+    float *first_units, *second_units;  // panels of probabilities and of score gradients, along the queries
     Value *queries, *gradients;         // [64, size], dense
     float *queries_across, *gradients_across;  // [size, 64 positions in units]
     float* sums;                               // [64, size]
@@ -88,7 +90,7 @@ struct Attention {
 
   static int64_t scratch_bytes(const AttentionSizes& s) { return Scratch(s, nullptr).bytes; }
 
-  /// 64 positions of a head, dense, zeros behind their ends.
+  /// Copies 64 positions of a head to a dense block, zero-padded.
   static void copy_block(
       const AttentionSizes& s,
       int64_t length,
@@ -107,7 +109,7 @@ struct Attention {
     }
   }
 
-  /// A dense block [64, size] as a panel of its 64 rows: panel[unit][64].
+  /// Packs a dense block [64, size] as a panel of its 64 rows: panel[unit][64].
   static void across(const Scratch& t, const Value* block, float* panel) {
     const auto* from = reinterpret_cast<const float*>(block);
     for (int64_t r = 0; r < kPanel; r += kLanes) {
@@ -117,7 +119,7 @@ struct Attention {
     }
   }
 
-  /// Sixteen numbers from column c of one unit of neighbouring rows.
+  /// Returns sixteen values from column c on, of the adjacent rows that form one unit.
   static __m512i unit_of_rows(const Value* block, int64_t size, int64_t unit, int64_t c) {
     const Value* row = block + unit * kUnit * size + c;
     if constexpr (kUnit == 2) {
@@ -130,7 +132,8 @@ struct Attention {
     }
   }
 
-  /// Its rows as units along the positions, in panels of 64 columns, from unit `first` of `all`.
+  /// Packs a block's rows as units along the positions, in panels of 64 columns, at unit `first` of
+  /// `all`.
   static void rows(
       const Scratch& t, const Value* block, float* panels, int64_t first, int64_t all) {
     for (int64_t c = 0; c < t.size; c += kLanes) {
@@ -141,7 +144,7 @@ struct Attention {
     }
   }
 
-  /// The block transposed: [size] rows of units along its positions.
+  /// Transposes a block: [size] rows of units along its positions.
   static void transposed(const Scratch& t, const Value* block, float* out) {
     for (int64_t c = 0; c < t.size; c += kLanes) {
       for (int64_t u = 0; u < kBlockUnits; u += kLanes) {
@@ -157,7 +160,7 @@ struct Attention {
     }
   }
 
-  /// out [64, 64 x blocks] = block x panels^T, for the blocks [from, until) of positions.
+  /// Computes out [64, 64 x blocks] = block x panels^T for the position blocks [from, until).
   static void against(
       const Scratch& t,
       const Value* block,
@@ -178,7 +181,7 @@ struct Attention {
     }
   }
 
-  /// sums [64, size] = weights x rows, over the positions of the blocks [from, until).
+  /// Computes sums [64, size] = weights x rows over the position blocks [from, until).
   static void weighted_rows(const Scratch& t, const float* panels, int64_t from, int64_t until) {
     const int64_t all = t.keys / kUnit;
     for (int64_t c = 0, p = 0; c < t.size; c += kPanel, ++p) {
@@ -322,7 +325,7 @@ struct Attention {
         ahead.add(b.out_gradient, b.out_gradient_at, next.batch, next.head, next.number);
       }
       ahead.add(b.query_gradient, b.query_gradient_at, block.batch, block.head, block.number);
-      if (index / each != (index + query_blocks(s)) / each) {  // they are put soon
+      if (index / each != (index + query_blocks(s)) / each) {  // written at the end of this job
         ahead.add(b.key_gradient, b.key_gradient_at, block.batch, block.kv_head, block.number);
         ahead.add(b.value_gradient, b.value_gradient_at, block.batch, block.kv_head, block.number);
       }
@@ -337,7 +340,8 @@ struct Attention {
     }
   }
 
-  /// The keys and values of a job, for products of all its heads, and no sums of their gradients.
+  /// Packs the keys and values of a job for the products of all its heads, and clears the sums of
+  /// their gradients.
   static void begin_job(
       const AttentionSizes& s,
       const Scratch& t,
@@ -433,7 +437,7 @@ struct Attention {
     }
   }
 
-  /// Of one unit of queries: probabilities, and the gradients of the scores.
+  /// Computes the probabilities and the score gradients of one unit of queries.
   static void score_gradients(
       const AttentionSizes& s,
       const Scratch& t,
@@ -474,7 +478,7 @@ struct Attention {
     }
   }
 
-  /// Of queries from row r on, and keys from k on: probabilities, and gradients of scores.
+  /// Stores probabilities and score gradients of queries from row r and keys from k on.
   static void put_units(
       const Scratch& t, int64_t r, int64_t k, const __m512 (&p)[kUnit], const __m512 (&d)[kUnit]) {
     const int64_t place = (k / kPanel * kBlockUnits + r / kUnit) * kPanel + k % kPanel;
@@ -493,7 +497,7 @@ struct Attention {
     }
   }
 
-  /// sums [size, row], transposed.
+  /// Writes sums [size, row], transposed.
   static void put_columns(
       const AttentionSizes& s, const Scratch& t, const float* sums, Value* to, int64_t stride) {
     alignas(64) float part[kLanes * kLanes];

@@ -1,5 +1,5 @@
-// Which queries the loops of attention take at once, which keys these see, and what they read next.
-// Internal to ops; see tile.h.
+// Blocks of queries for the attention loops, their visible keys, and prefetching. Internal to ops;
+// see tile.h.
 #pragma once
 
 #include "ops/cpu/attention_kernel.h"
@@ -8,7 +8,7 @@
 namespace lockstep::ops::kernel {
 namespace {
 
-/// Of sixteen keys from `first`, those that a query at `position` sees.
+/// Returns a mask of the sixteen keys from `first` that a query at `position` sees.
 inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first) {
   const int64_t until = position + 1 - first;
   const __mmask16 earlier = until <= 0 ? 0 : first_lanes(until);
@@ -16,7 +16,7 @@ inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first) {
   return hidden <= 0 ? earlier : static_cast<__mmask16>(earlier & ~first_lanes(hidden));
 }
 
-/// Likewise, where queries from `until[i]` on do not see key i.
+/// The same, with an end for each key: only queries before `until[i]` see key i.
 inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first, const int32_t* until) {
   const __mmask16 seen = seen_keys(position, window, first);
   return until == nullptr ? seen
@@ -26,16 +26,17 @@ inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first, cons
                                 _mm512_set1_epi32(static_cast<int>(position)));
 }
 
-/// The last key that a query sees; one behind the end counts as the last one.
+/// Returns the last key that a query sees; queries beyond the end are treated as the last query.
 inline int64_t last_seen(const AttentionSizes& s, int64_t query) {
   return s.sees_all ? s.keys - 1 : least(query, s.length - 1);
 }
 
-/// Of the keys of a row: all of [clear, clear_until) are seen, none from `end` on.
+/// Visible keys of several queries: every query sees all of [clear, clear_until), and no query sees
+/// keys from `end` on.
 struct SeenKeys {
   int64_t clear, clear_until, end;
 };
-/// Of queries whose last keys are between two; -1 sees none.
+/// Returns the visible keys for queries whose last keys are in [first, last]; -1: no visible key.
 inline SeenKeys seen_by(const AttentionSizes& s, int64_t first, int64_t last) {
   const int64_t hidden = s.window > 0 && last >= s.window ? last + 1 - s.window : 0;
   return {round_up(hidden, kLanes), (first + 1) / kLanes * kLanes, round_up(last + 1, kLanes)};
@@ -44,7 +45,7 @@ inline SeenKeys seen_by(const AttentionSizes& s, int64_t first, int64_t last) {
 inline int64_t query_blocks(const AttentionSizes& s) {
   return (s.length + kPanel - 1) / kPanel;
 }
-/// Which panels of keys the queries of a block see: [from, until).
+/// Panels of keys that the queries of a block see: [from, until).
 struct SeenPanels {
   int64_t from, until;
 };
@@ -53,7 +54,7 @@ inline SeenPanels seen_panels(const AttentionSizes& s, int64_t block) {
   return {first <= 0 ? 0 : first / kPanel, s.sees_all ? (s.keys + kPanel - 1) / kPanel : block + 1};
 }
 
-/// 64 queries of a head. Blocks are counted job by job, and head by head of it.
+/// A block of 64 queries of a head. Blocks are numbered by job, then by head.
 struct QueryBlock {
   int64_t batch, kv_head, head, number;
 };
@@ -66,7 +67,7 @@ inline QueryBlock block_of(const AttentionSizes& s, int64_t index) {
   return {job / s.kv_heads, kv_head, first_head + rest / query_blocks(s), rest % query_blocks(s)};
 }
 
-/// Element [batch, head, 0, 0] of a tensor.
+/// Returns the address of element [batch, head, 0, 0] of a tensor.
 template <class Value>
 const Value* at(const void* data, const HeadStrides& strides, int64_t batch, int64_t head) {
   return static_cast<const Value*>(data) + batch * strides.batch + head * strides.head;
@@ -76,20 +77,20 @@ Value* at(void* data, const HeadStrides& strides, int64_t batch, int64_t head) {
   return static_cast<Value*>(data) + batch * strides.batch + head * strides.head;
 }
 
-/// Rows of heads that are read or written soon. Each lies in lines and a page of its own, which a
-/// processor does not foresee.
+/// Software prefetch of rows of heads that are read or written soon. Each row is on its own cache
+/// lines and page, so hardware prefetchers do not fetch it.
 template <class Value>
 class Ahead {
  public:
-  /// Beside block `index` of those until `end`: the queries of the next one, and some keys and
-  /// values of the next job.
+  /// Prefetches during block `index` of the blocks up to `end`: the queries of the next block, and
+  /// some keys and values of the next job.
   Ahead(const AttentionSizes& s, const AttentionForward& f, int64_t index, int64_t end)
       : bytes_(s.size * static_cast<int64_t>(sizeof(Value))) {
     if (index + 1 < end) {
       const QueryBlock next = block_of(s, index + 1);
       add(f.query, f.query_at, next.batch, next.head, next.number);
     }
-    const int64_t later = index + query_blocks(s);  // of the next job, in a job's last head
+    const int64_t later = index + query_blocks(s);  // during the last head of a job, a block of the next job
     if (later < end && later / blocks_of_job(s) > index / blocks_of_job(s)) {
       const QueryBlock next = block_of(s, later);
       add(f.key, f.key_at, next.batch, next.kv_head, next.number);
@@ -104,7 +105,7 @@ class Ahead {
         strides.position};
   }
 
-  /// Row r of each block.
+  /// Prefetches row r of each block.
   void ask_for(int64_t r) const {
     for (int64_t i = 0; i < count_; ++i) {
       const auto* row = reinterpret_cast<const char*>(rows_[i].first + r * rows_[i].stride);

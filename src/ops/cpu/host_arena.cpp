@@ -1,3 +1,4 @@
+// Best-fit allocator in a reserved range of addresses.
 #include "ops/cpu/host_arena.h"
 
 #include <algorithm>
@@ -22,20 +23,20 @@ size_t round_up(size_t bytes, size_t unit) {
 [[noreturn]] void throw_out_of_memory(size_t bytes) {
   throw Error(
       ErrorKind::kOutOfMemory,
-      fmt::format("no memory for tensors of {} bytes", bytes),
+      fmt::format("out of memory: cannot allocate {} bytes for tensors", bytes),
       "lower per_device_train_batch_size or data.sequence_length");
 }
 
 }  // namespace
 
 HostArena::HostArena(size_t bytes) : size_(round_up(bytes, kHugePage)), mapped_(size_ + kHugePage) {
-  // Without rights, addresses count against no limit on memory that is promised.
+  // Inaccessible mappings do not count against limits on committed memory.
   mapping_ = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping_ == MAP_FAILED) {
     throw_out_of_memory(bytes);
   }
   base_ = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(mapping_), kHugePage));
-  madvise(base_, size_, MADV_HUGEPAGE);  // a wish: small pages work as well
+  madvise(base_, size_, MADV_HUGEPAGE);  // only a hint: small pages work as well
   free_.emplace(0, size_);
   untouched_.emplace(0, size_);
 }
@@ -70,7 +71,7 @@ void HostArena::release_down_to(size_t bytes) {
   for (auto run = free_.rbegin(); run != free_.rend() && resident_ > bytes; ++run) {
     size_t end = run->first + run->second;
     while (resident_ > bytes && end > run->first) {
-      // From behind: what is untouched is passed over, what lies between is released.
+      // From the end: skips untouched runs and releases the memory between them.
       const auto next = untouched_.lower_bound(end);
       const auto before = next == untouched_.begin() ? Runs::value_type{} : *std::prev(next);
       const size_t until = before.first + before.second;
@@ -80,7 +81,7 @@ void HostArena::release_down_to(size_t bytes) {
   }
 }
 
-/// The last `bytes` of [begin, end), or all; where that begins.
+/// Releases up to `bytes` at the end of [begin, end); returns the start of the released range.
 size_t HostArena::release(size_t begin, size_t end, size_t bytes) {
   const size_t some = std::min(end - begin, round_up(bytes, kHugePage));
   madvise(base_ + end - some, some, MADV_DONTNEED);

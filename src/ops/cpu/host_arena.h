@@ -1,5 +1,4 @@
-// A range of addresses of which runs of bytes are given, each from the shortest free place that has
-// room.
+// Best-fit arena: allocates from the shortest sufficient free run of a reserved address range.
 #pragma once
 
 #include <cstddef>
@@ -7,36 +6,37 @@
 
 namespace lockstep::ops {
 
-/// Sizes are multiples of kPage. What was given once stays memory of the process when it is free,
-/// until it is released: a place that is given again costs no page faults. Runs that are free and
-/// touch are one, so blocks of any sizes take turns in the same memory. Lies on pages of 2 MiB
-/// where the system has them. Not for several threads at once.
+/// Sizes are multiples of kPage. Freed blocks stay resident until they are released, so reusing
+/// them causes no page faults. Adjacent free runs are merged, so blocks of any size reuse the same
+/// memory. Uses pages of 2 MiB if the system has them. Not thread-safe.
 class HostArena {
  public:
   static constexpr size_t kPage = 4096;
 
-  /// Reserves addresses alone. Throws Error (out of memory) where the process may not have so many.
+  /// Reserves addresses without memory. Throws Error (out of memory) if the process may not reserve
+  /// as many.
   explicit HostArena(size_t bytes);
   ~HostArena();
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
 
-  /// The begin of `size` bytes, in the shortest free run, the lowest of several; null where none is
-  /// as long. Throws Error (out of memory) where the system refuses the memory.
+  /// Returns the start of `size` bytes in the shortest sufficient free run (of several, the
+  /// lowest); null if no run is long enough. Throws Error (out of memory) if the system has no
+  /// memory.
   std::byte* take(size_t size);
-  /// What take(size) gave.
+  /// Frees a block returned by take(size).
   void give(std::byte* begin, size_t size);
-  /// Gives free memory back to the system, the highest first, until at most `bytes` are left or
-  /// none is free.
+  /// Returns free memory to the system, highest addresses first, until at most `bytes` are resident
+  /// or no free memory is left.
   void release_down_to(size_t bytes);
 
-  /// Bytes that are given, or were and have not been released.
+  /// Bytes that are allocated, or were freed and not released.
   size_t resident() const { return resident_; }
 
  private:
-  using Runs = std::map<size_t, size_t>;  // begin, as an offset: length; they do not touch
+  using Runs = std::map<size_t, size_t>;  // start offset -> length; runs do not touch
   static void add(Runs& runs, size_t begin, size_t size);
-  /// The bytes that were there.
+  /// Removes a range; returns the number of bytes of it that were in `runs`.
   static size_t remove(Runs& runs, size_t begin, size_t size);
   void open(size_t end);
   size_t release(size_t begin, size_t end, size_t bytes);
@@ -45,9 +45,9 @@ class HostArena {
   void* mapping_ = nullptr;
   size_t mapped_ = 0;
   std::byte* base_ = nullptr;
-  size_t opened_ = 0;  // bytes from the base on that may be touched
+  size_t opened_ = 0;  // accessible bytes from the base on
   Runs free_;
-  Runs untouched_;  // of the free ones: no memory, or none any more
+  Runs untouched_;  // free runs without memory: never used, or released
   size_t resident_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Loops over jobs of a size each, by as many threads as there are. Internal to ops.
+// Parallel loop over jobs of equal size. Internal to ops.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,15 @@
 
 namespace lockstep::ops {
 
-/// Bytes of scratch begin on a line of the cache.
+/// Alignment of scratch memory: a cache line.
 inline constexpr int64_t kLine = 64;
 
 inline uint8_t* aligned_to_line(uint8_t* memory) {
   return memory + (kLine - reinterpret_cast<uintptr_t>(memory) % kLine) % kLine;
 }
 
-/// `function(first, last, scratch)` over all jobs; each thread has `scratch_bytes` of its own.
+/// Calls `function(first, last, scratch)` for ranges that cover all jobs; each thread has
+/// `scratch_bytes` of its own.
 template <class Function>
 void over_jobs(int64_t jobs, int64_t scratch_bytes, const Function& function) {
   const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(jobs, at::get_num_threads()));

@@ -1,4 +1,5 @@
-// Compiled with its own instructions (cmake/Modules.cmake): see tile.h.
+// Loss head loops with AVX-512 and AMX. Compiled with separate instruction flags
+// (cmake/Modules.cmake); see tile.h.
 #if defined(__AVX512BF16__)
 
 #include "ops/cpu/loss_head_kernel.h"
@@ -7,7 +8,7 @@
 namespace lockstep::ops::kernel {
 namespace {
 
-constexpr int64_t kCachedValues = int64_t{192} << 10;  // of a piece of the vocabulary
+constexpr int64_t kCachedValues = int64_t{192} << 10;  // weight values of a piece of the vocabulary, which stays in the cache
 constexpr float kSlack = 20;                           // e^20 is far from overflow
 
 template <class Machine>
@@ -27,7 +28,7 @@ struct LossHead {
     const int64_t fitting = kCachedValues / s.padded_width / kPanel * kPanel;
     s.piece = fitting < kPanel ? kPanel : fitting > 512 ? 512 : fitting;
     s.pieces = (vocabulary + s.piece - 1) / s.piece;
-    // Not a power of two, so that rows of a tile do not fall on the same lines of the cache.
+    // Not a power of two, so that rows of a tile do not map to the same cache sets.
     s.kept_stride = s.panels * kPanel + 32;
     s.kept_bytes = s.pieces * s.piece * s.kept_stride * size_of(1);
     s.panel_bytes = s.panels * panel_units(s) * kPanel * 4;
@@ -46,9 +47,9 @@ struct LossHead {
     return static_cast<Value*>(run.kept) + word * s.kept_stride;
   }
 
-  /// A thread's own memory. The weight gradient uses it anew.
+  /// Scratch memory of a thread. The weight gradient reuses it from the start.
   struct Scratch {
-    Value* words;   // [piece, padded width]: where the weight itself cannot be read
+    Value* words;   // [piece, padded width]: padded copy of the weight, if the weight itself cannot be read
     float* across;  // [padded width, piece units]: the piece transposed
     float* logits;  // [piece, 64]
     float* exps;    // [piece units, 64]
@@ -77,7 +78,7 @@ struct LossHead {
     }
   };
 
-  /// The words of a piece as rows of units: the weight itself, or a copy with zeros behind.
+  /// Returns the weight rows of a piece as rows of units: the weight itself, or a zero-padded copy.
   static Left words_of(
       const LossHeadShape& s, const LossHeadRun& run, int64_t word, int64_t words, Value* copy) {
     const auto* weight = static_cast<const Value*>(run.weight) + word * s.width;
@@ -96,7 +97,7 @@ struct LossHead {
     return {copy, panel_units(s)};
   }
 
-  /// Words transposed: [padded width] rows of `word_units` units, each of neighbouring words.
+  /// Transposes weight rows: [padded width] rows of `word_units` units, each of adjacent words.
   static void words_across(
       const LossHeadShape& s, Left words, int64_t word_units, float* across, int64_t stride) {
     const auto* value = static_cast<const Value*>(words.data);
@@ -191,7 +192,7 @@ struct LossHead {
         }
       }
     }
-    _mm_sfence();  // what was streamed is there for other threads
+    _mm_sfence();  // makes streamed stores visible to other threads
   }
 
   static void take_targets(
@@ -209,8 +210,8 @@ struct LossHead {
     }
   }
 
-  /// The target's exponential is left to `share`, in float32: where it is almost all of the total,
-  /// a rounded one less 1 would be noise.
+  /// Clears the target's exponential; its gradient is computed from `share` in float32. If the
+  /// target has almost all of the total, a rounded value minus 1 would be noise.
   static void drop_targets(
       const LossHeadShape& s,
       const LossHeadRun& run,
@@ -228,8 +229,8 @@ struct LossHead {
     }
   }
 
-  /// The exponentials of one piece for 32 rows: into `kept`, and as units along the words. Where
-  /// the reference has to move, all is done again.
+  /// Computes the exponentials of one piece for 32 rows, into `kept` and as units along the words.
+  /// If the reference has to move, all are computed again.
   static void exponentials(
       const LossHeadShape& s,
       const LossHeadRun& run,
@@ -274,7 +275,8 @@ struct LossHead {
     }
   }
 
-  /// To the largest logit of this piece, where that is larger; what was summed follows.
+  /// Raises the reference to the largest logit of this piece, if that is larger, and rescales the
+  /// sums.
   static void move_reference(
       const LossHeadShape& s,
       const LossHeadRun& run,
@@ -287,7 +289,7 @@ struct LossHead {
       const __m512 before = _mm512_loadu_ps(maximum);
       __m512 most = before;
       for (int64_t v = 0; v < words; ++v) {
-        // In this order: a NaN is passed over here, and shows in the exponentials.
+        // With this operand order a NaN is ignored here; it still shows in the exponentials.
         most = _mm512_max_ps(_mm512_loadu_ps(logits + v * kPanel + g * kLanes), most);
       }
       const __mmask16 moved = _mm512_cmp_ps_mask(before, most, _CMP_NEQ_UQ);
@@ -308,7 +310,7 @@ struct LossHead {
     }
   }
 
-  /// Returns the largest of logit - shift (a NaN is passed over).
+  /// Returns the largest value of logit - shift (NaN is ignored).
   template <bool kCapped>
   static __m512 pass(
       const LossHeadShape& s,
@@ -339,7 +341,7 @@ struct LossHead {
           most = _mm512_max_ps(x, most);
           e[k][g] = exponential(x);
           total[g] = _mm512_add_ps(total[g], e[k][g]);
-          if constexpr (kCapped) {  // the derivative of the cap, 1 - tanh^2
+          if constexpr (kCapped) {  // derivative of the cap, 1 - tanh^2
             const __m512 t = _mm512_mul_ps(logit, slope);
             e[k][g] = _mm512_mul_ps(e[k][g], _mm512_fnmadd_ps(t, t, all(1)));
           }
@@ -350,13 +352,13 @@ struct LossHead {
     return most;
   }
 
-  /// One unit of words for 32 rows.
+  /// Stores one unit of words for 32 rows.
   static void keep(const __m512 (&e)[kUnit][2], Value* kept, int64_t stride, float* units) {
     if constexpr (kUnit == 2) {
       const auto even = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(e[0][1], e[0][0]));
       const auto odd = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(e[1][1], e[1][0]));
-      // Past the caches: they are read when all pieces are there, and memory would be read for
-      // them.
+      // Non-temporal stores: the values are read only after all pieces are done, and normal stores
+      // would read the memory first.
       _mm512_stream_si512(reinterpret_cast<__m512i*>(kept), even);
       _mm512_stream_si512(reinterpret_cast<__m512i*>(kept + stride), odd);
       const __m512i low = _mm512_set_epi16(
@@ -427,7 +429,7 @@ struct LossHead {
     }
   }
 
-  /// X * factor as panels, where the factor is for exponentials relative to `reference`.
+  /// Packs X * factor as panels; the factor is for exponentials relative to `reference`.
   static void pack_scaled(
       const LossHeadShape& s, const LossHeadRun& run, const float* reference, float* out) {
     const auto scaled = [&](int64_t r, int64_t c) {
@@ -473,7 +475,7 @@ struct LossHead {
     [[maybe_unused]] const TileState<Machine> state;
     const Scratch scratch(s, thread);
     const int64_t rows = s.panels * kPanel, units = rows / kUnit;
-    int64_t next = 0;  // the first ordered row whose target is in this piece or after it
+    int64_t next = 0;  // first ordered row whose target is in this piece or a later one
     while (next < target.ordered && run.target[target.order[next]] < first * s.piece) {
       ++next;
     }
@@ -483,7 +485,7 @@ struct LossHead {
         pack_scaled(s, run, reference, scratch.scaled);
       }
       const int64_t word = piece * s.piece, words = least(s.piece, s.vocabulary - word);
-      // What was kept is read from memory once: so much of it as one panel takes at once, by all.
+      // The stored exponentials are read from memory once, in chunks that all panels use.
       for (int64_t u = 0; u < units; u += Machine::kUnitsAtOnce) {
         Left kept{
             reinterpret_cast<const float*>(kept_at(s, run, word)) + u, s.kept_stride / kUnit, true};

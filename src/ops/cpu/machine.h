@@ -1,16 +1,16 @@
-// What a processor has beyond AVX-512, for the files that are compiled with its instructions
-// (tile.h), and for those who count what these need.
+// Matrix instruction sets beyond AVX-512, for the files that are compiled with them (tile.h) and
+// for cost models.
 #pragma once
 
 namespace lockstep::ops {
 
-/// Each with those before it.
+/// Each level includes the levels before it.
 enum class MatrixUnit { kNone, kAvx512, kBfloat16, kAmx };
 
-/// The best that may be used here (base/processor.h).
+/// Returns the highest level that may be used on this processor (base/processor.h).
 MatrixUnit find_matrix_unit();
 
-/// That; tests lower it, to see every version.
+/// The level in use; tests lower it to cover every version.
 inline MatrixUnit& matrix_unit() {
   static MatrixUnit found = find_matrix_unit();
   return found;

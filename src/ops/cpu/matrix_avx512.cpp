@@ -1,4 +1,5 @@
-// Compiled with its own instructions (cmake/Modules.cmake): see tile.h.
+// bfloat16 matrix products with AMX. Compiled with separate instruction flags
+// (cmake/Modules.cmake); see tile.h.
 #if defined(__AVX512BF16__)
 
 #include "ops/cpu/matrix_kernel.h"
@@ -7,18 +8,18 @@
 namespace lockstep::ops::kernel {
 namespace {
 
-constexpr int64_t kBlock = 32;        // rows and columns of a step: two tiles each
-constexpr int64_t kStep = 32;         // values of the depth in a tile
+constexpr int64_t kBlock = 32;        // rows and columns of a block: two tiles each
+constexpr int64_t kStep = 32;         // depth of a tile, in values
 constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes
-// Steps at a time: of so many 32 rows and 32 columns lie in the level-1 cache together.
+// Maximum steps at a time: 32 rows and 32 columns of this depth fit in the level-1 cache.
 constexpr int64_t kDeep = 8, kDeepest = 12;
-constexpr int64_t kSpan = 48;       // steps of which columns are laid out at a time
-constexpr int64_t kKeptBlocks = 8;  // of rows: sums of 32 KiB
-constexpr int64_t kSpanRows = 64;   // blocks of rows whose sums wait for the next span
-constexpr int64_t kTogether = 8;    // blocks laid out side by side: 512 bytes of a row
-// A result of so many bytes passes the caches by: memory would be read for each line of it.
+constexpr int64_t kSpan = 48;       // maximum steps of packed columns
+constexpr int64_t kKeptBlocks = 8;  // blocks of rows: 32 KiB of sums
+constexpr int64_t kSpanRows = 64;   // blocks of rows whose sums are stored until the next span
+constexpr int64_t kTogether = 8;    // blocks packed together: 512 bytes of a row
+// Results of at least this size use non-temporal stores, which do not read the memory first.
 constexpr int64_t kStreamedBytes = int64_t{1} << 19;
-// Of the level-2 cache, for columns that are laid out and for rows that meet them.
+// Bytes of the level-2 cache for packed columns, and for the rows that are multiplied with them.
 constexpr int64_t kColumnBytes = int64_t{1} << 20, kRowBytes = int64_t{1} << 18;
 
 int64_t blocks(int64_t size) {
@@ -27,18 +28,18 @@ int64_t blocks(int64_t size) {
 int64_t steps(const MatrixProduct& p) {
   return (p.depth + kStep - 1) / kStep;
 }
-/// Parts of `count` steps of at most `most`.
+/// Returns the number of parts of at most `most` steps that `count` steps are divided into.
 int64_t parts_of(int64_t count, int64_t most) {
   return count <= most ? 1 : (count + most - 1) / most;
 }
-/// Spans of the depth, of which a group of columns is laid out at a time.
+/// Returns the number of depth spans; one span of a group of columns is packed at a time.
 int64_t spans(const MatrixProduct& p) {
   return parts_of(steps(p), kSpan);
 }
 int64_t longest_span(const MatrixProduct& p) {
   return (steps(p) + spans(p) - 1) / spans(p);
 }
-/// So many blocks of a span lie in so many bytes.
+/// Returns how many blocks of a span fit in `bytes`.
 int64_t blocks_in(const MatrixProduct& p, int64_t bytes) {
   const int64_t fitting = bytes / (longest_span(p) * 2 * kTileBytes);
   return fitting < 1 ? 1 : fitting;
@@ -46,25 +47,26 @@ int64_t blocks_in(const MatrixProduct& p, int64_t bytes) {
 int64_t columns_at_once(const MatrixProduct& p) {
   return least(blocks_in(p, kColumnBytes), blocks(p.columns));
 }
-/// Whether all of the depth passes by while a block's sums are in registers.
+/// True if a block's sums stay in registers over the whole depth.
 bool is_shallow(const MatrixProduct& p) {
   return steps(p) <= kDeepest;
 }
-/// Blocks of rows whose sums are kept from one part of a span to the next.
+/// Returns the number of row blocks whose sums are stored from one part of a span to the next.
 int64_t kept_blocks(const MatrixProduct& p) {
   return is_shallow(p) ? 1 : least(blocks_in(p, kRowBytes), kKeptBlocks);
 }
-/// Blocks of rows that stay in the cache while columns pass by.
+/// Returns the number of row blocks that stay in the cache while the columns are processed.
 int64_t rows_at_once(const MatrixProduct& p) {
   return is_shallow(p) ? blocks_in(p, kRowBytes) : kept_blocks(p);
 }
-/// Blocks of sums: two of each that are kept, one of which is put while the other is made; or all
-/// of the columns that are laid out, whose sums wait for the next span.
+/// Returns the number of blocks in the buffer of sums. With one span it is a double buffer: one
+/// half is written to the result while the other is computed. With several spans it covers all
+/// packed columns, whose sums are stored until the next span.
 int64_t blocks_of_sums(const MatrixProduct& p) {
   return spans(p) == 1 ? 2 * kept_blocks(p) : columns_at_once(p) * least(blocks(p.rows), kSpanRows);
 }
 
-/// Steps of the depth, or blocks: [from, until).
+/// A range of depth steps or of blocks: [from, until).
 struct Span {
   int64_t from, until;
   int64_t count() const { return until - from; }
@@ -78,13 +80,14 @@ const uint16_t* at(const Operand& operand, int64_t row, int64_t column) {
   return static_cast<const uint16_t*>(operand.data) + row * operand.stride + column;
 }
 
-/// Sixteen rows of the left side in tiles: one after the other, or as the rows lie.
+/// Tiles of sixteen rows of the left side: packed, or in place.
 struct LeftRows {
   const char* data;
   int64_t row_bytes, step_bytes;
 };
 
-/// The rows of a tile that lie across lines of the cache take twice as long to load.
+/// True if the left side has to be packed. Tile rows that cross cache lines take twice as long to
+/// load.
 bool is_left_laid_out(const MatrixProduct& p) {
   return p.left.depth == Depth::kAcrossRows || p.rows % kBlock != 0 || p.depth % kStep != 0 ||
          p.left.stride % kStep != 0 || reinterpret_cast<uintptr_t>(p.left.data) % 64 != 0;
@@ -103,7 +106,7 @@ __m512i masked(const uint16_t* from, int64_t count) {
                      : _mm512_setzero_si512();
 }
 
-/// Units of 32 columns from two rows: those of the first 16, and of the others.
+/// Interleaves two rows of 32 columns into units: those of the first 16 columns and of the others.
 inline void interleave(__m512i even, __m512i odd, __m512i& low, __m512i& high) {
   const __m512i first = _mm512_or_si512(
       _mm512_cvtepu16_epi32(_mm512_castsi512_si256(even)),
@@ -115,7 +118,7 @@ inline void interleave(__m512i even, __m512i odd, __m512i& low, __m512i& high) {
   high = second;
 }
 
-/// The sums of the two values of each unit, added.
+/// Returns the sums plus both values of each unit.
 inline __m512 add_units(__m512 sum, __m512i units) {
   const __m512 first = _mm512_castsi512_ps(_mm512_slli_epi32(units, 16));
   const __m512 second =
@@ -129,7 +132,7 @@ inline void add_all(const __m512i (&units)[16], __m512& sum) {
   }
 }
 
-/// Two rows of units of a side that lies across rows: depth `k` and the next one.
+/// Loads the depths `k` and `k + 1` of a side with kAcrossRows as two rows of units.
 inline void units_across(
     const Operand& side, int64_t k, int64_t depth, int64_t first, int64_t count, __m512i (&to)[2]) {
   const __m512i even = k < depth ? masked(at(side, k, first), count) : _mm512_setzero_si512();
@@ -147,7 +150,8 @@ void store_sums(float* to, int64_t first, int64_t end, const __m512 (&sums)[2]) 
   }
 }
 
-/// Blocks [first, last) of 32 rows that lie across, at most kTogether: two rows of tiles each.
+/// Packs blocks [first, last) of 32 rows of a left side with kAcrossRows, at most kTogether: two
+/// rows of tiles each.
 void lay_out_across(const MatrixProduct& p, int64_t first, int64_t last, char* to) {
   __m512 sums[kTogether][2] = {};
   for (int64_t step = 0; step < steps(p); ++step) {
@@ -179,7 +183,7 @@ void lay_out_across(const MatrixProduct& p, int64_t first, int64_t last, char* t
   }
 }
 
-/// A block of 32 rows as they lie, with zeros behind.
+/// Packs a block of 32 rows of a left side with kAlongRows, zero-padded.
 void lay_out_along(const MatrixProduct& p, int64_t block, char* to) {
   for (int64_t tile = 0; tile < 2; ++tile) {
     for (int64_t step = 0; step < steps(p); ++step) {
@@ -192,8 +196,8 @@ void lay_out_along(const MatrixProduct& p, int64_t block, char* to) {
   }
 }
 
-/// Blocks [first, last) of 32 columns that lie across, at most kTogether: for each step 16 rows of
-/// 32 units. Adds to `all_sums`, if not null.
+/// Packs blocks [first, last) of 32 columns of a right side with kAcrossRows, at most kTogether:
+/// for each step 16 rows of 32 units. Adds to `all_sums` if it is not null.
 void lay_out_columns_across(
     const MatrixProduct& p, Span span, int64_t first, int64_t last, float* to, float* all_sums) {
   __m512 sums[kTogether][2] = {};
@@ -225,7 +229,7 @@ void lay_out_columns_across(
   each_sum([](float* to, __m512 sum, int64_t count) { store(to, sum, count); });
 }
 
-/// A block of 32 columns that lie along rows, laid out as the others.
+/// Packs a block of 32 columns of a right side with kAlongRows into the same layout.
 void lay_out_columns_along(const MatrixProduct& p, Span span, int64_t block, float* to) {
   for (int64_t step = span.from; step < span.until; ++step, to += kLanes * kBlock) {
     for (int64_t half = 0; half < 2; ++half) {
@@ -262,8 +266,8 @@ bool is_streamed(const MatrixProduct& p, const uint16_t* to, int64_t count) {
          reinterpret_cast<uintptr_t>(to) % 64 == 0;
 }
 
-/// Sums of blocks below each other on their way into the result, a few rows at a time: beside the
-/// products of the next ones, which leave the vector units idle.
+/// Writes the sums of a column of blocks into the result, a few rows at a time. The writes are
+/// interleaved with the next tile products, which leave the vector units idle.
 class Putting {
  public:
   explicit Putting(const MatrixProduct& p)
@@ -271,7 +275,7 @@ class Putting {
         scale(all(p.sums_scale)),
         added_scale(all(p.added_scale)) {}
 
-  /// `blocks`: [32 x some, 32], which must stay until they are put.
+  /// Starts with `blocks`, [32 x n, 32], which must remain valid until they are written.
   void begin(int64_t first_block, int64_t last_block, int64_t column_block, const float* blocks) {
     finish();
     first = column_block * kBlock;
@@ -327,13 +331,13 @@ class Putting {
 
   const MatrixProduct& product;
   const __m512 scale, added_scale;
-  int64_t first = 0, count = 0, row = 0, last = 0;  // rows [row, last) are to be put
+  int64_t first = 0, count = 0, row = 0, last = 0;  // rows [row, last) remain to be written
   const float* sums = nullptr;
   __m512 bias[2] = {};
 };
 
-/// sums [32, 32] = or += two tiles of rows by 32 columns, over `count` steps; `put_rows` of
-/// `before` are put beside each.
+/// Computes sums [32, 32] = or += two tiles of rows by 32 columns, over `count` steps. Each step
+/// also writes `put_rows` rows of `before`.
 inline void block_product(
     int64_t count,
     LeftRows upper,
@@ -345,7 +349,7 @@ inline void block_product(
     int64_t put_rows) {
   constexpr int64_t kBytes = kBlock * 4;
   float* below = sums + kLanes * kBlock;
-  // The loads of tiles do not tell the compiler that they read memory.
+  // The compiler does not know that tile loads read memory.
   __asm__ volatile("" ::: "memory");
   if (mode == Sum::kAdded) {
     _tile_loadd(0, sums, kBytes);
@@ -378,8 +382,9 @@ inline void block_product(
   _tile_stored(3, below + kLanes, kBytes);
 }
 
-/// Blocks [row, row_end) by 32 columns: `columns` are laid out of the span, whose `sums` follow
-/// each other. Part by part of the depth, so that what all rows meet stays in the level-1 cache.
+/// Multiplies row blocks [row, row_end) by 32 packed columns of the span; the blocks' `sums` are
+/// consecutive. Processes the depth in parts, so that the part of the columns stays in the level-1
+/// cache.
 void multiply_rows(
     const MatrixProduct& p,
     Span span,
@@ -452,7 +457,7 @@ void multiply(
   float* sums = columns + at_once * longest_span(p) * kLanes * kBlock;
   bool is_second_half = false;
   Putting putting(p);
-  // The columns of `group` by rows [top, bottom), of the span.
+  // Multiplies rows [top, bottom) by the columns of `group`, for one span.
   const auto multiply_span = [&](Span span, Span group, int64_t top, int64_t bottom) {
     for (int64_t rows = top; rows < bottom; rows += rows_at_once(p)) {
       const int64_t rows_end = least(bottom, rows + rows_at_once(p));
@@ -484,7 +489,7 @@ void multiply(
       putting.finish();
     }
   }
-  _mm_sfence();  // what was streamed is there for other threads
+  _mm_sfence();  // makes streamed stores visible to other threads
 }
 
 }  // namespace lockstep::ops::kernel

@@ -1,3 +1,4 @@
+// Selection of row loops for this processor, and the element order for 4-bit codes.
 #include "ops/cpu/row_loops.h"
 
 #include "ops/cpu/vector.h"
@@ -18,8 +19,8 @@ const RowLoops* row_loops() {
   return nullptr;
 }
 
-// Two bytes of codes are a word, whose lowest four bits are its second element, and so on: each
-// step has sixteen words, and the elements of one place in them stand together.
+// The loops read two bytes of codes as a word whose lowest four bits are its second element, and so
+// on. Each step has sixteen words; elements at the same position in their words are adjacent.
 void order_by_codes(const FewRows& rows, float* to) {
   constexpr int64_t kElement[] = {1, 0, 3, 2};
   for (int64_t step = 0; step < rows.count * rows.width; step += kCodesAtOnce) {

@@ -1,4 +1,4 @@
-// Compiled with its own instructions (cmake/Modules.cmake): see tile.h.
+// Row loops with AVX2. Compiled with separate instruction flags (cmake/Modules.cmake); see tile.h.
 #if defined(__AVX2__)
 
 #include <immintrin.h>
@@ -41,7 +41,8 @@ struct Registers {
   static Codes load_codes(const uint8_t* from) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
-  /// A permutation reads three bits; the fourth, as a sign, chooses between two.
+  /// A permutation uses three index bits; the fourth, moved to the sign, selects between two
+  /// results.
   static Numbers look_up(const Table& table, Codes codes, int shift) {
     const __m256i at = _mm256_srli_epi32(codes, shift);
     const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28 - shift));

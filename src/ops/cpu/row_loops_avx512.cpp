@@ -1,4 +1,5 @@
-// Compiled with its own instructions (cmake/Modules.cmake): see tile.h.
+// Row loops with AVX-512. Compiled with separate instruction flags (cmake/Modules.cmake); see
+// tile.h.
 #if defined(__AVX512BW__)
 
 #include <immintrin.h>
@@ -41,7 +42,7 @@ struct Registers {
   static Codes load_codes(const uint8_t* from) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
-  /// A permutation reads four bits alone.
+  /// A permutation uses only the low four index bits.
   static Numbers look_up(Table table, Codes codes, unsigned shift) {
     return _mm512_permutexvar_ps(_mm512_srli_epi32(codes, shift), table);
   }

@@ -1,14 +1,15 @@
-// The loops of row_loops.h over a processor's registers. Included by the files that are compiled
-// with its instructions, each with a `Registers` of its own: nothing here is shared.
+// The loops of row_loops.h as a template over a processor's registers. Each file that includes it
+// is compiled for its own instruction set and has its own `Registers`, so nothing here is shared.
 #pragma once
 
 #include "ops/cpu/row_loops.h"
 
 namespace lockstep::ops::kernel {
 
-/// Registers: kLanes, Numbers, Table; load() of kLanes floats, bfloat16 (as bits) or bytes, zero(),
-/// store() of floats, splat(), multiply_add(a, b, c) = a b + c, sum() of all lanes; table_of(16
-/// floats), Codes, load_codes() of kLanes words, look_up(table, codes, shift) of four bits of each.
+/// Registers provides: kLanes, Numbers, Table; load() of kLanes floats, bfloat16 (as bits) or
+/// bytes, zero(), store() of floats, splat(), multiply_add(a, b, c) = a b + c, sum() of all lanes;
+/// table_of(16 floats), Codes, load_codes() of kLanes words, look_up(table, codes, shift) of four
+/// bits of each.
 template <class Registers>
 struct RowLoopsOf {
   using Numbers = typename Registers::Numbers;
@@ -20,16 +21,15 @@ struct RowLoopsOf {
     return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
   }
 
-  /// A weight lies in memory, which the processor reads ahead no farther than a page: what is met
-  /// `bytes` later is asked for.
+  /// Prefetches the weight `bytes` ahead: hardware prefetchers stop at the end of a page.
   static void expect(const void* from, int64_t bytes) {
     __builtin_prefetch(static_cast<const char*>(from) + bytes);
   }
-  static constexpr int64_t kAhead = 2048;  // bytes; measured
+  static constexpr int64_t kAhead = 2048;  // bytes, chosen by measurement
 
   template <int kRows, class Weight>
   static void dot(const Weight* weight, const FewRows& rows, float* out) {
-    constexpr int kSums = 4 / kRows + 1;  // that go on side by side: one waits for itself
+    constexpr int kSums = 4 / kRows + 1;  // independent sums, which hide the latency of a multiply-add
     const float* const x = rows.data;
     const int64_t width = rows.width;
     Numbers sums[kRows][kSums];
@@ -76,7 +76,7 @@ struct RowLoopsOf {
     }
   }
 
-  /// Of kWeights rows of codes, which share what is read of x.
+  /// Products of kWeights rows of codes, which share the loads of x.
   template <int kRows, int kWeights>
   static void dot_coded(const CodedRow* weights, const FewRows& rows, float* out) {
     const auto table = Registers::table_of(weights->values);
@@ -146,8 +146,8 @@ struct RowLoopsOf {
     }
   }
 
-  /// Adds what kDepth rows of the weight, from row `i` on, give, for which sums are read and
-  /// written once.
+  /// Adds the products of kDepth rows of the weight, from row `i` on; the sums are read and written
+  /// once.
   template <int kRows, int kDepth>
   static void add_depth(const WeightColumns& weight, const FewRows& rows, int64_t i, float* out) {
     const uint16_t* const begin = weight.data + i * weight.stride;

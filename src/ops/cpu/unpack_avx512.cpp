@@ -1,4 +1,5 @@
-// Compiled with its own instructions (cmake/Modules.cmake): see tile.h.
+// Unpacking of quantized weights with AVX-512. Compiled with separate instruction flags
+// (cmake/Modules.cmake); see tile.h.
 #if defined(__AVX512BW__)
 
 #include <immintrin.h>
@@ -10,13 +11,13 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 
-/// The lanes that are there of the last `count`.
+/// Returns the mask of the valid lanes of the last `count`.
 __mmask16 mask_of(int64_t count) {
   return count >= kLanes ? static_cast<__mmask16>(0xffff)
                          : static_cast<__mmask16>((1U << count) - 1);
 }
 
-/// Whose high halves are the nearest bfloat16.
+/// Returns bits whose high halves are the nearest bfloat16 values.
 __m512i rounded_bits(__m512 numbers) {
   const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff);
   const __m512i bits = _mm512_castps_si512(numbers);
@@ -29,7 +30,8 @@ __m512i rounded_bits(__m512 numbers) {
 void unpack_4_bits(
     const uint8_t* codes, int64_t count, const float* values, float scale, float* to) {
   const __m512 table = _mm512_loadu_ps(values), factor = _mm512_set1_ps(scale);
-  // Each byte twice; of the first the high half goes down. A permutation reads four bits alone.
+  // Duplicates each byte and shifts the first copy to move its high half down. A permutation uses
+  // only the low four index bits.
   const __m128i twice = _mm_set_epi8(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
   const __m512i shifts = _mm512_set_epi32(0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4);
   for (int64_t i = 0; i < count; i += kLanes) {

@@ -1,6 +1,6 @@
-// Sixteen floats at a time, for the CPU loops of this module: GCC's vector types, compiled for
+// Vectors of sixteen floats for the CPU loops of this module: GCC's vector types, compiled for
 // plain x86-64, AVX2 and AVX-512 (and for any other processor), chosen at run time. Internal to
-// ops; not for headers.
+// ops; not to be included in headers.
 #pragma once
 
 #include <bit>
@@ -9,8 +9,7 @@
 
 #include "base/processor.h"
 
-// Vectors are returned by functions that are all inlined, so how they would be passed does not
-// matter.
+// The warning concerns how functions pass vectors; all functions that return vectors are inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #define LOCKSTEP_INLINE __attribute__((always_inline)) inline
@@ -21,16 +20,16 @@ inline constexpr int64_t kLanes = 16;
 typedef float Floats __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
 typedef uint32_t Words __attribute__((vector_size(64)));
-typedef uint64_t Longs __attribute__((vector_size(64)));   // 8
-typedef uint16_t Halves __attribute__((vector_size(32)));  // 16
+typedef uint64_t Longs __attribute__((vector_size(64)));   // 8 values
+typedef uint16_t Halves __attribute__((vector_size(32)));  // 16 values
 
-/// bfloat16 as bits.
+/// A bfloat16 value as bits.
 struct Bfloat16 {
   uint16_t bits;
 };
 
-/// std::bit_cast is a function of its own in builds that inline nothing else, and hands wide
-/// vectors over as the baseline's processors do.
+/// Replacement for std::bit_cast, which in builds without inlining is a function that passes wide
+/// vectors by the baseline's calling convention.
 template <class To, class From>
 LOCKSTEP_INLINE To same_bits(const From& value) {
   return __builtin_bit_cast(To, value);
@@ -46,7 +45,7 @@ LOCKSTEP_INLINE float widen(float value) {
 LOCKSTEP_INLINE float widen(Bfloat16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
 }
-/// To the nearest, ties to even; NaN stays NaN.
+/// Rounds to nearest, ties to even; NaN stays NaN.
 LOCKSTEP_INLINE void narrow(float value, float& out) {
   out = value;
 }
@@ -77,7 +76,7 @@ LOCKSTEP_INLINE void store(Bfloat16* to, const Floats& value) {
   std::memcpy(to, &halves, sizeof(halves));
 }
 
-/// mix_bits() of each (base/counter_random.h).
+/// Applies mix_bits() (base/counter_random.h) to each lane.
 LOCKSTEP_INLINE Longs mix(const Longs& word) {
   Longs x = word;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -85,7 +84,7 @@ LOCKSTEP_INLINE Longs mix(const Longs& word) {
   return x ^ (x >> 31);
 }
 
-/// The first `count` (below 16) lanes; the others are `rest`.
+/// Loads the first `count` (below 16) lanes; the others are `rest`.
 template <class T>
 LOCKSTEP_INLINE Floats load_some(const T* from, int64_t count, float rest = 0) {
   Floats value = splat(rest);
@@ -101,7 +100,7 @@ LOCKSTEP_INLINE void store_some(T* to, const Floats& value, int64_t count) {
   }
 }
 
-/// All lanes, or the first `count` where fewer are left.
+/// Loads all lanes, or the first `count` if that is fewer.
 template <class T>
 LOCKSTEP_INLINE Floats load_up_to(const T* from, int64_t count) {
   return count >= kLanes ? load(from) : load_some(from, count);
@@ -131,10 +130,10 @@ LOCKSTEP_INLINE float maximum(const Floats& value) {
   return most;
 }
 
-/// e^x, for x at most 88; below -87 it is 0. Within 2 units in the last place (Cephes' polynomial
-/// and reduction).
+/// e^x for x at most 88; 0 below -87. Within 2 units in the last place (Cephes' polynomial and
+/// reduction).
 LOCKSTEP_INLINE Floats exponential(const Floats& x) {
-  constexpr float kRound = 12582912.0F;  // adding it rounds to an integer
+  constexpr float kRound = 12582912.0F;  // adding and subtracting it rounds to an integer
   const Floats turns = (x * 1.44269504F + kRound) - kRound;
   const Floats r = (x - turns * 0.693359375F) + turns * 2.12194440e-4F;
   Floats p = splat(1.9875691500e-4F);
@@ -163,7 +162,8 @@ __attribute__((target("avx2,fma"))) void run_avx2(const Args&... args) {
 
 enum class Level { kPlain, kAvx2, kAvx512 };
 
-/// The best that may be used here (base/processor.h). Tests lower it, to see every version.
+/// The highest level that may be used on this processor (base/processor.h). Tests lower it to cover
+/// every version.
 inline Level& level() {
   static Level found = [] {
     if (instruction_set() >= InstructionSet::kAvx512) {
@@ -174,8 +174,8 @@ inline Level& level() {
   return found;
 }
 
-/// Kernel::run(args...), which must be LOCKSTEP_INLINE and without lambdas, compiled for this
-/// processor.
+/// Calls Kernel::run(args...) compiled for this processor. Kernel::run must be LOCKSTEP_INLINE and
+/// contain no lambdas.
 template <class Kernel, class... Args>
 void dispatch(const Args&... args) {
 #if defined(__x86_64__)

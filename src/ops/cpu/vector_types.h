@@ -1,4 +1,4 @@
-// What the loops of vector.h take.
+// Tensor checks and accessors for the loops of vector.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,12 +7,12 @@
 
 namespace lockstep::ops {
 
-/// Whether loops over rows can have it: float32 or bfloat16, which has_host_loops().
+/// True if the row loops support x: float32 or bfloat16, and has_host_loops().
 inline bool has_vector_loops(const at::Tensor& x) {
   return has_host_loops(x) && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
-/// Its elements; null where there is no tensor.
+/// Returns the tensor's elements; null if it is undefined.
 template <class T>
 const T* elements(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<const T*>(tensor.const_data_ptr()) : nullptr;

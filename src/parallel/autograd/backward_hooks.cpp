@@ -29,7 +29,7 @@ struct BackwardHook : torch::autograd::Function<BackwardHook> {
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
     c10::static_intrusive_pointer_cast<Callback>(context->saved_data["reached"].toCapsule())
         ->call();
-    gradients.emplace_back();  // of the callback
+    gradients.emplace_back();  // the callback has no gradient
     return gradients;
   }
 };

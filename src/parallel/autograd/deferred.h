@@ -29,12 +29,12 @@ class DeferredQueue {
   /// The same for a kernel that may have been called more than once in the pass: its parameters get
   /// one gradient, the sum.
   void push(const nn::LinearKernel* product, std::function<void()> work);
-  /// All that was left since the last call.
+  /// Returns and removes all queued work.
   DeferredWork take();
 
  private:
   DeferredWork work_;
-  std::unordered_map<const nn::LinearKernel*, size_t> places_;  // in it, of products
+  std::unordered_map<const nn::LinearKernel*, size_t> places_;  // index in work_, by kernel
 };
 
 /// Makes every linear of the model queue the gradients of its kernel's parameters in `queue`, for

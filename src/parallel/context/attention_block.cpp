@@ -135,7 +135,7 @@ Tensor dropped(const Tensor& x, const BlockPlace& place, const BlockOptions& opt
       {options.first_head, place.first_query, place.first_key, options.total_heads});
 }
 
-/// [B, H, T, S] x [B, Hkv, S, D] -> [B, H, T, D], in the type of the sums.
+/// [B, H, T, S] x [B, Hkv, S, D] -> [B, H, T, D], in the accumulation type.
 Tensor weighted(const Tensor& weights, const Tensor& values, at::ScalarType type) {
   const Tensor w = by_key_head(weights, values.size(1)).to(values.scalar_type());
   return ops::matrix_products(w, flat_heads(values))

@@ -20,12 +20,12 @@ inline at::ScalarType sum_type(const Tensor& x) {
 struct BlockOptions {
   bool causal = true;  // false: a query also sees later keys of its own document
   double scale = 1;
-  double cap = 0;      // as ops::AttentionOptions has it
+  double cap = 0;      // logit soft cap, as in ops::AttentionOptions
   int64_t window = 0;  // query i sees key j if i - window < j <= i; 0: every j <= i
   bool upcast = false;
   double dropout = 0;
   Tensor dropout_keys;  // if dropout > 0: per row, or per token (ops/dropout.h)
-  int64_t first_head = 0, total_heads = 0, whole_length = 0;  // of the dropout's elements
+  int64_t first_head = 0, total_heads = 0, whole_length = 0;  // for the indices of dropout
   /// [B, whole_length]: the first key visible to each token, if rows hold several documents;
   /// undefined: 0.
   Tensor document_starts;
@@ -39,8 +39,8 @@ struct BlockPlace {
 /// Accumulated attention of the queries: sums weighted by e^(score - peak), in float32 (float64 for
 /// float64 queries).
 struct SeenSoFar {
-  Tensor sum;     // [B, H, T, D]: of the values
-  Tensor weight;  // [B, H, T]: of the weights
+  Tensor sum;     // [B, H, T, D]: weighted sum of the values
+  Tensor weight;  // [B, H, T]: sum of the weights
   Tensor peak;    // [B, H, T]: the largest score
 
   static SeenSoFar nothing(const Tensor& query);
@@ -68,8 +68,8 @@ void see_block(
 
 /// The gradients that a block adds, in the type of SeenSoFar.
 struct BlockGradients {
-  Tensor query;       // [B, H, T, D], added to
-  Tensor key, value;  // [B, Hkv, S, D], added to
+  Tensor query;       // [B, H, T, D], accumulated
+  Tensor key, value;  // [B, Hkv, S, D], accumulated
 };
 
 /// `log_sum` [B, H, T] over all keys; `dot` [B, H, T] = sum over D of output x its gradient.

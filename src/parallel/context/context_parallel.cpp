@@ -71,11 +71,10 @@ void check_heads(const model::ModelConfig& config, const mesh::Mesh& mesh) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "parallel.context_attention=ulysses deals the {} query heads of a tensor rank to {} "
-              "context ranks, and they do not divide",
+              "parallel.context_attention=ulysses distributes the {} query heads of a tensor rank to {} context ranks, but they are not divisible",
               queries,
               mesh.context),
-          "use parallel.context_attention=ring, or a parallel.context that divides the heads");
+          "use parallel.context_attention=ring, or a parallel.context that divides the number of heads");
     }
   }
 }
@@ -94,8 +93,7 @@ void apply_context_parallel(
   if (attention == ContextAttention::kUlysses && model.config().is_encoder_decoder()) {
     throw Error(
         ErrorKind::kConfig,
-        "parallel.context_attention=ulysses is not supported with an encoder-decoder: its bias by "
-        "relative positions is of all heads",
+        "parallel.context_attention=ulysses is not supported with an encoder-decoder: its relative position bias needs all heads",
         "use parallel.context_attention=ring");
   }
   if (attention == ContextAttention::kUlysses) {

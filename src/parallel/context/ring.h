@@ -23,7 +23,7 @@ enum class RingTag { kKeysAndValues = 1, kGradients = 2 };
 /// A ring over the context axis; a holder, so that autograd nodes can keep it.
 struct Ring : torch::CustomClassHolder {
   SequencePart part;
-  comm::Communicator* group = nullptr;  // outlives the model and its graphs
+  comm::Communicator* group = nullptr;  // must outlive the model and its graphs
 
   int rank() const { return group->rank(); }
   int ranks() const { return group->size(); }
@@ -71,7 +71,7 @@ void visit_ring(const Ring& ring, const Tensor& pair, Visit&& visit) {
     }
     visit((ring.rank() + ring.ranks() - step) % ring.ranks(), passing);
     transfer.wait();
-    // The first one stays as it was.
+    // The caller's pair must stay unmodified, so it is not reused as a buffer.
     spare = step == 0 ? (ring.ranks() > 2 ? at::empty_like(pair) : Tensor()) : passing;
     passing = std::exchange(coming, spare);
   }
@@ -86,7 +86,7 @@ Tensor visit_ring_backward(const Ring& ring, const Tensor& pair, Visit&& visit) 
   comm::Pending transfer;
   visit_ring(ring, pair, [&](int owner, const Tensor& passing) {
     Tensor of_pair = visit(owner, passing);
-    if (owner == ring.rank()) {  // the first
+    if (owner == ring.rank()) {  // always the first visit
       own = of_pair;
       return;
     }

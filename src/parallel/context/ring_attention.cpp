@@ -59,7 +59,7 @@ Found forward_by_tiles(const AttentionRing& ring, const Tensor& query, const Ten
   return {seen.output(), seen.log_sum()};
 }
 
-/// In the type of the sums.
+/// Converts to the accumulation type.
 ops::AttentionPartGradients backward_by_tiles(
     const AttentionRing& ring,
     const Tensor& dout,
@@ -103,7 +103,7 @@ Part part_of(const AttentionRing& ring, int owner, int64_t length) {
   const auto mine = ring.runs(ring.rank(), length), theirs = ring.runs(owner, length);
   const auto all = [](const std::vector<PositionRun>& runs) {
     PositionRun sum;
-    for (const PositionRun& run : runs) {  // one run on a single rank
+    for (const PositionRun& run : runs) {  // a single rank has one run
       sum.count += run.count;
     }
     return sum;
@@ -181,7 +181,7 @@ Found forward_by_parts(
     const AttentionRing& ring, const Tensor& query, const Tensor& key, const Tensor& value) {
   Found found;
   visit_ring(ring, by_token(key, value), [&](int owner, const Tensor& passing) {
-    if (owner == ring.rank()) {  // the first
+    if (owner == ring.rank()) {  // always the first visit
       found = own_part(ring, query, key, value);
       found.out = found.out.to(type_of_sums(ring, query));
       return;
@@ -254,7 +254,7 @@ ops::AttentionPartGradients backward_by_parts(
   const Tensor pair = by_token(key, value);
   ops::AttentionPartGradients own;
   const Tensor others = visit_ring_backward(ring, pair, [&](int owner, const Tensor& passing) {
-    if (owner == ring.rank()) {  // the first
+    if (owner == ring.rank()) {  // always the first visit
       own = own_part_backward(ring, dout, found, query, key, value);
       own = {own.query.to(type), own.key.to(type), own.value.to(type)};
       return Tensor();
@@ -332,7 +332,7 @@ void require_part(const nn::ForwardContext& context) {
   if (context.cache() != nullptr || context.inputs().whole_length == 0) {
     throw Error(
         ErrorKind::kInternal,
-        "context-parallel attention needs a part of a sequence, and takes no key-value cache");
+        "context-parallel attention needs a shard of a sequence and does not support a key-value cache");
   }
 }
 

@@ -30,7 +30,7 @@ struct RingAttention final : nn::Attention {
       const nn::ForwardContext& context) const override;
 };
 
-/// Which sequence of a model: the encoder's source or the target ids.
+/// The sequence of the model that is sharded: the encoder's source or the target ids.
 enum class Sequence { kSource, kTarget };
 
 /// Ring attention with an additive bias and a mask, for self- and cross-attention. The bias [H, L,
@@ -70,8 +70,8 @@ struct UlyssesAttention final : nn::Attention {
         group(&group) {}
   SequencePart part;
   comm::Communicator* group;
-  /// The number of query heads must be divisible by the group's size. If that of key-value heads is
-  /// not, replicas of them are sent.
+  /// The number of query heads must be divisible by the group's size. If the number of key-value
+  /// heads is not, replicas of key-value heads are sent.
   Tensor forward(
       const Tensor& query,
       const Tensor& key,

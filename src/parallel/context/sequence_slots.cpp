@@ -81,7 +81,7 @@ class SwapSequenceSlots final {
     if (part.is_whole()) {
       return;
     }
-    // A dropout over a shard of the width (tensor parallelism) keeps that.
+    // Keeps the width of a dropout that is already sharded by tensor parallelism.
     const auto* of_width = dynamic_cast<const PartDropout*>(slot.get());
     const auto dropout = of_width != nullptr ? std::make_shared<PartDropout>(*of_width)
                                              : std::make_shared<PartDropout>(*slot);

@@ -13,7 +13,7 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr double kMegabyte = 1024.0 * 1024.0;  // DDP's megabyte
+constexpr double kMegabyte = 1024.0 * 1024.0;  // megabyte as in torch's DDP
 
 std::unique_ptr<ShardFile> make_shard_file(const DataParallelOptions& options) {
   return options.zero_stage < 3 || options.parameter_folder.empty()
@@ -35,7 +35,7 @@ FlatOptions flat_options(
   flat.gradient_type = options.gradient_type;
   flat.source = options.source;
   flat.agree = [&group, replicas = options.replicas](const Tensor& full) {
-    if (replicas != nullptr) {  // rank 0's values to the first rank of every group that shares
+    if (replicas != nullptr) {  // sends rank 0's values to the first rank of every sharding group
       replicas->broadcast(full, 0).wait();
     }
     group.broadcast(full, 0).wait();

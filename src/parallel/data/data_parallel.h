@@ -24,18 +24,18 @@ struct DataParallelOptions {
   int zero_stage = 0;
   double bucket_megabytes =
       25;  // stages 0 to 2: units share buffers of up to this (ddp_bucket_cap_mb)
-  int64_t prefetch_units = 1;                  // gathered ahead of use
-  std::optional<int64_t> prefetch_elements{};  // or until this number of elements is prefetched
+  int64_t prefetch_units = 1;                  // units gathered ahead of use
+  std::optional<int64_t> prefetch_elements{};  // or by number of elements instead of units
   int64_t persistence_threshold = 0;           // stage 3: parameters with fewer elements stay whole
   bool find_unused_parameters =
-      false;  // else a parameter without a gradient is an error that names it
+      false;  // false: a parameter without a gradient is an error
   /// Type of the gradient accumulation buffers; nullopt: the parameters' type.
   std::optional<at::ScalarType> gradient_type{};
   /// Type of gradients in messages; nullopt: that of the buffers.
   std::optional<at::ScalarType> reduce_type{};
-  bool offload_parameters = false;           // stage 3: shards live in host memory
-  std::filesystem::path parameter_folder{};  // stage 3: or in a file below it
-  int64_t alignment = 1;  // in elements: parameters and shards start at multiples of it
+  bool offload_parameters = false;           // stage 3: shards are in host memory
+  std::filesystem::path parameter_folder{};  // stage 3: shards are in a file in this folder
+  int64_t alignment = 1;  // elements; parameters and shards start at multiples of it
   /// Initial values; each rank reads only its own shards. Empty: the parameters hold values, and
   /// rank 0's are used.
   ParameterSource source{};
@@ -44,18 +44,18 @@ struct DataParallelOptions {
   comm::Communicator* replicas = nullptr;
   /// Update rule per parameter; empty: according to its description.
   std::function<optim::UpdateRule(const std::string& name)> rule_of{};
-  /// For squared_gradients().
+  /// Counts squares of gradients for squared_gradients().
   bool counts_squares = false;
   ShareOfParameter share_of_squares{};
 };
 
-/// A step, on every rank alike:
-///   begin_step(); for each micro-batch { begin_micro_batch(last); loss.backward();
-///   end_micro_batch(); } finish();           then each flats()[i].shard_gradient is the sum over
-///   ranks and micro-batches
+/// Data parallelism engine. Every rank runs a step as follows:
+///   begin_step();
+///   for each micro-batch { begin_micro_batch(last); loss.backward(); end_micro_batch(); }
+///   finish();  // each flats()[i].shard_gradient is now the sum over ranks and micro-batches
 ///   ... update each flats()[i].shard ...
 ///   parameters_changed();
-/// The forward pass runs each unit by run_unit().
+/// The forward pass calls run_unit() for each unit.
 class DataParallel {
  public:
   /// Takes over the storage of the parameters. `group` are the ranks that share a state. Every rank
@@ -67,13 +67,14 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// body(inputs), with the parameters of the unit at hand now and in the backward pass. In a
-  /// forward pass every unit runs once, in order. Stages 1 to 3: every rank must call.
+  /// Returns body(inputs), with the unit's parameters available during the call and in the backward
+  /// pass. In a forward pass every unit must run once, in order. With stages 1 to 3 every rank must
+  /// call.
   std::vector<Tensor> run_unit(
       size_t unit,
       const std::vector<Tensor>& inputs,
       const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body);
-  /// The same for a unit from one tensor to one; x may be undefined.
+  /// The same for a unit with one input and one output; x may be undefined.
   Tensor run_unit(size_t unit, const Tensor& x, const std::function<Tensor(const Tensor&)>& body);
 
   /// Starts a step of this number of micro-batches; 0: unknown.
@@ -84,8 +85,9 @@ class DataParallel {
   void end_micro_batch();
   void finish();
 
-  /// After finish(), if counted: the sum of squares of the summed gradients, float64 [1] on their
-  /// device, counting each element on one rank of `group` and its replicas. No communication.
+  /// After finish(), if counted: returns the sum of squares of the summed gradients, float64 [1] on
+  /// their device. Each element is counted on one rank of `group` and its replicas. No
+  /// communication.
   Tensor squared_gradients() { return reductions_.squares(); }
 
   /// Before shards are read or written outside a step (a checkpoint): waits for gathers that still
@@ -110,7 +112,7 @@ class DataParallel {
   const ParameterGathers& gathers() const { return gathers_; }
   /// File that stores the shards; null: none.
   ShardFile* shard_file() { return file_.get(); }
-  /// Bytes of gradients: whole ones while they are written, and the shards' sums.
+  /// Bytes of gradients: whole gradients in flight, and the shards' sums.
   int64_t gradient_bytes() const;
   /// Bytes of gradients in flight and of receive buffers.
   int64_t bytes_in_flight() const { return reductions_.bytes_in_flight(); }

@@ -1,5 +1,6 @@
-// Flat units: parameters that are gathered, reduced, updated and freed together, as one buffer each for values and gradients. A ZeRO
-// stage (Rajbhandari et al., 2020) decides how much of these buffers a rank stores:
+// Flat units: parameters that are gathered, reduced, updated and freed together, with one buffer
+// each for values and gradients. A ZeRO stage (Rajbhandari et al., 2020) decides how much of these
+// buffers a rank stores:
 //
 //            values                  gradients               optimizer state
 //   stage 0  whole                   whole                   whole
@@ -31,11 +32,10 @@ struct NamedParameter {
   std::string name;  // Hugging Face's, whole
   Tensor tensor;     // a leaf; its data is replaced by a view of the flat buffer
   optim::UpdateRule rule{};
-  bool alone =
-      false;  // has its own flat unit, so that its shards are laid out alike in other models
+  bool alone = false;  // has its own flat unit, with an independent shard layout
   /// Further ranks over which its gradient is summed; null: none.
   comm::Communicator* summed_over = nullptr;
-  int64_t packed = 0;  // the weights that the tensor's bytes are; 0: its elements are weights
+  int64_t packed = 0;  // number of weights packed in the bytes; 0: not packed
   int64_t weights() const { return packed > 0 ? packed : tensor.numel(); }
 };
 
@@ -43,7 +43,7 @@ struct NamedParameter {
 struct ParameterUnit {
   std::string name;
   std::vector<NamedParameter> parameters;
-  /// Other units whose parameters it also reads: a tied head reads the embedding's.
+  /// Other units whose parameters this unit also reads: a tied head reads the embedding's.
   std::vector<size_t> also_uses = {};
   /// False if its backward pass reads no parameters, as for an embedding.
   bool backward_reads_parameters = true;
@@ -57,21 +57,23 @@ struct FlatUnit {
   struct Entry {
     std::string name;
     Tensor parameter;               // its data is a view of `full`
-    int64_t offset = 0, count = 0;  // in the flat buffers
+    int64_t offset = 0, count = 0;  // position in the flat buffers
     optim::UpdateRule rule{};
   };
-  std::string name;            // of the unit, or of the first and the last one
+  std::string name;            // name of the unit, or of its first and last one
   std::vector<Entry> entries;  // grouped by update rule
-  bool trainable = true;       // else the entries are frozen, and there are no gradients
+  bool trainable = true;       // false: the entries are frozen and have no gradients
   bool persistent = true;      // `full` is never freed
   bool replicated = true;      // every rank stores all of it: the shard is `full`
   bool alone = false;          // NamedParameter::alone: its gradient may be modified after the sum
-  comm::Communicator* summed_over = nullptr;  // of all its entries
-  int64_t lowest_unit = 0;                    // the first user, whose gradients come last
-  int64_t weights = 0;                        // of all entries, unpacked; packed weights have fewer elements
+  comm::Communicator* summed_over = nullptr;  // the same for all entries
+  int64_t lowest_unit = 0;                    // first unit that uses it; its gradients come last
+  int64_t weights = 0;                        // unpacked weights of all entries
 
   Tensor full;   // [size] the values, of the parameters' type
-  Tensor shard;  // [part] this rank's shard: a view of `full` if persistent, otherwise possibly on the host or without memory (shard_file.h)
+  /// [part] this rank's shard: a view of `full` if persistent; otherwise possibly on the host, or
+  /// without memory (shard_file.h).
+  Tensor shard;
   Tensor gradient;        // [size]; stages 2 and 3: defined only while the backward pass fills it
   Tensor shard_gradient;  // [part] the sum over the ranks: a view of `gradient` in stages 0 and 1
   int64_t shard_begin = 0;  // offset of the shard in `full`
@@ -93,7 +95,7 @@ struct FlatOptions {
   int64_t persistence_threshold = 0;
   /// Every parameter and every shard starts at a multiple of this number of elements.
   int64_t alignment = 1;
-  /// Stage 3: shards live in host memory, or in this file.
+  /// Stage 3: stores shards in host memory, or in this file.
   bool offload_parameters = false;
   ShardFile* file = nullptr;
   /// Type of the gradient buffers; nullopt: the parameters' type.
@@ -106,7 +108,7 @@ struct FlatOptions {
 
 struct FlatUnits {
   std::vector<FlatUnit> flats;               // in the order in which their gradients become ready
-  std::vector<std::vector<size_t>> of_unit;  // the flats that each unit reads
+  std::vector<std::vector<size_t>> of_unit;  // indices of the flat units that each unit reads
 };
 
 /// Lays out the units, allocates, and fills this rank's shards. A flat unit has parameters of one

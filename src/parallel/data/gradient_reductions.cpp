@@ -105,7 +105,7 @@ ops::GradientPlace GradientReductions::lend(
   const bool is_alone = micro_batches_ == 1 && keeps_whole_gradients() && !entry.written;
   const bool is_free = !entry.lent && !entry.seen && (in_backward_ || is_alone);
   const bool is_alike = unit.flat->shard_gradient.scalar_type() == place.parameter.scalar_type();
-  // In host memory sums of another type are made, and counted, as they pass through a cache.
+  // In host memory, sums of another type are converted and counted block by block in the cache.
   const bool takes = makes == ops::Makes::kWritten
                          ? is_alike && !entry.written
                          : is_alike || !ops::has_host_loops(unit.flat->shard_gradient);
@@ -131,8 +131,8 @@ void GradientReductions::gradient_written(size_t unit_index, size_t entry_index)
   if (entry.seen || !in_backward_) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("{} got two gradients in one backward pass", place.name),
-        "call backward() once a micro-batch, between begin_micro_batch and end_micro_batch");
+        fmt::format("{} received two gradients in one backward pass", place.name),
+        "call backward() once per micro-batch, between begin_micro_batch and end_micro_batch");
   }
   open_buffer(unit);
   const auto count = [&](int64_t begin, int64_t end) {
@@ -208,7 +208,7 @@ void GradientReductions::start(Unit& unit) {
   reduction.pending.set_name(flat.name);
   if (!keeps_whole_gradients()) {
     unit.has_sum = true;
-    flat.gradient.reset();  // lives until the reduction ends
+    flat.gradient.reset();  // the reduction keeps it until it completes
   }
   in_flight_.push_back(std::move(reduction));
 }
@@ -363,7 +363,7 @@ void GradientReductions::end_micro_batch() {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} parameters got no gradient on rank {}: {}{}",
+            "{} parameters received no gradient on rank {}: {}{}",
             unused.size(),
             group_.rank(),
             fmt::join(unused.begin(), unused.begin() + static_cast<std::ptrdiff_t>(shown), ", "),

@@ -18,7 +18,7 @@ namespace lockstep::parallel {
 struct ReductionOptions {
   int zero_stage = 0;
   bool find_unused_parameters =
-      false;  // else a parameter without a gradient is an error that names it
+      false;  // false: a parameter without a gradient is an error
   /// Type of gradients in messages; nullopt: that of the buffers.
   std::optional<at::ScalarType> reduce_type{};
   /// Stages 2 and 3: maximum number of reductions in flight before the backward pass waits for the
@@ -27,7 +27,7 @@ struct ReductionOptions {
   /// Ranks with replicas of the shards, over which the sums are reduced again; null: none.
   comm::Communicator* replicas = nullptr;
   std::function<void()> written{};  // called for each gradient
-  bool counts_squares = false;      // of the sums, for squares()
+  bool counts_squares = false;      // counts the squares of the sums for squares()
   ShareOfParameter share{};
 };
 
@@ -66,12 +66,12 @@ class GradientReductions {
   struct Entry {
     bool written = false;  // its slice of the buffer has been written
     bool seen = false;     // in this micro-batch
-    bool lent = false;     // one of this micro-batch's gradients is made there
+    bool lent = false;     // one of its gradients in this micro-batch is written there
   };
   struct Unit {
     FlatUnit* flat;
     std::vector<Entry> entries;
-    size_t seen = 0;       // of the entries, in this micro-batch
+    size_t seen = 0;       // entries with a gradient in this micro-batch
     bool has_sum = false;  // shard_gradient holds micro-batches of this step (stages 2 and 3)
     GradNormAccumulator squares;
   };
@@ -83,11 +83,11 @@ class GradientReductions {
     Tensor wire;      // the message
     Tensor incoming;  // receive buffer
     bool adds;        // adds to shard_gradient instead of replacing it
-    bool is_last;     // of the step: the sum is whole then
-    bool is_counted;  // as it is made
+    bool is_last;     // in the last micro-batch of the step, which completes the sum
+    bool is_counted;  // counts squares while the sum is computed
     comm::Pending pending;
   };
-  /// The second leg, over the replicas.
+  /// Second reduction, over the replicas.
   struct Replication {
     Unit* unit;
     Tensor wire;
@@ -110,8 +110,8 @@ class GradientReductions {
   bool counts(const Unit& unit) const;
   /// True if the sum is not final: gradients of further ranks are added.
   static bool is_added_to(const Unit& unit);
-  /// True if its squares are counted when the sum is complete: on a device, where nothing stays in
-  /// a cache, one kernel replaces one per parameter.
+  /// True if its squares are counted when the sum is complete. On a device, where nothing stays in
+  /// a cache, a single kernel replaces one per parameter.
   static bool is_counted_at_end(const Unit& unit);
   /// True if autograd writes the sum directly, because there is one rank.
   bool is_sum_when_written(const Unit& unit) const;
@@ -130,7 +130,7 @@ class GradientReductions {
   std::deque<InFlight> in_flight_;
   std::vector<Replication> replications_;
   size_t next_ = 0;           // reductions of units before this one have started
-  size_t micro_batches_ = 0;  // of the step; 0: not known
+  size_t micro_batches_ = 0;  // in the step; 0: unknown
   bool last_micro_batch_ = false;
   bool in_backward_ = false;
   int overlapped_ = 0;

@@ -21,7 +21,7 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-/// Operations of a step of Newton and Schulz's iteration.
+/// Operation count of one Newton-Schulz iteration step.
 double cost_of(const std::vector<int64_t>& shape) {
   const auto less = static_cast<double>(std::min(shape[0], shape[1]));
   const auto more = static_cast<double>(std::max(shape[0], shape[1]));
@@ -52,7 +52,7 @@ std::string text_of(std::span<const optim::MatrixPiece> pieces) {
   return text;
 }
 
-/// The elements of a cut, concatenated.
+/// The elements of a cut, in one flat tensor.
 at::Tensor cut_out(const at::Tensor& whole, const mesh::Cut& cut) {
   if (cut.is_whole()) {
     return whole.contiguous().view({-1});
@@ -171,7 +171,8 @@ void MatrixExchange::deal(size_t begin, size_t end, std::vector<double>& loads) 
 }
 
 void MatrixExchange::choose_senders(Matrix& matrix) {
-  // Of pieces that several ranks hold, the owner's is preferred, then that of the lowest rank.
+  // If several ranks hold a piece, the owner's copy is used if it has one, otherwise that of the
+  // lowest rank.
   const auto stands_for = [&](const Part& a, const Part& b) {
     if (&a == &b || a.cut.dim != b.cut.dim || a.cut.ranges != b.cut.ranges || a.begin > b.begin ||
         a.begin + a.count < b.begin + b.count) {
@@ -198,7 +199,7 @@ void MatrixExchange::choose_senders(Matrix& matrix) {
   if (sent < elements) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("the ranks hold {} of a matrix's {} elements", sent, elements));
+        fmt::format("the ranks have {} of a matrix's {} elements", sent, elements));
   }
 }
 

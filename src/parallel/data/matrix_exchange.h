@@ -60,7 +60,7 @@ class MatrixExchange {
   comm::Communicator& ranks_;
   c10::Device device_;
   bool is_learned_ = false;
-  at::ScalarType type_ = at::kFloat;  // on the wire
+  at::ScalarType type_ = at::kFloat;  // type of the messages
   std::vector<Matrix> matrices_;      // by name; the same on all ranks
   std::vector<size_t> rounds_;        // end index of each round
 };

@@ -40,13 +40,13 @@ void ParameterGathers::check_order(size_t unit, Pass pass) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "rank {} of group {} enters the unit {} in its {} pass {}",
+            "rank {} of group {} runs the unit {} in its {} pass {}",
             group_.rank(),
             group_.name(),
             names_.at(unit),
             pass == Pass::kForward ? "forward" : "backward",
             before < 0 ? "first" : fmt::format("after {}", names_.at(static_cast<size_t>(before)))),
-        "every rank must run the units in the order in which they were given, each once a pass");
+        "every rank must run each unit once per pass, in the order in which the units were registered");
   }
   before = index;
 }
@@ -56,7 +56,7 @@ void ParameterGathers::enter(size_t unit, Pass pass) {
   for (const size_t flat : flats_.of_unit[unit]) {
     start(flat);
   }
-  for (size_t flat = gathers_.size(); flat-- > 0;) {  // in the order of use
+  for (size_t flat = gathers_.size(); flat-- > 0;) {  // in order of use
     if (flats_.flats[flat].persistent) {
       start(flat);  // its memory is allocated, so waiting saves nothing
     }
@@ -130,7 +130,7 @@ void ParameterGathers::gather_all() {
 
 void ParameterGathers::shards_changed() {
   settle();
-  for (size_t flat = gathers_.size(); flat-- > 0;) {  // in the order of use
+  for (size_t flat = gathers_.size(); flat-- > 0;) {  // in order of use
     if (flats_.flats[flat].replicated) {
       continue;
     }
@@ -174,7 +174,7 @@ void ParameterGathers::start(size_t index) {
     if (copies_ == nullptr) {
       copies_ = std::make_unique<ops::DeviceCopies>(flat.full.device());
     }
-    copies_->follow_compute();  // which may have used this memory until now
+    copies_->follow_compute();  // earlier computation may still use this memory
     gathered.copied = copies_->run([&] { gather(index); });
   } else {
     gather(index);

@@ -15,7 +15,7 @@ namespace lockstep::parallel {
 
 enum class Pass { kForward, kBackward };
 
-/// How far ahead units are gathered.
+/// Prefetch distance of gathers.
 struct Prefetch {
   int64_t units = 1;
   /// Instead of `units`: prefetch until this number of elements is gathered ahead.
@@ -56,7 +56,7 @@ class ParameterGathers {
   /// temporarily.
   int64_t kept_bytes() const;
   int64_t gathered_bytes() const;
-  /// Both, and the most there ever were.
+  /// Sum of both, and its peak.
   int64_t live_bytes() const { return kept_bytes() + gathered_bytes(); }
   int64_t peak_bytes() const { return peak_bytes_; }
 
@@ -72,7 +72,7 @@ class ParameterGathers {
   void start_ahead(size_t unit, Pass pass);
   bool is_read_after(size_t flat, size_t unit) const;
   bool is_in_file(size_t flat) const;
-  Tensor own_part(size_t flat) const;  // of the whole
+  Tensor own_part(size_t flat) const;  // this rank's slice of the whole
   void start_read(size_t flat);
   void start(size_t flat);
   /// Gathers, after copying the shard to the device if needed.
@@ -82,11 +82,11 @@ class ParameterGathers {
 
   comm::Communicator& group_;
   FlatUnits& flats_;
-  std::vector<Gather> gathers_;  // one a flat unit
+  std::vector<Gather> gathers_;  // one per flat unit
   std::vector<std::string> names_;
   std::vector<bool> backward_reads_;
   Prefetch prefetch_;
-  ShardFile* file_;                                 // that shards may live in
+  ShardFile* file_;                                 // file of the shards, if any
   int64_t last_forward_ = -1, last_backward_ = -1;  // units entered last
   int64_t peak_bytes_ = 0;
   std::unique_ptr<ops::DeviceCopies> copies_;  // null until the first copy

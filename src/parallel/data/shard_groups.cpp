@@ -20,7 +20,7 @@ ShardGroups make_shard_groups(ParallelGroups& axes, int shard_ranks, comm::Commu
             "parallel.shard_ranks={} does not divide the {} ranks that hold the same parameters",
             shard_ranks,
             all.size()),
-        "give a divisor: the ranks of one machine");
+        "use a divisor, such as the number of ranks per node");
   }
   const int first = all.rank() / shard_ranks * shard_ranks;
   std::vector<int> sharing, same;

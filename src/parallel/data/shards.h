@@ -14,7 +14,7 @@ namespace lockstep::parallel {
 
 /// Describes an engine's parameters that are shards of a model's parameters over a group of ranks.
 struct PartsOfParameters {
-  comm::Communicator* group = nullptr;  // null: they are whole
+  comm::Communicator* group = nullptr;  // null: the parameters are whole
   /// Whole shape and cut of a parameter; replicas are within the group.
   std::function<ShardedParameter(const std::string& name, const std::vector<int64_t>& part)>
       part_of;

@@ -27,9 +27,9 @@ std::string unit_name(const nn::LanguageModel& model, size_t unit, size_t units)
       "layer {}", part.first_layer + static_cast<int64_t>(unit) - (part.embedding ? 1 : 0));
 }
 
-/// The model's parameters by unit, in order of use. The copy of a tied weight has its own flat
-/// unit, so that its shards are laid out alike on both stages. Without rules, weight decay follows
-/// the model's description.
+/// Returns the model's parameters by unit, in order of use. The copy of a tied weight has its own
+/// flat unit, so that its shards have the same layout on both stages. Without rules, weight decay
+/// follows the model's description.
 std::vector<ParameterUnit> units_of(
     nn::LanguageModel& model,
     const ShardedParameters& sharded,

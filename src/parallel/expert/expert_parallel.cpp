@@ -15,7 +15,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Experts that are spread over the ranks of a group.
+/// Experts distributed over the ranks of a group.
 struct SpreadExperts final : nn::ExpertExchange {
   SpreadExperts(const nn::ExpertExchange& plain, comm::Communicator& group, bool in_halves)
       : ExpertExchange(plain),
@@ -29,8 +29,8 @@ struct SpreadExperts final : nn::ExpertExchange {
       const nn::BesideFunction& beside) const override;
 };
 
-/// All parts are sent at once; each is computed while later ones arrive and earlier ones are sent
-/// back.
+/// All parts are sent at the start; each is computed while later ones arrive and earlier ones are
+/// sent back.
 nn::Exchanged SpreadExperts::forward(
     const std::vector<nn::ExpertRows>& parts,
     const nn::ExpertFunction& experts,
@@ -62,10 +62,10 @@ nn::Exchanged SpreadExperts::forward(
   throw Error(
       ErrorKind::kConfig,
       experts == 0
-          ? fmt::format("parallel.expert is {} and the model has no experts", ranks)
-          : fmt::format("parallel.expert is {} and the model has {} experts", ranks, experts),
-      experts == 0 ? "leave parallel.expert 1 for this model"
-                   : fmt::format("give parallel.expert at most {}", experts));
+          ? fmt::format("parallel.expert is {}, but the model has no experts", ranks)
+          : fmt::format("parallel.expert is {}, but the model has {} experts", ranks, experts),
+      experts == 0 ? "use parallel.expert=1 for this model"
+                   : fmt::format("set parallel.expert to at most {}", experts));
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ ExpertGroups make_expert_groups(ParallelGroups& axes, int ranks, bool in_halves)
             "parallel.expert={} does not divide the {} ranks of data and context",
             ranks,
             all.size()),
-        "give a divisor, or more ranks to parallel.data or parallel.context");
+        "use a divisor, or more ranks for parallel.data or parallel.context");
   }
   std::vector<int> exchange(static_cast<size_t>(ranks));
   std::iota(exchange.begin(), exchange.end(), all.rank() / ranks * ranks);

@@ -125,7 +125,8 @@ RowRoute::RowRoute(const Tensor& counts, comm::Communicator& group, int number)
   const int64_t experts = counts.size(1);
   const int64_t* leaving = count[group.rank()].data();
   const mesh::Range own = mesh::split_evenly(experts, ranks, group.rank());
-  std::vector<std::vector<int64_t>> places(static_cast<size_t>(experts));  // as they are received
+  // Positions in the order of arrival.
+  std::vector<std::vector<int64_t>> places(static_cast<size_t>(experts));
   int64_t place = 0;
   for (int64_t rank = 0; rank < ranks; ++rank) {
     const mesh::Range theirs = mesh::split_evenly(experts, ranks, rank);

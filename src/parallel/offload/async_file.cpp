@@ -32,7 +32,7 @@ Error failure(const std::filesystem::path& folder, int number, const char* actio
   return error;
 }
 
-/// A file that has no name any more.
+/// An unnamed file.
 class Descriptor {
  public:
   explicit Descriptor(const std::filesystem::path& folder) : folder_(folder) {
@@ -62,7 +62,7 @@ struct Transfer {
   size_t count = 0;
 };
 
-/// The rest of a transfer, here and now. Returns errno.
+/// Completes the rest of a transfer synchronously. Returns errno.
 int transfer_now(int descriptor, Transfer t) {
   while (t.count > 0) {
     const auto at = static_cast<off_t>(t.offset);
@@ -72,7 +72,7 @@ int transfer_now(int descriptor, Transfer t) {
       continue;
     }
     if (done <= 0) {
-      return done < 0 ? errno : EIO;  // the file ends too early
+      return done < 0 ? errno : EIO;  // unexpected end of file
     }
     t.offset += static_cast<uint64_t>(done);
     t.bytes += done;
@@ -160,7 +160,7 @@ class UringFile final : public AsyncFile {
   ~UringFile() override {
     try {
       while (!running_.empty()) {
-        take_one();  // the kernel writes into memory that its owner is about to free
+        take_one();  // the kernel may still write into memory that its owner is about to free
       }
     } catch (const Error&) {  // the ring failed and returns nothing more
     }
@@ -189,7 +189,7 @@ class UringFile final : public AsyncFile {
       take_one();
     }
     const Ticket ticket = ++last_;
-    start(ticket, transfer);  // one that fails is not waited for
+    start(ticket, transfer);  // first: if it throws, the ticket is not registered
     running_[ticket] = transfer;
     return ticket;
   }
@@ -232,7 +232,7 @@ class UringFile final : public AsyncFile {
 std::unique_ptr<AsyncFile> AsyncFile::create(const std::filesystem::path& folder, Engine engine) {
   const bool uring = engine != Engine::kThreads && Uring::is_allowed();
   if (engine == Engine::kUring && !uring) {
-    throw Error(ErrorKind::kEnvironment, "io_uring is not allowed here");
+    throw Error(ErrorKind::kEnvironment, "io_uring is not permitted on this system");
   }
   if (uring) {
     return std::make_unique<UringFile>(folder);

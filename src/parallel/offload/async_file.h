@@ -10,14 +10,14 @@
 
 namespace lockstep::parallel {
 
-/// One thread calls. The memory of a transfer must live until wait() returns.
+/// Used by one thread. The memory of a transfer must stay alive until wait() returns.
 class AsyncFile {
  public:
   enum class Engine { kAuto, kUring, kThreads };
   using Ticket = uint64_t;
 
-  /// Creates an unnamed file, which disappears when the process ends in any way. Throws Error
-  /// (environment) if the folder is not writable, or if kUring is requested and not allowed.
+  /// Creates an unnamed file, which is deleted when the process ends for any reason. Throws Error
+  /// (environment) if the folder is not writable, or if kUring is requested but not permitted.
   static std::unique_ptr<AsyncFile> create(
       const std::filesystem::path& folder, Engine engine = Engine::kAuto);
   virtual ~AsyncFile() = default;

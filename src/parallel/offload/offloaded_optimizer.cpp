@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kFileAlignment = 4096;
 
-/// The whole storage of a view.
+/// Returns the whole storage of a view, as a tensor.
 at::Tensor storage_of(const at::Tensor& view) {
   return at::empty({0}, view.options().dtype(at::kByte)).set_(view.storage());
 }
@@ -64,7 +64,7 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
   if (!shard.master.defined() && optimizer_->wants_master(shard.parameter.scalar_type())) {
     shard.master = at::empty_like(shard.parameter, at::kFloat);
     place.master_is_due = true;
-    if (is_offloaded || optimizer_->has_averages()) {  // they are read now
+    if (is_offloaded || optimizer_->has_averages()) {  // needed right away
       write_master(place, shard);
     }
   }
@@ -77,7 +77,7 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
 }
 
 at::Tensor OffloadedOptimizer::to_host(const at::Tensor& tensor) const {
-  // Shards in files free their memory, which must then be libtorch's.
+  // Shards in files free their memory, so libtorch must own it.
   const auto pinned = tensor.options().device(at::kCPU).pinned_memory(tensor.is_cuda());
   const at::Tensor host =
       file_ != nullptr ? at::empty(tensor.sizes(), pinned) : ops::host_like(tensor);

@@ -23,7 +23,7 @@ enum class OffloadDevice { kNone, kCpu, kNvme };
 
 struct OptimizerOffload {
   OffloadDevice device = OffloadDevice::kNone;
-  std::filesystem::path folder{};  // kNvme: of the files, one a rank
+  std::filesystem::path folder{};  // kNvme: folder of the files, one per rank
   /// Fraction of the elements whose state is offloaded, rounded to whole shards; the rest stays on
   /// the device.
   double ratio = 1;
@@ -47,21 +47,21 @@ class OffloadedOptimizer {
  public:
   OffloadedOptimizer(std::unique_ptr<optim::Optimizer> optimizer, const OptimizerOffload& options);
 
-  /// As Optimizer::add; the shard's tensors may be on any device. A parameter of a type that
+  /// Same as Optimizer::add; the shard's tensors may be on any device. A parameter of a type that
   /// optimizers do not support (float16) is replaced by a float32 master, and `rounded_into`
-  /// receives the result of each update. A requested master in host memory that is not given is
-  /// initialized from the parameter when it is first needed, so that the first forward pass does
+  /// receives the result of each update. If a master in host memory is requested but not given, it
+  /// is initialized from the parameter when it is first needed, so that the first forward pass does
   /// not wait for it.
   void add(optim::Shard shard, const at::Tensor& rounded_into = {});
   /// Initializes these masters now. Must be called before anything but step() updates the shards.
   void write_masters();
-  /// The parameters of the shard added last live in this file: they are loaded for an update, and
-  /// stored after it.
+  /// Sets the file that stores the parameters of the shard added last. They are loaded for an
+  /// update and stored after it.
   void keep_in(ShardFile& file, const at::Tensor& parameter);
-  /// One update of every shard; `updated` is called after each, while its state is in memory.
+  /// Updates every shard once; calls `updated` after each, while its state is in memory.
   void step(
       double learning_rate, double gradient_scale, const std::function<void()>& updated = nullptr);
-  /// As optim::Optimizer::put_averages, of every shard.
+  /// Calls optim::Optimizer::put_averages for every shard.
   void put_averages(bool are_put);
   /// Calls visit(piece) with the masters (named "master.PARAMETER" if they are separate) and the
   /// state of a shard, which may be modified during the visit.
@@ -90,21 +90,21 @@ class OffloadedOptimizer {
     at::Tensor device_parameter, device_gradient;  // if different from the optimizer's own tensors
     bool rounds =
         false;  // device_parameter has a smaller type than its master in the optimizer
-    bool master_is_due = false;                   // it is the parameter, and not yet written
+    bool master_is_due = false;                   // not yet initialized from the parameter
     ShardFile* parameter_file = nullptr;          // stores `parameter`
-    at::Tensor parameter;                         // the shard of the engine
+    at::Tensor parameter;                         // the engine's shard
     c10::Device device = c10::Device(c10::kCPU);  // device on which the state is updated
-    int64_t bytes = 0;                            // of the state
+    int64_t bytes = 0;                            // size of the state
     std::vector<Stored> stored;
     enum class State { kInMemory, kReading, kWriting, kInFile } state = State::kInMemory;
     double began = 0;                   // start of the read or write in progress
-    std::optional<c10::Event> copying;  // from or to the device
+    std::optional<c10::Event> copying;  // copy from or to the device in progress
     double copy_began = 0;
   };
 
-  /// The values of a shard's tensor in host memory that copies of its device reach.
+  /// Copies a tensor of a shard to host memory that copies to and from its device can use.
   at::Tensor to_host(const at::Tensor& tensor) const;
-  /// True if the next shard, of this number of elements, is to be offloaded.
+  /// Returns true if the next shard, of this number of elements, should be offloaded.
   bool takes_share(int64_t elements);
   bool has_master(int64_t index);
   static void write_master(Place& place, const optim::Shard& shard);
@@ -116,9 +116,9 @@ class OffloadedOptimizer {
   void finish_read(int64_t index);
   void start_write(int64_t index);
   void finish_write(int64_t index);
-  /// Waits for the tickets of a place.
+  /// Waits for the transfers of a shard.
   void await(const Place& place, std::string_view what);
-  /// Copies asynchronously if one side is on a device; copies of one place run sequentially.
+  /// Copies asynchronously if one side is on a device; copies of one shard run sequentially.
   void start_copy(Place& place, const at::Tensor& to, const at::Tensor& from);
   void finish_copy(Place& place, std::string_view what, const at::Tensor& copied);
 
@@ -126,7 +126,7 @@ class OffloadedOptimizer {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<AsyncFile> file_;
   uint64_t file_end_ = 0;
-  double due_ = 0;  // elements owed by the ratio that no shard has taken yet
+  double due_ = 0;  // elements still to be offloaded to reach the ratio
   std::vector<Place> places_;
   CopyObserver copied_;
   std::unique_ptr<ops::DeviceCopies> copies_;  // null: everything is in host memory

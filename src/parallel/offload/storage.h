@@ -1,4 +1,4 @@
-// Tensors whose memory is allocated and freed while they exist.
+// Allocates and frees the memory of existing tensors.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ namespace lockstep::parallel {
 /// those saved for a backward pass, follow.
 void set_allocated(const at::Tensor& tensor, bool allocated);
 
-/// A parameter of the given size, type and device without memory, for make_flat_units.
+/// Returns a parameter of the given size, type and device without memory, for make_flat_units.
 at::Tensor unallocated_parameter(
     at::IntArrayRef shape, at::TensorOptions options, bool requires_grad);
 
-/// The bytes of a contiguous tensor in host memory.
+/// Returns the bytes of a contiguous tensor in host memory.
 inline std::span<std::byte> storage_bytes(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }

@@ -12,7 +12,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// `result` of a liburing call: -errno on failure.
+/// Throws if `result` of a liburing call is -errno.
 void check(const char* what, int result) {
   if (result < 0) {
     throw Error(
@@ -56,7 +56,7 @@ void Uring::submit(
   int result = 0;
   do {
     result = io_uring_submit(ring_.get());
-  } while (result == -EINTR || result == -EAGAIN);  // the kernel is short of memory for a moment
+  } while (result == -EINTR || result == -EAGAIN);  // the kernel is temporarily short of memory
   check("submit", result);
 }
 

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <memory>
 
-struct io_uring;  // liburing's
+struct io_uring;  // from liburing
 
 namespace lockstep::parallel {
 
-/// One thread calls.
+/// io_uring queue; used by one thread.
 class Uring {
  public:
   static constexpr uint32_t kEntries = 64;  // maximum operations in flight
@@ -22,7 +22,7 @@ class Uring {
   /// True if the system allows this process to use io_uring (containers often do not).
   static bool is_allowed();
 
-  /// Throws Error (environment) if it is not allowed.
+  /// Throws Error (environment) if io_uring is not permitted.
   Uring();
   ~Uring();
   Uring(const Uring&) = delete;

@@ -53,12 +53,12 @@ void on_threads(
   }
 }
 
-/// One step's work of the replicas.
+/// State of one step's replicas.
 struct Round : torch::CustomClassHolder {
   std::vector<Replica>* replicas = nullptr;
   std::vector<c10::Device> devices;
   std::vector<std::vector<Tensor>> inputs;  // by replica
-  std::vector<Tensor> outputs;              // with their graphs
+  std::vector<Tensor> outputs;              // keep their autograd graphs
 
   Tensor forward(at::TensorList parameters, bool with_gradients) {
     outputs.resize(inputs.size());
@@ -129,7 +129,7 @@ struct RoundFunction : torch::autograd::Function<RoundFunction> {
     const auto round =
         c10::static_intrusive_pointer_cast<Round>(context->saved_data["round"].toCapsule());
     tensor_list sums = round->backward(gradient[0]);
-    sums.emplace_back();  // of the round itself
+    sums.emplace_back();  // the round has no gradient
     return sums;
   }
 };
@@ -152,7 +152,7 @@ DataParallel::DataParallel(
     : parameters_(std::move(parameters)),
       devices_(std::move(devices)) {
   if (devices_.empty()) {
-    throw Error(ErrorKind::kConfig, "data parallelism over no devices", "name at least one");
+    throw Error(ErrorKind::kConfig, "the list of devices for data parallelism is empty", "name at least one device");
   }
   for (const c10::Device device : devices_) {
     replicas_.push_back(make(device));

@@ -1,5 +1,6 @@
-// Single-process data parallelism: in every step the module is replicated to the devices, the batch is scattered over them, the outputs
-// are gathered on the first, and the replicas' gradients are summed into the module's (torch.nn.DataParallel; Li et al., "PyTorch
+// Single-process data parallelism. In every step the module is replicated to the devices, the batch
+// is scattered over them, the outputs are gathered on the first device, and the gradients of the
+// replicas are summed into those of the module (torch.nn.DataParallel; Li et al., "PyTorch
 // Distributed", VLDB 2020, 2.2, explains why multi-process training replaced it).
 //
 //   lockstep::DataParallel parallel(model, {device0, device1});
@@ -27,11 +28,11 @@ struct Replica {
   std::function<at::Tensor(const std::vector<at::Tensor>& inputs)> forward;
 };
 
-/// Used by one thread; inputs get no gradient. Parameters are on the first device.
+/// Used by one thread; inputs get no gradient. Parameters must be on the first device.
 class DataParallel {
  public:
   using MakeReplica = std::function<Replica(c10::Device device)>;
-  /// `parameters` are the module's. A device may be listed several times (for CPU tests).
+  /// `parameters` are those of the module. A device may be listed several times (for CPU tests).
   DataParallel(
       std::vector<at::Tensor> parameters,
       const MakeReplica& make,

@@ -57,7 +57,7 @@ Tensors requiring_gradients(const Tensors& tensors) {
   return result;
 }
 
-/// The same values as leaves of another stage's graph.
+/// Returns the same values as leaves of another stage's graph.
 Tensors as_leaves(const Tensors& tensors) {
   Tensors result;
   for (const Tensor& tensor : tensors) {
@@ -81,7 +81,7 @@ Executor::Executor(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "rank {} of {} holds {} stages, and the schedule gives it {} on {} ranks",
+            "rank {} of {} has {} stages, but the schedule expects {} on {} ranks",
             group_.rank(),
             group_.size(),
             stages.size(),
@@ -151,7 +151,7 @@ void Executor::run(std::span<const uint64_t> signatures) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "{} micro-batches for a schedule of {}", signatures.size(), schedule_.micro_batches));
+            "{} micro-batches were given, but the schedule has {}", signatures.size(), schedule_.micro_batches));
   }
   flights_.clear();
   mailbox_.begin(signatures, coming_);
@@ -300,7 +300,7 @@ void Executor::backward_weight(const Step& step) {
     nn::accumulate_gradient(parameter, std::move(gradient));
   }
   for (std::function<void()>& work : flight.work) {
-    std::exchange(work, nullptr)();  // and frees its captures
+    std::exchange(work, nullptr)();  // releases its captures
   }
   stage.end_accumulation();
 }

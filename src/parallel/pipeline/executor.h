@@ -56,7 +56,7 @@ class Executor {
   /// An action of this rank and its messages.
   struct Step {
     schedule::Action action;
-    bool last_accumulation = false;  // of its stage in the list
+    bool last_accumulation = false;  // last accumulation of its stage in the list
     int from = -1;                   // the rank that sends its input; -1: none
     int sent_at = 0;                 // the action of `from` that sent it
     int to = -1;                     // the rank that it sends to
@@ -80,11 +80,11 @@ class Executor {
   comm::Communicator& group_;
   Mailbox& mailbox_;
   std::vector<Step> steps_;
-  std::map<int, std::vector<Message>> coming_;  // from each rank, in its order
+  std::map<int, std::vector<Message>> coming_;  // messages from each rank, in its order
   std::map<Key, Flight> flights_;
-  Local local_;  // between stages of this rank
+  Local local_;  // messages between stages of this rank
   ActionObserver observer_;
-  double started_ = 0;  // of the action that runs
+  double started_ = 0;  // start of the current action
 };
 
 }  // namespace lockstep::parallel

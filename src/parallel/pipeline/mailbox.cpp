@@ -23,8 +23,8 @@ Tensor header_of(const Layouts& layouts) {
     if (numbers == end) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("the {} tensors between two stages have too many dims", layouts.size()),
-          "send fewer tensors from stage to stage");
+          fmt::format("the {} tensors between two stages have too many dimensions in total", layouts.size()),
+          "pass fewer tensors between stages");
     }
     *numbers++ = number;
   };
@@ -112,7 +112,7 @@ auto naming(const comm::Communicator& group, int rank, Body body) {
     throw Error(
         ErrorKind::kPeerLost,
         fmt::format(
-            "rank {} of the pipeline is lost to rank {}: {}", rank, group.rank(), error.message()),
+            "pipeline rank {} is unreachable from rank {}: {}", rank, group.rank(), error.message()),
         error.remedy());
   }
 }
@@ -165,8 +165,8 @@ void Mailbox::check_outputs(const Message& message, const Tensors& outputs) cons
   if (outputs.size() > kMaxTensors) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("stage {} gives {} tensors to the next", message.stage - 1, outputs.size()),
-        fmt::format("at most {} can go between two stages", kMaxTensors));
+        fmt::format("stage {} outputs {} tensors", message.stage - 1, outputs.size()),
+        fmt::format("stages can exchange at most {} tensors", kMaxTensors));
   }
   const auto found = known_.find(key_of(message));
   const Layouts layouts = layouts_of(outputs);
@@ -174,11 +174,11 @@ void Mailbox::check_outputs(const Message& message, const Tensors& outputs) cons
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "stage {} gave {} for a micro-batch, and now {} for one of the same shape",
+            "stage {} returned {} for a micro-batch, but now {} for one of the same shape",
             message.stage - 1,
             text_of(found->second),
             text_of(layouts)),
-        "a stage's output shapes must follow from the shapes of the micro-batch");
+        "a stage's output shapes must depend only on the shapes of the micro-batch");
   }
 }
 
@@ -218,7 +218,7 @@ void Mailbox::receive_until(int rank, const Message& message, Unknown unknown) {
       if (next.is_gradient) {
         throw Error(
             ErrorKind::kInternal,
-            fmt::format("gradients for stage {} come before its forward pass", next.stage));
+            fmt::format("gradients for stage {} arrived before its forward pass", next.stage));
       }
       known = known_.emplace(key, receive_header(rank)).first;
     }

@@ -46,8 +46,8 @@ class Mailbox {
   /// Maximum number of tensors between two stages.
   static constexpr size_t kMaxTensors = 31;
 
-  /// `rank_of_stage`: of the pipeline's stages. Every rank of `group` must call; may block until
-  /// all have.
+  /// `rank_of_stage` lists the rank of each pipeline stage. Every rank of `group` must call; may
+  /// block until all have called.
   Mailbox(comm::Communicator& group, c10::Device device, const std::vector<int>& rank_of_stage);
 
   /// Starts a run of a schedule. `signatures` [micro-batches] identify the micro-batches' shapes:
@@ -66,9 +66,10 @@ class Mailbox {
   /// Waits for the message. Activations are leaves that require gradients if the sender's did.
   Tensors receive(int rank, const Message& message);
 
-  /// `rank` has run its actions before `position`, so messages for those have been received.
+  /// Notes that `rank` has run its actions before `position`, so messages for those have been
+  /// received.
   void sent_until(int rank, int position);
-  /// Waits until everything has left.
+  /// Waits until all sends have completed.
   void finish();
 
  private:

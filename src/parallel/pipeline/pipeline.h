@@ -94,7 +94,8 @@ class Pipeline {
   Schedules schedules_;
   std::vector<std::unique_ptr<LanguageModelStage>> stages_;
   std::unique_ptr<Mailbox> mailbox_;
-  std::map<size_t, std::unique_ptr<Executor>> executors_, evaluators_;  // by micro-batches
+  // By number of micro-batches.
+  std::map<size_t, std::unique_ptr<Executor>> executors_, evaluators_;
   ActionObserver observer_;
 };
 

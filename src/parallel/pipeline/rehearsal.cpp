@@ -24,7 +24,7 @@ namespace {
 struct Pace : torch::CustomClassHolder {
   RehearsalClock clock = RehearsalClock::kWall;
   double now = 0;
-  std::optional<double> started;  // of the action that runs
+  std::optional<double> started;  // start of the current action
 
   /// Spends this number of seconds after the arrival of `message` (undefined: none); returns the
   /// message that announces the end.
@@ -43,8 +43,8 @@ struct Pace : torch::CustomClassHolder {
 /// Data of a sleeper's backward pass, wrapped for autograd.
 struct Sleep : torch::CustomClassHolder {
   schedule::StageTimes times;
-  bool is_last = false;            // its gradient is no message
-  DeferredQueue* queue = nullptr;  // null: the backward pass is whole
+  bool is_last = false;            // last stage: its gradient is not a message
+  DeferredQueue* queue = nullptr;  // null: the backward pass is not split
   c10::intrusive_ptr<Pace> pace;
 };
 

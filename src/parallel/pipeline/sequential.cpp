@@ -51,7 +51,7 @@ bool with_count([[maybe_unused]] size_t count, [[maybe_unused]] const Function& 
       ErrorKind::kConfig,
       what,
       fmt::format(
-          "modules of a pipeline take and give a Tensor, or a std::tuple of 2 to {} Tensors",
+          "modules of a pipeline must accept and return a Tensor, or a std::tuple of 2 to {} Tensors",
           kMostInTuple));
 }
 
@@ -71,7 +71,7 @@ Tensors tensors_of(AnyValue value, size_t module) {
   }
   if (tensors.empty()) {
     throw_not_tensors(fmt::format(
-        "module {} of the Sequential gives a {}", module, c10::demangle(value.type_info().name())));
+        "module {} of the Sequential returns a {}", module, c10::demangle(value.type_info().name())));
   }
   return tensors;
 }
@@ -86,7 +86,7 @@ AnyValue value_of(const Tensors& tensors) {
     return true;
   });
   if (!value) {
-    throw_not_tensors(fmt::format("{} tensors go from one module to the next", tensors.size()));
+    throw_not_tensors(fmt::format("{} tensors are passed from one module to the next", tensors.size()));
   }
   return std::move(*value);
 }
@@ -177,7 +177,7 @@ std::vector<int64_t> modules_of_stages(
     throw Error(
         ErrorKind::kConfig,
         fmt::format("{} pipeline stages for a Sequential of {} modules", stages, count),
-        "use fewer ranks, or fewer stages a rank");
+        "use fewer ranks, or fewer stages per rank");
   }
   if (split != "auto" && split != "parameters") {
     std::vector<int64_t> counts = model::parse_split(split, count, stages, "module");
@@ -185,13 +185,13 @@ std::vector<int64_t> modules_of_stages(
       throw Error(
           ErrorKind::kConfig,
           fmt::format("parallel.split={} leaves a stage without a module", split),
-          "give each stage one module at least");
+          "give each stage at least one module");
     }
     return counts;
   }
   model::SplitCosts costs;
   for (const AnyModule& module : *modules) {
-    double elements = 1;  // modules without parameters are dealt out too
+    double elements = 1;  // modules without parameters count too
     for (const Tensor& parameter : module.ptr()->parameters()) {
       elements += static_cast<double>(parameter.numel());
     }

@@ -10,7 +10,7 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr int kTag = std::numeric_limits<int>::max();  // no message between stages has it
+constexpr int kTag = std::numeric_limits<int>::max();  // not used by messages between stages
 
 }  // namespace
 

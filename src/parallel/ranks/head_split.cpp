@@ -10,8 +10,8 @@ HeadSplit split_heads(const model::ModelConfig& config, int rank, int ranks) {
   if (ranks > config.heads) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("parallel.tensor is {} and the model has {} heads", ranks, config.heads),
-        fmt::format("give parallel.tensor at most {}", config.heads));
+        fmt::format("parallel.tensor is {}, but the model has {} heads", ranks, config.heads),
+        fmt::format("set parallel.tensor to at most {}", config.heads));
   }
   const int64_t queries = config.queries_per_kv_head();
   if (config.kv_heads >= ranks) {

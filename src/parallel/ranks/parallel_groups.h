@@ -44,7 +44,7 @@ class ParallelGroups {
 
   /// The world and every group that was split off here.
   void visit_groups(const std::function<void(comm::Communicator&)>& visit);
-  /// Seconds spent in waiting for the world and for any of these groups.
+  /// Seconds spent waiting for the world or any of these groups.
   double seconds_waited() const;
 
  private:

@@ -12,7 +12,7 @@ struct PartDropout : nn::Dropout {
   explicit PartDropout(const nn::Dropout& plain) : Dropout(plain) {}
   SequencePart part = {};
   mesh::Range columns = {};
-  int64_t width = 0;  // of the whole; 0: that of the input
+  int64_t width = 0;  // width of the whole; 0: width of the input
 
  protected:
   at::Tensor masked(const at::Tensor& x, const at::Tensor& keys) const override;

@@ -1,5 +1,5 @@
-// Tied embedding across a pipeline: one parameter, of which the first stage (embedding) and the
-// last stage (head) hold a copy each.
+// Tied embedding across a pipeline: the first stage (embedding) and the last stage (head) each hold
+// a copy of the parameter.
 #pragma once
 
 #include <string>

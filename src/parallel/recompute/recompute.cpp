@@ -173,8 +173,7 @@ void apply_recompute(
     if (model.config().mlp_dropout > 0) {
       throw Error(
           ErrorKind::kConfig,
-          "parallel.recompute=selective is not supported where dropout stands inside the MLP: what "
-          "it would let go of is not the activation's output alone",
+          "parallel.recompute=selective is not supported with dropout inside the MLP: the tensor that it would free is not only the activation's output",
           "use parallel.recompute=full, or a model without dropout");
     }
     drop_activation_outputs(model, options.every);

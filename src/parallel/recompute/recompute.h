@@ -19,7 +19,7 @@ using at::Tensor;
 
 enum class Recompute {
   kNone,
-  kSelective,  // large and cheap activations: the output of the MLP's activation (attention stores no probabilities anyway)
+  kSelective,  // the output of the MLP's activation: large, and cheap to recompute
   kFull,       // everything inside a block: only its input is stored
 };
 

@@ -46,7 +46,7 @@ struct WrappedLinear : nn::Linear {
   }
 };
 
-/// Remembers its output.
+/// Records its output.
 struct RememberingLinear final : WrappedLinear {
   RememberingLinear(
       std::shared_ptr<nn::Linear> inner,
@@ -64,7 +64,7 @@ struct RememberingLinear final : WrappedLinear {
   }
 };
 
-/// For gate and up in one product, concatenated or interleaved.
+/// For gate and up projections in one product, concatenated or interleaved.
 struct RememberingGatedLinear final : WrappedLinear {
   RememberingGatedLinear(
       std::shared_ptr<nn::Linear> inner, std::shared_ptr<ActivationInput> input, bool is_in_pairs)
@@ -86,7 +86,7 @@ struct RememberingGatedLinear final : WrappedLinear {
   }
 };
 
-/// Frees its input.
+/// Frees its input after the forward pass.
 struct DroppingLinear final : WrappedLinear {
   DroppingLinear(
       std::shared_ptr<nn::Linear> inner,

@@ -8,7 +8,7 @@
 namespace lockstep::parallel {
 
 /// Frees the activation's output after mlp_down has read it and recomputes it when the backward
-/// pass reaches mlp_down. Works on the blocks' linear kernels, whatever fills their slots.
+/// pass reaches mlp_down. Works with any kind of linear in the blocks' slots.
 void drop_activation_outputs(nn::LanguageModel& model, int64_t every);
 
 }  // namespace lockstep::parallel

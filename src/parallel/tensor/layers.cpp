@@ -48,7 +48,7 @@ VocabularyParallelEmbedding::Places VocabularyParallelEmbedding::places_of(
         throw Error(
             ErrorKind::kData,
             fmt::format("token id {} is not in the model's vocabulary of {}", id, vocabulary),
-            "use the tokenizer that belongs to the model, or model.resize_embeddings=true");
+            "use the model's tokenizer, or model.resize_embeddings=true");
       }
     }
   }

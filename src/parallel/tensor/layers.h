@@ -70,13 +70,14 @@ struct NormOverRanks final : nn::Norm {
         width(width),
         copies(copies) {}
   Region region;
-  int64_t width;  // of all heads together
+  int64_t width;  // width of all heads together
   int copies;
   Tensor forward(const Tensor& x) const override;
   ops::SumAndNorm forward_beside(const Tensor& x) const override { return {x, forward(x)}; }
 };
 
-/// Dropout between two sharded layers on the rank's columns: applies its part of the whole mask.
+/// Dropout between two sharded layers on the rank's columns: applies the rank's columns of the
+/// whole mask.
 struct ShardedWidthDropout final : PartDropout {
   ShardedWidthDropout(const nn::Dropout& plain, mesh::Range part, int64_t width)
       : PartDropout(plain) {
@@ -85,7 +86,7 @@ struct ShardedWidthDropout final : PartDropout {
   }
 };
 
-/// Embedding with the rows `rows` of the vocabulary; tokens of other ranks are summed in.
+/// Embedding with the rows `rows` of the vocabulary; the ranks' results are summed.
 struct VocabularyParallelEmbedding final : nn::TokenEmbedding {
   VocabularyParallelEmbedding(
       const nn::TokenEmbedding& plain, Region region, mesh::Range rows, int64_t vocabulary);

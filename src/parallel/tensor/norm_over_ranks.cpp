@@ -11,7 +11,7 @@ namespace {
 struct HeldNorm : torch::CustomClassHolder {
   Group group;
   double width = 0, copies = 1, eps = 0;
-  bool rounds_twice = false;  // before the product with the weight too
+  bool rounds_twice = false;  // also rounds before the product with the weight
 };
 
 at::ScalarType high_type(const Tensor& x) {
@@ -63,7 +63,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
 Tensor NormOverRanks::forward(const Tensor& x) const {
   const bool is_exact = kind == nn::NormKind::kExactRmsNorm;
   if (!is_exact && kind != nn::NormKind::kRmsNorm) {
-    throw Error(ErrorKind::kInternal, "a norm over all heads of the tensor ranks of another kind");
+    throw Error(ErrorKind::kInternal, "norms over the heads of all tensor ranks must be RMS norms");
   }
   auto held = c10::make_intrusive<HeldNorm>();
   held->group = region.group;

@@ -52,7 +52,7 @@ struct Enter : torch::autograd::Function<Enter> {
                                                     : region.group->start_sum(gradient[0]);
     if (entrance->meanwhile != nullptr) {
       for (std::function<void()>& work : entrance->meanwhile->take()) {
-        std::exchange(work, nullptr)();  // and frees its captures
+        std::exchange(work, nullptr)();  // releases its captures
       }
     }
     sum.pending.wait();
@@ -99,7 +99,7 @@ TensorGroup::Sum TensorGroup::start_scatter_sum(const Tensor& x) const {
   if (x.size(1) % size() != 0) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("a sequence of {} is cut among {} ranks", x.size(1), size()));
+        fmt::format("a sequence of {} tokens is not divisible by {} ranks", x.size(1), size()));
   }
   // [B, T, C] -> [n, B, T/n, C]
   const Tensor parts = x.unflatten(1, {size(), -1}).transpose(0, 1).contiguous();

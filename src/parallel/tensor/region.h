@@ -27,7 +27,7 @@ class TensorGroup : public torch::CustomClassHolder {
 
   Tensor identity(const Tensor& x) const { return x; }
   Tensor sum(const Tensor& x) const;
-  /// The largest of each element over the ranks.
+  /// Returns the element-wise maximum over the ranks.
   Tensor largest(const Tensor& x) const;
   /// [B, T/n, C] -> [B, T, C]: gathers the ranks' sequence shards in rank order.
   Tensor gather_sequence(const Tensor& x) const;
@@ -61,7 +61,7 @@ struct Region {
   Tensor enter(const Tensor& x, const std::shared_ptr<DeferredQueue>& meanwhile = nullptr) const;
   /// Entry to layers that every rank computes identically on the whole sequence. Backward: no sum.
   Tensor gather(const Tensor& x) const;
-  /// From a partial sum on every rank to the sum.
+  /// Exit: sums the partial results of the ranks.
   Tensor leave(const Tensor& x) const;
 };
 

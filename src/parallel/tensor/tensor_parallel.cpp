@@ -24,8 +24,9 @@ using mesh::Cut;
 using mesh::Range;
 using model::Dim;
 
-/// True if queries, keys and values are one product. A rank's shard then has whole key-value heads:
-/// the gradients of a replicated one would have to be summed, and those of its queries not.
+/// Returns true if queries, keys and values are one product. A rank's shard then has whole
+/// key-value heads. Replicated key-value heads are not supported, because their gradients would
+/// have to be summed over the replicas while those of the queries would not.
 bool packs_heads(const model::ModelConfig& config) {
   for (const model::LayerSpec& layer : model::block_layers(config, 0)) {
     if (layer.out == Dim::kPackedHeads) {
@@ -42,7 +43,7 @@ void check_sizes(const model::ModelConfig& config, int ranks) {
     most = std::min(most, size);
     if (size < ranks) {
       problems += fmt::format(
-          "{}parallel.tensor is {} and the model has {} {}",
+          "{}parallel.tensor is {}, but the model has {} {}",
           problems.empty() ? "" : "\n",
           ranks,
           size,
@@ -51,20 +52,20 @@ void check_sizes(const model::ModelConfig& config, int ranks) {
   };
   check(config.heads, "query heads");
   if (packs_heads(config)) {
-    check(config.kv_heads, "key-value heads, which are packed with the queries");
+    check(config.kv_heads, "key-value heads, which are fused with the queries");
   }
   if (std::ssize(config.experts.dense_layers) > 0 || config.experts.count == 0) {
-    check(config.intermediate_size, "numbers in the width of its MLP");
+    check(config.intermediate_size, "columns in its MLP");
   }
   if (config.experts.count > 0) {
-    check(config.experts.width, "numbers in the width of an expert");
+    check(config.experts.width, "columns in an expert");
     if (config.experts.shared_width > 0) {
-      check(config.experts.shared_width, "numbers in the width of its shared expert");
+      check(config.experts.shared_width, "columns in its shared expert");
     }
   }
   check(config.vocab_size, "tokens in its vocabulary");
   if (!problems.empty()) {
-    throw Error(ErrorKind::kConfig, problems, fmt::format("give parallel.tensor at most {}", most));
+    throw Error(ErrorKind::kConfig, problems, fmt::format("set parallel.tensor to at most {}", most));
   }
 }
 
@@ -104,12 +105,12 @@ class TensorParallelizer final {
  private:
   void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) {
     const model::ParameterSpec& weight = layer(name).weight();
-    if (const auto part = cut_of(weight.dims.front(), 0)) {  // over all heads of all ranks
+    if (const auto part = cut_of(weight.dims.front(), 0)) {  // a norm over the heads of all ranks
       slot = std::make_shared<NormOverRanks>(*slot, region_, weight.shape.front(), part->copies);
       cut(name, *slot, *part);
       return;
     }
-    // Each rank has other heads.
+    // Norms of single heads: each rank has different heads, so gradients are summed.
     const bool is_of_heads = weight.dims.front() == Dim::kHeadDim;
     hold_whole(
         name, *slot, is_of_heads ? &region_.group->communicator() : sharers_between_regions());
@@ -183,7 +184,7 @@ class TensorParallelizer final {
         std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
     cut_table(name, *slot, &nn::Parameter::out);
   }
-  /// The embedding or the head, and its adapter.
+  /// Shards the embedding or the head, and its adapter.
   template <class Table>
   void cut_table(const nn::SlotName& name, Table& table, int nn::Parameter::* side) {
     if (table.adapter != nullptr) {
@@ -210,7 +211,8 @@ class TensorParallelizer final {
     std::iota(holders.begin(), holders.end(), axes.coordinate().tensor - heads_.copy);
     return axes.split(axes.along(mesh::Axis::kTensor), holders, "key_value_heads");
   }
-  /// Ranks whose gradients of a parameter between regions must be added; null: they are equal.
+  /// Returns the ranks whose gradients of a parameter between regions must be added; null: they are
+  /// equal.
   comm::Communicator* sharers_between_regions() const {
     return region_.shards_sequence() ? &region_.group->communicator() : nullptr;
   }
@@ -220,7 +222,7 @@ class TensorParallelizer final {
     return {heads.begin * config_.head_dim, heads.end * config_.head_dim};
   }
   const model::LayerSpec& layer(const nn::SlotName& name) const { return layers_.at(name.prefix); }
-  /// This rank's cut of a parameter whose dimension `at` runs along `dim`; nullopt if it is
+  /// Returns this rank's cut of a parameter whose dimension `at` runs along `dim`; nullopt if it is
   /// replicated.
   std::optional<Cut> cut_of(Dim dim, int at) const;
   /// Replaces the layer's parameters by those of the shard.
@@ -241,7 +243,7 @@ class TensorParallelizer final {
   HeadSplit heads_;
   Region region_;
   comm::Communicator& copies_;
-  std::shared_ptr<DeferredQueue> entered_;  // of the junction before the layers that are visited
+  std::shared_ptr<DeferredQueue> entered_;  // queue of the last visited region entry
   ShardedParameters sharded_;
 };
 
@@ -389,7 +391,7 @@ void TensorParallelizer::cut_product(
   product.visit_parameters([&](const nn::Parameter& parameter) {
     if (parameter.*side >= 0) {
       part.dim = parameter.*side;
-      // Copies of key-value heads serve each rank's own queries.
+      // Replicated key-value heads serve different queries on each rank, so gradients are summed.
       replace(name, parameter, part, part.copies > 1 ? &copies_ : nullptr);
     } else {  // an adapter factor that each rank applies to its own shard of the layer
       replace(name, parameter, {}, &region_.group->communicator());

@@ -18,7 +18,8 @@ namespace {
 constexpr int64_t kLogitsBytes = int64_t{96} << 20;
 constexpr int64_t kLeastRows = 128;
 
-/// The rows with a target. Every rank of the group finds the same, and so the same chunks.
+/// Returns the rows with a target. Equal on every rank of the group, so all ranks use the same
+/// chunks.
 Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
   const Tensor rows = at::nonzero(targets != ops::kIgnoredTarget).squeeze(1);
   const Tensor bad = at::nonzero((targets != ops::kIgnoredTarget)
@@ -30,12 +31,12 @@ Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
             "label {} is not in the model's vocabulary of {}",
             targets[bad[0][0].item<int64_t>()].item<int64_t>(),
             vocabulary),
-        "use the tokenizer that belongs to the model, or model.resize_embeddings=true");
+        "use the model's tokenizer, or model.resize_embeddings=true");
   }
   return rows;
 }
 
-/// All ranks chunk rows by the largest shard, so that chunks agree.
+/// Width of the largest shard. All ranks size their chunks of rows by it, so that chunks agree.
 int64_t widest_part(const VocabularyShard& shard) {
   return mesh::split_evenly(shard.vocabulary, shard.group->size(), 0).size();
 }
@@ -64,7 +65,7 @@ void combine(ops::RowStatistics& part, comm::Communicator& group) {
   }
 }
 
-/// A chunk of rows for the statistics.
+/// Statistics of a chunk of rows.
 struct Run {
   Tensor losses;     // [n]
   Tensor likeliest;  // [n] int64
@@ -99,7 +100,7 @@ Run make_run(
   const Tensor peaks = all.select(1, 0);  // [ranks, n]
   const Tensor highest = peaks.amax(0);
   const Tensor whole = (all.select(1, 1) * (peaks - highest).exp()).sum(0);
-  const Tensor rank = peaks.argmax(0, /*keepdim=*/true);  // the first of equal maxima
+  const Tensor rank = peaks.argmax(0, /*keepdim=*/true);  // first rank with the maximum
   return {
       whole.log() + highest - all.select(1, 2).sum(0),
       all.select(1, 3).gather(0, rank).squeeze(0).to(at::kLong)};

@@ -11,7 +11,7 @@ namespace lockstep::parallel {
 /// This rank's rows of the vocabulary.
 struct VocabularyShard {
   Group group;
-  mesh::Range rows;  // at least one
+  mesh::Range rows;  // at least one row
   int64_t vocabulary = 0;
 };
 
@@ -29,14 +29,15 @@ Tensor vocabulary_parallel_loss(
     const VocabularyShard& shard,
     ops::TokenLossOptions options = {});
 
-/// ops::token_divergences, equal on every rank; the reference's head is cut like this one.
+/// Computes ops::token_divergences; equal on every rank. The reference's head must be sharded like
+/// this one.
 Tensor vocabulary_parallel_divergences(
     const Tensor& hidden,
     const Tensor& weight,
     const VocabularyShard& shard,
     ops::TokenLossOptions options);
 
-/// ops::token_scores, equal on every rank.
+/// Computes ops::token_scores; equal on every rank.
 ops::TokenScores vocabulary_parallel_scores(
     const Tensor& hidden,
     const Tensor& weight,

@@ -1,3 +1,4 @@
+// Tokenization and opening of a run's datasets; packing and masking options.
 #include "train/batches/datasets.h"
 
 #include <algorithm>
@@ -28,8 +29,9 @@ namespace {
 
 constexpr int64_t kDefaultSequenceLength = 1024;
 
-/// Tokenizes all that the options name; of a mixture, each source and what is held out of it, and
-/// last the files of validation and test.
+/// Tokenizes all files that the options name and returns the paths of the token files. For a
+/// mixture, there is one entry per source, including its held-out splits, and a last entry for the
+/// validation and test files.
 nlohmann::json prepare(
     const data::DataOptions& options,
     const std::vector<config::MixtureSource>& sources,
@@ -42,7 +44,7 @@ nlohmann::json prepare(
   };
   const bool has_others = !options.validation.empty() || !options.test.empty();
   for (const config::MixtureSource& source : sources) {
-    (void)data::find_inputs(source.files, options.format, source_key(source));  // before any work
+    (void)data::find_inputs(source.files, options.format, source_key(source));  // report missing files before tokenizing anything
   }
   for (const config::MixtureSource& source : sources) {
     data::DataOptions part = options;
@@ -73,7 +75,7 @@ int64_t count_longer(const data::SequenceView& rows) {
   return count;
 }
 
-/// That documents see those before them.
+/// Logs that tokens attend to earlier documents of the same sequence.
 void tell_end_to_end(const data::SequenceView& rows) {
   if (rows.packing() == data::Packing::kConcatenated && rows.dataset().documents() > 1) {
     log_info(
@@ -85,7 +87,7 @@ void tell_end_to_end(const data::SequenceView& rows) {
   }
 }
 
-/// What of a step is padding, before it is computed with, and what is not read in one piece.
+/// Logs the share of padding per sequence and the number of documents that are split or truncated.
 void tell_packing(const Datasets& sets, std::string_view long_documents) {
   const auto tell_rows = [&](const std::string& name,
                              const std::shared_ptr<const data::SequenceView>& rows) {
@@ -122,8 +124,8 @@ void tell_packing(const Datasets& sets, std::string_view long_documents) {
   tell("data.test", sets.test);
 }
 
-/// Warns about documents in which no token has a loss, and throws Error (data) if no document of a
-/// set has one: such a set trains "successfully" to a loss of 0.
+/// Warns about documents without any loss token. Throws Error (data) if no document of a set has
+/// one: training on such a set would report a loss of 0.
 void check_learned(const Datasets& sets, const config::DataSection& section) {
   const auto check = [&](const char* key, const data::SequenceView* rows) {
     const auto found =
@@ -141,7 +143,7 @@ void check_learned(const Datasets& sets, const config::DataSection& section) {
           fmt::format("{}: none of {} documents has a token to learn", key, found.all),
           hint);
     }
-    // A document that is split continues in another row, which may have what is learned.
+    // A split document continues in another row, which may contain loss tokens.
     if (section.long_documents == "truncate" || rows->packing() == data::Packing::kPerDocument) {
       log_warning(
           "{}: {} of {} documents have no token to learn; {}",
@@ -156,7 +158,7 @@ void check_learned(const Datasets& sets, const config::DataSection& section) {
   check("data.test", sets.test.get());
 }
 
-/// Why a model cannot read several documents in a row; empty: it can.
+/// Returns the reason why the model does not support several documents per row; empty if it does.
 std::string_view obstacle_to_packing(const model::ModelConfig& model) {
   return model::rope_depends_on_length(model)
              ? "the model's rotary positions depend on the length of a sequence, which would be "

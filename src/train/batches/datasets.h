@@ -1,4 +1,4 @@
-// The token files of a run: made by rank 0, opened by all.
+// Datasets of a run: rank 0 writes the token files, all ranks open them.
 #pragma once
 
 #include <memory>
@@ -16,73 +16,74 @@
 namespace lockstep::train {
 
 struct Datasets {
-  std::shared_ptr<const data::SequenceView> train, validation, test;  // null where not named
+  std::shared_ptr<const data::SequenceView> train, validation, test;  // null if not configured
   std::shared_ptr<const data::SequenceView> validation_mm = nullptr, test_mm = nullptr;
 };
 
-/// The section `data` as the data module's options.
+/// Converts the `data` section to the options of the data module.
 data::DataOptions data_options(const config::DataSection& section);
 
-/// The sources of data.mixture that take part: those whose weight is not 0.
+/// Returns the sources of data.mixture with a nonzero weight.
 std::vector<config::MixtureSource> sources_of(const config::DataSection& section);
 
-/// The rows of these sources, a view each in their order, as one; of none: of the only view.
+/// Combines the rows of the sources (one view per source, in order) into one view. Without sources,
+/// returns the only view.
 std::shared_ptr<const data::SequenceView> mixed_rows(
     const std::vector<config::MixtureSource>& sources,
     const std::vector<std::shared_ptr<const data::SequenceView>>& views);
 
-/// Logs what is drawn of each source of a mixture, and how often an epoch reads it.
+/// Logs each mixture source's share of the samples and how often an epoch reads it.
 void tell_mixture(const Datasets& sets, const config::DataSection& section);
 
-/// What errors call a source of data.mixture.
+/// Name of a data.mixture source in error messages.
 std::string source_key(const config::MixtureSource& source);
 
-/// Tokens of a row: data.sequence_length, else what the model allows, at most 1,024. Error
-/// (kConfig) where the model has not as many positions.
+/// Tokens per row: data.sequence_length if set; otherwise the model's limit, at most 1,024. Throws
+/// Error (kConfig) if the model has fewer positions.
 int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model);
 
-/// What writes messages: data.chat_template's, or the tokenizer's own template. Error (kConfig)
-/// where there is none.
+/// Returns the chat template: data.chat_template if set, otherwise the tokenizer's. Throws Error
+/// (kConfig) if there is none.
 std::shared_ptr<const data::ChatTemplate> find_chat_template(
     const config::DataSection& section, const text::Tokenizer& tokenizer);
-/// It with data.prompt=chat; null with other prompts.
+/// Returns the chat template if data.prompt=chat; null otherwise.
 std::shared_ptr<const data::ChatTemplate> chat_template_of(
     const config::DataSection& section, const text::Tokenizer& tokenizer);
 
-/// How documents become rows for `model`, by data.packing. Error (kConfig) where it cannot read
-/// several of them in one.
+/// Returns how documents are packed into rows for `model`, according to data.packing. Throws Error
+/// (kConfig) if the model does not support several documents per row.
 data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model);
 
-/// Whether a micro-batch puts several rows that are judged one by one (a classifier's, answers) in
-/// one, none of which sees another: where data.packing does not say, where the model can read them
-/// so. Error (kConfig): it cannot, and is asked to.
+/// Returns true if a micro-batch packs several independently scored rows (of a classifier, or
+/// answers) into one row, with attention restricted to each. This is the default if data.packing is
+/// not set and the model supports it. Throws Error (kConfig) if packing is requested but not
+/// supported.
 bool packs_rows(const config::Config& config, const model::ModelConfig& model);
 
-/// Logs what of the micro-batches of packed rows, of so many draws, is padding.
+/// Logs the share of padding in the first `draws` micro-batches of packed rows.
 void tell_packed_rows(const Datasets& sets, int64_t draws);
 
-/// How prompts and their answers become rows, where data.packing does not say: several in one where
-/// the model can read them so.
+/// Default packing of prompts with answers: several per row if the model supports it.
 data::Packing packing_of_prompts(const model::ModelConfig& model);
 
-/// Error (kConfig) where task.type is language_modeling or masked_lm and the model is for the
-/// other.
+/// Throws Error (kConfig) if task.type is language_modeling for a masked language model, or
+/// masked_lm for a causal one.
 void check_task(const config::TaskSection& task, const model::ModelConfig& model);
 
-/// Error (kConfig) where `model` cannot be trained on such documents.
+/// Throws Error (kConfig) if `model` cannot be trained on such documents.
 void check_documents(const model::ModelConfig& model, const data::DataOptions& options);
 
-/// What hides tokens of an encoder's rows, by the section `data` and the seed of the training's
-/// data; nothing for another model. Error (kConfig): the tokenizer has no mask's token.
+/// Returns the token masking of an encoder, from the `data` section and the data seed; empty for
+/// other models. Throws Error (kConfig) if the tokenizer has no mask token.
 std::optional<data::Masking> masking_of(
     const config::Config& config,
     const model::ModelConfig& model,
     const text::Tokenizer& tokenizer);
 
-/// Tokenizes once (rank 0, the others wait), then opens the token files as rows for `model`: an
-/// encoder-decoder gets pairs, and Error (kConfig) where the section names texts alone. Of
-/// data.mixture, train is the rows of its sources, and what is held out is held out of each. Every
-/// rank must call.
+/// Tokenizes once (on rank 0, while the others wait) and opens the token files as rows for `model`.
+/// Encoder-decoder models get pairs; Error (kConfig) is thrown if the data is plain text. With
+/// data.mixture, the training set combines the rows of all sources, and held-out splits are taken
+/// from each source. Every rank must call.
 Datasets open_datasets(
     const config::DataSection& section,
     const model::ModelConfig& model,

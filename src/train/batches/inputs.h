@@ -1,4 +1,4 @@
-// From the loader's rows to a forward pass.
+// Converts the loader's micro-batches to model inputs.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace lockstep::train {
 
-/// The rows as tensors on the CPU, where objectives count their targets.
+/// Returns the rows as CPU tensors. Objectives count their targets on the CPU.
 nn::ForwardInputs to_inputs(const data::MicroBatch& batch);
-/// The same on the device.
+/// Copies the inputs to the device.
 nn::ForwardInputs to_device(const nn::ForwardInputs& inputs, c10::Device device);
-/// What the shapes of a rank's micro-batches follow from, as a number that a double holds.
+/// Hash of the shapes of a rank's micro-batches; exactly representable as a double.
 int64_t shapes_of(std::span<const nn::ForwardInputs> inputs);
 
 }  // namespace lockstep::train

@@ -1,3 +1,4 @@
+// Labelled rows of classifiers: labels, class weights and targets.
 #include "train/batches/labelled_data.h"
 
 #include <algorithm>
@@ -29,12 +30,13 @@ using nlohmann::ordered_json;
 
 constexpr double kMostOfOneClass = 0.9;
 
-/// What errors call the rows to train on.
+/// Name of the training rows in error messages.
 std::string train_key(const config::Config& config) {
   return config.data.mixture.empty() ? "data.train" : "data.mixture";
 }
 
-/// Deals the rows to train on, of each source alike, to train, validation and test.
+/// Splits the training rows into train, validation and test, with the same fractions for each
+/// source.
 void split_rows(LabelledData& data, double validation, double test, uint64_t seed) {
   data::Splitter splitter(validation, test, seed);
   std::vector<data::LabelledRow> rows = std::move(data.train.rows.rows);
@@ -58,7 +60,8 @@ void split_rows(LabelledData& data, double validation, double test, uint64_t see
   }
 }
 
-/// Whether no row tells its label: none has one, or each has -1, which is no label, and loses it.
+/// Returns true if no row has a label: either none is given, or all are -1 and -1 is not a label
+/// name. In the latter case the labels are removed.
 bool hide_labels(LabelledSet& set, const std::vector<std::string>& labels) {
   std::vector<data::LabelledRow>& rows = set.rows.rows;
   const auto is_told = [&](const data::LabelledRow& row) {
@@ -87,7 +90,7 @@ ProblemType problem_of(TargetForm form) {
                                        : ProblemType::kSingleLabel;
 }
 
-/// What task.problem_type says, else the model is made for, else the rows look like.
+/// Problem type: task.problem_type, then the model's, then the type that the rows suggest.
 ProblemType find_problem(
     const config::Config& config, const model::ModelConfig& model, const LabelledData& data) {
   if (config.task.problem_type) {
@@ -108,8 +111,8 @@ ProblemType find_problem(
                   : "data.test"));
 }
 
-/// The names of the outputs: task.labels, else the model's, else the fields', else those that the
-/// training rows have.
+/// Names of the outputs: task.labels, then the model's labels, then the field names, then the
+/// labels found in the training rows.
 std::vector<std::string> find_names(
     const config::Config& config, const model::ModelConfig& model, const LabelledData& data) {
   const std::vector<std::string>& fields = config.data.label_field;
@@ -123,11 +126,11 @@ std::vector<std::string> find_names(
     return fields;
   }
   return data.problem == ProblemType::kRegression
-             ? std::vector<std::string>{"LABEL_0"}  // the name that transformers gives it
+             ? std::vector<std::string>{"LABEL_0"}  // the default name in transformers
              : data::find_labels(data.train.rows, form_of(data.problem), train_key(config));
 }
 
-/// The label's fields in the order of the model's outputs, where they have their names.
+/// Label fields, reordered to match the model's outputs if they have the same names.
 std::vector<std::string> ordered_fields(
     std::vector<std::string> fields, const config::TaskSection& task, const model::HeadSpec& head) {
   const auto set_of = [](const std::vector<std::string>& names) {
@@ -159,7 +162,7 @@ void check_outputs(const LabelledData& data, const std::vector<std::string>& fie
   }
 }
 
-/// Rows that have each label.
+/// Number of training rows per label.
 std::vector<int64_t> count_rows(const LabelledData& data) {
   const size_t labels = data.labels.size();
   std::vector<int64_t> counts(labels, 0);
@@ -176,7 +179,7 @@ std::vector<int64_t> count_rows(const LabelledData& data) {
   return counts;
 }
 
-/// Of task.class_weights by name: labels that are not named weigh 1.
+/// Parses task.class_weights given by name. Labels that are not named get weight 1.
 std::vector<double> named_weights(
     const config::TaskSection& task, const std::vector<std::string>& labels) {
   std::vector<double> weights(labels.size(), 1);
@@ -197,9 +200,9 @@ std::vector<double> named_weights(
   return weights;
 }
 
-/// Of task.class_weights. Balanced: so that the rows of each label weigh the same together, and all
-/// rows together as many as they are; of labels that stand by themselves, so that the rows that
-/// have one weigh what the others do.
+/// Class weights from task.class_weights. With `balanced`, the rows of every label have the same
+/// total weight, and the weights of all rows sum to the number of rows. For multi-label problems,
+/// the rows with a label have the same total weight as the rows without it.
 std::vector<double> weights_of(const config::TaskSection& task, const LabelledData& data) {
   std::vector<double> weights;
   if (task.class_weights == std::vector<std::string>{"balanced"}) {
@@ -265,7 +268,7 @@ void warn_of_classes(const LabelledData& data) {
   }
 }
 
-/// Numbers of which every one is whole may be names that a table's tool wrote as 1.0.
+/// Warns if all numbers are whole: they may be class names that a tool wrote as 1.0.
 void warn_of_numbers(const LabelledData& data) {
   const std::vector<float>& outputs = data.train.targets.outputs;
   const bool are_whole =
@@ -277,7 +280,8 @@ void warn_of_numbers(const LabelledData& data) {
   }
 }
 
-/// config.json's, else the tokenizer's, else its end of text.
+/// Padding token: pad_token_id of config.json, then the tokenizer's padding token, then its
+/// end-of-text token.
 int32_t padding_of(const model::ModelConfig& model, const text::Tokenizer& tokenizer) {
   if (model.pad_token_id) {
     return static_cast<int32_t>(*model.pad_token_id);
@@ -451,7 +455,7 @@ ClassifierData open_classifier_data(
     const data::Encoder encoder = encoder_of(model, tokenizer, pad);
     const int64_t vocabulary =
         std::max({encoder.vocabulary_size, model.vocab_size, int64_t{pad} + 1});
-    // Each source's, and last those of validations and test.
+    // One entry per source, then one for the validation and test sets.
     ordered_json sets = ordered_json::array();
     const auto add = [&](const LabelledSet& set) {
       const std::string path = set.targets.classes.empty()

@@ -1,4 +1,4 @@
-// The rows of a classifier: what is read, which labels there are, and what each row is to be told.
+// Labelled rows of a classifier: reading, label names and targets.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace lockstep::train {
 
-/// Whether rows are to be classified: task.type says so, or the model's folder is for that, or a
-/// key is given that only classification reads (labels, their field, a pair's).
+/// Returns true if the run classifies rows: task.type requests it, the model is a classifier, or a
+/// key is set that only classification uses (labels, label field, pair field).
 bool classifies(const config::Config& config, const model::ModelConfig& model);
 
-/// Rows with what they are to be told; empty where the section names none.
+/// Rows and their targets; empty if not configured.
 struct LabelledSet {
   data::LabelledRows rows;
   data::RowTargets targets;
@@ -28,49 +28,52 @@ struct LabelledSet {
 
 struct LabelledData {
   model::ProblemType problem = model::ProblemType::kSingleLabel;
-  std::vector<std::string> labels;   // of several numbers, their names
-  std::vector<double> weights = {};  // of each label (task.class_weights); empty: all are one
+  std::vector<std::string> labels;   // class names, or the names of the outputs for regression
+  std::vector<double> weights = {};  // per label (task.class_weights); empty: all are 1
   LabelledSet train, validation, test, validation_mm = {}, test_mm = {};
-  /// Of data.mixture: the end of each source's files among those of `train`; else empty.
+  /// With data.mixture, source i owns the files of `train` before index source_files[i]. Otherwise
+  /// empty.
   std::vector<size_t> source_files = {};
 
-  /// The training rows of each source; without a mixture, all.
+  /// Returns the training rows of each source, or one set with all rows if there is no mixture.
   std::vector<LabelledSet> train_by_source() const;
 };
 
-/// Which rows need a label.
+/// Whether rows must have a label.
 enum class LabelsNeeded { kAll, kNone };
 
-/// Reads what the section `data` names, of data.mixture the rows of each source, and finds the
-/// problem (task.problem_type, the model's, or what the training rows look like) and the labels
-/// (task.labels, the model's own, those of the fields, or of the training rows). A test none of
-/// whose rows has a label, or all of them -1 (as GLUE's), is without labels. Error (kData,
-/// kConfig): as data::read_labelled, find_form, find_labels and targets_of; there is nothing to
-/// know the labels from.
+/// Reads the rows named by the `data` section (with data.mixture, those of each source) and
+/// determines the problem and the labels. The problem is task.problem_type, the model's, or guessed
+/// from the training rows. The labels are task.labels, the model's, the field names, or those of
+/// the training rows. A test set counts as unlabelled if none of its rows has a label or all labels
+/// are -1 (as in GLUE).
+///
+/// Throws Error (kData, kConfig) like data::read_labelled, find_form, find_labels and targets_of,
+/// and if the labels cannot be determined.
 LabelledData read_labelled_data(
     const config::Config& config,
     const model::ModelConfig& model,
     LabelsNeeded needed = LabelsNeeded::kAll);
 
-/// Labels as texts that a language model writes.
+/// Labels as token sequences that a language model writes.
 struct WrittenLabels {
-  std::vector<std::vector<int64_t>> ids;  // of each label, the end of text behind it
-  std::vector<double> lengths;            // what its log-likelihood is divided by
-  bool is_greedy = false;                 // else the likeliest is taken
-  std::vector<int64_t> prior = {};  // a prompt whose log-likelihoods are taken off; empty: none
+  std::vector<std::vector<int64_t>> ids;  // tokens of each label, ending with the end-of-text token
+  std::vector<double> lengths;            // divisor of each label's log-likelihood
+  bool is_greedy = false;                 // decode greedily; otherwise choose the most likely label
+  std::vector<int64_t> prior = {};  // prompt whose log-likelihoods are subtracted; empty: none
 };
 
 struct ClassifierData {
   Datasets datasets;                 // rows with classes or outputs
-  model::HeadSpec head;              // its labels and problem
-  std::vector<double> weights = {};  // as LabelledData's
-  int64_t pad = 0;                   // the id that fills short rows
-  WrittenLabels written = {};        // of labels that are texts; else empty
-  LabelledData rows = {};            // rank 0's
+  model::HeadSpec head;              // labels and problem type
+  std::vector<double> weights = {};  // class weights, as in LabelledData
+  int64_t pad = 0;                   // padding token
+  WrittenLabels written = {};        // for generative classification; otherwise empty
+  LabelledData rows = {};            // only on rank 0
 };
 
-/// `read`, which is read_labelled_data() or its like, and tokens, by rank 0; the others wait. Every
-/// rank must call.
+/// Rank 0 calls `read` (such as read_labelled_data()) and tokenizes the rows while the other ranks
+/// wait. Every rank must call.
 ClassifierData open_classifier_data(
     const config::Config& config,
     const model::ModelConfig& model,

@@ -1,3 +1,4 @@
+// Model families in GGUF: architectures, supported options and metadata.
 #include "train/gguf/families.h"
 
 #include <algorithm>
@@ -22,13 +23,13 @@ using model::RopeType;
 struct Architecture {
   Family family;
   const char* name;
-  bool has_biases = false;          // of queries, keys, values
-  bool has_further_biases = false;  // and of the other linears
-  int window_pattern = 0;           // each layer of so many but the last has a window; 0: none has
-  int wide_layers = 0;              // with so many, scores are scaled by hidden_size / heads
-  bool has_part_rotated = false;    // the first part of a head may be rotated, and the rest not
-  bool needs_biases = false;        // of the attention's linears
-  bool needs_head = false;          // a tensor of its own, even where the model ties it
+  bool has_biases = false;          // biases of queries, keys and values
+  bool has_further_biases = false;  // biases of the other linears
+  int window_pattern = 0;           // in each group of this many layers, all but the last have a window; 0: none has
+  int wide_layers = 0;              // models with this many layers scale scores by hidden_size / heads
+  bool has_part_rotated = false;    // supports rotating only the first part of a head
+  bool needs_biases = false;        // requires biases of the attention's linears
+  bool needs_head = false;          // requires a separate output tensor, even if the model ties it
 };
 constexpr std::array kArchitectures{
     Architecture{Family::kGpt2, "gpt2", true, true},
@@ -84,7 +85,7 @@ bool is_llama(const Architecture& architecture) {
   return std::string_view(architecture.name) == "llama";
 }
 
-/// Whether the model's windows are where llama.cpp has them.
+/// Returns true if the sliding windows are on the layers where llama.cpp has them.
 bool has_its_windows(const Architecture& architecture, const ModelConfig& config) {
   const int pattern = architecture.window_pattern;
   int64_t window = 0;
@@ -100,14 +101,14 @@ bool has_its_windows(const Architecture& architecture, const ModelConfig& config
   return window > 0 || pattern == 0;
 }
 
-/// What scores are divided by the root of.
+/// Attention scores are divided by the square root of this value.
 double score_scalar(const Architecture& architecture, const ModelConfig& config) {
   return static_cast<double>(
       config.layers == architecture.wide_layers ? config.hidden_size / config.heads
                                                 : config.head_dim);
 }
 
-/// Of a Yarn that says no more than its factor.
+/// True for a YaRN configuration with default values for everything except its factor.
 bool is_plain_yarn(const Rope& rope, bool truncates) {
   return rope.beta_fast == 32 && rope.beta_slow == 1 && (rope.truncate || !truncates) &&
          !rope.attention_factor && !rope.mscale && !rope.mscale_all_dim;
@@ -149,7 +150,7 @@ void check_experts(
     problems.emplace_back("it has no experts");
     return;
   }
-  // Only GLM-4.5's file says it; of the others some do and some do not.
+  // Only GLM-4.5 files record this option. For the other families llama.cpp fixes its value.
   const bool normalizes = !is_any_of(family, {Family::kOlmoe, Family::kQwen2Moe});
   if (family != Family::kGlm4Moe && experts.normalizes != normalizes) {
     problems.emplace_back("norm_topk_prob is another");

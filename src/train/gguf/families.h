@@ -1,4 +1,4 @@
-// What llama.cpp calls a model's family, and what it computes of one.
+// Mapping of model families to llama.cpp architectures.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace lockstep::train::gguf {
 
-/// "llama", "qwen2", ...: general.architecture. Error (config) with all problems where llama.cpp
-/// has none for the model, or would compute something else than the model.
+/// Returns general.architecture: "llama", "qwen2", ... Throws Error (config) with all problems if
+/// llama.cpp does not support the model or would compute a different result.
 std::string architecture_of(const model::ModelConfig& config);
-/// What llama.cpp computes a little otherwise, a line each: windows that it has not, and so sees
-/// further; rounded bounds of a yarn. Errors as above.
+/// Returns one line per small difference between llama.cpp and the model: missing sliding windows,
+/// rounded YaRN bounds. Throws like architecture_of().
 std::vector<std::string> notes_of(const model::ModelConfig& config);
-/// Whether the embedding is written once more, as the head that llama.cpp wants.
+/// Returns true if a tied embedding must be written a second time as the output tensor.
 bool writes_tied_head(const model::ModelConfig& config);
-/// Whether its rotary positions turn number 2i with 2i + 1, where the model turns i with the one
-/// half of a head further on: rows of queries and keys are then in another order.
+/// Returns true if llama.cpp's rotary embedding pairs elements 2i and 2i + 1. The model pairs
+/// element i with element i + half the head, so the rows of queries and keys must be reordered.
 bool turns_neighbours(const std::string& architecture);
 
-/// The keys of sizes and options: general.architecture and those that begin with it.
+/// Returns the metadata of sizes and options: general.architecture and the keys with its prefix.
 Metadata model_metadata(const model::ModelConfig& config);
 
 }  // namespace lockstep::train::gguf

@@ -1,3 +1,4 @@
+// Encoding of GGUF headers.
 #include "train/gguf/header.h"
 
 #include <bit>
@@ -17,13 +18,13 @@ uint64_t aligned(uint64_t size) {
   return (size + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// The format's number of a value's type.
+/// GGUF number of a value type.
 template <class T>
 constexpr uint32_t kTypeOf = std::same_as<T, uint32_t>  ? 4
                              : std::same_as<T, int32_t> ? 5
                              : std::same_as<T, float>   ? 6
                              : std::same_as<T, bool>    ? 7
-                                                        : 8;  // text
+                                                        : 8;  // string
 
 class Writer {
  public:

@@ -1,8 +1,8 @@
-// The beginning of a GGUF file, version 3 (ggml's docs/gguf.md):
+// Header of a GGUF file, version 3 (ggml's docs/gguf.md):
 //
 //   "GGUF" | u32 3 | u64 tensors | u64 keys | keys | tensors' names, shapes, types, offsets | zeros
 //
-// and then the tensors, each from a multiple of 32 bytes on. All numbers are little-endian.
+// The tensors follow, each aligned to 32 bytes. All numbers are little-endian.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +23,20 @@ using Value = std::variant<
     std::vector<int32_t>,
     std::vector<float>,
     std::vector<std::string>>;
-/// In the order of the file.
+/// Keys and values in file order.
 using Metadata = std::vector<std::pair<std::string, Value>>;
 
 struct TensorInfo {
   std::string name;
-  std::vector<int64_t> shape;  // [rows, columns], as of a tensor in memory
+  std::vector<int64_t> shape;  // [rows, columns], as for a tensor in memory
   ops::GgufType type = ops::GgufType::kF32;
 
   int64_t bytes() const;
 };
 
 struct Header {
-  std::string bytes;              // up to the first tensor
-  std::vector<uint64_t> offsets;  // of the tensors, in the file
+  std::string bytes;              // everything before the first tensor
+  std::vector<uint64_t> offsets;  // file offset of each tensor
   uint64_t file_size = 0;
 };
 Header encode_header(const Metadata& metadata, const std::vector<TensorInfo>& tensors);

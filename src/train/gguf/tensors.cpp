@@ -1,3 +1,4 @@
+// Names, types and layouts of a model's tensors in GGUF.
 #include "train/gguf/tensors.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ constexpr std::array<std::pair<std::string_view, FileType>, 4> kFileTypes{{
     {"q4_k_m", FileType::kQ4_K_M},
 }};
 
-/// By the roles of layers.
+/// GGUF names by layer role.
 const std::map<std::string_view, std::string_view>& names() {
   static const std::map<std::string_view, std::string_view> kNames{
       {"tokens", "token_embd"},
@@ -62,20 +63,21 @@ const std::map<std::string_view, std::string_view>& names() {
   return kNames;
 }
 
-/// What follows the number of the block.
+/// Returns the part of the tensor's name after the block number.
 std::string name_of(
     const LayerSpec& layer, const ParameterSpec& parameter, const ModelConfig& config) {
   if (layer.kind == LayerKind::kAttentionSinks) {
     return "attn_sinks.weight";
   }
   if (layer.role == "head") {
-    return "output.weight";  // a tied one's is named as the embedding's
+    return "output.weight";  // a tied head has the parameter name of the embedding
   }
   const std::string own = parameter.name.substr(layer.prefix.size());  // ".weight"
   if (own == ".e_score_correction_bias") {
     return "exp_probs_b.bias";
   }
-  // Though nothing comes between attention and the sum that this norm is of.
+  // llama.cpp names this norm post_attention_norm, although it is applied after the residual
+  // addition.
   const bool is_behind = layer.role == "mlp_norm" && (config.family == model::Family::kGlm4Moe ||
                                                       config.family == model::Family::kGptOss);
   return std::string(is_behind ? "post_attention_norm" : names().at(layer.role)) + own;
@@ -86,20 +88,20 @@ bool is_matrix(const LayerSpec& layer) {
          layer.kind == LayerKind::kTokenEmbedding || layer.kind == LayerKind::kHead;
 }
 
-/// Which blocks get more bits: the first and last eighth, and every third between them.
+/// Blocks that get more bits: the first and the last eighth, and every third block in between.
 bool is_fine_block(int64_t block, int64_t blocks) {
   return block < blocks / 8 || block >= 7 * blocks / 8 || (block - blocks / 8) % 3 == 2;
 }
 
-/// What llama.cpp knows as 70B, by the number of blocks.
+/// Returns true if llama.cpp classifies the model as 70B, which depends on the number of blocks.
 bool is_70b(const ModelConfig& config) {
   const std::string architecture = architecture_of(config);
   return config.layers == 80 &&
          (architecture == "qwen2" || (architecture == "llama" && config.heads != config.kv_heads));
 }
 
-/// Small matrices that are worth more bits: keys, values and outputs of attention between eight
-/// experts, values that many heads share.
+/// Small matrices that get more bits: keys, values and attention outputs of models with eight
+/// experts, and values that many heads share.
 std::optional<GgufType> type_of_attention(
     const LayerSpec& layer, const ModelConfig& config, FileType file, bool is_fine) {
   const std::string_view role = layer.role;
@@ -115,7 +117,7 @@ std::optional<GgufType> type_of_attention(
   return std::nullopt;
 }
 
-/// Before the width is looked at.
+/// Type before checking that its blocks divide the width.
 GgufType wanted_type(const LayerSpec& layer, const ModelConfig& config, FileType file) {
   const std::string_view role = layer.role;
   const bool is_fine =
@@ -141,7 +143,7 @@ GgufType wanted_type(const LayerSpec& layer, const ModelConfig& config, FileType
                                      : GgufType::kQ4_K;
 }
 
-/// What takes the place of a type whose blocks do not divide the width.
+/// Returns the fallback for a type whose blocks do not divide the width.
 GgufType next_type(GgufType type) {
   switch (type) {
     case GgufType::kQ4_K:
@@ -155,19 +157,19 @@ GgufType next_type(GgufType type) {
   }
 }
 
-/// Rows of each head, from [half, number] to [number, half].
+/// Reorders the rows of each head from [2, half] to [half, 2].
 at::Tensor neighbours_together(const at::Tensor& values, int64_t heads) {
   const int64_t half = values.size(0) / heads / 2, columns = values.numel() / values.size(0);
   return values.view({heads, 2, half, columns}).transpose(1, 2).reshape(values.sizes());
 }
 
-/// Rows of heads of [query, key, value], as all queries, then all keys, then all values.
+/// Reorders rows from [query, key, value] per head to all queries, all keys, all values.
 at::Tensor kinds_together(const at::Tensor& values, int64_t heads) {
   const int64_t size = values.size(0) / heads / 3, columns = values.numel() / values.size(0);
   return values.view({heads, 3, size, columns}).transpose(0, 1).reshape(values.sizes());
 }
 
-/// A parameter as the file has it.
+/// Converts a parameter to its layout in the file.
 at::Tensor arrange(
     const LayerSpec& layer, const ModelConfig& config, bool turns_neighbours, at::Tensor values) {
   if (layer.in_first && values.dim() == 2) {
@@ -185,7 +187,7 @@ at::Tensor arrange(
   return values.contiguous();
 }
 
-/// What each frequency is divided by, where Llama 3 divides them.
+/// Divisors of the rotary frequencies (Llama 3 scaling).
 Tensor rope_factors(const ModelConfig& config) {
   model::Rope plain = config.rope;
   plain.type = model::RopeType::kDefault;
@@ -208,7 +210,7 @@ class TensorList {
         notes_(notes),
         turns_neighbours_(turns_neighbours(architecture_of(config))) {}
 
-  /// `experts` are the layers of one role in a block: one, or all of its experts'.
+  /// `experts` holds the layers of one role in a block: a single layer, or one layer per expert.
   void add(const std::vector<LayerSpec>& experts) {
     const LayerSpec& first = experts.front();
     if (first.role != "expert_gate_up") {
@@ -228,7 +230,7 @@ class TensorList {
   std::vector<Tensor> tensors;
 
  private:
-  /// Of what goes out of a layer: gpt-oss has gate and up number by number.
+  /// Rows of a layer to write. gpt-oss interleaves the rows of gate and up.
   enum class Part { kWhole, kEven, kOdd };
 
   void add(const std::vector<LayerSpec>& experts, Part part) {
@@ -320,7 +322,7 @@ FileType file_type(std::string_view name) {
 std::vector<Tensor> tensors_of(
     const ModelConfig& config, FileType type, std::vector<std::string>& notes) {
   TensorList list(config, type, notes);
-  std::map<std::pair<int64_t, std::string>, std::vector<LayerSpec>> experts;  // of a block, by role
+  std::map<std::pair<int64_t, std::string>, std::vector<LayerSpec>> experts;  // by block and role
   for (const LayerSpec& layer : model::describe(config)) {
     if (layer.expert < 0) {
       list.add({layer});

@@ -1,3 +1,4 @@
+// Conversion of a tokenizer to GGUF metadata.
 #include "train/gguf/vocabulary.h"
 
 #include <algorithm>
@@ -35,7 +36,7 @@ std::string type_of(const Json& part) {
   return part.is_object() ? part.value("type", "") : "";
 }
 
-/// The parts of a sequence, of another one itself.
+/// Returns the members of a Sequence, or the component itself.
 std::vector<Json> parts_of(const Json& part, const char* key) {
   if (part.is_null()) {
     return {};
@@ -57,7 +58,7 @@ Merges merges_of(const Json& model) {
   return merges;
 }
 
-/// llama.cpp's name of what cuts texts into words; nothing where it has none.
+/// Returns llama.cpp's name of the pre-tokenizer; empty if llama.cpp has no equivalent.
 std::optional<std::string> splitting_of(const Json& tokenizer) {
   const std::vector<Json> parts =
       parts_of(tokenizer.value("pre_tokenizer", Json()), "pretokenizers");
@@ -92,7 +93,7 @@ std::optional<std::string> splitting_of(const Json& tokenizer) {
   return std::nullopt;
 }
 
-/// Byte-pair encoding over bytes.
+/// Byte-level BPE.
 Metadata of_bytes(const Json& tokenizer) {
   const auto splitting = splitting_of(tokenizer);
   if (!splitting) {
@@ -114,7 +115,7 @@ Metadata of_bytes(const Json& tokenizer) {
       {"tokenizer.ggml.merges", std::move(merges)}};
 }
 
-/// Whether a text gets a space in front of it; nothing where more is done to it.
+/// Returns true if a space is prepended to the input; empty if the normalizer does anything else.
 std::optional<bool> prepends_space(const Json& tokenizer) {
   const std::string_view space = "▁";
   bool prepends = false, replaces = false;
@@ -134,14 +135,15 @@ std::optional<bool> prepends_space(const Json& tokenizer) {
       replaces = true;
       prepends = part.value("prepend_scheme", "always") != "never";
     } else if (type_of(part) != "Split" || part.at("pattern").value("String", "") != " ") {
-      return std::nullopt;  // after the normalizer a text has no spaces to be split at
+      return std::nullopt;  // the normalizer has already replaced the spaces
     }
   }
   return replaces ? std::optional(prepends) : std::nullopt;
 }
 
-/// Merges of one token one after the other, and all that its vocabulary allows: what SentencePiece
-/// does, which knows tokens and their ranks alone.
+/// Returns true if the merges match SentencePiece, which only stores tokens and their ranks: all
+/// merges that produce a token are consecutive, and every merge that the vocabulary permits is
+/// present.
 bool are_by_token(const Merges& merges, const Json& vocabulary) {
   std::set<std::string> done;
   std::string last;
@@ -162,7 +164,7 @@ bool are_by_token(const Merges& merges, const Json& vocabulary) {
   return possible == merges.size();
 }
 
-/// Byte-pair encoding over text.
+/// Character-level BPE with byte fallback.
 Metadata of_text(
     const Json& tokenizer,
     const std::vector<std::string>& tokens,
@@ -192,7 +194,7 @@ Metadata of_text(
       {"tokenizer.ggml.add_space_prefix", *prepends}};
 }
 
-/// What each token is.
+/// Token type of each id.
 std::vector<int32_t> types_of(
     const text::Tokenizer& tokenizer,
     const Json& json,

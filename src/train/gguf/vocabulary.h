@@ -1,4 +1,4 @@
-// A tokenizer as a GGUF file holds it.
+// Tokenizer metadata of a GGUF file.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace lockstep::train::gguf {
 
-/// The keys tokenizer.*: of byte-pair encoding over bytes ("gpt2"), or over text with a fallback to
-/// bytes, as SentencePiece has it ("llama"). Null: a file without one. Ids that the model has and
-/// the tokenizer has not become unused tokens. Error (config) where llama.cpp has nothing that cuts
-/// texts as the tokenizer does, or the tokenizer has more ids than the model.
+/// Returns the tokenizer.* keys: "gpt2" for byte-level BPE, "llama" for SentencePiece-style BPE
+/// with byte fallback. If `tokenizer` is null, the file has no tokenizer. Ids of the model that the
+/// tokenizer does not have become unused tokens. Throws Error (config) if llama.cpp has no
+/// equivalent pre-tokenizer, or if the tokenizer has more ids than the model.
 Metadata tokenizer_metadata(
     const text::Tokenizer* tokenizer,
     const model::ModelConfig& config,

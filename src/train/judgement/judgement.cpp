@@ -1,3 +1,4 @@
+// Loss and metrics of a classifier's predictions.
 #include "train/judgement/judgement.h"
 
 #include <algorithm>
@@ -66,7 +67,7 @@ double log_sigmoid(double x) {
   return std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x)));
 }
 
-/// Rows with a label, in their order.
+/// Rows with a label, in order.
 struct LabelledAnswers {
   std::vector<size_t> rows;
   std::vector<Answer> answers;
@@ -80,7 +81,7 @@ struct LabelledAnswers {
   }
 };
 
-/// Collects what has a value.
+/// Adds the metrics that are not NaN.
 void add_metrics(
     Judgement& judgement, std::initializer_list<std::pair<const char*, double>> metrics) {
   for (const auto& [name, value] : metrics) {
@@ -90,7 +91,7 @@ void add_metrics(
   }
 }
 
-/// The formula of objective::class_cross_entropy, of one row.
+/// objective::class_cross_entropy of one row.
 struct RowLoss {
   double loss = 0, weight = 0;
 };
@@ -106,7 +107,7 @@ RowLoss class_loss(const Answer& answer, size_t own, const objective::ClassOptio
   return {share * spread - (1 - share) * weight(own) * doubt * answer.logarithms[own], weight(own)};
 }
 
-/// Figures of probabilities, whatever is decided by them.
+/// Adds the metrics of the probabilities, which do not depend on thresholds.
 void add_ranking(
     Judgement& judgement,
     const LabelledAnswers& labelled,
@@ -164,7 +165,7 @@ void judge_classes(
   const metrics::ClassFigures& macro = judgement.report->macro;
   const metrics::ClassFigures& weighted = judgement.report->weighted;
   const metrics::ClassFigures& micro = judgement.report->micro;
-  // Of two classes one is looked for.
+  // For two classes, f1, precision and recall are those of the positive class.
   const metrics::ClassFigures& usual =
       head.labels.size() == 2 ? judgement.report->classes.at(options.positive) : macro;
   add_metrics(
@@ -189,7 +190,7 @@ void judge_classes(
   add_ranking(judgement, labelled, outcomes, head.labels.size(), options.positive);
 }
 
-/// The mean over a row's labels of objective::label_cross_entropy's terms.
+/// Mean over a row's labels of the terms of objective::label_cross_entropy.
 double labels_loss(
     const Answer& answer, const float* wanted, const objective::ClassOptions& options) {
   double sum = 0;
@@ -313,7 +314,7 @@ void judge_numbers(
        {"pearson", mean.pearson}});
 }
 
-/// Those that are asked for and have a value, in the order in which they are asked for.
+/// Keeps the requested metrics that have a value, in the requested order.
 void choose_metrics(Judgement& judgement, const std::vector<std::string>& wanted) {
   if (wanted.empty()) {
     return;
@@ -446,7 +447,7 @@ std::vector<double> tune_thresholds(
     }
     const double best = metrics::best_threshold(
         metrics::ranking_of(metrics::one_of_each(classes, 2), scores, positive));
-    thresholds.push_back(positive == 1 ? best : 1 - best);  // what is above the one is below this
+    thresholds.push_back(positive == 1 ? best : 1 - best);  // the two probabilities sum to 1
   }
   return thresholds;
 }

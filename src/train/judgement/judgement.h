@@ -1,4 +1,4 @@
-// What a classifier's answers are worth.
+// Predictions of a classifier and their metrics.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,18 @@
 
 namespace lockstep::train {
 
-/// What a classifier answers to one row.
+/// Prediction for one row.
 struct Answer {
-  std::vector<double> scores;      // [K]: probabilities, or numbers
-  std::vector<double> logarithms;  // [K] of the probabilities; of numbers none
-  std::vector<double> against;     // [K] of labels that stand by themselves: log(1 - p)
-  std::vector<bool> taken;  // [K]: the label, or labels, that it decides for; of numbers none
-  int64_t likeliest = 0;    // of one label each: what it decides for
+  std::vector<double> scores;      // [K]: probabilities, or numbers for regression
+  std::vector<double> logarithms;  // [K]: log probabilities; empty for regression
+  std::vector<double> against;     // [K]: log(1 - p), for multi-label problems
+  std::vector<bool> taken;  // [K]: true for predicted labels; empty for regression
+  int64_t likeliest = 0;    // predicted class, for single-label problems
 };
 
-/// From a row's logits. `thresholds`: above which probability a label is told, one for each label,
-/// or of two labels one alone, the second's; empty: 0.5, or the likeliest.
+/// Computes the prediction from a row's logits. A label is predicted if its probability exceeds its
+/// threshold. `thresholds` has one entry per label, or for two exclusive labels only that of the
+/// second. If it is empty, the threshold is 0.5, or the most likely label is predicted.
 Answer answer_of(
     const at::Tensor& logits,
     size_t row,
@@ -39,22 +40,22 @@ Answer answer_of(
 
 struct JudgeOptions {
   objective::ClassOptions loss = {};
-  std::vector<double> thresholds = {};  // as answer_of()
-  size_t positive = 1;                  // of two labels, the one that f1, roc_auc and so on are of
-  std::vector<std::string> metrics = {};  // of metric_names(), in this order; empty: all
+  std::vector<double> thresholds = {};  // see answer_of()
+  size_t positive = 1;                  // positive class of binary metrics (f1, roc_auc, ...)
+  std::vector<std::string> metrics = {};  // names from metric_names(), in output order; empty: all
 };
 
-/// Rows without a label are left out.
+/// Results over the rows with a label.
 struct Judgement {
   int64_t rows = 0;
-  double loss = 0;                                      // the objective's
-  std::vector<std::pair<std::string, double>> metrics;  // what has no value is left out
-  std::optional<metrics::ClassificationReport> report;  // of labels
-  metrics::Matrix confusion;                            // of one label each
-  std::vector<metrics::RegressionFigures> numbers;      // of each number
-  std::vector<double> losses;  // [all rows]: each one's own, without weights; NaN without a label
+  double loss = 0;                                      // loss of the objective
+  std::vector<std::pair<std::string, double>> metrics;  // without undefined metrics
+  std::optional<metrics::ClassificationReport> report;  // for problems with labels
+  metrics::Matrix confusion;                            // for single-label problems
+  std::vector<metrics::RegressionFigures> numbers;      // for regression: one entry per output
+  std::vector<double> losses;  // [all rows]: unweighted loss; NaN without a label
 
-  /// NaN where it has no value.
+  /// Returns the metric's value; NaN if undefined.
   double metric(std::string_view name) const;
 };
 Judgement judge(
@@ -63,21 +64,21 @@ Judgement judge(
     const model::HeadSpec& head,
     const JudgeOptions& options = {});
 
-/// The metrics that judge() finds, by name; those that are shown first in a line of training are
-/// the first two.
+/// Names of the metrics that judge() computes. Progress lines show the first two.
 std::span<const std::string_view> metric_names(model::ProblemType problem);
 
-/// For each label the threshold of the largest F1; of two labels, of which a row has one, the
-/// second's, by which `positive` has its largest F1. Of numbers, and of one of many labels: none.
+/// Returns the threshold with the largest F1 for each label. For two exclusive labels, returns the
+/// second label's threshold for which `positive` has its largest F1. Empty for regression and for
+/// more than two exclusive labels.
 std::vector<double> tune_thresholds(
     const at::Tensor& logits,
     const data::RowTargets& targets,
     const model::HeadSpec& head,
     size_t positive = 1);
 
-/// Of one label each, the number T above 0 for which logits / T have the smallest log loss (Guo et
-/// al., "On Calibration of Modern Neural Networks", 2017): by golden section over ln T from -3
-/// to 3. 1 where no row has a label.
+/// For single-label problems, returns the temperature T > 0 that minimizes the log loss of logits /
+/// T (Guo et al., "On Calibration of Modern Neural Networks", 2017). Uses golden-section search
+/// over ln T in [-3, 3]. Returns 1 if no row has a label.
 double fit_temperature(const at::Tensor& logits, const std::vector<int64_t>& classes);
 
 }  // namespace lockstep::train

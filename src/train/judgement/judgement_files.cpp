@@ -1,3 +1,4 @@
+// Prediction and report files of a classifier.
 #include "train/judgement/judgement_files.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ std::string confusion_csv(const metrics::Matrix& matrix, const std::vector<std::
   return text + "\n";
 }
 
-/// Pairs of labels that are taken for each other, the most frequent first.
+/// Confused pairs of labels, most frequent first.
 std::string confused_csv(const metrics::Matrix& matrix, const std::vector<std::string>& labels) {
   std::vector<std::pair<size_t, size_t>> pairs;
   for (size_t truth = 0; truth < labels.size(); ++truth) {
@@ -71,10 +72,10 @@ std::string calibration_csv(const std::vector<metrics::CalibrationBin>& bins) {
   return text;
 }
 
-/// A two-by-two table of each label.
+/// A 2x2 confusion table per label.
 std::string labels_csv(const Answered& answered) {
   const std::vector<std::string>& labels = answered.head.labels;
-  std::vector<std::array<int64_t, 4>> counts(labels.size());  // by 2 * true + taken
+  std::vector<std::array<int64_t, 4>> counts(labels.size());  // index: 2 * true + predicted
   for (size_t row = 0; row < answered.set.targets.classes.size(); ++row) {
     if (answered.set.targets.classes[row] < 0) {
       continue;
@@ -93,7 +94,8 @@ std::string labels_csv(const Answered& answered) {
   return text;
 }
 
-/// A value for each name of those wanted, or where there is one output alone the value.
+/// Returns the values of the selected outputs by name, or just the value if there is only one
+/// output.
 template <class Value, class Wanted>
 ordered_json by_name(
     const model::HeadSpec& head, const std::vector<Value>& values, const Wanted& wanted) {
@@ -116,7 +118,7 @@ ordered_json names_where(const model::HeadSpec& head, const std::vector<bool>& i
   return names;
 }
 
-/// What a row is to be told.
+/// True label, labels or numbers of a row.
 ordered_json truth_of(const Answered& answered, size_t row) {
   const model::HeadSpec& head = answered.head;
   const data::RowTargets& targets = answered.set.targets;
@@ -133,7 +135,7 @@ ordered_json truth_of(const Answered& answered, size_t row) {
                          : by_name(head, own, [](size_t /*k*/) { return true; });
 }
 
-/// The rows with a label, those of the largest loss first.
+/// Indices of the rows with a label, largest loss first.
 std::vector<size_t> by_loss(const Judgement& judgement) {
   std::vector<size_t> rows;
   for (size_t row = 0; row < judgement.losses.size(); ++row) {
@@ -165,7 +167,7 @@ double loss_of(const Answered& answered, size_t row, const Answer& answer) {
   return sum / static_cast<double>(outputs);
 }
 
-/// As Python prints a string within a list.
+/// Formats a string as Python prints it within a list.
 std::string python_text(const std::string& text) {
   const char quote =
       text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
@@ -309,7 +311,7 @@ void write_judgement(
     const Answered& answered,
     const std::vector<std::string>& history) {
   create_folders(folder);
-  if (judgement.rows == 0) {  // nothing was judged: the answers are all that there is
+  if (judgement.rows == 0) {  // no labels: only predictions were written
     write_answers(folder, answered);
     return;
   }

@@ -1,4 +1,4 @@
-// A classifier's answers and what they are worth, as files.
+// Files with a classifier's predictions, metrics and reports.
 #pragma once
 
 #include <filesystem>
@@ -14,47 +14,52 @@
 
 namespace lockstep::train {
 
-/// Whose probabilities a row's line has: of the likeliest label, or of those that are told; or
-/// each label's too.
+/// Probabilities in a prediction line: only those of the predicted labels, or those of all labels.
 enum class Shown { kTaken, kAll };
 
-/// What a classifier was asked and what it answered.
+/// Rows and predictions of a classifier.
 struct Answered {
   const LabelledSet& set;
   const at::Tensor& logits;  // float32 [rows, outputs], on the CPU
   const model::HeadSpec& head;
-  std::vector<double> thresholds = {};  // as answer_of()
-  size_t positive = 1;                  // as JudgeOptions
+  std::vector<double> thresholds = {};  // see answer_of()
+  size_t positive = 1;                  // see JudgeOptions
   Shown shown = Shown::kTaken;
 };
 
-/// A row of predictions.jsonl: index, text, (pair), (label), prediction, (loss), and of labels
-/// their probabilities.
+/// Returns a line of predictions.jsonl: index, text, (pair), (label), prediction, (loss), and the
+/// probabilities of labels.
 std::string prediction_line(const Answered& answered, size_t row);
 
-/// As transformers' run_classification.py writes predict_results.txt: a header, then each row's
-/// index and label, list of labels (as Python prints it) or number (three digits).
+/// Returns predict_results.txt in the format of transformers' run_classification.py: a header, then
+/// each row's index and its label, list of labels (as Python prints it) or number (three decimals).
 std::string predict_results(const Answered& answered);
 
-/// Into `folder`: predictions{suffix}.jsonl and predict_results{suffix}.txt.
+/// Writes predictions{suffix}.jsonl and predict_results{suffix}.txt to `folder`.
 void write_answers(
     const std::filesystem::path& folder, const Answered& answered, const std::string& suffix = "");
 
-/// Into `folder`, of rows some of which have a label (of others write_answers' files alone):
-/// predictions.jsonl, predict_results.txt, top_losses.jsonl, report.html and, of
-/// labels, classification_report.txt and .json; of one label each confusion_matrix.csv,
-/// most_confused.csv and calibration.csv; of several multilabel_confusion.csv; of numbers
-/// regression_report.json; and the page's pictures (train/judgement/report_page.h). `history` are
-/// the lines of a run's log_history, for its curves.
+/// Writes the report of a classifier to `folder`. If no row has a label, only the files of
+/// write_answers() are written. The files are:
+///
+/// - always: predictions.jsonl, predict_results.txt, top_losses.jsonl, report.html and its pictures
+///   (train/judgement/report_page.h)
+/// - labels: classification_report.txt and .json
+/// - single-label: confusion_matrix.csv, most_confused.csv and calibration.csv
+/// - multi-label: multilabel_confusion.csv
+/// - regression: regression_report.json
+///
+/// `history` contains the lines of the run's log_history, for its curves.
 void write_judgement(
     const std::filesystem::path& folder,
     const Judgement& judgement,
     const Answered& answered,
     const std::vector<std::string>& history = {});
 
-/// For a terminal: the report of labels, or a table of numbers.
+/// Returns the report as text for a terminal: a classification report or a table of regression
+/// metrics.
 std::string report_text(const Judgement& judgement, const model::HeadSpec& head);
-/// The same as one JSON object.
+/// Returns the same report as a JSON object.
 nlohmann::ordered_json report_json(const Judgement& judgement, const model::HeadSpec& head);
 
 }  // namespace lockstep::train

@@ -1,3 +1,4 @@
+// HTML report of a classifier.
 #include "train/judgement/report_page.h"
 
 #include <algorithm>
@@ -33,7 +34,7 @@ std::string cut(const std::string& text) {
     return text;
   }
   size_t end = kLongestText;
-  while ((text[end] & 0xC0) == 0x80) {  // not within a character
+  while ((text[end] & 0xC0) == 0x80) {  // do not split a UTF-8 character
     --end;
   }
   return text.substr(0, end) + "\u2026";
@@ -47,7 +48,7 @@ std::string row_of_table(const std::vector<std::string>& cells, const char* tag 
   return row + "</tr>\n";
 }
 
-/// Rows with a label: what they are, and how surely each label is told.
+/// True labels and label scores of the rows with a label.
 struct Scored {
   metrics::Truths truth;
   metrics::Scores scores;
@@ -72,12 +73,12 @@ Scored scored(const Answered& answered) {
   return result;
 }
 
-/// A curve for each of the labels that most rows have, of two labels the positive one alone.
+/// One curve for each of the most frequent labels; for two exclusive labels only the positive one.
 std::vector<NamedCurve> curves_of(
     const Answered& answered, const Scored& of, Curve (*curve)(const metrics::Ranking&)) {
   const std::vector<std::string>& labels = answered.head.labels;
   const bool is_binary = answered.head.problem == ProblemType::kSingleLabel && labels.size() == 2;
-  std::vector<std::pair<int64_t, size_t>> order;  // minus the rows, the label
+  std::vector<std::pair<int64_t, size_t>> order;  // negated number of rows, label
   for (size_t k = 0; k < labels.size(); ++k) {
     if (is_binary && k != answered.positive) {
       continue;
@@ -98,7 +99,7 @@ std::vector<NamedCurve> curves_of(
   return curves;
 }
 
-/// Of the run's history, by step.
+/// Curve of a key in the run's history, by step.
 std::optional<NamedCurve> history_of(
     const std::vector<std::string>& history, const char* key, const char* name) {
   NamedCurve found{name, {}};
@@ -179,7 +180,7 @@ void add_pictures_of_labels(
   }
 }
 
-/// One heading for neighbours that share it.
+/// Consecutive pictures with the same heading share it.
 std::string shown_pictures(const std::vector<ReportPicture>& pictures) {
   std::string text;
   for (size_t i = 0; i < pictures.size(); ++i) {
@@ -252,7 +253,7 @@ std::string report_page(
     page += row_of_table({name, fmt::format("{:.5f}", value)});
   }
   page += "</table>\n<pre>" + [&] {
-    std::string lines;  // line ends stay
+    std::string lines;  // keeps line breaks
     const std::string text = report_text(judgement, answered.head);
     for (size_t at = 0; at < text.size();) {
       const size_t end = std::min(text.find('\n', at), text.size());

@@ -1,4 +1,4 @@
-// A classifier's report as one page.
+// HTML report of a classifier.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace lockstep::train {
 
-/// How sure the answers of rows with one label are, and how often they are right.
+/// Calibration bins of the predictions for single-label rows.
 std::vector<metrics::CalibrationBin> calibration_of(const Answered& answered, int64_t bins);
 
-/// A picture of the page, which is a file by itself, too.
+/// Picture of the report, also written as a separate file.
 struct ReportPicture {
   std::string heading, file, svg;
 };
 
-/// The curves of the run's losses and evaluations, where `history` has them; of labels the
-/// confusion matrix, ROC and precision-recall curves and calibration, as the problem has them.
+/// Returns the run's loss and evaluation curves, if `history` contains them, and the pictures that
+/// apply to the problem: confusion matrix, ROC and precision-recall curves, calibration.
 std::vector<ReportPicture> report_pictures(
     const Judgement& judgement, const Answered& answered, const std::vector<std::string>& history);
 
-/// HTML that reads nothing else: pictures are SVG within it, and there are no scripts. Metrics, the
-/// report, the pictures, and the rows of `worst`.
+/// Returns a self-contained HTML page with inline SVG and no scripts: metrics, report, pictures and
+/// the rows of `worst`.
 std::string report_page(
     const Judgement& judgement,
     const Answered& answered,

@@ -1,3 +1,4 @@
+// GPU kernel tracing with libtorch's profiler.
 #include "train/machine/device_kernels.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace {
 namespace profiler = torch::autograd::profiler;
 namespace settings = torch::profiler::impl;
 
-constexpr size_t kTold = 15;  // kernels of the table
+constexpr size_t kTold = 15;  // kernels listed in the table
 constexpr size_t kNameLength = 90;
 
 struct Sum {
@@ -29,7 +30,7 @@ struct Sum {
   int64_t launches = 0;
 };
 
-/// Nanoseconds in which any of the spans ran.
+/// Nanoseconds covered by at least one span.
 uint64_t covered(std::vector<std::pair<uint64_t, uint64_t>> spans) {
   std::ranges::sort(spans);
   uint64_t sum = 0, until = 0;
@@ -118,7 +119,7 @@ std::string DeviceKernels::write(const std::filesystem::path& file) {
   if (!std::exchange(is_recording_, false)) {
     return {};
   }
-  // What is under way when recording ends is not in it, as the update may be.
+  // Kernels that still run when recording ends (such as the update) would be lost.
   c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
   const std::unique_ptr<profiler::ProfilerResult> result = profiler::disableProfiler();
   result->save(file.string());

@@ -1,4 +1,4 @@
-// What a GPU ran in a traced step.
+// GPU kernel trace of one step.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace lockstep::train {
 
-/// Records the kernels, copies and fills of this process's GPUs from its construction to write(),
-/// by libtorch's profiler (Kineto on CUPTI). On a CPU it does nothing. Beside another profiler, or
-/// where the driver gives no counters, it warns and records nothing.
+/// Records the kernels, copies and fills of this process's GPUs from construction to write(), with
+/// libtorch's profiler (Kineto on CUPTI). Does nothing on a CPU. If another profiler is active or
+/// the driver provides no counters, warns and records nothing.
 class DeviceKernels {
  public:
   explicit DeviceKernels(c10::Device device);
@@ -18,9 +18,9 @@ class DeviceKernels {
   DeviceKernels(const DeviceKernels&) = delete;
   DeviceKernels& operator=(const DeviceKernels&) = delete;
 
-  /// Waits for the device, and ends it, once per object, on the same thread. Writes what
-  /// https://ui.perfetto.dev opens, and returns a table of what took longest; empty where nothing
-  /// was recorded.
+  /// Waits for the device, stops recording and writes a trace for https://ui.perfetto.dev. Returns
+  /// a table of the longest kernels; empty if nothing was recorded. Call once, on the constructing
+  /// thread.
   std::string write(const std::filesystem::path& file);
 
  private:

@@ -1,3 +1,4 @@
+// GPU discovery and assignment to ranks.
 #include "train/machine/gpus.h"
 
 #include <algorithm>
@@ -20,9 +21,9 @@ namespace {
 
 constexpr const char* kCudaLibrary = "liblockstep_cuda.so";
 
-/// The entries of the library (cuda/register.cpp).
+/// Entry points of the library (cuda/register.cpp).
 struct CudaLibrary {
-  std::string obstacle;  // why GPUs cannot be used; empty: they can
+  std::string obstacle;  // reason why GPUs cannot be used; empty if they can
   bool (*identity)(int device, unsigned char* bytes) = nullptr;
   void (*abort)() = nullptr;
 };
@@ -39,17 +40,18 @@ Function entry(void* library, const char* name) {
   return found;
 }
 
-/// What libtorch reads when it first meets a GPU. Who has set them knows better.
+/// Sets environment variables that libtorch reads when it initializes CUDA. Values set by the user
+/// take precedence.
 void set_environment() {
-  // An error of NCCL's ends its communicators and not the process, which would tell nobody: the
-  // next call throws. Launchers set 1, for those who do not listen.
+  // 2: an NCCL error aborts the communicators but not the process, so that the next call throws and
+  // the error is reported. Launchers set 1, which would end the process.
   const char* const handling = std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING");
   if (handling == nullptr || std::string_view(handling) == "1") {
     ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/1);
   }
-  // cuBLAS gives the same bits only with workspaces of fixed sizes.
+  // cuBLAS is only reproducible with workspaces of fixed size.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-  // Buffers that grow and shrink, as ZeRO's do, leave no holes behind.
+  // Avoids fragmentation by buffers that grow and shrink, as with ZeRO.
   if (std::getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr) {
     ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
   }
@@ -86,7 +88,7 @@ bool shows_gpus(const std::filesystem::path& devices, const char* visible) {
     const std::string name = file.path().filename().string();
     const bool is_numbered = name.starts_with("nvidia") && name.size() > 6 &&
                              std::isdigit(static_cast<unsigned char>(name[6])) != 0;
-    if (is_numbered || name == "dxg") {  // dxg: the GPU of a Windows machine
+    if (is_numbered || name == "dxg") {  // dxg: GPU under WSL
       return true;
     }
   }
@@ -94,7 +96,7 @@ bool shows_gpus(const std::filesystem::path& devices, const char* visible) {
 }
 
 int visible_gpus() {
-  // Where there are none, what loads for a second and takes half a gigabyte is left alone.
+  // Without GPUs, skip the CUDA libraries, which take a second and half a gigabyte to load.
   if (!shows_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"))) {
     return 0;
   }

@@ -1,5 +1,5 @@
-// The GPUs of this process. The program links no CUDA: where liblockstep_cuda.so lies beside it or
-// in the library's folders, loading that makes the device known.
+// GPUs of this process. The program does not link CUDA. It loads liblockstep_cuda.so, which
+// registers the device, from its own folder or the library path.
 #pragma once
 
 #include <filesystem>
@@ -11,30 +11,31 @@
 
 namespace lockstep::train {
 
-/// GPUs that this process may use. Loads liblockstep_cuda.so on the first call, if device files
-/// show any. Error (environment): the machine shows GPUs to this process and none of them can be
-/// used, so that nobody trains on the CPU without knowing.
+/// Returns the number of GPUs that this process may use. The first call loads liblockstep_cuda.so
+/// if device files indicate GPUs. Throws Error (environment) if GPUs are visible but none can be
+/// used, so that a run never falls back to the CPU silently.
 int visible_gpus();
 
-/// Whether device files in `devices` (/dev) are GPUs', and `visible` (CUDA_VISIBLE_DEVICES; null:
-/// not set) hides not all.
+/// Returns true if `devices` (/dev) contains device files of GPUs and `visible`
+/// (CUDA_VISIBLE_DEVICES; null: not set) does not hide all of them.
 bool shows_gpus(const std::filesystem::path& devices, const char* visible);
 
-/// Index of the GPU of a local rank where `gpus` are visible: its own; or, where one is, that one,
-/// for each process may be shown another (`srun --gpus-per-task=1`, slices of a GPU). Error
-/// (environment): there is none for it.
+/// Returns the GPU index of a local rank if `gpus` are visible: the local rank itself, or 0 if only
+/// one is visible, because a scheduler may show each process a different GPU (`srun
+/// --gpus-per-task=1`, MIG slices). Throws Error (environment) if there is no GPU for the rank.
 int gpu_of(int local_rank, int local_size, int gpus);
-/// Where several ranks of a machine see one GPU each, it must not be the same one. Every such rank
-/// calls; does not block. `identity`: of a GPU or a slice, unique everywhere. Error (environment):
+/// Verifies that ranks of a node that see one GPU each do not share it. Every such rank calls; does
+/// not block. `identity` identifies a GPU or a slice globally. Throws Error (environment) if
 /// another rank has it.
 void claim_gpu(const comm::Store& store, const std::string& identity, int rank);
-/// The identity of a visible GPU, as hexadecimal digits.
+/// Returns the UUID of a visible GPU as hexadecimal digits.
 std::string identity_of_gpu(int index);
 
-/// Ends what NCCL waits for on this process's GPUs; its groups are of no more use.
+/// Aborts pending NCCL operations on this process's GPUs. Its process groups cannot be used
+/// afterwards.
 void abort_collectives();
 
-/// Makes it the device that this thread's operations run on.
+/// Makes `device` the current device of this thread.
 void use_device(c10::Device device);
 
 }  // namespace lockstep::train

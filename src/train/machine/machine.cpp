@@ -1,3 +1,4 @@
+// Measurement of this machine's speed with the trainer's own operations.
 #include "train/machine/machine.h"
 
 #include <algorithm>
@@ -49,7 +50,8 @@ class Measurer {
         seconds_(seconds),
         briefly_(briefly) {}
 
-  // The median, of the slowest rank. As many runs on every rank: `body` may hold a collective.
+  // Returns the median time on the slowest rank. All ranks run `body` equally often, because it may
+  // contain a collective.
   double time_of(const std::function<void()>& body) {
     body();
     communicator_.barrier();
@@ -72,8 +74,8 @@ class Measurer {
     return largest(*middle);
   }
 
-  // Seconds s, so that ranks which compute for t seconds wait for the slowest sqrt(s t): what slows
-  // a rank down comes by chance, so that differences grow as a random walk.
+  // Returns s such that ranks that compute for t seconds wait sqrt(s t) seconds for the slowest
+  // one. Delays are random, so differences between ranks grow like a random walk.
   double spread_of(const std::function<void()>& body) {
     const int turns = briefly_ ? 3 : 8;
     double waited = 0;
@@ -96,8 +98,7 @@ class Measurer {
     return wait * wait / (sums[1].item<double>() / runs);
   }
 
-  // Of the time of what was given to spread_of(), the part in which this rank had its processor:
-  // the least of all ranks.
+  // Returns CPU time / wall time of the bodies passed to spread_of(): the minimum over the ranks.
   double share_of_processor() {
     const double share = all_seconds_ > 0 ? own_seconds_ / all_seconds_ : 1;
     return -largest(-share);
@@ -151,8 +152,8 @@ struct Pass {
   double dropout;
 };
 
-// Each differs from the first in one thing: the vocabulary, the layers, the length, the tokens,
-// dropout, the MLP's width, the width, the family.
+// Each pass differs from the first in one parameter: vocabulary, layers, length, tokens, dropout,
+// MLP width, width, family.
 constexpr std::array<Pass, 9> kPasses{
     {{"gpt2", 1, 256, 1024, 2048, 128, 8, 0},
      {"gpt2", 1, 256, 1024, 32768, 128, 8, 0},
@@ -193,14 +194,14 @@ model::ModelConfig config_of(const Pass& pass) {
   return model::parse_model_config(text, "a model to measure with");
 }
 
-// The same in a fraction of the time: half of the tokens, a smaller vocabulary.
+// A faster variant: half of the rows and a smaller vocabulary.
 Pass brief(Pass pass) {
   pass.vocabulary = std::min<int64_t>(pass.vocabulary, 8192);
   pass.rows = std::max<int64_t>(1, pass.rows / 2);
   return pass;
 }
 
-// Of the passes in float32 those without which a rate of that type is not told from others.
+// Minimum set of float32 passes from which the rates can be determined.
 bool is_brief32(const Pass& pass) {
   return &pass == &kPasses[0] || &pass == &kPasses[1] || &pass == &kPasses[3] ||
          &pass == &kPasses[6];
@@ -238,7 +239,7 @@ MeasuredPass measure_pass(
   return result;
 }
 
-// Ring attention of all ranks, which hold `length` positions each.
+// Measures ring attention over all ranks, with `length` positions per rank.
 plan::RingSample measure_ring(
     Measurer& measurer, comm::Communicator& communicator, int64_t length, at::ScalarType type) {
   constexpr int64_t kRows = 8, kHeads = 4, kHeadDim = 64;
@@ -372,11 +373,12 @@ plan::MachineSamples measure_machine(comm::Communicator& communicator, double se
   return measuring.samples();
 }
 
-/// One more where our loops have come to take another time, so that a machine is measured anew.
+/// Version of Lockstep's loops. Increment it when their speed changes, so that machines are
+/// measured again.
 constexpr int kLoops = 3;
 
 std::filesystem::path machine_file(int ranks) {
-  // What tells machines that share a home apart, and processors that hide what they have.
+  // Distinguishes machines that share a home folder, and processors with disabled features.
   std::string text;
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line) && !line.empty();) {

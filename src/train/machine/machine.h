@@ -1,4 +1,4 @@
-// Measures what this machine does with the trainer's own operations.
+// Measures this machine's speed with the trainer's own operations.
 #pragma once
 
 #include <filesystem>
@@ -14,25 +14,26 @@ namespace lockstep::train {
 
 class Measurer;
 
-/// Products of many shapes in both types, passes of small models, the optimizer, copies, and
-/// all-reduces of many sizes, blocks of ring attention: the median of the runs within `seconds`
-/// each, the slowest rank's. All ranks measure at the same time, as they will train. On the CPU.
+/// Measures matrix products of many shapes in both types, passes of small models, the optimizer,
+/// copies, all-reduces of many sizes and blocks of ring attention, on the CPU. Each result is the
+/// median of the runs within `seconds` on the slowest rank. All ranks measure at the same time, as
+/// in training.
 class MachineMeasuring {
  public:
-  /// `briefly`: passes of fewer tokens, in float32 fewer of them; each is run once after a first
-  /// run, and oftener where that is shorter than `seconds`, instead of three times at least.
-  /// `communicator` must outlive it.
+  /// `briefly` uses passes with fewer tokens and fewer float32 passes. Each operation then runs at
+  /// least once after its first run, instead of three times, and more often if it takes less than
+  /// `seconds`. `communicator` must outlive the object.
   MachineMeasuring(comm::Communicator& communicator, double seconds, bool briefly);
   ~MachineMeasuring();
   MachineMeasuring(const MachineMeasuring&) = delete;
   MachineMeasuring& operator=(const MachineMeasuring&) = delete;
 
   bool done() const { return next_ == parts_.size(); }
-  /// One part of about 20; returns the seconds that it took. Every rank must call.
+  /// Runs one of about 20 measurements and returns its duration in seconds. Every rank must call.
   double measure_next();
-  /// From 0 to 1: how much of the time of the passes the ranks had their processors. Below about
-  /// 0.9 something else ran there, and the figures are of less than the machine. Every rank must
-  /// call.
+  /// Returns the share of the passes' time, from 0 to 1, during which the ranks had their
+  /// processors. Below about 0.9 another program competed for them, and the results are too low.
+  /// Every rank must call.
   double share_of_processor();
   plan::MachineSamples samples() const;
 
@@ -46,16 +47,16 @@ class MachineMeasuring {
   size_t next_ = 0;
 };
 
-/// All of it at once. Every rank must call.
+/// Runs all measurements. Every rank must call.
 plan::MachineSamples measure_machine(comm::Communicator& communicator, double seconds);
 
-/// Where the figures of this machine are kept, for so many ranks with as many threads as this
-/// process has: machine-2x1-1a2b3c4d.yaml in the user's cache, by what processor it is, how many
-/// there are and which instructions are used.
+/// Path of this machine's results for `ranks` ranks with the current number of threads:
+/// machine-2x1-1a2b3c4d.yaml in the user's cache folder. The hash depends on the processor type,
+/// its number of threads and the instruction set.
 std::filesystem::path machine_file(int ranks);
 
-/// Fits the rates and writes the cluster file, whose comment says `how` they were measured. Error
-/// (environment) where that cannot be written.
+/// Fits the rates and writes the cluster file, with `how` in its comment. Throws Error
+/// (environment) if it cannot be written.
 void write_machine(
     plan::MachineSamples samples, const std::filesystem::path& file, const std::string& how);
 

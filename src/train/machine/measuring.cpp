@@ -1,3 +1,4 @@
+// Measurement of a machine between training steps.
 #include "train/machine/measuring.h"
 
 #include <cstdlib>
@@ -11,8 +12,8 @@
 namespace lockstep::train {
 namespace {
 
-constexpr double kFirst = 3, kShare = 0.2;  // seconds; of the time of the steps
-constexpr double kForEach = 0.006;          // seconds of each measurement
+constexpr double kFirst = 3, kShare = 0.2;  // delay in seconds; maximum share of the steps' time
+constexpr double kForEach = 0.006;          // seconds per measurement
 constexpr double kLeastOfProcessor = 0.9;
 
 }  // namespace

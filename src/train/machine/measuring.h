@@ -1,4 +1,4 @@
-// Measures a machine that nobody has measured, between the steps of the first run on it.
+// Measures an unknown machine between the steps of its first run.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +9,22 @@
 
 namespace lockstep::train {
 
-/// A part at a time, so that measuring takes at most a fifth of the time of the steps; what the
-/// run's end leaves of it is measured then. Under two seconds in all, on two cores of 200 GFLOP/s.
-/// Figures that were taken while something else had the processors are not kept.
+/// Runs one measurement at a time, so that measuring takes at most a fifth of the time of the
+/// steps. The rest runs after the last step. Takes less than two seconds in total on two cores of
+/// 200 GFLOP/s. Results are discarded if another program competed for the processors.
 class MeasuringBetweenSteps {
  public:
-  /// `wanted` counts on rank 0 alone: whether it is to be done at all. `world` must outlive it.
+  /// `wanted` enables measuring and is only read on rank 0. `rank_context` must outlive the object.
   MeasuringBetweenSteps(RankContext& rank_context, bool wanted)
       : rank_context_(rank_context),
         wanted_(wanted) {}
 
-  /// On rank 0, `seconds` after the first step began: whether a part is to be measured now. The
-  /// first is only after three seconds, which short runs do not have.
+  /// Returns true on rank 0 if a measurement is due, `seconds` after the start of the first step.
+  /// The first one is due after three seconds, so short runs do not measure.
   bool is_due(double seconds) const;
-  /// Measures a part, after the last of them keeps the figures. Every rank must call.
+  /// Runs one measurement; saves the results after the last one. Every rank must call.
   void measure();
-  /// What is left, where it was begun. Every rank must call.
+  /// Completes the measurements if they have begun. Every rank must call.
   void finish();
 
  private:
@@ -32,12 +32,12 @@ class MeasuringBetweenSteps {
 
   RankContext& rank_context_;
   bool wanted_;
-  std::unique_ptr<MachineMeasuring> measuring_;  // from the first part to the last
-  double seconds_ = 0;                           // that it took
+  std::unique_ptr<MachineMeasuring> measuring_;  // null before the first and after the last measurement
+  double seconds_ = 0;                           // total duration so far
 };
 
-/// Whether this machine, with as many ranks, is one that measuring is for: CPUs of one machine,
-/// whose ranks are processes, and no figures of it; and the environment variable
+/// Returns true if this machine should be measured with this number of ranks: all ranks are CPU
+/// processes on one machine, no results exist, and the environment variable
 /// LOCKSTEP_MEASURE_MACHINE is not 0.
 bool is_unmeasured(const RankContext& rank_context);
 

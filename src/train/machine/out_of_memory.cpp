@@ -1,3 +1,4 @@
+// Conversion of out-of-memory exceptions.
 #include "train/machine/out_of_memory.h"
 
 #include <new>
@@ -21,7 +22,7 @@ std::optional<Error> current_out_of_memory() {
   } catch (const std::bad_alloc&) {
     return Error(ErrorKind::kOutOfMemory, "the memory ran out", kRemedy);
   } catch (const c10::Error& error) {
-    // The CPU's allocator has no error class of its own.
+    // The CPU allocator does not have its own exception class.
     const std::string text = error.what_without_backtrace();
     const bool is_one = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
                         text.find("DefaultCPUAllocator") != std::string::npos;

@@ -1,4 +1,4 @@
-// Errors of memory, as libtorch and the system have them, as ours.
+// Converts out-of-memory exceptions of libtorch and the system to Error.
 #pragma once
 
 #include <exception>
@@ -9,7 +9,7 @@
 
 namespace lockstep::train {
 
-/// What is being handled as an Error (out of memory), where it is one. Call it in a catch block.
+/// Returns the current exception as Error (out of memory), if it is one. Call it in a catch block.
 std::optional<Error> current_out_of_memory();
 
 }  // namespace lockstep::train

@@ -1,3 +1,4 @@
+// Measurement of the peak rate of matrix products.
 #include "train/machine/peak.h"
 
 #include <algorithm>
@@ -19,9 +20,9 @@ double usual_rate(double operations, std::vector<double> seconds) {
 double measure_peak(comm::Communicator& communicator, c10::Device device, c10::ScalarType type) {
   const at::NoGradGuard no_grad;
   const int64_t n = device.is_cpu() ? 768 : 8192;
-  const int products = device.is_cpu() ? 1 : 4;          // for each wait for the device
-  const double duration = device.is_cpu() ? 0.04 : 0.2;  // a device's clock has to settle
-  // Of numbers as they are in training: products of ones cost less power, and go faster.
+  const int products = device.is_cpu() ? 1 : 4;          // products per device synchronization
+  const double duration = device.is_cpu() ? 0.04 : 0.2;  // a GPU's clock needs time to settle
+  // Random values as in training: products of constants draw less power and run faster.
   const at::Tensor a = at::randn({n, n}, at::TensorOptions(device).dtype(type));
   const at::Tensor b = at::randn_like(a);
   const at::Tensor c = at::empty_like(a);
@@ -30,10 +31,10 @@ double measure_peak(comm::Communicator& communicator, c10::Device device, c10::S
       ops::write_matrix_product(c, a, b);
     }
     if (!device.is_cpu()) {
-      c[0][0].item<float>();  // waits for the device
+      c[0][0].item<float>();  // synchronizes with the device
     }
   };
-  run();  // the first call sets the library up
+  run();  // the first call initializes the library
   communicator.barrier();
   std::vector<double> seconds;
   for (const double begin = seconds_now(); seconds_now() - begin < duration;) {
@@ -43,7 +44,8 @@ double measure_peak(comm::Communicator& communicator, c10::Device device, c10::S
   }
   const auto size = static_cast<double>(n);
   const double operations = 2.0 * products * size * size * size;
-  // A device's clock falls in time; a processor's cores are others' for a moment.
+  // A GPU's clock drops over time, so use the median. On a CPU other processes may briefly take a
+  // core, so use the fastest run.
   const double rate = device.is_cpu()
                           ? operations / *std::min_element(seconds.begin(), seconds.end())
                           : usual_rate(operations, std::move(seconds));

@@ -1,4 +1,4 @@
-// What this machine's matrix products can do: the measure of a step's speed.
+// Peak rate of this machine's matrix products, the reference for a step's MFU.
 #pragma once
 
 #include <vector>
@@ -10,13 +10,14 @@
 
 namespace lockstep::train {
 
-/// Floating-point operations a second of square matrix products of this type, all ranks at once,
-/// summed over them: measured, for a fifth of a second on GPUs, by the usual run; for less on CPUs,
-/// by the best one, since others may have a core for a moment. Every rank must call.
+/// Measures floating-point operations per second of square matrix products of this type, on all
+/// ranks at once, summed over the ranks. On GPUs, measures for a fifth of a second and uses the
+/// median run. On CPUs, measures for a shorter time and uses the fastest run, because other
+/// processes may briefly take a core. Every rank must call.
 double measure_peak(comm::Communicator& communicator, c10::Device device, c10::ScalarType type);
 
-/// Of runs of so many operations that took these seconds, at least one: what the middle one did. A
-/// step's products run at a steady clock, and not at that of a moment's best.
+/// Returns the rate of the median run. `seconds` has one entry per run of `operations` (at least
+/// one). A step's products run at a steady clock rate, not at the momentary maximum.
 double usual_rate(double operations, std::vector<double> seconds);
 
 }  // namespace lockstep::train

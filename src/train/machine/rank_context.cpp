@@ -1,3 +1,4 @@
+// Initialization of a rank: device, threads and communicator.
 #include "train/machine/rank_context.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ std::string on_first_rank(
 
 void keep_threads_within_quota(int processes) {
   if (std::getenv("OMP_NUM_THREADS") == nullptr && quota_bounds_cpus()) {
-    at::set_num_threads(std::max(1, usable_cores() / processes));  // libtorch counts CPUs
+    at::set_num_threads(std::max(1, usable_cores() / processes));  // libtorch's default is the number of CPUs
   }
 }
 
@@ -66,8 +67,8 @@ RankContext join_world(const WorldOptions& options) {
   if (rendezvous.size == 1) {
     return {{}, comm::Communicator::alone(), {}, device, options.local_rank, options.local_size};
   }
-  // Gloo writes to sockets without MSG_NOSIGNAL: a peer that is gone is to be an error, not our
-  // end.
+  // Gloo writes to sockets without MSG_NOSIGNAL. A lost peer must cause an error, not end the
+  // process.
   std::signal(SIGPIPE, SIG_IGN);
   const comm::Store store = comm::join_store(rendezvous);
   if (gpus == 1 && options.local_size > 1) {

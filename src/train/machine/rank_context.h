@@ -1,4 +1,4 @@
-// Who this process is among the ranks of a job, and what it computes on.
+// Context of a rank: its device, communicator and job.
 #pragma once
 
 #include <functional>
@@ -15,53 +15,55 @@
 namespace lockstep::train {
 
 struct WorldOptions {
-  comm::Rendezvous rendezvous;  // size 1: alone, nothing is joined
+  comm::Rendezvous rendezvous;  // size 1: a single process that joins nothing
   int local_rank = 0;
   int local_size = 1;
   bool use_cpu = false;
   std::string gloo_interface;  // GLOO_SOCKET_IFNAME
-  bool shared_memory = true;   // between ranks of one machine, on CPUs
+  bool shared_memory = true;   // between CPU ranks of one node
   std::chrono::seconds timeout = std::chrono::seconds(1800);
 };
 
-/// What a launcher tells of the job that this rank belongs to, where it may go on with other ranks.
+/// Information from the launcher about an elastic job, which may continue with other ranks.
 struct JobRound {
-  std::string job;      // drawn for each launch, the same through its rounds; empty: none told
-  int number = 0;       // above 0: the workers were started again
-  int first_ranks = 0;  // of round 0, for which the batch was configured; 0: as many as now
-  int term = 0;         // how many hosts the job had before
-  int node = 0;         // of this rank, in this round: each launcher is one
+  std::string job;      // random id of the launch, the same in all rounds; empty: unknown
+  int number = 0;       // above 0: the workers were restarted
+  int first_ranks = 0;  // ranks in round 0, for which the batch size was configured; 0: same as now
+  int term = 0;         // number of previous coordinators of the job
+  int node = 0;         // node of this rank in this round; each launcher is one node
 };
 
 struct RankContext {
-  comm::Store store;  // undefined where alone
+  comm::Store store;  // undefined for a single process
   comm::Communicator communicator;
-  comm::GroupOptions group = {};  // how the communicator was joined
+  comm::GroupOptions group = {};  // options of the communicator
   c10::Device device = c10::Device(c10::kCPU);
   int local_rank = 0;
   int local_size = 1;
   JobRound round = {};
-  bool ranks_are_threads = false;                   // of one process
-  std::unique_ptr<comm::Heartbeat> heartbeat = {};  // on GPUs, whose collectives tell of no loss
+  bool ranks_are_threads = false;                   // ranks are threads of one process
+  std::unique_ptr<comm::Heartbeat> heartbeat = {};  // only on GPUs, whose collectives do not detect lost ranks
 
-  /// The ranks that training.per_device_train_batch_size counts for: those that the job began with.
+  /// Number of ranks that training.per_device_train_batch_size refers to: the ranks at the job's
+  /// start.
   int64_t configured_ranks() const { return round.first_ranks > 0 ? round.first_ranks : size(); }
   int rank() const { return communicator.rank(); }
   int size() const { return communicator.size(); }
   bool is_first() const { return rank() == 0; }
 };
 
-/// Where a quota grants a machine's processes less than its CPUs, as many threads as it grants each
-/// of `processes`; without effect where OMP_NUM_THREADS says how many.
+/// If a CPU quota grants less than the machine's CPUs, divides the quota's threads among
+/// `processes`. Has no effect if OMP_NUM_THREADS is set.
 void keep_threads_within_quota(int processes);
 
-/// Joins the job: picks the device of the local rank and meets the other ranks. Blocks until all
-/// have come. Error (environment): no device for this rank, the store or a peer cannot be reached.
+/// Joins the job: selects the local rank's device and connects to the other ranks. Blocks until all
+/// ranks have joined. Throws Error (environment) if there is no device for this rank or the store
+/// or a peer cannot be reached.
 RankContext join_world(const WorldOptions& options);
 
-/// Runs `body` on rank 0 while the others wait, and returns its text on every rank. Where it
-/// throws, every rank does: rank 0 the error itself, the others one that names it. Every rank must
-/// call.
+/// Runs `body` on rank 0 while the others wait, and returns its result on every rank. If it throws,
+/// every rank throws: rank 0 the original error, the other ranks an error that quotes it. Every
+/// rank must call.
 std::string on_first_rank(
     comm::Communicator& communicator, const std::function<std::string()>& body);
 

@@ -1,3 +1,4 @@
+// Trace of one training step.
 #include "train/machine/trace.h"
 
 #include <algorithm>
@@ -18,20 +19,20 @@ using Kind = monitor::TraceEvent::Kind;
 
 namespace {
 
-/// Means of a stage's passes.
+/// Mean duration of a stage's passes.
 struct Mean {
   double sum = 0;
   int64_t count = 0;
   double value() const { return count > 0 ? sum / static_cast<double>(count) : 0; }
 };
 
-/// The schedule with messages that take no time, each pass as long as the mean of its kind in its
-/// stage: what is between this and the measured step is waiting that the schedule does not ask for.
+/// Simulates the schedule with free messages and the mean duration of each kind of pass per stage.
+/// The difference to the measured step is waiting that the schedule does not require.
 monitor::ForeseenPasses foresee(
     const schedule::Schedule& schedule,
     const std::vector<monitor::RankTrace>& ranks,
     const mesh::Mesh& mesh) {
-  std::map<std::string, Mean, std::less<>> seconds;  // of the passes, over replicas
+  std::map<std::string, Mean, std::less<>> seconds;  // durations of the passes, over replicas
   for (const monitor::RankTrace& rank : ranks) {
     for (const monitor::TraceEvent& event : rank.events) {
       if (event.kind == Kind::kAction) {
@@ -145,7 +146,7 @@ void StepTrace::write(const std::filesystem::path& file) {
       file.parent_path() /
       fmt::format("{}-kernels-rank{}.json", file.stem().string(), rank_context_.rank()));
   if (rank_context_.local_size != rank_context_.size()) {
-    // Clocks of several machines have nothing in common: what all ranks leave together is zero.
+    // Clocks of different nodes are unrelated. Zero is the time at which all ranks leave a barrier.
     rank_context_.communicator.barrier();
     const double zero = now();
     trace_.begin -= zero;
@@ -164,7 +165,7 @@ void StepTrace::write(const std::filesystem::path& file) {
     }
   }
   on_first_rank(rank_context_.communicator, [&] {
-    // An epoch's last step may have fewer micro-batches than the others.
+    // The last step of an epoch may have fewer micro-batches.
     const auto is_first_pass = [](const monitor::TraceEvent& event) {
       return event.kind == Kind::kAction && event.name.starts_with("0F");
     };

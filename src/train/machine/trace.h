@@ -1,4 +1,4 @@
-// The trace of one training step on every rank (`lockstep train --trace FILE`).
+// Trace of one training step on all ranks (`lockstep train --trace FILE`).
 #pragma once
 
 #include <filesystem>
@@ -11,9 +11,8 @@
 
 namespace lockstep::train {
 
-/// Watches a step of this rank from its construction to write(): the pipeline's actions, the
-/// communication of every group, and the copies of offloaded state. All ranks must trace the same
-/// step.
+/// Records a step of this rank from construction to write(): pipeline actions, communication of
+/// every group, and copies of offloaded state. All ranks must trace the same step.
 class StepTrace {
  public:
   StepTrace(
@@ -22,14 +21,14 @@ class StepTrace {
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
 
-  /// A part of the step that is not the pipeline's, from `begin` until now.
+  /// Records a span of the step outside the pipeline, from `begin` until now.
   void mark(const char* name, double begin);
-  /// Ends the step. Rank 0 writes the file and logs the summary of all ranks; a rank on a GPU
-  /// writes what that ran into a file of its own beside it (FILE-kernels-rankN.json). Every rank
-  /// must call. Error (environment) where the file cannot be written.
+  /// Ends the trace. Rank 0 writes the file and logs a summary of all ranks. A rank on a GPU writes
+  /// its kernels to a separate file (FILE-kernels-rankN.json). Every rank must call. Throws Error
+  /// (environment) if the file cannot be written.
   void write(const std::filesystem::path& file);
 
-  /// Seconds of the clock that events are told in.
+  /// Current time in seconds, on the clock of the events.
   static double now();
 
  private:

@@ -1,4 +1,4 @@
-// What a process takes on this processor before it has a model.
+// Memory that a process needs on this processor before it loads a model.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace lockstep::train {
 
-/// Computes a step of a small model of this family on the CPU, in milliseconds: the code that
-/// libraries have for this processor, the kernels that they make for it and their threads are in
-/// the process's memory from then on. `rows` and `length` are the micro-batch's; few of them are
-/// enough. Draws no random numbers but its own. Whether all shapes were those that the run will
-/// have: the kernels that libraries make are of a shape, and others are made beside them.
+/// Runs a step of a small model of this family on the CPU, in milliseconds. Afterwards the
+/// process's memory includes the libraries' code for this processor, the kernels they generate and
+/// their threads. `rows` and `length` are those of the micro-batch; a few rows are enough. Does not
+/// advance any other random number generator. Returns true if all shapes match those of the run;
+/// otherwise libraries will generate further kernels.
 bool warm_up(const model::ModelConfig& model, c10::ScalarType type, int64_t rows, int64_t length);
 
 }  // namespace lockstep::train

@@ -1,5 +1,4 @@
-// What preference tuning compares a model's answers to: the scores of the model as it was, and, for
-// KTO, how far it has moved from it.
+// Reference of preference tuning: the scores of the initial model and, for KTO, the baseline.
 #pragma once
 
 #include <filesystem>
@@ -20,18 +19,18 @@
 
 namespace lockstep::train {
 
-/// Returns a hash of everything that the reference's scores depend on: the tokens of the rows and
-/// the model as it computes them (train/weights/model_fingerprint.h). Reads the files.
+/// Returns a hash of all inputs of the reference scores: the tokens of the rows and the model as it
+/// computes (train/weights/model_fingerprint.h). Reads the files.
 std::string reference_key(
     const config::Config& config,
     const model::ModelSource& source,
     WithAdapter adapter,
     std::span<const std::shared_ptr<const data::SequenceView>> rows);
 
-/// The scores of a model's answers before training, each computed once: under the same plan, spread
-/// over the data-parallel ranks, without a second model. Kept in a file of the folder of token
-/// files, by `key`; a file that is there whole is read instead. Every rank must call, before the
-/// model is trained or restored.
+/// Computes the scores of all answers under the initial model, once, with the same plan and divided
+/// among the data-parallel ranks. Needs no second model. Scores are cached in a file named by `key`
+/// in the folder of the token files; a complete file is read instead. Call before the model is
+/// trained or restored. Every rank must call.
 std::unique_ptr<objective::StoredScores> score_reference(
     parallel::ParallelModel& model,
     std::span<const std::shared_ptr<const data::SequenceView>> rows,
@@ -40,22 +39,24 @@ std::unique_ptr<objective::StoredScores> score_reference(
     const std::string& key,
     RankContext& rank_context);
 
-/// Sets of rows and, for KTO, the same prompts with other prompts' answers (data::mismatched), row
-/// by row; null where there are none.
+/// Sets of rows and, for KTO, the same prompts paired with answers to other prompts
+/// (data::mismatched), row by row. Null for sets that do not exist.
 struct AnswerSets {
   Datasets rows, mismatched;
 
-  /// All sets that there are.
+  /// Returns all existing sets.
   std::vector<std::shared_ptr<const data::SequenceView>> all() const;
-  /// That belongs to one of `rows`; null: none does.
+  /// Returns the mismatched rows of a set in `rows`; null if there are none.
   const data::SequenceView* mismatched_of(const data::SequenceView& set) const;
 };
 
-/// Gives micro-batches the reference's scores and KTO's baseline: the mean over mismatched rows of
-/// what the model gained on the reference, at least 0 (Ethayarajh et al., 2024, section 4.1).
+/// Adds the reference scores and KTO's baseline to micro-batches. The baseline is the mean gain of
+/// the model over the reference on mismatched rows, at least 0 (Ethayarajh et al., 2024, section
+/// 4.1).
 class AnswerReference {
  public:
-  /// `model` and `sets` must outlive it. `scores` null: the objective reads none.
+  /// `model` and `sets` must outlive the object. `scores` is null if the objective has no
+  /// reference.
   AnswerReference(
       parallel::ParallelModel& model,
       const AnswerSets& sets,
@@ -66,15 +67,15 @@ class AnswerReference {
         scores_(std::move(scores)),
         device_(device) {}
 
-  /// Of a training step's micro-batches, on the CPU: the baseline is of the step's rows, those of
-  /// all data-parallel ranks. Every rank must call, with as many.
+  /// Processes the micro-batches of a training step, on the CPU. The baseline covers the step's
+  /// rows on all data-parallel ranks. Every rank must call with the same number of micro-batches.
   void refer_step(std::span<nn::ForwardInputs> inputs, std::span<const data::MicroBatch> batches);
-  /// Of one batch of `set`, whose baseline is its own.
+  /// Processes one batch of `set`, with a separate baseline.
   void refer_batch(
       nn::ForwardInputs& inputs, const data::MicroBatch& batch, const data::SequenceView& set);
 
  private:
-  /// float64 [2]: the sum of what mismatched rows gained, and how many these are.
+  /// float64 [2]: sum of the gains on mismatched rows, and the number of these rows.
   at::Tensor gains(std::span<const data::MicroBatch> batches, const data::SequenceView& rows);
 
   parallel::ParallelModel& model_;

@@ -1,3 +1,4 @@
+// Scoring and generation of answers on several ranks.
 #include "train/tasks/answer_scores.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int64_t kRoundBatches = 4;  // in which rows are written
+constexpr int64_t kRoundBatches = 4;  // batches per round of generation
 
 std::string stripped(const std::string& text) {
   return data::trimmed(text).value_or("");
@@ -35,7 +36,7 @@ std::string without_all(std::string text, const std::string& part) {
   return text;
 }
 
-/// The ids of rows [begin, end), and labels of their answers, filled up on the right: [B, T] each.
+/// Token ids of rows [begin, end) and labels of their answers, right-padded: [B, T] each.
 std::pair<at::Tensor, at::Tensor> padded(
     const std::vector<data::EncodedAnswer>& rows, int64_t begin, int64_t end) {
   size_t length = 2;
@@ -135,8 +136,8 @@ std::vector<AnswerScore> AnswerReader::score(const std::vector<data::EncodedAnsw
     text.begin = prompt.size();
   }
   const std::vector<std::vector<size_t>> groups = groups_to_read(model_, texts);
-  std::vector<size_t> ends;  // of batches, in groups
-  int64_t read = 0;          // rows of the last one
+  std::vector<size_t> ends;  // end of each batch, as an index into groups
+  int64_t read = 0;          // rows in the last batch
   for (size_t group = 0; group < groups.size(); ++group) {
     if (ends.empty() || read >= batch_size_) {
       ends.push_back(group);
@@ -172,7 +173,7 @@ std::vector<AnswerScore> AnswerReader::score(const std::vector<data::EncodedAnsw
 }
 
 int64_t AnswerReader::rows_written_at_once(int64_t max_new_tokens) const {
-  constexpr int64_t kCacheBytes = int64_t{256} << 20;  // of keys and values
+  constexpr int64_t kCacheBytes = int64_t{256} << 20;  // for keys and values
   constexpr int64_t kBytes = 2 * static_cast<int64_t>(sizeof(float));
   constexpr int64_t kPrompt = 64;
   const model::ModelConfig& model = model_.config();
@@ -193,12 +194,12 @@ std::vector<WrittenAnswer> AnswerReader::write(
   const auto decode = [&](std::vector<int32_t> ids) {
     return clean_up_tokenization(tokenizer_->decode(ids, text::DecodedSpecials::kSkip));
   };
-  // A pass costs little more with more rows; and several ranks are to have something to do.
+  // Larger batches cost little more per pass, but several ranks should have work.
   const int64_t at_once = std::clamp(
       (std::ssize(rows) + kRoundBatches - 1) / kRoundBatches,
       batch_size_,
       rows_written_at_once(max_new_tokens));
-  // Rows of like length are written together.
+  // Batches contain rows of similar length.
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](size_t row) { return rows[row].prompt.size(); });
@@ -249,10 +250,10 @@ std::vector<WrittenAnswer> AnswerReader::write(
 std::vector<std::vector<double>> AnswerReader::standard_scores(
     const std::vector<data::EncodedAnswer>& rows) {
   const at::NoGradGuard no_gradient;
-  constexpr double kLeast = 1e-6;  // of a variance
+  constexpr double kLeast = 1e-6;  // minimum variance
   const auto batches = on_all_ranks(std::ssize(rows), batch_size_, [&](int64_t begin, int64_t end) {
     auto json = nlohmann::json::array();
-    for (int64_t row = begin; row < end; ++row) {  // one by one: all logits are kept
+    for (int64_t row = begin; row < end; ++row) {  // one row at a time, because all logits are kept
       const auto [ids, labels] = padded(rows, row, row + 1);
       nn::ForwardInputs inputs;
       inputs.ids = ids.to(device_);

@@ -1,5 +1,5 @@
-// What a model says of answers to questions, token by token, and what it answers itself: on ranks
-// that take batches in turn.
+// Scores answers to questions token by token and generates answers. Batches are distributed over
+// the ranks.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,24 @@
 
 namespace lockstep::train {
 
-/// A question, and it with the answer that is right.
+/// A question, and the question with its correct answer.
 struct AskedQuestion {
   std::vector<int32_t> prompt, whole;
 };
 
 struct WrittenAnswer {
-  std::string input;         // the question as it was asked, without special tokens
-  std::string ground_truth;  // the answer that is right
+  std::string input;         // the prompt without special tokens
+  std::string ground_truth;  // the correct answer
   std::string generation;
 };
 
-/// Of a model that every rank of the data axis has, by tensor parallelism in parts or whole. Every
-/// rank must call; `progress(done, all)` is told of this rank's batches.
+/// Reads answers with a model that every data-parallel rank holds, whole or split by tensor
+/// parallelism. Calls `progress(done, all)` with this rank's batches. Every rank must call each
+/// method.
 class AnswerReader {
  public:
   using Progress = std::function<void(int64_t done, int64_t all)>;
-  /// Everything must outlive it.
+  /// All arguments must outlive the object.
   AnswerReader(
       const nn::LanguageModel& model,
       parallel::ParallelGroups& axes,
@@ -44,37 +45,40 @@ class AnswerReader {
       c10::Device device,
       Progress progress = nullptr);
 
-  /// Of each row, the same on every rank, whatever their number: batches are of fixed rows. What
-  /// answers of a question share is computed once (text_scores.h), so rows are best given together.
+  /// Scores each row. The result is the same on every rank and for every number of ranks, because
+  /// the rows of each batch are fixed. The common prefix of answers to a question is computed once
+  /// (text_scores.h), so such rows should be passed together.
   std::vector<AnswerScore> score(const std::vector<data::EncodedAnswer>& rows);
-  /// So many rows write() takes best, where each may get so many new tokens: the same whatever the
+  /// Best number of rows for write(), if each row may get `max_new_tokens`. Does not depend on the
   /// number of ranks.
   int64_t rows_of_a_round(int64_t max_new_tokens) const;
-  /// Greedily, until one of `stop_tokens`, as far as the model's positions go: rows of like length
-  /// together, the same text as each alone but where two tokens are as likely.
-  /// What follows one of `stop_words` is left out.
+  /// Generates greedily until one of `stop_tokens` or the model's last position. Batches contain
+  /// rows of similar length; the text is the same as for each row alone, unless two tokens are
+  /// equally likely. The text is truncated at the first of `stop_words`.
   std::vector<WrittenAnswer> write(
       const std::vector<AskedQuestion>& rows,
       int64_t max_new_tokens,
       const std::vector<int64_t>& stop_tokens,
       const std::vector<std::string>& stop_words = {});
-  /// Of each answer's tokens how far its log p is above the mean over the vocabulary, in standard
-  /// deviations of the distribution there (Min-K%++: Zhang et al., 2024, equation 3).
+  /// For each token of an answer, returns the distance of its log p from the mean over the
+  /// vocabulary, in standard deviations of the distribution at that position (Min-K%++: Zhang et
+  /// al., 2024, equation 3).
   std::vector<std::vector<double>> standard_scores(const std::vector<data::EncodedAnswer>& rows);
-  /// Of each row the mean over the model's parameters of the Euclidean norm of its loss's gradient.
-  /// Error (kConfig): under tensor parallelism.
+  /// For each row, returns the mean over the model's parameter tensors of the Euclidean norm of the
+  /// loss gradient. Throws Error (kConfig) under tensor parallelism.
   std::vector<double> gradient_norms(const std::vector<data::EncodedAnswer>& rows);
 
  private:
-  /// Calls `compute` with each batch whose turn it is, and gathers what it returns, JSON.
+  /// Calls `compute` for this rank's batches and gathers the returned JSON.
   std::vector<std::string> on_all_ranks(
       int64_t batches, const std::function<std::string(int64_t batch)>& compute);
-  /// Likewise with the rows [begin, end) of batches of so many; JSON of one value a row.
+  /// Calls `compute` for batches of the rows [begin, end), which returns JSON with one value per
+  /// row.
   std::vector<std::string> on_all_ranks(
       int64_t rows,
       int64_t rows_at_once,
       const std::function<std::string(int64_t begin, int64_t end)>& compute);
-  /// The most rows that are written together: a token of each is read in one pass.
+  /// Maximum number of rows per generation batch: each pass reads one token of each row.
   int64_t rows_written_at_once(int64_t max_new_tokens) const;
 
   const nn::LanguageModel& model_;
@@ -85,7 +89,8 @@ class AnswerReader {
   Progress progress_;
 };
 
-/// Hugging Face's clean-up of decoded text: no space before . ? ! , and before n't 'm 's 've 're.
+/// Hugging Face's clean-up of decoded text: removes the space before . ? ! , and before n't 'm 's
+/// 've 're.
 std::string clean_up_tokenization(std::string text);
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// What a classifier answers to rows, under any plan.
+// Predictions of a classifier under any parallel plan.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,20 @@
 
 namespace lockstep::train {
 
-/// A classifier's logits of the rows of batches, as parallel::ParallelModel::class_scores.
+/// Computes a classifier's logits for the rows of batches, like
+/// parallel::ParallelModel::class_scores.
 using ClassScorer =
     std::function<std::vector<at::Tensor>(std::span<const nn::ForwardInputs> batches)>;
 
 struct Classified {
-  at::Tensor logits;  // float32 [rows, outputs], on the CPU, the same on every rank
+  at::Tensor logits;  // float32 [rows, outputs] on the CPU, identical on every rank
   int64_t batches = 0;
   double seconds = 0;
 };
 
-/// Every row once, in batches of like length that the data-parallel ranks take in turn: the batches
-/// are the same on any number of ranks. Every rank must call. `progress(done, all)` is told of this
-/// rank's batches.
+/// Classifies every row once, in batches of similar length that are assigned to the data-parallel
+/// ranks in turn. The batches do not depend on the number of ranks. Calls `progress(done, all)`
+/// with this rank's batches. Every rank must call.
 Classified classify(
     const ClassScorer& scorer,
     const data::SequenceView& rows,

@@ -1,3 +1,4 @@
+// Reading and writing of classification.json.
 #include "train/tasks/classifier_notes.h"
 
 #include <cmath>

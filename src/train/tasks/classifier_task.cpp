@@ -1,3 +1,4 @@
+// Training objectives of classifiers.
 #include "train/tasks/classifier_task.h"
 
 #include <string>

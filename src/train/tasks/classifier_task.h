@@ -1,4 +1,4 @@
-// What a classifier is trained for.
+// Training task of a classifier.
 #pragma once
 
 #include "config/core/config.h"
@@ -7,13 +7,13 @@
 
 namespace lockstep::train {
 
-/// The loss of a classifier's problem.
+/// Returns the loss of a problem type.
 objective::ObjectivePointer objective_of(
     model::ProblemType problem, const objective::ClassOptions& options);
 
-/// The task as far as the configuration and the model tell of it, for what computes without rows
-/// (`lockstep estimate`, `plan`, `verify`): where labels are known from rows alone, two of them;
-/// where their weights are, unequal ones. Of other models than classifiers: language modelling.
+/// Returns the task as determined by the configuration and the model, for commands that do not read
+/// rows (`lockstep estimate`, `plan`, `verify`). If the labels depend on the rows, assumes two; if
+/// their weights do, assumes unequal weights. For other models, returns language modeling.
 objective::Task planned_task(const config::Config& config, const model::ModelConfig& model);
 
 }  // namespace lockstep::train

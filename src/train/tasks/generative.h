@@ -1,5 +1,5 @@
-// Classification without a head: a language model learns each row's label as a text behind a
-// prompt, and decides for the label that is likeliest there.
+// Generative classification. A language model learns each row's label as text after a prompt, and
+// predicts the most likely label.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,18 @@
 
 namespace lockstep::train {
 
-/// Rows as prompts, and labels as what follows them: one way for training, evaluation and
-/// prediction.
+/// Converts rows to prompts and labels to completions. Used by training, evaluation and prediction.
 class PromptForm {
  public:
-  /// `chats`, with generative.chat the tokenizer's. Error (kConfig): it has none, or one whose
-  /// answers do not follow what asks for them; the template does not end with {label}, names
-  /// another field, or leaves no token for a text among `limit`; verbalizers that are not one for
-  /// each label, or are encoded alike; of greedy writing one that another begins with, where no end
-  /// of text tells them apart; of first tokens two that are the same.
+  /// `chats` is the tokenizer's chat template if generative.chat is set. Throws Error (kConfig) in
+  /// these cases:
+  ///
+  /// - generative.chat: there is no template, or its answers do not follow the prompt
+  /// - the prompt template does not end with {label}, names another field, or leaves no token for the
+  ///   text within `limit`
+  /// - the number of verbalizers differs from the number of labels, or two have the same tokens
+  /// - decode=greedy: a label is a prefix of another, and there is no end-of-text token
+  /// - decode=first_token: two labels start with the same token
   PromptForm(
       const config::GenerativeSection& section,
       const std::vector<std::string>& labels,
@@ -36,38 +39,39 @@ class PromptForm {
       int64_t limit,
       std::shared_ptr<const data::ChatTemplate> chats = nullptr);
 
-  /// The tokens before the label. What is longer than the limit, with the longest label behind it,
-  /// is cut at the end of the row's text, then of its pair, and not of the template.
+  /// Returns the tokens before the label. If prompt and longest label exceed the limit, the row's
+  /// text is truncated at its end, then its pair. The template is never truncated.
   std::vector<int32_t> prompt(const data::LabelledRow& row) const;
-  /// The tokens of a label, the end of text behind them.
+  /// Returns the tokens of a label, including the end-of-text token.
   const std::vector<int32_t>& label(size_t i) const { return labels_.at(i); }
   const std::vector<std::vector<int32_t>>& labels() const { return labels_; }
-  /// The prompt of a row without a text.
+  /// Returns the prompt of an empty text.
   std::vector<int32_t> empty_prompt() const { return encode("", ""); }
-  /// What log-likelihoods are divided by (generative.normalize).
+  /// Divisors of the log-likelihoods (generative.normalize).
   const std::vector<double>& lengths() const { return lengths_; }
 
  private:
   struct Part {
     std::string literal;
-    enum class Field { kNone, kText, kPair } field = Field::kNone;  // behind the literal
+    enum class Field { kNone, kText, kPair } field = Field::kNone;  // field after the literal
   };
   std::vector<int32_t> encode(std::string_view text, std::string_view pair) const;
-  /// The tokens of an answer of the assistant, with the mark of its end.
+  /// Returns the tokens of an assistant answer, including its end-of-turn marker.
   std::vector<int32_t> answer(const std::string& label) const;
 
   const data::Encoder& encoder_;
-  std::shared_ptr<const data::ChatTemplate> chats_;  // null: texts stand by themselves
+  std::shared_ptr<const data::ChatTemplate> chats_;  // null: no chat template is used
   std::vector<Part> parts_;
   std::vector<std::vector<int32_t>> labels_;
   std::vector<double> lengths_;
-  int64_t most_ = 0;  // tokens of a prompt
+  int64_t most_ = 0;  // maximum prompt length in tokens
 };
 
-/// Rows for training: prompts without loss, then labels, packed as data.packing says. Validation
-/// and test: the prompts, with their classes. The head is that of the labels, by which answers are
-/// judged; the model's own stays a language model's. `read` as open_classifier_data(). Every rank
-/// must call. Error (kConfig): the model is no decoder; PromptForm's.
+/// Opens the data of generative classification. Training rows are prompts without loss followed by
+/// labels, packed according to data.packing. Validation and test rows are prompts with their
+/// classes. The returned head contains the labels that predictions are scored with; the model keeps
+/// its language model head. `read` is as in open_classifier_data(). Throws Error (kConfig) if the
+/// model is not a decoder, and like PromptForm. Every rank must call.
 ClassifierData open_generative_data(
     const config::Config& config,
     const model::ModelConfig& model,
@@ -76,12 +80,12 @@ ClassifierData open_generative_data(
     comm::Communicator& communicator,
     const std::function<LabelledData()>& read);
 
-/// The configuration by which rows of one label each are read; `labels`: of a model that was
-/// trained, empty: task.labels, or those of the training rows.
+/// Returns the configuration for reading single-label rows. `labels` are those of a trained model;
+/// empty: task.labels, or the labels of the training rows.
 config::Config config_of_rows(config::Config config, const std::vector<std::string>& labels = {});
 
-/// As classify(): the "logits" of a row are those of its labels (label_scores.h). The batches are
-/// of so many prompts, or rows where the plan takes a row for each label.
+/// Classifies prompts like classify(). The "logits" of a row are the scores of its labels
+/// (label_scores.h). `batch_size` counts prompts, or rows if the plan needs one row per label.
 Classified classify_written(
     const PromptReader& reader,
     const WrittenLabels& labels,
@@ -90,7 +94,7 @@ Classified classify_written(
     parallel::ParallelGroups& axes,
     const std::function<void(int64_t done, int64_t all)>& progress = nullptr);
 
-/// What reads the prompts of a parallel::ParallelModel or EvaluationModel, which must outlive it.
+/// Returns a reader for a parallel::ParallelModel or EvaluationModel, which must outlive it.
 template <typename Model>
 PromptReader reader_of(Model& model, c10::Device device) {
   return {

@@ -1,3 +1,4 @@
+// Label scores by tree attention, by cached prompts, or by one row per label.
 #include "train/tasks/label_scores.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace {
 
 using nn::TokenIds;
 
-/// Of a pass by the model itself.
+/// Positions per forward pass when the model is called directly.
 constexpr size_t kPositionsAtOnce = 16384;
 
 std::vector<TokenIds> prompts_of(const nn::ForwardInputs& inputs) {
@@ -30,13 +31,13 @@ std::vector<TokenIds> prompts_of(const nn::ForwardInputs& inputs) {
   return prompts;
 }
 
-/// The tokens by which labels go on from where a walk is, and the labels of each.
+/// A possible next token of a walk and the labels that continue with it.
 struct Choice {
   int64_t token;
   std::vector<size_t> labels;
 };
 
-/// The way of one prompt through the tree of the labels' tokens.
+/// Path of one prompt through the prefix tree of the labels' tokens.
 class Walk {
  public:
   explicit Walk(const std::vector<TokenIds>& labels)
@@ -48,11 +49,11 @@ class Walk {
     }
     look();
   }
-  /// Two or more; none: a label is reached.
+  /// Two or more choices; empty if a label is reached.
   const std::vector<Choice>& choices() const { return choices_; }
   const TokenIds& path() const { return path_; }
-  const std::vector<double>& logits() const { return logits_; }  // of all labels
-  /// Of the choices; of equals the first one is taken.
+  const std::vector<double>& logits() const { return logits_; }  // one per label
+  /// Takes the choice with the highest score, the first one if several are equal.
   void take(const std::vector<double>& scores) {
     const auto best = std::ranges::max_element(scores);
     for (size_t i = 0; i < choices_.size(); ++i) {
@@ -82,19 +83,19 @@ class Walk {
       if (choices_.size() > 1) {
         return;
       }
-      path_.push_back(choices_.front().token);  // all go on with it
+      path_.push_back(choices_.front().token);  // common to all open labels
       choices_.clear();
     }
   }
 
   const std::vector<TokenIds>* labels_;
-  std::vector<size_t> open_;  // labels that begin with the path
+  std::vector<size_t> open_;  // labels that start with the path
   TokenIds path_;
   std::vector<Choice> choices_;
   std::vector<double> logits_;
 };
 
-/// How often a walk may have to choose.
+/// Maximum number of choices that a walk makes.
 size_t most_choices(const Walk& walk) {
   size_t most = 0;
   for (size_t i = 0; i < walk.choices().size(); ++i) {
@@ -107,7 +108,7 @@ size_t most_choices(const Walk& walk) {
   return most;
 }
 
-/// Walks of all prompts at once, by the model itself.
+/// Advances the walks of all prompts together, by calling the model directly.
 void walk_by_model(
     const PromptReader& reader, const std::vector<TokenIds>& prompts, std::vector<Walk>& walks) {
   const nn::Continuations continuations(*reader.cacheable, prompts, reader.device);
@@ -145,7 +146,8 @@ nn::ForwardInputs there(
   return inputs;
 }
 
-/// A row for each choice of each walk. Ranks have other walks, and all run as many passes.
+/// Advances the walks with one row per choice. Ranks have different walks, but all run the same
+/// number of passes.
 void walk_by_rows(
     const PromptReader& reader,
     const std::vector<std::vector<TokenIds>>& prompts,
@@ -164,7 +166,7 @@ void walk_by_rows(
           begins.push_back(row.size() - 1);
         }
       }
-      if (rows.empty()) {  // all have arrived: any row, whose score nobody reads
+      if (rows.empty()) {  // all walks have ended: add an arbitrary row and ignore its score
         rows.push_back(prompts[batch].front());
         rows.back().push_back(0);
         begins.push_back(rows.back().size() - 1);
@@ -209,7 +211,7 @@ std::vector<at::Tensor> greedy(
   return result;
 }
 
-/// Float64 [B, K]. A prompt and all labels behind it are a tree, which the model reads at once.
+/// Returns float64 [B, K]. A prompt and its labels form a tree, which the model reads in one pass.
 at::Tensor likelihoods_by_trees(
     const PromptReader& reader, const WrittenLabels& labels, const std::vector<TokenIds>& prompts) {
   const auto count = labels.ids.size();
@@ -220,7 +222,7 @@ at::Tensor likelihoods_by_trees(
   std::vector<double> sums;
   std::vector<data::JudgedText> texts;
   std::vector<std::vector<size_t>> trees;
-  size_t tokens = 0;  // of the trees, at most
+  size_t tokens = 0;  // upper bound for the trees
   for (size_t i = 0; i < prompts.size(); ++i) {
     std::vector<size_t>& tree = trees.emplace_back();
     for (const TokenIds& label : labels.ids) {
@@ -243,7 +245,7 @@ at::Tensor likelihoods_by_trees(
   return at::tensor(sums, at::kDouble).view({-1, static_cast<int64_t>(count)});
 }
 
-/// Float64 [B, K] of each batch.
+/// Returns float64 [B, K] for each batch.
 std::vector<at::Tensor> likelihoods(
     const PromptReader& reader,
     const WrittenLabels& labels,
@@ -282,7 +284,7 @@ std::vector<at::Tensor> likelihoods(
   return result;
 }
 
-/// Of batches of prompts.
+/// Returns the label logits of batches of prompts.
 std::vector<at::Tensor> logits_behind(
     const PromptReader& reader,
     const WrittenLabels& labels,

@@ -1,4 +1,4 @@
-// How likely each label's text is behind a prompt, under any plan.
+// Likelihood of each label's text after a prompt, under any parallel plan.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,30 @@
 
 namespace lockstep::train {
 
-/// The log-likelihoods of rows of batches, as parallel::ParallelModel::row_scores.
+/// Computes the log-likelihoods of the rows of batches, like parallel::ParallelModel::row_scores.
 using RowScorer =
     std::function<std::vector<at::Tensor>(std::span<const nn::ForwardInputs> batches)>;
 
-/// What reads prompts: where the plan lets it, the model by itself, which reads each prompt once
-/// for all labels; else whole rows, as many of a prompt as there are labels or choices.
+/// Reads prompts. If the plan allows, the model is called directly and reads each prompt once for
+/// all labels. Otherwise each label or choice of a prompt is a complete row.
 struct PromptReader {
-  const nn::LanguageModel* cacheable = nullptr;  // as parallel::ParallelModel::cacheable
+  const nn::LanguageModel* cacheable = nullptr;  // see parallel::ParallelModel::cacheable
   RowScorer rows;
   c10::Device device = c10::kCPU;
 };
 
-/// The labels of prompts [B, T], whose padding is at their ends: "logits", float32 [B, K] of each
-/// batch on the CPU. By likelihood: log-likelihoods over the labels' lengths. Greedy: tokens are
-/// chosen one by one among those that labels go on with; the label that is reached has 0, and each
-/// other one how much less likely than the chosen token the one is by which it leaves the path.
-/// Every rank must call, ranks of one data coordinate with the same batches, all with as many.
+/// Returns the "logits" of the labels of right-padded prompts [B, T]: float32 [B, K] for each
+/// batch, on the CPU. With decode=likelihood they are log-likelihoods divided by the labels'
+/// lengths. With greedy decoding, tokens are chosen one by one among those that continue a label.
+/// The label that is reached gets 0. Every other label gets the log-probability of its token minus
+/// that of the chosen token, at the position where it leaves the path. Every rank must call, with
+/// the same number of batches; ranks with the same data coordinate pass the same batches.
 std::vector<at::Tensor> label_logits(
     const PromptReader& reader,
     const WrittenLabels& labels,
     std::span<const nn::ForwardInputs> batches);
 
-/// The same of one prompt, [1, K]. Every rank must call, with the same one.
+/// Returns the "logits" of one prompt, [1, K]. Every rank must call with the same prompt.
 at::Tensor label_logits_of(
     const PromptReader& reader, const WrittenLabels& labels, const std::vector<int64_t>& prompt);
 

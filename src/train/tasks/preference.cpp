@@ -1,3 +1,4 @@
+// Data and objectives of preference tuning.
 #include "train/tasks/preference.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@ const std::map<std::string, PairLoss>& pair_losses() {
   return kLosses;
 }
 
-/// The loss by its name; an objective of one loss is called like it.
+/// Returns the name of the loss. Objectives with only one loss have its name.
 std::string loss_name(const config::PreferenceSection& section) {
   const bool has_choice =
       section.objective == "dpo" || section.objective == "cpo" || section.objective == "kto";
@@ -61,7 +62,7 @@ data::Judged judged(const config::Config& config) {
 
 using EncodedSets = std::array<data::EncodedPreferences, kSets>;
 
-/// Deals the rows of a file to train, validation and test.
+/// Splits the rows of a file into train, validation and test.
 void split_answers(std::array<data::Preferences, kSets>& sets, const data::DataOptions& options) {
   data::Splitter splitter(
       options.validation.empty() ? options.validation_fraction : 0,
@@ -78,7 +79,7 @@ void split_answers(std::array<data::Preferences, kSets>& sets, const data::DataO
   }
 }
 
-/// A reward is read at the end of a whole answer.
+/// A reward model reads the end of an answer, which must not be truncated.
 data::AnswerLimits limits_of(const config::Config& config, int64_t length) {
   const config::PreferenceSection& section = config.preference;
   return {
@@ -141,7 +142,8 @@ PreferenceCounts counts_of(const EncodedSets& sets, int64_t rows_at_once) {
   return counts;
 }
 
-/// The weights with which either kind of answers has as much to say (KTO, equation 8).
+/// Warns if desirable and undesirable answers do not have about the same total weight (KTO,
+/// equation 8).
 void warn_of_unequal_answers(
     const config::PreferenceSection& section, const std::vector<data::RowRole>& roles) {
   constexpr double kMost = 1.33;

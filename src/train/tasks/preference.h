@@ -1,4 +1,4 @@
-// Preference tuning: its objective, and its data.
+// Preference tuning: objectives and data.
 #pragma once
 
 #include <cstdint>
@@ -20,31 +20,32 @@ using config::rows_of_sequence;
 using config::trains_on_answers;
 using config::trains_rewards;
 
-/// What the task and section `preference` name, and TRL's trainers mean by it.
+/// Returns the objective of the task and the `preference` section, with the meaning of TRL's
+/// trainers.
 objective::ObjectivePointer preference_objective(const config::Config& config);
-/// Whether it compares with the model as it was.
+/// Returns true if the objective needs a reference model.
 bool needs_reference(const config::Config& config);
 
-/// The id that fills short rows: config.json's, else the tokenizer's padding, else its end of text.
+/// Returns the padding token: config.json's, then the tokenizer's, then its end-of-text token.
 int32_t padding_of_answers(const model::ModelConfig& model, const text::Tokenizer& tokenizer);
 
-/// How many rows or pairs there are of each set, and what became of those that were too long.
+/// Number of rows or pairs in each set, and number of rows that were too long.
 struct PreferenceCounts {
   int64_t train = 0, validation = 0, test = 0;
   int64_t dropped = 0, cut = 0;
   std::string text(const config::Config& config) const;
 };
 
-/// Reads and encodes what `data` names, without writing anything: for a dry run. Error as
-/// data::read_preferences, data::encode_preferences.
+/// Reads and encodes the files of `data` without writing anything, for a dry run. Throws like
+/// data::read_preferences and data::encode_preferences.
 PreferenceCounts count_preferences(
     const config::Config& config,
     const model::ModelConfig& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     int64_t sequence_length);
 
-/// The same, written by rank 0 and opened by all. `block`: rows among which answers are mismatched
-/// for KTO, those of a step. Every rank must call.
+/// Opens the preference data: rank 0 writes the token files, all ranks open them. For KTO, answers
+/// are mismatched within blocks of `block` rows, the rows of a step. Every rank must call.
 AnswerSets open_preference_data(
     const config::Config& config,
     const model::ModelConfig& model,

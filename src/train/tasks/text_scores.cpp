@@ -1,3 +1,4 @@
+// Scoring of texts as prefix trees.
 #include "train/tasks/text_scores.h"
 
 #include <algorithm>
@@ -12,12 +13,12 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int64_t kMostTokens = 1024;  // of a row that holds several trees, and of a tree
+constexpr int64_t kMostTokens = 1024;  // maximum length of a row with several trees, and of a tree
 
-/// Trees in the rows of a pass.
+/// Placement of trees in the rows of a forward pass.
 struct Layout {
   nn::ForwardInputs inputs;
-  std::vector<int64_t> begins;  // of each tree, counted over all rows
+  std::vector<int64_t> begins;  // start of each tree, counted over all rows
 };
 
 Layout lay_out(const std::vector<data::TokenTree>& trees, bool packs) {
@@ -33,7 +34,7 @@ Layout lay_out(const std::vector<data::TokenTree>& trees, bool packs) {
   nn::ForwardInputs& inputs = result.inputs;
   inputs.ids = at::zeros({rows.rows, rows.length}, at::kLong);
   const at::Tensor places = at::arange(rows.length, at::kLong).repeat({rows.rows, 1});
-  const at::Tensor starts = places.clone(), until = places + 1;  // padding sees itself alone
+  const at::Tensor starts = places.clone(), until = places + 1;  // padding attends only to itself
   const at::Tensor positions = at::zeros_like(places);
   auto* id = inputs.ids.mutable_data_ptr<int64_t>();
   auto* start = starts.mutable_data_ptr<int64_t>();
@@ -58,7 +59,7 @@ Layout lay_out(const std::vector<data::TokenTree>& trees, bool packs) {
   return result;
 }
 
-/// The tokens of a tree that are judged in one of its texts.
+/// Marks the tokens of a tree that are scored in at least one of its texts.
 std::vector<bool> judged(
     const data::TokenTree& tree,
     std::span<const data::JudgedText> texts,
@@ -73,8 +74,8 @@ std::vector<bool> judged(
   return result;
 }
 
-/// log p of the tokens behind the places of a pass, and whether each was the likeliest: [N] each,
-/// on the CPU. A place may be asked for several tokens.
+/// Returns log p of `tokens` after the given places of a pass, and whether each was the most likely
+/// token: [N] each, on the CPU. A place may occur several times.
 nn::Scores score_places(
     const nn::LanguageModel& model,
     const nn::ForwardInputs& inputs,
@@ -142,7 +143,7 @@ std::vector<AnswerScore> score_trees(
   const bool packs = packing_of_prompts(model.config()) == data::Packing::kDocuments;
   const Layout layout = lay_out(trees, packs);
   std::vector<int64_t> places, tokens;
-  std::vector<std::vector<size_t>> numbers;  // of each tree's tokens: which of the scores is theirs
+  std::vector<std::vector<size_t>> numbers;  // index of each tree token's score
   for (size_t i = 0; i < trees.size(); ++i) {
     const data::TokenTree& tree = trees[i];
     const std::vector<bool> is_judged = judged(tree, texts, groups[i]);

@@ -1,4 +1,4 @@
-// What a model says of texts, token by token: those that begin alike are read as a tree.
+// Token scores of texts. Texts with a common prefix are read together as a tree.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,24 @@
 
 namespace lockstep::train {
 
-/// Of an answer's tokens, in their order.
+/// Scores of an answer's tokens, in order.
 struct AnswerScore {
   std::vector<double> log_likelihoods;
-  std::vector<bool> likeliest;  // that each was
-  /// The sum of log p.
+  std::vector<bool> likeliest;  // true if the token was the most likely one
+  /// Sum of log p.
   double log_likelihood() const;
-  /// The mean of -log p; 0 of no tokens.
+  /// Mean of -log p; 0 if there are no tokens.
   double loss() const;
 };
 
-/// The numbers of all texts, in groups that are read together: texts that begin alike, where the
-/// model takes trees (nn::takes_trees), else each by itself, those of like length one after the
-/// other.
+/// Groups the indices of all texts for score_trees(). Texts with a common prefix are in one group
+/// if the model supports trees (nn::takes_trees). Otherwise each text is a group, sorted by length.
 std::vector<std::vector<size_t>> groups_to_read(
     const nn::LanguageModel& model, std::span<const data::JudgedText> texts);
 
-/// Of each tree's texts, one after the other, by one pass. A text's first token is predicted from
-/// nothing, and has no score. Trees of several texts are for models that take them. No gradient.
-/// Every rank that holds a part of the model must call, with the same.
+/// Scores the texts of each tree in one pass, tree by tree. A text's first token is not predicted
+/// and has no score. Trees of several texts require a model that supports them. Computes no
+/// gradients. Every rank that holds a shard of the model must call with the same arguments.
 std::vector<AnswerScore> score_trees(
     const nn::LanguageModel& model,
     std::span<const data::JudgedText> texts,

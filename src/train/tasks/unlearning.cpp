@@ -1,3 +1,4 @@
+// Data, targets and objectives of unlearning.
 #include "train/tasks/unlearning.h"
 
 #include <algorithm>
@@ -24,8 +25,8 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int64_t kRefusalsOfARow = 10;   // that epochs take in turn
-constexpr int64_t kUpstreamColumn = 100;  // UNDIAL: -100, counted from the vocabulary's end
+constexpr int64_t kRefusalsOfARow = 10;   // refusals per row, used in turn by the epochs
+constexpr int64_t kUpstreamColumn = 100;  // UNDIAL indexes column -100, counted from the end of the vocabulary
 
 double beta_of(const config::UnlearningSection& section) {
   return section.beta.value_or(config::method_of(section).beta);
@@ -39,11 +40,11 @@ uint64_t data_seed(const config::Config& config) {
   return static_cast<uint64_t>(config.training.data_seed.value_or(config.training.seed));
 }
 
-/// The rows of one file: to be forgotten, alternates, to be kept.
+/// Rows of one file: forget set, alternative answers, retain set.
 struct EncodedRows {
   std::vector<data::EncodedAnswer> answers;
   data::PartnerRows parts;
-  int64_t without_answer = 0, cut = 0;  // as UnlearningCounts'
+  int64_t without_answer = 0, cut = 0;  // see UnlearningCounts
 };
 
 class RowEncoder {
@@ -108,7 +109,7 @@ class RowEncoder {
     rows.without_answer += answer.answer.empty() ? 1 : 0;
     rows.answers.push_back(std::move(answer));
   }
-  /// A text and what precedes it, in as many ids as fit.
+  /// Encodes a text and its prefix, truncated to the maximum length.
   data::EncodedAnswer completion(const data::Question& row) const {
     const std::string_view between = config_.unlearning.insert_space ? " " : "";
     auto [prefix, text] =
@@ -118,7 +119,7 @@ class RowEncoder {
     text.resize(std::min(text.size(), most - prefix.size()));
     return {std::move(prefix), std::move(text)};
   }
-  /// A row for each answer, or for each piece of the texts. Returns how many.
+  /// Adds a row for each answer, or for each chunk of the texts. Returns the number of rows.
   int64_t add_all(const std::vector<std::string>& words, const char* key, EncodedRows& rows) const {
     const size_t before = rows.answers.size();
     const int64_t without_before = rows.without_answer;
@@ -155,7 +156,7 @@ class RowEncoder {
     }
     return added;
   }
-  /// The first tokens of answers become a part of their prompts.
+  /// Moves the first tokens of answers to their prompts.
   void skip_first(EncodedRows& rows) const {
     for (auto& [prompt, ids] : rows.answers) {
       const auto skipped = std::min<std::ptrdiff_t>(
@@ -164,10 +165,10 @@ class RowEncoder {
       ids.erase(ids.begin(), ids.begin() + skipped);
     }
   }
-  /// Returns how many each question has.
+  /// Adds alternative answers and returns their number per question.
   int64_t add_alternates(const data::Questions& questions, EncodedRows& rows) const {
     const config::UnlearningSection& section = config_.unlearning;
-    std::vector<std::pair<const data::Question*, int64_t>> each;  // a row to be forgotten
+    std::vector<std::pair<const data::Question*, int64_t>> each;  // forget row and its index
     for (const data::Question& row : questions.rows) {
       for (size_t i = 0; i < row.answers.size(); ++i) {
         each.emplace_back(&row, std::ssize(each));
@@ -240,7 +241,8 @@ at::Tensor of_kind(const nn::Targets& targets, nn::RowKind kind) {
   return targets.kinds.eq(static_cast<int64_t>(kind));
 }
 
-/// Positions of a row up to its length, or with `padding` up to the longest of its kind: [B, T].
+/// Mask [B, T] of the positions up to each row's length, or with `padding` up to the longest row of
+/// its kind.
 at::Tensor within_rows(
     const nn::ForwardInputs& inputs,
     std::span<const int64_t> of_rows,
@@ -251,7 +253,7 @@ at::Tensor within_rows(
   if (padding) {
     lengths = lengths.max() * are;
   }
-  if (inputs.targets.documents.defined()) {  // what is no padding is of a document
+  if (inputs.targets.documents.defined()) {  // in packed rows, every token except padding belongs to a row
     const at::Tensor& real = inputs.real_tokens;
     const at::Tensor of_kind = inputs.targets.to_tokens(are);
     return real.defined() ? of_kind.logical_and(real) : of_kind;
@@ -325,7 +327,7 @@ std::optional<model::HeadSpec> end_at_layer(
       config.model.freeze.push_back(std::move(*others));
     }
   } else if (config.lora.adapter.empty() && config.lora.layers_to_transform.empty()) {
-    // So PEFT looks for no factors behind it.
+    // Prevents PEFT from looking for adapters in later layers.
     for (int64_t layer = 0; layer < head.layers; ++layer) {
       config.lora.layers_to_transform.push_back(std::to_string(layer));
     }
@@ -390,7 +392,7 @@ UnlearningCounts count_unlearning(
     int64_t sequence_length) {
   check_unlearned_model(config, model);
   config::Config changed = config;
-  (void)end_at_layer(changed, model);  // says what it cannot find
+  (void)end_at_layer(changed, model);  // throws if the layer or parameters do not exist
   return counts_of_rows(RowEncoder(config, tokenizer, sequence_length).all());
 }
 
@@ -455,8 +457,8 @@ UnlearningRows open_unlearning_data(
 
 namespace {
 
-/// What is to be forgotten is to have level logits where a token is predicted; with
-/// compatibility=upstream where it stands itself.
+/// Marks the forget positions that should have uniform logits: those that predict a token, or with
+/// compatibility=upstream those of the tokens themselves.
 void mark_level(nn::Targets& targets, bool is_upstream) {
   at::Tensor positions = targets.tokens.ne(ops::kIgnoredTarget);
   if (is_upstream) {

@@ -1,4 +1,4 @@
-// Unlearning: its objective, and its data.
+// Unlearning: objectives and data.
 #pragma once
 
 #include <cstdint>
@@ -27,31 +27,32 @@ using config::needs_distributions;
 using config::rows_of_unlearning;
 using config::unlearns;
 
-/// What the section names, by open-unlearning's formulas.
+/// Returns the objective of the section, with open-unlearning's formulas.
 objective::ObjectivePointer unlearning_objective(const config::UnlearningSection& section);
-/// Of a method that ends at a layer (RMU): the head, and in `config` what else is frozen, and where
-/// adapters end. Nothing of other methods. Error (kConfig): no such layer, or parameters.
+/// For a method that truncates the model at a layer (RMU): returns the head, and adds to `config`
+/// the frozen parameters and the layers with adapters. Empty for other methods. Throws Error
+/// (kConfig) if the layer or the parameters do not exist.
 std::optional<model::HeadSpec> end_at_layer(
     config::Config& config, const model::ModelConfig& model);
-/// RMU's target state of rows to be forgotten: float32 [C], of length steering_coeff, in a
-/// direction whose numbers are drawn from [0, 1) by the seed.
+/// Returns RMU's target state of forget rows: float32 [C] with norm steering_coeff, in a direction
+/// drawn uniformly from [0, 1) with the seed.
 at::Tensor steering_target(const config::Config& config, int64_t hidden_size);
-/// Whether rows are compared to their scores by the model as it was.
+/// Returns true if the method compares rows with their scores under the initial model.
 bool needs_row_scores(const config::UnlearningSection& section);
 
-/// How the section writes questions. Error as data::chat_form.
+/// Returns the question format of the section. Throws like data::chat_form.
 data::QuestionTemplate question_template(
     const config::UnlearningSection& section, const text::Tokenizer& tokenizer);
 
 struct UnlearningCounts {
   int64_t forget = 0, alternates = 0, retain = 0;
   int64_t without_answer = 0;  // rows whose prompt leaves no room for an answer
-  int64_t cut = 0;             // other rows that are cut
+  int64_t cut = 0;             // other truncated rows
   std::string text(const config::UnlearningSection& section) const;
 };
 
-/// Reads and encodes what the section names, without writing anything: for a dry run. Error (kData,
-/// kConfig) as data::read_questions, data::encode_question.
+/// Reads and encodes the section's files without writing anything, for a dry run. Throws Error
+/// (kData, kConfig) like data::read_questions and data::encode_question.
 UnlearningCounts count_unlearning(
     const config::Config& config,
     const model::ModelConfig& model,
@@ -60,11 +61,12 @@ UnlearningCounts count_unlearning(
 
 struct UnlearningRows {
   std::shared_ptr<const data::SequenceView> train;
-  /// Of the same file, one by one: those that a reference scores. Null: none are.
+  /// Rows of the same file that the reference model scores, one at a time; null if it scores none.
   std::shared_ptr<const data::SequenceView> scored;
 };
 
-/// The same, written by rank 0 and opened by all. Every rank must call.
+/// Opens the unlearning data: rank 0 writes the token file, all ranks open it. Every rank must
+/// call.
 UnlearningRows open_unlearning_data(
     const config::Config& config,
     const model::ModelConfig& model,
@@ -72,19 +74,23 @@ UnlearningRows open_unlearning_data(
     int64_t sequence_length,
     comm::Communicator& communicator);
 
-/// Says which positions are to have the reference's distributions: of rows to be kept all that are
-/// no padding (retain_loss=KL), of those to be forgotten those with a target (UNDIAL), whose logit
-/// is lowered; of RMU which tokens are to have the reference's states, of PDU which positions are
-/// to have level logits. `lengths` are the rows'. With compatibility=upstream padding counts as far
-/// as the longest row of either kind.
+/// Marks the positions whose targets come from the reference model:
+///
+/// - retain_loss=KL: its distributions at all retain positions except padding
+/// - UNDIAL: its distributions, with a lowered logit, at forget positions with a target
+/// - RMU: its hidden states
+/// - PDU: uniform logits
+///
+/// `lengths` are those of the rows. With compatibility=upstream, padding counts up to the longest
+/// row of its kind.
 void mark_distributions(
     nn::ForwardInputs& inputs,
     std::span<const int64_t> lengths,
     const config::UnlearningSection& section,
     int64_t vocabulary);
 
-/// The weight of what is to be kept where that is a constraint (PDU), by dual ascent: it grows
-/// while their loss is above retain_loss_eps, and falls to 0 while it is below.
+/// Weight of the retain loss as a constraint (PDU), by dual ascent: grows while the retain loss is
+/// above retain_loss_eps, and falls to 0 while it is below.
 class RetainWeight {
  public:
   explicit RetainWeight(const config::UnlearningSection& section)
@@ -93,12 +99,13 @@ class RetainWeight {
 
   double value() const { return value_; }
   void set_value(double value) { value_ = value; }
-  /// Sets the rows' weights.
+  /// Sets the weights of the rows.
   void mark(nn::Targets& targets) const;
-  /// Whether a loss after so many epochs changes it: of a step, or at an epoch's end.
+  /// Return true if the loss of a step, or of an epoch, updates the weight after this number of
+  /// epochs.
   bool follows_steps(int64_t epochs) const { return follows(epochs, "step"); }
   bool follows_epochs(int64_t epochs) const { return follows(epochs, "epoch"); }
-  /// A loss that is no number changes nothing.
+  /// Updates the weight; ignores NaN and Inf.
   void follow(double retain_loss);
 
  private:

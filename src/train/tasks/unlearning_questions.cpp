@@ -1,3 +1,4 @@
+// Reading and encoding of TOFU and MUSE files.
 #include "train/tasks/unlearning_questions.h"
 
 #include <algorithm>
@@ -80,7 +81,7 @@ UnlearningQuestions::Dataset UnlearningQuestions::questions_of(
   return made;
 }
 
-/// MUSE's: questions after examples, prompts that texts follow, and texts.
+/// Reads MUSE files: few-shot questions, prompts with continuations, and texts.
 UnlearningQuestions::Dataset UnlearningQuestions::texts_of(const std::string& name) const {
   const std::vector<std::string> words = files_of(name);
   const auto read =

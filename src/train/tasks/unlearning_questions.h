@@ -1,5 +1,5 @@
-// The rows that a suite of unlearning asks: TOFU's questions with their answers, MUSE's texts and
-// questions after examples, encoded.
+// Encoded rows of an unlearning benchmark: TOFU's questions and answers, MUSE's texts and few-shot
+// questions.
 #pragma once
 
 #include <array>
@@ -15,36 +15,38 @@
 
 namespace lockstep::train {
 
-/// The files of unlearning.data_dir by name, each read once, when it is first asked for.
+/// Files of unlearning.data_dir by name. Each file is read once, on first use.
 class UnlearningQuestions {
  public:
   struct Dataset {
     data::Questions questions;
-    std::vector<data::EncodedAnswer> encoded;  // each row's answers, one after the other
-    data::QuestionTemplate form;               // how they are asked
+    std::vector<data::EncodedAnswer> encoded;  // answers of all rows, in order
+    data::QuestionTemplate form;               // format of the questions
   };
 
-  /// Error (kConfig): no data_dir; MUSE as chats. Reads no file.
+  /// Throws Error (kConfig) if data_dir is not set, or for MUSE with a chat template. Does not read
+  /// files.
   UnlearningQuestions(
       const config::UnlearningSection& section,
       const std::shared_ptr<const text::Tokenizer>& tokenizer,
       int64_t length);
 
-  /// `answer_key` is the field of the answer. Error (kData): no such file, or a row without a
-  /// field.
+  /// Returns a set; `answer_key` is the field of the answer. Throws Error (kData) if the file or a
+  /// field of a row does not exist.
   const Dataset& operator()(const std::string& name, const std::string& answer_key);
 
   bool is_muse() const { return section_.benchmark == "muse"; }
-  /// The set whose answers are to be forgotten.
+  /// Name of the forget set.
   std::string forgotten() const {
     return is_muse() ? "verbmem/forget" : section_.forget_split + "_perturbed";
   }
-  /// Those that attacks tell apart: it, or what it is of, and what no model has seen.
+  /// Names of the two sets that membership attacks distinguish: the forget set (or its source) and
+  /// a holdout set that no model has seen.
   std::array<std::string, 2> attacked() const {
     return is_muse() ? std::array<std::string, 2>{"privleak/forget", "privleak/holdout"}
                      : std::array<std::string, 2>{forgotten(), section_.holdout_split};
   }
-  /// MUSE's questions about what is forgotten, or kept, by the metric's name.
+  /// Name of MUSE's forget or retain questions for a metric.
   static std::string knowledge_of(const std::string& metric) {
     return "knowmem/" + metric.substr(0, metric.find('_')) + "_qa";
   }
@@ -53,7 +55,7 @@ class UnlearningQuestions {
   int64_t length() const { return length_; }
 
  private:
-  /// Of a set's file, or of its parts.
+  /// Returns the file of a set, or the files of its parts.
   std::vector<std::string> files_of(const std::string& name) const;
   Dataset questions_of(const std::string& name, const std::string& answer_key) const;
   Dataset texts_of(const std::string& name) const;
@@ -62,7 +64,7 @@ class UnlearningQuestions {
   data::Encoder encoder_;
   data::QuestionTemplate form_;
   int64_t length_;
-  std::map<std::string, Dataset> datasets_;  // by name, and by the field of the answer
+  std::map<std::string, Dataset> datasets_;  // by set name and answer field
 };
 
 }  // namespace lockstep::train

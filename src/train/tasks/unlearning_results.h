@@ -1,5 +1,4 @@
-// What a suite of unlearning writes and reads: results of open-unlearning's form, by its file
-// names.
+// Result files of an unlearning benchmark, with open-unlearning's format and file names.
 #pragma once
 
 #include <filesystem>
@@ -13,28 +12,29 @@
 
 namespace lockstep::train {
 
-/// A model that never saw what was to be forgotten, as its TOFU_EVAL.json tells of it.
+/// Results of a retain model (trained without the forget set), from its TOFU_EVAL.json.
 struct RetainedResults {
-  std::vector<double> truth_ratios;  // empty: none is told
-  double min_k_auc = -1;             // below 0: none is told
+  std::vector<double> truth_ratios;  // empty: not available
+  double min_k_auc = -1;             // negative: not available
 };
-/// Error (kData): no such file, what is no results of ours or open-unlearning's, or results of
-/// another number of rows than `rows` (nothing: of MUSE, which compares none).
+/// Reads the results of a retain model. Throws Error (kData) if the file does not exist, is not a
+/// result file of Lockstep or open-unlearning, or has a number of rows other than `rows` (empty for
+/// MUSE, which does not compare rows).
 RetainedResults read_retained(const std::filesystem::path& path, const std::optional<size_t>& rows);
 
-/// The truth ratios of what is to be forgotten in results; empty where there are none.
+/// Returns the truth ratios of the forget set; empty if the results do not contain them.
 std::vector<double> truth_ratios_of(const nlohmann::json& results);
 
-/// TOFU_EVAL.json, or MUSE_EVAL.json.
+/// Returns TOFU_EVAL.json or MUSE_EVAL.json.
 const char* results_file(const config::UnlearningSection& section);
-/// The files of a folder: results_file() (everything, keys sorted) and TOFU_SUMMARY.json or
-/// MUSE_SUMMARY.json (a number for each of the section's metrics that has one).
+/// Writes results_file() (all results, with sorted keys) and TOFU_SUMMARY.json or MUSE_SUMMARY.json
+/// (one number per metric of the section that has one) to `folder`.
 void write_unlearning_results(
     const std::filesystem::path& folder,
     const nlohmann::json& results,
     const config::UnlearningSection& section);
-/// What results_file() of the folder holds; an empty object where there is none. Error (kConfig):
-/// it is of another model than `model` (a hash of its weights).
+/// Reads results_file() of the folder; an empty object if it does not exist. Throws Error (kConfig)
+/// if it belongs to a model other than `model` (a hash of its weights).
 nlohmann::json read_unlearning_results(
     const std::filesystem::path& folder,
     const config::UnlearningSection& section,

@@ -1,3 +1,4 @@
+// Unlearning metrics of TOFU and MUSE.
 #include "train/tasks/unlearning_suite.h"
 
 #include <algorithm>
@@ -18,9 +19,9 @@ using nlohmann::json;
 
 constexpr const char* kParaphrased = "paraphrased_answer";
 constexpr const char* kPerturbed = "perturbed_answer";
-constexpr double kShareOfTokens = 0.4;  // of min_k
+constexpr double kShareOfTokens = 0.4;  // for min_k
 
-/// What model_utility is the harmonic mean of.
+/// Components of model_utility, their harmonic mean.
 constexpr const char* kUtility[] = {
     "retain_Q_A_Prob",
     "retain_Q_A_ROUGE",
@@ -42,7 +43,7 @@ json number(double value) {
   return std::isfinite(value) ? json(value) : json(nullptr);
 }
 
-/// {"0": {"score": x}, ...}, and their mean by `aggregate`.
+/// Returns {"0": {"score": x}, ...} and the aggregate value.
 json scored_rows(const std::vector<double>& scores, double aggregate) {
   json rows = json::object();
   for (size_t row = 0; row < scores.size(); ++row) {
@@ -51,12 +52,12 @@ json scored_rows(const std::vector<double>& scores, double aggregate) {
   return {{"agg_value", number(aggregate)}, {"value_by_index", rows}};
 }
 
-/// A list's value stands as a list, another alone.
+/// Returns a list if the field is a list, otherwise its only value.
 json as_the_field_is(const std::vector<double>& values, bool is_list) {
   return is_list ? json(values) : json(values.front());
 }
 
-/// Without the last of an answer's tokens, its end of text.
+/// Number of an answer's tokens without the last one, its end-of-text token.
 size_t without_end(const AnswerScore& score) {
   return score.log_likelihoods.empty() ? 0 : score.log_likelihoods.size() - 1;
 }
@@ -74,7 +75,7 @@ UnlearningSuite::UnlearningSuite(
       stop_tokens_(std::move(stop_tokens)),
       reader_(reader),
       questions_(config.unlearning, tokenizer, length) {
-  // What is missing is told before anything is computed.
+  // Report missing files before any computation.
   const std::string forget = questions_.forgotten();
   for (const std::string& metric : config::metrics_of(section_)) {
     need(forget, "answer");
@@ -112,7 +113,8 @@ void UnlearningSuite::need(const std::string& name, const std::string& answer_ke
   needed_[name].insert(answer_key);
 }
 
-/// All answers of a set that metrics need are scored at once: they share their questions.
+/// Scores all answer fields of a set that the metrics need at once, because they share the
+/// questions.
 const std::vector<AnswerScore>& UnlearningSuite::scores(
     const std::string& name, const std::string& answer_key) {
   const auto found = scores_.find(name + "/" + answer_key);
@@ -199,9 +201,10 @@ std::vector<AskedQuestion> UnlearningSuite::asked(const std::string& name) {
   return all;
 }
 
-/// Sets that are asked alike are written together, as far as their rows fit in one round of passes.
+/// Generates answers. Sets with the same question format are generated together if their rows fit
+/// in one round.
 const std::vector<WrittenAnswer>& UnlearningSuite::written(const std::string& name) {
-  constexpr int64_t kKnown = 32, kVerbatim = 128;  // tokens of an answer, in MUSE
+  constexpr int64_t kKnown = 32, kVerbatim = 128;  // tokens per answer in MUSE
   const auto found = written_.find(name);
   if (found != written_.end()) {
     return found->second;

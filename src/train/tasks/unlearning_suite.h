@@ -1,5 +1,5 @@
-// What a model knows of TOFU's authors (Maini et al., 2024), or of MUSE's texts (Shi et al., 2024),
-// after it was to forget some: the metrics of open-unlearning, with its names, in its files.
+// Unlearning metrics of TOFU (Maini et al., 2024) and MUSE (Shi et al., 2024), with the names and
+// file format of open-unlearning.
 #pragma once
 
 #include <map>
@@ -17,13 +17,13 @@
 
 namespace lockstep::train {
 
-/// Computes the metrics of unlearning.metrics, and what they are made of. Every rank must call
-/// everything, in the same order.
+/// Computes the metrics of unlearning.metrics and their components. Every rank must call all
+/// methods in the same order.
 class UnlearningSuite {
  public:
-  /// Error (kData, kConfig): files of unlearning.data_dir that the metrics need and that are not
-  /// there, or whose rows lack a field; the retain model's results. `reader` null: that is all that
-  /// is asked, and nothing is measured.
+  /// Checks the required files. Throws Error (kData, kConfig) if files of unlearning.data_dir or
+  /// fields of their rows are missing, or if the retain model's results are invalid. If `reader` is
+  /// null, only the check is done and nothing can be measured.
   UnlearningSuite(
       const config::Config& config,
       const std::shared_ptr<const text::Tokenizer>& tokenizer,
@@ -31,17 +31,17 @@ class UnlearningSuite {
       int64_t length,
       AnswerReader* reader);
 
-  /// For mia_reference: the losses of another model.
+  /// Computes the losses of the reference model, for mia_reference.
   void read_reference(AnswerReader& reader);
-  /// Puts a metric, and what it is made of, into `results`; nothing where it is there.
+  /// Adds a metric and its components to `results`, unless already present.
   void measure(const std::string& name, nlohmann::json& results);
-  /// Of each row to be forgotten, the mean -log p of its answer's tokens.
+  /// Returns the mean -log p of the answer tokens, for each row of the forget set.
   std::vector<double> losses_of_forgotten();
-  /// Things to tell, such as a reference that was not given.
+  /// Warnings, for example about a missing reference.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  /// Reads a set's answers of that field, which some metric needs.
+  /// Reads an answer field of a set and marks it as needed.
   void need(const std::string& name, const std::string& answer_key);
   const std::vector<AnswerScore>& scores(const std::string& name, const std::string& answer_key);
   /// [row][answer]
@@ -67,13 +67,13 @@ class UnlearningSuite {
   std::vector<int64_t> stop_tokens_;
   AnswerReader* reader_;
   UnlearningQuestions questions_;
-  std::map<std::string, std::set<std::string>> needed_;  // fields of answers, by set
+  std::map<std::string, std::set<std::string>> needed_;  // needed answer fields, by set
   std::map<std::string, std::vector<AnswerScore>>
-      scores_;                              // by set, and by the field of the answer
-  std::set<std::string> written_together_;  // sets that are asked alike, and will be
+      scores_;                              // by set and answer field
+  std::set<std::string> written_together_;  // needed sets with the same question format
   std::map<std::string, std::vector<WrittenAnswer>> written_;  // by set
   RetainedResults retained_;
-  std::map<std::string, std::vector<double>> reference_losses_;  // of sets that attacks tell apart
+  std::map<std::string, std::vector<double>> reference_losses_;  // for the sets of membership attacks
   std::vector<std::string> warnings_;
 };
 

@@ -1,3 +1,4 @@
+// Hash of an adapter's base weights.
 #include "train/weights/adapter_base.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which weights an adapter was trained beside.
+// Identifies the base weights that an adapter was trained with.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,14 @@
 
 namespace lockstep::train {
 
-/// The file beside an adapter that says it: {"weights": HASH}. PEFT's folders have none.
+/// File in the adapter's folder: {"weights": HASH}. PEFT does not write it.
 inline constexpr std::string_view kBaseName = "base.json";
 
-/// A hash of the folder's files of weights by samples of each: few reads, whatever their size.
-/// Empty: there are none, or they are packed, and stand for others.
+/// Returns a hash of samples of the folder's weight files, with few reads. Empty if there are no
+/// weights, or if they are packed and therefore differ from the original ones.
 std::string base_hash(const model::ModelSource& base);
 std::string base_json(const std::string& hash);
-/// Error (data) where the adapter's folder names other weights than `base` has.
+/// Throws Error (data) if the adapter's folder names weights other than those of `base`.
 void check_base(const std::filesystem::path& adapter, const model::ModelSource& base);
 
 }  // namespace lockstep::train

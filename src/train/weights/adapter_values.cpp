@@ -1,3 +1,4 @@
+// Reading of saved adapter tensors.
 #include "train/weights/adapter_values.h"
 
 #include <algorithm>

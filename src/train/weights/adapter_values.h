@@ -1,4 +1,4 @@
-// What an adapter's tensors are: of a folder, or of several folders as one.
+// Tensors of an adapter, from one folder or combined from several.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace lockstep::train {
 
-/// Copies what `values` is of a whole parameter: its part's elements from `begin` on.
+/// Copies to `values` the elements of this rank's shard of `whole`, starting at element `begin` of
+/// the shard.
 void copy_part(
     const at::Tensor& whole,
     const parallel::ShardedParameter& parameter,
@@ -23,9 +24,9 @@ void copy_part(
 class AdapterValues {
  public:
   virtual ~AdapterValues() = default;
-  /// Whether it holds the parameter of this name (the model's).
+  /// Returns true if the adapter contains the parameter, given by the model's name.
   virtual bool has(const std::string& name) const = 0;
-  /// As ModelSpec::Fill, of a parameter that it holds.
+  /// Like ModelSpec::Fill, for a parameter that the adapter contains.
   virtual void fill(
       const std::string& name,
       const parallel::ShardedParameter& parameter,
@@ -33,15 +34,16 @@ class AdapterValues {
       const at::Tensor& values) const = 0;
 };
 
-/// adapter_model.safetensors of a folder. Error (data), of a pickle too.
+/// Opens adapter_model.safetensors in a folder. Throws Error (data), also if there is only a
+/// pickle.
 checkpoint::TensorFiles open_adapter(const std::filesystem::path& folder);
-/// What it says of ranks: the rows of each A, by its layer.
+/// Returns the rank of each adapter, the rows of its A, by layer.
 std::map<std::string, int64_t> ranks_of(const checkpoint::TensorFiles& files);
 
-/// The values of all that an adapter trains, from its folder.
+/// Tensors of an adapter from its folder.
 class SavedAdapterValues final : public AdapterValues {
  public:
-  /// Error (data) where the tensors are not those of `adapters`, or have other shapes.
+  /// Throws Error (data) if the tensors or their shapes do not match `adapters`.
   SavedAdapterValues(
       checkpoint::TensorFiles files,
       const model::Adapters& adapters,

@@ -1,3 +1,4 @@
+// Creation, loading and saving of adapters.
 #include "train/weights/adapters.h"
 
 #include <cmath>
@@ -26,8 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The values of an adapted model: of what the adapter trains those of its folder, else drawn ones;
-/// of the rest the base's.
+/// Initial values of a model with an adapter. Trained parameters come from the adapter's folder, or
+/// are drawn if there is none; all others come from the base model.
 class AdaptedFill {
  public:
   AdaptedFill(
@@ -78,7 +79,7 @@ class AdaptedFill {
     (*this)(parameter.name, {parameter.shape, {}}, 0, values);
     return values;
   }
-  /// DoRA's begin as the norms of the rows that they are the sizes of.
+  /// DoRA magnitudes start as the norms of the weight's rows.
   void fill_magnitudes(
       const std::string& prefix,
       const parallel::ShardedParameter& parameter,
@@ -95,7 +96,7 @@ class AdaptedFill {
     copy_part(norms, parameter, begin, values);
   }
 
-  /// The table's rows of the tokens that are trained apart.
+  /// Rows of the embedding for the tokens that are trained separately.
   at::Tensor rows_of(const std::string& prefix) const {
     const model::ParameterSpec& table = layers_.at(prefix).weight();
     const model::Adapter& adapter = adapters_->of_layers.at(prefix);
@@ -108,15 +109,15 @@ class AdaptedFill {
   }
 
   std::shared_ptr<const model::Adapters> adapters_;
-  std::shared_ptr<const AdapterValues> saved_;  // null: all are drawn
+  std::shared_ptr<const AdapterValues> saved_;  // null: all values are drawn
   parallel::ModelSpec::Fill base_;
   std::map<std::string, model::ParameterSpec> own_;
   parallel::ModelSpec::Fill drawn_;
-  std::set<std::string> together_;  // whose values are the base's to give (initial_factors.h)
+  std::set<std::string> together_;  // parameters initialized by base_ (initial_factors.h)
   std::map<std::string, model::LayerSpec> layers_;
 };
 
-/// As PEFT writes it: what the user named; of a folder where it lies.
+/// Base model name as PEFT writes it: the path of a folder, otherwise the name given by the user.
 std::string name_of(const model::ModelSource& base) {
   using Kind = model::ModelSource::Kind;
   return base.kind == Kind::kFolder || base.kind == Kind::kConfigFile
@@ -124,7 +125,7 @@ std::string name_of(const model::ModelSource& base) {
              : base.name;
 }
 
-/// A saved adapter that others may stand beside: factors alone, of scale and weight.
+/// Loads a saved adapter for combination with others: it may only contain factors.
 AdapterRequest::Part part_of(const std::string& folder, double weight) {
   std::optional<AdapterRequest> saved = saved_adapter(folder);
   if (!saved) {
@@ -152,9 +153,10 @@ AdapterRequest::Part part_of(const std::string& folder, double weight) {
   return {std::move(saved->config), std::move(saved->folder), weight};
 }
 
-constexpr const char* kProblem = "problem_type";  // beside the labels
+constexpr const char* kProblem = "problem_type";  // key next to the labels
 
-/// Of a folder that holds a classifier's row for each class, with their names where it has them.
+/// Returns the classification head if the folder contains one, with the names of its classes if
+/// available.
 std::optional<model::HeadSpec> head_of(const fs::path& folder) {
   const checkpoint::TensorFiles files = open_adapter(folder);
   std::string rows;
@@ -312,7 +314,7 @@ void request_adapters(
 
 std::string adapter_config(const model::Adapters& adapters, const model::ModelConfig& model) {
   model::LoraConfig config = adapters.config;
-  if (config.task_type.empty() && !model.bidirectional) {  // PEFT has no word for hidden tokens
+  if (config.task_type.empty() && !model.bidirectional) {  // PEFT has no task type for masked language modeling
     config.task_type = model.is_encoder_decoder() ? "SEQ_2_SEQ_LM" : "CAUSAL_LM";
   }
   return model::to_json(config, model.family == model::Family::kGpt2);

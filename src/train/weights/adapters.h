@@ -1,4 +1,4 @@
-// Adapters of a run: from the section `lora`, or a folder of PEFT's, to what a model is made with.
+// Adapters of a run, from the `lora` section or a PEFT folder.
 #pragma once
 
 #include <filesystem>
@@ -17,77 +17,83 @@
 
 namespace lockstep::train {
 
-/// The file group of an adapter's tensors: adapter_model.safetensors.
+/// File group of an adapter's tensors: adapter_model.safetensors.
 inline constexpr std::string_view kAdapterGroup = "adapter_model";
 
 struct AdapterRequest {
   model::LoraConfig config;
-  std::filesystem::path folder;  // that the values are read from; empty: they are drawn
-  /// Of a saved classifier: its head, which its model's folder does not know.
+  std::filesystem::path folder;  // source of the values; empty: initialize randomly
+  /// Head of a saved classifier; the base model's folder does not contain it.
   std::optional<model::HeadSpec> head;
 
-  /// Of several that are used as one: `folder` is then empty, and `config` the first's.
+  /// One of several adapters that are used as one. `folder` is then empty and `config` is that of
+  /// the first.
   struct Part {
     model::LoraConfig config;
     std::filesystem::path folder;
-    double weight = 1;  // of what it adds
+    double weight = 1;  // factor of its contribution
   };
   std::vector<Part> parts = {};
   enum class Combination {
     kCat,
     kLinear
-  };  // stacked, or summed (train/weights/combined_adapters.h)
+  };  // see train/weights/combined_adapters.h
   Combination combination = Combination::kCat;
 };
 
-/// The file of a classifier's adapter that names its classes: {"0": NAME, "1": ...}. PEFT's folders
-/// have none.
+/// File of a classifier's adapter with the names of its classes: {"0": NAME, "1": ...}. PEFT does
+/// not write it.
 inline constexpr std::string_view kLabelsName = "id2label.json";
 std::string labels_json(const model::HeadSpec& head);
-/// What the model is with the adapter: a classifier where that is one.
+/// Returns the config of the model with the adapter: that of a classifier if the adapter contains a
+/// classification head.
 model::ModelConfig config_with(
     const model::ModelConfig& model, const std::optional<AdapterRequest>& adapter);
 
-/// What the section asks for; nothing where no key of it is given. Error (config, data).
+/// Returns the adapter configured by the section; empty if no key is set. Throws Error (config,
+/// data).
 std::optional<AdapterRequest> adapter_request(const config::LoraSection& section);
-/// A saved adapter: its folder, or one of checkpoints (an output_dir), which stands for the latest
-/// good one. Nothing where `folder` is empty. Error (config, data).
+/// Opens a saved adapter. `folder` is the adapter's folder, or an output_dir, whose latest valid
+/// checkpoint is used. Empty if `folder` is empty. Throws Error (config, data).
 std::optional<AdapterRequest> saved_adapter(const std::filesystem::path& folder);
 
-/// `given`, or where that is empty the folder of the adapter if it holds the tokenizer that it was
-/// trained with, which may have a chat template that its model's has not.
+/// Returns `given`, or if it is empty the adapter's folder, if that contains a tokenizer. It may
+/// have a chat template that the base model's tokenizer lacks.
 std::string tokenizer_path(const std::string& given, const std::optional<AdapterRequest>& adapter);
 
-/// What commands are given of adapters that are used as they are.
+/// Command line options for adapters.
 struct AdapterFlags {
   std::vector<std::string> folders;
-  std::vector<double> weights;  // as many as folders, or none: each 1
-  std::string combination;      // cat, linear; empty: cat
+  std::vector<double> weights;  // one per folder, or empty: all are 1
+  std::string combination;      // cat or linear; empty: cat
 };
-/// One as saved_adapter, where it has no weight; else `parts`. Error (config) where numbers of them
-/// differ, or one of several trains more than factors.
+/// A single adapter without weight is opened like saved_adapter(); otherwise `parts` is filled.
+/// Throws Error (config) if the numbers of folders and weights differ, or if one of several
+/// adapters contains more than factors.
 std::optional<AdapterRequest> saved_adapters(const AdapterFlags& flags);
 
-/// What the request trains of a model. Error (config, data) where it does not fit.
+/// Returns the parameters of a model that the request trains. Throws Error (config, data) if they
+/// do not fit the model.
 model::Adapters find_adapters(const AdapterRequest& request, const model::ModelConfig& model);
 
-/// Puts the adapters into `spec`, whose config is final, and their values before its other ones.
-/// Error (config, data) where they do not fit the model, or the folder's tensors are not theirs.
+/// Adds the adapters and their values to `spec`, whose config must be final. Throws Error (config,
+/// data) if they do not fit the model or the folder's tensors do not match.
 void request_adapters(
     parallel::ModelSpec& spec,
     const AdapterRequest& request,
     const model::ModelSource& base,
     uint64_t seed);
 
-/// adapter_config.json, as text.
+/// Returns the content of adapter_config.json.
 std::string adapter_config(const model::Adapters& adapters, const model::ModelConfig& model);
 
-/// Where a tensor of the state is kept: the names in a file group. No names: it is not saved.
+/// File group and names under which a tensor of the state is saved. No names: not saved.
 struct SavedNames {
   std::string file_group;
   std::vector<std::string> names;
 };
-/// Of the group "model" under adapters, what is trained alone, under PEFT's names; else as it is.
+/// Returns the saved names of a tensor. With adapters, only trained tensors of the group "model"
+/// are saved, under PEFT's names. All other tensors keep their group and name.
 SavedNames saved_names(
     const model::Adapters* adapters, const std::string& file_group, const std::string& name);
 

@@ -1,3 +1,4 @@
+// Combination of several adapters to one.
 #include "train/weights/combined_adapters.h"
 
 #include <cmath>
@@ -20,7 +21,7 @@ struct Part {
   std::shared_ptr<const AdapterValues> values;
   double weight = 1;
 
-  /// Of a layer; null where it has no adapter there.
+  /// Returns the adapter of a layer; null if there is none.
   const model::Adapter* find(const std::string& layer) const {
     const auto found = adapters.of_layers.find(layer);
     return found == adapters.of_layers.end() ? nullptr : &found->second;
@@ -39,7 +40,7 @@ std::vector<Part> open_parts(const AdapterRequest& request, const model::ModelCo
   return parts;
 }
 
-/// Factors made of the parts' whole ones, which are small.
+/// Combined factors, computed from the whole factors of the parts, which are small.
 class CombinedValues final : public AdapterValues {
  public:
   CombinedValues(
@@ -88,7 +89,7 @@ class CombinedValues final : public AdapterValues {
   std::map<std::string, std::pair<std::string, Factor>> places_;
 };
 
-/// One more part's adapter of a layer, beside those before it.
+/// Adds a part's adapter of a layer to those already added.
 void add(
     model::Adapters& made,
     const std::string& layer,

@@ -1,4 +1,5 @@
-// Several saved adapters as one: PEFT's add_weighted_adapter, of "cat" and of "linear".
+// Combines several saved adapters into one, like PEFT's add_weighted_adapter with "cat" and
+// "linear".
 #pragma once
 
 #include <memory>
@@ -9,14 +10,14 @@
 namespace lockstep::train {
 
 struct CombinedAdapters {
-  model::Adapters adapters;  // of scale 1; what is made of several is not saved
+  model::Adapters adapters;  // with scale 1; combined adapters are not saved
   std::shared_ptr<const AdapterValues> values;
 };
 
-/// Of `request.parts`, with weights w and scales s. Stacked, their factors give the sum of
-/// w s B A; summed, A is that of sign(w) sqrt(|w| s) A, and B of sqrt(|w| s) B. A linear without an
-/// adapter in some of them has what the others add. Error (config, data) where a part does not fit
-/// the model, or summed factors are of unequal ranks.
+/// Combines `request.parts` with weights w and scales s. Stacked factors (cat) give the sum of w s
+/// B A. For linear, A is the sum of sign(w) sqrt(|w| s) A, and B is the sum of sqrt(|w| s) B. If
+/// some parts have no adapter for a linear, the others are combined. Throws Error (config, data) if
+/// a part does not fit the model, or if the ranks of summed factors differ.
 CombinedAdapters combine(const AdapterRequest& request, const model::ModelConfig& model);
 
 }  // namespace lockstep::train

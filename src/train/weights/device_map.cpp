@@ -1,3 +1,4 @@
+// Placement of a model on one or several devices.
 #include "train/weights/device_map.h"
 
 #include <numeric>
@@ -14,7 +15,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr double kUsableShare = 0.9;  // of what is free: the rest is for activations
+constexpr double kUsableShare = 0.9;  // of the free memory; the rest is for activations
 constexpr int64_t kWorkspaceBytes = int64_t{1} << 30;
 
 int64_t free_host_bytes() {

@@ -1,4 +1,4 @@
-// A model for generation, on one device or spread over several.
+// Loads a model for generation on one device or across several.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace lockstep::train {
 
-/// Loads the model where it has room: "auto" fills the first GPU, then the others, then host memory
-/// (by whole units: embedding, blocks, head), counting a key-value cache of `positions`; "cpu" is
-/// host memory. Error (out of memory) where it fits nowhere.
+/// Loads the model onto devices with enough memory. "auto" fills the first GPU, then the other
+/// GPUs, then host memory, in whole units (embedding, blocks, head), including a key-value cache
+/// for `positions`. "cpu" uses host memory. Throws Error (out of memory) if the model does not fit.
 std::unique_ptr<nn::LanguageModel> load_over_devices(
     const model::ModelSource& source,
     ModelRequest request,

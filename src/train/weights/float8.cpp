@@ -1,3 +1,4 @@
+// Checks and description of float8 products.
 #include "train/weights/float8.h"
 
 #include "base/format.h"

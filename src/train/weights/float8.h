@@ -1,4 +1,4 @@
-// Products in 8-bit floats, of a run.
+// Float8 matrix products of a run.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace lockstep::train {
 
-/// Error (environment): such products are asked for, and the model's device has none.
+/// Throws Error (environment) if float8 products are requested and the model's device does not
+/// support them.
 void check_float8(const parallel::ModelSpec& spec);
 
-/// One line of how many there are, how they are scaled and where they are made.
+/// Returns a line with the number of float8 linears, their scaling and their location.
 std::string float8_text(
     const model::Float8& float8, const model::ModelConfig& model, c10::Device device);
 

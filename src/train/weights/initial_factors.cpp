@@ -1,3 +1,4 @@
+// PiSSA, OLoRA and orthogonal initialization of adapters.
 #include "train/weights/initial_factors.h"
 
 #include <map>
@@ -23,8 +24,9 @@ struct Factors {
   Tensor a, b;  // [r, in], [out, r]
 };
 
-/// The first r of the singular values and vectors, half of each value in either factor. A vector's
-/// sign is that which makes its largest element positive, whatever the decomposition gives.
+/// First r singular values and vectors, with the square root of each value in either factor. Signs
+/// are normalized so that each vector's largest element is positive, independent of the SVD
+/// implementation.
 Factors principal(const Tensor& weight, int64_t rank, double scale) {
   const auto [u, values, v] = at::linalg_svd(weight, /*full_matrices=*/false);
   const Tensor roots = (values.narrow(0, 0, rank) / scale).sqrt();
@@ -34,7 +36,7 @@ Factors principal(const Tensor& weight, int64_t rank, double scale) {
   return {v.narrow(0, 0, rank) * (roots * signs).unsqueeze(1), b};
 }
 
-/// The first r columns of Q and rows of R, whose diagonal is positive.
+/// First r columns of Q and rows of R, with a positive diagonal of R.
 Factors triangular(const Tensor& weight, int64_t rank) {
   const auto [q, r] = at::linalg_qr(weight);
   const Tensor signs = r.diagonal().narrow(0, 0, rank).sgn();
@@ -52,7 +54,8 @@ Tensor normal(const std::string& name, std::vector<int64_t> shape, uint64_t seed
   return drawn;
 }
 
-/// A of half the rows of one orthogonal matrix, B of the others: B A is 0, and neither is.
+/// A uses half of the rows of an orthogonal matrix, B the other half, so that B A is 0 although
+/// both are nonzero.
 Factors orthogonal(
     const std::string& prefix, int64_t in, int64_t out, int64_t rank, uint64_t seed) {
   const Tensor q = std::get<0>(at::linalg_qr(normal(prefix + ".orthogonal", {rank, rank}, seed)));
@@ -119,7 +122,7 @@ class InitialFactors {
           adapter(std::move(with)) {}
     model::LayerSpec layer;
     model::Adapter adapter;
-    std::once_flag is_made;  // ranks may be threads
+    std::once_flag is_made;  // ranks may be threads of one process
     Factors factors;
   };
 
@@ -150,7 +153,7 @@ class InitialFactors {
     return linear.factors;
   }
 
-  /// W - s B A, in the layout of the file.
+  /// Returns W - s B A, in the layout of the file.
   Tensor rest_of(Linear& linear) const {
     const Factors& first = factors_of(linear);
     Tensor weight = weight_of(linear);
@@ -163,8 +166,8 @@ class InitialFactors {
   bool takes_;
   parallel::ModelSpec::Fill base_;
   uint64_t seed_;
-  std::map<std::string, std::pair<std::shared_ptr<Linear>, bool>> factors_;  // true: A
-  std::map<std::string, std::shared_ptr<Linear>> weights_;                   // from which is taken
+  std::map<std::string, std::pair<std::shared_ptr<Linear>, bool>> factors_;  // true: A, false: B
+  std::map<std::string, std::shared_ptr<Linear>> weights_;                   // weights that the factors are subtracted from
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Ways for an adapter's factors to begin that look at the base's weights, or draw both factors at
-// once: PiSSA (Meng et al., 2024), OLoRA (Büyükakyüz, 2024), and orthogonal ones.
+// Adapter initializations that depend on the base weights or draw both factors together: PiSSA
+// (Meng et al., 2024), OLoRA (Büyükakyüz, 2024), and orthogonal initialization.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace lockstep::train {
 
-/// The names of factors whose first values are made together, two and two.
+/// Names of the factors that are initialized in pairs.
 std::set<std::string> factors_made_together(
     const model::Adapters& adapters, const model::ModelConfig& config);
-/// Whether the factors begin as a part of the base's weights, which are then what is left: the
-/// model without its adapter is not the base.
+/// Returns true if the initial factors are subtracted from the base weights. The model without its
+/// adapter is then not the base model.
 bool take_from_base(const model::LoraConfig& config);
 
-/// Error (config) where they do, and the folder's weights are packed.
+/// Throws Error (config) if the factors are subtracted from the base weights and these are packed.
 void check_taken_base(const model::LoraConfig& config, const model::ModelSource& base);
 
-/// `base`, and the first values of factors that are made together, under their names; the weights
-/// that they take from are W - s B A with these, also where a saved adapter's own values are used
-/// (PEFT's reader makes them anew, too). Takes the decomposition of each matrix that a rank holds a
-/// part of, once. For other ways to begin `base` as it is.
+/// Returns a fill that adds the initial values of factors that are initialized in pairs to `base`.
+/// If they are subtracted from the base weights, these become W - s B A, also if a saved adapter
+/// replaces the factors (PEFT recomputes them on loading, too). Each matrix of which a rank holds a
+/// shard is decomposed once. For other initializations, returns `base`.
 parallel::ModelSpec::Fill with_initial_factors(
     const model::Adapters& adapters,
     const model::ModelConfig& config,

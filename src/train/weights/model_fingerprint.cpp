@@ -31,8 +31,8 @@ void hash_folder(const fs::path& folder, Hasher& hasher) {
   }
 }
 
-/// The keys that decide what the model computes, the others at their defaults. Keys that name files
-/// are empty: the files are hashed.
+/// Keys that affect the model's outputs; all other keys have their defaults. Keys that name files
+/// are empty, because the files are hashed.
 config::Config relevant_keys(const config::Config& config, WithAdapter adapter) {
   config::Config relevant;
   relevant.quantization = config.quantization;

@@ -1,3 +1,4 @@
+// Loading of models from folders, presets and configurations.
 #include "train/weights/model_loading.h"
 
 #include <algorithm>
@@ -28,8 +29,8 @@
 namespace lockstep::train {
 namespace {
 
-/// The parameters that a folder is asked for: those of its model, or of an encoder and of T5 its
-/// body's, and those of the head that it is to have. Such folders may hold any head, or none.
+/// Returns the parameters to read from a folder: those of its model. For encoders and T5, whose
+/// folders may contain any head or none, the parameters of the body and of the wanted head.
 std::vector<model::ParameterSpec> parameters_of_folder(
     const model::ModelConfig& source, const model::ModelConfig& wanted) {
   if (!source.bidirectional && !source.is_encoder_decoder()) {
@@ -43,7 +44,7 @@ bool is_of_head(const model::ParameterSpec& spec, const model::ModelConfig& conf
   return spec.unit == config.layers + 1;
 }
 
-/// Whether the folder of such a model may do without.
+/// Returns true if the folder may lack the parameter.
 bool may_be_missing(
     const model::ParameterSpec& spec,
     const model::ModelConfig& source,
@@ -54,7 +55,7 @@ bool may_be_missing(
   return is_t5s || (source.bidirectional && is_of_head(spec, source));
 }
 
-/// Tensors of other heads, where a folder may hold any.
+/// Returns true for tensors of unused heads.
 bool is_of_other_head(
     const std::string& name, const model::ModelConfig& source, const model::ModelConfig& wanted) {
   if (source.is_encoder_decoder()) {
@@ -72,7 +73,7 @@ bool is_of_other_head(
          });
 }
 
-/// What a folder is asked for, but for packed weights.
+/// Tensors to read from a folder, except packed weights.
 std::vector<checkpoint::WantedTensor> wanted_tensors(
     const model::ModelConfig& source,
     const model::ModelConfig& model,
@@ -92,14 +93,14 @@ std::vector<checkpoint::WantedTensor> wanted_tensors(
   return wanted;
 }
 
-/// What fills the parameters of a model from the files of a folder.
+/// Fills the parameters of a model from the files of a folder.
 class FolderWeights {
  public:
   FolderWeights(const model::ModelSource& source, const model::ModelConfig& wanted, uint64_t seed)
       : files_(source.folder),
         old_vocabulary_(source.config.vocab_size),
         seed_(seed) {
-    std::optional<PackedFolder> packed;  // whose weights are read by itself
+    std::optional<PackedFolder> packed;  // reads packed weights
     if (source.config.quantization) {
       packed.emplace(source);
     }
@@ -130,7 +131,7 @@ class FolderWeights {
       }
     }
     wanted_ = model::parameters_by_name(wanted);
-    const std::string head = model::head_name(wanted);  // "": it has no parameters
+    const std::string head = model::head_name(wanted);  // empty if the head has no parameters
     const bool is_masked = source.config.bidirectional && !wanted.head.classifies();
     if (!is_masked && !head.empty() && !is_stored(wanted_.at(head))) {
       if (!wanted.head.classifies()) {
@@ -181,17 +182,19 @@ class FolderWeights {
   bool is_smaller(const model::ParameterSpec& spec) const {
     return stored_elements_.at(spec.name) < spec.elements();
   }
-  /// A classifier of other classes is none.
+  /// Returns true if the folder contains the parameter. A classifier with a different number of
+  /// classes does not count.
   bool is_stored(const model::ParameterSpec& spec) const {
     const auto found = stored_elements_.find(spec.name);
     return found != stored_elements_.end() &&
            (spec.name != "score.weight" || found->second == spec.elements());
   }
-  /// The file's rows, then the new ones. Whole, because these begin near the mean of those.
+  /// Returns the file's rows followed by new ones. The whole tensor is needed because new rows are
+  /// initialized near the mean of the existing ones.
   at::Tensor grown_embedding(const model::ParameterSpec& spec, at::ScalarType type) const {
     at::Tensor whole = at::zeros(spec.shape, at::dtype(type));
     files_.read(spec.name, 0, whole.view({-1}).narrow(0, 0, stored_elements_.at(spec.name)));
-    if (whole.dim() > 1) {  // of a bias, new ones are 0
+    if (whole.dim() > 1) {  // new elements of a bias are 0
       nn::initialize_new_rows(whole, spec, old_vocabulary_, seed_);
     }
     return whole;
@@ -205,7 +208,7 @@ class FolderWeights {
   std::map<std::string, model::ParameterSpec> wanted_;
 };
 
-/// The values of the model's own parameters.
+/// Returns the fill of the model's own parameters.
 parallel::ModelSpec::Fill fill_of(
     const model::ModelSource& source, const model::ModelConfig& config, uint64_t seed) {
   if (!source.has_weights) {
@@ -230,8 +233,8 @@ bool are_equal(const checkpoint::TensorFiles& files, const std::string& a, const
          std::ranges::equal(files.bytes(a), files.bytes(b));
 }
 
-/// Clears `tie_word_embeddings` if the folder has a head of its own that differs from the
-/// embedding, as transformers does: the file's head was trained, and the configuration is stale.
+/// Clears `tie_word_embeddings` if the folder contains a head that differs from the embedding, like
+/// transformers: the head was trained and the configuration is outdated.
 void untie_stored_head(model::ModelSource& source) {
   if (!source.has_weights || !source.config.ties_head() || source.config.bidirectional ||
       source.config.is_encoder_decoder() || source.config.quantization) {

@@ -1,6 +1,6 @@
-// gpt-oss's experts as its first files hold them: MXFP4 (Open Compute Project, "Microscaling
-// Formats Specification", 2023, section 5.4), numbers of 4 bits with a power of two for each 32 of
-// a row. They are unpacked where they are read, without loss in bfloat16.
+// MXFP4 expert weights of gpt-oss (Open Compute Project, "Microscaling Formats Specification",
+// 2023, section 5.4): 4-bit elements with one power-of-two scale per 32 elements of a row. They are
+// unpacked when read, which is lossless in bfloat16.
 #pragma once
 
 #include <map>
@@ -15,15 +15,16 @@ namespace lockstep::train {
 
 class Mxfp4Experts {
  public:
-  /// Those of the parameters whose stack is missing in the folder, and packed there as NAME_blocks
-  /// [E, out, in / 32, 16] and NAME_scales [E, out, in / 32]. Error (kData): of another shape.
+  /// Finds the parameters whose stacked tensor is missing in the folder and stored as NAME_blocks
+  /// [E, out, in / 32, 16] and NAME_scales [E, out, in / 32] instead. Throws Error (kData) if the
+  /// shapes differ.
   Mxfp4Experts(
       const checkpoint::ModelFolder& folder, const std::vector<model::ParameterSpec>& parameters);
 
   bool holds(const std::string& parameter) const { return packed_.count(parameter) > 0; }
-  /// Whether a tensor of the files, by its name there, is a part of a packed one.
+  /// Returns true if a tensor of the files belongs to a packed parameter.
   bool owns(const std::string& tensor) const { return tensors_.count(tensor) > 0; }
-  /// Fills `out`, as ModelFolder::read. The files must still be open.
+  /// Fills `out` like ModelFolder::read. The files must still be open.
   void read(
       const checkpoint::ModelFolder& folder,
       const std::string& parameter,
@@ -32,11 +33,11 @@ class Mxfp4Experts {
 
  private:
   struct Packed {
-    std::string blocks, scales;  // the names in the files
-    int64_t in = 0, out = 0;     // the parameter is [in, out]
-    int64_t first_row = 0;       // of the stack's rows, of which each expert has `out`
+    std::string blocks, scales;  // tensor names in the files
+    int64_t in = 0, out = 0;     // shape of the parameter: [in, out]
+    int64_t first_row = 0;       // row of the stack; each expert has `out` rows
   };
-  std::map<std::string, Packed> packed_;  // by the parameter's name
+  std::map<std::string, Packed> packed_;  // by parameter name
   std::set<std::string> tensors_;
 };
 

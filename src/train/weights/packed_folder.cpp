@@ -1,3 +1,4 @@
+// Reading and writing of bitsandbytes weights.
 #include "train/weights/packed_folder.h"
 
 #include <array>
@@ -21,7 +22,7 @@ using ops::PackedKind;
 
 constexpr std::string_view kState = ".quant_state.bitsandbytes__";
 
-/// bitsandbytes' names of types.
+/// Type names of bitsandbytes.
 constexpr std::array<std::pair<std::string_view, at::ScalarType>, 3> kTypes{{
     {"float32", at::kFloat},
     {"bfloat16", at::kBFloat16},
@@ -59,7 +60,8 @@ std::string name_of(at::ScalarType type) {
   return "float32";
 }
 
-/// The 4-bit state: {"quant_type": "nf4", "blocksize": 64, "dtype": ..., "shape": [out, in], ...}.
+/// Quantization state of a 4-bit weight: {"quant_type": "nf4", "blocksize": 64, "dtype": ...,
+/// "shape": [out, in], ...}.
 struct State {
   ops::PackedFormat format;
   float nested_offset = 0;
@@ -103,7 +105,7 @@ at::Tensor bytes_of(const std::string& text) {
   return bytes;
 }
 
-/// As bitsandbytes writes it: Python's separators, the offset as a double.
+/// Formats the state like bitsandbytes: Python's separators, the offset as a double.
 std::string state_text(const ops::PackedMatrix& matrix) {
   std::string text = fmt::format(
       R"({{"quant_type": "{}", "blocksize": {}, "dtype": "{}", "shape": [{}, {}])",
@@ -184,7 +186,7 @@ void PackedFolder::open_4_bits(Linear& linear, const std::string& state) {
   linear.nested_offset = parsed.nested_offset;
   const int64_t elements = linear.out * linear.in;
   const int64_t blocks = (elements + linear.format.block_size - 1) / linear.format.block_size;
-  // Stored as bytes or as wider types: the same bytes.
+  // The codes may be stored as a wider type; only the bytes matter.
   require(
       std::ssize(files.bytes(linear.stored)) == (elements + 1) / 2,
       linear.stored,

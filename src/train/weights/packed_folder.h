@@ -1,4 +1,4 @@
-// A model folder whose linears bitsandbytes packed, and the writing of one.
+// Model folders with linears packed by bitsandbytes: reading and writing.
 #pragma once
 
 #include <map>
@@ -13,41 +13,41 @@
 
 namespace lockstep::train {
 
-/// The packed linears of a folder, whatever its quantization_config says: those whose tensors are
-/// packed. Everything of them is checked when it is opened: Error (kData).
+/// Packed linears of a folder, detected by their tensors, not by quantization_config. All tensors
+/// are checked on construction; throws Error (kData).
 class PackedFolder {
  public:
   explicit PackedFolder(const model::ModelSource& source);
 
   const nn::Packing& packing() const { return packing_; }
-  /// Whether a weight of the model is packed.
+  /// Returns true if a weight of the model is packed.
   bool holds(const std::string& weight) const { return linears_.count(weight) > 0; }
-  /// Whether a tensor of the files, by its name there, is a part of a packed weight.
+  /// Returns true if a tensor of the files belongs to a packed weight.
   bool owns(const std::string& tensor) const { return tensors_.count(tensor) > 0; }
-  /// A packed weight, by the model's name; its codes are a view of the mapped file, for as long as
-  /// this.
+  /// Returns a packed weight by the model's name. Its codes are a view of the mapped file and are
+  /// only valid during the lifetime of this object.
   ops::PackedMatrix read(const std::string& weight) const;
 
  private:
   struct Linear {
-    std::string stored;  // the weight's name in the files
+    std::string stored;  // name of the weight in the files
     ops::PackedFormat format;
     int64_t out = 0, in = 0;
     float nested_offset = 0;
   };
   void open_4_bits(Linear& linear, const std::string& state);
   void open_8_bits(Linear& linear);
-  /// A tensor beside a weight: there, of this type and this many elements.
+  /// Checks that a tensor exists and has this type and number of elements.
   void check(const std::string& name, at::ScalarType type, int64_t elements);
 
   checkpoint::ModelFolder files_;
   std::map<std::string, Linear> linears_;  // by the model's name of the weight
-  std::set<std::string> tensors_;          // of the files
+  std::set<std::string> tensors_;          // tensor names in the files
   nn::Packing packing_;
 };
 
-/// The tensors of a packed weight as bitsandbytes saves them, to be saved in the file group
-/// "model"; `prefix` is the layer's.
+/// Returns the tensors of a packed weight in bitsandbytes' format, for the file group "model".
+/// `prefix` is that of the layer.
 std::vector<checkpoint::Piece> packed_pieces(
     const std::string& prefix, const ops::PackedMatrix& matrix);
 

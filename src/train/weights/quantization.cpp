@@ -1,3 +1,4 @@
+// Quantization of a run's weights.
 #include "train/weights/quantization.h"
 
 #include <map>
@@ -15,7 +16,7 @@ namespace {
 
 using model::Quantization;
 
-/// The type in which a weight is packed: that of the files, else float32.
+/// Type from which a weight is quantized: that of the files, otherwise float32.
 at::ScalarType type_in(const checkpoint::ModelFolder* files, const std::string& name) {
   const auto stored = files == nullptr ? std::nullopt : files->stored_name(name);
   const auto type =
@@ -23,7 +24,7 @@ at::ScalarType type_in(const checkpoint::ModelFolder* files, const std::string& 
   return type == at::kBFloat16 || type == at::kHalf ? *type : at::kFloat;
 }
 
-/// How the dense model's linears are to be packed.
+/// Packing of the dense model's linears.
 nn::Packing packing_of(
     const Quantization& asked,
     const model::ModelConfig& config,
@@ -45,7 +46,7 @@ nn::Packing packing_of(
   return packing;
 }
 
-/// A folder's own way wins, so it must be the one that was asked for.
+/// The folder's format cannot be changed, so it must match the requested one.
 void check_agreement(
     const Quantization& there, const std::optional<Quantization>& asked, const std::string& name) {
   if (!asked) {

@@ -1,5 +1,4 @@
-// Packed weights of a run: from the section `quantization`, or a folder that holds them, to what a
-// model is made with.
+// Quantized weights of a run, from the `quantization` section or a packed model folder.
 #pragma once
 
 #include <optional>
@@ -17,31 +16,33 @@ namespace lockstep::train {
 using plan::packed_as;
 using plan::quantization_of;
 
-/// The section that flags of a command stand for: --bits, --quant-type, --double-quant.
+/// Command line options: --bits, --quant-type, --double-quant.
 struct QuantizationFlags {
-  int64_t bits = 0;  // 0: not given
+  int64_t bits = 0;  // 0: not set
   std::string type = "nf4";
   bool double_quant = false;
 };
 std::optional<model::Quantization> quantization_of(const QuantizationFlags& flags);
 
-/// As the loops know it; its type is the default.
+/// Converts the quantization to the format of the kernels, with the default type.
 ops::PackedFormat format_of(const model::Quantization& quantization);
 
-/// Packs the linears of `spec`, whose config and values are those of the dense model, but those in
-/// `trained`: as the folder holds them, else as it is asked for, in the type that the folder has
-/// each weight in. Without effect where neither is so. Error (config, data) where the folder is
-/// packed otherwise than asked for, or a packed weight is to be trained.
+/// Packs the linears of `spec`, whose config and values are those of the dense model, except those
+/// in `trained`. Keeps the folder's packing if it has one; otherwise packs as `asked`, from the
+/// type in which the folder stores each weight. Does nothing if neither applies. Throws Error
+/// (config, data) if the folder's packing differs from `asked`, or if a packed weight is to be
+/// trained.
 void request_packing(
     parallel::ModelSpec& spec,
     const std::optional<model::Quantization>& asked,
     const model::ModelSource& source,
     const std::set<std::string>& trained);
 
-/// Error (config) where a model is packed and has no adapters: there would be nothing to train.
+/// Throws Error (config) if a model is packed and has no adapters, because nothing could be
+/// trained.
 void check_trainable(const std::optional<model::Quantization>& packed, bool has_adapters);
 
-/// The words for what is packed: "4 bits (nf4, double quantization)".
+/// Returns a description: "4 bits (nf4, double quantization)".
 std::string text_of(const model::Quantization& quantization);
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// Parameters that a family's files hold in one tensor with others: the experts of gpt-oss.
+// Parameters that a family's files store in one tensor with others: the experts of gpt-oss.
 #pragma once
 
 #include <map>
@@ -10,9 +10,9 @@
 
 namespace lockstep::train {
 
-/// Where files are written with the parameter in; nothing: it has a tensor of its own.
+/// Returns the stacked tensor that the parameter is written to; empty if it has a separate tensor.
 std::optional<checkpoint::StackedTensor> written_stack(const model::ParameterSpec& parameter);
-/// Of all of a model's that are written so, by name.
+/// Returns the stacked tensors of all such parameters of a model, by name.
 std::map<std::string, checkpoint::StackedTensor> written_stacks(const model::ModelConfig& config);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
-// Programs with a defect each, of order or of what ranks do together, and the same without it:
-// plants NAME. What the null GPU says of them is compared in tests/program/test_null_gpu.py.
+// Small programs (plants NAME), each with one ordering defect between streams or ranks, and
+// variants without it. tests/program/test_null_gpu.py checks the null GPU's reports.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -35,7 +35,7 @@ void wait(c10::cuda::CUDAStream waiting, c10::cuda::CUDAStream awaited) {
   event.block(waiting);
 }
 
-/// One stream reads what another writes.
+/// One stream reads data that another stream writes.
 void read(bool waits) {
   at::Tensor tensor = on_gpu();
   const auto main = c10::cuda::getCurrentCUDAStream();
@@ -51,7 +51,7 @@ void read(bool waits) {
   c10::cuda::device_synchronize();
 }
 
-/// A part of a buffer is written by a copy while the other part is read, or the same part.
+/// A copy writes one part of a buffer while the other part, or the same part, is read.
 void copy(bool is_apart) {
   at::Tensor tensor = on_gpu(), source = on_gpu();
   wait(other_stream(), c10::cuda::getCurrentCUDAStream());
@@ -63,7 +63,7 @@ void copy(bool is_apart) {
   c10::cuda::device_synchronize();
 }
 
-/// What one stream reads is written by another.
+/// One stream writes data that another stream reads.
 void write(bool waits) {
   at::Tensor tensor = on_gpu();
   const auto main = c10::cuda::getCurrentCUDAStream();
@@ -80,7 +80,7 @@ void write(bool waits) {
   c10::cuda::device_synchronize();
 }
 
-/// What another stream reads is freed, and given out again.
+/// Memory that another stream reads is freed and reused.
 void free(bool is_recorded) {
   const auto main = c10::cuda::getCurrentCUDAStream();
   at::Tensor twice;
@@ -104,7 +104,7 @@ struct Rank {
   ncclComm_t first = nullptr, second = nullptr;
 };
 
-// Call sites, which what is told names.
+// Call sites that the reports name.
 [[gnu::noinline]] void add_up(ncclComm_t communicator) {
   const at::Tensor sum = on_gpu();
   const auto stream = c10::cuda::getCurrentCUDAStream();
@@ -118,8 +118,8 @@ struct Rank {
   c10::cuda::device_synchronize();
 }
 
-/// Two processes, each with a device, and two communicators of both; the code is the first that is
-/// not 0.
+/// Runs two processes, each with a device, and two communicators of both. Returns the first nonzero
+/// exit code.
 int on_two_ranks(const std::function<void(const Rank&)>& body) {
   ncclUniqueId ids[2];
   for (ncclUniqueId& id : ids) {
@@ -157,7 +157,7 @@ int unlike() {
   return on_two_ranks(
       [](const Rank& rank) { (rank.number == 0 ? add_up : send_round)(rank.first); });
 }
-/// Each waits in the communicator that the other comes to later.
+/// Each rank waits in the communicator that the other rank joins later.
 int crossed() {
   return on_two_ranks([](const Rank& rank) {
     (rank.number == 0 ? add_up : send_round)(rank.number == 0 ? rank.first : rank.second);

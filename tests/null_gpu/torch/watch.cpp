@@ -1,5 +1,5 @@
-// libwatch.so, which the null GPU opens in a process that uses a device: tells it what libtorch's
-// operations read and write, and what its allocator gives out. See order.h.
+// libwatch.so, which the null GPU loads in a process that uses a device. It reports the accesses of
+// libtorch's operations and the blocks of its allocator. See order.h.
 #include "null_gpu/torch/watch.h"
 
 #include <memory>
@@ -15,7 +15,7 @@
 namespace null_gpu {
 namespace {
 
-/// Of a tensor without gaps all, of others the first element.
+/// Adds a tensor: the whole range if it is dense, otherwise its first element.
 void add(const at::Tensor& tensor, bool is_write, std::vector<Access>& accesses) {
   if (!tensor.defined() || !tensor.is_cuda() || !tensor.has_storage() || tensor.numel() == 0) {
     return;
@@ -35,7 +35,7 @@ void add(const c10::IValue& value, bool is_write, std::vector<Access>& accesses)
   }
 }
 
-/// Collectives are seen where NCCL is called.
+/// True for collectives, which are observed in the NCCL calls.
 bool is_seen_elsewhere(const at::RecordFunction& function) {
   const std::string_view name = function.name();
   return name.substr(0, 6) == "c10d::" || name == "record_param_comms";

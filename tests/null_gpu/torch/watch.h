@@ -1,4 +1,4 @@
-// Between the null GPU and the library that watches libtorch.
+// Interface between the null GPU and the library that watches libtorch.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,11 @@ struct Access {
 }  // namespace null_gpu
 
 extern "C" {
-/// This thread enters an operation, and leaves it: what its kernels read and write.
+/// Called when this thread enters and leaves an operation, with the accesses of its kernels.
 void null_gpu_begin_operation(const char* name, const null_gpu::Access* inputs, size_t count);
 void null_gpu_end_operation(const null_gpu::Access* outputs, size_t count);
-/// libtorch's allocator gave memory out for a stream; may give it out again.
+/// Called when libtorch's allocator hands out memory for a stream, and when the memory may be
+/// reused.
 void null_gpu_gave(int device, const void* memory, size_t bytes, cudaStream_t stream);
 void null_gpu_took(const void* memory, size_t bytes);
 }
