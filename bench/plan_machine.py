@@ -235,9 +235,9 @@ class Machine:
         """Predicted and measured seconds, then predicted and measured bytes; then the error bars that were told, as factors."""
         text = self.call(*self.words(setting, steps), "--cluster", self.cluster)
         found = re.search(
-            r"predicted ([\d.e+-]+) s a step, measured ([\d.e+-]+) s .*?; predicted ([\d.]+ \w+) a rank, measured "
+            r"predicted ([\d.e+-]+) s per step, measured ([\d.e+-]+) s .*?; predicted ([\d.]+ \w+) per rank, measured "
             r"([\d.]+ \w+)", text)
-        bars = re.search(r"s a step \(-(\d+)% \+(\d+)%\)", text)
+        bars = re.search(r"s per step \(-(\d+)% \+(\d+)%\)", text)
         if not found:
             raise SystemExit(f"plan_machine: no comparison in what {setting} said\n{text}")
         return (float(found[1]), float(found[2]), bytes_of(found[3]), bytes_of(found[4]),

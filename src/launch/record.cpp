@@ -1,3 +1,4 @@
+// Error files of workers.
 #include "launch/record.h"
 
 #include <atomic>
@@ -61,7 +62,7 @@ std::string environment_or(const char* name, const std::string& fallback) {
   return value != nullptr ? value : fallback;
 }
 
-/// Writes the step's beginning to the file of the process's pulse, once where ranks are threads.
+/// Writes the step's start to the rank status file; once if ranks are threads.
 void tell_launcher(int64_t step) {
   static const std::string path = rank_status() != nullptr ? rank_status()->path().string() : "";
   static std::mutex mutex;
@@ -76,7 +77,7 @@ void tell_launcher(int64_t step) {
   }
 }
 
-/// Whether there is a launcher that reads it.
+/// Returns true if a launcher reads the file.
 bool write_error_file(const Described& described) {
   const std::string path = environment_or("TORCHELASTIC_ERROR_FILE", "");
   if (path.empty()) {
@@ -121,7 +122,7 @@ void set_recorded_step(int64_t step) {
 int record_current_exception() {
   const Described described = describe_current();
   const bool is_told = write_error_file(described);
-  // All ranks find the same fault in a configuration: the launcher tells it once.
+  // All ranks find the same configuration error, so the launcher prints it once.
   if (!is_told || described.code != exit_code(ErrorKind::kConfig)) {
     log_error("{}", described.whole.empty() ? described.message : described.whole);
   }

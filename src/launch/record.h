@@ -1,4 +1,4 @@
-// The worker's side of a failure: the error file that the launcher reads, and the exit code.
+// Worker side of failure reporting: the error file for the launcher, and the exit code.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,9 @@
 
 namespace lockstep::launch {
 
-/// Runs `body` as a program's main. What it throws is told on stderr (an error of the configuration
-/// by the launcher alone, once for all ranks), written to the file that
-/// TORCHELASTIC_ERROR_FILE names (torchelastic's form, with rank, host, step, the chain of contexts
-/// and the remedy), and becomes the exit code: of lockstep::Error its kind's; 5 where memory ran
-/// out; 1 of anything else. Returns body's own value else.
+/// Runs `body` as a program's main. An exception is printed on stderr (a configuration error only by the launcher, once for all ranks),
+/// written to the file in TORCHELASTIC_ERROR_FILE (torchelastic's format plus rank, host, step, contexts and hint), and becomes the exit
+/// code: its kind's for lockstep::Error, 5 if out of memory, 1 otherwise. Without an exception, returns body's result.
 ///
 ///   int main(int argc, char** argv) { return lockstep::launch::record(argc, argv, train); }
 int record(int argc, char** argv, const std::function<int(int, char**)>& body);
@@ -19,8 +17,8 @@ int record(int argc, char** argv, const std::function<int(int, char**)>& body);
 /// The training step that an error is recorded with. Any thread.
 void set_recorded_step(int64_t step);
 
-/// Writes the error file for the exception that is being handled, where a launcher asked for one,
-/// and returns the exit code. To be called in a catch block; record() does.
+/// Writes the error file for the current exception if a launcher requested one, and returns the
+/// exit code. Call in a catch block; record() does.
 int record_current_exception();
 
 }  // namespace lockstep::launch

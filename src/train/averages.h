@@ -26,7 +26,7 @@ class Averages {
     try {
       model_.put_averages(false);
     } catch (const std::exception& error) {  // a rank is lost; the next collective reports it
-      log_warning("the weights that are trained could not be put back: {}", error.what());
+      log_warning("restoring the training weights after averaging failed: {}", error.what());
     }
   }
 

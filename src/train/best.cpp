@@ -64,7 +64,7 @@ BestRule::BestRule(const config::TrainingSection& training, std::span<const std:
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "training.metric_for_best_model={}: no evaluation of this run gives it.{}",
+            "training.metric_for_best_model={}: no evaluation of this run computes it.{}",
             word,
             did_you_mean(word, names)),
         fmt::format("it gives {}", fmt::join(names, ", ")));

@@ -242,7 +242,7 @@ void take_output(Job& job, RankContext& rank_context) {
   if (place) {
     job.stored = checkpoint::ObjectStoreRun::take(*place, output, run, rank_context.communicator);
     if (rank_context.is_first()) {
-      log_info("the run's folder is {}; it works in {}", place->text(), output);
+      log_info("the run's folder is {}; local working folder: {}", place->text(), output);
     }
   }
 }
@@ -265,7 +265,7 @@ std::optional<std::filesystem::path> find_checkpoint_to_resume(
   if (asked == "true" || asked == "false") {
     if (rank_context.is_first() && (asked == "true" || restarted)) {
       log_info(
-          "no checkpoint in {} yet: starting from the beginning",
+          "no checkpoint in {}: starting from the beginning",
           job.stored ? job.stored->place().text() : config.training.output_dir);
     }
     return std::nullopt;
@@ -319,7 +319,7 @@ std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, RankContext& rank_c
   if (!has_room(bytes, rank_context)) {
     if (rank_context.is_first()) {
       log_warning(
-          "training waits for its checkpoints: there is no memory for a copy of {} a rank",
+          "checkpoints are written synchronously: not enough memory for a copy of {} per rank",
           monitor::format_bytes(bytes));
     }
     return nullptr;
@@ -518,7 +518,7 @@ monitor::TrainerState restore_training_state(
     throw Error(
         ErrorKind::kCheckpoint,
         fmt::format(
-            "{} holds a model without its optimizer: it cannot be resumed", folder.string()),
+            "{} contains a model without optimizer state and cannot be resumed", folder.string()),
         fmt::format("start a new run from its weights with model.path={}", folder.string()));
   }
   const std::string source = (folder / checkpoint::kStateName).string();
@@ -537,7 +537,7 @@ monitor::TrainerState restore_training_state(
   }
   if (rank_context.is_first()) {
     const std::string took = fmt::format("read in {:.2f} s", seconds_now() - began);
-    log_info("resuming {} after step {}, {}", folder.string(), job.progress.step, took);
+    log_info("resuming from {} after step {}, {}", folder.string(), job.progress.step, took);
   }
   monitor::TrainerState state;
   if (from.has_file(std::string(kTrainerState))) {
@@ -559,8 +559,8 @@ void restore_best_weights(Job& job, RankContext& rank_context) {
   if (!std::filesystem::exists(folder)) {
     throw Error(
         ErrorKind::kCheckpoint,
-        fmt::format("the best model was that of step {}, which was not saved", job.best.step),
-        "let eval_steps be a multiple of save_steps, or set training.save_strategy=best");
+        fmt::format("the best model is that of step {}, which was not saved", job.best.step),
+        "make eval_steps a multiple of save_steps, or set training.save_strategy=best");
   }
   read_slices(job, open(job, folder, rank_context), /*with_optimizer=*/false, rank_context);
 }
@@ -601,8 +601,8 @@ std::shared_ptr<const text::Tokenizer> load_tokenizer(
   if (folder.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} has no tokenizer of its own", source.name),
-        "give tokenizer.path=FOLDER; `lockstep tokenizer train` makes one");
+        fmt::format("{} has no tokenizer", source.name),
+        "set tokenizer.path=FOLDER; `lockstep tokenizer train` creates one");
   }
   auto tokenizer = text::Tokenizer::load(folder);
   if (chat_template.empty()) {

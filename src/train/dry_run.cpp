@@ -62,7 +62,7 @@ Parameters count_parameters(const config::Config& config, const model::ModelConf
   counts.trained = model::trained_count(adapters, model);
   counts.frozen_bytes = frozen_bytes(config, model, packed);
   counts.text = fmt::format(
-      "adapter     beside {} linears, {} parameters are trained\n",
+      "adapter     {} linears, {} trained parameters\n",
       adapters.of_layers.size(),
       monitor::format_count(static_cast<double>(counts.trained)));
   if (packed) {
@@ -87,11 +87,11 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "the tokenizer has {} entries and the embedding of {} only {}",
+            "the tokenizer has {} entries, but the embedding of {} only has {}",
             tokenizer->vocabulary_size(),
             source.name,
             source.config.vocab_size),
-        "set model.resize_embeddings=true, or give the tokenizer that belongs to the model");
+        "set model.resize_embeddings=true, or use the model's tokenizer");
   }
   check_mixture(config, source.config);
   const parallel::Plan plan = plan_of(config);
@@ -186,7 +186,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
         config.parallel.schedule);
   }
   text += fmt::format(
-      "memory      {} a rank for weights, gradients and optimizer, and activations beside them\n",
+      "memory      {} per rank for weights, gradients and optimizer, plus activations\n",
       monitor::format_bytes(bytes));
   text += fmt::format("output      {}\n", training.output_dir);
   return text;

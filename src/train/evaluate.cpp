@@ -36,8 +36,7 @@ void check_finite(double loss) {
     throw Error(
         ErrorKind::kNumeric,
         fmt::format("evaluation: the loss is {}", loss),
-        "the weights hold NaN or Inf, or the computation overflows: check the checkpoint, or "
-        "evaluate in float32");
+        "the weights contain NaN or Inf, or the computation overflows: check the checkpoint, or evaluate in float32");
   }
 }
 
@@ -97,7 +96,7 @@ Evaluation evaluate(
     throw Error(
         ErrorKind::kData,
         fmt::format("evaluation: none of {} rows has a token to predict", result.samples),
-        "raise data.sequence_length, or check which tokens the rows learn (lockstep data show)");
+        "raise data.sequence_length, or check which tokens are learned (lockstep data show)");
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

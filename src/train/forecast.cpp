@@ -52,7 +52,7 @@ std::optional<Machine> find_machine(
     } catch (const Error& error) {
       // The user did not name this file, so a defect in it must not end the run.
       log_warning(
-          "{} is not used: {} `lockstep calibrate` writes it anew", file.string(), error.message());
+          "{} is ignored: {} Run `lockstep calibrate` to write it again", file.string(), error.message());
     }
   }
   return Machine{plan::uniform_cluster(plan::find_device("cpu"), rank_context.size()), ""};
@@ -72,7 +72,7 @@ bool is_built(const std::string& change) {
 
 [[noreturn]] void refuse(
     const Forecast& forecast, const plan::Job& job, const plan::Cluster& cluster) {
-  std::string remedy = "with --force it starts all the same";
+  std::string remedy = "use --force to start anyway";
   for (const plan::Remedy& change : plan::remedies(job, cluster)) {
     if (change.fits && is_built(change.change)) {
       remedy = fmt::format(
@@ -86,7 +86,7 @@ bool is_built(const std::string& change) {
   throw Error(
       ErrorKind::kOutOfMemory,
       fmt::format(
-          "a rank will need about {}, and can have {}",
+          "a rank needs about {}, but {} is available",
           monitor::format_bytes(static_cast<int64_t>(forecast.bytes)),
           monitor::format_bytes(static_cast<int64_t>(forecast.room))),
       remedy);
@@ -164,7 +164,7 @@ Forecast predict(
       refuse(forecast, job, cluster);
     }
     log_warning(
-        "a rank will need about {}, and can have {}",
+        "a rank needs about {}, but {} is available",
         monitor::format_bytes(static_cast<int64_t>(forecast.bytes)),
         monitor::format_bytes(static_cast<int64_t>(forecast.room)));
   }
@@ -191,17 +191,16 @@ std::optional<Forecast> make_forecast(
 
 std::string describe(const Forecast& forecast) {
   const std::string memory = fmt::format(
-      "{} a rank of {}",
+      "{} of {} per rank",
       monitor::format_bytes(static_cast<int64_t>(forecast.bytes)),
       monitor::format_bytes(static_cast<int64_t>(forecast.room)));
   if (!forecast.speed) {
     return fmt::format(
-        "predicted: {} (and times, once this machine was measured: in a run of some seconds, or by "
-        "`lockstep calibrate`)",
+        "predicted: {} (times are predicted once this machine has been measured, by a run of some seconds or by `lockstep calibrate`)",
         memory);
   }
   return fmt::format(
-      "predicted: {:.3g} s a step ({}), {:.0f} tokens/s, {} (figures: {})",
+      "predicted: {:.3g} s per step ({}), {:.0f} tokens/s, {} (figures: {})",
       forecast.speed->step_seconds,
       forecast.speed->error_bars,
       forecast.speed->tokens_per_second,
@@ -223,13 +222,13 @@ std::string compare(
   if (forecast.speed) {
     const double predicted = forecast.speed->step_seconds;
     time = fmt::format(
-        "predicted {:.3g} s a step, measured {:.3g} s ({:+.1f}%); ",
+        "predicted {:.3g} s per step, measured {:.3g} s ({:+.1f}%); ",
         predicted,
         *middle,
         100 * (predicted / *middle - 1));
   }
   return fmt::format(
-      "{}predicted {} a rank, measured {} ({:+.1f}%)",
+      "{}predicted {} per rank, measured {} ({:+.1f}%)",
       time,
       monitor::format_bytes(static_cast<int64_t>(forecast.bytes)),
       monitor::format_bytes(static_cast<int64_t>(peak_memory_bytes)),

@@ -22,7 +22,7 @@ void check_numbers(const gguf::TensorInfo& info, const at::Tensor& numbers) {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{} holds {}, and {} at most {}",
+            "{} contains {}, but {} supports at most {}",
             info.name,
             largest,
             ops::layout_of(info.type).name,

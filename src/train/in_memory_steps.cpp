@@ -35,7 +35,7 @@ std::string about_step(Job& job, const RankContext& rank_context) {
 
 /// Returns trainer_state.json with the history up to `step`.
 std::string with_history(const std::string& monitored, const Job& job, int64_t step) {
-  monitor::TrainerState state = monitor::parse_trainer_state(monitored, "the state in memory");
+  monitor::TrainerState state = monitor::parse_trainer_state(monitored, "the in-memory state");
   const std::filesystem::path log =
       std::filesystem::path(job.config.training.output_dir) / "metrics.jsonl";
   if (std::filesystem::exists(log)) {
@@ -57,8 +57,7 @@ std::unique_ptr<checkpoint::InMemoryCheckpoint> make_in_memory_checkpoint(
     if (!answer.empty()) {
       if (rank_context.is_first()) {
         log_warning(
-            "checkpoint.replicas=1 keeps nothing: no launcher holds memory for it; start the job "
-            "with `lockstep launch --max-restarts N`");
+            "checkpoint.replicas=1 is ignored: no launcher provides memory for it; start the job with `lockstep launch --max-restarts N`");
       }
       return nullptr;
     }
@@ -73,20 +72,20 @@ std::unique_ptr<checkpoint::InMemoryCheckpoint> make_in_memory_checkpoint(
   if (!has_room(bytes - kept_bytes(memory), rank_context)) {
     if (rank_context.is_first()) {
       log_warning(
-          "checkpoint.replicas=1 keeps nothing: there is no memory for {} a rank",
+          "checkpoint.replicas=1 is ignored: not enough memory for {} per rank",
           monitor::format_bytes(bytes));
     }
     return nullptr;
   }
   if (rank_context.is_first()) {
     log_info(
-        "the state of each {} is kept in memory, {} a rank{}",
+        "the state of each {} is kept in memory, {} per rank{}",
         job.config.checkpoint.replica_steps == 1
             ? "step"
             : fmt::format("{}th step", job.config.checkpoint.replica_steps),
         monitor::format_bytes(bytes),
-        kept->has_neighbours() ? ", and in that of the next machine"
-                               : ": of one machine, whose loss costs the steps since a checkpoint");
+        kept->has_neighbours() ? ", with a replica on the next node"
+                               : ", on a single node: its loss costs the steps since the last checkpoint");
   }
   return kept;
 }
@@ -131,14 +130,14 @@ std::optional<std::filesystem::path> recover_in_memory_step(
       throw;
     }
     if (rank_context.is_first()) {
-      log_warning("what was kept in memory is damaged: {}", error.message());
+      log_warning("the in-memory checkpoint is damaged: {}", error.message());
     }
   }
   const std::filesystem::path output = job.config.training.output_dir;
   const bool is_own = found && found->parent_path() == output;
   if (!kept || (is_own && checkpoint::checkpoint_step(*found).value_or(-1) >= kept->step)) {
     if (!kept && rank_context.is_first()) {
-      log_warning("no state was left whole in memory: going on from the disk");
+      log_warning("no complete in-memory checkpoint: resuming from disk");
     }
     return found;
   }
@@ -146,12 +145,12 @@ std::optional<std::filesystem::path> recover_in_memory_step(
   checkpoint::SmallFiles files;
   if (rank_context.is_first()) {
     const nlohmann::json about =
-        parse_json(kept->about, "the state in memory", ErrorKind::kCheckpoint);
+        parse_json(kept->about, "the in-memory state", ErrorKind::kCheckpoint);
     state = about.at("state");
     files = model_files(job);
     files[std::string(kTrainerState)] = with_history(about.at("monitor"), job, kept->step);
     files["config.yaml"] = job.resolved;
-    log_info("step {} was kept in memory: saving it before going on", kept->step);
+    log_info("step {} was kept in memory: saving it before resuming", kept->step);
   }
   const std::filesystem::path folder = checkpoint_folder(output, kept->step);
   try {
@@ -168,7 +167,7 @@ std::optional<std::filesystem::path> recover_in_memory_step(
     }
     if (rank_context.is_first()) {
       log_warning(
-          "what was kept in memory is of no use, going on from the disk: {}", error.message());
+          "the in-memory checkpoint cannot be used, resuming from disk: {}", error.message());
     }
     return found;
   }

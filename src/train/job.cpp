@@ -45,16 +45,15 @@ void check(const Job& job) {
     throw Error(
         ErrorKind::kData,
         datasets.train == nullptr ? "data.train names no files" : "the training data is empty",
-        "give data.train=FILE with some text");
+        "set data.train=FILE to a file with text");
   }
   const bool evaluates = training.eval_strategy != "no" || training.do_eval ||
                          training.eval_on_start || training.load_best_model_at_end;
   if (evaluates && datasets.validation == nullptr && !unlearns(job.config.task)) {
     throw Error(
         ErrorKind::kConfig,
-        "an evaluation is asked for, and there is nothing to evaluate on",
-        "give data.validation=FILE or data.validation_fraction=0.05, or set "
-        "training.eval_strategy=no");
+        "an evaluation is requested, but there is no validation data",
+        "set data.validation=FILE or data.validation_fraction=0.05, or set training.eval_strategy=no");
   }
   if (job.config.task.calibration == "temperature") {
     const bool fits =
@@ -62,9 +61,9 @@ void check(const Job& job) {
     if (!fits || datasets.validation == nullptr) {
       throw Error(
           ErrorKind::kConfig,
-          fits ? "task.calibration=temperature: there is nothing to find it on"
-               : "task.calibration=temperature is for rows that have one label each",
-          fits ? "give data.validation=FILE or data.validation_fraction=0.1" : "leave it out");
+          fits ? "task.calibration=temperature requires validation data"
+               : "task.calibration=temperature requires rows with one label each",
+          fits ? "set data.validation=FILE or data.validation_fraction=0.1" : "remove the key");
     }
   }
 }
@@ -121,7 +120,7 @@ void describe(const Job& job, const RankContext& rank_context) {
                                     ", and {} trained in an adapter",
                                     monitor::format_count(static_cast<double>(model::trained_count(
                                         *job.adapters, job.model->model().config())))),
-      job.config.precision.stochastic_rounding ? "bfloat16, rounded stochastically"
+      job.config.precision.stochastic_rounding ? "bfloat16 with stochastic rounding"
       : training.bf16                          ? "bfloat16 with float32 masters"
       : training.fp16                          ? "float16 with float32 masters"
                                                : "float32",
@@ -135,7 +134,7 @@ void describe(const Job& job, const RankContext& rank_context) {
     log_info("mesh: {}", job.axes->mesh().text());
   }
   log_info(
-      "{} sequences of {} tokens; {} x {} x {} = {} a step; {} steps are {:.4g} epochs",
+      "{} sequences of {} tokens; {} x {} x {} = {} per step; {} steps are {:.4g} epochs",
       job.datasets.train->size(),
       job.datasets.train->length(),
       configured_data_ranks(job, rank_context),
@@ -146,7 +145,7 @@ void describe(const Job& job, const RankContext& rank_context) {
       job.length.epochs);
   if (rank_context.configured_ranks() != rank_context.size()) {
     log_info(
-        "the job began with {} ranks and goes on with {}: they divide the same {} sequences a step",
+        "the job started with {} ranks and continues with {}, with the same {} sequences per step",
         rank_context.configured_ranks(),
         rank_context.size(),
         global_batch_of(job, rank_context));
@@ -208,7 +207,7 @@ void open_data(Job& job, int64_t length, RankContext& rank_context) {
     constexpr size_t kMostShown = 8;
     const std::vector<std::string>& labels = job.task.head.labels;
     log_info(
-        "{}, {} {}{}: {}{}; rows are filled with token {}",
+        "{}, {} {}{}: {}{}; padding token {}",
         model::name_of(job.task.head.problem),
         labels.size(),
         job.task.head.problem == model::ProblemType::kRegression ? "output" : "label",
@@ -360,7 +359,7 @@ void report_random_weights(
   }
   if (!source.has_weights && source.kind != Kind::kPreset && rank_context.is_first()) {
     log_info(
-        "{} has no weights: training starts from random ones (seed {})",
+        "{} has no weights: training starts from random weights (seed {})",
         source.name,
         training.seed);
   }
@@ -557,7 +556,7 @@ void finish_job(Job& job, RankContext& rank_context) {
   if (training.load_best_model_at_end) {
     if (!job.best.metric && rank_context.is_first()) {
       log_warning(
-          "no evaluation gave a value of {}: the model of the last step is kept, not the best",
+          "no evaluation computed {}: the model of the last step is saved, not the best one",
           job.best_rule.metric());
     }
     restore_best_weights(job, rank_context);

@@ -27,7 +27,7 @@ std::vector<std::string> chosen_metrics(
               "task.metrics: {} has no metric \"{}\".{}",
               model::name_of(problem),
               word,
-              name.empty() ? did_you_mean(word, names) : " Its loss is given in any case."),
+              name.empty() ? did_you_mean(word, names) : " Its loss is always reported."),
           fmt::format("it has {}", fmt::join(names, ", ")));
     }
     if (std::ranges::find(chosen, name) == chosen.end()) {
@@ -43,22 +43,21 @@ size_t positive_of(const std::string& label, const model::HeadSpec& head) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "task.positive_label=\"{}\" is for rows that have one of two labels, and this is {} "
-            "of {}",
+            "task.positive_label=\"{}\" requires rows with one of two labels, but this is {} of {}",
             label,
             model::name_of(head.problem),
             labels.size()),
-        "leave it out: each label stands in the report by itself");
+        "remove it: the report has a row for each label");
   }
   const auto at = std::ranges::find(labels, label);
   if (at == labels.end()) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "task.positive_label: \"{}\" is none of the labels.{}",
+            "task.positive_label: unknown label \"{}\".{}",
             label,
             did_you_mean(label, labels)),
-        fmt::format("name one of {}", fmt::join(labels, ", ")));
+        fmt::format("use one of {}", fmt::join(labels, ", ")));
   }
   return static_cast<size_t>(at - labels.begin());
 }
@@ -71,24 +70,24 @@ void check_problem(const config::Config& config, const model::HeadSpec& head, bo
   const auto refuse = [&](const char* key, const char* remedy) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} is not used with {}", key, model::name_of(head.problem)),
+        fmt::format("{} is not supported with {}", key, model::name_of(head.problem)),
         remedy);
   };
   if (config.training.label_smoothing_factor > 0 && !is_single) {
-    refuse("training.label_smoothing_factor", "leave it 0: each label stands by itself");
+    refuse("training.label_smoothing_factor", "leave it 0: each label is a separate decision");
   }
   if (is_regression && (!config.task.class_weights.empty() || config.task.focal_gamma > 0)) {
-    refuse("task.class_weights or task.focal_gamma", "leave it out: numbers have no classes");
+    refuse("task.class_weights or task.focal_gamma", "remove it: regression has no classes");
   }
   if (config.task.thresholds == "tuned") {
     if (is_regression || (is_single && head.labels.size() != 2)) {
-      refuse("task.thresholds=tuned", "leave it out: it is for two labels, or several a row");
+      refuse("task.thresholds=tuned", "remove it: it requires two labels, or several labels per row");
     }
     if (!has_validation) {
       throw Error(
           ErrorKind::kConfig,
-          "task.thresholds=tuned: there is nothing to tune them on",
-          "give data.validation=FILE or data.validation_fraction=0.1");
+          "task.thresholds=tuned requires validation data",
+          "set data.validation=FILE or data.validation_fraction=0.1");
     }
   }
 }

@@ -57,10 +57,9 @@ void check_tied(const parallel::ModelSpec& spec) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "the adapter has one for {} by itself, and the model's encoder and decoder have one "
-              "embedding: merged into it, it would be the other's too",
+              "the adapter changes {}, but the model's encoder and decoder share one embedding: merging would change both",
               table.prefix),
-          "use it beside the model (--adapter)");
+          "use the adapter without merging (--adapter)");
     }
   }
   const auto head = model::tied_head(spec.config);
@@ -73,10 +72,9 @@ void check_tied(const parallel::ModelSpec& spec) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "the adapter is {}'s alone, and the model's embedding and head are one weight: "
-              "merged into it, it would be the other's too",
+              "the adapter only changes {}, but the model's embedding and head share one weight: merging would change both",
               layer),
-          "use it beside the model (--adapter), or train one with lora.ensure_weight_tying=true");
+          "use the adapter without merging (--adapter), or train one with lora.ensure_weight_tying=true");
     }
   }
 }
@@ -88,8 +86,8 @@ MergedWeights::MergedWeights(
   if (!base.has_weights) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} has no weights that could be written", base.name),
-        "give a folder with weights; for an adapter, the model that it was trained beside");
+        fmt::format("{} has no weights to write", base.name),
+        "use a folder with weights; for an adapter, its base model");
   }
   ModelRequest request;
   request.adapter = adapter;
@@ -158,10 +156,9 @@ void pack(MergedModel& model, model::Quantization quantization) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "{} is one tensor with the other experts of its layer, which bitsandbytes does not "
-              "pack",
+              "{} is stored in one tensor with the layer's other experts, which bitsandbytes does not pack",
               piece.name),
-          "leave them out with quantization.skip_modules='[experts]', or export without packing");
+          "exclude them with quantization.skip_modules='[experts]', or export without packing");
     }
     const at::Tensor values = piece.data.view(piece.shape);
     const ops::PackedMatrix matrix =

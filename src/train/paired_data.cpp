@@ -108,8 +108,7 @@ void open_unlearning(Job& job, int64_t length, RankContext& rank_context) {
     job.task.head = *head;
     if (rank_context.is_first()) {
       log_info(
-          "the model is run up to layer {} of {}, where its states are compared; the rest is saved "
-          "as it is",
+          "the model runs up to layer {} of {}, where its states are compared; later layers are saved unchanged",
           head->layers - 1,
           job.source.config.layers);
     }
@@ -143,10 +142,9 @@ void check_reference(const model::Adapters& adapters) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "lora.init_lora_weights: without its adapter of {} the model is not its base, to which "
-            "this method compares",
+            "lora.init_lora_weights: with {}, the model without its adapter is not the base model, which this method needs as reference",
             adapters.config.init_lora_weights),
-        "give true, or merge the adapter first (lockstep export --merge)");
+        "set lora.init_lora_weights=true, or merge the adapter first (lockstep export --merge)");
   }
 }
 

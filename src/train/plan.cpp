@@ -15,10 +15,10 @@ void check_plan(const config::ParallelSection& parallel, int64_t length) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "parallel.context is {} and sequences have {} tokens: a rank would hold none",
+            "parallel.context is {}, but sequences have {} tokens: some ranks would have none",
             parallel.context,
             length),
-        fmt::format("give parallel.context at most {}, or a longer data.sequence_length", length));
+        fmt::format("set parallel.context to at most {}, or raise data.sequence_length", length));
   }
 }
 
@@ -33,46 +33,43 @@ void check_mixture(const config::Config& config, const model::ModelConfig& model
     if (asks || training.router_z_loss_coef > 0 || training.expert_capacity_factor) {
       refuse(
           fmt::format(
-              "training.{} is set, and the model has no experts",
+              "training.{} is set, but the model has no experts",
               asks                              ? "router_aux_loss"
               : training.router_z_loss_coef > 0 ? "router_z_loss_coef"
                                                 : "expert_capacity_factor"),
-          "leave it out, or train a mixture of experts");
+          "remove it, or train a mixture-of-experts model");
     }
   } else if (
       training.expert_capacity_factor.value_or(0) * static_cast<double>(experts.per_token) >=
       static_cast<double>(experts.count)) {
     refuse(
         fmt::format(
-            "training.expert_capacity_factor={} drops nothing: with {} of {} experts a token, each "
-            "has room for all from {:.4g} on",
+            "training.expert_capacity_factor={} drops nothing: with {} of {} experts per token, no token is dropped from {:.4g} on",
             *training.expert_capacity_factor,
             experts.per_token,
             experts.count,
             static_cast<double>(experts.count) / static_cast<double>(experts.per_token)),
-        "leave it out, which is faster, or give less");
+        "remove it, which is faster, or set a smaller value");
   } else if (experts.wants_balance && training.router_aux_loss.empty()) {
     refuse(
         fmt::format(
-            "the model's config.json has output_router_logits, with which transformers adds {} "
-            "times a loss of the experts' balance to each micro-batch's",
+            "the model's config.json sets output_router_logits: transformers then adds {} times a load-balancing loss to each micro-batch's loss",
             experts.balance_loss),
-        "choose: training.router_aux_loss=sequence (the same under every plan), micro_batch (as "
-        "transformers has it) or none");
+        "set training.router_aux_loss to sequence (the same under every plan), micro_batch (as in transformers) or none");
   }
   if (config.parallel.expert > std::max<int64_t>(experts.count, 1)) {
     refuse(
         fmt::format(
-            "parallel.expert is {} and the model has {} experts",
+            "parallel.expert is {}, but the model has {} experts",
             config.parallel.expert,
             experts.count),
-        experts.count == 0 ? "leave parallel.expert 1 for this model"
-                           : fmt::format("give parallel.expert at most {}", experts.count));
+        experts.count == 0 ? "leave parallel.expert at 1 for this model"
+                           : fmt::format("set parallel.expert to at most {}", experts.count));
   }
   if (config.parallel.expert_halves && config.parallel.expert == 1) {
     refuse(
-        "parallel.expert_halves is set, and parallel.expert is 1: no token is sent to an expert",
-        "leave it out, or spread the experts of a mixture by parallel.expert");
+        "parallel.expert_halves is set, but parallel.expert is 1: there is no expert all-to-all to overlap",
+        "remove it, or distribute the experts with parallel.expert");
   }
 }
 

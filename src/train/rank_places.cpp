@@ -28,7 +28,7 @@ RankPlaces::RankPlaces(Job& job, RankContext& rank_context) {
     watch::write_ranks(job.config.training.output_dir, lines);
     folder_ = job.config.training.output_dir;
   } catch (const Error& error) {
-    log_warning("the run's ranks cannot be watched from outside: {}", error.message());
+    log_warning("the run's ranks cannot be inspected from outside: {}", error.message());
   }
 }
 

@@ -228,14 +228,14 @@ void check_identity(
   const auto there = state.find("identity");
   if (there == state.end() || !there->is_object()) {
     warn(fmt::format(
-        "{} was saved without its data's identity: whether the data are the same is not checked",
+        "{} was saved without its data's identity: cannot check that the data are the same",
         source));
     return;
   }
   const IdentityDifferences found = compare_identities(*there, identity_of(job));
   if (!found.settings.empty()) {
     warn(fmt::format(
-        "{} was made with other settings: {}", source, fmt::join(found.settings, "; ")));
+        "{} was saved with other settings: {}", source, fmt::join(found.settings, "; ")));
   }
   if (found.data.empty()) {
     return;
@@ -249,9 +249,7 @@ void check_identity(
   throw Error(
       ErrorKind::kConfig,
       text,
-      "give the data, tokenizer and sequence length of then; to go on with these, set "
-      "training.ignore_data_skip=true (from their beginning) or checkpoint.allow_other_data=true "
-      "(from the same position)");
+      "use the original data, tokenizer and sequence length; to continue with these, set training.ignore_data_skip=true (from their beginning) or checkpoint.allow_other_data=true (from the same position)");
 }
 
 }  // namespace lockstep::train

@@ -53,12 +53,11 @@ void check_sources(const data::SamplerOptions& options, const RunLength& length)
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "the run draws {} sequences, and max_epochs of data.mixture's sources allow {}",
+            "the run needs {} sequences, but max_epochs of data.mixture's sources allow {}",
             needed,
             *capacity),
         fmt::format(
-            "leave max_epochs of one source out or raise it, or train fewer steps "
-            "(training.max_steps={}, training.num_train_epochs)",
+            "remove or raise max_epochs of a source, or train fewer steps (training.max_steps={}, training.num_train_epochs)",
             *capacity / options.sequences * steps));
   }
 }

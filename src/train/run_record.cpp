@@ -52,7 +52,7 @@ std::string plan_text(const Job& job) {
 
 const char* precision_of(const config::Config& config) {
   if (config.precision.stochastic_rounding) {
-    return "bfloat16, rounded stochastically";
+    return "bfloat16 with stochastic rounding";
   }
   return config.training.bf16 ? "bfloat16" : config.training.fp16 ? "float16" : "float32";
 }
@@ -228,10 +228,7 @@ void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike) {
     return;
   }
   log_warning(
-      "step {}: the gradient's norm of {:.3g} is {:.3g} times what 99% of the last steps stay "
-      "below "
-      "({:.3g}): a bad batch, a learning rate that is too high, or something computed wrong. "
-      "`lockstep replay {}/checkpoint-STEP --step {}` does it again from a checkpoint before it",
+      "step {}: gradient norm {:.3g} is {:.3g} times the 99th percentile of the last steps ({:.3g}): a bad batch, a learning rate that is too high, or a computation error. `lockstep replay {}/checkpoint-STEP --step {}` repeats it from an earlier checkpoint",
       job.progress.step,
       spike->value,
       spike->value / spike->quantile,
@@ -270,7 +267,7 @@ void tell_of_saves(const Job& job, double seconds, int64_t saves) {
       tensors += entry.path().extension() == ".safetensors" ? bytes : 0;
     }
     size = fmt::format(
-        "; {} takes {:.4g} MB, of which {:.4g} MB are weights and optimizer state",
+        "; {} has {:.4g} MB, of which {:.4g} MB are weights and optimizer state",
         found.front().folder.filename().string(),
         static_cast<double>(all) / 1e6,
         static_cast<double>(tensors) / 1e6);
@@ -291,15 +288,13 @@ void tell_of_repeat(Job& job, const GuardedStep& step) {
   const double norm = step.result.gradient_norm;
   if (step.wrong) {
     log_warning(
-        "step {} was computed wrong: the gradient's norm was {:.6g} at first and {:.6g} the second "
-        "time, which is taken. A processor, memory or a link gave something wrong: test this "
-        "machine where it happens again",
+        "step {} was computed incorrectly: the gradient norm was {:.6g} the first time and {:.6g} the second time, which is used. A processor, memory or link is faulty: test this machine if it happens again",
         job.progress.step,
         *step.wrong,
         norm);
   } else {
     log_info(
-        "step {} was computed twice, with the same result: it is the batch or the learning rate",
+        "step {} was computed twice with the same result: the cause is the batch or the learning rate",
         job.progress.step);
   }
   job.monitor->event(

@@ -107,21 +107,21 @@ void check_samples(const Job& job) {
   const model::ModelConfig& model = job.source.config;
   if (job.task.head.classifies() || job.task.head.gives_states() || model.bidirectional) {
     throw cannot(
-        "this model continues no text, it judges rows or hides tokens",
-        "leave monitor.samples out, or train a language model");
+        "this model does not generate text; it is a classifier or a masked language model",
+        "remove monitor.samples, or train a language model");
   }
   const config::TrainingSection& training = job.config.training;
   if (training.eval_strategy == "no" && !training.eval_on_start) {
     throw cannot(
-        "samples are written at evaluations, and this run has none",
-        "eval_strategy=steps eval_steps=100, with data.validation or data.validation_fraction");
+        "samples are generated at evaluations, but this run has none",
+        "set eval_strategy=steps eval_steps=100, and data.validation or data.validation_fraction");
   }
   const int64_t limit = model::position_limit(model).value_or(0);
   for (size_t i = 0; i < section.samples.size(); ++i) {
     const Row row = row_of(job, section.samples[i]);
     const size_t read = row.source.empty() ? row.given : row.source.size();
     if (read == 0) {
-      throw cannot(fmt::format("prompt {} has no tokens", i + 1), "give it some text");
+      throw cannot(fmt::format("prompt {} has no tokens", i + 1), "give the prompt some text");
     }
     if (limit > 0 && static_cast<int64_t>(read) >= limit) {
       throw cannot(

@@ -26,15 +26,15 @@ void check_act(const Job& job, const watch::Act& act) {
   if (act.kind == ActKind::kEvaluate && !can_evaluate) {
     throw Error(
         ErrorKind::kConfig,
-        "this run has nothing to evaluate on",
-        forgets ? "start it with unlearning.data_dir=FOLDER of TOFU's files"
+        "this run has no validation data",
+        forgets ? "start it with unlearning.data_dir=FOLDER with TOFU's files"
                 : "start it with data.validation=FILE or data.validation_fraction=0.05");
   }
   if (act.kind == ActKind::kLogEvery && job.config.training.logging_strategy != "steps") {
     throw Error(
         ErrorKind::kConfig,
         fmt::format("this run has logging_strategy={}", job.config.training.logging_strategy),
-        "how often it logs can be set where that is steps");
+        "the logging interval can only be set with logging_strategy=steps");
   }
 }
 
@@ -95,7 +95,7 @@ Steering::Steering(Job& job, const RankContext& rank_context)
         job.config.training.output_dir, [&job](const watch::Act& act) { check_act(job, act); });
     publish();
   } catch (const Error& error) {
-    log_warning("the run cannot be steered (lockstep ctl): {}", error.message());
+    log_warning("the run cannot be controlled with lockstep ctl: {}", error.message());
   }
 }
 
@@ -131,7 +131,7 @@ void Steering::record(const Acts& acts) {
     nlohmann::ordered_json event{{"act", name}};
     event.update(fields.is_null() ? nlohmann::ordered_json::object() : fields);
     job_.monitor->event("act", event);
-    log_info("asked through the run's socket: {}", event.dump());
+    log_info("received through the run's socket: {}", event.dump());
   };
   if (acts.save) {
     tell("save");
@@ -163,7 +163,7 @@ void Steering::begin_step(const Acts& acts) {
     set_learning_rate(job_, act.learning_rate);
     job_.rate_acts.push_back(act);
     if (rank_context_.is_first()) {
-      log_info("learning_rate={} again from step {} on", act.learning_rate, act.step + 1);
+      log_info("repeated learning_rate={} from step {} on", act.learning_rate, act.step + 1);
     }
   }
   if (acts.log_level) {
@@ -205,13 +205,13 @@ void Steering::end_step(bool saved) {
         break;
       case ActKind::kLogEvery:
         asked.answer(
-            true, fmt::format("a line each {} steps since step {}", asked.act.steps, step));
+            true, fmt::format("logging every {} steps since step {}", asked.act.steps, step));
         break;
       case ActKind::kTrace:
         asked.answer(
             true,
             fmt::format(
-                "traces of the next {} steps go to trace-STEP.json in the run's folder",
+                "traces of the next {} steps are written to trace-STEP.json in the run's folder",
                 asked.act.steps));
         break;
     }
@@ -274,11 +274,10 @@ void restore_acts(Job& job, const nlohmann::json& acts, const RankContext& rank_
   }
   if (rank_context.is_first()) {
     if (holds(job, last)) {
-      log_info("learning_rate={}, as it was set after step {}", last.learning_rate, last.step);
+      log_info("learning_rate={}, as set after step {}", last.learning_rate, last.step);
     } else {
       log_warning(
-          "learning_rate was set to {} after step {}; the configuration's {} is new, and goes "
-          "before",
+          "learning_rate was set to {} after step {}; the configuration's {} is newer and takes precedence",
           last.learning_rate,
           last.step,
           job.config.training.learning_rate);

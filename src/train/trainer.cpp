@@ -62,7 +62,7 @@ void throw_with_memory(parallel::ParallelModel& model, int rank) {
     throw Error(
         error->kind(),
         fmt::format(
-            "{}\nthe memory of rank {} until then:\n{}",
+            "{}\nmemory of rank {} so far:\n{}",
             error->message(),
             rank,
             parallel::memory_table(model.memory().phases())),
@@ -98,7 +98,7 @@ class Trainer {
                                    : rank_context.ranks_are_threads && rank_context.device.is_cuda()
                                        ? "ranks are threads of one process"
                                    : job.datasets.train->packing() == data::Packing::kDocuments
-                                       ? "rows hold documents of other lengths in every step"
+                                       ? "rows contain documents of different lengths in every step"
                                        : parallel::CapturedTraining::obstacle(*job.model);
       captures_ = obstacle.empty();
       if (!captures_ && rank_context.is_first()) {
@@ -109,13 +109,13 @@ class Trainer {
 
   int run() {
     if (job_.progress.step >= job_.length.total_steps) {
-      log_info("all {} steps are done already", job_.length.total_steps);
+      log_info("all {} steps are already done", job_.length.total_steps);
     } else if (config_.eval_on_start) {
       evaluate_now();
     }
     int exit = 0;
     if (stops_early()) {
-      log_info("early stopping had ended the run after step {}", job_.progress.step);
+      log_info("early stopping ended the run after step {}", job_.progress.step);
     }
     time_.begin(process_seconds());
     began_ = seconds_now();
@@ -335,7 +335,7 @@ int Trainer::one_step() {
     inputs.back().step = job_.progress.step;
     inputs.back().training = job_.drops_out;
   }
-  begin_phase("agreeing on the step");
+  begin_phase("exchanging step counts");
   begin_to_agree(inputs);
   begin_phase("forward and backward");
   if (job_.task.reference != nullptr) {
@@ -368,7 +368,7 @@ int Trainer::one_step() {
   progress.sampler = batch.after;
   progress.epoch = batch.epoch;
   const bool epoch_ends = batch.after.position == 0;
-  begin_phase("reporting the step");
+  begin_phase("logging the step");
   const double ended = seconds_now();
   const double for_data = job_.loader->waited_seconds() - data_waited_;
   const double for_ranks = job_.axes->seconds_waited() - communication_waited_;
@@ -477,8 +477,7 @@ void Trainer::evaluate_now() {
 void Trainer::tell_of_early_stop() const {
   if (rank_context_.is_first()) {
     log_info(
-        "stopping early after step {}: {} evaluations were no better than eval_{} {:.5g} of step "
-        "{}",
+        "stopping early after step {}: {} evaluations did not improve on eval_{} {:.5g} of step {}",
         job_.progress.step,
         job_.best.no_better,
         job_.best_rule.metric(),
@@ -528,7 +527,7 @@ int train_job(
   if (exit == kExitPreempted) {
     if (rank_context.is_first()) {
       log_warning(
-          "stopped by {} after step {}; go on with training.resume_from_checkpoint=true",
+          "stopped by {} after step {}; resume with training.resume_from_checkpoint=true",
           trainer.stopped_by(),
           job.progress.step);
       job.monitor->event("stopped", {{"by", trainer.stopped_by()}});
@@ -541,7 +540,7 @@ int train_job(
     }
     return exit;  // a replayed run does not write a final model
   }
-  begin_phase("writing what was trained");
+  begin_phase("writing the final model");
   finish_job(job, rank_context);
   return exit;
 }
@@ -576,7 +575,7 @@ int run_training(
   std::unique_ptr<LivePage> page;
   if (rank_context.is_first() && config.monitor.page) {
     page = std::make_unique<LivePage>(job->config.training.output_dir);
-    log_info("the run's page, while it trains: {}", page->address());
+    log_info("monitor page of the run, while it trains: {}", page->address());
   }
   try {
     return train_job(*job, rank_context, save_signals, options, forecast);

@@ -108,7 +108,7 @@ std::string picture_of_path(const std::map<int64_t, json>& results, bool is_muse
   }
   return metrics::draw_curves(
       {path},
-      {"What is forgotten, and what is kept",
+      {"Forgetting against utility",
        across,
        has_quality && !is_muse ? "log10 forget_quality" : up,
        /*is_unit=*/false});
@@ -133,7 +133,7 @@ std::string picture_of_ratios(const std::map<int64_t, json>& results, const fs::
   }
   return metrics::draw_curves(
       curves,
-      {"Truth ratios of what is to be forgotten",
+      {"Truth ratios of the forget set",
        "log10 of the truth ratio",
        "share of rows",
        /*is_unit=*/false});

@@ -219,7 +219,7 @@ def test_packed_weights(settings, kind, words, tmp_path):
             fine = [block for block in range(9) if kinds[f"blk.{block}.ffn_down.weight"] == "Q6_K"]
             assert fine == [block for block in range(9) if kinds[f"blk.{block}.attn_v.weight"] == "Q6_K"] == [0, 3, 6, 7, 8]
     if kind == "q4_k_m" and width == 96:
-        assert kinds["blk.0.attn_q.weight"] == "Q5_0" and "attn_q in Q5_0 instead of Q4_K: 96 does not divide by 256" in told, told
+        assert kinds["blk.0.attn_q.weight"] == "Q5_0" and "attn_q in Q5_0 instead of Q4_K: 96 is not divisible by 256" in told, told
         assert kinds["output.weight"] == "Q8_0"
     if width == 40:
         assert kinds["blk.0.ffn_down.weight"] == kinds["output.weight"] == "F16"

@@ -95,12 +95,12 @@ class Adapters(ProgramTest):
         self.assertAlmostEqual(loss("base", "--adapter", "pissa"), loss("pissa-merged"), delta=1e-5)
         self.train("orthogonal", *run, "lora.init_lora_weights=orthogonal", steps=1)
         self.assertLess(abs(losses(self.folder / "orthogonal")[0] - start), 1e-5)
-        self.train("packed", *pissa, "quantization.bits=4", steps=1)  # what is left is packed
+        self.train("packed", *pissa, "quantization.bits=4", steps=1)  # the remaining weights are then packed
         self.assertLess(abs(losses(self.folder / "packed")[0] - start), 1e-2)
         self.assertIn("--adapter-weight", self.run_fails(
             2, "eval", "--model", "base", "--adapter", "pissa", "--adapter-weight", "2", *words).err)
         self.run_ok("export", "--model", "base", "--bits", "4", "--output", "base-4")
-        self.assertIn("what is left is packed", self.run_fails(2, *self.train_arguments("x", *pissa, "model.path=base-4")).err)
+        self.assertIn("the remaining weights are then packed", self.run_fails(2, *self.train_arguments("x", *pissa, "model.path=base-4")).err)
 
     @long
     def test_it_is_used_merged_and_trained_further(self):
@@ -117,7 +117,7 @@ class Adapters(ProgramTest):
             self.run_ok("generate", "--model", "merged", *prompt).out)
         self.train("further", "model.path=base", "lora.adapter=run", "learning_rate=0", steps=1)
         self.assertEqual(self.adapter("further"), self.adapter("run"))
-        self.assertIn("beside other weights", self.run_fails(
+        self.assertIn("with other weights", self.run_fails(
             4, *self.train_arguments("other", "model.path=merged", "lora.adapter=run")).err)
 
     @long
@@ -243,7 +243,7 @@ class Adapters(ProgramTest):
         ):
             self.assertIn(told, self.run_fails(2, *self.train_arguments("bad", "model.path=base", *words)).err)
         told = self.train("dry", "model.path=base", "lora.r=2", "--dry-run").out
-        self.assertIn("beside 2 linears, 512 parameters are trained", told)
+        self.assertIn("2 linears, 512 trained parameters", told)
         self.assertIn("--adapter run", self.run_fails(2, "generate", "--model", "run", "--prompt", "x").err)
         self.assertIn("adapter_config.json", self.run_fails(
             2, "generate", "--model", "base", "--adapter", "corpus", "--prompt", "x").err)

@@ -33,12 +33,12 @@ class Calibrate(ProgramTest):
         self.assertIn(f"(figures: {self.usual})", run.err + run.out)
         # Of other ranks, or threads, nothing is known.
         run = self.train("others", ranks=2, env=self.env)
-        self.assertIn("once this machine was measured", run.err + run.out)
+        self.assertIn("once this machine has been measured", run.err + run.out)
         text = self.usual.read_text()
         self.usual.write_text("nodes: 7\n")
         run = self.train("broken", env=self.env)
         self.usual.write_text(text)
-        self.assertIn(f"{self.usual} is not used", run.err)
+        self.assertIn(f"{self.usual} is ignored", run.err)
         self.assertIn("lockstep calibrate", run.err)
 
     def test_a_machine_that_nobody_measured_is_measured_by_the_first_run_between_its_steps(self):
@@ -49,17 +49,17 @@ class Calibrate(ProgramTest):
         while True:  # until a run is long enough
             first = self.train("first", *words, ranks=2, steps=steps, env=env)
             said = first.err + first.out
-            self.assertNotIn("s a step", said)
-            if "this machine was measured in" in said:
+            self.assertNotIn("s per step", said)
+            if "measured this machine in" in said:
                 break
             self.assertFalse(list(cache.glob("lockstep/machine-*.yaml")))
             self.assertLess(steps, 100000, said)
             steps *= 8
         again = self.train("again", *words, ranks=2, env=env)
         kept = list(cache.glob("lockstep/machine-2x1-*.yaml"))
-        if "are not kept" in said:  # others had the processors
+        if "are discarded" in said:  # others had the processors
             self.assertEqual(kept, [])
-            self.assertIn("once this machine was measured", again.err + again.out)
+            self.assertIn("once this machine has been measured", again.err + again.out)
             return
         self.assertEqual(len(kept), 1, said)
         self.assertIn("between its steps", kept[0].read_text())

@@ -35,7 +35,7 @@ class Chat(ProgramTest):
 
     def test_plans_learn_alike_and_the_template_is_saved(self):
         told = self.train("one")
-        self.assertRegex(told.err, r"data.train: 4 documents in \d+ sequences of 96 tokens, [\d.]+% of them padding")
+        self.assertRegex(told.err, r"data.train: 4 documents in \d+ sequences of 96 tokens, [\d.]+% padding")
         self.assertRegex(told.err, r"\d documents are longer than a sequence, and go on in another")
         self.train("two", "parallel.context=2", ranks=2)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)

@@ -104,7 +104,7 @@ class NotFinite(ProgramTest):
         at = train.index("--nproc")
         result = lockstep("launch", "--nproc-per-node=2", "--max-restarts=3", "train", *train[1:at], *train[at + 2:], cwd=self.folder)
         self.assertEqual(result.code, 6, result)
-        self.assertIn("what was kept in memory is of no use, going on from the disk", result.err)
+        self.assertIn("the in-memory checkpoint cannot be used, resuming from disk", result.err)
         self.assertEqual(self.left("kept"), [])
 
 

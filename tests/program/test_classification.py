@@ -46,7 +46,7 @@ class Classification(ProgramTest):
             "context": (2, "per_device_train_batch_size=12", "parallel.context=2"),
             "unpacked": (1, "per_device_train_batch_size=12", "data.packing=none"),
         }
-        self.assertRegex(one.err, r"(\d+\.\d)% of the tokens are padding, of rows of one (\d+\.\d)%")
+        self.assertRegex(one.err, r"(\d+\.\d)% of the tokens are padding, compared with (\d+\.\d)%")
         wanted = lines(self.folder / "one" / "predictions.jsonl")
         self.assertEqual(len(wanted), 41)
         self.assertEqual(one.out, (self.folder / "one" / "classification_report.txt").read_text())
@@ -285,7 +285,7 @@ class Classification(ProgramTest):
         self.classify("again", *words, steps=6)
         resumed = self.classify("again", *words, "resume_from_checkpoint=true")
         self.assertIn("stopping early after step 8", resumed.err)
-        self.assertIn("had ended the run", self.classify("again", *words, "resume_from_checkpoint=true").err)
+        self.assertIn("early stopping ended the run", self.classify("again", *words, "resume_from_checkpoint=true").err)
         self.assert_close(losses(self.folder / "again")[:8], losses(self.folder / "stopped"), 1e-5)
         told = self.run_fails(2, "train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=train.csv",
                               "data.validation=dev.csv", "task.type=sequence_classification", "output_dir=no", "use_cpu=true",
@@ -306,7 +306,7 @@ class Classification(ProgramTest):
         self.assertIn("Did you mean 'label'?", told)
         self.assertIn("one label", self.run_fails(2, *common, "data.train=train.csv", "task.labels=[a]").err)
         self.assertIn("plain text", self.run_fails(2, *common, "data.train=corpus/train.txt").err)
-        self.assertIn("has no classifier", self.run_fails(
+        self.assertIn("has no classification head", self.run_fails(
             2, "predict", "--model", "model.json", "--text", "x", "use_cpu=true").err)
         self.assertIn("--input", self.run_fails(2, "predict", "--model", "model.json").err)
         (self.folder / "mixed.jsonl").write_text('{"text": "x", "label": ["a"]}\n{"text": "y", "label": "b"}\n{"text": "z", "label": "c"}\n')
@@ -316,7 +316,7 @@ class Classification(ProgramTest):
         told = self.run_fails(4, *common, "data.train=mixed.csv").err
         self.assertIn("mixed.csv, line 3: \"two\"", told)
         told = self.run_fails(2, *common, "data.train=train.csv", "task.thresholds=tuned").err
-        self.assertIn("two labels, or several a row", told)
+        self.assertIn("two labels, or several labels per row", told)
         dry = self.run_ok(*common, "data.train=train.csv", "data.validation=dev.csv", "--dry-run").out
         self.assertIn("4 labels, 107 training rows, 41 validation rows", dry)
 

@@ -153,14 +153,14 @@ class Generative(ProgramTest):
         def told(*more, code=2):
             return self.run_fails(code, *self.words("none", "per_device_train_batch_size=2", *more)).err
 
-        self.assertIn("has to be its end", told("generative.prompt_template='{label} is {text}'"))
-        self.assertIn("there is no field {txt}", told("generative.prompt_template='{txt}: {label}'"))
+        self.assertIn("must be at the end", told("generative.prompt_template='{label} is {text}'"))
+        self.assertIn("unknown field {txt}", told("generative.prompt_template='{txt}: {label}'"))
         self.assertIn("4 labels", told("generative.verbalizers=[a,b]", "task.labels=[complaint,praise,question,request]"))
-        self.assertIn("is encoded as another one is", told("generative.verbalizers=[a,a,b,c]", "task.labels=[complaint,praise,question,request]"))
+        self.assertIn("has the same tokens as another label", told("generative.verbalizers=[a,a,b,c]", "task.labels=[complaint,praise,question,request]"))
         self.assertIn("raise data.sequence_length", told("data.sequence_length=8"))
         self.assertIn("a text is written for one label a row", told("task.problem_type=regression"))
         self.assertIn("task.thresholds", told("task.thresholds=tuned"))
-        self.assertIn("nothing to find it on", told("task.calibration=temperature", "data.validation=[]"))
+        self.assertIn("requires validation data", told("task.calibration=temperature", "data.validation=[]"))
         self.assertIn("rows that are cut anywhere", told("data.packing=concatenate"))
         (self.folder / "odd.csv").write_text("text,label\nfine,unheard\n")
         self.assertIn("odd.csv, line 2", told("data.validation=odd.csv", code=4))

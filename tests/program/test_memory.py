@@ -50,7 +50,7 @@ class Memory(ProgramTest):
         _, said = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 5, said)
         self.assertIn("training step 1", said)
-        self.assertIn("the memory of rank 0 until then:", said)
+        self.assertIn("memory of rank 0 so far:", said)
         for kind in KINDS:
             self.assertIn(kind, said)
         changes = [line for line in said.splitlines() if "saves about" in line]

@@ -26,9 +26,9 @@ class Mixture(ProgramTest):
         held = "data.validation_fraction=0.1"
         told = self.run_ok(*self.words("one", mixture, held, "max_steps=7", "per_device_train_batch_size=6", "save_steps=3", "eval_strategy=steps",
                                        "eval_steps=7")).err
-        self.assertRegex(told, r"books: 75% of the samples, \d+ sequences, read [\d.]+ times an epoch")
-        self.assertIn("and 2 in all at most", told)
-        self.assertIn("those of weight 0 are left out", told)
+        self.assertRegex(told, r"books: 75% of the samples, \d+ sequences, read [\d.]+ times per epoch")
+        self.assertIn("at most 2 times in total", told)
+        self.assertIn("sources with weight 0 are skipped", told)
         self.run_ok(*self.words("three", mixture, held, "max_steps=7", "per_device_train_batch_size=2"), "--nproc", "3")
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "three"), 1e-5)
         self.run_ok(*self.words("resumed", mixture, held, "max_steps=7", "per_device_train_batch_size=3", "resume_from_checkpoint=one/checkpoint-3"),
@@ -118,7 +118,7 @@ class Mixture(ProgramTest):
         self.assertIn("data.mixture, source 'lost'", missing)
         self.assertIn("nowhere.txt", missing)
         few = told("[{name: a, files: [b.jsonl], max_epochs: 1}]", "max_steps=500", "per_device_train_batch_size=4")
-        self.assertIn("the run draws", few)
+        self.assertIn("the run needs", few)
         self.assertIn("max_epochs", few)
 
 

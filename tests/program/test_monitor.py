@@ -92,7 +92,7 @@ class Control(ProgramTest):
         traces = wait_for(lambda: list(run.glob("trace-*.json")))
         self.assertIn("traceEvents", traces[0].read_text())
         told = self.ctl("steered", "set", "logging_steps=7")
-        since = int(re.fullmatch(r"a line each 7 steps since step (\d+)\n", told)[1])
+        since = int(re.fullmatch(r"logging every 7 steps since step (\d+)\n", told)[1])
         wait_for(lambda: metrics(run)[-1]["step"] > since + 7)
         self.assertEqual([line["step"] for line in metrics(run) if line["step"] > since and "loss" in line and line["step"] % 7], [])
         self.run_fails(2, "ctl", "steered", "set", "learning_rate=1e-4")

@@ -78,7 +78,7 @@ class NothingSilent(ProgramTest):
             self.assertIn("bare: no weights", self.run_fails(4, *command).err)
         self.assertIn("has no weights", self.run_fails(2, "export", "--model", "bare", "--output", "bare-out", "--bits", "4").err)
         started = self.run_ok(*self.train_on("corpus/train.txt", "bare-run", "model.path=bare"))
-        self.assertIn("bare has no weights: training starts from random ones (seed 42)", started.err)
+        self.assertIn("bare has no weights: training starts from random weights (seed 42)", started.err)
 
     def test_a_hub_model_whose_cache_lacks_weights_is_an_incomplete_download(self):
         snapshot = self.folder / "hub" / "hub" / "models--org--tiny" / "snapshots" / "abc"

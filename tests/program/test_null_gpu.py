@@ -355,7 +355,7 @@ class NullGpu(ProgramTest):
         for name, variables, why in (("hidden", {"CUDA_VISIBLE_DEVICES": "7"}, "no CUDA-capable device|no GPU is visible"),
                                      ("old", {"NULL_GPU_CAPABILITY": "70"}, "compute capability 7.0, but this build requires 7.5")):
             self.on_gpus(name, code=3, **variables)
-            self.assertRegex(self.told, f"this machine has GPUs, and none can be used: .*({why})")
+            self.assertRegex(self.told, f"this machine has GPUs, but none can be used: .*({why})")
         few = lockstep("bench", "dp-vs-ddp", "--nproc", 3, cwd=self.folder, env=environment(**pretend.variables(LIBRARIES, self.folder / "few.reports", 2)))
         self.assertEqual(few.code, 3, few)
         self.assertIn("3 ranks, and 2 GPUs are visible", few.err)

@@ -110,7 +110,7 @@ class OpenUnlearning(ProgramTest):
                           f"{data}.handler=QAwithAlternateDataset", f"~{data}.args.hf_args.name", f"{data}.args.hf_args.path=json",
                           f"+{data}.args.hf_args.data_files=alternates.json", f"{data}.args.hf_args.split=train",
                           f"+{data}.args.alternate_key=alternate", f"+{data}.args.return_original=True", *words).err
-        self.assertIn("7 rows to forget, 7 other answers to them", told)
+        self.assertIn("7 rows to forget, 7 alternative answers", told)
         self.typed("unlearn", "unlearn.yaml", "unlearn/tofu/default", retain, "trainer=PDU", "trainer.method_args.retain_loss_eps=0.3",
                    "trainer.method_args.alpha=100", "task_name=pdu", "~model.model_args.attn_implementation", "forget_split=forget01", *words)
         for run in ("idk", "altpo", "pdu"):

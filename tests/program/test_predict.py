@@ -41,16 +41,16 @@ class Predict(ProgramTest):
             return done.out + done.err
 
         text = train("--cluster", "two.yaml")
-        self.assertRegex(text, r"predicted: [\d.e-]+ s a step \(-\d+% \+\d+%\), \d+ tokens/s, [\d.]+ \w+ a rank of [\d.]+ \w+ \(figures: two.yaml\)")
-        self.assertRegex(text, r"predicted [\d.e-]+ s a step, measured [\d.e-]+ s \([+-][\d.]+%\)")
+        self.assertRegex(text, r"predicted: [\d.e-]+ s per step \(-\d+% \+\d+%\), \d+ tokens/s, [\d.]+ \w+ of [\d.]+ \w+ per rank \(figures: two.yaml\)")
+        self.assertRegex(text, r"predicted [\d.e-]+ s per step, measured [\d.e-]+ s \([+-][\d.]+%\)")
         # Nobody has measured this machine: nothing is said of time.
         text = train()
-        self.assertRegex(text, r"predicted: [\d.]+ \w+ a rank of [\d.]+ \w+ \(and times, once this machine was measured")
-        self.assertNotIn("s a step, measured", text)
+        self.assertRegex(text, r"predicted: [\d.]+ \w+ of [\d.]+ \w+ per rank \(times are predicted once this machine has been measured")
+        self.assertNotIn("s per step, measured", text)
 
     def assert_memory_is_near(self, text):
         """Within 5%, or the 12 MiB by which libraries on some processors map more: without products of bfloat16 these are MKL's, of widened operands."""
-        off = re.search(r"a rank, measured ([\d.]+) MiB \(([+-][\d.]+)%\)", text)
+        off = re.search(r"per rank, measured ([\d.]+) MiB \(([+-][\d.]+)%\)", text)
         percent = abs(float(off[2]))
         self.assertTrue(percent < 5 or percent / 100 * float(off[1]) < 12, text)
 
@@ -73,7 +73,7 @@ class Predict(ProgramTest):
         done = self.run_ok("train", "--model", base, *self.data(), "use_cpu=true", "max_steps=2", "data.sequence_length=32",
                            f"per_device_train_batch_size={rows}", f"output_dir=adapted-{len(list(self.folder.iterdir()))}", "save_strategy=no",
                            "lora.r=16", "lora.target_modules=all-linear", *words)
-        found = re.search(r"predicted ([\d.]+) MiB a rank, measured ([\d.]+) MiB", done.out + done.err)
+        found = re.search(r"predicted ([\d.]+) MiB per rank, measured ([\d.]+) MiB", done.out + done.err)
         predicted, measured = float(found[1]), float(found[2])
         # What libraries map more on other processors (assert_memory_is_near) is not the adapters'. One without products of bfloat16
         # has both operands of the widest one in float32 while it makes it.
@@ -101,7 +101,7 @@ class Predict(ProgramTest):
         self.write_model("huge.json", 8192, 96)
         told = self.run_fails(5, "train", "--model", "huge.json", *self.data(), "use_cpu=true", "output_dir=huge",
                               "max_steps=1", "data.sequence_length=32").err
-        self.assertRegex(told, r"a rank will need about [\d.]+ \w+, and can have")
+        self.assertRegex(told, r"a rank needs about [\d.]+ \w+, but [\d.]+ \w+ is available")
         self.assertIn("--force", told)
         self.assertFalse((self.folder / "huge" / "metrics.jsonl").exists())
 

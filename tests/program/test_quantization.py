@@ -99,7 +99,7 @@ class Quantization(ProgramTest):
             folder = self.folder / f"wide-{name}" / "checkpoint-2"
             size = sum(path.stat().st_size for path in folder.iterdir())
             self.assertLess(size, 1.1 * 12 * trained, name)  # values and two moments in float32, and what a resume needs besides
-            self.assertIn(f"checkpoint-2 takes {size / 1e6:.4g} MB, of which", done.err)
+            self.assertIn(f"checkpoint-2 has {size / 1e6:.4g} MB, of which", done.err)
             kinds = ("parameters", "gradients", "optimizer")
             self.assertLess(abs(sum(stage[kind] for kind in kinds) / sum(told[kind] for kind in kinds) - 1), 0.03, (name, told))
 

@@ -38,7 +38,7 @@ class Replicas(ProgramTest):
                 continue  # a report's last words of a lost rank
             if match := re.search(r"\bstep +(\d+)/", line):
                 told = int(match[1])
-            if match := re.search(r"resuming \S+ after step (\d+)", line):
+            if match := re.search(r"resuming from \S+ after step (\d+)", line):
                 resumed.append((told, int(match[1])))
         self.assertEqual(len(resumed), times, err)
         for told, step in resumed:
@@ -119,14 +119,14 @@ class Replicas(ProgramTest):
         self.reached(name, 10)
         os.kill(ranks_of(f"output_dir={name}")[0], signal.SIGKILL)
         err = self.finish(job)
-        resumed = int(re.search(r"resuming \S+ after step (\d+)", err)[1])
+        resumed = int(re.search(r"resuming from \S+ after step (\d+)", err)[1])
         self.assertTrue(resumed % 4 == 0 or resumed % 6 == 0, err)
         self.assertGreaterEqual(resumed, 8)
         self.assertEqual([line["step"] for line in metrics(self.folder / name) if "loss" in line], list(range(1, self.STEPS + 1)))
 
     def test_without_a_launcher_that_holds_memory_it_says_so(self):
         done = self.train("alone", "checkpoint.replicas=1", steps=2)
-        self.assertIn("checkpoint.replicas=1 keeps nothing: no launcher holds memory for it", done.err)
+        self.assertIn("checkpoint.replicas=1 is ignored: no launcher provides memory for it", done.err)
         failed = self.run_fails(2, *self.train_arguments("two", "checkpoint.replicas=2", "checkpoint.replica_steps=0"))
         self.assertIn("checkpoint.replicas", failed.err)
         self.assertIn("checkpoint.replica_steps", failed.err)

@@ -69,7 +69,7 @@ class ScriptCommands(ProgramTest):
     def test_run_clm_on_wikitext_by_name(self):
         told = self.typed("--model_name_or_path gpt2 --dataset_name wikitext --dataset_config_name wikitext-2-raw-v1 --do_train --do_eval --max_steps 4 "
                           "--per_device_train_batch_size 2 --per_device_eval_batch_size 2 --fp16 --block_size 32 --logging_steps 1 --output_dir clm").err
-        self.assertRegex(told, r"data.train: \d+ documents end to end in \d+ sequences of 32 tokens; what stands before a document in its sequence is seen")
+        self.assertRegex(told, r"data.train: \d+ documents concatenated to \d+ sequences of 32 tokens; tokens attend to earlier documents in their sequence")
         self.assertEqual(len(losses(self.folder / "clm")), 4)
         results = json.loads((self.folder / "clm" / "all_results.json").read_text())
         self.assertIn("eval_loss", results)
@@ -79,7 +79,7 @@ class ScriptCommands(ProgramTest):
         line = ("--model_name_or_path gpt2 --dataset_name tatsu-lab/alpaca --do_train --num_train_epochs 1 --max_steps 3 "
                 "--per_device_train_batch_size {} --gradient_accumulation_steps {} --max_seq_length 64 --logging_steps 1 --output_dir {}")
         told = self.typed(line.format(2, 4, "alpaca"), "data.prompt=alpaca").err
-        self.assertRegex(told, r"data.train: 60 documents in \d+ sequences of 64 tokens, [\d.]+% of them padding")
+        self.assertRegex(told, r"data.train: 60 documents in \d+ sequences of 64 tokens, [\d.]+% padding")
         self.typed(line.format(2, 2, "alpaca2"), "data.prompt=alpaca", "--nproc", "2")
         self.assert_close(losses(self.folder / "alpaca"), losses(self.folder / "alpaca2"), 1e-5)
 

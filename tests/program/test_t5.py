@@ -83,7 +83,7 @@ class T5Test(ProgramTest):
             "data.train=pairs.jsonl", *self.PAIRS, "max_steps=3", "output_dir=planned", "save_strategy=no")
         text = done.out + done.err
         self.assertRegex(text, r"predicted: .*\d+ MiB a rank")
-        self.assertRegex(text, r"predicted .*\d+ MiB a rank, measured \d+ MiB \([+-][\d.]+%\)")
+        self.assertRegex(text, r"predicted .*\d+ MiB per rank, measured \d+ MiB \([+-][\d.]+%\)")
 
     def test_a_classifier_is_trained_saved_and_asked(self):
         write_folder(self.folder / "t5", CLASSIFIED, ended_pieces(json.loads((self.folder / "tokenizer" / "tokenizer.json").read_text())))

@@ -188,7 +188,7 @@ class OpenTelemetry(ProgramTest):
             self.assertAlmostEqual(values["lockstep.loss"]["doubleValue"], losses(self.folder / "spans")[number - 1], places=12)
             phases = [span for span in spans if span.get("parentSpanId") == step["spanId"]]
             self.assertEqual(
-                [span["name"] for span in phases], ["waiting for data", "agreeing on the step", "forward and backward", "the optimizer"])
+                [span["name"] for span in phases], ["waiting for data", "exchanging step counts", "forward and backward", "the optimizer"])
             for phase in phases:
                 self.assertEqual(phase["traceId"], step["traceId"])
                 self.assertLessEqual(int(step["startTimeUnixNano"]), int(phase["startTimeUnixNano"]) + 1000)

@@ -46,8 +46,8 @@ class Unlearning(ProgramTest):
         refusals = "unlearning.refusals=idk.txt"
         first = self.unlearn("npo", "NPO", "per_device_train_batch_size=4", cache="cache_npo")
         self.assertIn("11 rows to forget, 21 to keep (NLL)", first.err)
-        self.assertIn("11 answers are scored by the reference", first.err)
-        self.assertNotIn("nothing is learned", first.err)
+        self.assertIn("scored 11 answers with the reference", first.err)
+        self.assertNotIn("rows are skipped", first.err)
         self.unlearn("npo_two", "NPO", "per_device_train_batch_size=2", "parallel.zero_stage=3", ranks=2, cache="cache_two")
         self.assert_alike("npo_two", "npo")
         self.unlearn("dpo", "DPO", "per_device_train_batch_size=4", refusals)
@@ -180,7 +180,7 @@ class Unlearning(ProgramTest):
         self.assert_alike("lora_two", "lora")
         for method, more in (("NPO", []), ("GradDiff", ["unlearning.retain_loss=KL"])):  # scores before, and in each step
             done = self.unlearn("no", method, "lora.r=2", "lora.init_lora_weights=pissa", *more, fails=2)
-            self.assertIn("without its adapter of pissa the model is not its base", done.err)
+            self.assertIn("with pissa, the model without its adapter is not the base model", done.err)
         (self.folder / "plain.json").write_text(json.dumps({**CONFIG, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0}))
         for adapter in (["lora.r=2"], []):
             self.unlearn("plain", "NPO", *adapter, *words[1:], "model.path=plain.json", "max_steps=1", cache="cache_plain")
@@ -264,13 +264,13 @@ class Unlearning(ProgramTest):
         stale = lockstep("eval", "task.type=unlearning", "--model", "full", "--output", "kept_eval", "unlearning.data_dir=tofu",
                          "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01", "use_cpu=true", cwd=self.folder)
         self.assertEqual(stale.code, 2, stale)
-        self.assertIn("is of another model", stale.err)
+        self.assertIn("belongs to another model", stale.err)
         # So is a model with an adapter.
         self.unlearn("low_rank", "GradAscent", "model.path=full", "lora.r=2", "max_steps=1")
         stale = lockstep("eval", "task.type=unlearning", "--model", "full", "--adapter", "low_rank", "--output", "full_eval",
                          "unlearning.data_dir=tofu", "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01",
                          "use_cpu=true", cwd=self.folder)
-        self.assertIn("is of another model", stale.err)
+        self.assertIn("belongs to another model", stale.err)
 
     @long
     def test_muses_metrics_and_attacks(self):
@@ -457,11 +457,11 @@ class Unlearning(ProgramTest):
             (["unlearning.method=RMU", forget, "unlearning.retain=retain.jsonl", r"unlearning.module_regex=transformer\.h\.1",
               "unlearning.trainable_params_regex=[nothing]"], ["trainable_params_regex", "matches no parameter"]),
             (["unlearning.method=CEU", forget, "data.sequence_length=5"],
-             ["unlearning.forget: nothing is left of 11 answers", "data.sequence_length=5"]),
+             ["unlearning.forget: no tokens are left of 11 answers", "data.sequence_length=5"]),
             (["unlearning.method=CEU", forget, *measured, "unlearning.retain_logs_path=nowhere.json"],
-             ["unlearning.retain_logs_path: nowhere.json is not there", "TOFU_EVAL.json"]),
+             ["unlearning.retain_logs_path: nowhere.json does not exist", "TOFU_EVAL.json"]),
             (["unlearning.method=CEU", forget, *measured, "unlearning.retain_logs_path=others.json"],
-             ["others.json has 2 rows, where forget_split has 7"]),
+             ["others.json has 2 rows, but forget_split has 7"]),
             (["unlearning.method=CEU", forget, *measured, "unlearning.forget_split=holdout01"],
              ["holdout01_perturbed.jsonl, line 1 has no field \"paraphrased_answer\"", "unlearning.metrics=[forget_Q_A_Prob"]),
             (["unlearning.method=CEU", forget, "model.path=endless", "tokenizer.path=endless"], ["the tokenizer has no end of text"]),

@@ -165,7 +165,7 @@ def lose_hosts(job, count, random, seconds):
         reached = job.step()
 
         def resumed():
-            return any(re.search(r"resuming \S+ after step \d+", job.said(n)[before[n]:]) for n in others)
+            return any(re.search(r"resuming from \S+ after step \d+", job.said(n)[before[n]:]) for n in others)
 
         while not resumed():
             reached = max(reached, job.step())
@@ -181,7 +181,7 @@ def lose_hosts(job, count, random, seconds):
         at = len(job.said(job.host))
         come_back()
         within(STALL, f"machine {lost} did not join again after {kind.__name__}", lambda: " joins" in job.said(job.host)[at:])
-        within(STALL, "no resumption", lambda: re.search(r"resuming \S+ after step \d+", job.said(0)[before[0]:] + job.said(1)[before[1]:]))
+        within(STALL, "no resumption", lambda: re.search(r"resuming from \S+ after step \d+", job.said(0)[before[0]:] + job.said(1)[before[1]:]))
         joined = job.step()
         within(STALL, f"no new step with machine {lost} again", lambda: job.step() > joined + 5)
         print(f"loss {number + 1} of {count}: {kind.__name__} of machine {lost}, machine {job.host} hosts, new step after "

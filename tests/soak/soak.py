@@ -163,7 +163,7 @@ class Soak:
         # What was logged before it ended is cut off where it goes on: beyond it is new.
         restarted = comes == faults.GOES_ON
         while not restarted or job.step() <= before:
-            restarted = restarted or re.search(r"resuming \S+ after step \d+", job.said()[len(said):])
+            restarted = restarted or re.search(r"resuming from \S+ after step \d+", job.said()[len(said):])
             if not restarted:
                 before = max(before, job.step())
             if job.process.poll() is not None:
@@ -174,7 +174,7 @@ class Soak:
                 job.begin()  # after an error that a launcher does not try again
             self.within(STALL, began, f"no new step after {kind}, which came after step {before}")
         self.seconds[kind].append(time.monotonic() - began)
-        resumed = re.findall(r"resuming \S+ after step (\d+)", job.said()[len(said):])
+        resumed = re.findall(r"resuming from \S+ after step (\d+)", job.said()[len(said):])
         if comes == faults.GOES_ON:
             job.expect(not resumed, f"{kind} ended a rank")
         else:

@@ -125,7 +125,7 @@ TEST(ClassifierNotes, WhatIsNoneIsRefusedAndNamed) {
   }
   EXPECT_NE(with("temperature", "1"), "");
   EXPECT_NE(
-      with("thresholds", Json::array({0.5})).find("has 1 thresholds of 3 labels"),
+      with("thresholds", Json::array({0.5})).find("has 1 thresholds for 3 labels"),
       std::string::npos);
   EXPECT_NE(with("thresholds", {0.5, 0.5}), "");
   EXPECT_EQ(with("thresholds", {0.5, 0.5, 0.5}), "");

@@ -86,13 +86,13 @@ TEST(Datasets, RowsThatAreJudgedOneByOneShareRowsWhereTheyCan) {
       EXPECT_THAT(error.remedy(), HasSubstr("data.packing=none"));
     }
   };
-  expect_alone(kT5, nothing, "an encoder and a decoder");
-  expect_alone(llama, unlearns("NPO", "upstream"), "padding is learned");
-  expect_alone(llama, unlearns("RMU", "fixed"), "RMU compares states");
+  expect_alone(kT5, nothing, "encoder-decoder models");
+  expect_alone(llama, unlearns("NPO", "upstream"), "padding is also learned");
+  expect_alone(llama, unlearns("RMU", "fixed"), "RMU compares the states");
   expect_alone(
       llama,
       [](config::Config& config) { config.training.router_aux_loss = "sequence"; },
-      "the experts' balance of each row");
+      "balances the experts per row");
 }
 
 }  // namespace datasets_test

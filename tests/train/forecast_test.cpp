@@ -41,7 +41,7 @@ TEST(Forecast, OfAKnownMachineSaysTimeAndMemory) {
   EXPECT_GT(forecast->speed->step_seconds, 0);
   EXPECT_GT(forecast->bytes, 3e6 * 16);
   EXPECT_GT(forecast->room, forecast->bytes);
-  EXPECT_NE(describe(*forecast).find("s a step"), std::string::npos);
+  EXPECT_NE(describe(*forecast).find("s per step"), std::string::npos);
 }
 
 TEST(Forecast, ComparesWithTheMedianAndLeavesTheFirstStepOut) {
@@ -57,8 +57,8 @@ TEST(Forecast, ComparesWithTheMedianAndLeavesTheFirstStepOut) {
 TEST(Forecast, SaysNothingOfTimeWhereNobodyMeasured) {
   Forecast forecast;
   forecast.bytes = 90e6;
-  EXPECT_NE(describe(forecast).find("once this machine was measured"), std::string::npos);
-  EXPECT_EQ(compare(forecast, {1}, 100e6).find("s a step"), std::string::npos);
+  EXPECT_NE(describe(forecast).find("once this machine has been measured"), std::string::npos);
+  EXPECT_EQ(compare(forecast, {1}, 100e6).find("s per step"), std::string::npos);
   EXPECT_NE(compare(forecast, {1}, 100e6).find("(-10.0%)"), std::string::npos);
 }
 

@@ -31,13 +31,13 @@ TEST(Mixture, LossesOfRoutersAreRefusedWhereThereAreNone) {
   EXPECT_EQ(refusal(config, mixture()), "");
   config.training.router_aux_loss = "sequence";
   EXPECT_EQ(
-      refusal(config, dense), "training.router_aux_loss is set, and the model has no experts");
+      refusal(config, dense), "training.router_aux_loss is set, but the model has no experts");
   EXPECT_EQ(refusal(config, mixture()), "");
   config.training.router_aux_loss = "none";
   EXPECT_EQ(refusal(config, dense), "");
   config.training.router_z_loss_coef = 0.1;
   EXPECT_EQ(
-      refusal(config, dense), "training.router_z_loss_coef is set, and the model has no experts");
+      refusal(config, dense), "training.router_z_loss_coef is set, but the model has no experts");
 }
 
 TEST(Mixture, ACapacityThatDropsNothingOrHasNoExpertsIsRefused) {
@@ -47,7 +47,7 @@ TEST(Mixture, ACapacityThatDropsNothingOrHasNoExpertsIsRefused) {
   EXPECT_EQ(plan_of(config).expert_capacity_factor, 1.25);
   EXPECT_EQ(
       refusal(config, model::preset("llama-tiny")),
-      "training.expert_capacity_factor is set, and the model has no experts");
+      "training.expert_capacity_factor is set, but the model has no experts");
   config.training.expert_capacity_factor = 1.5;  // two of three experts
   EXPECT_NE(refusal(config, mixture()).find("drops nothing"), std::string::npos);
 }
@@ -77,7 +77,7 @@ TEST(Mixture, HalvesAreOfTokensThatAreSent) {
   config.parallel.expert_halves = true;
   EXPECT_EQ(
       refusal(config, mixture()),
-      "parallel.expert_halves is set, and parallel.expert is 1: no token is sent to an expert");
+      "parallel.expert_halves is set, but parallel.expert is 1: there is no expert all-to-all to overlap");
   config.parallel.expert = 2;
   EXPECT_EQ(refusal(config, mixture()), "");
 }

@@ -135,7 +135,7 @@ TEST(Quantization, AnExportedFolderHoldsTheSameBytes) {
       // Both at once: agreed on, or refused.
       EXPECT_NO_THROW(load_model(source, request));
       request.quantization->bits = quantization.bits == 4 ? 8 : 4;
-      EXPECT_THAT(message_of([&] { load_model(source, request); }), HasSubstr("are asked for"));
+      EXPECT_THAT(message_of([&] { load_model(source, request); }), HasSubstr("are requested"));
     }
   }
 }
@@ -202,11 +202,11 @@ TEST(Quantization, DamagedFoldersAreToldByTensor) {
     return message_of([&] { load_model(model::find_model(folder.string()), {}); });
   };
   EXPECT_THAT(refusal(".absmax", {}), HasSubstr("c_fc.weight.absmax"));
-  EXPECT_THAT(refusal(".absmax", torch::zeros({3}, at::kByte)), HasSubstr("numbers of"));
+  EXPECT_THAT(refusal(".absmax", torch::zeros({3}, at::kByte)), HasSubstr("elements of"));
   EXPECT_THAT(refusal(".quant_state.bitsandbytes__nf4", {}), HasSubstr("no quant_state"));
   EXPECT_THAT(
       refusal(".quant_state.bitsandbytes__nf4", torch::zeros({5}, at::kByte)), HasSubstr("c_fc"));
-  EXPECT_THAT(refusal("", torch::zeros({7}, at::kByte)), HasSubstr("it is not the"));
+  EXPECT_THAT(refusal("", torch::zeros({7}, at::kByte)), HasSubstr("it does not have the"));
 }
 
 }  // namespace quantization_test

@@ -68,13 +68,13 @@ TEST(CheckSamples, ARunWithoutEvaluationsWritesNone) {
 TEST(CheckSamples, AModelThatWritesNothingIsRefused) {
   Asked classifier({"a"});
   classifier.job.task.head = {model::HeadSpec::Kind::kClassifier, {"a", "b"}};
-  EXPECT_NE(classifier.problem().find("continues no text"), std::string::npos);
+  EXPECT_NE(classifier.problem().find("does not generate text"), std::string::npos);
   Asked steered({"a"});
   steered.job.task.head = model::states_head(1);
-  EXPECT_NE(steered.problem().find("continues no text"), std::string::npos);
+  EXPECT_NE(steered.problem().find("does not generate text"), std::string::npos);
   Asked encoder({"a"});
   encoder.job.source.config.bidirectional = true;
-  EXPECT_NE(encoder.problem().find("continues no text"), std::string::npos);
+  EXPECT_NE(encoder.problem().find("does not generate text"), std::string::npos);
 }
 
 TEST(EncodePrompt, ASourceEndsAsInTraining) {

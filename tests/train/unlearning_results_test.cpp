@@ -39,7 +39,7 @@ TEST(RetainedResults, ASummaryInTheirPlaceIsTold) {
         R"({"forget_truth_ratio": {"value_by_index": []}})",
         R"({"forget_truth_ratio": {"value_by_index": {"0": {"score": null}, "1": 7}}})"}) {
     const std::string problem = retained.problem_of(text);
-    EXPECT_NE(problem.find("has 0 rows, where forget_split has 2"), std::string::npos) << problem;
+    EXPECT_NE(problem.find("has 0 rows, but forget_split has 2"), std::string::npos) << problem;
   }
   for (const char* text : {"{}", "[]", "7", R"({"model_utility": 0.5})"}) {
     const std::string problem = retained.problem_of(text);
@@ -70,7 +70,7 @@ TEST(RetainedResults, AFileThatIsNotThereIsNamed) {
     (void)read_retained(folder.path() / "none.json", 2);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(error.message().find("none.json is not there"), std::string::npos);
+    EXPECT_NE(error.message().find("none.json does not exist"), std::string::npos);
     EXPECT_NE(error.remedy().find("TOFU_EVAL.json"), std::string::npos) << error.remedy();
   }
 }
@@ -107,7 +107,7 @@ TEST(UnlearningResults, ThoseThatSayNoModelAreNotGoneOnWith) {
       FAIL() << text;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-      EXPECT_NE(error.message().find("does not say which model"), std::string::npos);
+      EXPECT_NE(error.message().find("does not name its model"), std::string::npos);
     }
   }
 }

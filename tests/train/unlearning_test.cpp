@@ -234,7 +234,7 @@ TEST(Tofu, ResultsAreOfOneModel) {
     (void)read_unlearning_results(folder.path(), section, "other");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("is of another model"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("belongs to another model"), std::string::npos);
   }
 }
 

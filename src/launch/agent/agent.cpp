@@ -1,3 +1,4 @@
+// The agent's main loop over rounds of workers.
 #include "launch/agent/agent.h"
 
 #include <algorithm>
@@ -96,7 +97,7 @@ class Agent {
   Health health_;
   std::optional<HealthCheck> health_check_;
   std::vector<std::filesystem::path> step_files_;  // of the round
-  std::vector<PersistentMemory> memory_;  // a worker's each, where workers may be started again
+  std::vector<PersistentMemory> memory_;  // one per worker, if workers may be restarted
 };
 
 void Agent::watch_stdin() {
@@ -119,7 +120,7 @@ Environment Agent::common_environment() {
     environment[name] = value;
   }
   environment[Guard::kTagName] = guard_.tag();
-  environment.erase(kSecretVariable);  // of the agents, not of what they run
+  environment.erase(kSecretVariable);  // only for the agents, not for the workers
   if (watchdog_) {
     environment["TORCHELASTIC_TIMER_FILE"] = watchdog_->path().string();
   }
@@ -199,13 +200,13 @@ WorkerSpec Agent::worker(const Round& round, const Environment& common, int loca
   } else if (!plan_.numa_binding.empty()) {
     spec.process.cpus = cpus_near(plan_.numa_binding, usable_gpus(common), local_rank);
   }
-  environment.erase(kStepFileVariable);  // an outer launcher's, which watches this one
+  environment.erase(kStepFileVariable);  // set by an outer launcher that watches this one
   if (!identity.error_file.empty()) {
     spec.status_file = spec.error_file.parent_path() / "step";
     environment[kStepFileVariable] = spec.status_file.string();
     step_files_.push_back(spec.status_file);
   }
-  environment.erase(kPersistentMemoryVariable);  // likewise
+  environment.erase(kPersistentMemoryVariable);  // as above
   if (index < memory_.size() && memory_[index].descriptor() >= 0) {
     spec.process.handed_on = memory_[index].descriptor();
     environment[kPersistentMemoryVariable] = std::to_string(spec.process.handed_on);

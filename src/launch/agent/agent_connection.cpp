@@ -1,3 +1,4 @@
+// Validates messages of agents.
 #include "launch/agent/agent_connection.h"
 
 #include <csignal>

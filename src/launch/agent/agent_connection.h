@@ -1,4 +1,4 @@
-// One agent's connection to the coordinator: where it stands, and what it may say there.
+// An agent's connection to the coordinator, and the messages that it may send in each stage.
 #pragma once
 
 #include <chrono>
@@ -43,10 +43,10 @@ constexpr unsigned at_stages(std::initializer_list<AgentConnection::Stage> stage
   return bits;
 }
 
-/// How an attempt ended, as a guest says it. Error (peer lost) where there is no such end.
+/// Parses the end of an attempt from an agent's message. Throws Error (peer lost) if it is invalid.
 AttemptEnd end_in(const nlohmann::json& said);
-/// A signal that asks a process to end: workers of other nodes get it. Error (peer lost) where it
-/// is none.
+/// Parses a termination signal to forward to workers of other nodes. Throws Error (peer lost) if it
+/// is invalid.
 int signal_in(const nlohmann::json& said);
 
 }  // namespace lockstep::launch

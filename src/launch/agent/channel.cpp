@@ -1,3 +1,4 @@
+// Non-blocking JSON lines over a socket.
 #include "launch/agent/channel.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// JSON messages over a socket, one a line, without blocking.
+// Non-blocking channel for JSON messages over a socket, one per line.
 #pragma once
 
 #include <chrono>
@@ -16,42 +16,42 @@
 
 namespace lockstep::launch {
 
-/// Belongs to one loop and its thread. What comes from the other end is checked for its size before
-/// it is kept.
+/// Used by one event loop and its thread. The size of received lines is checked before they are
+/// stored.
 class Channel {
  public:
   using OnMessage = std::function<void(const nlohmann::json&)>;
   using OnClosed = std::function<void(const std::string& reason)>;
   static constexpr size_t kLongestLine = size_t{16} << 20, kLongestGreeting = size_t{16} << 10;
 
-  /// `socket` is connected. on_closed is called once, from the loop; the channel may be destroyed
-  /// only after the handler has returned.
+  /// `socket` is connected. on_closed is called once by the loop; the channel may be destroyed only
+  /// after the handler has returned.
   Channel(EventLoop& loop, Socket socket, OnMessage on_message, OnClosed on_closed);
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// A message as it is sent, and the digest of it that seals are made of: of one for thousands
-  /// there is one, however slow some of them are.
+  /// A message as it is sent, with the digest used by seals. It is shared by all connections to
+  /// which the message is sent.
   struct Text {
-    std::string line;  // with its end
+    std::string line;  // including the newline
     Sha256 digest{};   // without
   };
   using Line = std::shared_ptr<const Text>;
   static Line line_of(const nlohmann::json& message);
-  /// Nothing where the channel is closed.
+  /// No effect if the channel is closed.
   void send(const nlohmann::json& message) { send_line(line_of(message)); }
   void send_line(const Line& line);
-  /// Lines may be long from now on: the other end has proved who it is.
+  /// Accepts long lines from now on, because the peer has authenticated itself.
   void trust() { limit_ = kLongestLine; }
-  /// From the next line on, each way: what is sent carries the seal of one key, and what comes
-  /// without that of the other closes the channel.
+  /// From the next line on, in each direction: sent lines carry a seal with one key, and a received
+  /// line without the other key's seal closes the channel.
   void seal(const std::string& sending_key, const std::string& receiving_key);
   void close(const std::string& reason);
   bool open() const { return static_cast<bool>(socket_); }
   bool all_sent() const { return outgoing_.empty(); }
-  /// Takes what has come already: before a silence is judged, for this process may have stood still
-  /// itself.
+  /// Reads what has already arrived. Call before judging a peer silent, because this process may
+  /// have been stopped itself.
   void catch_up();
   /// When something was last received.
   std::chrono::steady_clock::time_point heard() const { return heard_; }
@@ -70,7 +70,7 @@ class Channel {
   std::optional<LineSeal> sending_, receiving_;
   std::string incoming_;
   struct Outgoing {
-    std::string seal;  // stands before the line
+    std::string seal;  // prefix of the line
     Line text;
   };
   std::deque<Outgoing> outgoing_;

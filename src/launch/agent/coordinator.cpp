@@ -1,3 +1,4 @@
+// The coordinator's connections: joining, heartbeats, messages.
 #include "launch/agent/coordinator.h"
 
 #include <algorithm>
@@ -22,8 +23,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{250}, kBeat{1000}, kGreeting{10000}, kFarewell{5000};
 constexpr milliseconds kRefusal{1000};  // for reading why, before the connection is closed
-// Connections of those who have not proved the secret give way to newer ones, so that they cannot
-// lock agents out: above so many, or the nodes of the job, which may all come at once.
+// Limit of unauthenticated connections (or the number of nodes, which may all connect at once, if
+// larger). Beyond it the oldest are closed, so that they cannot lock agents out.
 constexpr size_t kMaxAgents = 16384, kMostStrangers = 1024;
 
 milliseconds since(Clock::time_point begin) {
@@ -86,7 +87,7 @@ void Coordinator::State::run() {
         [](const AgentConnection& agent) { return agent.stage == AgentConnection::Stage::kGone; });
     if (leaving_) {
       left = left.value_or(Clock::now());
-      // Agents close their end once they have read how the job ended.
+      // Agents close their end after they have read how the job ended.
       if (agents_.empty() || phase_ != Phase::kOver || since(*left) > kFarewell) {
         break;
       }
@@ -99,12 +100,13 @@ void Coordinator::State::accept(const Socket& listener) {
   Socket socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     if (errno == EMFILE || errno == ENFILE) {
-      // Others may leave: the connection waits in the kernel's queue.
+      // Other descriptors may be freed; meanwhile the connection waits in the kernel's queue.
       std::this_thread::sleep_for(milliseconds(10));
     }
     return;
   }
-  // Without a secret an address of this machine's own is at least no other user's meeting point.
+  // Without a secret, connections on this machine's own addresses must at least belong to this
+  // user.
   const bool is_open = plan_.rendezvous.secret.empty() && !plan_.rendezvous.insecure;
   if (is_open && !is_from_own_user(socket)) {
     return;
@@ -192,11 +194,11 @@ void Coordinator::State::take_ready(AgentConnection& agent, const json& /*messag
   }
 }
 
-// Another node hosts the job since this one was given up: whoever is here goes there.
+// Another node has taken over the job from this one: sends all agents there.
 void Coordinator::State::take_moved(AgentConnection& agent, const json& message) {
   const HostPlace now = place_from_json(message.at("moved"));
   const bool is_later = integer_of(message.at("term")) > replicated_state_.term();
-  // A machine that was started anew has begun a job of its own, with the same command.
+  // A rebooted machine has started a job of its own with the same command.
   const bool is_ours = message.at("job").get<std::string>() == replicated_state_.job.id ||
                        message.at("command").get<std::string>() == command_of(plan_);
   if (!is_later || !is_ours) {
@@ -264,7 +266,7 @@ void Coordinator::State::lose(AgentConnection& agent, const std::string& why) {
   const bool took_part = agent.in_round();
   agent.stage = AgentConnection::Stage::kGone;
   if (took_part && phase_ != Phase::kOver) {
-    // Workers that saved and left may have done so for the node that is lost: it stopped its own.
+    // Workers that saved and left may have done so because the lost node stopped.
     if (end_ == AttemptEnd::kSucceeded || end_ == AttemptEnd::kPreempted) {
       end_ = AttemptEnd::kFailed;
       exit_code_ = exit_code(ErrorKind::kPeerLost);
@@ -281,7 +283,7 @@ void Coordinator::State::serve_agents() {
   if (beat) {
     last_beat_ = Clock::now();
   }
-  // Half a second early: what was last heard may be that much older than the silence.
+  // Half a second early: the last heartbeat may be that much older than the silence.
   const milliseconds silent = plan_.rendezvous.heartbeat_timeout - milliseconds(500);
   for (AgentConnection& agent : agents_) {
     if (agent.stage == AgentConnection::Stage::kGone) {

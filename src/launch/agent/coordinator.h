@@ -1,18 +1,18 @@
-// The meeting place of a job's agents, hosted by one of them: who takes part, when workers start,
-// that a failure anywhere stops them everywhere, and what comes next. It runs on a thread of its
-// own.
+// The coordinator of a job, hosted by one of its agents: decides which nodes take part, when workers start, that a failure anywhere stops
+// all workers, and what follows. It runs on its own thread.
 //
 // Agents and coordinator exchange JSON lines over TCP:
 //   greeting  <- {lockstep, challenge, secret}   -> {join, nonce, proof, node}
 //             <- {welcome, proof}, or {refused} and the end of the connection
 //   a round   -> {ready}   <- {round, nodes, store, heritage}   -> {checked, problems}   <- {start}
-//             <- {roster, heritage} for who is not in it
+//             <- {roster, heritage} to agents outside the round
 //   its end   -> {ending, end, failures}   <- {stop}   -> {ended, end, exit_code, failures, step}
 //             <- {again} or {end}
-//   another   -> {moved, term, job, command} from the host that follows   <- {moved} to all: they
-//   go there always    {beat} each second, both ways
-// Whoever says what does not belong to where it stands is cut off. Where there is a secret, every
-// line after the greeting is sealed with a key that is drawn from it for this connection.
+//   failover  -> {moved, term, job, command} from the new coordinator   <- {moved} to all agents, which reconnect there
+//   always    {beat} each second, both ways
+//
+// A message that does not belong to the connection's stage closes it. With a secret, every line after the greeting is sealed with a
+// key derived from it for this connection.
 #pragma once
 
 #include <memory>
@@ -26,16 +26,16 @@ namespace lockstep::launch {
 
 class Coordinator {
  public:
-  /// Takes over a listening socket. `address` is where workers find the store of a round. An heir
-  /// goes on from what was `before`, listens at the job's own endpoint as well where it can
-  /// (`at_endpoint`), and sees to it that hosts of before do not go on beside it.
+  /// Takes over a listening socket. `address` is the address of a round's store for workers. A
+  /// standby coordinator continues from `before`, also listens at the job's own endpoint if it can
+  /// (`at_endpoint`), and fences former coordinators.
   Coordinator(
       const LaunchPlan& plan,
       Socket listener,
       std::string address,
       ReplicatedJobState before = {},
       Socket at_endpoint = {});
-  /// Lets the last messages go out (bounded), and ends.
+  /// Sends the last messages (for a bounded time) and stops.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;

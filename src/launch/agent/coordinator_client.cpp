@@ -1,3 +1,4 @@
+// The agent's side of the rendezvous, including failover.
 #include "launch/agent/coordinator_client.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kConnect{2000}, kRetry{200}, kProbe{3000}, kLeastProbe{1000}, kTell{5000};
 
-// This node is where the coordinator belongs.
+// True if this node hosts the coordinator.
 bool hosts(const RendezvousPoint& rendezvous) {
   if (rendezvous.kind == RendezvousPoint::Kind::kStatic) {
     return rendezvous.node_rank == 0;
@@ -42,9 +43,9 @@ bool hosts(const RendezvousPoint& rendezvous) {
          std::any_of(addresses.begin(), addresses.end(), is_own_address);
 }
 
-// The meeting point as this node reaches it, or as its host listens there: the one address that was
-// named. A name that stands for loopback here (as /etc/hosts often has the machine's own) stands
-// for another address elsewhere.
+// Address of the rendezvous endpoint as this node reaches it or, on the host, listens on it: only
+// the named address. A name that resolves to loopback here (as /etc/hosts often maps the machine's
+// own name) has another address elsewhere.
 std::string address_of(const RendezvousPoint& rendezvous, bool is_host) {
   const std::vector<std::string> addresses = resolve(rendezvous.host);
   const std::string first = addresses.empty() ? rendezvous.host : addresses.front();
@@ -52,11 +53,11 @@ std::string address_of(const RendezvousPoint& rendezvous, bool is_host) {
   const std::string outside =
       (is_loopback(first) && !named_loopback) || (is_host && addresses.empty()) ? outside_address()
                                                                                 : "";
-  // Others ask for the name again each time that they try: it may be known later.
+  // Other nodes resolve the name again for each attempt, since it may be registered later.
   return !outside.empty() ? outside : is_host ? first : rendezvous.host;
 }
 
-// Whoever meets the agents takes part of the work, and is told where the others are.
+// A process that joins the agents receives work and the addresses of all nodes.
 void want_a_secret(const RendezvousPoint& rendezvous, const std::string& address) {
   const std::vector<std::string> numbers = resolve(address);
   const bool reachable =
@@ -120,12 +121,12 @@ class Remote : public Rendezvous {
   NodeInfo self_;
   std::string lost_;
   std::string host_;  // of the job, as it is printed
-  HostPlace place_;   // where it hosts, as this node reaches it
+  HostPlace place_;   // address of the coordinator as this node reaches it
   std::optional<Greeting> greeting_;
-  std::optional<ReplicatedJobState> replicated_state_;  // of the last round that was told
-  std::vector<NodeInfo> standbys_;                      // who may host the job next, in this order
-  Socket own_place_;                                    // where this node would host it
-  bool moved_ = false;                                  // the host said who hosts it now
+  std::optional<ReplicatedJobState> replicated_state_;  // of the last round received
+  std::vector<NodeInfo> standbys_;                      // standby coordinators, in order
+  Socket own_place_;                                    // socket on which this node would host the job
+  bool moved_ = false;                                  // the coordinator reported its successor
   bool started_ = false, stopped_ = false;
   Interruption why_stopped_ = Interruption::kNone;
   std::optional<Round> round_;
@@ -152,7 +153,7 @@ Remote::~Remote() {
   ::close(timer_);
   channel_.reset();
   coordinator_
-      .reset();  // after our own channel: it waits until the others have read how the job ended
+      .reset();  // after our own channel: it waits until the other agents have read how the job ended
 }
 
 void Remote::host() {
@@ -162,8 +163,8 @@ void Remote::host() {
   try {
     listener = listen_on(place_.address, place_.port);
   } catch (const Error&) {
-    // Several agents on one machine: the first one hosts, the others join it. A stranger on the
-    // port is found out by its greeting.
+    // With several agents on one machine the first one hosts and the others join it. The greeting
+    // detects a foreign program on the port.
     if (!shared) {
       throw;
     }
@@ -175,8 +176,8 @@ void Remote::host() {
   coordinator_.emplace(plan_, std::move(listener), place_.address);
 }
 
-// Connects, and again until the join timeout: the host may come later. An empty socket: a signal
-// came.
+// Connects, retrying until the join timeout because the host may start later. Returns an empty
+// socket after a signal.
 Socket Remote::reach() {
   const RendezvousPoint& rendezvous = plan_.rendezvous;
   const auto begin = Clock::now();
@@ -209,10 +210,10 @@ Socket Remote::reach() {
   return {};
 }
 
-// Says who this node is. False where it is not taken in: the greeting has refused, or the channel
-// is lost.
+// Introduces this node. Returns false if it is not accepted: the greeting was refused, or the
+// channel is lost.
 bool Remote::introduce(Socket socket, milliseconds patience) {
-  if (!probe_) {  // the first time: the others know it by what it said then
+  if (!probe_) {  // the first time: other nodes know it by this introduction
     self_.host = own_host_name();
     self_.address = plan_.rendezvous.local_address.empty() ? own_address(socket)
                                                            : plan_.rendezvous.local_address;
@@ -298,7 +299,7 @@ void Remote::hear(const json& message) {
   }
 }
 
-// Who is in a round, and what another node needs to host the job.
+// Reads the members of a round, and what this node needs to host the job later.
 std::vector<NodeInfo> Remote::take_membership(const json& message) {
   std::vector<NodeInfo> nodes;
   for (const json& entry : message.at(message.contains("roster") ? "roster" : "nodes")) {
@@ -328,7 +329,7 @@ void Remote::take_round(const json& message) {
     ++round.nodes;
   }
   round_ = round;
-  // Together they take less than the silence after which this node would be given up.
+  // Together they take less time than the heartbeat timeout.
   const auto begin = Clock::now();
   std::vector<std::string> problems =
       probe_nodes(self_, tried_by(nodes, static_cast<size_t>(round.node)), kProbe);
@@ -384,7 +385,7 @@ Verdict Remote::lost_host() const {
   return verdict;
 }
 
-// From here on this node hosts the job, which has lost a round with its host.
+// From here on this node hosts the job, which has lost a round together with its host.
 void Remote::host_as_standby(const AttemptResult& result) {
   ReplicatedJobState before = *replicated_state_;
   before.restarts.add();
@@ -393,7 +394,7 @@ void Remote::host_as_standby(const AttemptResult& result) {
   try {
     at_endpoint = listen_on(self_.address, plan_.rendezvous.port);
   } catch (const Error&) {
-    // Another program has the port: nodes that come later need this node's own.
+    // Another program has the port: later nodes must connect to this node's own endpoint.
   }
   log_warning(
       "this node hosts the job now, at {} port {}{}",
@@ -404,8 +405,9 @@ void Remote::host_as_standby(const AttemptResult& result) {
       plan_, std::move(own_place_), self_.address, std::move(before), std::move(at_endpoint));
 }
 
-// Once the host is lost, or has said that it hosts no more: the first of its heirs that answers,
-// this node itself where it is that one. False where there is none, or the job may not start again.
+// After the coordinator is lost or has stepped down: connects to the first standby coordinator that
+// answers, or hosts the job if that is this node. Returns false if there is none or the job must
+// not restart.
 bool Remote::follow_standby(const AttemptResult& result) {
   const bool may_go_on =
       moved_ || (replicated_state_ && replicated_state_->restarts.may_be_one_more(plan_.restarts));
@@ -424,7 +426,7 @@ bool Remote::follow_standby(const AttemptResult& result) {
     if (is_own) {
       host_as_standby(result);
     }
-    // Another may see the loss later than this node does, and has workers to end.
+    // The standby may notice the loss later than this node and must stop its workers first.
     const milliseconds patience = plan_.rendezvous.heartbeat_timeout + kTell;
     Connecting there = connect_within(standby.address, standby.host_port, kConnect);
     if (there.error.empty() && introduce(std::move(there.socket), patience)) {
@@ -532,7 +534,7 @@ Verdict Remote::conclude(const AttemptResult& result) {
     verdict.reason = moved ? "" : fmt::format("{}; {} hosts it now", verdict.reason, host_);
     return verdict;
   }
-  if (channel_ != nullptr && channel_->open()) {  // a signal while waiting for the others
+  if (channel_ != nullptr && channel_->open()) {  // a signal during the wait
     verdict.end = AttemptEnd::kSignalled;
     verdict.reason.clear();
     verdict.exit_code = 128 + guard_.signal().value_or(0);

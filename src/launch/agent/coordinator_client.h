@@ -1,4 +1,4 @@
-// Meeting the agents of other nodes, through the coordinator that one of them hosts.
+// Client of the coordinator: rendezvous with the agents of other nodes.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 
 namespace lockstep::launch {
 
-/// Joins the coordinator at the plan's meeting point, or hosts it where this node is the one.
-/// Retries until the join timeout. Error (environment) tells address, interface and reason where it
-/// cannot be reached; Error (config) where the secret is wrong or the node's rank is taken.
+/// Joins the coordinator at the plan's rendezvous endpoint, or hosts it if this is the endpoint's
+/// node. Retries until the join timeout. Throws Error (environment) with address, interface and
+/// reason if it is unreachable; Error (config) if the secret is wrong or the node's rank is taken.
 std::unique_ptr<Rendezvous> make_coordinator_client(Guard& guard, const LaunchPlan& plan);
 
 }  // namespace lockstep::launch

@@ -1,5 +1,4 @@
-// The rounds of a job: who takes part, that a failure anywhere stops the workers everywhere, and
-// what comes next.
+// The coordinator's rounds: members, failure propagation, restarts.
 #include <algorithm>
 #include <numeric>
 
@@ -19,9 +18,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLastCallAgain{
     500};  // for the rounds after the first: survivors are here already
-constexpr milliseconds kSlowest{3000};  // from seeing the host's loss to having ended its workers
-constexpr milliseconds kFenced{3000};   // for another host to say that it hosts the job
-constexpr milliseconds kQuorum{30000};  // for most heirs to come, who are there already
+constexpr milliseconds kSlowest{3000};  // from noticing the host's loss to having stopped its workers
+constexpr milliseconds kFenced{3000};   // for another coordinator to announce itself
+constexpr milliseconds kQuorum{30000};  // for a majority of standbys, which are running already, to connect
 constexpr milliseconds kWaitsUntold{3000};
 constexpr size_t kMostProblems = 64, kLongestProblem = 500;
 
@@ -31,7 +30,7 @@ milliseconds passed_since(Clock::time_point begin) {
 
 }  // namespace
 
-// A round that has room ends for those who came after it began.
+// Ends a round that has room if nodes have joined since it began.
 void Coordinator::State::take_in_latecomers() {
   for (const AgentConnection& agent : agents_) {
     if (agent.stage == AgentConnection::Stage::kReady &&
@@ -51,8 +50,8 @@ int Coordinator::State::ready() const {
       }));
 }
 
-// All heirs of the lost host are awaited a moment, for some see its loss later than others, and
-// most of them are needed.
+// Waits briefly for all standbys of the lost host, since some notice the loss later, and requires a
+// majority of them.
 GatheringRules Coordinator::State::rules_of_standbys() const {
   GatheringRules rules = rules_;
   rules.least = std::max(rules.least, quorum(awaited_standbys_));
@@ -68,7 +67,7 @@ void Coordinator::State::fence() {
   std::vector<HostPlace> former = replicated_state_.hosts;
   const HostPlace now = former.back();
   former.pop_back();
-  std::erase_if(former, [&](const HostPlace& place) {  // where this one listens nobody else does
+  std::erase_if(former, [&](const HostPlace& place) {  // no other coordinator listens on this endpoint
     return at_endpoint_ && place.address == address_ && place.port == bound_port(at_endpoint_);
   });
   fence_.emplace(plan_, now, replicated_state_.job.id, replicated_state_.term(), std::move(former));
@@ -181,7 +180,7 @@ void Coordinator::State::begin_round() {
   }
 }
 
-// From where the workers of a round come: as their agents did, or as they say that they will.
+// Source addresses of a round's workers: those of their agents, or those that the agents announced.
 std::set<std::string> Coordinator::State::addresses_of_members() const {
   std::set<std::string> addresses;
   for (const AgentConnection& agent : agents_) {
@@ -237,7 +236,7 @@ void Coordinator::State::checked(AgentConnection& agent, const json& message) {
 void Coordinator::State::ending(AgentConnection& /*guest*/, const json& message) {
   const auto end = end_in(message.at("ending"));
   if (end == AttemptEnd::kFailed && making_room()) {
-    // A worker that lost a peer which had left already. Those that still save need not go on.
+    // A worker lost a peer that had already left. Workers that are still saving need not continue.
     stop_round("a worker failed while the others made room");
     return;
   }
@@ -260,8 +259,8 @@ void Coordinator::State::ended(AgentConnection& agent, const json& message) {
     step_ = std::max(step_.value_or(-1), integer_of(message.at("step")));
   }
   made_room_ = made_room_ || (making_room() && end != AttemptEnd::kSucceeded);
-  // Workers that save and leave because nodes come make room for them: the job goes on. They agree
-  // on it among themselves, so a node may see it before it has heard why.
+  // Workers that save and leave for new nodes make room for them: the job continues. They agree on
+  // it among themselves, so a node may see it before it hears the reason.
   if (end_ == AttemptEnd::kSucceeded && end == AttemptEnd::kPreempted && !making_room()) {
     end_ = end;
     exit_code_ = kExitPreempted;
@@ -302,7 +301,7 @@ bool Coordinator::State::is_in_vain() {
   return true;
 }
 
-// Once every node's workers have ended: another round, or the end.
+// Once every node's workers have ended: starts another round or ends the job.
 void Coordinator::State::settle() {
   const bool some_run =
       std::any_of(agents_.begin(), agents_.end(), [](const AgentConnection& agent) {

@@ -1,4 +1,4 @@
-// What the coordinator's thread knows and does: guests are in coordinator.cpp, rounds in
+// State of the coordinator's thread. Connections are handled in coordinator.cpp, rounds in
 // coordinator_rounds.cpp.
 #pragma once
 
@@ -39,7 +39,7 @@ class Coordinator::State {
   using Clock = std::chrono::steady_clock;
   enum class Phase { kGathering, kChecking, kRunning, kStopping, kOver };
 
-  /// A message, and at which stages a guest may send it.
+  /// A message and the stages in which an agent may send it.
   struct Rule {
     const char* message;
     void (State::*take)(AgentConnection& agent, const nlohmann::json& message);
@@ -75,7 +75,7 @@ class Coordinator::State {
   void settle();
   void end_job(AttemptEnd end, int code);
   bool everybody(AgentConnection::Stage stage) const;
-  /// The round ends because nodes come, and nothing has failed.
+  /// The round ends for new nodes and nothing has failed.
   bool making_room() const { return membership_changed_ && end_ == AttemptEnd::kSucceeded; }
   void tell_round(const nlohmann::json& message);
   int ready() const;
@@ -92,17 +92,17 @@ class Coordinator::State {
   Phase phase_ = Phase::kGathering;
   Clock::time_point gathering_since_ = Clock::now(), enough_since_ = Clock::now(),
                     last_beat_ = Clock::now();
-  std::optional<int> told_ready_;  // how many nodes were here when it was told who waits
+  std::optional<int> told_ready_;  // number of nodes when the missing ones were last logged
   int64_t next_id_ = 1;
   ReplicatedJobState replicated_state_;  // of the job until now, this host included
   int awaited_standbys_ = 0;   // of the host that was lost, before the first round of this one
-  nlohmann::json membership_;  // of the round, for who is not in it
+  nlohmann::json membership_;  // of the round, for agents outside it
   std::optional<LeaderFence> fence_;
-  // This process, for so long that the others may have another host by now.
+  // This process was stopped long enough for the agents to have another coordinator.
   std::optional<Clock::time_point> stood_still_;
   std::vector<int64_t> members_;  // of the round, in rank order
   std::optional<JobStore> store_;
-  // How the round ends.
+  // Outcome of the round.
   AttemptEnd end_ = AttemptEnd::kSucceeded;
   int exit_code_ = 0, signal_ = 0;
   bool membership_changed_ = false;
@@ -111,10 +111,10 @@ class Coordinator::State {
   bool stuck_ = false;      // some node cannot start workers again
   std::string reason_;
   FailureList failures_;
-  std::optional<int64_t> step_;  // that a worker of the round began last
+  std::optional<int64_t> step_;  // the last step that a worker of the round began
   Repetition repetition_;
   std::vector<std::string> problems_;
-  nlohmann::json last_word_;  // what latecomers are told once the job is over
+  nlohmann::json last_word_;  // answer to agents that connect after the job is over
 };
 
 }  // namespace lockstep::launch

@@ -1,3 +1,4 @@
+// Mutual authentication of agents.
 #include "launch/agent/handshake.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// What two agents say to each other before one trusts the other, and the keys that follow from it.
+// Handshake between two agents: mutual authentication and the derived keys.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace lockstep::launch {
 
-/// Of the messages of coordinator.h; agents and coordinator have the same.
+/// Version of the messages in coordinator.h; agents and coordinator must have the same.
 inline constexpr int kProtocol = 4;
 
-/// Who joins which job.
+/// Identity of the joining node and of the job.
 struct Handshake {
   std::string challenge;  // drawn by the host
   std::string nonce;      // drawn by the agent
@@ -26,7 +26,7 @@ struct Handshake {
   std::string key(const std::string& secret, const std::string& side) const;
 };
 
-/// A node's introduction as the text that is proved: the same on both sides.
+/// The string form of a node's introduction that is authenticated: equal on both sides.
 std::string introduction(const nlohmann::json& node);
 
 /// The agent's side of a greeting.
@@ -37,11 +37,12 @@ class Greeting {
         run_id_(std::move(run_id)),
         self_(std::move(self)) {}
 
-  /// Takes the host's next word, while it is neither over nor refused, and answers it.
+  /// Processes the host's next message while the handshake is neither complete nor refused, and
+  /// answers it.
   void take(const nlohmann::json& message, Channel& channel);
   /// The host has proved the secret and took this node in: the channel is sealed.
   bool welcome() const { return id_ != 0; }
-  /// Why one of both sides does not want the other; empty: not so.
+  /// Reason why one side refused the other; empty: not refused.
   const std::string& refused() const { return refused_; }
   int64_t id() const { return id_; }
 

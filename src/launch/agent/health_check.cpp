@@ -1,3 +1,4 @@
+// HTTP health endpoint of the agent.
 #include "launch/agent/health_check.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr size_t kMostProbes = 64;
 
-/// N of "steps=N"; nothing where the query does not have it.
+/// Parses N of "steps=N"; nullopt if the query lacks it.
 std::optional<double> steps_of(std::string_view query) {
   constexpr std::string_view kKey = "steps=";
   const size_t at = query.find(kKey);
@@ -60,7 +61,7 @@ void Health::workers_ended() {
 
 Health::Answer Health::getting_on(double most_medians) const {
   nlohmann::ordered_json told{{"workers", step_files_.size()}};
-  std::optional<StepMark> last;  // of the worker whose step began first
+  std::optional<StepMark> last;  // of the worker whose step started earliest
   for (const std::filesystem::path& file : step_files_) {
     const std::optional<StepMark> mark = read_step(file);
     if (mark && (!last || mark->began < last->began)) {
@@ -112,7 +113,7 @@ void HealthCheck::accept() {
   if (!agent) {
     return;
   }
-  if (agents_.size() >= kMostProbes) {  // the one that has said nothing for longest makes room
+  if (agents_.size() >= kMostProbes) {  // the connection that has been silent for longest is closed
     loop_.forget(agents_.begin()->first);
     agents_.erase(agents_.begin());
   }

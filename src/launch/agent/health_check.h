@@ -1,10 +1,9 @@
-// Whether the agent and its workers are alive, ready and getting on, for who asks over HTTP:
-// TORCHELASTIC_HEALTH_CHECK_PORT.
+// Health endpoint of the agent and its workers over HTTP (TORCHELASTIC_HEALTH_CHECK_PORT).
 //
-//   /healthz            200 as long as the agent answers, with how far its workers are
-//   /healthz?steps=N    503 where a worker's step takes more than N times its median
-//   /readyz             200 while workers run, 503 while the agent waits for others or starts anew
-//   anything else       200 "alive", as torchelastic has it
+//   /healthz            200 while the agent answers, with the workers' progress
+//   /healthz?steps=N    503 if a worker's step takes more than N times its median
+//   /readyz             200 while workers run, 503 while the agent waits for nodes or restarts workers
+//   anything else       200 "alive", as in torchelastic
 #pragma once
 
 #include <filesystem>
@@ -18,7 +17,7 @@
 
 namespace lockstep::launch {
 
-/// What there is to tell.
+/// The state that the endpoint reports.
 class Health {
  public:
   struct Answer {
@@ -27,9 +26,9 @@ class Health {
     std::string body;
   };
 
-  /// Workers run, whose steps are in these files (launch/system/step_file.h).
+  /// Workers run and write their steps to these files (launch/system/step_file.h).
   void workers_run(std::vector<std::filesystem::path> step_files);
-  /// None do.
+  /// No workers run.
   void workers_ended();
 
   /// To a request's target: a path, and perhaps a query.
@@ -42,11 +41,11 @@ class Health {
   std::vector<std::filesystem::path> step_files_;
 };
 
-/// Answers every connection from the agent's own loop: an agent that hangs does not answer.
+/// Answers connections on the agent's own loop, so an agent that hangs does not answer.
 class HealthCheck {
  public:
-  /// Listens on `address` and `port` (0: a free one) alone. `health` must outlive it. Error
-  /// (environment) where the port is taken.
+  /// Listens only on `address` and `port` (0: a free one). `health` must outlive it. Throws Error
+  /// (environment) if the port is in use.
   HealthCheck(EventLoop& loop, const std::string& address, int port, const Health& health);
   ~HealthCheck();
   HealthCheck(const HealthCheck&) = delete;
@@ -61,7 +60,7 @@ class HealthCheck {
   const Health& health_;
   Socket listener_;
   int port_ = 0;
-  std::map<int, Socket> agents_;  // by descriptor, until they have asked
+  std::map<int, Socket> agents_;  // connections without a complete request, by descriptor
 };
 
 }  // namespace lockstep::launch

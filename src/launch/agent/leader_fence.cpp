@@ -1,3 +1,4 @@
+// Contacts former coordinators after failover.
 #include "launch/agent/leader_fence.h"
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,4 @@
-// What an heir who hosts a job owes the others: whoever hosted it before, and comes back, must not
-// go on beside it.
+// Fencing after failover: tells former coordinators to step down.
 #pragma once
 
 #include <atomic>
@@ -12,13 +11,12 @@
 
 namespace lockstep::launch {
 
-/// What tells a job started anew from another one at the same place: the hash of what its workers
-/// run.
+/// Hash of the workers' command, which distinguishes a restarted job from another job at the same
+/// endpoint.
 std::string command_of(const LaunchPlan& plan);
 
-/// Asks at every place from where the job was hosted, once a second, on a thread of its own: a host
-/// that answers there, having proved the secret, is told who hosts the job now, and sends all who
-/// are with it there.
+/// Polls every former endpoint of the job once a second on its own thread. A coordinator that
+/// answers there and authenticates itself learns its successor and redirects its agents.
 class LeaderFence {
  public:
   LeaderFence(

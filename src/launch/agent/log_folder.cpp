@@ -1,3 +1,4 @@
+// Creates torchrun's tree of log files.
 #include "launch/agent/log_folder.h"
 
 #include <algorithm>

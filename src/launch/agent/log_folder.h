@@ -1,4 +1,5 @@
-// Where the streams of the workers go: torchrun's tree of log files, and the console.
+// Log folder: destinations of the workers' output, in torchrun's tree of log files and on the
+// console.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +15,7 @@ namespace lockstep::launch {
 /// <folder>/<run id>_<random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json}.
 class LogFolder {
  public:
-  /// Error (environment) where the folder cannot be made.
+  /// Throws Error (environment) if the folder cannot be created.
   LogFolder(const LogPlan& plan, const std::string& run_id);
   /// Removes a temporary tree unless keep() was called.
   ~LogFolder();
@@ -29,11 +30,11 @@ class LogFolder {
     StreamRoute output, error_output;
     std::filesystem::path error_file;
   };
-  /// Makes the worker's folder and tells where its streams go.
+  /// Creates the worker's folder and returns the destinations of its streams.
   Routes routes(const Place& place, Console& output, Console& error_output);
   void keep() { keep_ = true; }
   const std::filesystem::path& path() const { return path_; }
-  /// What the destructor removes; empty: the user named a folder.
+  /// Temporary folder removed by the destructor; empty: the user chose the folder.
   const std::filesystem::path& temporary() const { return temporary_; }
 
  private:
@@ -46,8 +47,7 @@ class LogFolder {
   std::map<std::filesystem::path, std::weak_ptr<LogFile>> shared_;
 };
 
-/// Puts ${role_name} ${local_rank} ${rank} ${hostname} into a prefix; other macros stay as they
-/// are.
+/// Expands ${role_name} ${local_rank} ${rank} ${hostname} in a prefix; other macros stay unchanged.
 std::string fill_prefix(const std::string& text, const LogFolder::Place& place);
 
 }  // namespace lockstep::launch

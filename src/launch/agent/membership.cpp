@@ -1,3 +1,4 @@
+// Orders the nodes of a round.
 #include "launch/agent/membership.h"
 
 #include <algorithm>

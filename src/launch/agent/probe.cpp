@@ -1,3 +1,4 @@
+// Connectivity checks between nodes.
 #include "launch/agent/probe.h"
 
 #include <algorithm>
@@ -17,9 +18,9 @@ namespace lockstep::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr uint32_t kSignOfLife = 0x4c6f636b;  // any number: it comes back
+constexpr uint32_t kSignOfLife = 0x4c6f636b;  // an arbitrary number that is echoed
 
-// One other node that is being tried.
+// A node that is being probed.
 struct Attempt {
   const NodeInfo* node;
   Socket socket;
@@ -104,7 +105,7 @@ void ProbeListener::serve() {
     }
     const Socket agent(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!agent && (errno == EMFILE || errno == ENFILE)) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // others may leave
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // other descriptors may be freed
     }
     if (agent) {
       [[maybe_unused]] const auto sent =

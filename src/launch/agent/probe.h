@@ -1,5 +1,5 @@
-// Whether every node reaches every other: a listener that says who it is, and a look at all the
-// others at once.
+// Connectivity check between nodes: a listener that identifies itself, and a concurrent probe of
+// all other nodes.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace lockstep::launch {
 
-/// Answers every connection with its token, on a thread of its own, so that a node that is mistaken
-/// for another (two machines with one address) is found out.
+/// Answers every connection with its token on its own thread, which reveals a node that is mistaken
+/// for another (two machines with one address).
 class ProbeListener {
  public:
   /// `address`: empty for all.
@@ -32,12 +32,12 @@ class ProbeListener {
   std::thread thread_;
 };
 
-/// Tries all of `others` at once from `self` and returns a line for each that is not reached:
+/// Probes all `others` concurrently from `self` and returns a line for each unreachable one:
 /// direction, address, interface and reason. Blocks at most `timeout`.
 std::vector<std::string> probe_nodes(
     const NodeInfo& self, const std::vector<NodeInfo>& others, std::chrono::milliseconds timeout);
 
-/// Asks the store of a job for a sign of life; empty where it answers.
+/// Checks that the job's store answers; returns an empty string if it does.
 std::string probe_store(
     const NodeInfo& self, const std::string& address, int port, std::chrono::milliseconds timeout);
 

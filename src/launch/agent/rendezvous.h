@@ -1,4 +1,4 @@
-// How the agents of a job agree: on who takes part in a round of workers, and on how it ended.
+// Rendezvous interface: the agents agree on the members of each round and on its outcome.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace lockstep::launch {
 
-/// The job that all rounds belong to: the same on every node and in every round.
+/// Identity of the job: the same on every node and in every round.
 struct JobIdentity {
   std::string id;            // drawn at random
   int64_t started = 0;       // seconds since 1970
@@ -19,11 +19,11 @@ struct JobIdentity {
   static JobIdentity draw();
 };
 
-/// One run of all the workers of the job, as this node sees it.
+/// One run of all workers of the job, as this node sees it.
 struct Round {
   int number = 0;    // counts every start of the workers
-  int restarts = 0;  // those that followed a failure
-  int term = 0;      // how many hosts the job had before this one
+  int restarts = 0;  // restarts after a failure
+  int term = 0;      // number of earlier coordinators
   JobIdentity job;
   int node = 0, nodes = 1;
   int first_rank = 0, world_size = 1;
@@ -31,13 +31,13 @@ struct Round {
   int master_port = 0;
 };
 
-/// What comes after a round.
+/// Decision after a round.
 struct Verdict {
   enum class Next { kAgain, kEnd } next = Next::kEnd;
   AttemptEnd end = AttemptEnd::kSucceeded;  // of the job, with kEnd
   std::vector<Failure> failures;            // of every node, the root cause among them
-  int64_t other_failures = 0;               // that are not told, for there are too many
-  std::string reason;                       // where no worker is to blame: "node b was lost: ..."
+  int64_t other_failures = 0;               // failures omitted because there are too many
+  std::string reason;                       // if no worker is the cause: "node b was lost: ..."
   int exit_code = 0;
 };
 
@@ -45,19 +45,19 @@ struct Verdict {
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
-  /// Blocks until this node takes part in a round. Nothing where the job ended, or a signal came,
-  /// before. Error (environment, peer lost) where the nodes cannot meet.
+  /// Blocks until this node takes part in a round. Returns nullopt if the job ended or a signal
+  /// arrived first. Throws Error (environment, peer lost) if the nodes cannot connect.
   virtual std::optional<Round> next_round() = 0;
-  /// Whether the others want this node's workers to end.
+  /// Reason for which the other nodes want this node's workers to stop, if any.
   virtual Interruption interruption() const = 0;
-  /// Tells the others that this node's workers are about to be ended, and why.
+  /// Announces to the other nodes that this node's workers are about to be stopped, and why.
   virtual void ending(const AttemptResult& result) = 0;
-  /// Tells the others how the workers of this node ended, and hears what is next. Blocks until all
-  /// have told.
+  /// Reports how this node's workers ended and returns the decision. Blocks until all nodes have
+  /// reported.
   virtual Verdict conclude(const AttemptResult& result) = 0;
 };
 
-/// One node alone: nobody to meet. The workers' store is hosted here, on loopback.
+/// A single node without peers. The workers' store is hosted here on loopback.
 std::unique_ptr<Rendezvous> make_single_node_rendezvous(Guard& guard, const LaunchPlan& plan);
 
 }  // namespace lockstep::launch

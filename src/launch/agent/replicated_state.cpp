@@ -1,3 +1,4 @@
+// JSON form of the replicated job state.
 #include "launch/agent/replicated_state.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// What all agents of a job know of it, so that another of them can host it.
+// Replicated job state: what every agent knows, so that any of them can become the coordinator.
 #pragma once
 
 #include <string>
@@ -12,27 +12,27 @@
 
 namespace lockstep::launch {
 
-/// Where a coordinator listens.
+/// Endpoint of a coordinator.
 struct HostPlace {
   std::string address;
   int port = 0;
 };
 
-/// Told with each round, and taken over by the next host.
+/// Sent with each round and taken over by the next coordinator.
 struct ReplicatedJobState {
   JobIdentity job;
-  int rounds = 0;  // begun so far
+  int rounds = 0;  // started so far
   Restarts restarts;
   Progress progress;
   std::vector<HostPlace> hosts;  // of the job until now; the last one hosts it
   int standbys = 0;              // of the last round, that may host the job after this host
 
-  /// How many hosts the job had before this one.
+  /// Number of earlier coordinators of the job.
   int term() const { return static_cast<int>(hosts.size()) - 1; }
 };
 
 nlohmann::json to_json(const ReplicatedJobState& replicated_state);
-/// Error (peer lost) where the object is none.
+/// Throws Error (peer lost) if the object is invalid.
 ReplicatedJobState replicated_state_from_json(const nlohmann::json& object);
 
 /// "10.0.0.2" and a port in a message. Error (peer lost) as above.

@@ -1,3 +1,4 @@
+// The checks of `lockstep doctor`.
 #include "launch/doctor/checkup.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// accelerate launch's options as a launch plan.
 #include "launch/frontends/accelerate.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-// Every option of a group goes to the workers under PREFIX + its name in capitals.
+// Passes every option of a group to the workers as PREFIX + its name in capitals.
 void forward_group(
     const Options& options,
     const std::string& group,
@@ -241,7 +242,7 @@ void plan_accelerate_rendezvous(Options& options, LaunchPlan& plan) {
   rendezvous.kind = dynamic ? RendezvousPoint::Kind::kDynamic : RendezvousPoint::Kind::kStatic;
 }
 
-// The deepspeed surface starts the nodes where the configuration names a transport and a hostfile,
+// The deepspeed front end starts the nodes if the configuration names a transport and a hostfile,
 // or mpirun's.
 std::vector<std::string> deepspeed_words(const Options& options, const LaunchPlan& plan) {
   const std::string& mpi_hosts = options.text("mpirun-hostfile");

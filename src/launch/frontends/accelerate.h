@@ -1,6 +1,5 @@
-// accelerate launch's command line and its configuration file, as far as they say what to start;
-// what they say of training goes to the workers as the variables that accelerate sets (and that our
-// `train` reads).
+// Command line and configuration file of accelerate launch. Settings of the training are passed to
+// the workers in the variables that accelerate sets (and that `lockstep train` reads).
 #pragma once
 
 #include <span>
@@ -15,9 +14,9 @@ namespace lockstep::launch {
 std::span<const OptionSpec> accelerate_options();
 OptionRules accelerate_rules();
 
-/// What accelerate launch asks for. With a multi-node DeepSpeed launcher, `deepspeed` holds the
-/// command line of the deepspeed surface that starts the nodes, and the plan's environment is to be
-/// exported to them.
+/// A parsed request of accelerate launch. With a multi-node DeepSpeed launcher, `deepspeed` holds
+/// the command line of the deepspeed front end that starts the nodes, and the plan's environment
+/// must be exported to them.
 struct AccelerateRequest {
   LaunchPlan plan;
   std::vector<std::string> deepspeed;
@@ -27,7 +26,7 @@ struct AccelerateRequest {
 AccelerateRequest plan_accelerate(
     const std::vector<std::string>& arguments, const Environment& environment);
 
-/// The configuration file that is taken where none is named; empty where there is none.
+/// Default path of the configuration file; empty if it does not exist.
 std::string default_accelerate_config(const Environment& environment);
 
 }  // namespace lockstep::launch

@@ -1,3 +1,4 @@
+// Reads accelerate's configuration file.
 #include "launch/frontends/accelerate_file.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 namespace lockstep::launch {
 namespace {
 
-// Keys at the top of the file that name no option, with what is made of them.
+// Top-level keys that are not options, and their handling.
 enum class TopKey { kIgnored, kSection, kSpecial };
 const std::map<std::string, TopKey>& other_top_keys() {
   static const std::map<std::string, TopKey> keys{
@@ -43,7 +44,7 @@ const std::map<std::string, TopKey>& other_top_keys() {
   return keys;
 }
 
-// The option that a key of a section stands for, with or without the section's prefix.
+// The option of a key in a section, with or without the section's prefix.
 std::string section_option(const std::string& section, const std::string& key) {
   static const std::map<std::string, std::string> prefixes{
       {"fsdp_config", "fsdp-"},
@@ -66,7 +67,7 @@ std::string section_option(const std::string& section, const std::string& key) {
   return found == renamed.end() ? name : found->second;
 }
 
-// A file's content as options: the values that the command line did not give.
+// The content of a file as defaults of options.
 class ConfigFile {
  public:
   explicit ConfigFile(Options& options) : options_(options) {
@@ -167,7 +168,7 @@ class ConfigFile {
     }
   }
 
-  // The command line says what kind it is: the file's word does not count.
+  // The command line chooses the distributed type, so the file's value is ignored.
   bool chosen() const {
     return std::any_of(
         kKinds.begin(), kKinds.end(), [&](const char* kind) { return options_.given(kind); });

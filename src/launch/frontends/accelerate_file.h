@@ -1,4 +1,4 @@
-// accelerate's configuration file as options: the values that the command line did not give.
+// accelerate's configuration file as defaults of command-line options.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace lockstep::launch {
 
-/// What the file says beside options.
+/// Settings of the file that are not options.
 struct AccelerateFile {
-  std::string distributed_type;               // empty: no file, or it does not say
+  std::string distributed_type;               // empty: no file, or the key is missing
   std::vector<std::string> deepspeed_fields;  // the keys of deepspeed_config
 };
 
-/// Reads YAML or JSON and gives `options` (of accelerate_options()) its values as defaults. Unknown
-/// keys and values that are not supported become problems of `options`; Error (config) where the
-/// file cannot be read.
+/// Reads YAML or JSON and sets the defaults of `options` (of accelerate_options()). Unknown keys
+/// and unsupported values become problems of `options`; throws Error (config) if the file cannot be
+/// read.
 AccelerateFile read_accelerate_file(const std::string& path, Options& options);
 
 /// "no" and "yes" and their like, as YAML 1.1 and Python write them.

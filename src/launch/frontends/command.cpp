@@ -1,3 +1,4 @@
+// Entry point of `lockstep launch`.
 #include "launch/frontends/command.h"
 
 #include <filesystem>

@@ -1,3 +1,4 @@
+// Detects the launcher whose options are used.
 #include "launch/frontends/compat.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ std::vector<OptionSpec> all_options() {
   return all;
 }
 
-// The value of --compat before the program; empty where it is not given.
+// Value of --compat before the program; empty if it is not given.
 std::string compat_of(const std::vector<std::string>& arguments) {
   const std::vector<OptionSpec> all = all_options();
   for (size_t at = 0; at < arguments.size() && arguments[at].starts_with("-"); ++at) {

@@ -1,4 +1,4 @@
-// Which launcher's words a command line is in, and what it asks for.
+// Selection of a front end: the launcher whose options a command line uses.
 #pragma once
 
 #include <string>
@@ -11,24 +11,24 @@ namespace lockstep::launch {
 
 enum class Surface { kTorchrun, kDistributedLaunch, kAccelerate, kDeepspeed };
 
-/// From --compat where it is given, else the first of torchrun, accelerate and deepspeed that knows
-/// every option. Error (config) where none does: it says which option belongs to which launcher.
+/// Returns --compat's value if given, otherwise the first of torchrun, accelerate and deepspeed
+/// that knows every option. Throws Error (config), listing each option's launcher, if none does.
 Surface surface_of(const std::vector<std::string>& arguments);
 
 /// A command line that was read.
 struct LaunchRequest {
-  std::string answer;  // a text to print, and nothing to run: --help, --print-completion
+  std::string answer;  // output of --help or --print-completion; nothing is run
   LaunchPlan plan;
   std::vector<DeepspeedRequest::Command>
-      remotes;  // where not empty: these start the agents; the plan is not run here
+      remotes;  // if not empty: commands that start the agents; the plan is not run here
 };
 
-/// Reads `lockstep launch`'s arguments. SLURM's and MPI's variables fill in what is not given.
-/// Error (config).
+/// Parses the arguments of `lockstep launch`. Variables of SLURM and MPI are defaults. Throws Error
+/// (config).
 LaunchRequest read_launch(
     const std::vector<std::string>& arguments, const Environment& environment);
 
-/// Runs what was read, and returns the exit code.
+/// Runs the request and returns the exit code.
 int run_launch(const LaunchRequest& request);
 
 }  // namespace lockstep::launch

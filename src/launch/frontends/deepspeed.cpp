@@ -1,3 +1,4 @@
+// The deepspeed launcher's options as a launch plan.
 #include "launch/frontends/deepspeed.h"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ std::string value_of(const Environment& environment, const std::string& name) {
   return found == environment.end() ? "" : found->second;
 }
 
-// The hosts of the hostfile after filters and counts; empty where this machine is meant alone.
+// The hosts of the hostfile after filters and counts; empty if only this machine is meant.
 std::vector<HostSlots> remote_hosts(Options& options) {
   const std::string& path = options.text("hostfile");
   std::error_code ignored;
@@ -75,15 +76,14 @@ void limit_slots(Options& options, std::vector<HostSlots>& hosts) {
   }
 }
 
-// This machine's GPUs as slots. CUDA_VISIBLE_DEVICES counts as --include where no other choice is
-// made.
+// This machine's GPUs as slots. CUDA_VISIBLE_DEVICES acts as --include if nothing else is chosen.
 HostSlots local_host(Options& options, const Environment& environment) {
   const std::string& include = options.text("include");
   const std::string& exclude = options.text("exclude");
   const int wanted = gpu_count(options);
   const int installed = static_cast<int>(installed_gpus().size());
   HostSlots all{"localhost", {}};
-  // Without GPUs, slots are just workers: as many as --include names.
+  // Without GPUs a slot is just a worker, so --include gives their number.
   const bool names_slots = installed == 0 && !include.empty();
   const int slots = names_slots ? kMostDeepspeedSlots : std::max({1, wanted, installed});
   for (int slot = 0; slot < slots; ++slot) {
@@ -139,7 +139,7 @@ void bind_cores(Options& options, LaunchPlan& plan) {
   plan.environment["OMP_NUM_THREADS"] = std::to_string(share);
 }
 
-// Older versions' --elastic_training: the job goes on with the nodes that are left.
+// --elastic_training of older versions: the job continues with the remaining nodes.
 void plan_elasticity(Options& options, int node, LaunchPlan& plan) {
   if (!options.flag("elastic-training")) {
     return;
@@ -210,7 +210,7 @@ bool is_variable_name(const std::string& text) {
   });
 }
 
-// Variables that other machines get: those of NCCL, Python and UCX, and the lines of
+// Variables exported to other machines: those of NCCL, Python and UCX, and the lines of
 // .deepspeed_env.
 Environment exported_variables(const Environment& environment, const Environment& more) {
   Environment result = more;
@@ -221,7 +221,7 @@ Environment exported_variables(const Environment& environment, const Environment
       }
     }
   }
-  // Modules of the folder where the job was started are found on every host.
+  // Makes Python modules of the current folder importable on every host.
   std::error_code ignored;
   const std::string folder = std::filesystem::current_path(ignored).string();
   const std::string path = value_of(environment, "PYTHONPATH");
@@ -239,7 +239,7 @@ Environment exported_variables(const Environment& environment, const Environment
       }
     }
   }
-  // What is glued into a remote shell's text is to be a name.
+  // Names become part of a remote shell command, so they must be valid identifiers.
   std::erase_if(result, [](const auto& entry) { return !is_variable_name(entry.first); });
   return result;
 }
@@ -344,7 +344,7 @@ void check_deepspeed_options(Options& options) {
   }
 }
 
-// What ssh brought on stdin becomes this process's own, and so its workers'.
+// Adds the environment received from ssh on stdin to this process and its workers.
 void take_from_launcher(Environment& environment) {
   HandedOver handed = HandedOver::read(STDIN_FILENO);
   if (!handed.secret.empty()) {

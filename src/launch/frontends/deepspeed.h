@@ -1,4 +1,4 @@
-// The deepspeed launcher's command line: one machine, or the machines of a hostfile.
+// Command line of the deepspeed launcher: one machine, or the machines of a hostfile.
 #pragma once
 
 #include <span>
@@ -14,22 +14,21 @@ namespace lockstep::launch {
 std::span<const OptionSpec> deepspeed_options();
 OptionRules deepspeed_rules();
 
-/// What the command line asks for: a plan for this machine, or commands that start other machines'
-/// agents.
+/// A parsed request: a plan for this machine, or commands that start the agents of other machines.
 struct DeepspeedRequest {
   LaunchPlan plan;
   struct Command {
     std::string host;  // a name for the report
     std::vector<std::string> argv;
-    // What is nobody else's business stands in no arguments, which every user of a machine can
-    // list.
-    Environment environment;  // added to that of the command itself
-    std::string input;        // what its stdin says first
+    // Secrets are not passed as arguments, which every user of a machine can list.
+    Environment environment;  // added to the command's own environment
+    std::string input;        // first line of its stdin
   };
   std::vector<Command> commands;
 };
 
-/// Error (config) with all problems. `exported` is added to the variables that other machines get.
+/// Throws Error (config) with all problems. `exported` is added to the variables for other
+/// machines.
 DeepspeedRequest plan_deepspeed(
     const std::vector<std::string>& arguments,
     const Environment& environment,

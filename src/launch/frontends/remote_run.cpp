@@ -1,3 +1,4 @@
+// Runs and monitors ssh commands.
 #include "launch/frontends/remote_run.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 constexpr milliseconds kSave{35000};    // the agents' own grace, and a little
-constexpr milliseconds kOthers{10000};  // after one failed: the agents stop each other
+constexpr milliseconds kOthers{10000};  // after a failure: the agents stop each other
 constexpr milliseconds kRemoteLastWords{60000};
 
 milliseconds left_until(const std::optional<Clock::time_point>& deadline) {
@@ -44,7 +45,7 @@ int code_of(const WorkerGroup& group, const std::vector<DeepspeedRequest::Comman
                              : 0;
 }
 
-// The end of a pipe to read from; the other one is added to `alive`.
+// Returns the read end of a pipe that contains the text; adds the write end to `alive`.
 Socket input_that_says(const std::string& text, std::vector<Socket>& alive) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
@@ -53,7 +54,7 @@ Socket input_that_says(const std::string& text, std::vector<Socket>& alive) {
   }
   Socket read(ends[0]);
   alive.emplace_back(ends[1]);
-  // Nobody reads yet: it has to go into the pipe whole.
+  // The pipe has no reader yet, so the text must fit into it.
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
   ::fcntl(ends[1], F_SETPIPE_SZ, static_cast<int>(std::max<size_t>(text.size(), 65536)));
   if (::write(ends[1], text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
@@ -70,7 +71,7 @@ Socket input_that_says(const std::string& text, std::vector<Socket>& alive) {
 int run_remotely(const std::vector<DeepspeedRequest::Command>& commands) {
   Guard guard({SIGTERM, SIGINT, SIGHUP, SIGQUIT});
   Console output(guard.loop(), STDOUT_FILENO), error_output(guard.loop(), STDERR_FILENO);
-  std::vector<Socket> inputs, alive;  // as long as these are open, the agents know that we live
+  std::vector<Socket> inputs, alive;  // while these are open, the agents know that the launcher is alive
   Environment environment = current_environment();
   environment[Guard::kTagName] = guard.tag();
   std::vector<WorkerSpec> specs;
@@ -95,7 +96,7 @@ int run_remotely(const std::vector<DeepspeedRequest::Command>& commands) {
   int seen = 0;
   while (group.running() > 0 && !(deadline && Clock::now() >= *deadline)) {
     if (guard.signals_seen() > seen) {
-      // The first signal asks; the second one ends.
+      // The first signal requests a clean end; the second one forces it.
       deadline = seen == 0 ? Clock::now() + kSave : Clock::now();
       seen = guard.signals_seen();
       alive.clear();

@@ -1,4 +1,4 @@
-// Running the commands that start other machines' agents.
+// Runs the commands that start the agents of other machines.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace lockstep::launch {
 
-/// Runs all commands until they have ended and returns the first failed one's exit code. Their
-/// lines are shown with the host's name before them where there are several. A signal closes their
-/// stdin, by which the agents know that the job is to end; those that do not end in time are
-/// killed. Blocks; from the main thread.
+/// Runs all commands until they have ended and returns the exit code of the first that failed. With
+/// several commands, output lines are prefixed with the host's name. A signal closes their stdin,
+/// which tells the agents to stop; commands that do not end in time are killed. Blocks; call from
+/// the main thread.
 int run_remotely(const std::vector<DeepspeedRequest::Command>& commands);
 
 }  // namespace lockstep::launch

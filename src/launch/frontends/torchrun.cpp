@@ -1,3 +1,4 @@
+// torchrun's options as a launch plan.
 #include "launch/frontends/torchrun.h"
 
 #include <algorithm>
@@ -94,7 +95,7 @@ constexpr OptionSpec kTorchrunOptions[] = {
     {"help", kFlag, "", "this text", 'h'},
 };
 
-// --node-rank, or which pod of an Indexed Job (a JobSet's, too) this is.
+// --node-rank, or the index of this pod in an Indexed Job or JobSet.
 int node_rank_of(Options& options, const Environment& environment, int nodes) {
   const auto pod = environment.find("JOB_COMPLETION_INDEX");
   if (options.set("node-rank") || nodes < 2 || pod == environment.end()) {
@@ -109,7 +110,7 @@ int node_rank_of(Options& options, const Environment& environment, int nodes) {
   return rank;
 }
 
-// Kubeflow's operator counts a pod's CPUs as its devices where it has no GPUs.
+// Kubeflow's operator counts a pod's CPUs as devices if it has no GPUs.
 void note_workers_of_cpus(
     LaunchPlan& plan, const Options& options, const Environment& environment) {
   constexpr int kMany = 4;
@@ -226,7 +227,7 @@ void plan_end(Options& options, const Environment& environment, LaunchPlan& plan
   }
 }
 
-// Torchelastic's own watches, which are asked for by variables.
+// Torchelastic's watchdogs, which are enabled by variables.
 void plan_watches(Options& options, const Environment& environment, LaunchPlan& plan) {
   const auto value = [&](const char* name) {
     const auto found = environment.find(name);

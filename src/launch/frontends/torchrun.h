@@ -1,4 +1,4 @@
-// torchrun's command line, and that of `python -m torch.distributed.launch`.
+// Command lines of torchrun and of `python -m torch.distributed.launch`.
 #pragma once
 
 #include <span>
@@ -13,9 +13,8 @@ namespace lockstep::launch {
 std::span<const OptionSpec> torchrun_options();
 OptionRules torchrun_rules();
 
-/// Error (config) with all problems. `distributed_launch`: torch.distributed.launch, whose workers
-/// get
-/// --local-rank=N unless --use-env is given.
+/// Throws Error (config) with all problems. `distributed_launch`: torch.distributed.launch, whose
+/// workers get --local-rank=N unless --use-env is given.
 LaunchPlan plan_torchrun(
     const std::vector<std::string>& arguments,
     const Environment& environment,

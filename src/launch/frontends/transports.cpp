@@ -1,3 +1,4 @@
+// Builds the commands of ssh, pdsh, MPI and SLURM.
 #include "launch/frontends/transports.h"
 
 #include <nlohmann/json.hpp>
@@ -37,14 +38,14 @@ Words host_names(const RemoteJob& job) {
   return names;
 }
 
-// One text for a remote shell. `node` stands unquoted: pdsh puts its number in place of %n.
+// The command string for a remote shell. `node` is unquoted: pdsh replaces %n in it.
 std::string shell_text(
     const RemoteJob& job, const std::string& node, const std::string& exports, const char* flags) {
   std::string text = "cd " + shell_quote(job.folder) + " && " + exports;
   if (!job.prepare.empty()) {
     text += ". " + shell_quote(job.prepare) + " && ";
   }
-  // stdin tells the agent that the launcher is gone: an ssh that is killed closes it.
+  // The end of stdin tells the agent that the launcher is gone: a killed ssh closes it.
   return text + "exec " + quoted(job.before) + " --node_rank=" + node + " --watch_stdin " + flags +
          quoted(job.after);
 }
@@ -85,7 +86,7 @@ std::vector<DeepspeedRequest::Command> with_ssh(const RemoteJob& job) {
 Words with_pdsh(const RemoteJob& job) {
   Words words{"pdsh", "-S", "-f", "1024", "-R", "ssh"};
   append(words, job.transport_arguments);
-  // It has neither a stdin nor an environment for the other side.
+  // pdsh forwards neither stdin nor environment.
   std::string exports;
   for (const auto& [name, value] : job.exported) {
     exports += fmt::format("export {}={}; ", name, shell_quote(value));

@@ -1,5 +1,5 @@
-// How the agents of other machines are started: ssh, pdsh, MPI, SLURM. Commands are arrays of
-// arguments; what a remote shell reads is quoted word by word.
+// Transports that start the agents of other machines: ssh, pdsh, MPI, SLURM. Commands are argument
+// arrays; the parts read by a remote shell are quoted word by word.
 #pragma once
 
 #include <string>
@@ -9,27 +9,27 @@
 
 namespace lockstep::launch {
 
-/// What every machine is to run, but for its number.
+/// The command of every machine, except for its node rank.
 struct RemoteJob {
   std::vector<HostSlots> hosts;
   std::string hostfile;
   Environment exported;
-  std::string secret;               // for the agents; empty: they have one, or need none
-  std::string folder;               // where it is run
+  std::string secret;               // for the agents; empty: they have one or need none
+  std::string folder;               // working directory
   std::vector<std::string> before;  // the agent's words before "--node_rank=I"
   std::vector<std::string> after;
   std::vector<std::string> transport_arguments;
   std::string ssh_port;  // empty: the usual one
-  std::string prepare;   // a script that is sourced first; empty: none
+  std::string prepare;   // script to source first; empty: none
 };
 
-/// What ssh hands an agent on its stdin, as one line.
+/// Data that ssh passes to an agent on its stdin, as one line.
 struct HandedOver {
   std::string secret;
   Environment environment;
 
   std::string line() const;
-  /// Reads the line and nothing behind it. Error (environment) where none comes.
+  /// Reads exactly the line. Throws Error (environment) if there is none.
   static HandedOver read(int descriptor);
 };
 

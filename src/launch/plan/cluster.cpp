@@ -1,3 +1,4 @@
+// Reads the variables of SLURM and MPI.
 #include "launch/plan/cluster.h"
 
 #include <charconv>
@@ -9,7 +10,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The variables in which a manager tells a task its place. Empty: it does not.
+// Variables in which a manager gives a task its place; empty: not provided.
 struct Names {
   const char *manager, *rank, *size, *local_rank, *local_size;
 };
@@ -54,8 +55,8 @@ class ClusterReader {
   const Environment& environment_;
 };
 
-// A port from the job's number: jobs that share a node do not meet, and every node works out the
-// same.
+// A port derived from the job's number: the same on every node, and different for jobs that share a
+// node.
 int port_of(const std::string& job) {
   uint32_t hash = 2166136261U;
   for (const char letter : job) {

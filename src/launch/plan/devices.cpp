@@ -1,3 +1,4 @@
+// Lists GPUs and their NUMA nodes from the kernel's files.
 #include "launch/plan/devices.h"
 
 #include <algorithm>
@@ -42,7 +43,7 @@ std::string model_of(const fs::path& information) {
   return "";
 }
 
-// Containers may lack /proc/driver/nvidia and have the device files all the same.
+// Containers may lack /proc/driver/nvidia but have the device files.
 size_t device_files() {
   size_t count = 0;
   std::error_code ignored;
@@ -69,7 +70,7 @@ std::vector<int> cache_cpus(int cpu) {
       first_line(fmt::format("/sys/devices/system/cpu/cpu{}/cache/index3/shared_cpu_list", cpu)));
 }
 
-// An equal share of the node for each GPU beside it.
+// Divides the node's CPUs equally among its GPUs.
 std::vector<int> share_of(const std::vector<int>& cpus, int index, int count) {
   const int size = static_cast<int>(cpus.size());
   const auto at = [&](int i) {
@@ -110,8 +111,7 @@ std::vector<Gpu> installed_gpus() {
   }
   std::sort(result.begin(), result.end(), [](const Gpu& a, const Gpu& b) { return a.pci < b.pci; });
   const size_t files = device_files();
-  // The container may have been given a part of the machine's GPUs: the device files tell which may
-  // be opened.
+  // The container may have only some of the machine's GPUs: the device files show which.
   if (result.empty() || (files > 0 && files < result.size())) {
     result.assign(files, Gpu{});
   }
@@ -143,7 +143,7 @@ std::vector<std::string> usable_gpus(const Environment& environment) {
     for (const std::string& entry : *visible) {
       const std::optional<int> index = as_number(entry);
       if (index && static_cast<size_t>(*index) >= installed) {
-        break;  // CUDA ends the list at the first that is not there
+        break;  // CUDA ends the list at the first missing device
       }
       result.push_back(entry);
     }
@@ -183,7 +183,7 @@ std::vector<int> cpus_near(
   if (binding == "exclusive") {
     return share_of(cpus, before, count);
   }
-  // core-complex: the CPUs that share one last-level cache; GPUs of a node take them in turn.
+  // core-complex: CPUs that share a last-level cache; GPUs of a node use them in turn.
   std::vector<std::vector<int>> complexes;
   std::set<int> seen;
   for (const int cpu : cpus) {

@@ -1,3 +1,4 @@
+// Parses hostfiles, filters and SLURM host lists.
 #include "launch/plan/hostfile.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ std::string_view trim(std::string_view text) {
              : text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-// "HOST slots=N ...": what follows the number is ignored.
+// "HOST slots=N ..."; anything after the number is ignored.
 HostSlots parse_line(std::string_view line, const std::string& where) {
   const size_t space = line.find_first_of(" \t");
   std::string_view rest = space == std::string_view::npos ? "" : trim(line.substr(space));
@@ -51,7 +52,7 @@ HostSlots parse_line(std::string_view line, const std::string& where) {
           : std::nullopt;
   const std::string_view name = line.substr(0, space);
   const bool is_plain = std::ranges::all_of(name, [](char c) { return c > ' ' && c <= '~'; });
-  // A name that begins with '-' would be an option of ssh or mpirun.
+  // A name that starts with '-' would be an option of ssh or mpirun.
   if (!count || *count > kMostSlots || name[0] == '-' || !is_plain) {
     fail(
         fmt::format("{}: '{}' is not a line of a hostfile", where, line.substr(0, 80)),
@@ -98,7 +99,7 @@ std::vector<Chosen> parse_filter(const std::string& filter) {
   return result;
 }
 
-// The slots that a filter names, of one host; checked against what the host has.
+// The slots of one host named by a filter, checked against the host's slots.
 std::set<int> named_slots(const std::vector<Chosen>& filter, const HostSlots& host) {
   std::set<int> result;
   for (const Chosen& chosen : filter) {
@@ -157,7 +158,7 @@ std::optional<std::string> from_base64(std::string text) {
   return bytes;
 }
 
-// The names that "01-03" or "7" stand for after `prefix`, with the same number of digits.
+// The names of "01-03" or "7" after `prefix`, with the same number of digits.
 void expand_range(
     const std::string& range, const std::string& prefix, std::vector<std::string>& names) {
   const size_t dash = range.find('-');

@@ -1,4 +1,4 @@
-// DeepSpeed's hostfile, its filters, and lists of hosts as SLURM writes them.
+// DeepSpeed's hostfile and its filters, and SLURM's host lists.
 #pragma once
 
 #include <string>
@@ -13,23 +13,23 @@ struct HostSlots {
   std::vector<int> slots;
 };
 
-/// "HOST slots=N" lines; blank lines and those that begin with '#' are skipped. Error (config) with
-/// `source` and the line: another line, a host twice, no host at all.
+/// Parses lines "HOST slots=N"; blank lines and lines that start with '#' are skipped. Throws Error
+/// (config) with `source` and the line for other lines, a repeated host, or no host.
 std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& source);
 
 /// Applies --include or --exclude (at most one is not empty): "n1@n2:0,2". Hosts keep their order;
-/// those left without slots drop out. Error (config) for an unknown host or slot, a wrong form, or
-/// nothing left.
+/// those without slots are dropped. Throws Error (config) for an unknown host or slot, invalid
+/// syntax, or an empty result.
 std::vector<HostSlots> filter_hosts(
     const std::vector<HostSlots>& hosts, const std::string& include, const std::string& exclude);
 
 /// --world_info: URL-safe base64 of {"host": [slots], ...}.
 std::string encode_world(const std::vector<HostSlots>& hosts);
-/// Error (config) where it is not one.
+/// Throws Error (config) if it is invalid.
 std::vector<HostSlots> decode_world(const std::string& text);
 
-/// "n[01-03,7],m2" to names, as SLURM_JOB_NODELIST has them. Error (config) where it is not one, or
-/// of more than 65,536 hosts.
+/// Expands "n[01-03,7],m2" (SLURM_JOB_NODELIST). Throws Error (config) if it is invalid or has more
+/// than 65,536 hosts.
 std::vector<std::string> expand_hosts(const std::string& list);
 
 }  // namespace lockstep::launch

@@ -1,4 +1,4 @@
-// What a launch is, whichever launcher's words it was asked for in.
+// The plan of a launch, independent of the front end.
 #pragma once
 
 #include <chrono>
@@ -14,25 +14,25 @@
 
 namespace lockstep::launch {
 
-/// Where agents meet.
+/// The rendezvous of the agents.
 struct RendezvousPoint {
   enum class Kind {
-    kLocal,   // one machine: nobody to meet
+    kLocal,   // one machine, no peers
     kStatic,  // a fixed number of nodes, each with its rank; node 0 hosts
-    kDynamic  // a minimum and a maximum of nodes; the one whose address the endpoint is hosts
+    kDynamic  // between a minimum and a maximum of nodes; the node with the endpoint's address hosts
   } kind = Kind::kLocal;
   std::string host = "127.0.0.1";
   int port = 29400;
   int node_rank = -1;           // kStatic
   std::optional<bool> is_host;  // kDynamic: decided, not found out
-  std::string local_address;    // what this node tells the others; empty: found out
+  std::string local_address;    // address of this node for its peers; empty: detected
   std::string secret;           // shared by the agents; empty: none
-  bool insecure = false;        // none is wanted, also where strangers may reach the address
+  bool insecure = false;        // do not require a secret even on a publicly reachable address
   std::chrono::milliseconds join_timeout{600000}, last_call{30000}, heartbeat_timeout{5000};
   int store_port = 0;  // 0: a free one
 };
 
-/// Files that workers' streams go to, and what the console shows.
+/// Log files of the workers' streams, and console output.
 struct LogPlan {
   std::filesystem::path folder;  // empty: a temporary one
   bool no_files = false;
@@ -57,24 +57,24 @@ struct LaunchPlan {
   LogPlan log;
   std::vector<int> signals;
   std::optional<std::chrono::milliseconds>
-      shutdown_timeout;  // nothing: 30 s after a signal, 0.7 s after a failure
+      shutdown_timeout;  // nullopt: 30 s after a signal, 0.7 s after a failure
   bool virtual_local_rank = false;
   bool propagate_exit_code = false;
   bool deepspeed_environment = false;  // CROSS_RANK, CROSS_SIZE, LOCAL_SIZE
   bool plain = false;        // one process without RANK and its like (accelerate's simple launch)
-  bool watch_stdin = false;  // the end of stdin is the end of the job: whoever started it is gone
-  bool pid_file = false;     // /tmp/<pid>.deepspeed as long as it runs
+  bool watch_stdin = false;  // the end of stdin ends the job, because its launcher is gone
+  bool pid_file = false;     // create /tmp/<pid>.deepspeed while it runs
   std::optional<WorkerIdentity>
-      identity;                         // of the one worker, where srun or mpirun started this task
+      identity;                         // of the single worker, if srun or mpirun started this task
   std::string numa_binding;             // empty: none
-  std::vector<std::vector<int>> cpus;   // of each local worker, where given
+  std::vector<std::vector<int>> cpus;   // per local worker, if given
   std::string event_log;                // "", "console", "jsonl:PATH"
   std::optional<std::string> watchdog;  // the named pipe of workers' timers; empty: a temporary one
   std::chrono::seconds uninterruptible{0};  // AttemptOptions::uninterruptible
-  std::optional<int> health_check_port;     // where the agent says that it is alive
+  std::optional<int> health_check_port;     // port of the health endpoint
   LogLevel log_level = LogLevel::kInfo;
   Environment environment;         // added for the workers
-  std::vector<std::string> notes;  // said before the start: what was chosen, what has no effect
+  std::vector<std::string> notes;  // printed before the start: choices made, options without effect
 };
 
 }  // namespace lockstep::launch

@@ -1,3 +1,4 @@
+// Table-driven command-line parser.
 #include "launch/plan/options.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The option that a long name stands for; null where none or several do.
+// Returns the option of a long name; null if none or several match.
 const OptionSpec* find_long(
     std::span<const OptionSpec> table, const std::string& name, bool prefixes) {
   const OptionSpec* found = nullptr;
@@ -40,7 +41,7 @@ const OptionSpec* find_letter(std::span<const OptionSpec> table, char letter) {
   return found == table.end() ? nullptr : &*found;
 }
 
-// One word that begins an option.
+// A word that starts an option.
 struct Word {
   std::string shown;  // as the user wrote it, without a value
   const OptionSpec* option = nullptr;

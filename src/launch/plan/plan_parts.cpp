@@ -1,3 +1,4 @@
+// Options common to several front ends.
 #include "launch/plan/plan_parts.h"
 
 #include <algorithm>
@@ -209,7 +210,7 @@ std::string read_secret(const std::string& path) {
   if (path.empty()) {
     return "";
   }
-  // What is looked at is what is read: the name may stand for another file a moment later.
+  // Checks the opened file, because the path may refer to another file a moment later.
   const Socket file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info{};
   if (!file || ::fstat(file.get(), &info) != 0) {

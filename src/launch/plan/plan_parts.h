@@ -1,4 +1,4 @@
-// Parts of a launch plan that several launchers' options ask for alike.
+// Parts of a launch plan that several front ends share.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct Endpoint {
 };
 Endpoint parse_endpoint(const std::string& text);
 
-/// How many workers "gpu", "cpu", "auto", "xpu" or a number mean here. Problems go to `options`.
+/// Number of workers for "gpu", "cpu", "auto", "xpu" or a number. Problems are added to `options`.
 int workers_for(Options& options, const std::string& text, const Environment& environment);
 
 /// Names of signals, separated by commas, to numbers. Problems go to `options`.
@@ -41,10 +41,10 @@ void apply_rendezvous_conf(Options& options, const std::string& text, Rendezvous
 /// (config).
 std::string read_secret(const std::string& path);
 
-/// The variable through which a launcher hands its agents a secret; workers do not get it.
+/// Variable in which a launcher passes a secret to its agents; workers do not get it.
 inline constexpr const char* kSecretVariable = "LOCKSTEP_RDZV_SECRET";
 
-/// --rdzv-secret-file and --rdzv-insecure, or what a launcher has handed over.
+/// Handles --rdzv-secret-file and --rdzv-insecure, or a secret passed by a launcher.
 void plan_secret(
     const Options& options, const Environment& environment, RendezvousPoint& rendezvous);
 

@@ -1,3 +1,4 @@
+// Resolves the program that workers run.
 #include "launch/plan/program.h"
 
 #include <algorithm>
@@ -127,7 +128,7 @@ Program worker_program(
         fs::exists(words[0], ignored) ? words[0] : find_in_path(words[0], environment);
     const bool direct = rules.no_python || (!rules.module && is_compiled(file));
     if (direct) {
-      // A file of this folder is meant even where PATH does not hold the folder.
+      // A file in the current folder is meant even if PATH does not include it.
       const bool here = fs::exists(words[0], ignored) && words[0].find('/') == std::string::npos &&
                         find_in_path(words[0], environment).empty();
       program.argv = {here ? "./" + words[0] : words[0]};

@@ -1,4 +1,4 @@
-// From the words after the options to a worker's argv.
+// Worker's argv from the words after the options.
 #pragma once
 
 #include <string>
@@ -16,26 +16,25 @@ struct ProgramRules {
 struct Program {
   std::vector<std::string> argv;
   std::string name;        // "train.py"
-  size_t argument_at = 0;  // where the program's own arguments begin
+  size_t argument_at = 0;  // index of the program's first argument
   bool ours = false;       // a command of this program
 };
 
-/// `words` are the program and its arguments. One of our own commands ("train") runs this program
-/// again, as does nothing at all (then it is "train"); an executable that is no script is run
-/// directly; anything else is given to
-/// ${PYTHON_EXEC:-python} -u.
+/// `words` are the program and its arguments. A command of Lockstep ("train") runs this program
+/// again, as does an empty list (then "train"); an executable that is not a script runs directly;
+/// anything else is passed to ${PYTHON_EXEC:-python} -u.
 Program worker_program(
     const std::vector<std::string>& words,
     const ProgramRules& rules,
     const Environment& environment);
 
-/// Of open-unlearning's src/train.py and src/eval.py, the words of our command that does the same
-/// with their folder of configurations; empty for any other program. `words` as above.
+/// For open-unlearning's src/train.py and src/eval.py: the equivalent Lockstep command with their
+/// configuration folder; empty for other programs. `words` as above.
 std::vector<std::string> own_words_for(const std::vector<std::string>& words);
 
 /// The path of the program that is running.
 std::string own_path();
-/// The file that a shell would run for `name`; empty where there is none.
+/// Returns the file that a shell would run for `name`; empty if there is none.
 std::string find_in_path(const std::string& name, const Environment& environment);
 
 }  // namespace lockstep::launch

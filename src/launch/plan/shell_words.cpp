@@ -1,3 +1,4 @@
+// Shell word splitting and environment files.
 #include "launch/plan/shell_words.h"
 
 #include <algorithm>

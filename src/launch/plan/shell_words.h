@@ -1,4 +1,4 @@
-// Words as a POSIX shell reads them, and files of NAME=VALUE lines.
+// POSIX shell word splitting, and files of NAME=VALUE lines.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace lockstep::launch {
 
 /// A word as a POSIX shell reads it back.
 std::string shell_quote(const std::string& word);
-/// Splits as a POSIX shell splits words: quotes and backslashes. Error (config) where a quote is
-/// open.
+/// Splits words as a POSIX shell does: quotes and backslashes. Throws Error (config) for an open
+/// quote.
 std::vector<std::string> shell_split(const std::string& text);
 /// KEY=VALUE lines of .deepspeed_env; comments and blank lines are skipped. Error (config) for
 /// another line.

@@ -1,3 +1,4 @@
+// Parses torchrun's stream selections.
 #include "launch/plan/std_spec.h"
 
 #include <charconv>

@@ -1,4 +1,4 @@
-// Which streams of which local ranks: torchrun's "3", or "0:1,12:3".
+// Selection of streams per local rank in torchrun's syntax: "3", or "0:1,12:3".
 #pragma once
 
 #include <map>

@@ -1,3 +1,4 @@
+// Finds and terminates descendant processes.
 #include "launch/system/descendants.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause{5};
-constexpr std::string_view kQuiet = "quiet";  // no path: those are absolute
+constexpr std::string_view kQuiet = "quiet";  // not a path: paths are absolute
 
 std::string read_proc(pid_t pid, const char* name) {
   const std::string path = "/proc/" + std::to_string(pid) + "/" + name;
@@ -61,7 +62,8 @@ struct Stat {
   char state = '?';
 };
 
-// /proc/PID/stat: "pid (name) state ppid ..."; the name may hold anything, so the last ')' counts.
+// /proc/PID/stat: "pid (name) state ppid ..."; the name may contain any character, so the last ')'
+// ends it.
 Stat stat_of(pid_t pid) {
   const std::string text = read_proc(pid, "stat");
   const size_t end = text.rfind(") ");
@@ -95,8 +97,7 @@ std::multimap<pid_t, pid_t> family_tree() {
   return children;
 }
 
-// What is left of ours that is not spared; the dead among our own children are taken from the
-// kernel on the way.
+// The remaining descendants that are not spared; reaps our own dead children.
 std::vector<pid_t> remaining(const std::vector<pid_t>& spared) {
   const auto children = family_tree();
   std::set<pid_t> ours = below(::getpid(), children);
@@ -137,8 +138,7 @@ void kill_tagged(const std::string& tag) {
   sigset_t all;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
-  // No descriptor of the supervisor's may stay open here: a reader of its stdout waits for the end
-  // of it.
+  // Closes the supervisor's descriptors: a reader of its stdout waits for their end.
   if (end != 3) {
     ::dup2(end, 3);
   }
@@ -214,7 +214,7 @@ int end_descendants(const std::vector<pid_t>& spared, std::chrono::milliseconds 
 
 Keeper::Keeper(const std::string& tag) {
   int ends[2];
-  // No pipe: writing to a keeper that was killed would end this process with it.
+  // A socket pair instead of a pipe: writing to a killed keeper must not end this process.
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return;
   }

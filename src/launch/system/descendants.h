@@ -1,5 +1,5 @@
-// Nothing is left running: finding what workers forked, even where it left their process group, and
-// a keeper that does it when the supervisor itself was killed.
+// Cleanup of processes: finds those that workers forked, even outside their process group, and a
+// keeper that does so if the supervisor is killed.
 #pragma once
 
 #include <chrono>
@@ -14,19 +14,19 @@ namespace lockstep::launch {
 /// From now on, orphans among this process's descendants become its children
 /// (PR_SET_CHILD_SUBREAPER), so that descendants_of(getpid()) finds them.
 void adopt_orphans();
-/// Every process below `root`, in no order; `root` itself is not among them. From /proc.
+/// Every process below `root`, unordered, without `root`. From /proc.
 std::vector<pid_t> descendants_of(pid_t root);
-/// Every process whose environment at its start held `text`. From /proc; those of other users are
-/// not seen.
+/// Every process whose initial environment contains `text`. From /proc; those of other users are
+/// invisible.
 std::vector<pid_t> processes_with_environment(const std::string& text);
 
-/// Ends every descendant of this process but `spared` and what is below them: SIGTERM, at most
-/// `grace`, SIGKILL; takes their statuses. Returns how many had to be ended.
+/// Terminates every descendant of this process except `spared` and their descendants: SIGTERM, at
+/// most `grace`, SIGKILL; reaps them. Returns how many were running.
 int end_descendants(const std::vector<pid_t>& spared, std::chrono::milliseconds grace);
 
-/// A small child process that ends what carries `tag` in its environment (SIGKILL), and removes the
-/// folders that it was told of, once this process is gone without having destroyed the object: the
-/// parent-death signal reaches workers alone, not what they forked.
+/// A small child process that kills processes with `tag` in their environment (SIGKILL) and removes
+/// registered folders if this process disappears without destroying the object: the parent-death
+/// signal reaches workers only, not what they forked.
 class Keeper {
  public:
   explicit Keeper(const std::string& tag);
@@ -38,7 +38,7 @@ class Keeper {
 
  private:
   pid_t pid_ = -1;
-  int end_ = -1;  // takes folders, and kQuiet; kills when this is closed
+  int end_ = -1;  // receives folders, and kQuiet; the keeper kills when it is closed
 };
 
 }  // namespace lockstep::launch

@@ -1,3 +1,4 @@
+// epoll event loop.
 #include "launch/system/event_loop.h"
 
 #include <array>
@@ -84,7 +85,7 @@ bool EventLoop::wait(std::chrono::milliseconds timeout) {
     fail("epoll_wait");
   }
   for (int i = 0; i < count; ++i) {
-    // Looked up anew for each event: an earlier handler may have forgotten this descriptor.
+    // Looked up for each event, because an earlier handler may have removed this descriptor.
     const auto found = handlers_.find(events[i].data.fd);
     if (found != handlers_.end()) {
       const std::shared_ptr<Handler> handler = found->second;

@@ -1,5 +1,5 @@
-// epoll with handlers: one thread waits for child processes, pipes, signals and sockets at once,
-// without polling.
+// epoll event loop: one thread waits for child processes, pipes, signals and sockets without
+// polling.
 #pragma once
 
 #include <chrono>
@@ -9,11 +9,11 @@
 
 namespace lockstep::launch {
 
-/// The timeout of a wait that has none.
+/// Timeout value of a wait without a limit.
 inline constexpr std::chrono::milliseconds kForEver{-1};
 
-/// Runs a handler for each descriptor that is ready. Used by one thread; only wake() may come from
-/// another.
+/// Calls a handler for each ready descriptor. Used by one thread; only wake() may be called by
+/// others.
 class EventLoop {
  public:
   using Handler = std::function<void()>;
@@ -23,19 +23,19 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  /// Calls `handler` whenever `descriptor` can be read or its other end is closed. The descriptor
-  /// stays the caller's.
+  /// Calls `handler` when `descriptor` is readable or its peer closed. The caller keeps ownership
+  /// of the descriptor.
   void watch(int descriptor, Handler handler);
   /// Calls a watched descriptor's handler also whenever it can be written.
   void want_write(int descriptor, bool wanted);
   /// Calls `handler` whenever `descriptor` can be written.
   void watch_writable(int descriptor, Handler handler);
-  /// Takes a descriptor out; call it before closing it. Unknown ones are ignored.
+  /// Removes a descriptor; call before closing it. Unknown ones are ignored.
   void forget(int descriptor);
-  /// Waits at most `timeout` (negative: for ever), runs the handlers of what is ready, and tells
-  /// whether there was any.
+  /// Waits at most `timeout` (negative: no limit), runs the handlers of ready descriptors, and
+  /// returns true if there were any.
   bool wait(std::chrono::milliseconds timeout);
-  /// Ends a wait() of the loop's thread. From any thread.
+  /// Ends the loop thread's wait(). Callable from any thread.
   void wake();
 
  private:

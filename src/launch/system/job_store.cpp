@@ -1,3 +1,4 @@
+// Server of the job's store.
 #include "launch/system/job_store.h"
 
 #include <array>
@@ -18,7 +19,7 @@
 namespace lockstep::launch {
 namespace {
 
-// What clients have asked for and not read, in all: whoever goes beyond it is cut off.
+// Limit of unread answers over all clients; a client that exceeds it is disconnected.
 constexpr size_t kMostUnread = size_t{512} << 20;
 
 }  // namespace
@@ -47,7 +48,7 @@ class JobStore::Server {
  private:
   struct AgentConnection {
     Socket socket;
-    std::string unread;  // answers that the client has not taken yet
+    std::string unread;  // answers that the client has not read yet
   };
 
   void serve();
@@ -65,15 +66,14 @@ class JobStore::Server {
   EventLoop loop_;
   StoreProtocol protocol_;
   std::unordered_map<StoreProtocol::Client, AgentConnection> agents_;
-  std::vector<StoreProtocol::Client> gone_;  // taken out after the handlers have returned
+  std::vector<StoreProtocol::Client> gone_;  // removed after the handlers have returned
   StoreProtocol::Client next_ = 1;
   size_t unread_ = 0;  // of all guests
   std::atomic<bool> leaving_{false};
   std::thread thread_;
 };
 
-// Whatever a client brings about ends that client at most: the ranks live and die with this
-// process.
+// An error caused by a client ends that client only: the ranks depend on this process.
 void JobStore::Server::serve() {
   try {
     loop_.wait(kForEver);
@@ -93,7 +93,7 @@ void JobStore::Server::accept() {
   Socket socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     if (errno == EMFILE || errno == ENFILE) {
-      // Others may leave: the connection waits in the kernel's queue.
+      // Other descriptors may be freed; meanwhile the connection waits in the kernel's queue.
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return;

@@ -1,6 +1,5 @@
-// The store of a job, in which its workers meet: hosted by the launcher on one address alone. It
-// speaks the protocol of c10d's TCPStore, so Python and C++ workers join it alike, and needs no
-// libtorch.
+// The job's store for its workers, hosted by the launcher on one address. It implements the
+// protocol of c10d's TCPStore, so Python and C++ workers can join, and needs no libtorch.
 #pragma once
 
 #include <memory>
@@ -9,15 +8,14 @@
 
 namespace lockstep::launch {
 
-/// Listens on `address` (loopback, or the one interface that was named; empty: all) and nowhere
-/// else, and serves from a thread of its own. It lives as long as the object. Error (environment)
-/// where the port is taken, with the process that holds it where that can be seen.
+/// Listens only on `address` (loopback, or the chosen interface; empty: all) and serves on its own thread while the object lives. Throws
+/// Error (environment) if the port is in use, with the process that holds it if visible.
 ///
-/// c10d's protocol knows no secret, so the connections themselves are chosen: from this machine
-/// those of this process's user and of root, from others those of the hosts that are named.
+/// c10d's protocol has no authentication, so connections are filtered: local ones must belong to this user or root, others must come from
+/// the listed hosts.
 class JobStore {
  public:
-  /// `port` 0 takes a free one, without a race. `hosts`: numeric addresses of other machines.
+  /// `port` 0 selects a free one without a race. `hosts`: numeric addresses of other machines.
   explicit JobStore(
       const std::string& address = "127.0.0.1", int port = 0, std::set<std::string> hosts = {});
   ~JobStore();

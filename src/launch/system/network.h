@@ -1,4 +1,4 @@
-// Addresses and sockets.
+// Network addresses and sockets.
 #pragma once
 
 #include <chrono>
@@ -24,54 +24,51 @@ class Socket {
   int descriptor_ = -1;
 };
 
-/// A TCP socket that listens on `address` (empty: on all) and `port` (0: a free one), CLOEXEC.
-/// Error (environment): the name cannot be resolved, the address is not this machine's, or the port
-/// is taken, and by whom.
+/// Returns a TCP socket listening on `address` (empty: all) and `port` (0: a free one), CLOEXEC.
+/// Throws Error (environment) if the name cannot be resolved, the address is not local, or the port
+/// is in use, naming the process.
 Socket listen_on(const std::string& address, int port);
 /// The port that a socket is bound to.
 int bound_port(const Socket& socket);
 
-/// "PID 123 (python)" of the process that listens on `port`; "another process" where that cannot be
-/// seen.
+/// "PID 123 (python)" of the process listening on `port`; "another process" if it is invisible.
 std::string port_holder(int port);
 
-/// A connection that is begun, not waited for. Wait until it is writable, then ask
-/// connection_error().
+/// A connection in progress. Wait until it is writable, then call connection_error().
 struct Connecting {
   Socket socket;
-  std::string error;  // where it failed at once
+  std::string error;  // if it failed immediately
 };
 Connecting begin_connect(const std::string& address, int port);
-/// Empty where the connection stands.
+/// Empty if the socket is connected.
 std::string connection_error(const Socket& socket);
-/// Blocks at most `timeout`. The error is empty where the socket is connected.
+/// Blocks at most `timeout`. The error is empty if the socket is connected.
 Connecting connect_within(const std::string& address, int port, std::chrono::milliseconds timeout);
 
-/// The numeric address of this end, or the other end, of a connection.
+/// Numeric address of the local or remote end of a connection.
 std::string own_address(const Socket& socket);
 std::string peer_address(const Socket& socket);
 
-/// The address at which others most likely reach this machine: that of its default route, else of
-/// its first interface but loopback; empty where there is none.
+/// The address at which other machines most likely reach this one: that of the default route,
+/// otherwise of the first non-loopback interface; empty if there is none.
 std::string outside_address();
-/// Whether a connection comes from this machine, and there from this process's user or root.
+/// True if a connection comes from this machine and from this process's user or root.
 bool is_from_own_user(const Socket& socket);
-/// The user at the other end of a connection from this machine; nothing where it comes from another
-/// one, cannot be seen, or is gone again.
+/// User at the other end of a local connection; nullopt if it is remote, invisible or already
+/// closed.
 std::optional<unsigned> peer_user(const Socket& socket);
 
-/// The numeric addresses that a name stands for; empty where there are none.
+/// Numeric addresses of a name; empty if it does not resolve.
 std::vector<std::string> resolve(const std::string& name);
 /// One of this machine's interfaces has this numeric address.
 bool is_own_address(const std::string& address);
 bool is_loopback(const std::string& address);
-/// Neither loopback nor link-local nor of a private network (RFC 1918, RFC 4193). A name counts as
-/// what it resolves to.
+/// True if the address is neither loopback nor link-local nor private (RFC 1918, RFC 4193). Names
+/// are resolved first.
 bool is_public(const std::string& address);
 /// "eth0 (10.0.0.1)": the interface with this address, or just the address.
 std::string interface_of(const std::string& address);
-/// "eth0 (10.0.0.1)" from which packets to `address` would leave; "no interface" where there is no
-/// route.
+/// "eth0 (10.0.0.1)": the interface of packets to `address`; "no interface" without a route.
 std::string route_to(const std::string& address);
 
 std::string own_host_name();

@@ -1,3 +1,4 @@
+// Reads the memory cgroup's counters.
 #include "launch/system/oom_explanation.h"
 
 #include <charconv>
@@ -77,8 +78,8 @@ Membership membership() {
   return result;
 }
 
-// In a container the path is relative to a root that is not mounted, and the cgroup stands at the
-// mount itself.
+// In a container the path is relative to an unmounted root, and the cgroup is at the mount point
+// itself.
 std::filesystem::path folder_with(
     const std::filesystem::path& mount, const std::string& path, const char* file) {
   std::error_code ignored;

@@ -1,4 +1,4 @@
-// What the kernel says about memory: whether the cgroup of this process killed something, its limit
+// Explanation of SIGKILL by the kernel's memory counters: kills by this process's cgroup, its limit
 // and its peak.
 #pragma once
 
@@ -11,16 +11,15 @@ namespace lockstep::launch {
 /// Counters of the memory cgroup (version 2 or 1) that this process is in.
 struct MemoryCounters {
   int64_t kills = 0;             // processes killed for memory so far
-  std::optional<int64_t> limit;  // bytes; nothing where there is none
+  std::optional<int64_t> limit;  // bytes; nullopt: no limit
   std::optional<int64_t> peak;   // bytes
   std::string folder;            // of the cgroup
 };
 
-/// Reads them; nothing where no memory cgroup can be read.
+/// Reads the counters; nullopt if no memory cgroup is readable.
 std::optional<MemoryCounters> read_memory_counters();
 
-/// A sentence for the report of a worker that SIGKILL ended: the kernel killed it for memory, or it
-/// did not.
+/// Sentence for the report of a worker ended by SIGKILL: whether the kernel killed it for memory.
 std::string oom_explanation(
     const std::optional<MemoryCounters>& before, const std::optional<MemoryCounters>& after);
 

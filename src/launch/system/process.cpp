@@ -1,3 +1,4 @@
+// Starts child processes.
 #include "launch/system/process.h"
 
 #include <array>
@@ -58,7 +59,7 @@ struct ChildPlan {
   int handed_on;
 };
 
-// Runs after the fork: system calls only, since another thread may have held a lock at it.
+// Runs after fork: system calls only, since another thread may have held a lock.
 void prepare(const ChildPlan& plan) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -91,21 +92,20 @@ void prepare(const ChildPlan& plan) {
   ::_exit(127);
 }
 
-// What exec would close, plan.failure among it.
+// Closes the descriptors that exec would close, including plan.failure.
 void close_on_exec() {
   std::vector<int> descriptors;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     descriptors.push_back(std::stoi(entry.path().filename().string()));
   }
   for (const int descriptor : descriptors) {
-    if ((::fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0) {  // -1: the iterator's own, gone
+    if ((::fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0) {  // -1: the iterator's own descriptor, already closed
       ::close(descriptor);
     }
   }
 }
 
-// glibc's own locks are whole after a fork; of ours, the threads that a launcher has take none that
-// `body` wants.
+// glibc's own locks are consistent after fork; the launcher's threads hold none that `body` needs.
 [[noreturn]] void call(const ProcessSpec& spec) noexcept {
   ::clearenv();
   for (const std::string& entry : spec.environment) {
@@ -248,8 +248,7 @@ Process::~Process() {
 
 std::optional<ExitStatus> Process::status() {
   siginfo_t info{};
-  // WNOWAIT: as long as the dead process is kept, its process group's number cannot become somebody
-  // else's.
+  // WNOWAIT: while the dead process is not reaped, its process group's number cannot be reused.
   if (!status_ && ::waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
       info.si_pid == pid_) {
     ExitStatus status;

@@ -1,4 +1,5 @@
-// One child process: its own session and process group, a parent-death signal, two pipes, a pidfd.
+// A child process with its own session and process group, a parent-death signal, two pipes and a
+// pidfd.
 #pragma once
 
 #include <functional>
@@ -10,44 +11,45 @@
 
 namespace lockstep::launch {
 
-/// How a process ended.
+/// Exit status of a process.
 struct ExitStatus {
-  int code = 0;    // where it exited
-  int signal = 0;  // where a signal ended it, else 0
+  int code = 0;    // if it exited
+  int signal = 0;  // if a signal ended it, otherwise 0
   bool core = false;
 
   bool succeeded() const { return code == 0 && signal == 0; }
-  /// As a shell tells it: the code, or 128 + the signal.
+  /// The shell's form: the code, or 128 + the signal.
   int shell_code() const { return signal != 0 ? 128 + signal : code; }
-  /// As torchrun tells it: the code, or minus the signal.
+  /// torchrun's form: the code, or minus the signal.
   int signed_code() const { return signal != 0 ? -signal : code; }
 };
 
 /// "SIGKILL"; "SIG42" for a number without a name.
 std::string signal_name(int signal);
-/// The number of "SIGTERM" or "TERM"; nothing for a name that is unknown.
+/// Number of "SIGTERM" or "TERM"; nullopt for an unknown name.
 std::optional<int> signal_number(const std::string& name);
 
-/// What to run.
+/// Program, environment and descriptors of a child.
 struct ProcessSpec {
   std::vector<std::string> argv;  // argv[0] is looked up in PATH
-  /// Instead of argv: the child is a copy of this process that calls this and exits with what it
-  /// returns. It finds `environment` in its variables, and no descriptor that a program would not.
+  /// Instead of argv: the child is a copy of this process that calls this function and exits with
+  /// its result. It sees `environment` in its variables and inherits the same descriptors as a
+  /// program would.
   std::function<int()> body;
   std::vector<std::string> environment;  // whole, each NAME=VALUE
   bool inherit_stdin = false;            // else /dev/null, or
-  int input = -1;                        // this descriptor, which stays the caller's
+  int input = -1;                        // descriptor for stdin, owned by the caller
   std::vector<int> cpus;                 // the CPUs that it is bound to; empty: not bound
-  int handed_on = -1;                    // a descriptor that the child has by the same number
+  int handed_on = -1;                    // descriptor that the child inherits under the same number
 };
 
-/// A running child. Move-only. The destructor closes the descriptors and takes a dead child from
-/// the kernel; it neither kills nor waits.
+/// A running child. Move-only. The destructor closes the descriptors and reaps a dead child; it
+/// neither kills nor waits.
 class Process {
  public:
-  /// Starts it, and returns when its program runs. SIGKILL reaches it when the calling *thread*
-  /// ends, so start children on a thread that lives as long as they may. An Error (environment)
-  /// names a program that cannot be run.
+  /// Starts the child and returns when its program runs. The child gets SIGKILL when the calling
+  /// *thread* ends, so use a thread that lives long enough. Throws Error (environment) if the
+  /// program cannot be run.
   static Process start(const ProcessSpec& spec);
 
   Process(Process&& other) noexcept;
@@ -60,10 +62,10 @@ class Process {
   /// The read ends of its stdout and stderr; non-blocking.
   int output() const { return output_; }
   int error_output() const { return error_output_; }
-  /// Its status where it has ended, nothing where it still runs. Does not block. The kernel keeps
-  /// the dead process until the destructor, so that signal_group() never meets a stranger.
+  /// Returns its exit status, or nullopt while it runs. Does not block. The child is reaped in the
+  /// destructor, so that signal_group() never reaches an unrelated process.
   std::optional<ExitStatus> status();
-  /// Sends a signal to the process group. False where nobody is left in it.
+  /// Sends a signal to the process group. Returns false if the group is empty.
   bool signal_group(int signal) const;
 
  private:

@@ -1,3 +1,4 @@
+// Authentication with a shared secret.
 #include "launch/system/secret.h"
 
 #include <span>

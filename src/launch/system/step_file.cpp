@@ -1,3 +1,4 @@
+// Step progress of workers in a shared file.
 #include "launch/system/step_file.h"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ double machine_seconds() {
 }
 
 StepWriter::StepWriter(const std::filesystem::path& path)
-    // Not made anew: the worker's pulse (base/rank_status.h) is in the same file, and mapped.
+    // Opens the existing file, which also contains the mapped rank status (base/rank_status.h).
     : file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) {}
 
 StepWriter::~StepWriter() {
@@ -50,7 +51,7 @@ void StepWriter::begin(int64_t step) {
     }
   }
   began_ = now;
-  // Of one length, in one call: who reads it sees one mark or the other.
+  // Fixed length in a single write, so that a reader sees one mark or the next.
   const std::string line = fmt::format("{:20} {:20.6f} {:20.6f}\n", step, now, median_of(recent_));
   [[maybe_unused]] const auto written = ::pwrite(file_, line.data(), line.size(), 0);
 }

@@ -1,5 +1,5 @@
-// How far a worker is, for its agent: the first line of a file that the worker writes at the
-// beginning of each step, and the agent reads. Behind it is what it does now (base/rank_status.h).
+// Step progress of a worker for its agent: the first line of a file, which the worker writes at the
+// start of each step. The rank status (base/rank_status.h) follows in the same file.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ namespace lockstep::launch {
 inline constexpr const char* kStepFileVariable = kStatusFileVariable;
 
 struct StepMark {
-  int64_t step = 0;   // that began last
+  int64_t step = 0;   // the last step that started
   double began = 0;   // seconds of the machine's steady clock
-  double median = 0;  // seconds of the last steps; 0: none has ended
+  double median = 0;  // median seconds of recent steps; 0: none has ended
 };
 
-/// Seconds of the clock that StepMark::began is of, which all processes of a machine share.
+/// Seconds of the clock used by StepMark::began, which all processes of a machine share.
 double machine_seconds();
 
 /// The worker's side. Writing takes a microsecond. Not thread-safe.
 class StepWriter {
  public:
-  /// A file that cannot be made is left out: nobody will learn of the steps.
+  /// If the file cannot be created, steps are not recorded.
   explicit StepWriter(const std::filesystem::path& path);
   ~StepWriter();
   StepWriter(const StepWriter&) = delete;
@@ -41,7 +41,7 @@ class StepWriter {
   std::deque<double> recent_;  // seconds of the last steps
 };
 
-/// The agent's side; nothing where the worker has begun no step.
+/// The agent's side; nullopt if the worker has started no step.
 std::optional<StepMark> read_step(const std::filesystem::path& path);
 
 }  // namespace lockstep::launch

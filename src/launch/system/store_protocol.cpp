@@ -1,3 +1,4 @@
+// Server side of c10d's TCPStore protocol.
 #include "launch/system/store_protocol.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 constexpr uint32_t kStoreGreeting = 0x3C85F7CE;
 constexpr uint8_t kStopWaiting = 0, kWaitCancelled = 1;
 constexpr uint8_t kReady = 0, kNotReady = 1;
-constexpr uint64_t kEntry = 128;  // what a key costs beside its bytes
+constexpr uint64_t kEntry = 128;  // overhead of a key in bytes
 
 template <class T>
 void put(std::string& answer, T value) {
@@ -24,7 +25,7 @@ void put_text(std::string& answer, std::string_view text) {
   answer.append(text);
 }
 
-// A client's list and the key's both hold it.
+// Stored in the client's list and in the key's.
 uint64_t cost_of_waiting(std::string_view key) {
   return 2 * (key.size() + kEntry);
 }
@@ -52,7 +53,7 @@ enum class StoreProtocol::Request : uint8_t {
   kListKeys,
 };
 
-// Reads the parts of a request. After the first that is cut off or too long, the rest is empty.
+// Reads the fields of a request. After the first truncated or oversized field, the rest is empty.
 class StoreProtocol::Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -87,7 +88,7 @@ class StoreProtocol::Reader {
   std::string key() { return std::string(text(kLongestKey)); }
   std::string_view value() { return text(kLongestValue); }
 
-  /// How many keys follow, and whether they may.
+  /// Number of keys that follow, checked against the limit.
   uint64_t count() {
     const auto count = number<uint64_t>();
     if (state_ == Taken::kWhole && count > kMostKeys) {
@@ -96,7 +97,7 @@ class StoreProtocol::Reader {
     return state_ == Taken::kWhole ? count : 0;
   }
 
-  // Not copied: a request that has not come whole is read again with every part that comes.
+  // Views, because an incomplete request is parsed again whenever bytes arrive.
   std::vector<std::string_view> keys() {
     std::vector<std::string_view> result;
     const uint64_t wanted = count();
@@ -398,7 +399,7 @@ std::string StoreProtocol::compare_set(
     const std::string& key, std::string_view expected, std::string_view value) {
   const auto found = values_.find(key);
   if (found == values_.end() && !expected.empty()) {
-    return std::string(expected);  // as c10d answers where there is no such key
+    return std::string(expected);  // as c10d answers for a missing key
   }
   if (found == values_.end() || found->second == expected) {
     set(key, std::string(value));
@@ -412,7 +413,7 @@ int64_t StoreProtocol::add(const std::string& key, int64_t amount) {
   if (found != values_.end()) {
     std::from_chars(found->second.data(), found->second.data() + found->second.size(), sum);
   }
-  // Wraps where it overflows, as unsigned numbers do.
+  // Wraps on overflow, as unsigned numbers do.
   sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(amount));
   set(key, std::to_string(sum));
   return sum;

@@ -1,5 +1,5 @@
-// The protocol of c10d's TCPStore, as a server sees it: what clients send goes in, answers come
-// out. No sockets. Python and C++ clients of torch 2.2 and later speak it.
+// Server side of c10d's TCPStore protocol: client bytes in, answers out, no sockets. Compatible
+// with Python and C++ clients of torch 2.2 and later.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +19,27 @@ namespace lockstep::launch {
 class StoreProtocol {
  public:
   using Client = uint64_t;
-  /// Bytes that a client is to get; called from take() alone.
+  /// Sends bytes to a client; called only from take().
   using Send = std::function<void(Client client, std::string_view bytes)>;
 
-  /// kMostHeld: all that clients make a store keep, and the longest answer to one request.
+  /// kMostHeld: limit of all stored data, and of one answer.
   static constexpr uint64_t kLongestKey = uint64_t{8} << 20, kMostHeld = uint64_t{256} << 20,
                             kLongestValue = kMostHeld, kMostKeys = uint64_t{128} << 10;
 
-  /// What a client says first, and a question that is answered with `number`.
+  /// A client's first message followed by a ping that is answered with `number`.
   static std::string greeting_and_ping(uint32_t number);
 
   explicit StoreProtocol(Send send, uint64_t most_held = kMostHeld)
       : send_(std::move(send)),
         most_held_(most_held) {}
 
-  /// Bytes that came from a client, cut anywhere. Whole requests are answered; the rest waits for
-  /// more. Sizes are checked before anything is kept. False where it is no client of this
-  /// protocol, or wants the store to hold too much: it is forgotten, and its connection is to be
-  /// closed.
+  /// Processes bytes of a client, split anywhere. Complete requests are answered; the rest is
+  /// buffered. Sizes are checked before anything is stored. Returns false if the client violates
+  /// the protocol or exceeds a limit: it is forgotten, and its connection must be closed.
   bool take(Client client, std::string_view bytes);
-  /// The client is gone.
+  /// Must be called when the client has disconnected.
   void forget(Client client);
-  /// The bytes that are kept, with what each key costs.
+  /// Stored bytes, including the overhead of keys.
   uint64_t held() const { return held_; }
 
  private:
@@ -48,8 +47,8 @@ class StoreProtocol {
   class Reader;
   enum class Taken { kWhole, kMore, kWrong };
   struct State {
-    std::string pending;            // a request that has not come whole
-    bool greeted = false;           // it has said the protocol's number
+    std::string pending;            // an incomplete request
+    bool greeted = false;           // it has sent the protocol's magic number
     std::set<std::string> missing;  // keys that it waits for
   };
 
@@ -66,8 +65,7 @@ class StoreProtocol {
   std::string compare_set(
       const std::string& key, std::string_view expected, std::string_view value);
   int64_t add(const std::string& key, int64_t amount);
-  /// The key is there now: clients that waited for it alone are told. `most` of them, the longest
-  /// waiting first.
+  /// Notifies clients that waited only for this key, at most `most` of them, longest waiting first.
   void announce(const std::string& key, size_t most);
   void stop_waiting(Client client, State& state);
 

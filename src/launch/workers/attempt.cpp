@@ -1,3 +1,4 @@
+// Runs the workers of one attempt and finds the root cause of a failure.
 #include "launch/workers/attempt.h"
 
 #include <algorithm>
@@ -17,9 +18,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBetweenLooks{200};     // at workers that may hang
-constexpr milliseconds kOthersFailingToo{10};  // so that the report names all that failed at once
-constexpr milliseconds kCauseOfLostPeer{500};  // a lost peer may be seen before the peer's own end
-constexpr milliseconds kFromErrorToEnd{2000};  // of a worker: Python takes its time
+constexpr milliseconds kOthersFailingToo{10};  // so that the report lists all simultaneous failures
+constexpr milliseconds kCauseOfLostPeer{500};  // the loss of a peer may be noticed before the peer's own end
+constexpr milliseconds kFromErrorToEnd{2000};  // a Python worker takes time to exit
 constexpr milliseconds kOrphansMayFinish{1000};
 constexpr milliseconds kOrphansMustFinish{200};
 
@@ -33,7 +34,7 @@ bool only_lost_peers(const std::vector<const Worker*>& failures) {
   });
 }
 
-// Failures as they count: a peer that is lost because the others were pre-empted is none.
+// Failures without those of workers that only lost a preempted peer.
 std::vector<const Worker*> failures_that_count(const WorkerGroup& group) {
   std::vector<const Worker*> failures = group.failures();
   if (group.preempted() && only_lost_peers(failures)) {
@@ -46,8 +47,8 @@ Interruption interruption_of(const AttemptOptions& options) {
   return options.interruption ? options.interruption() : Interruption::kNone;
 }
 
-// Kills a worker that has hung in the kernel for too long: its end is the failure. True where one
-// has.
+// Kills a worker that has hung in the kernel for too long; its end is the failure. Returns true if
+// there was one.
 bool kill_one_that_hangs(WorkerGroup& group, UninterruptibleWatch& hanging) {
   const Worker* worker = hanging.look(group, Clock::now());
   if (worker == nullptr) {
@@ -62,8 +63,7 @@ bool kill_one_that_hangs(WorkerGroup& group, UninterruptibleWatch& hanging) {
   return true;
 }
 
-// Kills a rank that has stood still for longer than its configuration allows: its end is the
-// failure.
+// Kills a rank that has hung for longer than its configuration allows; its end is the failure.
 void end_one_that_stands(HangWatch& hangs) {
   if (const Worker* worker = hangs.look()) {
     log_error(
@@ -74,7 +74,7 @@ void end_one_that_stands(HangWatch& hangs) {
   }
 }
 
-// Waits until the attempt has an end, and tells which. `stuck`: some worker hung in the kernel.
+// Waits for the end of the attempt and returns it. `stuck`: a worker hung in the kernel.
 AttemptEnd watch(
     Guard& guard,
     WorkerGroup& group,
@@ -114,15 +114,15 @@ AttemptEnd watch(
   }
 }
 
-// One that has written its error has failed, though it has not ended yet: its end may be what the
-// others saw first.
+// A worker that has written its error has failed although it still runs: its peers may have noticed
+// first.
 bool is_failing(const WorkerGroup& group) {
   return std::any_of(group.workers().begin(), group.workers().end(), [](const auto& worker) {
     return !worker->status && read_error_file(worker->error_file);
   });
 }
 
-// A moment for the other failures of the same cause to be seen.
+// Waits briefly for other failures with the same cause.
 void gather(WorkerGroup& group) {
   const milliseconds pause =
       only_lost_peers(group.failures()) ? kCauseOfLostPeer : kOthersFailingToo;
@@ -185,8 +185,8 @@ void end_workers(
   group.finish_output();
 }
 
-// After a signal: workers that could not save say so with a code of ours (2 to 7); others just died
-// of it.
+// After a signal: workers that could not save exit with a code of Lockstep (2 to 7); others died of
+// the signal.
 std::vector<const Worker*> failed_while_stopping(const WorkerGroup& group) {
   std::vector<const Worker*> result;
   for (const auto& worker : group.workers()) {
@@ -201,8 +201,8 @@ std::vector<const Worker*> failed_while_stopping(const WorkerGroup& group) {
   return result;
 }
 
-// A worker that had not ended when others gave up on it: they name it, or it is found by what the
-// workers tell of themselves. Its stacks are taken while it still stands.
+// The worker for which others gave up waiting: named by them, or found from the rank status. Its
+// stacks are taken while it still hangs.
 const Worker* find_hanging(
     WorkerGroup& group, HangWatch& hangs, const std::vector<const Worker*>& failed) {
   for (const Worker* worker : failed) {
@@ -303,7 +303,7 @@ AttemptResult run_attempt(
   if (result.end == AttemptEnd::kSignalled && failed.empty()) {
     failed = failed_while_stopping(group);
   }
-  // Again: by now the rest of what they printed has been read.
+  // Described again, because the rest of their output has been read by now.
   result.failures = describe_all(failed, hanging, hangs, before, after);
   result.exit_code = exit_code_of(group, result);
   result.step = last_step(group);

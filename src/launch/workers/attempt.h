@@ -1,4 +1,4 @@
-// One run of the workers of this machine, from start to the last process gone.
+// One attempt of this machine's workers, from start until the last process is gone.
 #pragma once
 
 #include <chrono>
@@ -14,27 +14,27 @@ namespace lockstep::launch {
 enum class AttemptEnd {
   kSucceeded,
   kFailed,       // a worker failed
-  kSignalled,    // a signal came and was forwarded
+  kSignalled,    // a signal arrived and was forwarded
   kPreempted,    // workers saved and left with kExitPreempted
   kInterrupted,  // AttemptOptions::interruption
 };
 
-/// Why the workers of this machine are to end though none of them failed.
+/// Reasons to stop this machine's workers although none of them failed.
 enum class Interruption {
   kNone,
-  kFailure,     // elsewhere: at once
-  kMembership,  // the job goes on with other nodes: workers may save what they have done
+  kFailure,     // on another node: stop at once
+  kMembership,  // the job continues with other nodes: workers may save
 };
 
 struct AttemptResult {
   AttemptEnd end = AttemptEnd::kSucceeded;
   int signal = 0;                 // with kSignalled
   std::vector<Failure> failures;  // in the order seen
-  /// The step that a worker began last; -1: none has begun one; nothing: they tell of no steps.
+  /// The last step that a worker began; -1: none; nullopt: workers do not report steps.
   std::optional<int64_t> step;
-  /// Some worker did not end though it got SIGKILL: it hangs in the kernel, and holds its device.
+  /// A worker survived SIGKILL: it hangs in the kernel and holds its device.
   bool stuck = false;
-  /// The exit code that tells it to a shell: the root cause's own, 75, or 128 + the signal.
+  /// Exit code for a shell: the root cause's own, 75, or 128 + the signal.
   int exit_code = 0;
 };
 
@@ -43,18 +43,18 @@ struct AttemptOptions {
       120000};                                   // from a forwarded signal to SIGKILL: time to save
   std::chrono::milliseconds failure_grace{700};  // from a failure's SIGTERM to SIGKILL
   /// How long a worker may be in uninterruptible sleep before it is killed and the job is not
-  /// started again; 0: for ever.
+  /// restarted; 0: unlimited.
   std::chrono::milliseconds uninterruptible{0};
-  /// Asked after every event; anything but kNone ends the workers. Wake the guard's loop to have it
-  /// asked.
+  /// Called after every event; any result but kNone stops the workers. Wake the guard's loop to
+  /// trigger the call.
   std::function<Interruption()> interruption;
-  /// Told how the attempt ends before the workers are ended, so that other nodes hear of a failure
-  /// at once.
+  /// Called with the attempt's outcome before the workers are stopped, so that other nodes hear of
+  /// a failure at once.
   std::function<void(const AttemptResult&)> ending;
 };
 
-/// Starts the workers, passes on what they print, forwards signals, and returns when no process of
-/// theirs is left.
+/// Starts the workers, forwards output and signals, and returns when none of their processes is
+/// left.
 AttemptResult run_attempt(
     Guard& guard, std::vector<WorkerSpec> specs, const AttemptOptions& options);
 

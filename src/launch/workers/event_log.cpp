@@ -1,3 +1,4 @@
+// Writes launch events as JSON lines.
 #include "launch/workers/event_log.h"
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Events of a launch, for machines to read: one JSON object a line.
+// Machine-readable events of a launch: one JSON object per line.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace lockstep::launch {
 
 class EventLog {
  public:
-  /// "" writes nothing, "console" to stderr, "jsonl:PATH" appends to a file.
+  /// "" disables it, "console" writes to stderr, "jsonl:PATH" appends to a file.
   EventLog(const std::string& where, const std::string& run_id);
   /// Adds "event", "run_id", "time" (seconds), "host" and the fields of `more`, an object.
   void write(const std::string& event, const nlohmann::json& more);

@@ -1,3 +1,4 @@
+// Selects the failures to report and detects repeated ones.
 #include "launch/workers/failure_list.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ bool is_ours(const Failure& failure, ErrorKind kind) {
 
 constexpr size_t kLongestCause = 500;
 
-/// It says who failed, and not why: there is room for it where there is for all.
+/// It names a failed worker without a reason, so it is the first to be dropped.
 bool tells_little(const Failure& failure) {
   return !failure.hangs && lost_a_peer(failure.status);
 }

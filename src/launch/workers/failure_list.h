@@ -1,5 +1,5 @@
-// The failures of a round on many machines, as many as travel in one message, and whether another
-// start would only bring them again.
+// The failures of a round on many nodes, limited to what fits in one message, and detection of
+// failures that a restart would repeat.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace lockstep::launch {
 
-/// Failures in the order of their arrival. Beyond kMost they are counted alone; one that may be the
-/// root cause takes the place of one that merely lost a peer.
+/// Failures in the order of arrival. Beyond kMost they are only counted; a possible root cause
+/// replaces a failure that merely lost a peer.
 class FailureList {
  public:
   static constexpr size_t kMost = 8;
 
   void add(Failure failure);
   void add_all(const std::vector<Failure>& failures);
-  /// Those of a message that was made by put_into(). What is none of these is left out.
+  /// Adds the failures of a message written by put_into(); invalid ones are skipped.
   void add_from(const nlohmann::json& message);
-  /// "failures" and "others" of a message.
+  /// Writes "failures" and "others" of a message.
   void put_into(nlohmann::json& message) const;
 
   bool empty() const { return failures_.empty(); }
   const std::vector<Failure>& failures() const { return failures_; }
-  /// How many were left out.
+  /// Number of failures left out.
   int64_t others() const { return others_; }
 
  private:
@@ -36,28 +36,26 @@ class FailureList {
   int64_t others_ = 0;
 };
 
-/// Knows failures that come again however often workers are started: an error of ours in the
-/// configuration at once, and numbers that diverge at the second time without a new step between
-/// them, for a machine may err once.
+/// Detects failures that restarts cannot fix: a configuration error at once, and NaN or Inf at the
+/// second time without progress in between, because a machine may err once.
 class Repetition {
  public:
-  /// Whether workers that failed so would fail so again; `step` as Progress::in_vain has it.
-  /// Counts.
+  /// Returns true if workers with these failures would fail again; `step` as in Progress::in_vain.
+  /// Updates the counts.
   bool expected(const std::vector<Failure>& failures, std::optional<int64_t> step);
 
  private:
   int diverged_ = 0;
-  std::optional<int64_t> diverged_at_;  // the furthest step of those
+  std::optional<int64_t> diverged_at_;  // the furthest of their steps
 };
 
-/// Ends a job that does not get on: one that has failed kMost times in a row without coming to a
-/// step that it had not reached.
+/// Ends a job without progress: kMost failures in a row without a new step.
 class Progress {
  public:
   static constexpr size_t kMost = 3;
 
-  /// A round has failed; `step` is what a worker of it began last (-1: none, nothing: its workers
-  /// tell of no steps). Whether it is not to be started again.
+  /// Called after a failed round; `step` is the last step that a worker began (-1: none; nullopt:
+  /// not reported). Returns true if the job must not restart.
   bool in_vain(std::optional<int64_t> step, const std::string& why);
   /// The rounds in vain and why each failed, in lines.
   std::string told() const;

@@ -1,3 +1,4 @@
+// Formats failure reports.
 #include "launch/workers/failure_report.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ std::string string_at(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// A number, or a string that holds one: torch writes timestamps as strings.
+// A number, or a string with a number: torch writes timestamps as strings.
 std::optional<int64_t> integer_at(const json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) {
@@ -84,7 +85,7 @@ std::string exit_text(const Failure& failure) {
   return text;
 }
 
-// The last lines of a long trace: the innermost frame and the message stand at its end.
+// The last lines of a long trace, which contain the innermost frame and the message.
 void add_traceback(std::string& text, const Failure& failure) {
   if (failure.callstack.empty()) {
     text += fmt::format("  traceback : {}\n", printable(failure.message));
@@ -116,8 +117,7 @@ std::string entry(size_t index, const Failure& failure) {
   return text;
 }
 
-/// An error of the configuration that our own ranks told: the same on each, and there is nothing to
-/// find out about the machine.
+/// A configuration error of Lockstep's own ranks: the same on each, and independent of the machine.
 bool is_configuration_error(const Failure& failure) {
   return failure.status.signal == 0 && failure.status.code == exit_code(ErrorKind::kConfig) &&
          failure.message.starts_with("lockstep::Error: ");
@@ -139,7 +139,7 @@ std::string last_bytes(const std::string& text, size_t most) {
   return text.size() <= most ? text : text.substr(text.size() - most);
 }
 
-// With at most so many bytes of each of its texts; the innermost frame stands at the end.
+// Limits each string to this number of bytes, keeping the end with the innermost frame.
 Failure shortened(Failure failure, size_t most) {
   for (std::string* text :
        {&failure.host, &failure.error_file, &failure.hint, &failure.memory, &failure.message}) {
@@ -227,7 +227,7 @@ void copy_error_file(
     }
     write_file_atomically(to, whole.dump());
   } catch (const std::exception&) {
-    // The report says all of it; a parent's copy is a courtesy.
+    // The report has everything; the copy for a parent launcher is optional.
   }
 }
 
@@ -314,7 +314,8 @@ Failure describe_hanging(
 }
 
 std::string to_json(const Failure& failure) {
-  // Eight of them go into one message, escaped once more: what is too long loses its beginning.
+  // Eight failures must fit in one message, escaped again: strings that are too long lose their
+  // beginning.
   constexpr size_t kLongest = size_t{192} << 10;
   std::string text;
   for (size_t most = size_t{64} << 10; most > 64; most /= 2) {

@@ -1,4 +1,4 @@
-// The one screen that says which worker failed, how, and what it said last.
+// Failure report: one screen with the failed worker, its error and its last output.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::launch {
 
-/// What a worker wrote of its error: TORCHELASTIC_ERROR_FILE, in either of its forms.
+/// Content of a worker's error file (TORCHELASTIC_ERROR_FILE), in either of its forms.
 struct ErrorFile {
   std::string message;
   std::string callstack;  // Python's or ours
@@ -22,14 +22,14 @@ struct ErrorFile {
   std::optional<int64_t> step;
 };
 
-/// Reads it; nothing where it is missing, cut, larger than 16 MiB, or not what it should be.
+/// Reads it; nullopt if it is missing, truncated, larger than 16 MiB, or invalid.
 std::optional<ErrorFile> read_error_file(const std::filesystem::path& path);
 /// A copy of the file with the exit code in it, as torchelastic's parents expect; failures are
 /// ignored.
 void copy_error_file(
     const std::filesystem::path& from, const std::filesystem::path& to, int exit_code);
 
-/// A failed worker as the report tells it; it can travel between machines as JSON.
+/// A failed worker in the report; can be sent between machines as JSON.
 struct Failure {
   std::string host;
   int rank = 0, local_rank = 0;
@@ -39,34 +39,33 @@ struct Failure {
   std::string error_file, message, callstack, hint, memory;
   std::optional<int64_t> step;
   std::vector<std::string> last_lines;
-  bool hangs = false;  // it did not fail: the others waited for it in vain
+  bool hangs = false;  // it did not fail: its peers waited for it in vain
 };
 
-/// Puts together what is known of a worker that failed.
+/// Collects what is known about a failed worker.
 Failure describe(
     const Worker& worker,
     const std::optional<MemoryCounters>& before,
     const std::optional<MemoryCounters>& after);
 
-/// The rank for which a worker that gave up had waited: the last that its message says it had no
-/// answer from.
+/// The rank for which a timed-out worker waited: the last one that its message names as
+/// unresponsive.
 std::optional<int> unanswering_rank(const std::string& message);
-/// Whether a worker's message says that an operation's time was up: Lockstep's own, or Gloo's.
+/// True if a worker's message reports an operation's timeout, Lockstep's or Gloo's.
 bool gave_up_waiting(const std::string& message);
-/// The worker on which another has given up; `found`: what is known of it besides, lines.
+/// Describes the worker for which another gave up waiting; `found`: further lines about it.
 Failure describe_hanging(
     const Worker& worker, const Failure& who_gave_up, const std::string& found = "");
 
-/// At most 192 KiB: of longer texts the beginning is left out.
+/// At most 192 KiB: longer strings lose their beginning.
 std::string to_json(const Failure& failure);
-/// The inverse; nothing where the text is not one.
+/// The inverse; nullopt if the string is invalid.
 std::optional<Failure> failure_from_json(const std::string& text);
 
 /// The exit code of a worker of ours that lost a peer, the last of our codes for errors.
 inline constexpr int kPeerLostCode = 7;
 
-/// Whether a worker that ended so merely lost a peer: exit code 7, or a write to a socket whose
-/// other end is gone (SIGPIPE).
+/// True if this exit merely indicates a lost peer: exit code 7, or SIGPIPE.
 bool lost_a_peer(const ExitStatus& status);
 
 /// The index of the root cause: one that hangs; else one that did not merely lose a peer; of these
@@ -74,8 +73,8 @@ bool lost_a_peer(const ExitStatus& status);
 /// and in the order seen.
 size_t root_cause(const std::vector<Failure>& failures);
 
-/// The report, in torchrun's shape: "NAME FAILED", the other failures, the root cause with at most
-/// `lines` last lines. `others` failed beside them. Ends with a newline.
+/// Formats the report as torchrun does: "NAME FAILED", the other failures, the root cause with at
+/// most `lines` last lines. `others` more workers failed. Ends with a newline.
 std::string report(
     const std::string& name,
     const std::vector<Failure>& failures,

@@ -1,3 +1,4 @@
+// Prepares a process to supervise workers.
 #include "launch/workers/guard.h"
 
 #include <algorithm>
@@ -19,8 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds kOneRequest{2};
 
-// Workers need three descriptors each; the soft limit is often 1024 where the hard one is far
-// higher.
+// Each worker needs three descriptors; the soft limit is often 1024 and the hard limit much higher.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536) {
@@ -30,7 +30,8 @@ void raise_descriptor_limit() {
   }
 }
 
-// Nested supervisors add theirs to the outer one's, so that the outer one finds all.
+// Nested supervisors append their tag to the outer one's, so that the outer one finds all
+// processes.
 std::string make_tag() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -44,7 +45,8 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// What came while it was blocked would end this process once it is not.
+// Discards signals that arrived while blocked, which would otherwise end this process when
+// unblocked.
 void forget_pending(int signal) {
   sigset_t one;
   sigemptyset(&one);
@@ -71,7 +73,7 @@ Guard::Guard(std::vector<int> signals) : tag_(make_tag()) {
     }
   }
   sigset_t blocked = mask;
-  sigaddset(&blocked, SIGPIPE);  // a console that is gone is seen by write()
+  sigaddset(&blocked, SIGPIPE);  // write() reports a closed console
   ::pthread_sigmask(SIG_BLOCK, &blocked, &old_mask_);
   signal_descriptor_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signal_descriptor_ < 0) {

@@ -1,5 +1,5 @@
-// What a process takes upon itself before it starts workers: signals become events, orphans become
-// its own, and a keeper stands by.
+// Guard of a supervising process: signals become events, orphans are adopted, and a keeper process
+// cleans up.
 #pragma once
 
 #include <chrono>
@@ -15,26 +15,26 @@
 
 namespace lockstep::launch {
 
-/// One at a time in a process, on the thread that starts the workers, before other threads are made
-/// (they inherit the blocked signals). The destructor gives the signals back.
+/// One per process, on the thread that starts the workers, before other threads exist (they inherit
+/// the blocked signals). The destructor restores the signals.
 class Guard {
  public:
-  /// `signals` are caught and forwarded instead of ending this process. SIGUSR1 and SIGUSR2, where
-  /// they are none of those, are passed on to workers and end nothing.
+  /// `signals` are caught and forwarded instead of ending this process. SIGUSR1 and SIGUSR2, if not
+  /// among them, are passed on to workers without ending anything.
   explicit Guard(std::vector<int> signals);
   ~Guard();
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
   EventLoop& loop() { return loop_; }
-  /// The last signal that came, and how many came in all. A SIGTERM soon after another is the same
-  /// request: engines tell a process, the one that started it, and other nodes' agents, and each
-  /// passes it on.
+  /// The last signal received, and the number of signals. A SIGTERM soon after another counts as
+  /// the same request: cluster engines signal a process, its launcher and the other nodes' agents,
+  /// and each forwards it.
   std::optional<int> signal() const { return signal_; }
-  /// As if `signal` had come: another node's agent got it.
+  /// Acts as if `signal` had been received: another node's agent got it.
   void take_signal(int signal);
   int signals_seen() const { return seen_; }
-  /// Who is told of signals that are passed on; empty: nobody.
+  /// Sets the receiver of passed-on signals; empty: none.
   void set_pass_on(std::function<void(int signal)> pass_on) { pass_on_ = std::move(pass_on); }
   /// NAME and VALUE of the variable that marks the workers and all that they fork.
   static constexpr const char* kTagName = "LOCKSTEP_SUPERVISOR";
@@ -43,7 +43,7 @@ class Guard {
   void remove_if_killed(const std::filesystem::path& folder) const {
     keeper_->remove_afterwards(folder);
   }
-  /// Ends every process below this one that did not run before; SIGTERM, `grace`, SIGKILL.
+  /// Terminates every descendant that did not run before: SIGTERM, `grace`, SIGKILL.
   void end_descendants(std::chrono::milliseconds grace);
 
  private:
@@ -56,7 +56,7 @@ class Guard {
   std::function<void(int signal)> pass_on_;
   std::optional<int> signal_;
   int seen_ = 0;
-  std::chrono::steady_clock::time_point asked_;  // when the last one came that counted
+  std::chrono::steady_clock::time_point asked_;  // time of the last signal that counted
   std::string tag_;
   std::vector<pid_t> before_;
   std::optional<Keeper> keeper_;

@@ -1,3 +1,4 @@
+// Detects and reports hanging ranks.
 #include "launch/workers/hang_watch.h"
 
 #include <algorithm>
@@ -17,10 +18,10 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenReadings{1000};
 constexpr size_t kMostWalked = 4;      // of the ranks of a circle
-constexpr double kAfterTimeout = 1.0;  // seconds: who did nothing for so long while others gave up
+constexpr double kAfterTimeout = 1.0;  // seconds without progress while other ranks gave up waiting
 constexpr size_t kLinesInReport = 16;  // of the first thread's stack, in the report of the failure
 
-/// The first thread's frames: what a person looks at first.
+/// Frames of the first thread, the most relevant ones.
 std::string first_thread(const std::string& stacks) {
   size_t end = 0, lines = 0, threads = 0;
   while (end < stacks.size() && lines < kLinesInReport) {
@@ -136,7 +137,7 @@ const Worker* HangWatch::look() {
   const double now = machine_seconds();
   const std::optional<Hang> hang = find_hang(ranks, now);
   if (!hang) {
-    // Of one that has ended what was found is kept, for the report of its end.
+    // The findings about an ended worker are kept for the report of its end.
     if (told_ && worker_of(told_->ranks.front()) != nullptr) {
       log_warning("rank {} gets on again after {:.3g} s", told_->ranks.front(), told_->seconds);
       found_.clear();

@@ -1,4 +1,4 @@
-// Looks after ranks that do not get on: names them, with their stacks and with who waits for whom.
+// Hang detection: names ranks without progress, with their stacks and the graph of waits.
 #pragma once
 
 #include <chrono>
@@ -15,12 +15,11 @@
 
 namespace lockstep::launch {
 
-/// The agent's eye on the workers of one machine. It reads what they tell of themselves
-/// (base/rank_status.h) once a second, and asks nothing of them. Workers that tell nothing (Python
-/// scripts) are left alone.
+/// Watches one machine's workers. Reads their rank status (base/rank_status.h) once a second
+/// without their cooperation. Workers without a status (Python scripts) are ignored.
 class HangWatch {
  public:
-  /// How long the stacks of a process may take.
+  /// Time limit for reading a process's stacks.
   static constexpr std::chrono::seconds kMostForStacks{15};
 
   explicit HangWatch(const WorkerGroup& group) : group_(group) {}
@@ -28,35 +27,36 @@ class HangWatch {
   HangWatch(const HangWatch&) = delete;
   HangWatch& operator=(const HangWatch&) = delete;
 
-  /// Whether some worker has a pulse, and look() is to be called.
+  /// True if a worker has a rank status, so that look() must be called.
   bool looks() const;
-  /// Names a rank that hangs, once, on stderr; its stacks are taken by another process, so that
-  /// this never waits. Returns a worker that is to be ended for it, if any (training.hang_timeout).
+  /// Reports a hanging rank once on stderr; a separate process takes its stacks, so this never
+  /// blocks. Returns a worker to kill for it, if any (training.hang_timeout).
   const Worker* look();
 
-  /// After workers gave up on others (a timeout): the worker that does not get on, if any; it waits
-  /// for its stacks, `pump` being called meanwhile. `known`: its rank, where they say it.
+  /// After workers timed out: returns the worker without progress, if any. Waits for its stacks and
+  /// calls `pump` meanwhile. `known`: its rank, if the workers name it.
   const Worker* find_after_timeout(
       std::optional<int> known, const std::function<void(std::chrono::milliseconds)>& pump);
-  /// What was found of a rank: state, graph, the stack of its first thread. Empty: nothing.
+  /// Findings about a rank: state, graph, stack of the first thread. Empty: none.
   std::string found(int rank) const;
 
  private:
   std::vector<RankView> views(bool living) const;
   const Worker* worker_of(int rank) const;
   void begin_report(const Hang& hang, const std::vector<RankView>& ranks, double now);
-  /// Reads what there is of the stacks; tells the report once they are whole, or their time is up.
+  /// Reads available stack output; prints the report when it is complete or its time limit is
+  /// reached.
   void go_on_with_report();
 
   const WorkerGroup& group_;
   std::chrono::steady_clock::time_point looked_{};
-  std::optional<Hang> told_;                    // that is told, or about to be
+  std::optional<Hang> told_;                    // reported, or about to be
   std::string report_;                          // of it, without stacks
-  std::vector<std::pair<int, pid_t>> to_walk_;  // ranks whose stacks are still to be taken
+  std::vector<std::pair<int, pid_t>> to_walk_;  // ranks whose stacks have not been taken yet
   std::optional<Process> walker_;
   int walked_rank_ = 0;
   std::chrono::steady_clock::time_point walk_began_;
-  std::string stacks_;  // of walked_rank_, as far as they were read
+  std::string stacks_;  // of walked_rank_, as read so far
   std::string all_stacks_;
   std::map<int, std::string> found_;
 };

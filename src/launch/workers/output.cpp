@@ -1,3 +1,4 @@
+// Forwards and records the output of workers.
 #include "launch/workers/output.h"
 
 #include <algorithm>
@@ -19,14 +20,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr size_t kLongestPartial = size_t{64} << 10;
 constexpr std::chrono::milliseconds kPartialAge{100};
-constexpr std::string_view kClearLine = "\r\x1b[K";  // what a status line begins with
+constexpr std::string_view kClearLine = "\r\x1b[K";  // prefix of a status line
 
 bool writable_now(int descriptor) {
   pollfd poll{descriptor, POLLOUT, 0};
   return ::poll(&poll, 1, 0) > 0;
 }
 
-// The length of the UTF-8 character at the beginning of `text`, or 0 where there is no valid one.
+// Length of the UTF-8 character at the start of `text`; 0 if it is invalid.
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -39,7 +40,7 @@ size_t utf8_length(std::string_view text) {
       return 0;
     }
   }
-  // Overlong forms, surrogates and what lies past U+10FFFF.
+  // Overlong forms, surrogates and code points beyond U+10FFFF.
   if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
       (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F)) {
     return 0;
@@ -47,7 +48,7 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 
-// The length of a terminal's control sequence (ESC [ ... letter) at the beginning of `text`.
+// Length of a terminal control sequence (ESC [ ... letter) at the start of `text`.
 size_t escape_length(std::string_view text) {
   size_t length = 1;
   if (length < text.size() && text[length] == '[') {
@@ -95,8 +96,8 @@ void Console::set_status(std::string_view text) {
 
 void Console::write_some() {
   size_t done = 0;
-  // Where poll says so, a pipe takes PIPE_BUF bytes without blocking. The descriptor is shared with
-  // the shell, so it cannot be made non-blocking.
+  // If poll reports it as writable, a pipe accepts PIPE_BUF bytes without blocking. The descriptor
+  // is shared with the shell, so it cannot be made non-blocking.
   while (done < pending_.size() && writable_now(descriptor_)) {
     const size_t size = std::min<size_t>(pending_.size() - done, PIPE_BUF);
     const ssize_t written = ::write(descriptor_, pending_.data() + done, size);
@@ -213,8 +214,8 @@ OutputPump::~OutputPump() {
 
 void OutputPump::on_readable() {
   if (route_.console != nullptr && route_.console->full()) {
-    // The reader of the console is slow: give it a moment, so that memory stays bounded and a death
-    // is still seen.
+    // The console's reader is slow: wait briefly, so that memory stays bounded and a worker's death
+    // is still noticed.
     route_.console->flush(std::chrono::milliseconds(5));
     return;
   }
@@ -267,26 +268,26 @@ void OutputPump::take(std::string_view bytes) {
     end_line();
     bytes.remove_prefix(end + 1);
   }
-  // A progress bar draws itself anew with '\r'; a very long line is not kept back either.
+  // Progress bars redraw with '\r'; very long lines are not held back either.
   if (!take_status() &&
       (partial_.size() > kLongestPartial || partial_.find('\r') != std::string::npos)) {
     show_partial(/*all=*/true);
   }
 }
 
-// The line that is being read may be a status line: it stays below the lines of all workers. False
-// where it is none.
+// The partial line may be a status line, which stays below the lines of all workers. Returns false
+// if it is not.
 bool OutputPump::take_status() {
   if (line_shown_ || route_.console == nullptr || !partial_.starts_with(kClearLine.substr(0, 1))) {
     return false;
   }
   const size_t begin = partial_.rfind(kClearLine);
   if (begin == std::string::npos) {
-    return kClearLine.starts_with(partial_);  // cut off: the rest of it comes
+    return kClearLine.starts_with(partial_);  // truncated: the rest follows
   }
   partial_.erase(0, begin);
   std::string_view text = std::string_view(partial_).substr(kClearLine.size());
-  text = text.substr(0, text.find('\r'));  // the next one has begun
+  text = text.substr(0, text.find('\r'));  // the next one has started
   shows_status_ = true;
   route_.console->set_status(text.empty() ? "" : route_.prefix + std::string(text));
   return true;
@@ -294,7 +295,7 @@ bool OutputPump::take_status() {
 
 void OutputPump::end_line() {
   if (route_.whole_lines) {
-    // A line that a worker writes above its status line comes after the sequence that clears it.
+    // A line that a worker writes above its status line follows the sequence that clears it.
     const size_t cleared = partial_.rfind(kClearLine);
     if (shows_status_ && route_.console != nullptr) {
       route_.console->set_status("");
@@ -315,7 +316,7 @@ void OutputPump::end_line() {
   if (wanted) {
     route_.filtered->write(route_.prefix + line_ + "\n");
   }
-  // Of a progress bar, what it showed last.
+  // For a progress bar, its last state.
   const std::string_view line =
       line_.ends_with('\r') ? std::string_view(line_).substr(0, line_.size() - 1) : line_;
   const size_t redrawn = line.rfind('\r');
@@ -355,7 +356,7 @@ void OutputPump::show_partial(bool all) {
 void OutputPump::finish() {
   drain();
   if (shows_status_) {
-    end_line();  // what it showed last stays on the screen
+    end_line();  // the last state stays on the screen
   }
   show_partial(/*all=*/true);
   if (!line_.empty()) {

@@ -1,4 +1,5 @@
-// What workers print: shown on the console, written to files, and its end kept for the report.
+// Output of workers: shown on the console, written to files, and the last lines kept for the
+// report.
 #pragma once
 
 #include <chrono>
@@ -14,8 +15,8 @@
 
 namespace lockstep::launch {
 
-/// A terminal, pipe or file that several workers share. Never blocks the loop: what the reader does
-/// not take yet waits here. Where the reader is gone (EPIPE) the rest is dropped.
+/// A terminal, pipe or file shared by several workers. Never blocks the loop: output that the
+/// reader does not accept yet is buffered. If the reader is gone (EPIPE), the rest is dropped.
 class Console {
  public:
   /// `descriptor` stays the caller's.
@@ -27,8 +28,8 @@ class Console {
   void write(std::string_view bytes);
   /// Writes whole lines above the status line.
   void write_lines(std::string_view lines);
-  /// Draws the status line: what a worker keeps in the terminal's last line (base/log.h). It is
-  /// drawn again below every line that is written. An empty text takes it away.
+  /// Draws the status line, a worker's text on the terminal's last line (base/log.h). It is redrawn
+  /// below every written line. An empty string removes it.
   void set_status(std::string_view text);
   /// So much waits that writers should pause.
   bool full() const { return pending_.size() > kFull; }
@@ -46,8 +47,7 @@ class Console {
   std::string pending_, status_;
 };
 
-/// A file that is appended to. A disk that is full or fails is told once on stderr; the job goes
-/// on.
+/// A file for appending. A full or failing disk is reported once on stderr; the job continues.
 class LogFile {
  public:
   explicit LogFile(std::filesystem::path path);
@@ -62,7 +62,7 @@ class LogFile {
   int descriptor_ = -1;
 };
 
-/// The last lines of a worker, at most kLines of at most kLength bytes, whatever it printed.
+/// The last lines of a worker, at most kLines of at most kLength bytes.
 class LineTail {
  public:
   static constexpr size_t kLines = 50, kLength = 2000;
@@ -73,40 +73,39 @@ class LineTail {
   std::deque<std::string> lines_;
 };
 
-/// Text made fit for a terminal: invalid UTF-8 becomes U+FFFD; control characters but the tab, and
-/// what they begin (colours), go.
+/// Makes text safe for a terminal: invalid UTF-8 becomes U+FFFD; control characters except the tab,
+/// and their sequences (colors), are removed.
 std::string printable(std::string_view text);
 /// The same, line by line.
 std::string printable_lines(std::string_view text);
 
-/// Where one stream of one worker goes.
+/// Destination of one stream of one worker.
 struct StreamRoute {
   Console* console = nullptr;  // null: not shown
   bool whole_lines =
-      true;            // false: bytes as they come, for a stream that has the console to itself
+      true;            // false: bytes unchanged, for a stream that has the console to itself
   std::string prefix;  // before each line on the console
   std::shared_ptr<LogFile> file;      // null: none
-  std::vector<std::string> needles;   // lines that hold any of these go, with the prefix, to ...
+  std::vector<std::string> needles;   // lines that contain any of these go, with the prefix, to ...
   std::shared_ptr<LogFile> filtered;  // ... this file, shared among workers
 };
 
 /// One stream of one worker: reads its pipe whenever there is something, and passes it on.
 class OutputPump {
  public:
-  /// `descriptor` stays the caller's, and must live as long as the pump.
+  /// The caller owns `descriptor`, which must outlive the pump.
   OutputPump(EventLoop& loop, int descriptor, StreamRoute route, LineTail& tail);
   ~OutputPump();
   OutputPump(const OutputPump&) = delete;
   OutputPump& operator=(const OutputPump&) = delete;
 
-  /// Reads what is in the pipe now. False once its end was seen.
+  /// Reads the available output. Returns false at the end of the stream.
   bool drain();
-  /// Shows a line that was begun and not ended, where it is older than a moment (a prompt) or
-  /// `all`.
+  /// Shows an incomplete line if it is older than a moment (a prompt), or if `all`.
   void show_partial(bool all);
-  /// drain(), show_partial(true), and the last line without a newline goes to the tail.
+  /// Calls drain() and show_partial(true), and adds an unterminated last line to the tail.
   void finish();
-  /// Whether a line was begun that show_partial() is still to show.
+  /// True if an incomplete line is still to be shown by show_partial().
   bool has_partial() const { return !partial_.empty() && !shows_status_; }
 
  private:
@@ -122,9 +121,9 @@ class OutputPump {
   StreamRoute route_;
   LineTail& tail_;
   bool open_ = true;
-  std::string partial_;        // of the line that is being read, what the console has not seen
+  std::string partial_;        // the part of the current line that the console has not shown
   std::string line_;           // the line that is being read, cut to the tail's length
-  bool line_shown_ = false;    // a part of this line is on the console already
+  bool line_shown_ = false;    // part of this line is on the console already
   bool shows_status_ = false;  // partial_ is the console's status line
   std::chrono::steady_clock::time_point partial_since_;
 };

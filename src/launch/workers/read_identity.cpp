@@ -1,3 +1,4 @@
+// Reads a worker's rank and rendezvous from the environment.
 #include "launch/workers/read_identity.h"
 
 #include <charconv>

@@ -1,4 +1,4 @@
-// Who this process is, from the variables that a launcher sets.
+// Identity of this process from the variables that launchers set.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace lockstep::launch {
 
-/// From RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and their like (torchrun's,
-/// accelerate's and deepspeed's launchers set them); nothing where RANK and WORLD_SIZE are not set.
-/// Error (config) naming every variable that is missing or is no number.
+/// Reads RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and related variables (set by
+/// torchrun, accelerate and deepspeed). Returns nullopt if RANK and WORLD_SIZE are not set. Throws
+/// Error (config) naming every missing or invalid variable.
 std::optional<WorkerIdentity> read_identity(const Environment& environment);
 
 }  // namespace lockstep::launch

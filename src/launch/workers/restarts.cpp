@@ -1,3 +1,4 @@
+// Counts restarts within a window.
 #include "launch/workers/restarts.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A larger --max-restarts is as good as none.
+// A larger --max-restarts is effectively unlimited.
 constexpr size_t kRemembered = 10000;
 
 }  // namespace

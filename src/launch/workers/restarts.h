@@ -1,5 +1,4 @@
-// How often the workers of a job were started again after a failure, and whether they may be once
-// more.
+// Restart counter of a job's workers and its limit.
 #pragma once
 
 #include <chrono>
@@ -10,8 +9,8 @@
 
 namespace lockstep::launch {
 
-/// Of --max-restarts and --restart-window: at most `most` in any `window`, or, where that is 0, in
-/// all.
+/// --max-restarts and --restart-window: at most `most` restarts in any `window`, or in total if it
+/// is 0.
 struct RestartLimit {
   int most = 0;
   std::chrono::seconds window{0};
@@ -28,9 +27,9 @@ class Restarts {
   bool may_be_one_more(const RestartLimit& limit, Clock::time_point now = Clock::now()) const;
   void add(Clock::time_point now = Clock::now());
 
-  /// As another machine is told of them: by how long ago they were.
+  /// Serialized as ages, because clocks differ between machines.
   nlohmann::json to_json(Clock::time_point now = Clock::now()) const;
-  /// Throws nlohmann's exception where the object is none.
+  /// Throws nlohmann's exception if the object is invalid.
   static Restarts from_json(const nlohmann::json& object, Clock::time_point now = Clock::now());
 
  private:

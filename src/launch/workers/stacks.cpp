@@ -1,5 +1,5 @@
-// elfutils' libdwfl does the work: it reads what other debuggers read, is kept by them, and is on
-// most machines. It is opened when it is needed, so that no program depends on it.
+// Reads stacks with elfutils' libdwfl, which is widely installed. It is loaded on demand, so that
+// no program depends on it.
 #include "launch/workers/stacks.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ struct DwflLibrary {
 #undef LOCKSTEP_DWFL
 };
 
-/// Null where the machine has none.
+/// Null if it is not installed.
 const DwflLibrary* dwfl_library() {
   static const std::unique_ptr<const DwflLibrary> library = [] {
     std::unique_ptr<DwflLibrary> found;
@@ -81,7 +81,7 @@ std::string line_of(const std::filesystem::path& path) {
   return text;
 }
 
-/// The letter behind the name, which may hold anything, in a `stat` of /proc.
+/// The state letter after the name, which may contain any character, in a `stat` of /proc.
 char letter_of(const std::string& stat) {
   const size_t end = stat.rfind(") ");
   return end == std::string::npos || end + 2 >= stat.size() ? '\0' : stat[end + 2];
@@ -145,8 +145,8 @@ class Session {
   std::string frames(pid_t thread) {
     Walk walk{this, {}, 0};
     const int ended = library_.dwfl_getthread_frames(dwfl_, thread, add_frame, &walk);
-    // Where the walk came to nothing, the reason; a stack whose outermost frame has no rules of
-    // unwinding is told as far as it goes.
+    // If no frame could be read, the reason; a stack whose outermost frame lacks unwind rules is
+    // shown as far as it was read.
     if (walk.count == 0 && ended != 0) {
       return fmt::format("    no frames: {}\n", message());
     }
@@ -173,7 +173,7 @@ class Session {
     if (!library.dwfl_frame_pc(frame, &address, &is_activation) || walk.count == kMostFrames) {
       return DWARF_CB_ABORT;
     }
-    // A return address may be the first of the next function.
+    // A return address may be the first address of the next function.
     const Dwarf_Addr at = is_activation ? address : address - 1;
     walk.text += fmt::format("    #{} ", walk.count++);
     Dwfl_Module* const module = library.dwfl_addrmodule(walk.session->dwfl_, at);
@@ -197,7 +197,7 @@ class Session {
   const DwflLibrary& library_;
   Dwfl_Callbacks callbacks_{};
   char nowhere_ = '\0';
-  char* no_downloads_ = &nowhere_;  // debugging information beside the files alone
+  char* no_downloads_ = &nowhere_;  // only debugging information next to the files
   Dwfl* dwfl_ = nullptr;
   std::string problem_;
 };
@@ -248,8 +248,8 @@ std::string stacks_of(pid_t process) {
       session.reset();
     }
   }
-  // The process's first thread goes first; threads that stand at the same place are told once.
-  std::vector<std::pair<std::string, std::string>> places;  // whose, and frames
+  // The process's first thread comes first; threads with equal frames are shown once.
+  std::vector<std::pair<std::string, std::string>> places;  // thread names, and frames
   for (size_t i = 0; i < std::min(threads.size(), kMostThreads); ++i) {
     const pid_t thread = threads[i];
     const std::string task = fmt::format("/proc/{}/task/{}", process, thread);

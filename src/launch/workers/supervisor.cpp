@@ -1,3 +1,4 @@
+// Single-machine supervisor of workers.
 #include "launch/workers/supervisor.h"
 
 #include <cerrno>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLastWords{60000};
 
-// Error files of the workers. Kept only where there is one in it.
+// Folder of the workers' error files; removed unless it contains one.
 class ErrorFolder {
  public:
   ErrorFolder() {

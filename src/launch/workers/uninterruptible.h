@@ -1,4 +1,4 @@
-// Workers that hang in the kernel: torchelastic's TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT.
+// Detection of workers that hang in the kernel (TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT).
 #pragma once
 
 #include <chrono>
@@ -8,14 +8,14 @@
 
 namespace lockstep::launch {
 
-/// Notes how long each worker has been in uninterruptible sleep (state D), as far as looks at it
-/// tell: a worker that is in another state at a look begins anew.
+/// Tracks how long each worker has been in uninterruptible sleep (state D) by sampling; a sample in
+/// another state resets the time.
 class UninterruptibleWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit UninterruptibleWatch(std::chrono::milliseconds limit) : limit_(limit) {}
-  /// Looks at the workers that run; the first that has hung for the limit, else null.
+  /// Samples the running workers; returns the first that has reached the limit, otherwise null.
   const Worker* look(const WorkerGroup& group, Clock::time_point now);
 
  private:

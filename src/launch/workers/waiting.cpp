@@ -1,3 +1,4 @@
+// Builds the graph of waits and finds the hanging rank.
 #include "launch/workers/waiting.h"
 
 #include <algorithm>
@@ -23,8 +24,8 @@ const RankView* rank_of(const std::vector<RankView>& ranks, int rank) {
   return found == ranks.end() ? nullptr : &*found;
 }
 
-/// Whether a rank of this machine has begun the call that another waits for. A message's other end
-/// has no number for it: it has come where it waits for a message of the first.
+/// True if a rank of this machine has started the call that another waits for. Messages are not
+/// numbered: the receiver has arrived if it waits for a message of the sender.
 bool has_come(const RankView& rank, int from, const PendingCall& wait) {
   if (wait.kind == CallKind::kMessages) {
     return std::any_of(
@@ -37,7 +38,7 @@ bool has_come(const RankView& rank, int from, const PendingCall& wait) {
   return group != nullptr && group->begun.at(static_cast<size_t>(wait.kind)) > wait.index;
 }
 
-/// What its device was given last; null: nothing, or the host waits by itself.
+/// The last call queued on its device; null: none, or the host itself waits.
 const PendingCall* last_on_device(const RankView& rank) {
   const PendingCall* last = nullptr;
   for (const PendingCall& wait : rank.rank_status.waits) {
@@ -53,8 +54,7 @@ double limit_of(const RankView& rank, std::optional<double> shortest) {
   return shortest ? std::min(limit, *shortest) : limit;
 }
 
-/// The ranks of a circle of waits: from any of them one comes back to it. Empty where there is
-/// none.
+/// The ranks of a cycle in the graph of waits; empty if there is none.
 std::vector<int> find_circle(const std::vector<Awaiting>& edges) {
   std::map<int, std::set<int>> next;
   for (const Awaiting& edge : edges) {
@@ -86,7 +86,7 @@ std::string names_of(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-/// What a person does about a process in that state.
+/// Hint for a process in that state.
 std::string remedy_of(const RankView& view) {
   switch (view.state) {
     case 'T':
@@ -140,12 +140,12 @@ std::vector<Awaiting> who_waits(const std::vector<RankView>& ranks) {
     for (const PendingCall& wait : view.rank_status.waits) {
       for (const int rank : wait.ranks) {
         const RankView* const other = rank_of(ranks, rank);
-        // Of another machine's rank nothing is known: it is not accused.
+        // Nothing is known about a rank of another machine, so it is not blamed.
         if (rank == view.rank() || other == nullptr) {
           continue;
         }
         const bool come = has_come(*other, view.rank(), wait);
-        // Of what its device was given, all that others came to may have ended, but the last.
+        // Queued calls that all ranks have started may have ended, except the last.
         const bool may_have_ended = come && wait.on_device && &wait != last_on_device(view);
         if (!come || (other->stands() && !may_have_ended)) {
           edges.push_back({view.rank(), rank, come, wait});
@@ -163,7 +163,7 @@ std::optional<Hang> find_hang(
     double seconds, limit;
   };
   std::vector<Candidate> standing, idle, waiting;
-  std::set<int> awaiting;  // ranks whose device waits for one that has not come
+  std::set<int> awaiting;  // ranks whose device waits for a rank that has not arrived
   for (const Awaiting& edge : who_waits(ranks)) {
     if (edge.wait.on_device && !edge.has_come) {
       awaiting.insert(edge.from);
@@ -192,7 +192,7 @@ std::optional<Hang> find_hang(
       return Hang{{first.view->rank()}, false, first.seconds, first.limit};
     }
   }
-  // Only where every rank is seen and has waited too long: else somebody may yet come.
+  // Only if every rank is visible and has waited too long: otherwise a rank may still arrive.
   if (waiting.empty() || waiting.size() != ranks.size() ||
       static_cast<int>(ranks.size()) != ranks.front().rank_status.ranks) {
     return std::nullopt;
@@ -231,13 +231,13 @@ std::string describe_rank(const RankView& view, double now) {
 }
 
 std::string describe_waiting(const std::vector<RankView>& ranks, double now) {
-  // Who waits for the same ranks in the same call is told in one line.
+  // Ranks that wait for the same ranks in the same call share one line.
   struct Line {
     std::vector<int> from, to;
     bool come;
     double since;
   };
-  std::map<std::tuple<int, std::string>, Line> waits;  // of a rank's call
+  std::map<std::tuple<int, std::string>, Line> waits;  // by call
   for (const Awaiting& edge : who_waits(ranks)) {
     Line& line = waits[{edge.from, call_text(edge.wait)}];
     line.to.push_back(edge.to);

@@ -1,5 +1,5 @@
-// Who waits for whom among the ranks of a machine, and which of them stands still: from what each
-// tells of itself (base/rank_status.h) and what the kernel says of its process. No rank is asked.
+// Graph of waits between the ranks of a machine and the rank that hangs, from the rank status
+// (base/rank_status.h) and the kernel's process state, without the ranks' cooperation.
 #pragma once
 
 #include <cstdint>
@@ -19,51 +19,50 @@ struct RankView {
   RankStatusReading rank_status;
   pid_t process = 0;
   char state = 0;     // the kernel's letter (launch/workers/stacks.h)
-  int64_t step = 0;   // that began last; 0: none
-  double median = 0;  // seconds of its last steps; 0: none has ended
+  int64_t step = 0;   // last step that started; 0: none
+  double median = 0;  // median seconds of its recent steps; 0: none has ended
 
   int rank() const { return rank_status.rank; }
   bool stands() const { return state == 'T' || state == 't' || state == 'D'; }
 };
 
-/// Reads a rank's file; nothing where it tells nothing yet.
+/// Reads a rank's status; nullopt if it has none yet.
 std::optional<RankView> view_rank(const std::filesystem::path& file);
 
-/// That `from` waits for `to`, which has not come to the call (`has_come`: it has, and stands in
-/// it). Ranks of other machines are waited for by their numbers alone.
+/// Edge: `from` waits for `to`, which has not arrived at the call (`has_come`: it has arrived and
+/// is in it). Ranks of other machines are known by number only.
 struct Awaiting {
   int from = 0, to = 0;
   bool has_come = false;
   PendingCall wait;
 };
 
-/// The graph: of each rank's wait one edge to every rank that has not come to it; where all have
-/// come as far as is known, to those that stand.
+/// The graph: for each wait, an edge to every rank that has not arrived or, if all known ranks
+/// have, to those that do not run.
 std::vector<Awaiting> who_waits(const std::vector<RankView>& ranks);
 
-/// A rank that hangs, or several that wait for each other.
+/// A hanging rank, or several that wait for each other.
 struct Hang {
   std::vector<int> ranks;  // one; of a circle all
   bool is_circle = false;
   double seconds = 0;  // since it last got on
-  double limit = 0;    // after which it is told
+  double limit = 0;    // seconds after which it is reported
 };
 
-/// Of the ranks that did not get on for longer than the larger of three median steps and what their
-/// configuration says (RankStatusReading::report_after), the one to look at: a process that stands;
-/// else one that waits for nobody, and has not for the longest; else ranks of one machine that wait
-/// in a circle. Before the first step has ended there is no measure, and only processes that stand
-/// are told. `now`: seconds of the machine's steady clock. `shortest`: the limit, where it is less.
+/// Finds the rank to report among those without progress for the larger of three median steps and
+/// RankStatusReading::report_after: a process that does not run; otherwise the one that waits for
+/// no rank and has not progressed for longest; otherwise a cycle of ranks of one machine. Before
+/// the first step has ended only processes that do not run are reported. `now`: seconds of the
+/// machine's steady clock. `shortest`: an upper bound of the limit.
 std::optional<Hang> find_hang(
     const std::vector<RankView>& ranks, double now, std::optional<double> shortest = {});
 
-/// "rank 2 (pipeline 0, data 1, ...): step 7, backward since 3.1 s, stopped", and for what it
-/// waits.
+/// "rank 2 (pipeline 0, data 1, ...): step 7, backward since 3.1 s, stopped", and its waits.
 std::string describe_rank(const RankView& rank, double now);
-/// A line for each wait: "ranks 0, 1 wait for rank 2: all_reduce number 12 of group world, shape
-/// [6], for 3.1 s". Empty where nobody waits.
+/// One line per wait: "ranks 0, 1 wait for rank 2: all_reduce number 12 of group world, shape [6],
+/// for 3.1 s". Empty if no rank waits.
 std::string describe_waiting(const std::vector<RankView>& ranks, double now);
-/// What is known of a hang, the graph included: of one rank, of a circle.
+/// Describes a hang of one rank or of a cycle, including the graph.
 std::string describe_hang(const Hang& hang, const std::vector<RankView>& ranks, double now);
 
 }  // namespace lockstep::launch

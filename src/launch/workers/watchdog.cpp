@@ -1,3 +1,4 @@
+// torchelastic's file timer.
 #include "launch/workers/watchdog.h"
 
 #include <algorithm>
@@ -67,7 +68,7 @@ Watchdog::Watchdog(EventLoop& loop, const std::string& path)
         fmt::format("cannot make the pipe {}: {}", path_.string(), std::strerror(errno)),
         "set TORCHELASTIC_TIMER_FILE to a name that is free");
   }
-  // Open for writing as well: otherwise the end of each writer would be the end of the pipe.
+  // Also open for writing: otherwise the last writer's end would be the end of the pipe.
   pipe_ = ::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
   timer_ = ::timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);
   loop_.watch(pipe_, [this] { read_requests(); });
@@ -104,7 +105,7 @@ void Watchdog::read_requests() {
     line_.clear();
   }
   if (line_.size() > PIPE_BUF) {
-    line_.clear();  // longer than any request may be
+    line_.clear();  // longer than any valid request
   }
   set_alarm();
 }
@@ -131,7 +132,8 @@ void Watchdog::end_late_workers() {
   }
   const std::vector<pid_t> ours = late.empty() ? std::vector<pid_t>{} : descendants_of(::getpid());
   for (const auto& [pid, request] : late) {
-    // Anybody may write to a pipe of this user: only what this process started is ended.
+    // Any process of this user can write to the pipe, so only processes that this one started are
+    // ended.
     if (request->signal > 0 && std::find(ours.begin(), ours.end(), pid) != ours.end()) {
       log_error(
           "the worker with PID {} was not done with '{}' in time: it gets {}",

@@ -1,5 +1,5 @@
-// torchelastic's file timer: workers say in a named pipe by when they will be further, and those
-// that are not are ended (torch.distributed.elastic.timer.FileTimerClient writes to it).
+// torchelastic's file timer: workers write deadlines to a named pipe, and a worker that misses its
+// deadline is ended (torch.distributed.elastic.timer.FileTimerClient is the client).
 #pragma once
 
 #include <filesystem>
@@ -20,17 +20,17 @@ struct TimerRequest {
   pid_t pid = 0;
   std::string scope;   // a worker may have several timers
   double expires = 0;  // seconds since 1970; negative: the timer is released
-  int signal = 0;      // what ends the worker; none where it is not positive
+  int signal = 0;      // signal that ends the worker; none if not positive
 };
-/// Nothing where the line is not a request.
+/// Returns nullopt if the line is not a request.
 std::optional<TimerRequest> parse_timer_request(std::string_view line);
 
 /// The timers of this machine's workers. It belongs to one loop and its thread.
 class Watchdog {
  public:
-  /// Makes the pipe at `path`; empty: a temporary one. Error (environment) where it cannot be made.
+  /// Creates the pipe at `path`; empty: a temporary one. Throws Error (environment) if that fails.
   Watchdog(EventLoop& loop, const std::string& path);
-  /// Takes the pipe away.
+  /// Removes the pipe.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

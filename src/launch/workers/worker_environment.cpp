@@ -1,3 +1,4 @@
+// Sets the variables of workers.
 #include "launch/workers/worker_environment.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Starts, watches and stops a group of workers.
 #include "launch/workers/worker_group.h"
 
 #include <algorithm>
@@ -129,7 +130,7 @@ void WorkerGroup::stop(int first, milliseconds grace, const std::function<bool()
   while (running_ > 0 && Clock::now() < deadline && !(hurry && hurry())) {
     wait(until(deadline));
   }
-  // A group outlives its leader where the worker forked: what is left of any group goes as well.
+  // A process group outlives its leader if the worker forked: the rest of each group is killed too.
   for (const Process& process : processes_) {
     process.signal_group(SIGKILL);
   }

@@ -79,8 +79,7 @@ int64_t count_longer(const data::SequenceView& rows) {
 void tell_end_to_end(const data::SequenceView& rows) {
   if (rows.packing() == data::Packing::kConcatenated && rows.dataset().documents() > 1) {
     log_info(
-        "data.train: {} documents end to end in {} sequences of {} tokens; what stands before a "
-        "document in its sequence is seen (data.packing=concatenate)",
+        "data.train: {} documents concatenated to {} sequences of {} tokens; tokens attend to earlier documents in their sequence (data.packing=concatenate)",
         rows.dataset().documents(),
         rows.size(),
         rows.length());
@@ -93,7 +92,7 @@ void tell_packing(const Datasets& sets, std::string_view long_documents) {
                              const std::shared_ptr<const data::SequenceView>& rows) {
     if (rows != nullptr && rows->has_documents()) {
       log_info(
-          "{}: {} documents in {} sequences of {} tokens, {:.1f}% of them padding",
+          "{}: {} documents in {} sequences of {} tokens, {:.1f}% padding",
           name,
           rows->dataset().documents(),
           rows->size(),
@@ -105,7 +104,7 @@ void tell_packing(const Datasets& sets, std::string_view long_documents) {
             name,
             longer,
             long_documents == "truncate" ? "cut off"
-                                         : "go on in another, where what was before is not seen");
+                                         : "continue in another sequence, without access to their beginning");
       }
     }
   };
@@ -134,8 +133,7 @@ void check_learned(const Datasets& sets, const config::DataSection& section) {
       return;
     }
     const std::string hint = fmt::format(
-        "answers beyond data.sequence_length={} are cut off: raise it, or check data.prompt and "
-        "data.chat_loss (`lockstep data show` prints what is learned)",
+        "answers beyond data.sequence_length={} are truncated: raise it, or check data.prompt and data.chat_loss (`lockstep data show` prints which tokens are learned)",
         rows->length());
     if (found.without_loss == found.all) {
       throw Error(
@@ -161,9 +159,8 @@ void check_learned(const Datasets& sets, const config::DataSection& section) {
 /// Returns the reason why the model does not support several documents per row; empty if it does.
 std::string_view obstacle_to_packing(const model::ModelConfig& model) {
   return model::rope_depends_on_length(model)
-             ? "the model's rotary positions depend on the length of a sequence, which would be "
-               "that of all its documents"
-         : model.is_encoder_decoder() ? "an encoder and a decoder read a document at a time"
+             ? "the model's rotary positions depend on the sequence length, which packing changes"
+         : model.is_encoder_decoder() ? "encoder-decoder models read one document at a time"
                                       : "";
 }
 
@@ -212,21 +209,21 @@ void tell_mixture(const Datasets& sets, const config::DataSection& section) {
     sum += source.weight;
   }
   log_info(
-      "data.mixture: {} sources, {} sequences an epoch{}",
+      "data.mixture: {} sources, {} sequences per epoch{}",
       sets.train->sources().size(),
       sets.train->size(),
       sets.train->sources().size() == section.mixture.size() ? ""
-                                                             : "; those of weight 0 are left out");
+                                                             : "; sources with weight 0 are skipped");
   for (const data::MixedRows& source : sets.train->sources()) {
     const double share = source.weight / sum;
     const auto sequences = static_cast<double>(source.rows->size());
     log_info(
-        "  {}: {:.4g}% of the samples, {} sequences, read {:.3g} times an epoch{}",
+        "  {}: {:.4g}% of the samples, {} sequences, read {:.3g} times per epoch{}",
         source.name,
         100 * share,
         source.rows->size(),
         share * static_cast<double>(sets.train->size()) / sequences,
-        source.max_epochs ? fmt::format(", and {} in all at most", *source.max_epochs) : "");
+        source.max_epochs ? fmt::format(", at most {} times in total", *source.max_epochs) : "");
   }
 }
 
@@ -254,11 +251,11 @@ data::Packing packing_of(const config::DataSection& section, const model::ModelC
 bool packs_rows(const config::Config& config, const model::ModelConfig& model) {
   std::string_view obstacle = obstacle_to_packing(model);
   if (config.training.router_aux_loss == "sequence") {
-    obstacle = "training.router_aux_loss=sequence takes the experts' balance of each row";
+    obstacle = "training.router_aux_loss=sequence balances the experts per row";
   } else if (config::unlearns(config.task) && config.unlearning.compatibility == "upstream") {
-    obstacle = "with unlearning.compatibility=upstream padding is learned too";
+    obstacle = "with unlearning.compatibility=upstream padding is also learned";
   } else if (config::unlearns(config.task) && config::method_of(config.unlearning).steers) {
-    obstacle = "unlearning.method=RMU compares states of rows of one";
+    obstacle = "unlearning.method=RMU compares the states of whole rows";
   }
   if (config.data.packing == "documents") {
     refuse_packing(obstacle);
@@ -272,8 +269,7 @@ void tell_packed_rows(const Datasets& sets, int64_t draws) {
     data::SequenceView alone = *sets.train;
     alone.set_packed(false);
     log_info(
-        "data.train: several of a micro-batch's rows stand in one, and none sees another: {:.1f}% "
-        "of the tokens are padding, of rows of one {:.1f}% (data.packing=none)",
+        "data.train: several rows are packed into one, without attention between them: {:.1f}% of the tokens are padding, compared with {:.1f}% for single rows (data.packing=none)",
         100 * data::padding_of(*sets.train, rows),
         100 * data::padding_of(alone, rows));
   }
@@ -326,9 +322,8 @@ std::shared_ptr<const data::ChatTemplate> find_chat_template(
   if (own == nullptr) {
     throw Error(
         ErrorKind::kConfig,
-        "rows are lists of messages, and the tokenizer has no chat template",
-        "give a file of one with data.chat_template=FILE, or a tokenizer that has one "
-        "(chat_template in tokenizer_config.json, or chat_template.jinja)");
+        "rows are lists of messages, but the tokenizer has no chat template",
+        "set data.chat_template=FILE, or use a tokenizer with a template (chat_template in tokenizer_config.json, or chat_template.jinja)");
   }
   return own;
 }
@@ -343,14 +338,13 @@ void check_task(const config::TaskSection& task, const model::ModelConfig& model
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "task.type={}, and {} is {}",
+            "task.type={}, but {} is {}",
             *task.type,
             model::family_name(model.family),
-            model.bidirectional ? "an encoder, which sees all of a text at once"
-                                : "a decoder, which sees no token behind the one it predicts"),
+            model.bidirectional ? "an encoder with bidirectional attention"
+                                : "a decoder with causal attention"),
         model.bidirectional ? "use task.type=masked_lm (or sequence_classification)"
-                            : "use task.type=language_modeling, or a model of bert, roberta or "
-                              "distilbert");
+                            : "use task.type=language_modeling, or a bert, roberta or distilbert model");
   }
 }
 
@@ -361,21 +355,19 @@ void check_documents(const model::ModelConfig& model, const data::DataOptions& o
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} is an encoder and learns texts whose tokens are hidden, and data.prompt={} gives "
-            "prompts and answers",
+            "{} is an encoder that learns masked tokens, but data.prompt={} gives prompts and answers",
             model::family_name(model.family),
             data::name_of(options.prompt)),
-        "leave data.prompt out, or use another family");
+        "remove data.prompt, or use another family");
   }
   if (model.is_encoder_decoder() && !has_pairs) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} reads a source and writes a target, and data.prompt={} gives texts alone",
+            "{} reads a source and writes a target, but data.prompt={} gives plain text",
             model::family_name(model.family),
             data::name_of(options.prompt)),
-        "give JSON lines, CSV or TSV with data.prompt=pairs data.instruction_field=SOURCE "
-        "data.output_field=TARGET, or data.prompt=alpaca; for plain text use another family");
+        "use JSON lines, CSV or TSV with data.prompt=pairs data.instruction_field=SOURCE data.output_field=TARGET, or data.prompt=alpaca; for plain text use another family");
   }
 }
 
@@ -390,10 +382,9 @@ std::optional<data::Masking> masking_of(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} learns tokens that are hidden, and the tokenizer names none that hides them "
-            "(mask_token)",
+            "{} learns masked tokens, but the tokenizer has no mask token (mask_token)",
             model::family_name(model.family)),
-        "give the tokenizer of such a model, or add mask_token to its tokenizer_config.json");
+        "use the tokenizer of such a model, or add mask_token to its tokenizer_config.json");
   }
   const config::DataSection& section = config.data;
   data::Masking masking{

@@ -147,18 +147,18 @@ void check_outputs(const LabelledData& data, const std::vector<std::string>& fie
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "data.label_field names {} field{}, and there are {} outputs: {}",
+            "data.label_field names {} field{}, but there are {} outputs: {}",
             fields.size(),
             fields.size() == 1 ? "" : "s",
             data.labels.size(),
             fmt::join(data.labels, ", ")),
-        "name a field for each output, in their order: data.label_field=[...]");
+        "name one field per output, in this order: data.label_field=[...]");
   }
   if (fields.size() > 1 && data.problem == ProblemType::kSingleLabel) {
     throw Error(
         ErrorKind::kConfig,
-        "data.label_field names several fields, and a row has one label",
-        "name one, or set task.problem_type=multi_label_classification");
+        "data.label_field names several fields, but a row has one label",
+        "name one field, or set task.problem_type=multi_label_classification");
   }
 }
 
@@ -190,10 +190,10 @@ std::vector<double> named_weights(
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "task.class_weights: \"{}\" is none of the labels.{}",
+              "task.class_weights: unknown label \"{}\".{}",
               label,
               did_you_mean(label, labels)),
-          fmt::format("name some of {}", fmt::join(labels, ", ")));
+          fmt::format("use labels of {}", fmt::join(labels, ", ")));
     }
     weights[static_cast<size_t>(at - labels.begin())] = weight;
   }
@@ -228,17 +228,17 @@ std::vector<double> weights_of(const config::TaskSection& task, const LabelledDa
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "task.class_weights has {} weights, and there are {} labels: {}",
+            "task.class_weights has {} weights, but there are {} labels: {}",
             weights.size(),
             data.labels.size(),
             fmt::join(data.labels, ", ")),
-        "give one for each label in this order, or balanced");
+        "give one weight per label in this order, or balanced");
   }
   if (!weights.empty() && std::ranges::all_of(weights, [](double each) { return each == 0; })) {
     throw Error(
         ErrorKind::kConfig,
-        "the weights of task.class_weights are all 0: nothing would be learned",
-        "give one label a weight above 0");
+        "the weights of task.class_weights are all 0, so nothing would be learned",
+        "give at least one label a weight above 0");
   }
   return weights;
 }
@@ -253,8 +253,7 @@ void warn_of_classes(const LabelledData& data) {
       empty.push_back(data.labels[k]);
     } else if (share > kMostOfOneClass) {
       log_warning(
-          "{:.1f}% of the training rows have the label \"{}\": accuracy says little, look at f1 "
-          "and matthews_correlation",
+          "{:.1f}% of the training rows have the label \"{}\": accuracy is not informative, use f1 and matthews_correlation",
           100 * share,
           data.labels[k]);
     }
@@ -275,8 +274,7 @@ void warn_of_numbers(const LabelledData& data) {
       std::all_of(outputs.begin(), outputs.end(), [](float x) { return x == std::floor(x); });
   if (are_whole && !outputs.empty()) {
     log_warning(
-        "the labels are whole numbers written with a fraction, and are predicted as numbers: "
-        "task.problem_type=single_label_classification takes them for classes");
+        "the labels are whole numbers written with a fraction and are treated as regression targets: set task.problem_type=single_label_classification to use them as classes");
   }
 }
 
@@ -294,10 +292,8 @@ int32_t padding_of(const model::ModelConfig& model, const text::Tokenizer& token
   }
   throw Error(
       ErrorKind::kConfig,
-      "nothing fills short rows: the model has no pad_token_id, and the tokenizer neither a "
-      "padding "
-      "token nor an end of text",
-      "write \"pad_token_id\" into the model's config.json: an id that no text ends in");
+      "no padding token: the model has no pad_token_id, and the tokenizer has neither a padding token nor an end-of-text token",
+      "add \"pad_token_id\" to the model's config.json, with an id that does not end any text");
 }
 
 data::Encoder encoder_of(
@@ -313,15 +309,13 @@ data::Encoder encoder_of(
   if (model.eos_token_ids.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        "an encoder-decoder's classifier is read at the end of text, and the model has no "
-        "eos_token_id",
-        "write \"eos_token_id\" into the model's config.json");
+        "an encoder-decoder classifier reads the end-of-text token, but the model has no eos_token_id",
+        "add \"eos_token_id\" to the model's config.json");
   }
   const auto end = static_cast<int32_t>(model.eos_token_ids.front());
   if (end == pad) {
     log_warning(
-        "rows are filled with token {}, which ends texts too: transformers finds no end of a text "
-        "in a batch of such rows, and takes one row at a time",
+        "the padding token {} is also the end-of-text token: transformers cannot find the end of the text in padded batches, and must read one row at a time",
         pad);
   }
   return data::make_source_encoder(tokenizer, end);
@@ -397,9 +391,8 @@ LabelledData read_labelled_data(
   if (!model.head.classifies() && config.task.labels.empty() && data.train.rows.rows.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        "the model has no classifier, and its labels are not named",
-        "give a folder that a classifier was saved to, or train one: lockstep train "
-        "task.type=sequence_classification data.train=FILE");
+        "the model has no classification head, and its labels are not set",
+        "use the folder of a saved classifier, or train one: lockstep train task.type=sequence_classification data.train=FILE");
   }
   data.problem = find_problem(config, model, data);
   data.labels = find_names(config, model, data);
@@ -419,7 +412,7 @@ LabelledData read_labelled_data(
         {&data.test_mm, "data.test_mm", true}}) {
     const bool is_hidden = may_be_hidden && hide_labels(*set, data.labels);
     if (is_hidden && needed == LabelsNeeded::kAll) {
-      log_info("{} has no labels: its rows are answered, not measured", key);
+      log_info("{} has no labels: predictions are written, metrics are not computed", key);
     }
     set->targets = data::targets_of(
         set->rows,

@@ -122,10 +122,10 @@ void check_rope(
       (rope.type == RopeType::kLlama3 && is_llama(architecture)) ||
       (rope.type == RopeType::kYarn && is_plain_yarn(rope, architecture.family != Family::kGptOss));
   if (!is_known) {
-    problems.emplace_back("its rotary positions are of a rope_type that cannot be written");
+    problems.emplace_back("its rope_type cannot be represented");
   }
   if (rope.in_pairs || (rope.partial_rotary_factor != 1 && !architecture.has_part_rotated)) {
-    problems.emplace_back("its rotary positions turn another part of a head");
+    problems.emplace_back("its rotary embedding covers another part of a head");
   }
 }
 
@@ -153,7 +153,7 @@ void check_experts(
   // Only GLM-4.5 files record this option. For the other families llama.cpp fixes its value.
   const bool normalizes = !is_any_of(family, {Family::kOlmoe, Family::kQwen2Moe});
   if (family != Family::kGlm4Moe && experts.normalizes != normalizes) {
-    problems.emplace_back("norm_topk_prob is another");
+    problems.emplace_back("norm_topk_prob has another value");
   }
   if (family != Family::kGlm4Moe && !experts.dense_layers.empty()) {
     problems.emplace_back("some of its layers have no experts");
@@ -162,7 +162,7 @@ void check_experts(
     problems.emplace_back("swiglu_limit is not 7 or swiglu_alpha is not 1.702");
   }
   if (family == Family::kQwen2Moe && config.heads * config.head_dim != config.hidden_size) {
-    problems.emplace_back("its heads are not as wide as hidden_size together");
+    problems.emplace_back("the total width of its heads is not hidden_size");
   }
 }
 
@@ -177,7 +177,7 @@ std::vector<std::string> problems_of(const Architecture& architecture, const Mod
       config.activation == Activation::kGelu || config.activation == Activation::kGeluTanh;
   const bool wants_gelu = architecture.family == Family::kGpt2 ||
                           architecture.family == Family::kGptNeoX || config.embedding_scale != 1;
-  need(wants_gelu ? is_gelu : config.activation == Activation::kSilu, "its activation is another");
+  need(wants_gelu ? is_gelu : config.activation == Activation::kSilu, "its activation function is not supported");
   need(!config.head.classifies(), "it is a classifier");
   need(architecture.has_biases || !config.qkv_bias, "attention_bias is true");
   need(
@@ -186,14 +186,14 @@ std::vector<std::string> problems_of(const Architecture& architecture, const Mod
   need(!architecture.needs_biases || config.qkv_bias, "attention_bias is false");
   need(
       config.scale_attention && !config.scale_attention_by_inverse_layer,
-      "it scales attention's scores otherwise");
+      "it scales attention scores differently");
   need(
       !config.query_scalar || *config.query_scalar == score_scalar(architecture, config),
       "query_pre_attn_scalar is not the size of a head");
   need(config.query_key_value_limit == 0, "it has clip_qkv");
   need(
       architecture.window_pattern == 0 || has_its_windows(architecture, config),
-      "its layers with sliding windows are others");
+      "its sliding windows are on other layers");
   check_experts(architecture, config, problems);
   check_rope(architecture, config.rope, problems);
   return problems;
@@ -209,16 +209,16 @@ const Architecture& checked(const ModelConfig& config) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format("{} cannot be written as GGUF", model::family_name(config.family)),
-        fmt::format("these families can: {}", fmt::join(names, ", ")));
+        fmt::format("supported families: {}", fmt::join(names, ", ")));
   }
   if (const auto problems = problems_of(*found, config); !problems.empty()) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "this {} cannot be written as GGUF, llama.cpp would compute something else: {}",
+            "this {} cannot be written as GGUF because llama.cpp would compute a different result: {}",
             model::family_name(config.family),
             fmt::join(problems, "; ")),
-        "export it as a folder: without --gguf");
+        "export it as a folder, without --gguf");
   }
   return *found;
 }
@@ -291,15 +291,13 @@ std::vector<std::string> notes_of(const ModelConfig& config) {
   std::vector<std::string> notes;
   if (window != config.sliding_windows.end() && *window > 0 && architecture.window_pattern == 0) {
     notes.push_back(fmt::format(
-        "GGUF has no sliding window for {}: beyond {} positions llama.cpp sees further than the "
-        "model",
+        "GGUF has no sliding window for {}: beyond {} positions llama.cpp attends to more tokens than the model",
         model::family_name(config.family),
         *window));
   }
   if (config.rope.type == RopeType::kYarn && !config.rope.truncate) {
     notes.emplace_back(
-        "llama.cpp rounds the bounds of yarn's ramp (truncate: true), which the model does not: "
-        "its rotary angles are slightly others");
+        "llama.cpp rounds the bounds of YaRN's ramp (truncate: true), but the model does not: its rotary angles differ slightly");
   }
   return notes;
 }

@@ -265,7 +265,7 @@ class TensorList {
     }
     if (type != wanted) {
       const std::string note = fmt::format(
-          "{} in {} instead of {}: {} does not divide by {}",
+          "{} in {} instead of {}: {} is not divisible by {}",
           names().at(layer.role),
           ops::layout_of(type).name,
           ops::layout_of(wanted).name,

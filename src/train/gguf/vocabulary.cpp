@@ -28,8 +28,7 @@ enum TokenType : int32_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnuse
   throw Error(
       ErrorKind::kConfig,
       fmt::format("the tokenizer cannot be written as GGUF: {}", what),
-      "export the model as a folder (without --gguf), or from a folder without a tokenizer, which "
-      "llama.cpp runs by ids");
+      "export the model as a folder (without --gguf), or export a folder without a tokenizer, which llama.cpp runs on token ids");
 }
 
 std::string type_of(const Json& part) {
@@ -98,12 +97,11 @@ Metadata of_bytes(const Json& tokenizer) {
   const auto splitting = splitting_of(tokenizer);
   if (!splitting) {
     refuse(
-        "llama.cpp has nothing that cuts words as its pre_tokenizer does (those of GPT-2, "
-        "Llama 3, Qwen 2 and StarCoder are known)");
+        "llama.cpp has no equivalent of its pre_tokenizer (it supports those of GPT-2, Llama 3, Qwen 2 and StarCoder)");
   }
   const Json normalizer = tokenizer.value("normalizer", Json());
   if (!normalizer.is_null() && type_of(normalizer) != "NFC") {
-    refuse(fmt::format("llama.cpp has no normalizer {}", type_of(normalizer)));
+    refuse(fmt::format("llama.cpp does not support the normalizer {}", type_of(normalizer)));
   }
   std::vector<std::string> merges;
   for (const auto& [left, right] : merges_of(tokenizer.at("model"))) {
@@ -171,12 +169,12 @@ Metadata of_text(
     std::vector<std::string>& notes) {
   const auto prepends = prepends_space(tokenizer);
   if (!prepends) {
-    refuse("llama.cpp has nothing that cuts words as its normalizer and pre_tokenizer do");
+    refuse("llama.cpp has no equivalent of its normalizer and pre_tokenizer");
   }
   const Merges merges = merges_of(tokenizer.at("model"));
   if (!are_by_token(merges, tokenizer.at("model").at("vocab"))) {
     notes.emplace_back(
-        "the tokenizer's merges are not SentencePiece's: llama.cpp may cut some texts otherwise");
+        "the tokenizer's merges are not SentencePiece's: llama.cpp may tokenize some texts differently");
   }
   std::unordered_map<std::string, float> ranks;
   for (size_t i = 0; i < merges.size(); ++i) {
@@ -255,17 +253,17 @@ Metadata tokenizer_metadata(
     const model::ModelConfig& config,
     std::vector<std::string>& notes) {
   if (tokenizer == nullptr) {
-    notes.emplace_back("the model has no tokenizer: llama.cpp will run it by ids alone");
+    notes.emplace_back("the model has no tokenizer: llama.cpp runs it on token ids");
     return {{"tokenizer.ggml.model", "none"}};
   }
   if (tokenizer->vocabulary_size() > config.vocab_size) {
     refuse(fmt::format(
-        "it has {} ids, and the model {} rows", tokenizer->vocabulary_size(), config.vocab_size));
+        "it has {} ids, but the model has {} rows", tokenizer->vocabulary_size(), config.vocab_size));
   }
   const Json json = parse_json(tokenizer->files().at("tokenizer.json"), "tokenizer.json");
   const Json& model = json.at("model");
   if (type_of(model) != "BPE") {
-    refuse(fmt::format("its model is {}, and byte-pair encoding alone is known", type_of(model)));
+    refuse(fmt::format("its model is {}, but only byte-pair encoding is supported", type_of(model)));
   }
   std::vector<std::string> tokens;
   for (int32_t id = 0; id < config.vocab_size; ++id) {

@@ -105,7 +105,7 @@ DeviceKernels::DeviceKernels(c10::Device device) : device_(device) {
     profiler::enableProfiler(config, activities);
     is_recording_ = true;
   } catch (const std::exception& error) {
-    log_warning("the GPU's kernels are not traced: {}", error.what());
+    log_warning("GPU kernels are not traced: {}", error.what());
   }
 }
 

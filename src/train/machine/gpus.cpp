@@ -34,8 +34,8 @@ Function entry(void* library, const char* name) {
   if (found == nullptr) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("{} is not of this program: {}", kCudaLibrary, ::dlerror()),
-        "build both anew with LOCKSTEP_CUDA=1 make build");
+        fmt::format("{} does not match this program: {}", kCudaLibrary, ::dlerror()),
+        "build both with LOCKSTEP_CUDA=1 make build");
   }
   return found;
 }
@@ -107,11 +107,10 @@ int visible_gpus() {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format(
-            "this machine has GPUs, and none can be used: {}",
-            library.obstacle.empty() ? "libtorch was asked for CUDA before it was loaded"
+            "this machine has GPUs, but none can be used: {}",
+            library.obstacle.empty() ? "libtorch initialized CUDA before the library was loaded"
                                      : library.obstacle),
-        "build with LOCKSTEP_CUDA=1, mend what is named, or set training.use_cpu=true to train on "
-        "the CPU");
+        "build with LOCKSTEP_CUDA=1, fix the reported problem, or set training.use_cpu=true to train on the CPU");
   }
   return count;
 }
@@ -130,8 +129,7 @@ int gpu_of(int local_rank, int local_size, int gpus) {
           local_rank,
           gpus,
           local_size),
-      "start as many ranks as there are GPUs, show more with CUDA_VISIBLE_DEVICES, or set "
-      "training.use_cpu=true");
+      "start one rank per GPU, make more GPUs visible with CUDA_VISIBLE_DEVICES, or set training.use_cpu=true");
 }
 
 void claim_gpu(const comm::Store& store, const std::string& identity, int rank) {
@@ -139,16 +137,14 @@ void claim_gpu(const comm::Store& store, const std::string& identity, int rank) 
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("rank {} has the same GPU as another rank: {}", rank, identity),
-        "start no more ranks than there are GPUs; or show each rank a GPU or a slice of its own, "
-        "or all of them to each "
-        "(CUDA_VISIBLE_DEVICES), or set training.use_cpu=true");
+        "start at most one rank per GPU; show each rank its own GPU or slice, or all GPUs to every rank (CUDA_VISIBLE_DEVICES); or set training.use_cpu=true");
   }
 }
 
 std::string identity_of_gpu(int index) {
   std::array<unsigned char, 16> bytes{};
   if (cuda_library().identity == nullptr || !cuda_library().identity(index, bytes.data())) {
-    throw Error(ErrorKind::kEnvironment, fmt::format("GPU {} does not answer", index));
+    throw Error(ErrorKind::kEnvironment, fmt::format("GPU {} does not respond", index));
   }
   return fmt::format("{:02x}", fmt::join(bytes, ""));
 }

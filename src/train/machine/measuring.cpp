@@ -53,8 +53,7 @@ void MeasuringBetweenSteps::keep() {
   wanted_ = false;
   if (rank_context_.is_first() && share < kLeastOfProcessor) {
     log_info(
-        "this machine was measured in {:.1f} s between steps, while something else had {:.0f}% of "
-        "its processors: the figures are not kept, and the next run measures it again",
+        "measured this machine in {:.1f} s between steps, but other programs used {:.0f}% of its processors: the results are discarded, and the next run measures again",
         seconds_,
         100 * (1 - share));
   } else if (rank_context_.is_first()) {
@@ -62,12 +61,11 @@ void MeasuringBetweenSteps::keep() {
     try {
       write_machine(measuring_->samples(), file, "`lockstep train` between its steps");
       log_info(
-          "this machine was measured in {:.1f} s between steps: the next run here is told its time "
-          "before it starts ({})",
+          "measured this machine in {:.1f} s between steps: the next run on it predicts its step time ({})",
           seconds_,
           file.string());
     } catch (const Error& error) {
-      log_warning("what this machine does could not be kept: {}", error.message());
+      log_warning("the measured results could not be saved: {}", error.message());
     }
   }
   measuring_.reset();

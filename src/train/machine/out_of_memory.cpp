@@ -20,7 +20,7 @@ std::optional<Error> current_out_of_memory() {
   } catch (const Error& error) {
     return error.kind() == ErrorKind::kOutOfMemory ? std::optional(error) : std::nullopt;
   } catch (const std::bad_alloc&) {
-    return Error(ErrorKind::kOutOfMemory, "the memory ran out", kRemedy);
+    return Error(ErrorKind::kOutOfMemory, "out of memory", kRemedy);
   } catch (const c10::Error& error) {
     // The CPU allocator does not have its own exception class.
     const std::string text = error.what_without_backtrace();

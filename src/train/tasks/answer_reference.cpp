@@ -49,9 +49,9 @@ std::unique_ptr<objective::StoredScores> read_scores(const fs::path& path, const
       scores->add(text);
       return scores;
     }
-    log_warning("{} does not hold the reference's scores: they are computed anew", path.string());
+    log_warning("{} does not contain the reference scores: computing them again", path.string());
   } catch (const Error& error) {
-    log_warning("{}; the reference's scores are computed anew", error.message());
+    log_warning("{}; computing the reference scores again", error.message());
   }
   return nullptr;
 }
@@ -154,11 +154,11 @@ std::unique_ptr<objective::StoredScores> score_reference(
       throw Error(
           ErrorKind::kData,
           fmt::format(
-              "rank {} cannot read {}, which rank 0 can", rank_context.rank(), path.string()),
-          "give data.cache_dir on a file system that all machines share");
+              "rank {} cannot read {}, but rank 0 can", rank_context.rank(), path.string()),
+          "set data.cache_dir to a file system that all nodes share");
     }
     if (rank_context.is_first()) {
-      log_info("{} scores of the reference are read from {}", found->size(), path.string());
+      log_info("read {} reference scores from {}", found->size(), path.string());
     }
     return found;
   }
@@ -173,7 +173,7 @@ std::unique_ptr<objective::StoredScores> score_reference(
   on_first_rank(rank_context.communicator, [&]() -> std::string {
     create_folders(folder, ErrorKind::kData);
     write_file_atomically(path, first_line(key) + scores->text() + std::string(kEndOfScores));
-    log_info("{} answers are scored by the reference, the model as it is", scores->size());
+    log_info("scored {} answers with the reference, the initial model", scores->size());
     return "";
   });
   return scores;

@@ -286,8 +286,8 @@ std::vector<double> AnswerReader::gradient_norms(const std::vector<data::Encoded
   if (axes_.mesh().tensor > 1) {
     throw Error(
         ErrorKind::kConfig,
-        "mia_gradnorm is not measured under tensor parallelism",
-        "leave parallel.tensor at 1, or mia_gradnorm out of unlearning.metrics");
+        "mia_gradnorm is not supported with tensor parallelism",
+        "leave parallel.tensor at 1, or remove mia_gradnorm from unlearning.metrics");
   }
   std::vector<at::Tensor> parameters;
   const_cast<nn::LanguageModel&>(model_).visit_parameters(  // NOLINT: it only lists them

@@ -72,7 +72,7 @@ ClassifierNotes read_notes(const std::filesystem::path& folder) {
       throw Error(
           ErrorKind::kData,
           fmt::format("{}: the temperature {} is not above 0", path.string(), notes.temperature),
-          "remove \"temperature\", or the file");
+          "remove \"temperature\" or the file");
     }
     notes.text_field = json.at("text_field");
     notes.text_pair_field = json.at("text_pair_field");
@@ -95,15 +95,15 @@ ClassifierNotes read_notes(const std::filesystem::path& folder) {
     if (thresholds != 0 && thresholds != labels && !(thresholds == 1 && labels == 2)) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{} has {} thresholds of {} labels", path.string(), thresholds, labels),
-          "remove \"thresholds\", or the file");
+          fmt::format("{} has {} thresholds for {} labels", path.string(), thresholds, labels),
+          "remove \"thresholds\" or the file");
     }
     return notes;
   } catch (const nlohmann::json::exception& error) {
     throw Error(
         ErrorKind::kData,
         fmt::format("{}: {}", path.string(), error.what()),
-        "remove the file: the model does without it");
+        "remove the file; the model works without it");
   }
 }
 

@@ -25,7 +25,7 @@ constexpr std::string_view kLabel = "{label}";
   throw Error(
       ErrorKind::kConfig,
       fmt::format("generative.prompt_template \"{}\": {}", text, why),
-      "write it as {text}\\nLabel: {label}, with {pair} for data.text_pair_field");
+      "use a template such as {text}\\nLabel: {label}, with {pair} for data.text_pair_field");
 }
 
 /// Returns the largest length up to `bytes` that does not split a UTF-8 character.
@@ -72,8 +72,7 @@ void check_ends(
         throw Error(
             ErrorKind::kConfig,
             fmt::format(
-                "generative.decode=greedy: \"{}\" begins as \"{}\" ends, and the tokenizer has no "
-                "end of text to tell them apart",
+                "generative.decode=greedy: \"{}\" starts with \"{}\", and the tokenizer has no end-of-text token to distinguish them",
                 texts[k],
                 texts[i]),
             "use generative.decode=likelihood, or other generative.verbalizers");
@@ -90,7 +89,7 @@ void check_first_tokens(
         throw Error(
             ErrorKind::kConfig,
             fmt::format(
-                "generative.decode=first_token: \"{}\" and \"{}\" begin with the same token",
+                "generative.decode=first_token: \"{}\" and \"{}\" start with the same token",
                 texts[i],
                 texts[k]),
             "use generative.decode=likelihood, or other generative.verbalizers");
@@ -110,13 +109,11 @@ void check_decoder(const model::ModelConfig& model) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "task.type=generative_classification writes labels with a decoder's language model, "
-            "and "
-            "{} is {}",
+            "task.type=generative_classification requires a decoder-only language model, but {} is {}",
             model::family_name(model.family),
             model.head.classifies() ? "a classifier here"
             : model.bidirectional   ? "an encoder"
-                                    : "an encoder and a decoder"),
+                                    : "an encoder-decoder model"),
         "use task.type=sequence_classification, or another model");
   }
 }
@@ -135,11 +132,11 @@ PromptForm::PromptForm(
     throw Error(
         ErrorKind::kConfig,
         "generative.chat: the tokenizer has no chat template",
-        "give one with data.chat_template=FILE, or leave generative.chat out");
+        "set data.chat_template=FILE, or remove generative.chat");
   }
   const std::string& text = section.prompt_template;
   if (!text.ends_with(kLabel) || text.find(kLabel) + kLabel.size() != text.size()) {
-    refuse_template(text, "{label} has to be its end, and to be there once");
+    refuse_template(text, "{label} must be at the end and appear once");
   }
   std::string before = text.substr(0, text.size() - kLabel.size());
   const size_t end = before.find_last_not_of(' ') + 1;
@@ -153,7 +150,7 @@ PromptForm::PromptForm(
     }
     const std::string name = before.substr(open + 1, close - open - 1);
     if (name != "text" && name != "pair") {
-      refuse_template(text, fmt::format("there is no field {{{}}}", name));
+      refuse_template(text, fmt::format("unknown field {{{}}}", name));
     }
     parts_.push_back(
         {before.substr(at, open - at), name == "text" ? Part::Field::kText : Part::Field::kPair});
@@ -165,11 +162,11 @@ PromptForm::PromptForm(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "generative.verbalizers: {} texts of {} labels: {}",
+            "generative.verbalizers: {} texts for {} labels: {}",
             texts.size(),
             labels.size(),
             fmt::join(labels, ", ")),
-        "give one for each label, in this order");
+        "give one per label, in this order");
   }
   size_t longest = 0;
   // A chat answer ends with the template's end-of-turn marker instead.
@@ -183,8 +180,8 @@ PromptForm::PromptForm(
           fmt::format(
               "the label \"{}\" {}",
               each,
-              ids.empty() ? "has no token" : "is encoded as another one is"),
-          "give each label a text of its own with generative.verbalizers");
+              ids.empty() ? "has no tokens" : "has the same tokens as another label"),
+          "give each label a distinct text with generative.verbalizers");
     }
     if (encoder.end && ends_texts) {
       ids.push_back(*encoder.end);
@@ -206,7 +203,7 @@ PromptForm::PromptForm(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "a row of {} tokens has no place for a text: the template has {}, the longest label {}",
+            "a row of {} tokens has no room for a text: the template has {}, the longest label {}",
             limit,
             encode("", "").size(),
             longest),
@@ -243,10 +240,9 @@ std::vector<int32_t> PromptForm::answer(const std::string& label) const {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "generative.chat: the chat template does not write the answer \"{}\" behind the text "
-            "that asks for it",
+            "generative.chat: the chat template does not place the answer \"{}\" after the prompt",
             label),
-        "give another template with data.chat_template=FILE, or leave generative.chat out");
+        "set another template with data.chat_template=FILE, or remove generative.chat");
   }
   const size_t stop = end.empty() ? std::string::npos : whole.find(end, at + label.size());
   const size_t last = stop == std::string::npos ? at + label.size() : stop + end.size();

@@ -97,10 +97,10 @@ void check_model(const config::TaskSection& task, const model::ModelConfig& mode
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "task.type={} begins with a decoder-only language model, and this is {}",
+            "task.type={} requires a decoder-only language model, but this is {}",
             *task.type,
             has_encoder ? model::family_name(model.family) : "a classifier"),
-        "give the folder of a decoder-only language model");
+        "use the folder of a decoder-only language model");
   }
 }
 
@@ -151,15 +151,14 @@ void warn_of_unequal_answers(
   const double bad = static_cast<double>(roles.size()) - good;
   if (good == 0 || bad == 0) {
     log_warning(
-        "all training answers are {}: the model is pushed one way alone",
+        "all training answers are {}: the model only learns in one direction",
         good == 0 ? "unwanted" : "wanted");
     return;
   }
   const double ratio = section.desirable_weight * good / (section.undesirable_weight * bad);
   if (ratio < 1 || ratio > kMost) {
     log_warning(
-        "{:.0f} wanted and {:.0f} unwanted answers weigh {:.2f} to 1 together: for 1 to 1.33, give "
-        "preference.desirable_weight from {:.2f} to {:.2f}",
+        "the total weights of {:.0f} wanted and {:.0f} unwanted answers have the ratio {:.2f}: for 1 to 1.33, set preference.desirable_weight from {:.2f} to {:.2f}",
         good,
         bad,
         ratio,
@@ -235,7 +234,7 @@ std::string PreferenceCounts::text(const config::Config& config) const {
         trains_rewards(config.task) ? "longer than" : "whose prompt fills");
   }
   if (cut > 0) {
-    text += fmt::format("; {} answers are cut to fit it", cut);
+    text += fmt::format("; {} answers are truncated to fit", cut);
   }
   return text;
 }

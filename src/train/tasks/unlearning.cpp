@@ -147,12 +147,11 @@ class RowEncoder {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "{}: nothing is left of {} answers: the questions alone are longer than "
-              "data.sequence_length={} lets",
+              "{}: no tokens are left of {} answers: the questions alone are longer than data.sequence_length={}",
               key,
               added,
               length_),
-          "give a longer data.sequence_length");
+          "raise data.sequence_length");
     }
     return added;
   }
@@ -205,18 +204,18 @@ void check_unlearned_model(const config::Config& config, const model::ModelConfi
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "task.type=unlearning, and no {} given",
+            "task.type=unlearning, but no {} set",
             section.method ? "rows are" : "unlearning.method is"),
-        "give both: unlearning.method=NPO unlearning.forget=FILE unlearning.retain=FILE");
+        "set both: unlearning.method=NPO unlearning.forget=FILE unlearning.retain=FILE");
   }
   const bool has_encoder = model.is_encoder_decoder() || model.bidirectional;
   if (has_encoder || model.head.classifies()) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "task.type=unlearning begins with a decoder-only language model, and this is {}",
+            "task.type=unlearning requires a decoder-only language model, but this is {}",
             has_encoder ? model::family_name(model.family) : "a classifier"),
-        "give the folder of a decoder-only language model");
+        "use the folder of a decoder-only language model");
   }
 }
 
@@ -365,22 +364,21 @@ std::string UnlearningCounts::text(const config::UnlearningSection& section) con
   std::string text =
       fmt::format("unlearning.method={}: {} rows to forget", section.method.value_or(""), forget);
   if (alternates > 0) {
-    text += fmt::format(", {} other answers to them", alternates);
+    text += fmt::format(", {} alternative answers", alternates);
   }
   if (retain > 0) {
     text += fmt::format(", {} to keep ({})", retain, config::retain_loss_of(section));
   }
   text += section.compatibility == "upstream"
-              ? "; means are those of each micro-batch, and an update is the mean of these"
-              : "; means are those of the step";
+              ? "; losses are means per micro-batch, and an update uses the mean of these"
+              : "; losses are means per step";
   if (without_answer > 0) {
     text += fmt::format(
-        "; of {} the question alone is as long as data.sequence_length lets, and nothing is "
-        "learned",
+        "; {} rows are skipped because the question alone fills data.sequence_length",
         without_answer);
   }
   if (cut > 0) {
-    text += fmt::format("; {} answers are cut to fit data.sequence_length", cut);
+    text += fmt::format("; {} answers are truncated to data.sequence_length", cut);
   }
   return text;
 }

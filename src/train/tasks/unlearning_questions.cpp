@@ -22,14 +22,13 @@ UnlearningQuestions::UnlearningQuestions(
   if (section_.data_dir.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        "unlearning.data_dir is not given",
-        "give the folder of TOFU's files: FORGET_perturbed.jsonl, retain_perturbed.jsonl, "
-        "real_authors_perturbed.jsonl, world_facts_perturbed.jsonl, HOLDOUT.jsonl");
+        "unlearning.data_dir is required",
+        "set it to the folder of TOFU's files: FORGET_perturbed.jsonl, retain_perturbed.jsonl, real_authors_perturbed.jsonl, world_facts_perturbed.jsonl, HOLDOUT.jsonl");
   }
   if (is_muse() && form_.form != data::QuestionTemplate::Form::kTags) {
     throw Error(
         ErrorKind::kConfig,
-        "MUSE's questions with examples are not written as a chat template",
+        "MUSE's few-shot questions cannot be formatted with a chat template",
         "set unlearning.chat_template=false");
   }
 }
@@ -53,9 +52,8 @@ std::vector<std::string> UnlearningQuestions::files_of(const std::string& name) 
   throw Error(
       ErrorKind::kData,
       fmt::format(
-          "unlearning.metrics need {}, and {} has no such file", name + ".jsonl", folder.string()),
-      "give the folder of TOFU's files, and unlearning.forget_split and holdout_split that it "
-      "has");
+          "unlearning.metrics requires {}, but {} has no such file", name + ".jsonl", folder.string()),
+      "set the folder of TOFU's files, and unlearning.forget_split and holdout_split to files in it");
 }
 
 UnlearningQuestions::Dataset UnlearningQuestions::questions_of(
@@ -71,8 +69,7 @@ UnlearningQuestions::Dataset UnlearningQuestions::questions_of(
        answer_key,
        "",
        answer_key == "answer" ? ""
-                              : "TOFU's own files named ..._perturbed have it; without it measure "
-                                "less: unlearning.metrics=[forget_Q_A_Prob,forget_Q_A_ROUGE]"});
+                              : "TOFU's own files named ..._perturbed have it; without it, reduce the metrics: unlearning.metrics=[forget_Q_A_Prob,forget_Q_A_ROUGE]"});
   for (const data::Question& row : made.questions.rows) {
     for (const std::string& answer : row.answers) {
       made.encoded.push_back(data::encode_question(row.question, answer, form_, encoder_, length_));

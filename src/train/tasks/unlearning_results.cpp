@@ -38,11 +38,10 @@ RetainedResults read_retained(
     throw Error(
         ErrorKind::kData,
         fmt::format("unlearning.retain_logs_path: {} {}", path.string(), what),
-        "give the TOFU_EVAL.json of a model that was trained without what is to be forgotten, "
-        "evaluated on the same files");
+        "use the TOFU_EVAL.json of a model that was trained without the forget set, evaluated on the same files");
   };
   if (!std::filesystem::exists(path)) {
-    fail("is not there");
+    fail("does not exist");
   }
   const json results = read_json(path);
   const char* key = rows ? "forget_truth_ratio" : "mia_min_k";
@@ -51,7 +50,7 @@ RetainedResults read_retained(
   }
   found.truth_ratios = truth_ratios_of(results);
   if (rows && found.truth_ratios.size() != *rows) {
-    fail(fmt::format("has {} rows, where forget_split has {}", found.truth_ratios.size(), *rows));
+    fail(fmt::format("has {} rows, but forget_split has {}", found.truth_ratios.size(), *rows));
   }
   if (const auto attack = results.find("mia_min_k"); attack != results.end() &&
                                                      attack->contains("agg_value") &&
@@ -103,8 +102,8 @@ json read_unlearning_results(
         fmt::format(
             "{} {}",
             path.string(),
-            there.empty() ? "does not say which model it is of" : "is of another model"),
-        "unlearning.overwrite=true measures everything again; or give another folder");
+            there.empty() ? "does not name its model" : "belongs to another model"),
+        "set unlearning.overwrite=true to measure everything again, or use another folder");
   }
   return results;
 }

@@ -367,8 +367,7 @@ json UnlearningSuite::forget_quality(json& results) {
   measure("forget_truth_ratio", results);
   if (retained_.truth_ratios.empty()) {
     warnings_.push_back(
-        "forget_quality is null: it compares with a model that never saw what was to be forgotten "
-        "(unlearning.retain_logs_path)");
+        "forget_quality is null: it requires the results of a model that never saw the forget set (unlearning.retain_logs_path)");
     return {{"agg_value", nullptr}};
   }
   std::vector<double> ratios;
@@ -393,7 +392,7 @@ json UnlearningSuite::leakage(json& results) {
   measure("mia_min_k", results);
   if (retained_.min_k_auc < 0) {
     warnings_.push_back(
-        "privleak compares with an AUC of 0.5: unlearning.retain_logs_path tells of no mia_min_k");
+        "privleak uses a reference AUC of 0.5: unlearning.retain_logs_path contains no mia_min_k");
   }
   const json& auc = results["mia_min_k"]["agg_value"];
   const double reference = retained_.min_k_auc < 0 ? kWithoutReference : retained_.min_k_auc;

@@ -71,11 +71,11 @@ void check_base(const fs::path& adapter, const model::ModelSource& base) {
   throw Error(
       ErrorKind::kData,
       fmt::format(
-          "the adapter {} was trained beside other weights than {} has",
+          "the adapter {} was trained with other weights than those of {}",
           adapter.string(),
           base.name),
       fmt::format(
-          "give the model that its adapter_config.json names; if this one is meant, remove {}",
+          "use the model that its adapter_config.json names; if this model is intended, remove {}",
           file.string()));
 }
 

@@ -34,10 +34,9 @@ checkpoint::TensorFiles open_adapter(const std::filesystem::path& folder) {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{} holds its adapter as a pickle (adapter_model.bin) alone, and nothing is unpickled "
-            "here",
+            "{} only contains a pickle (adapter_model.bin), which is not loaded for security reasons",
             folder.string()),
-        "load it with PEFT where you trust it, and save it again");
+        "load it with PEFT if you trust it, and save it again");
   }
   return {folder, std::string(kAdapterGroup), ErrorKind::kData};
 }
@@ -79,7 +78,7 @@ SavedAdapterValues::SavedAdapterValues(
     } else if (const auto& shape = files_.tensor(names.front()).shape;
                shape != specs.at(name).shape) {
       problems.push_back(fmt::format(
-          "{} is {}, and the model needs {}",
+          "{} is {}, but the model needs {}",
           names.front(),
           fmt::join(shape, " x "),
           fmt::join(specs.at(name).shape, " x ")));
@@ -87,7 +86,7 @@ SavedAdapterValues::SavedAdapterValues(
   }
   for (const std::string& name : files_.names()) {
     if (known.count(name) == 0) {
-      problems.push_back("the model has no place for its " + name);
+      problems.push_back("the model has no parameter for its " + name);
     }
   }
   refuse(problems);
@@ -122,9 +121,9 @@ void SavedAdapterValues::refuse(const std::vector<std::string>& problems) const 
           files_.folder().string(),
           fmt::join(problems.begin(), shown, "; "),
           problems.size() > kMostShown
-              ? fmt::format("; and {} problems more", problems.size() - kMostShown)
+              ? fmt::format("; and {} more problems", problems.size() - kMostShown)
               : ""),
-      "give the model that it was trained beside; its adapter_config.json names it");
+      "use its base model, which its adapter_config.json names");
 }
 
 }  // namespace lockstep::train

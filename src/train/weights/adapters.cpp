@@ -129,7 +129,7 @@ std::string name_of(const model::ModelSource& base) {
 AdapterRequest::Part part_of(const std::string& folder, double weight) {
   std::optional<AdapterRequest> saved = saved_adapter(folder);
   if (!saved) {
-    throw Error(ErrorKind::kConfig, "--adapter: the folder's name is empty", "give its name");
+    throw Error(ErrorKind::kConfig, "--adapter: the folder's name is empty", "give the name of a folder");
   }
   const model::LoraConfig& config = saved->config;
   const char* more = config.use_dora                                 ? "use_dora"
@@ -141,14 +141,14 @@ AdapterRequest::Part part_of(const std::string& folder, double weight) {
   if (more != nullptr) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} was trained with {}, and has more than factors to add", folder, more),
+        fmt::format("{} was trained with {}, so it contains more than factors", folder, more),
         "use it alone and without --adapter-weight, or merge it first (lockstep export --merge)");
   }
   if (!std::isfinite(weight)) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("--adapter-weight {} is no number to multiply with", weight),
-        "give one such as 0.5");
+        fmt::format("--adapter-weight {} is not a finite number", weight),
+        "give a number such as 0.5");
   }
   return {std::move(saved->config), std::move(saved->folder), weight};
 }
@@ -228,8 +228,8 @@ std::optional<AdapterRequest> saved_adapter(const fs::path& folder) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "there is no adapter in {}: it has no {}", folder.string(), model::kAdapterConfigName),
-        "give a folder that PEFT, or a run with keys of lora, has saved");
+            "{} contains no adapter: {} is missing", folder.string(), model::kAdapterConfigName),
+        "use a folder saved by PEFT or by a run with lora keys");
   }
   return AdapterRequest{
       model::read_lora_config(found / model::kAdapterConfigName), found, head_of(found)};
@@ -247,7 +247,7 @@ std::optional<AdapterRequest> saved_adapters(const AdapterFlags& flags) {
         ErrorKind::kConfig,
         fmt::format(
             "{} --adapter-weight for {} --adapter", flags.weights.size(), flags.folders.size()),
-        "give a weight for each adapter, in their order, or none: each is then 1");
+        "give one weight per adapter, in order, or none: all are then 1");
   }
   if (flags.folders.empty()) {
     return std::nullopt;

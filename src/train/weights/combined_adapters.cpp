@@ -106,7 +106,7 @@ void add(
   if (before.of_tied_head != adapter.of_tied_head) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("of the adapters of {} some are the tied head's too, and some not", layer),
+        fmt::format("some adapters of {} also apply to the tied head, others do not", layer),
         "use them one at a time");
   }
   if (combination == AdapterRequest::Combination::kCat) {
@@ -122,7 +122,7 @@ void add(
             layer,
             before.rank,
             rank),
-        "leave it out: cat, the default, takes any ranks");
+        "remove it: cat, the default, supports different ranks");
   }
 }
 

@@ -17,12 +17,12 @@ void check_float8(const parallel::ModelSpec& spec) {
 std::string float8_text(
     const model::Float8& float8, const model::ModelConfig& model, c10::Device device) {
   return fmt::format(
-      "products of {} linears in 8-bit floats, a scale for each {}, in {} of {} blocks{}",
+      "float8 products of {} linears, one scale per {}, in {} of {} blocks{}",
       model::float8_linears(float8, model).size(),
       model::name_of(float8.scaling),
       model::float8_blocks(float8, model),
       model.layers,
-      device.is_cpu() ? "; emulated on the CPU, which takes longer" : "");
+      device.is_cpu() ? "; emulated on the CPU, which is slower" : "");
 }
 
 }  // namespace lockstep::train

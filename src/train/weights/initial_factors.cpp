@@ -181,11 +181,10 @@ void check_taken_base(const model::LoraConfig& config, const model::ModelSource&
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "lora.init_lora_weights: {} takes its start out of the base's weights, and those of {} "
-            "are packed",
+            "lora.init_lora_weights: {} subtracts the initial factors from the base weights, but those of {} are packed",
             config.init_lora_weights,
             base.name),
-        "give the model that it was packed from, and quantization.bits: what is left is packed");
+        "use the unpacked model and set quantization.bits: the remaining weights are then packed");
   }
 }
 

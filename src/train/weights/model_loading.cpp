@@ -114,13 +114,12 @@ class FolderWeights {
       const bool is_known = is_further || is_of_other_head(extra, source.config, wanted);
       if (!is_known && (!packed || !packed->owns(extra)) && !experts_->owns(extra)) {
         log_warning(
-            "{} holds a tensor that the model does not have: {}", source.folder.string(), extra);
+            "{} contains a tensor that the model does not have: {}", source.folder.string(), extra);
       }
     }
     if (has_further_layers) {
       log_info(
-          "{} holds layers behind the model's {}, which predict further tokens: they are neither "
-          "trained nor saved",
+          "{} contains layers after the model's {}, which predict further tokens: they are neither trained nor saved",
           source.name,
           source.config.layers);
     }
@@ -137,14 +136,14 @@ class FolderWeights {
       if (!wanted.head.classifies()) {
         throw Error(
             ErrorKind::kConfig,
-            fmt::format("{} holds a classifier, and no language model", source.folder.string()),
-            "use the model that it was made from");
+            fmt::format("{} contains a classifier, not a language model", source.folder.string()),
+            "use its original language model");
       }
-      log_info("{} holds no classifier of these classes: it begins at random", source.name);
+      log_info("{} contains no classifier with these classes: it is initialized randomly", source.name);
     } else if (is_masked) {
       for (const model::LayerSpec& layer : model::head_layers(wanted)) {
         if (!is_stored(layer.weight())) {
-          log_warning("{} holds no {}: it begins at random", source.name, layer.prefix);
+          log_warning("{} contains no {}: it is initialized randomly", source.name, layer.prefix);
         }
       }
     }
@@ -264,10 +263,9 @@ model::ModelSource find_local_source(const std::string& path) {
       !std::filesystem::exists(folder / "config.json")) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} is an adapter, and no model", path),
+        fmt::format("{} is an adapter, not a model", path),
         fmt::format(
-            "give the model that it was trained beside, {}, and the adapter as --adapter {} "
-            "(lora.adapter={} to train it further)",
+            "use its base model, {}, and pass the adapter as --adapter {} (lora.adapter={} to train it further)",
             model::read_lora_config(folder / model::kAdapterConfigName).base_model_name_or_path,
             path,
             path));
@@ -287,8 +285,8 @@ model::ModelSource find_source(const std::string& path, const std::string& prese
   if (path.empty() == preset.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        path.empty() ? "no model is given" : "both model.path and model.preset are given",
-        "give model.path=FOLDER (or a config.json, or a Hub name), or model.preset=" +
+        path.empty() ? "model.path or model.preset is required" : "model.path and model.preset are both set",
+        "set model.path=FOLDER (or a config.json, or a Hub name), or model.preset=" +
             fmt::format("{}", fmt::join(model::preset_names(), "|")));
   }
   if (!preset.empty()) {
@@ -321,11 +319,11 @@ parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequ
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "the tokenizer has {} entries and the embedding of {} only {}",
+              "the tokenizer has {} entries, but the embedding of {} only has {}",
               *request.tokenizer_size,
               source.name,
               source.config.vocab_size),
-          "set model.resize_embeddings=true, or give the tokenizer that belongs to the model");
+          "set model.resize_embeddings=true, or use the model's tokenizer");
     }
     spec.config = model::with_vocabulary(source.config, *request.tokenizer_size);
   }

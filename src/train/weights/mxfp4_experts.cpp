@@ -51,7 +51,7 @@ void require_bytes(
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the packed experts of {}: {} is not there as {} bytes",
+            "the packed experts of {}: {} does not exist as {} bytes",
             files.folder().string(),
             name,
             fmt::join(shape, "x")),

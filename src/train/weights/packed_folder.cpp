@@ -48,7 +48,7 @@ at::ScalarType type_named(const std::string& name, const std::string& tensor) {
       return type;
     }
   }
-  refuse(fmt::format("the packed weight {} was of the type {}, which is not known", tensor, name));
+  refuse(fmt::format("the packed weight {} was of the unknown type {}", tensor, name));
 }
 
 std::string name_of(at::ScalarType type) {
@@ -78,12 +78,12 @@ State parse_state(std::string_view text, const std::string& tensor, int64_t out,
     require(
         block >= 2 && block <= 4096 && (block & (block - 1)) == 0,
         tensor,
-        "its blocksize is no power of two up to 4096");
+        "its blocksize is not a power of two up to 4096");
     state.format.type = type_named(object.at("dtype").get<std::string>(), tensor);
     require(
         object.at("shape").get<std::vector<int64_t>>() == std::vector{out, in},
         tensor,
-        fmt::format("its quant_state has another shape than the model's {} x {}", out, in));
+        fmt::format("the shape in its quant_state differs from the model's {} x {}", out, in));
     state.format.is_nested = object.contains("nested_blocksize");
     if (state.format.is_nested) {
       require(
@@ -149,13 +149,13 @@ PackedFolder::PackedFolder(const model::ModelSource& source) : files_(source.fol
     require(
         layer.kind == model::LayerKind::kLinear,
         *stored,
-        "only linears of the blocks may be packed; give its module to llm_int8_skip_modules");
+        "only linears of the blocks may be packed; add its module to llm_int8_skip_modules");
     linear.out = shape[layer.in_first ? 1 : 0];
     linear.in = shape[layer.in_first ? 0 : 1];
     if (!state.empty()) {
       open_4_bits(linear, state);
     } else {
-      require(type == at::kChar, *stored, "it has no quant_state beside it");
+      require(type == at::kChar, *stored, "it has no quant_state");
       open_8_bits(linear);
     }
     packing_[layer.prefix] = linear.format;
@@ -164,12 +164,12 @@ PackedFolder::PackedFolder(const model::ModelSource& source) : files_(source.fol
 }
 
 void PackedFolder::check(const std::string& name, at::ScalarType type, int64_t elements) {
-  require(files_.files().contains(name), name, "it is not there");
+  require(files_.files().contains(name), name, "it does not exist");
   const checkpoint::TensorEntry& entry = files_.files().tensor(name);
   require(
       checkpoint::scalar_type(entry.dtype) == type && entry.elements() == elements,
       name,
-      fmt::format("it is not {} numbers of {}", elements, c10::toString(type)));
+      fmt::format("it does not have {} elements of {}", elements, c10::toString(type)));
   tensors_.insert(name);
 }
 
@@ -190,7 +190,7 @@ void PackedFolder::open_4_bits(Linear& linear, const std::string& state) {
   require(
       std::ssize(files.bytes(linear.stored)) == (elements + 1) / 2,
       linear.stored,
-      fmt::format("it is not the {} bytes of {} weights", (elements + 1) / 2, elements));
+      fmt::format("it does not have the {} bytes of {} weights", (elements + 1) / 2, elements));
   tensors_.insert(linear.stored);
   const bool is_nested = linear.format.is_nested;
   check(linear.stored + ".absmax", is_nested ? at::kByte : at::kFloat, blocks);

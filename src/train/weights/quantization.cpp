@@ -59,8 +59,8 @@ void check_agreement(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} holds weights of {}, and {} are asked for", name, text_of(there), text_of(*asked)),
-        "leave the keys of quantization out, or give the model that it was packed from");
+            "{} contains weights in {}, but {} are requested", name, text_of(there), text_of(*asked)),
+        "remove the quantization keys, or use the unpacked model");
   }
 }
 
@@ -69,8 +69,8 @@ void refuse_trained(const PackedFolder& folder, const std::set<std::string>& tra
     if (folder.holds(name)) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("{} is packed, and cannot be trained whole", name),
-          "leave it out of lora.modules_to_save, or give the model that it was packed from");
+          fmt::format("{} is packed and cannot be trained", name),
+          "remove it from lora.modules_to_save, or use the unpacked model");
     }
   }
 }
@@ -137,9 +137,8 @@ void check_trainable(const std::optional<Quantization>& packed, bool has_adapter
   if (packed && !has_adapters) {
     throw Error(
         ErrorKind::kConfig,
-        "the model's weights are packed, and packed weights are not trained",
-        "train adapters beside them: lora.r=16 lora.target_modules=all-linear; or train a model of "
-        "16 bits without keys of quantization");
+        "the model's weights are packed and cannot be trained",
+        "train adapters: lora.r=16 lora.target_modules=all-linear; or train a 16-bit model without quantization keys");
   }
 }
 
