@@ -1,3 +1,4 @@
+// Bigram model with absolute discounting.
 #include "data/bigram.h"
 
 #include <algorithm>
@@ -10,8 +11,8 @@
 namespace lockstep::data {
 namespace {
 
-/// Absolute discounting's n1 / (n1 + 2 n2), from how many things were seen once and twice; kept
-/// inside (0, 1).
+/// Discount n1 / (n1 + 2 n2) of absolute discounting, from the numbers of bigrams seen once and
+/// twice; clamped to (0, 1).
 double discount_of(uint64_t once, uint64_t twice) {
   constexpr double kLeast = 0.1;
   constexpr double kMost = 0.95;

@@ -1,4 +1,4 @@
-// The baseline that a language model must beat: a smoothed bigram model over tokens.
+// Smoothed bigram model over tokens: the baseline that a language model must beat.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class BigramModel {
  public:
   explicit BigramModel(int64_t vocabulary_size);
 
-  /// Counts the pairs of one row: labels[t] after ids[t - 1], where labels[t] is not kIgnored.
+  /// Counts the pairs of a row: labels[t] after ids[t - 1], if labels[t] is not kIgnored.
   void count(std::span<const int64_t> ids, std::span<const int64_t> labels);
   /// After the last count and before the first probability.
   void finish();
@@ -49,8 +49,8 @@ struct LossTotal {
   double mean() const { return targets == 0 ? 0 : sum / static_cast<double>(targets); }
 };
 
-/// The loss of a bigram model of `train` on `evaluation`: over the same rows and targets as
-/// `lockstep eval` counts.
+/// Returns the loss of a bigram model of `train` on `evaluation`, over the same rows and targets as
+/// `lockstep eval`.
 LossTotal bigram_loss(const SequenceView& train, const SequenceView& evaluation);
 
 }  // namespace lockstep::data

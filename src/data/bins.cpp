@@ -1,3 +1,4 @@
+// Best-fit-decreasing bin packing of documents.
 #include "data/bins.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-/// The row of each piece, numbered as they were opened, and how many there are.
+/// Row index of each piece, in the order of opening, and the number of rows.
 struct Assignment {
   std::vector<int64_t> row_of;
   int64_t rows = 0;

@@ -1,4 +1,4 @@
-// Documents put together in rows of at most so many tokens.
+// Packing of documents into rows of limited length.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,22 @@
 
 namespace lockstep::data {
 
-/// A document, or a part of one that is longer than a row: tokens [begin, begin + tokens) of the
-/// stream.
+/// A document, or a row-sized part of a longer one: tokens [begin, begin + tokens) of the stream.
 struct Piece {
   int64_t begin = 0;
   int32_t tokens = 0;
   bool operator==(const Piece&) const = default;
 };
 
-/// Pieces in rows. Each row's are in the order of the stream, and the rows in that of their first
-/// pieces.
+/// Pieces assigned to rows. The pieces of a row are in stream order, and rows are ordered by their
+/// first pieces.
 class Bins {
  public:
   Bins() = default;
-  /// Best fit, longest first (Johnson, "Near-optimal bin packing algorithms", 1973: at most 11/9 of
-  /// the fewest rows): each piece goes to the row that it leaves the least room in, the
-  /// first of several, a new one if it fits in none. A function of the pieces alone, which are in
-  /// the order of the stream and have at most `length` tokens. O(n log length).
+  /// Best fit decreasing (Johnson, "Near-optimal bin packing algorithms", 1973: at most 11/9 of the
+  /// minimum): each piece goes to the row in which it leaves the least room, the first of several,
+  /// or to a new one. The result depends only on the pieces, which must be in stream order and have
+  /// at most `length` tokens. O(n log length).
   Bins(std::vector<Piece> pieces, int64_t length);
 
   int64_t rows() const { return static_cast<int64_t>(first_.size()) - 1; }

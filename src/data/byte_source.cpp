@@ -1,3 +1,4 @@
+// Streaming decompression of gzip and zstd.
 #include "data/byte_source.h"
 
 #include <algorithm>
@@ -23,8 +24,8 @@ namespace fs = std::filesystem;
 constexpr size_t kReadBlock = size_t{1} << 18;
 constexpr std::string_view kGzipMagic("\x1f\x8b", 2);
 constexpr std::string_view kZstdMagic("\x28\xb5\x2f\xfd", 4);
-// What compressed data may come to: gzip cannot make more than 1,032 bytes of one, zstd can, and
-// text does not shrink so far.
+// Limits of the expansion ratio: gzip expands at most 1,032 times, zstd without limit, and text
+// does not compress that much.
 constexpr uint64_t kMostFromOne = 1000, kMostFromAny = uint64_t{64} << 20;
 constexpr std::string_view kReplaceRemedy =
     "the file is damaged or was cut off while it was copied: fetch it again";
@@ -44,7 +45,7 @@ class PlainFile final : public ByteSource {
   uint64_t size() const { return size_; }
   uint64_t offset() const { return offset_; }
   const fs::path& path() const { return file_.path(); }
-  /// The first bytes, wherever reading stands.
+  /// The first bytes of the file, independent of the read position.
   std::string start(size_t count) const {
     std::string bytes(std::min<uint64_t>(count, size_), '\0');
     file_.read_at(0, std::as_writable_bytes(std::span(bytes)));
@@ -66,7 +67,7 @@ class Compressed : public ByteSource {
 
  protected:
   std::span<char> refill() { return std::span(block_).first(file_->read(block_)); }
-  /// Counts what was decompressed, so that a small file does not fill the disk.
+  /// Counts decompressed bytes, so that a small file cannot fill the disk.
   size_t counted(size_t count) {
     made_ += count;
     if (made_ > kMostFromAny + kMostFromOne * file_->size()) {
@@ -127,7 +128,7 @@ class GzipFile final : public Compressed {
         stream_.next_in = reinterpret_cast<Bytef*>(block.data());
         stream_.avail_in = static_cast<uInt>(block.size());
       }
-      if (!inside_) {  // another member begins
+      if (!inside_) {  // next member
         ::inflateReset(&stream_);
         inside_ = true;
       }
@@ -149,7 +150,7 @@ class GzipFile final : public Compressed {
   }
 
   z_stream stream_{};
-  bool inside_ = true;  // a member: its end is still to come
+  bool inside_ = true;  // inside a member whose end has not been read
 };
 
 class ZstdFile final : public Compressed {
@@ -173,7 +174,7 @@ class ZstdFile final : public Compressed {
   }
 
  private:
-  /// False at the file's end.
+  /// Returns false at the end of the file.
   bool refill_output() {
     output_.pos = given_ = 0;
     while (output_.pos == 0) {
@@ -192,22 +193,22 @@ class ZstdFile final : public Compressed {
         fail(fmt::format("is not valid ({})", ZSTD_getErrorName(result)));
       }
       inside_ = result != 0;
-      more_ = inside_ && output_.pos == output_.size;  // more may come without further input
+      more_ = inside_ && output_.pos == output_.size;  // more output may be available without input
     }
     return true;
   }
 
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream_;
   ZSTD_inBuffer input_{nullptr, 0, 0};
-  // zstd checks a frame otherwise where there is room for all of it: whether a file is sound must
-  // not depend on how much is asked for at once.
+  // zstd validates a frame differently if the output has room for all of it: whether a file is
+  // valid must not depend on the read size.
   std::vector<char> window_ = std::vector<char>(ZSTD_DStreamOutSize());
   ZSTD_outBuffer output_{window_.data(), window_.size(), 0};
   size_t given_ = 0;
   bool inside_ = true, more_ = false;
 };
 
-/// Files that are not text: each with what to do about it.
+/// Rejects files that are not text, with a hint for each format.
 void refuse_foreign(const fs::path& path, std::string_view start) {
   struct Foreign {
     std::string_view magic, name, remedy;
@@ -221,8 +222,8 @@ void refuse_foreign(const fs::path& path, std::string_view start) {
        "xz",
        "decompress it (unxz), or recompress it as zstd"},
       {"PK\x03\x04", "zip", "unpack it and name the files inside"},
-      {"PAR1", "Parquet", "it is none of text: leave data.format out, or set data.format=jsonl"},
-      {"ARROW1", "Arrow", "it is none of text: leave data.format out, or set data.format=jsonl"},
+      {"PAR1", "Parquet", "it is not plain text: remove data.format, or set data.format=jsonl"},
+      {"ARROW1", "Arrow", "it is not plain text: remove data.format, or set data.format=jsonl"},
       {"\xFF\xFE", "UTF-16", "convert it: iconv -f utf-16 -t utf-8"},
       {"\xFE\xFF", "UTF-16", "convert it: iconv -f utf-16 -t utf-8"},
   }};

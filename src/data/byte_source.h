@@ -1,4 +1,4 @@
-// The bytes of a file as they were before gzip or zstd, streamed.
+// Byte stream of a file after gzip or zstd decompression.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,19 @@
 
 namespace lockstep::data {
 
-/// Bytes from start to end. One thread.
+/// Sequential bytes of a file. Used by one thread.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// Fills the front of `out` (not empty) and returns how much; 0 at the end only. Compressed data
-  /// that is damaged, cut off or followed by other bytes is an Error of kind kData that names file
-  /// and place.
+  /// Fills the front of `out` (not empty) and returns the number of bytes; 0 only at the end.
+  /// Throws Error (kData) with file and position if compressed data is damaged, truncated or
+  /// followed by other bytes.
   virtual size_t read(std::span<char> out) = 0;
 };
 
-/// Opens a file. gzip (any number of members) and zstd (any number of frames) are told by their
-/// first bytes. A file named .gz or .zst that is not, and bzip2, xz, zip, Parquet and UTF-16 files,
-/// are Errors that say what to do.
+/// Opens a file. gzip (any number of members) and zstd (any number of frames) are detected by their
+/// first bytes. Throws Error with a hint for a file named .gz or .zst that is neither, and for
+/// bzip2, xz, zip, Parquet and UTF-16 files.
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path);
 
 }  // namespace lockstep::data

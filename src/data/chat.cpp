@@ -1,3 +1,4 @@
+// Renders chats and finds the spans with a loss.
 #include "data/chat.h"
 
 #include <algorithm>
@@ -51,7 +52,7 @@ Json normalized(Json message) {
   return message;
 }
 
-/// The text of a message, of several parts the last.
+/// The text of a message; the last part if there are several.
 std::string content_of(const Json& message) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) {
@@ -68,7 +69,7 @@ size_t common_beginning(std::string_view a, std::string_view b) {
   return static_cast<size_t>(end - a.begin());
 }
 
-/// The special tokens of tokenizer_config.json, and of special_tokens_map.json what that lacks.
+/// The special tokens of tokenizer_config.json, supplemented by special_tokens_map.json.
 Json tokens_of(const std::map<std::string, std::string>& files) {
   Json tokens = Json::object();
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
@@ -237,7 +238,7 @@ TextSpan ChatTemplate::added_by(const Chat& chat, size_t message, const std::str
         "give a template that marks it with {% generation %} (data.chat_template=FILE), or learn "
         "the last message alone with data.chat_loss=last, or everything with data.chat_loss=all");
   };
-  // Some templates ask with more than they write of a message that is there (an open <think>).
+  // Some templates add more to a generation prompt than to a finished message (an open <think>).
   const size_t before = message == 0 ? 0 : render_first(chat, message, Asks::kNo).text.size();
   const size_t begin = common_beginning(render_first(chat, message, Asks::kYes).text, whole);
   if (begin < before) {
@@ -261,7 +262,7 @@ TextSpan ChatTemplate::added_by(const Chat& chat, size_t message, const std::str
   }
   const std::string_view span =
       without_white_end(std::string_view(whole).substr(begin, end - begin));
-  if (!span.ends_with(said)) {  // behind the mark of the end white space says nothing
+  if (!span.ends_with(said)) {  // white space after the end marker has no loss
     end = begin + span.size();
   }
   return {begin, end};

@@ -1,4 +1,4 @@
-// Chats: messages of roles, and the template that makes a text of them.
+// Chats and the chat template that renders them.
 #pragma once
 
 #include <cstddef>
@@ -28,16 +28,16 @@ struct Chat {
   std::vector<size_t> not_learned;            // messages excluded from the loss, ascending
 };
 
-/// A chat's text, and what of it has a loss, in order.
+/// A rendered chat and its spans with a loss, in order.
 struct ChatText {
   std::string text;
   std::vector<jinja::TextSpan> learned;
 };
 
-/// Of a record: the field `messages_field` (role, content), ShareGPT's `conversations` (from,
-/// value; a `system` beside them), or prompt and completion (texts, or lists of messages), each
-/// with `tools` or without. Error (kData) with `place` where it has none of these, or a message is
-/// none.
+/// Reads a record: the field `messages_field` (role, content), ShareGPT's `conversations` (from,
+/// value; optional `system`), or prompt and completion (strings, or lists of messages), with
+/// optional `tools`. Throws Error (kData) with `place` if it has none of these or a message is
+/// invalid.
 Chat read_chat(
     const nlohmann::ordered_json& record,
     const std::string& messages_field,
@@ -55,28 +55,29 @@ void add_message(nlohmann::ordered_json message, const std::string& place, Chat&
 /// Immutable and thread-safe.
 class ChatTemplate {
  public:
-  /// `tokens`: bos_token, eos_token and others, which templates name.
+  /// `tokens`: bos_token, eos_token and other variables of templates.
   ChatTemplate(std::string_view source, std::string place, nlohmann::ordered_json tokens);
-  /// The tokenizer's own: chat_template.jinja, else `chat_template` of tokenizer_config.json (of
-  /// several the one named default). Null: it has none.
+  /// The tokenizer's template: chat_template.jinja, otherwise `chat_template` of
+  /// tokenizer_config.json (of several the one named default). Null if it has none.
   static std::shared_ptr<const ChatTemplate> of(const text::Tokenizer& tokenizer);
-  /// The text of that; nothing where it has none.
+  /// Source of that template; nullopt if the tokenizer has none.
   static std::optional<std::string> source_of(const text::Tokenizer& tokenizer);
   /// A file's, with the tokenizer's tokens.
   static std::shared_ptr<const ChatTemplate> read(
       const std::filesystem::path& path, const text::Tokenizer& tokenizer);
 
-  /// The text that asks for the assistant's next message.
+  /// The messages followed by the generation prompt.
   std::string prompt(const Chat& chat) const;
-  /// The text of all messages.
+  /// All messages without a generation prompt.
   std::string whole(const Chat& chat) const;
-  /// The text, and what is learned of it: what {% generation %} marks; else what each of the
-  /// assistant's messages adds to the text that asks for it, the mark of its end included. Error
-  /// (kData): the assistant says nothing, or the text before a message is not what asks for it.
+  /// Renders the chat and returns its spans with a loss: what {% generation %} marks; otherwise the
+  /// text that each assistant message adds to the generation prompt, including its end marker.
+  /// Throws Error (kData) if there is no assistant message, or if the text before a message is not
+  /// its generation prompt.
   ChatText render(const Chat& chat, ChatLoss loss) const;
-  /// What ends a message of the assistant, white space left out; empty: nothing does.
+  /// The end marker of an assistant message without white space; empty if there is none.
   std::string end_of_turn() const;
-  /// Changes whenever a text could.
+  /// Changes whenever a rendered text could change.
   const std::string& fingerprint() const { return fingerprint_; }
 
  private:

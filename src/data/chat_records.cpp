@@ -129,7 +129,7 @@ void add_sharegpt(const Json& list, const std::string& place, Chat& chat) {
   }
 }
 
-/// A prompt or a completion: a text of `role`, or messages.
+/// Adds a prompt or a completion: a string of `role`, or messages.
 void add_part(
     const Json& part,
     const std::string& field,

@@ -1,3 +1,4 @@
+// Parses records into documents.
 #include "data/documents.h"
 
 #include <algorithm>
@@ -22,14 +23,14 @@ namespace {
 
 using json = nlohmann::json;
 
-/// What every parser of one file knows.
+/// Shared by all parsers of a file.
 struct Context {
   std::string path;
   DataOptions options;
   std::atomic<bool> warned = false;
 };
 
-/// Makes the record valid UTF-8, or says where it is not.
+/// Makes the record valid UTF-8 or throws with the position of the error.
 void check_utf8(Record& record, Context& context) {
   const size_t valid = text::valid_utf8_prefix(record.text);
   if (valid == record.text.size()) {
@@ -115,7 +116,7 @@ json parse_record(const Record& record, const Context& context) {
         record.line + record.column > kMostPadding) {
       throw;
     }
-    // Once more, at its place in the file, so that the error names line and column there.
+    // Parses again at its position in the file, so that the error has the right line and column.
     const std::string padded = std::string(static_cast<size_t>(record.line - 1), '\n') +
                                std::string(static_cast<size_t>(record.column - 1), ' ') +
                                record.text;
@@ -124,7 +125,7 @@ json parse_record(const Record& record, const Context& context) {
   }
 }
 
-/// A field's text. Where it may be missing, a missing one and null are empty.
+/// Returns a field's string. If it is optional, a missing field and null are empty.
 std::string take_string(
     const json& object,
     const std::string& field,
@@ -190,7 +191,7 @@ void take_instruction(
   }
 }
 
-/// The fields that a record with a label is read from, of those that it has.
+/// The fields of a labelled record that were found.
 struct LabelledFields {
   std::vector<std::string> texts;  // joined
   std::string pair;
@@ -207,7 +208,7 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-/// Where no field is named and there is none of the usual name, those of GLUE's sets.
+/// If no field is named and the usual one is missing, tries the fields of the GLUE data sets.
 template <class Has>
 LabelledFields find_labelled_fields(const DataOptions& options, const Has& has) {
   const std::string& text = options.text_field;
@@ -245,7 +246,7 @@ const json* find_label(
   return nullptr;
 }
 
-/// What several fields say, one word each; nothing: not one of them says anything.
+/// The values of several fields, one label each; nullopt if all are empty.
 std::optional<RawLabel> words_of_fields(std::vector<std::string> words) {
   const bool is_empty =
       std::all_of(words.begin(), words.end(), [](const auto& word) { return word.empty(); });
@@ -299,7 +300,8 @@ void take_labelled(
   documents.push_back(std::move(document));
 }
 
-/// The record once more, its keys in the order in which they stand: templates write tools out.
+/// Parses the record again with its keys in the order of the file, because templates write tools
+/// out.
 void take_chat(
     const std::string& text,
     const Context& context,
@@ -349,9 +351,9 @@ struct Columns {
   size_t count = 0;
   size_t text = 0;                           // the text, or the output
   std::optional<size_t> instruction, input;  // of a prompt
-  std::vector<size_t> more_texts;            // of classification: joined to the text
-  std::optional<size_t> pair;                // likewise
-  std::vector<size_t> labels;                // likewise
+  std::vector<size_t> more_texts;            // for classification: joined to the text
+  std::optional<size_t> pair;                // for classification
+  std::vector<size_t> labels;                // for classification
 };
 
 Columns find_columns(const std::vector<std::string>& names, const Context& context) {
@@ -404,7 +406,7 @@ Columns find_columns(const std::vector<std::string>& names, const Context& conte
   return columns;
 }
 
-/// Of a row whose label's columns are there. A part of several columns is none.
+/// The label of a row that has all label columns; nullopt if some of several columns are empty.
 std::optional<RawLabel> take_label(
     const std::vector<std::string>& fields, const Columns& columns, const DataOptions& options) {
   if (columns.labels.size() < options.label_fields.size() || columns.labels.empty()) {

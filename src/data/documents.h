@@ -1,4 +1,4 @@
-// What records say: documents.
+// Documents parsed from records.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,21 @@ namespace lockstep::data {
 
 /// A document or, of long plain text, a part of one. Valid UTF-8.
 struct Document {
-  std::string prompt;  // encoded apart and without loss; empty: none
+  std::string prompt;  // encoded separately and without loss; empty: none
   std::string text;
   bool begins = true, ends = true;
-  /// Of a chat, whose template gave all of `text`: what has a loss of it. No token is put around.
+  /// For a chat, whose template rendered all of `text`: the spans with a loss. No tokens are added
+  /// around it.
   std::optional<std::vector<jinja::TextSpan>> learned = {};
   // Of records with labels (DataOptions::label_fields):
-  std::string pair = {};               // the second text
-  std::optional<RawLabel> label = {};  // nothing: empty, null or not there
-  int64_t line = 0;                    // of the file, where the record begins
+  std::string pair = {};               // the second text of a pair
+  std::optional<RawLabel> label = {};  // nullopt: empty, null or missing
+  int64_t line = 0;                    // line of the file on which the record begins
 };
 
-/// A file that is open: its records one after another, and what makes documents of a record.
-/// `parse` may be called from many threads; it appends to the documents, and its Errors name file,
-/// line and field.
+/// An open file: its records in order, and the parser that turns a record into documents. `parse`
+/// may be called by several threads; it appends to the documents, and its Errors name file, line
+/// and field.
 struct DocumentSource {
   std::unique_ptr<RecordReader> records;
   std::function<void(Record record, std::vector<Document>& documents)> parse;
@@ -41,7 +42,7 @@ struct DocumentSource {
 DocumentSource open_documents(
     const InputFile& input, const DataOptions& options, const TextCutting& cutting);
 
-/// The prompt that Stanford Alpaca (Taori et al., 2023) trains with; `input` may be empty.
+/// The prompt of Stanford Alpaca (Taori et al., 2023); `input` may be empty.
 std::string alpaca_prompt(std::string_view instruction, std::string_view input);
 
 }  // namespace lockstep::data

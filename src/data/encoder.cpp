@@ -1,3 +1,4 @@
+// Wraps tokenizers for data preparation.
 #include "data/encoder.h"
 
 #include <algorithm>
@@ -14,8 +15,7 @@ namespace {
 using text::SpecialTokens;
 using text::Template;
 
-/// What the template puts before a text: the ids that encoding with it has in front of those
-/// without it.
+/// The BOS token: the ids that encoding with the template adds in front.
 std::optional<int32_t> find_begin(const text::Tokenizer& tokenizer) {
   const std::vector<int32_t> with =
       tokenizer.encode("a", SpecialTokens::kRecognise, Template::kApply);
@@ -76,7 +76,7 @@ Encoder make_row_encoder(std::shared_ptr<const text::Tokenizer> tokenizer) {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the tokenizer's template puts {} tokens behind a text; one at most is supported",
+            "the tokenizer's template puts {} tokens after a text; at most one is supported",
             form.after.size()),
         "change post_processor in its tokenizer.json");
   }

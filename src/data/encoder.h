@@ -1,4 +1,4 @@
-// The seam between data and tokenizers: all that tokenizing a corpus needs to know of one.
+// Interface between data preparation and tokenizers.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +14,33 @@
 namespace lockstep::data {
 
 struct Encoder {
-  /// Called from several threads at once.
+  /// Called by several threads at once.
   std::function<std::vector<int32_t>(std::string_view)> encode;
   std::string fingerprint;      // changes whenever an id could
   int64_t vocabulary_size = 0;  // every id is below it
   std::optional<int32_t>
-      begin;  // put before each document, where the tokenizer does so (Llama's BOS)
+      begin;  // put before each document if the tokenizer does so (Llama's BOS)
   std::optional<int32_t> end;  // put after each document (EOS)
-  bool ends_prompts = false;   // `end` comes after each prompt too: an encoder reads it by itself
-  /// What is put around a row's texts, where that is asked for (encoders); else `begin` is.
+  bool ends_prompts = false;   // `end` also follows each prompt, which an encoder reads separately
+  /// Template around a row's texts for encoders; without it `begin` is used.
   std::optional<text::RowTemplate> rows = {};
-  std::optional<int32_t> pad;  // fills short rows, masked; `end` or 0 where there is none
-  /// True for byte-level BPE: encode(a) + encode(b) = encode(a + b) where b begins with one space
-  /// and a character that is not white space. Long plain text is then encoded in pieces, in
-  /// parallel and in bounded memory; else each document is encoded whole.
+  std::optional<int32_t> pad;  // fills short rows, masked; `end` or 0 if the tokenizer has none
+  /// True for byte-level BPE: encode(a) + encode(b) = encode(a + b) if b begins with one space and
+  /// a non-space character. Long plain text is then encoded in pieces, in parallel and in bounded
+  /// memory; otherwise each document is encoded whole.
   bool pieces = true;
 };
 
-/// The seam of a tokenizer. Special tokens in the text are recognised, as Hugging Face does.
-/// `begin` is what the tokenizer's own template puts before a text; `end` is its EOS (none with
-/// append_eos false). `pieces` is found by trying.
+/// Creates the interface of a tokenizer. Special tokens in the text are recognized, as Hugging Face
+/// does. `begin` is the token that the tokenizer's template puts before a text; `end` is its EOS
+/// (none if append_eos is false). `pieces` is determined by trying.
 Encoder make_encoder(std::shared_ptr<const text::Tokenizer> tokenizer, bool append_eos = true);
-/// The same for a model that is an encoder: documents and rows are put between what the tokenizer's
-/// template has around them ([CLS] and [SEP]), its EOS or not.
+/// The same for an encoder model: documents and rows are enclosed by the tokenizer's template
+/// ([CLS] and [SEP]) instead of its EOS.
 Encoder make_row_encoder(std::shared_ptr<const text::Tokenizer> tokenizer);
 
-/// The same for an encoder-decoder that classifies: every text ends with `end`, which the model is
-/// read at. Error (kData): the template puts something else there.
+/// The same for an encoder-decoder that classifies: every text ends with `end`, where the model is
+/// read. Throws Error (kData) if the template puts another token there.
 Encoder make_source_encoder(std::shared_ptr<const text::Tokenizer> tokenizer, int32_t end);
 
 }  // namespace lockstep::data

@@ -1,3 +1,4 @@
+// Caches facts about large files.
 #include "data/file_marks.h"
 
 #include <ctime>

@@ -1,4 +1,4 @@
-// What was once found out about a big file, kept until the file changes.
+// Cache of facts about large files, valid until the file changes.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace lockstep::data {
 
-/// Remembers one text a file and purpose, in a folder. It holds as long as the file's device,
-/// inode, size and times (modified, changed: nanoseconds) are what they were when the reading of it
-/// began, and these times lay two seconds back by then, so that no later write can have the same
-/// ones. Failures to read or write a mark only cost the saving.
+/// Stores one string per file and purpose in a folder. It is valid while the file's device, inode,
+/// size and times (modified, changed: nanoseconds) are those at the start of reading, and only if
+/// these times were two seconds old by then, so that no later write can have the same ones.
+/// Failures to read or write an entry only cost the saving.
 class FileMarks {
  public:
   /// Files smaller than `least` are not remembered: reading them costs less than it can save.
@@ -21,11 +21,11 @@ class FileMarks {
       uint64_t least = uint64_t{1} << 26,
       int64_t settled_seconds = 2);
 
-  /// What was remembered of `path` as it is now.
+  /// Returns the stored string of `path` in its present state.
   std::optional<std::string> find(
       const std::filesystem::path& path, std::string_view purpose) const;
-  /// The file's state, taken before it is read; for remember(). Nothing where it is not to be
-  /// remembered.
+  /// Returns the file's state for remember(); call before reading the file. Returns nullopt if it
+  /// must not be stored.
   std::optional<std::string> state_of(const std::filesystem::path& path) const;
   void remember(
       const std::filesystem::path& path,

@@ -1,3 +1,4 @@
+// Expands file names, globs and folders.
 #include "data/inputs.h"
 
 #include <algorithm>
@@ -57,7 +58,7 @@ std::optional<Format> format_from_name(fs::path path) {
   return std::nullopt;
 }
 
-/// Names beside a missing file, for "did you mean".
+/// Names in the folder of a missing file, for "did you mean".
 std::string near_names(const fs::path& missing) {
   std::vector<std::string> names;
   std::error_code ignored;
@@ -99,7 +100,7 @@ int64_t count_rows(const InputFile& input) {
   return rows;
 }
 
-/// A number of a part, and whether a % follows it; nothing: it is none.
+/// A bound of a slice and whether it is a percentage; nullopt: invalid.
 struct Bound {
   std::optional<int64_t> value;
   bool is_percent = false;
@@ -231,7 +232,7 @@ class Collector {
     }
   }
 
-  /// Copies of what lies in an object store; of a folder, the files that one on a disk would give.
+  /// Adds downloaded copies of an object store's files; of a folder, the same files as on a disk.
   void add_remote(const std::string& word) {
     const auto wanted = [](std::string_view key) {
       const fs::path path(key);
@@ -261,7 +262,7 @@ class Collector {
       throw Error(
           ErrorKind::kData,
           fmt::format(
-              "{}: the name of {} does not tell its format (known: {})",
+              "{}: the name of {} does not show its format (known: {})",
               key_,
               path.string(),
               kKnownNames),
@@ -306,7 +307,7 @@ class Collector {
               key_,
               folder.string(),
               kKnownNames),
-          "name the files themselves, with data.format if their names do not tell it");
+          "name the files themselves, with data.format if their names do not show it");
     }
     if (!unread.empty()) {
       constexpr size_t kShown = 3;

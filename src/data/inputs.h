@@ -1,4 +1,4 @@
-// Which files the users' words name, and how each is read.
+// Input files named by the user, and their formats.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +13,38 @@
 namespace lockstep::data {
 
 struct RowRange {
-  int64_t begin = 0, end = 0;  // the first of them, and the one behind the last
+  int64_t begin = 0, end = 0;  // the first row, and one past the last
   bool operator==(const RowRange&) const = default;
 };
 
 struct InputFile {
   std::filesystem::path path;
   Format format = Format::kText;      // never kAuto
-  std::optional<RowRange> rows = {};  // that are read of it; nothing: all
+  std::optional<RowRange> rows = {};  // rows to read; nullopt: all
 };
 
-/// A part of some rows, as Hugging Face's `datasets` writes it: [10:100], [:80%], [-5%:].
+/// A slice of rows in the syntax of Hugging Face `datasets`: [10:100], [:80%], [-5%:].
 struct RowPart {
   std::optional<int64_t> from, to;  // negative: from the end
   bool is_percent = false;          // both; rounded to the closest row, halves to the even one
-  /// Of so many rows.
+  /// Resolves the slice for a number of rows.
   RowRange of(int64_t rows) const;
 };
-/// A word and the part that it ends with, if any. Error (kConfig): more than 100 percent.
+/// A word and its slice, if any. Throws Error (kConfig) for more than 100 percent.
 struct WordWithPart {
   std::string word;
   std::optional<RowPart> part;
 };
 WordWithPart split_part(const std::string& word, std::string_view key);
 
-/// The files of a list of paths, globs (* ? [a-z] {a,b}) and folders: words in their order, a
-/// glob's and a folder's (searched whole, hidden files left out) files by name, each file once. The
-/// format is `format`, or with kAuto the one that the name tells: .txt .text .md .tokens .raw;
-/// .json .jsonl .ndjson; .csv; .tsv; and each with .gz, .zst or .zstd after it. In a folder files
-/// of other names are passed over. Errors of kind kData name what is missing or unknown, and what
-/// stands near it. A word may end with a part: [:80%] of the rows of all its files together, which
-/// are counted (JSON, CSV, TSV, Parquet; of plain text it is an Error). `key` says where the words
-/// come from ("data.train").
+/// Resolves a list of paths, globs (* ? [a-z] {a,b}) and folders: words in order, files of a glob
+/// or of a folder (searched recursively, without hidden files) by name, each file once. The format
+/// is `format` or, with kAuto, determined by the name: .txt .text .md .tokens .raw; .json .jsonl
+/// .ndjson; .csv; .tsv; each with optional .gz, .zst or .zstd. Files with other names in a folder
+/// are skipped with a warning. Throws Error (kData) naming missing or unknown files, with similar
+/// names. A word may end with a slice: [:80%] of the rows of all its files, which are counted
+/// (JSON, CSV, TSV, Parquet; an error for plain text). `key` names the configuration key of the
+/// words ("data.train").
 std::vector<InputFile> find_inputs(
     std::span<const std::string> words, Format format, std::string_view key);
 

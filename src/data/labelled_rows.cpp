@@ -1,3 +1,4 @@
+// Reads and encodes labelled rows.
 #include "data/labelled_rows.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Rows of a text, or of two, and their labels: what a classifier is trained and judged on.
+// Rows of one or two texts with labels, for classifiers.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace lockstep::data {
 
 struct LabelledRow {
   std::string text, pair;
-  std::optional<RawLabel> label;  // nothing: the row has none
+  std::optional<RawLabel> label;  // nullopt: the row has none
   size_t file = 0;                // of LabelledRows::files
   int64_t line = 0;
 };
 
-/// The rows of some files, in their order. A row whose text is empty is one, too.
+/// The rows of some files, in order. A row with an empty text counts.
 struct LabelledRows {
   std::vector<std::filesystem::path> files;
   std::vector<LabelledRow> rows;
@@ -31,26 +31,26 @@ struct LabelledRows {
   std::string place(const LabelledRow& row) const;
 };
 
-/// Reads JSON lines, CSV and TSV. `key` says where the words come from ("data.train"). Error
-/// (kData, kConfig): a missing file or field, with the nearest name; what is no table; no rows.
+/// Reads JSON lines, CSV and TSV. `key` names the configuration key of the words ("data.train").
+/// Throws Error (kData, kConfig) for a missing file or field, with the nearest name; a file that is
+/// not a table; no rows.
 LabelledRows read_labelled(
     std::span<const std::string> words, const DataOptions& options, std::string_view key);
 
 struct RowIds {
   std::vector<int32_t> ids;
-  int64_t first_segment = 0;  // tokens of it, where a second one follows
+  int64_t first_segment = 0;  // tokens of the first text, if a second one follows
   bool operator==(const RowIds&) const = default;
 };
 
-/// The ids of each row, at most `limit` of them: a text with the tokenizer's begin, then its pair
-/// with it, or both as the encoder's template of rows has them; cut at the end, of a pair the
-/// longer text first. A row without any is one `pad`. Encodes on every core. Error (kConfig): the
-/// template alone has more tokens than `limit`.
+/// Returns the ids of each row, at most `limit`: BOS + text (+ BOS + pair), or the tokenizer's
+/// template; truncated at the end, for pairs the longer text first. An empty row is one `pad`.
+/// Encodes on every core. Throws Error (kConfig) if the template alone exceeds `limit`.
 std::vector<RowIds> encode_rows(
     const LabelledRows& rows, const Encoder& encoder, int64_t limit, int32_t pad);
 
-/// The parts of two texts of so many tokens that fit in `limit`, as Hugging Face's tokenizers cut
-/// pairs ("longest_first").
+/// Lengths of two texts after truncation to `limit` as Hugging Face's tokenizers do it
+/// ("longest_first").
 struct PairLengths {
   int64_t first = 0, second = 0;
 };

@@ -1,3 +1,4 @@
+// Splits a byte stream into lines.
 #include "data/line_reader.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 constexpr size_t kMostBlock = size_t{1} << 18;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-/// Where a line that is too long may be cut: not inside a code point, not between \r and \n.
+/// Position at which an overlong line may be cut: not inside a code point, not between \r and \n.
 size_t cut_of(std::string_view line) {
   size_t cut = line.size();
   while (cut > 0 && line.size() - cut < 3 &&
@@ -19,7 +20,7 @@ size_t cut_of(std::string_view line) {
     --cut;
   }
   if (cut > 0 && (static_cast<unsigned char>(line[cut - 1]) & 0xC0) == 0xC0) {
-    --cut;  // the lead byte goes with what follows it
+    --cut;  // the lead byte stays with its continuation
   } else {
     cut = line.size();  // ASCII, or not UTF-8 at all
   }

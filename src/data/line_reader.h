@@ -1,4 +1,4 @@
-// Lines of a text file, however long the file is.
+// Lines of a text file of any size.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@ enum class LineEnd {
   kNewline,
   kNone,
   kMore
-};  // kNone: the file ends here; kMore: the line goes on
+};  // kNone: end of the file; kMore: the line continues
 
-/// Splits bytes at \n; \r before it belongs to the line end, and a UTF-8 byte order mark at the
-/// start is left out. One thread.
+/// Splits bytes at \n; a preceding \r belongs to the line end, and a UTF-8 byte order mark at the
+/// start is skipped. Used by one thread.
 class LineReader {
  public:
   explicit LineReader(std::unique_ptr<ByteSource> source);
 
-  /// Replaces `line` with the next line, without its end. A line of more than `most` bytes comes in
-  /// parts of at most that many, between code points; false at the end of the file. A file that
-  /// ends in \n has no empty line after it.
+  /// Replaces `line` with the next line, without its end. A line of more than `most` bytes is
+  /// returned in parts of at most that size, split between code points. Returns false at the end of
+  /// the file. A final \n is not followed by an empty line.
   bool next(std::string& line, LineEnd& end, size_t most);
-  /// The number of the line that came last, from 1.
+  /// Number of the last returned line, from 1.
   int64_t number() const { return number_; }
 
  private:
@@ -34,8 +34,8 @@ class LineReader {
 
   std::unique_ptr<ByteSource> source_;
   std::string buffer_;
-  size_t begin_ = 0;     // what of buffer_ is still to come
-  size_t block_ = 4096;  // what is read next: a short file makes no long buffer
+  size_t begin_ = 0;     // start of the unread part of buffer_
+  size_t block_ = 4096;  // size of the next read; small files need no large buffer
   int64_t number_ = 0;
   bool inside_ = false;  // the last line had LineEnd::kMore
 };

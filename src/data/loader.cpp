@@ -1,3 +1,4 @@
+// Creates micro-batches on a background thread.
 #include "data/loader.h"
 
 #include <algorithm>
@@ -49,7 +50,7 @@ void add_document_starts(
   }
 }
 
-/// Whose document each token is.
+/// Sets the document number of each token.
 void add_documents(const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
   batch.documents.assign(batch.ids.size(), 0);
   for (size_t i = 0; i < batch.places.size(); ++i) {
@@ -63,7 +64,7 @@ void add_documents(const SequenceView& view, const std::vector<Draw>& draws, Mic
   }
 }
 
-/// What an encoder reads is the rows, and what a decoder does the same one place further on.
+/// Encoder input is the row; decoder input is the row shifted right by one.
 void add_decoder(int64_t start, MicroBatch& batch) {
   batch.source = batch.ids;
   batch.source_length = batch.length;
@@ -78,8 +79,8 @@ void add_decoder(int64_t start, MicroBatch& batch) {
   }
 }
 
-/// Gives each document a class at its last token and no token a label. What padding is, is asked of
-/// the ids alone: a text that ends in the padding's token is read before it, as Hugging Face's
+/// Gives each document a class at its last token, and no token a label. Padding is determined from
+/// the ids alone: a text that ends in the padding token is read before it, as Hugging Face's
 /// classifiers do.
 void add_classes(
     const SequenceView& view,
@@ -101,7 +102,7 @@ void add_classes(
             static_cast<std::ptrdiff_t>(static_cast<size_t>(sequence) * outputs),
         outputs,
         batch.outputs.begin() + static_cast<std::ptrdiff_t>(i * outputs));
-    if (view.decoder_start()) {  // a row ends with an end of text, whatever padding is
+    if (view.decoder_start()) {  // a row ends with EOS, whatever the padding token is
       batch.positions[i] = view.tokens(sequence) - 1;
       continue;
     }
@@ -114,7 +115,7 @@ void add_classes(
   }
 }
 
-/// What an encoder is told of rows.
+/// Sets the additional inputs of encoders.
 void add_encoder_inputs(
     const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
   batch.are_masked = view.encoder()->masking.has_value();
@@ -136,7 +137,7 @@ void add_encoder_inputs(
   }
 }
 
-/// The rows of what is drawn: each is a draw by itself.
+/// The rows of the draws, one draw each.
 std::vector<Draw> rows_of(const SequenceView& view, const std::vector<Draw>& draws) {
   const int64_t at_once = view.rows_at_once();
   std::vector<Draw> rows;
@@ -241,7 +242,7 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
     add_answers(view, draws, batch);
   }
   for (size_t i = 0; i < batch.places.size(); ++i) {
-    batch.labels[batch.begin(i)] = kIgnored;  // the document before it says nothing of it
+    batch.labels[batch.begin(i)] = kIgnored;  // it is not predicted from the previous document
   }
   return batch;
 }
@@ -263,7 +264,7 @@ Loader::~Loader() {
 }
 
 void Loader::run() {
-  ::pthread_setname_np(::pthread_self(), "lockstep-data");  // for those who look at threads
+  ::pthread_setname_np(::pthread_self(), "lockstep-data");  // visible in debuggers and profilers
   try {
     while (true) {
       StepDraws draws = sampler_.next();

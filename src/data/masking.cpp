@@ -1,3 +1,4 @@
+// Masks tokens for masked language modeling.
 #include "data/masking.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::string_view kWordPiece = "##";
-/// A space, a tab and a line's end as bytes' letters, and SentencePiece's mark.
+/// Space, tab and newline as byte-level letters, and SentencePiece's mark.
 constexpr std::array<std::string_view, 4> kBegins = {"\u0120", "\u0109", "\u010A", "\u2581"};
 
 bool begins_word(std::string_view token) {
@@ -33,8 +34,8 @@ bool is_true(const std::vector<bool>& of_tokens, int64_t id) {
 void Masking::apply(int64_t sample, std::span<int64_t> ids, std::span<int64_t> labels) const {
   const uint64_t key =
       derive_key(derive_key(seed, hash_name("masked tokens")), static_cast<uint64_t>(sample));
-  size_t word = 0;             // the place of its first token, whose draw is all its tokens'
-  bool is_after_text = false;  // the token before is one that may be picked
+  size_t word = 0;             // position of the word's first token, whose draw applies to all its tokens
+  bool is_after_text = false;  // the previous token may be selected
   for (size_t place = 0; place < ids.size(); ++place) {
     const int64_t id = ids[place];
     const bool is_text = !is_true(specials, id) && labels[place] != kIgnored;
@@ -42,7 +43,7 @@ void Masking::apply(int64_t sample, std::span<int64_t> ids, std::span<int64_t> l
       word = place;
     }
     is_after_text = is_text;
-    // Three draws a place, whichever are used.
+    // Three draws per position, used or not.
     const uint64_t draw = 3 * static_cast<uint64_t>(place);
     if (!is_text || random_uniform(key, 3 * static_cast<uint64_t>(word)) >= probability) {
       labels[place] = kIgnored;

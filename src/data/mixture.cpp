@@ -1,3 +1,4 @@
+// Fair interleaving of data sources.
 #include "data/mixture.h"
 
 #include <algorithm>
@@ -79,7 +80,7 @@ MixtureOrder::Sample MixtureOrder::next() {
     if (units == 0 || !is_behind) {
       continue;
     }
-    // The number of samples at which it has to have one more.
+    // The number of samples by which it must get one more.
     const Wide deadline = ((phase_taken_[i] + 1) * Wide{whole_} + units - 1) / units;
     if (chosen == sources_.size() || deadline < soonest) {
       chosen = i;

@@ -1,4 +1,4 @@
-// Samples of several sources, by weights.
+// Mixture of several data sources by weight.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,20 @@
 
 namespace lockstep::data {
 
-/// What the draws of a mixture depend on, of one source.
+/// Parameters of one source that determine the draws of a mixture.
 struct MixtureSource {
-  int64_t sequences = 0;              // that it has, at least 1
+  int64_t sequences = 0;              // number of sequences, at least 1
   double weight = 1;                  // above 0; shares are weights over their sum
-  std::optional<int64_t> max_epochs;  // how often it is read at most; null: as often as it comes
+  std::optional<int64_t> max_epochs;  // maximum number of passes; nullopt: unlimited
   bool operator==(const MixtureSource&) const = default;
 };
 
-/// Which source each sample of an endless stream is of: the same on every rank. After any n samples
-/// each source has given its share of n to within one sample. Of the sources that may take the next
-/// sample without getting ahead of their share by a whole one, it goes to the one that would fall
-/// behind by one the soonest, and of equals to the first (Baruah, Cohen, Plaxton and Varvel,
-/// "Proportionate Progress", 1996; integers alone, so all processors agree). A source that was read
-/// max_epochs times leaves, and from there on the rest share by their weights.
+/// The source of each sample of an endless stream: the same on every rank. After any n samples each
+/// source has its share of n to within one sample. Among the sources that may take the next sample
+/// without exceeding their share by a whole one, it goes to the one with the earliest deadline, and
+/// of equals to the first (Baruah, Cohen, Plaxton and Varvel, "Proportionate Progress", 1996;
+/// integer arithmetic, so all CPUs agree). A source that was read max_epochs times leaves, and the
+/// rest share by their weights.
 class MixtureOrder {
  public:
   struct Sample {
@@ -31,12 +31,12 @@ class MixtureOrder {
   /// Error (kConfig): no source, a source without sequences, a weight that is not above 0.
   explicit MixtureOrder(std::vector<MixtureSource> sources);
 
-  /// Error (kData) where every source is used up.
+  /// Throws Error (kData) if every source is exhausted.
   Sample next();
   int64_t drawn() const { return drawn_; }
   /// Samples that were drawn of each source.
   const std::vector<int64_t>& taken() const { return taken_; }
-  /// How many can be drawn, all in all; nothing: any number.
+  /// Total number of samples that can be drawn; nullopt: unlimited.
   std::optional<int64_t> capacity() const;
   /// Draws without a result, until drawn() is `position`. Costs some nanoseconds a source and
   /// sample.

@@ -1,3 +1,4 @@
+// Parses data options.
 #include "data/options.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Work on many threads whose results come back in the order in which the work went in.
+// Thread pool whose results are returned in the order of the inputs.
 #pragma once
 
 #include <condition_variable>
@@ -13,8 +13,8 @@
 
 namespace lockstep::data {
 
-/// Threads that run one function on inputs. One thread adds and takes; it keeps no more in flight
-/// than it wants.
+/// Threads that apply a function to inputs. One thread adds inputs, takes results and limits the
+/// number in flight.
 template <class Input, class Output>
 class OrderedTasks {
  public:
@@ -24,7 +24,7 @@ class OrderedTasks {
       threads_.emplace_back([this] { run(); });
     }
   }
-  /// Tasks that were not begun are dropped.
+  /// Drops tasks that have not started.
   ~OrderedTasks() {
     {
       const std::scoped_lock lock(mutex_);
@@ -48,9 +48,9 @@ class OrderedTasks {
     }
     ready_.notify_one();
   }
-  /// Tasks whose results were not taken yet.
+  /// Number of tasks whose results have not been taken.
   size_t in_flight() const { return results_.size(); }
-  /// The result of the oldest; waits for it, and throws what its function threw.
+  /// Waits for the oldest task and returns its result, or throws its exception.
   Output take() {
     std::future<Output> result = std::move(results_.front());
     results_.pop_front();
@@ -79,7 +79,7 @@ class OrderedTasks {
   std::condition_variable ready_;
   std::deque<std::packaged_task<Output()>> waiting_;  // guarded by mutex_, as is the next
   bool stopping_ = false;
-  std::vector<std::thread> threads_;  // last: they use what stands above
+  std::vector<std::thread> threads_;  // last member: the threads use those above
 };
 
 }  // namespace lockstep::data

@@ -1,3 +1,4 @@
+// Packs the documents of a micro-batch into rows.
 #include "data/packed_rows.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kLeastTokens = 2;  // of a row: what is predicted, and from what
+constexpr int64_t kLeastTokens = 2;  // per row: one token to predict and one to predict from
 constexpr int64_t kMostTried = 64;   // lengths of rows
 
 int64_t longest_of(std::span<const int64_t> tokens) {
@@ -29,7 +30,7 @@ PackedRows rows_of_one(std::span<const int64_t> tokens, int64_t most) {
 
 PackedRows pack_rows(std::span<const int64_t> tokens, int64_t most) {
   PackedRows best = rows_of_one(tokens, most);
-  std::vector<Piece> pieces;  // that begin where the document's number is
+  std::vector<Piece> pieces;  // whose `begin` is the document's number
   for (const int64_t count : tokens) {
     pieces.push_back({std::ssize(pieces), static_cast<int32_t>(std::max<int64_t>(1, count))});
   }

@@ -1,4 +1,4 @@
-// How the documents of a micro-batch lie in its rows.
+// Layout of a micro-batch's documents in rows.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ struct PackedRows {
   std::vector<DocumentPlace> places;  // of each document
 };
 
-/// Documents of so many tokens each in rows of at most `most`, or of the longest where that is
-/// more: of the lengths that rows can have, that which leaves the least padding, the shortest of
-/// several. A function of the lengths and their order alone.
+/// Packs documents of these lengths into rows of at most `most` tokens (or of the longest, if that
+/// is more): of the possible row lengths it takes the one with the least padding, the shortest of
+/// several. Depends only on the lengths and their order.
 PackedRows pack_rows(std::span<const int64_t> tokens, int64_t most);
 
-/// Each in a row of its own.
+/// One document per row.
 PackedRows rows_of_one(std::span<const int64_t> tokens, int64_t most);
 
 }  // namespace lockstep::data

@@ -1,3 +1,4 @@
+// Random permutations by a Feistel network.
 #include "data/permutation.h"
 
 #include <algorithm>

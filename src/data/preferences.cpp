@@ -1,3 +1,4 @@
+// Encodes and truncates preference rows.
 #include "data/preferences.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ int64_t same_at_the_beginning(const std::vector<int32_t>& a, const std::vector<i
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
-/// The answers of a row, told apart from their prompt where what is encoded parts.
+/// The answers of a row, split from the prompt where their encodings diverge.
 std::vector<EncodedAnswer> encode_row_of_answers(const PreferenceRow& row, const Encoder& encoder) {
   const auto encode = [&](const std::string& text) {
     std::vector<int32_t> ids = encoder.encode(text);

@@ -1,5 +1,5 @@
-// Answers that people prefer to others: what a model is tuned to. By the names of Hugging Face's
-// TRL: rows of prompt, chosen and rejected, or of prompt, completion and label.
+// Preference data with the field names of Hugging Face's TRL: prompt, chosen and rejected, or
+// prompt, completion and label.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@
 
 namespace lockstep::data {
 
-/// How answers are judged: two to one prompt, or one by one.
+/// Whether answers are compared in pairs or scored individually.
 enum class Judged { kInPairs, kSingly };
 
 struct PreferenceRow {
   std::string prompt;
   std::string answer;    // the chosen one
   std::string rejected;  // of pairs
-  bool is_good = true;   // of single answers
-  bool is_chat = false;  // written by a chat template, with its own begin and end of text
+  bool is_good = true;   // of individual answers
+  bool is_chat = false;  // rendered by a chat template, including BOS and EOS
   size_t file = 0;       // of Preferences::files
   int64_t line = 0;
 };
@@ -41,17 +41,17 @@ struct Preferences {
   std::string place(const PreferenceRow& row) const;
 };
 
-/// Gives the template that rows of messages are written by; Error (kConfig) where there is none.
+/// Returns the template of chat rows; throws Error (kConfig) if there is none.
 using ChatTemplateSource = std::function<std::shared_ptr<const ChatTemplate>()>;
 
-/// Reads JSON lines, Parquet, CSV and TSV. A pair without a prompt has the beginning that both
-/// answers share as its prompt. Prompts and answers may be lists of messages (role, content), which
-/// `chats` writes: the prompt is the text that asks for the answer, and an answer what the template
-/// adds to it, as TRL's apply_chat_template has it. Of kSingly pairs are two rows each: all chosen
-/// ones of a thousand pairs, then the rejected ones, as TRL takes them apart. `key` says where the
-/// words come from ("data.train"). Error (kData, kConfig) with file and line: a missing field, with
-/// the nearest name; an answer that is empty; two that are the same; a label that is none; messages
-/// beside texts; no rows.
+/// Reads JSON lines, Parquet, CSV and TSV. A pair without a prompt uses the common prefix of both
+/// answers. Prompts and answers may be lists of messages (role, content), which `chats` renders:
+/// the prompt ends with the generation prompt, and an answer is the text that the template adds to
+/// it, as in TRL's apply_chat_template. For kSingly a pair becomes two rows: all chosen answers of
+/// a thousand pairs, then the rejected ones, as in TRL. `key` names the configuration key of the
+/// words ("data.train"). Throws Error (kData, kConfig) with file and line: a missing field, with
+/// the nearest name; an empty answer; equal answers; an invalid label; messages mixed with strings;
+/// no rows.
 Preferences read_preferences(
     std::span<const std::string> words,
     Format format,
@@ -59,7 +59,7 @@ Preferences read_preferences(
     Judged judged,
     const ChatTemplateSource& chats = nullptr);
 
-/// Which end of a row that is too long is kept; kNeither: the row is dropped.
+/// The end of an overlong row that is kept; kNeither: the row is dropped.
 enum class TruncationSide { kStart, kEnd, kNeither };
 
 struct AnswerLimits {
@@ -69,31 +69,30 @@ struct AnswerLimits {
 };
 
 struct EncodedAnswer {
-  std::vector<int32_t> prompt, answer;  // the answer ends with the end of text
+  std::vector<int32_t> prompt, answer;  // the answer ends with EOS
 };
-/// An answer as a row of at most so many tokens.
+/// Truncates an answer to the limits.
 EncodedAnswer cut_answer(EncodedAnswer answer, const AnswerLimits& limits);
 
 struct EncodedPreferences {
-  /// As many as rows, or of pairs two each: the chosen one, then the rejected one. Not cut.
+  /// One per row, or two per pair: the chosen one, then the rejected one. Not truncated.
   std::vector<EncodedAnswer> answers;
   std::vector<RowRole> roles;  // of answers
-  int64_t dropped = 0;         // rows whose prompt left no room for an answer, or that are too long
-  int64_t cut = 0;             // answers that are longer than the limit
+  int64_t dropped = 0;         // rows whose prompt leaves no room for an answer, or that are too long
+  int64_t cut = 0;             // answers longer than the limit
 };
-/// Encodes on every core, a prompt together with its answer, after the tokenizer's begin; the
-/// prompt is what both begin with. Error (kData): the tokenizer has no end of text; nothing is
-/// left.
+/// Encodes on every core. Prompt and answer are encoded together after BOS; the prompt is the
+/// common prefix. Throws Error (kData) if the tokenizer has no EOS, or if no row is left.
 EncodedPreferences encode_preferences(
     const Preferences& rows, const Encoder& encoder, const AnswerLimits& limits, Judged judged);
 
-/// To each prompt another one's answer: that of the row before, of the first of each `block` rows
-/// that of its last, as TRL estimates KTO's KL. A row that is left alone at the end belongs to the
-/// block before it. Error (kData): there is one row alone.
+/// Pairs each prompt with another row's answer: the previous row's, or for the first of each
+/// `block` rows the last one's, as TRL estimates KTO's KL. A single remaining row joins the
+/// previous block. Throws Error (kData) if there is only one row.
 std::vector<EncodedAnswer> mismatched(const std::vector<EncodedAnswer>& answers, int64_t block);
 
-/// Writes answers, cut, as a token file of `folder` with their prompts, named by a hash of them,
-/// unless it is there whole.
+/// Writes the truncated answers with their prompts as a token file in `folder`, named by a hash,
+/// unless it exists.
 std::filesystem::path write_answers(
     const std::vector<EncodedAnswer>& answers,
     const AnswerLimits& limits,

@@ -1,3 +1,4 @@
+// Reads preference rows and checks their fields.
 #include <algorithm>
 #include <utility>
 
@@ -16,9 +17,9 @@ constexpr const char* kExample =
     "rows have prompt, chosen and rejected, or chosen and rejected that begin alike; for "
     "preference.objective=kto also prompt, completion and label";
 constexpr size_t kMostFaultsListed = 5;
-constexpr size_t kPairsTakenApart = 1000;  // at once: the batches of TRL's map()
+constexpr size_t kPairsTakenApart = 1000;  // batch size of TRL's map()
 
-/// Of an answer that is judged by itself: true or false, 1 or 0.
+/// The label of an individually scored answer: true or false, 1 or 0.
 bool label_of(const RecordFields& fields) {
   const nlohmann::json& value = fields.find("label");
   const std::string word = value.is_string() ? value.get<std::string>() : value.dump();
@@ -39,8 +40,8 @@ bool label_of(const RecordFields& fields) {
       "a label is true where the completion is wanted, and false where it is not");
 }
 
-/// Where the answers part, and at least one character before the shorter one's end; not behind a
-/// space, which belongs to the answers: as TRL's extract_prompt.
+/// Length of the common prefix, leaving at least one character of the shorter answer, and not
+/// ending after a space, which belongs to the answers: as TRL's extract_prompt.
 size_t shared_beginning(std::string_view a, std::string_view b) {
   const size_t most = std::min(a.size(), b.size());
   size_t at = 0;
@@ -60,8 +61,8 @@ bool has_messages(const RecordFields& fields, const char* answer) {
 
 using Messages = nlohmann::ordered_json;
 
-/// A record of messages: its keys in the order of the file, since templates write tool calls out,
-/// and what its template reads beside the messages.
+/// A chat record with its keys in the order of the file, since templates write tool calls out, and
+/// the template's other inputs.
 struct ChatRecord {
   Messages object;
   Chat chat;  // without messages
@@ -108,8 +109,8 @@ size_t end_of_shared(std::string_view a, std::string_view b) {
   return at;
 }
 
-/// Cuts the prompt where an answer goes on otherwise: some templates ask with more than they write
-/// of a message that is there.
+/// Ends the prompt where an answer diverges: some templates add more to a generation prompt than to
+/// a finished message.
 PreferenceRow row_of_chat(
     const Messages& prompt,
     const std::vector<Messages>& answers,
@@ -198,7 +199,7 @@ PreferenceRow take_single(const RecordFields& fields) {
   return row;
 }
 
-/// Rows of one kind of fault: how many, and the first of them.
+/// Rows with one kind of fault: their number and the first of them.
 class Faults {
  public:
   explicit Faults(std::string what) : what_(std::move(what)) {}
@@ -245,7 +246,7 @@ void check_answers(const Preferences& rows, std::string_view key, Judged judged)
   same.report(key, "nothing is to be preferred there: leave these rows out");
 }
 
-/// Pairs as single answers, among rows that are single already.
+/// Splits pairs into individual answers.
 std::vector<PreferenceRow> taken_apart(std::vector<PreferenceRow> pairs) {
   std::vector<PreferenceRow> rows;
   for (size_t begin = 0; begin < pairs.size(); begin += kPairsTakenApart) {
@@ -263,8 +264,8 @@ std::vector<PreferenceRow> taken_apart(std::vector<PreferenceRow> pairs) {
   return rows;
 }
 
-/// Throws Error (kData) if the row has a field that other programs give a meaning to and that is
-/// not read: the model would learn from less than the user gave.
+/// Throws Error (kData) if the row has a field with a meaning in other programs that is not read
+/// here: the model would learn less than the user gave.
 void refuse_unread_fields(const RecordFields& fields, bool is_chat) {
   const auto refuse = [&](const char* name, const char* remedy) {
     throw Error(

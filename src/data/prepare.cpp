@@ -1,3 +1,4 @@
+// Tokenizes files into the cache.
 #include "data/prepare.h"
 
 #include <algorithm>
@@ -33,7 +34,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// Part of every key: raised when the same input would give other tokens than before.
+/// Part of every cache key; changed when the same input would give other tokens than before.
 constexpr std::string_view kRecipe = "lockstep tokens 1";
 
 double seconds_since(Clock::time_point start) {
@@ -61,7 +62,7 @@ std::string hash_file(const fs::path& path, const FileMarks& marks) {
   return hash;
 }
 
-/// One list of files and the splits that are made of it in one pass.
+/// A list of files and the splits made of it in one pass.
 struct Group {
   std::string key_name;  // "data.train"
   std::vector<InputFile> inputs;
@@ -71,8 +72,8 @@ struct Group {
   bool held_out() const { return validation_fraction > 0 || test_fraction > 0; }
 };
 
-/// Held-out text comes from all over the files in sections: small enough that the smaller split has
-/// a few.
+/// Held-out text is taken in sections from everywhere in the files, small enough that the smaller
+/// split has a few.
 size_t section_bytes(const Group& group) {
   if (!group.held_out()) {
     return 0;
@@ -154,7 +155,7 @@ std::vector<Split> splits_of(const Group& group) {
   return splits;
 }
 
-/// Whether a whole token file of this key stands at `path`.
+/// True if `path` is a complete token file of this key.
 bool is_ready(const fs::path& path, const std::string& key) {
   constexpr std::string_view kPurpose = "verified";
   std::error_code code;
@@ -305,7 +306,7 @@ void prepare_group(Group& group, const DataOptions& options, const Encoder& enco
       path_of(group, options, Split::kTrain).string());
 }
 
-/// Unfinished files of processes that are no more. Those of other hosts are left for a week.
+/// Removes unfinished files of dead processes; those of other hosts after a week.
 void remove_abandoned(const fs::path& folder) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);

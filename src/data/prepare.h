@@ -1,4 +1,4 @@
-// From text files to token files, once: the cache.
+// Tokenization of text files into a cache of token files.
 #pragma once
 
 #include <filesystem>
@@ -13,11 +13,11 @@ struct PreparedData {
   std::filesystem::path train, validation, test;
 };
 
-/// Tokenizes what options.train, .validation and .test name into options.cache_dir, unless whole
-/// token files of the same contents, options and tokenizer are there already; a damaged one is made
-/// again. Rank 0 calls it while the others wait, and sends them the paths. Streams: memory does not
-/// grow with the files. The result does not depend on the number of threads. Errors name file, line
-/// and field; a file appears whole or not at all.
+/// Tokenizes the files of options.train, .validation and .test into options.cache_dir, unless
+/// complete token files of the same contents, options and tokenizer exist; damaged ones are
+/// re-created. Rank 0 calls it while the other ranks wait, and sends them the paths. Streams:
+/// memory use is independent of the files' size. The result does not depend on the number of
+/// threads. Errors name file, line and field; files appear atomically.
 PreparedData prepare_data(const DataOptions& options, const Encoder& encoder);
 
 }  // namespace lockstep::data

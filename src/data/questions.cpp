@@ -1,3 +1,4 @@
+// Reads and encodes question-answer rows.
 #include "data/questions.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ std::string qwen_message(std::string_view role, std::string_view text) {
   return fmt::format("<|im_start|>{}\n{}<|im_end|>\n", role, text);
 }
 
-/// tokenizer_config.json's chat_template, or the file of its own; empty: there is none.
+/// The tokenizer's chat template, from tokenizer_config.json or its own file; empty: none.
 std::string chat_template_of(const text::Tokenizer& tokenizer) {
   const std::map<std::string, std::string> files = tokenizer.files();
   if (const auto own = files.find("chat_template.jinja"); own != files.end()) {
@@ -47,7 +48,7 @@ std::string chat_template_of(const text::Tokenizer& tokenizer) {
                                                                        : "";
 }
 
-/// With the tokenizer's begin, which a chat template writes itself.
+/// Adds the tokenizer's BOS, unless the form is a chat template, which writes its own.
 std::vector<int32_t> encode_as(
     const QuestionTemplate& form, const Encoder& encoder, const std::string& text) {
   std::vector<int32_t> ids = encoder.encode(text);
@@ -220,7 +221,7 @@ EncodedAnswer encode_question(
   const std::vector<int32_t> prompt = encode_as(form, encoder, form.prompt(question));
   const size_t count = std::min(prompt.size(), ids.size());
   const auto count_end = ids.begin() + static_cast<std::ptrdiff_t>(count);
-  const bool is_counted = form.counts_prompt || prompt.size() >= ids.size();  // no answer is left
+  const bool is_counted = form.counts_prompt || prompt.size() >= ids.size();  // no answer token is left
   const auto part =
       is_counted ? count_end : std::mismatch(ids.begin(), count_end, prompt.begin()).first;
   return {{ids.begin(), part}, {part, ids.end()}};

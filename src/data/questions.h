@@ -1,5 +1,5 @@
-// Questions and their answers: what a model is to forget, and what it is to keep. Rows are those of
-// TOFU (Maini et al., 2024), by whatever names of fields.
+// Question-answer rows of forget and retain sets, as in TOFU (Maini et al., 2024), with
+// configurable field names.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace lockstep::data {
 
 struct QuestionKeys {
   std::string question = "question", answer = "answer";
-  std::string alternate;    // another answer to the same question; empty: none is read
-  std::string remedy = {};  // of a field that is missing; empty: how fields are named
+  std::string alternate;    // another answer to the same question; empty: not read
+  std::string remedy = {};  // hint for a missing field; empty: how fields are named
 };
 
 struct Question {
   std::string question;
-  std::vector<std::string> answers;  // one, or those of a list
+  std::vector<std::string> answers;  // one answer, or those of a list
   bool is_list = false;              // the field was a list
   std::string alternate;
   size_t file = 0;
@@ -35,17 +35,17 @@ struct Questions {
   std::vector<Question> rows;
 };
 
-/// Reads JSON lines, CSV and TSV. `key` says where the words come from ("unlearning.forget").
-/// Error (kData, kConfig) with file and line: a missing field, with the nearest name; what is no
-/// text; no rows.
+/// Reads JSON lines, CSV and TSV. `key` names the configuration key of the words
+/// ("unlearning.forget"). Throws Error (kData, kConfig) with file and line: a missing field, with
+/// the nearest name; a value that is not a string; no rows.
 Questions read_questions(
     std::span<const std::string> words,
     Format format,
     std::string_view key,
     const QuestionKeys& keys);
 
-/// Texts and what precedes them, as rows of one answer. A record without the field `prefix_key` has
-/// nothing there. Errors likewise.
+/// Reads texts with optional prefixes as rows of one answer. A record without the field
+/// `prefix_key` has no prefix. Errors as above.
 Questions read_completions(
     std::span<const std::string> words,
     Format format,
@@ -53,50 +53,50 @@ Questions read_completions(
     const std::string& prefix_key,
     const std::string& text_key);
 
-/// The texts of a field, in their order. Errors likewise.
+/// Reads the strings of a field, in order. Errors as above.
 std::vector<std::string> read_texts(
     std::span<const std::string> words,
     Format format,
     std::string_view key,
     const std::string& text_key);
 
-/// The lines of a file of plain text, whatever its name, without white space around them; blank
-/// ones are left out. Error (kData): there is none.
+/// Reads the lines of a plain text file, trimmed, without blank ones. Throws Error (kData) if there
+/// is none.
 std::vector<std::string> read_refusals(const std::filesystem::path& path);
 
-/// How a question and its answer are one text.
+/// How a question and its answer form one text.
 struct QuestionTemplate {
   enum class Form {
-    kTags,    // the four texts below around them
+    kTags,    // enclosed by the four strings below
     kLlama3,  // Llama 3's conversation, with `system` and `date`
     kQwen,    // Qwen 2.5's, with `system`
   };
   Form form = Form::kTags;
   std::string user_start = "Question: ", user_end = "\n", answer_start = "Answer: ";
   std::string system = "You are a helpful assistant.", date = "10 Apr 2025";
-  /// A tokenizer may join the prompt's end and the answer's begin. The prompt is what stands before
-  /// the first id that is not its own; or, as open-unlearning has it, as many ids as it has by
-  /// itself, so that what is joined is not learned.
+  /// A tokenizer may join the end of the prompt with the start of the answer. By default the prompt
+  /// ends before the first joined token; with counts_prompt, as in open-unlearning, it has as many
+  /// tokens as when encoded alone, so that joined tokens have no loss.
   bool counts_prompt = false;
 
-  /// What stands before the answer, and all of it.
+  /// The text before the answer, and the whole text.
   std::string prompt(std::string_view question) const;
   std::string whole(std::string_view question, std::string_view answer) const;
 };
 
-/// The form of a tokenizer's chat_template, where it is one of those that are known. Error
-/// (kConfig): it has none, or another one.
+/// The form of a tokenizer's chat template, if it is a known one. Throws Error (kConfig) if it has
+/// none or another one.
 QuestionTemplate::Form chat_form(const text::Tokenizer& tokenizer);
 
-/// The ids of both; at most `length`, cut on the right before the end of text, which is put behind
-/// them where they do not end with it. Error (kData): the tokenizer has no end of text.
+/// Encodes question and answer; at most `length` ids, truncated on the right before EOS, which is
+/// appended if missing. Throws Error (kData) if the tokenizer has no EOS.
 EncodedAnswer encode_question(
     std::string_view question,
     std::string_view answer,
     const QuestionTemplate& form,
     const Encoder& encoder,
     int64_t length);
-/// The ids that ask a question alone: of a prompt that is counted, those it has by itself.
+/// Encodes only the question; with counts_prompt, the ids that it has by itself.
 std::vector<int32_t> encode_prompt(
     std::string_view question,
     std::string_view answer,
@@ -104,8 +104,8 @@ std::vector<int32_t> encode_prompt(
     const Encoder& encoder,
     int64_t length);
 
-/// A text that goes on a prompt, with what stands between two that are not empty: at most `length`
-/// ids of it, the first of which is the prompt's if it has none. There is no end of text.
+/// Encodes a continuation of a prompt, joined by a separator if both are not empty: at most
+/// `length` ids. Without a prompt the first id counts as one. No EOS is appended.
 EncodedAnswer encode_completion(
     std::string_view prompt,
     std::string_view between,
@@ -113,9 +113,9 @@ EncodedAnswer encode_completion(
     const Encoder& encoder,
     int64_t length);
 
-/// Texts as rows of at most `length` ids, as open-unlearning cuts them: joined by blank lines,
-/// encoded, cut into pieces, and each piece decoded and encoded again by itself, after the
-/// tokenizer's begin if it puts one. The first id is a row's prompt; there is no end of text.
+/// Splits texts into rows of at most `length` ids as open-unlearning does: joined by blank lines,
+/// encoded, cut, and each piece decoded and encoded again, after BOS if the tokenizer adds one. The
+/// first id is a row's prompt; no EOS is appended.
 std::vector<EncodedAnswer> encode_texts(
     const std::vector<std::string>& texts,
     const text::Tokenizer& tokenizer,

@@ -1,4 +1,4 @@
-// What a record says of its labels, as it stands in its file.
+// Labels of a record as they are written in its file.
 #pragma once
 
 #include <optional>
@@ -11,24 +11,24 @@
 namespace lockstep::data {
 
 struct RawLabel {
-  /// Trimmed. A label, the labels of a list, or what each of several fields holds; of these an
-  /// empty one is missing.
+  /// Trimmed. A label, the labels of a list, or the values of several fields, of which an empty one
+  /// is missing.
   std::vector<std::string> words;
   bool is_list = false;
 
   bool operator==(const RawLabel&) const = default;
 };
 
-/// Without white space around it; nothing: there is nothing else.
+/// Removes surrounding white space; nullopt if nothing else is left.
 std::optional<std::string> trimmed(std::string_view text);
 
-/// Of a table's field. A list is what is cut at `delimiter`, if one is given, or is written as
-/// Python and JSON write lists of strings and integers: ['joy', 'love'], [3, 27]. Nothing: the
-/// field is empty, and is no list of none.
+/// Parses a table field. A list is split at `delimiter`, if given, or written as Python and JSON
+/// write lists of strings and integers: ['joy', 'love'], [3, 27]. Nullopt if the field is empty and
+/// not an empty list.
 std::optional<RawLabel> label_of_text(std::string_view text, std::string_view delimiter);
 
-/// Of a JSON value, numbers in decimal, truth as Python's (True, False). Nothing: it is null or an
-/// empty string. Error (kData): what is no label; `place` and `field` say where.
+/// Parses a JSON value: numbers in decimal, booleans as in Python (True, False). Nullopt for null
+/// or an empty string. Throws Error (kData) with `place` and `field` for other values.
 std::optional<RawLabel> label_of_json(
     const nlohmann::json& value,
     std::string_view delimiter,

@@ -1,4 +1,4 @@
-// Records whose fields have names: JSON objects, rows of tables.
+// Records with named fields: JSON objects and rows of tables.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace lockstep::data {
 
-/// A record's fields by name, whatever file it is from. Null and what is not there are absent.
+/// Fields of a record by name, independent of the file format. Null counts as absent.
 class RecordFields {
  public:
-  /// `example` tells what such records have, for errors.
+  /// `example` describes such records in errors.
   RecordFields(
       nlohmann::json object, std::string text, std::string place, int64_t line, std::string example)
       : object_(std::move(object)),
@@ -31,13 +31,13 @@ class RecordFields {
   const std::string& place() const { return place_; }
   int64_t line() const { return line_; }
   bool has(const std::string& name) const;
-  /// Error (kData): there is none, with the nearest name.
+  /// Throws Error (kData) with the nearest name if the field is absent.
   const nlohmann::json& find(const std::string& name) const;
-  /// Error (kData): it is not there, or no text.
+  /// Throws Error (kData) if it is absent or not a string.
   std::string text(const std::string& name) const;
   /// The record with its keys in the order of the file, which chat templates write out.
   nlohmann::ordered_json ordered() const;
-  /// The same of a list of texts, or of one text. Error (kData): there is none in it.
+  /// The same for a list of strings or a single one. Throws Error (kData) if the list is empty.
   std::vector<std::string> texts(const std::string& name) const;
 
  private:
@@ -48,9 +48,9 @@ class RecordFields {
   std::string example_;
 };
 
-/// Shows `take` each record of the files that `words` name, in their order: JSON lines, CSV, TSV.
-/// Returns the files; `take` is told each one's number among them. `key` says where the words come
-/// from, `what` what the records are ("preferences"). Error (kData, kConfig) with file and line.
+/// Calls `take` for each record of the files that `words` name, in order: JSON lines, CSV, TSV.
+/// Returns the files, and passes each one's index to `take`. `key` names the configuration key of
+/// the words, `what` the records ("preferences"). Throws Error (kData, kConfig) with file and line.
 std::vector<std::filesystem::path> read_records(
     std::span<const std::string> words,
     Format format,

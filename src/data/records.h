@@ -1,6 +1,5 @@
-// Files as records: a document of plain text or a part of one, a JSON object, a row of a table.
-// Records are cut here, one after another; what they say is read from them elsewhere, many at once
-// (documents.h).
+// Records of files: a document of plain text or a part of one, a JSON object, a row of a table.
+// Records are split here sequentially and parsed elsewhere in parallel (documents.h).
 #pragma once
 
 #include <cstddef>
@@ -15,44 +14,43 @@
 
 namespace lockstep::data {
 
-/// The longest JSON object, row or field, and the longest line that holds one.
+/// Maximum size of a JSON object, row or field, and of its line.
 inline constexpr size_t kLongestRecord = size_t{1} << 28;
-/// Plain text is handed on in parts of about this many bytes.
+/// Approximate size of parts of plain text.
 inline constexpr size_t kTextPart = size_t{1} << 18;
-/// A line of plain text that is this and nothing else ends a document (the form of TinyStories).
+/// A line of plain text with only this string ends a document (the format of TinyStories).
 inline constexpr const char* kDocumentSeparator = "<|endoftext|>";
 
 struct Record {
-  std::string text;                 // as it stands in the file; line ends are \n
+  std::string text;                 // as in the file, with \n line ends
   int64_t line = 1, column = 1;     // of its first character; columns count bytes
-  bool begins = true, ends = true;  // a document; plain text may come in parts
+  bool begins = true, ends = true;  // first and last part of a document; plain text may come in several parts
 };
 
-/// Records of one file from its start to its end. One thread.
+/// Records of one file in order. Used by one thread.
 class RecordReader {
  public:
   virtual ~RecordReader() = default;
   virtual bool next(Record& record) = 0;
 };
 
-/// The records [begin, end) of a reader's.
+/// The records [begin, end) of a reader.
 std::unique_ptr<RecordReader> within(
     std::unique_ptr<RecordReader> records, int64_t begin, int64_t end);
 
 struct TextCutting {
   TextDocuments documents = TextDocuments::kFile;
-  bool parts = true;         // long documents may come in parts (see find_cut)
-  size_t section_bytes = 0;  // kFile: a new document after about so many bytes, at a blank line if
-                             // one is near; 0: never
+  bool parts = true;         // long documents may be split into parts (see find_cut)
+  size_t section_bytes = 0;  // kFile: start a new document after about this number of bytes, at a blank line if one is near; 0: never
 };
 
 std::unique_ptr<RecordReader> open_text(const std::filesystem::path& path, TextCutting cutting);
 
-/// JSON lines, blank ones left out; or the elements of an array, where the file begins with [.
+/// JSON lines without blank ones, or the elements of an array if the file begins with [.
 std::unique_ptr<RecordReader> open_json(const std::filesystem::path& path);
 
-/// Rows after the header, as RFC 4180 has them: quoted fields may hold delimiters, line ends and
-/// doubled quotes; empty lines are left out. An empty file has no columns and no rows.
+/// Rows after the header according to RFC 4180: quoted fields may contain delimiters, line ends and
+/// doubled quotes; empty lines are skipped. An empty file has no columns and no rows.
 class TableReader : public RecordReader {
  public:
   virtual const std::vector<std::string>& columns() const = 0;
@@ -62,7 +60,7 @@ std::unique_ptr<TableReader> open_table(const std::filesystem::path& path, char 
 std::vector<std::string> split_row(
     const Record& record, char delimiter, const std::filesystem::path& path);
 
-/// A field as a CSV file has it: quoted where it has to be.
+/// A CSV field, quoted if necessary.
 std::string csv_field(std::string_view text);
 
 }  // namespace lockstep::data

@@ -1,3 +1,4 @@
+// Splits JSON lines and arrays into records.
 #include <memory>
 #include <utility>
 
@@ -56,7 +57,7 @@ class JsonReader final : public RecordReader {
     return true;
   }
 
-  /// The next character that is not white space; 0 at the end of the file.
+  /// The next non-space character; 0 at the end of the file.
   char peek() {
     while (true) {
       at_ = line_.find_first_not_of(" \t\r\n", at_);
@@ -91,7 +92,7 @@ class JsonReader final : public RecordReader {
     if (c == ']') {
       ++at_;
       if (peek() != '\0') {
-        fail("something stands after the array");
+        fail("unexpected content after the array");
       }
       closed_ = true;
       return false;
@@ -104,7 +105,7 @@ class JsonReader final : public RecordReader {
     return true;
   }
 
-  /// From at_ to the end of one value. What is inside is not judged here, only where it ends.
+  /// Takes one value starting at at_. Finds only its end; its content is parsed later.
   void take_value(Record& record) {
     record = Record{"", lines_.number(), static_cast<int64_t>(at_) + 1};
     int64_t depth = 0;

@@ -1,3 +1,4 @@
+// Splits CSV and TSV files into rows.
 #include <utility>
 
 #include "base/error.h"
@@ -10,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether a quoted field is still open after `line`, given whether one was open before it. A quote
+/// True if a quoted field is still open after `line`, given whether one was open before. A quote
 /// opens a field only as its first character.
 bool open_after(std::string_view line, char delimiter, bool open) {
   if (line.find('"') == std::string_view::npos) {

@@ -1,3 +1,4 @@
+// Splits plain text into documents.
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -115,9 +116,9 @@ class TextReader final : public RecordReader {
   std::string line_, text_;
   std::deque<Record> ready_;
   int64_t start_line_ = 1;  // of text_
-  bool newline_ = false;    // stands after text_, but may be the end of the document instead
-  bool open_ = false;       // parts of the document were handed on
-  bool continues_ = false;  // the next line goes on with the last one
+  bool newline_ = false;    // a newline follows text_, unless the document ends there
+  bool open_ = false;       // parts of the document have been returned
+  bool continues_ = false;  // the next line continues the last one
   bool finished_ = false;
 };
 

@@ -1,3 +1,4 @@
+// Estimates padded row lengths.
 #include "data/row_lengths.h"
 
 #include <algorithm>

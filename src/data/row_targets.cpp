@@ -1,3 +1,4 @@
+// Converts raw labels to targets.
 #include "data/row_targets.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ bool has_fraction(std::string_view text) {
   return text.find_first_of(".eE") != std::string_view::npos && real(text).has_value();
 }
 
-/// 0 or 1, as tables and JSON write them; nothing: it is neither.
+/// 0 or 1, as tables and JSON write them; nullopt: neither.
 std::optional<bool> truth(std::string_view text) {
   const auto is_one_of = [&](std::initializer_list<const char*> words) {
     return std::find(words.begin(), words.end(), text) != words.end();
@@ -46,7 +47,7 @@ std::optional<bool> truth(std::string_view text) {
                                                      : std::nullopt;
 }
 
-/// Rows that are wrong: how many there are, and the first of them.
+/// Invalid rows: their number and the first of them.
 class BadRows {
  public:
   void add(std::string text) {
@@ -79,7 +80,7 @@ class BadRows {
 
 constexpr const char* kGiveLabels = "give each a label, or leave it out";
 
-/// Labels by name, and "0", "1", ... where they are LABEL_0, LABEL_1, ...
+/// Labels by name, and "0", "1", ... for LABEL_0, LABEL_1, ...
 Numbers numbers_of(const std::vector<std::string>& labels) {
   Numbers numbers;
   bool are_plain = true;
@@ -106,7 +107,7 @@ std::string shown(const LabelledRows& rows, const LabelledRow& row, std::string_
   return fmt::format("{}: \"{}\"", rows.place(row), word);
 }
 
-/// Makes the targets of one set of rows, and collects what is wrong with them.
+/// Creates the targets of a set of rows and collects problems.
 class Maker {
  public:
   Maker(const LabelledRows& rows, size_t fields, const std::vector<std::string>& labels)
@@ -221,7 +222,7 @@ class Maker {
   BadRows without_, unknown_, wrong_;
 };
 
-/// Of several fields: 0 and 1 alone are labels.
+/// For several fields: only 0 and 1 are labels.
 TargetForm form_of_fields(const LabelledRows& rows) {
   for (const LabelledRow& row : rows.rows) {
     for (const std::string& word : row.label ? row.label->words : std::vector<std::string>{}) {
@@ -313,8 +314,7 @@ std::vector<std::string> find_labels(
         ErrorKind::kData,
         fmt::format(
             "{}: every row has the label \"{}\"", key, labels.empty() ? "" : labels.front()),
-        "a classifier tells two classes apart or more: give rows of the others, or another "
-        "data.label_field");
+        "a classifier needs at least two classes: give rows of the others, or another data.label_field");
   }
   if (labels.empty()) {
     throw Error(

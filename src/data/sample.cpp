@@ -1,3 +1,4 @@
+// Writes the sample corpus.
 #include "data/sample.h"
 
 #include <cmath>
@@ -19,7 +20,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Whether an instruction is kept for validation: by what it says, so that none is in both files.
+/// True if an instruction belongs to validation, decided by its text so that none is in both files.
 bool is_held_out(const SampleInstruction& made) {
   return hash_hex(made.instruction + "\n" + made.input)[0] == '0';  // one in sixteen
 }
@@ -33,7 +34,7 @@ std::string json_line(const SampleInstruction& made) {
   return object.dump() + "\n";
 }
 
-/// A story as the text files have it: the questions that its reader can answer stand after it.
+/// A story in the text files, followed by questions that it answers.
 std::string story_text(uint64_t key) {
   Dice dice(derive_key(key, 1));
   const Story story = tell_story(key, dice.between(6, 16));
@@ -49,8 +50,8 @@ class Corpus {
  public:
   explicit Corpus(const SampleOptions& options) : options_(options) {}
 
-  /// Writes one file: pieces made from keys 0, 1, 2, ... of its own stream, until it has its share
-  /// of the bytes.
+  /// Writes one file of pieces from keys 0, 1, 2, ... of its own stream until its share of bytes is
+  /// reached.
   void write(
       std::string_view name,
       uint64_t stream,

@@ -18,7 +18,7 @@ class Dice {
  public:
   explicit Dice(uint64_t key) : key_(key) {}
 
-  /// Uniform in [0, n), n of at least 1 and small.
+  /// Uniform in [0, n), n at least 1 and small.
   int64_t below(int64_t n) {
     return static_cast<int64_t>(
         (random_bits(key_, counter_++) >> 32) * static_cast<uint64_t>(n) >> 32);

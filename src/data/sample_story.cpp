@@ -1,3 +1,4 @@
+// Generates stories.
 #include "data/sample_story.h"
 
 #include <initializer_list>
@@ -129,7 +130,7 @@ class Teller {
     text_ += '\n';
     subject_ = kNobody;
   }
-  /// The name, or the pronoun where the last sentence was about the same person.
+  /// The name, or the pronoun if the last sentence was about the same person.
   std::string subject(int who) {
     const bool pronoun = subject_ == who && dice_.chance(65);
     subject_ = who;
@@ -189,13 +190,13 @@ class Teller {
          {"friend", people_.front().name}});
   }
 
-  // ---- what happens
+  // ---- events
 
   void happen() {
     const int who = random_person();
     std::vector<int> mine = carried_by(who);
     std::vector<int> here = lying_at(person(who).place);
-    std::erase(mine, last_);  // what was just given or taken stays where it is for a while
+    std::erase(mine, last_);  // a thing that was just moved stays where it is for a while
     std::erase(here, last_);
     const std::vector<int> others = others_with(who);
     const int64_t roll = dice_.below(100);
@@ -300,7 +301,7 @@ class Teller {
     }
   }
 
-  /// Someone asks for a thing, and the other, who knows everything, answers.
+  /// A person asks for a thing and another one answers.
   void talk(int who, int other) {
     const auto what = static_cast<int>(dice_.below(static_cast<int64_t>(things_.size())));
     const Thing& t = thing(what);

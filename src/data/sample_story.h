@@ -11,14 +11,14 @@ struct StoryQuestion {
   std::string question, answer;
 };
 
-/// One story. Its people keep their names, pronouns, trades and possessions, and things stay where
-/// they were left, so the questions have one right answer each, which only the story tells.
+/// One story. People keep their names, pronouns, trades and possessions, and things stay where they
+/// were left, so each question has one right answer, which only the story contains.
 struct Story {
   std::string text;  // paragraphs of whole sentences, one a line; without the questions
   std::vector<StoryQuestion> questions;
 };
 
-/// `events` is how much happens, 1 or more.
+/// `events`: number of events, at least 1.
 Story tell_story(uint64_t key, int64_t events);
 
 }  // namespace lockstep::data

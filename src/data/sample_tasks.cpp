@@ -1,3 +1,4 @@
+// Generates instructions and labelled texts.
 #include "data/sample_tasks.h"
 
 #include <algorithm>

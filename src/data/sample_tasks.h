@@ -1,4 +1,4 @@
-// Instructions whose answers can be checked, and short texts with labels.
+// Instructions with checkable answers, and short labelled texts.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,7 @@ SampleInstruction make_instruction(uint64_t key);
 struct LabelledText {
   std::string text, label;  // praise, complaint, question or request
 };
-/// Praise and complaint are made of the same words: which of the two it is depends on how they are
-/// negated.
+/// Praise and complaint use the same words; negation decides the label.
 LabelledText make_labelled(uint64_t key);
 
 }  // namespace lockstep::data

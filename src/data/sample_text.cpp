@@ -1,3 +1,4 @@
+// English phrases of the sample corpus.
 #include "data/sample_text.h"
 
 #include <algorithm>

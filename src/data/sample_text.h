@@ -1,4 +1,4 @@
-// English of the sample corpus: lists, articles, sentences with gaps.
+// English of the sample corpus: lists, articles, templates.
 #pragma once
 
 #include <initializer_list>
@@ -11,10 +11,10 @@ namespace lockstep::data {
 
 using Gaps = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
-/// `pattern` with each {key} replaced by its value. A key that has none is an Error of kind
-/// kInternal.
+/// Replaces each {key} in `pattern` by its value. Throws Error (kInternal) for a key without a
+/// value.
 std::string fill(std::string_view pattern, Gaps gaps);
-/// "a", "a and b", "a, b and c"; "nothing" where the list is empty.
+/// "a", "a and b", "a, b and c"; "nothing" for an empty list.
 std::string listed(const std::vector<std::string>& items);
 /// "a bell", "an apple".
 std::string with_article(const std::string& noun);

@@ -1,4 +1,4 @@
-// The words of the sample corpus.
+// Vocabulary of the sample corpus.
 #pragma once
 
 #include <array>

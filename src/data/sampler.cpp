@@ -1,3 +1,4 @@
+// Order of sequences and their division among ranks.
 #include "data/sampler.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace lockstep::data {
 namespace {
 
-/// The start of the i-th of `parts` parts of `whole`; sizes differ by one at most.
+/// Start of the i-th of `parts` parts of `whole`, whose sizes differ by at most one.
 int64_t part_begin(int64_t whole, int64_t i, int64_t parts) {
   return whole / parts * i + std::min(i, whole % parts);
 }
@@ -47,7 +48,7 @@ void check(const SamplerOptions& options, const SamplerState& state) {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the sampler stands at sequence {} of epoch {}, and the data has {} sequences",
+            "the sampler is at sequence {} of epoch {}, and the data has {} sequences",
             state.position,
             state.epoch,
             options.sequences),

@@ -1,4 +1,4 @@
-// Which sequences a rank computes in a step.
+// Sampler: the sequences that a rank processes in each step.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-/// All that a resume needs, whatever the number of ranks then is.
+/// State of a resume, for any number of ranks.
 struct SamplerState {
   int64_t epoch = 0;
   int64_t position = 0;  // sequences of this epoch that are done
@@ -22,15 +22,15 @@ enum class SampleOrder { kRandom, kSequential };
 struct SamplerOptions {
   int64_t sequences = 0;     // of the data set
   int64_t global_batch = 1;  // sequences of one optimizer step, over all ranks
-  int64_t micro_batch = 1;   // most rows that one rank computes at once
+  int64_t micro_batch = 1;   // maximum rows per micro-batch of a rank
   int64_t rank = 0;          // data-parallel rank
   int64_t ranks = 1;         // data-parallel size
   SampleOrder order = SampleOrder::kRandom;
   bool drop_last = false;  // dataloader_drop_last: the short last step of an epoch is left out
-  /// Of a mixture: what `sequences` are of, one source after the other. Samples are drawn by the
-  /// sources' weights (data/mixture.h), within a source in an order of its own, pass after pass; an
-  /// epoch is as many samples as there are sequences. Empty: all are one source, each is drawn once
-  /// an epoch.
+  /// For a mixture: the sources that `sequences` consist of, in order. Samples are drawn by the
+  /// sources' weights (data/mixture.h), within a source in its own random order, pass after pass;
+  /// an epoch has as many samples as there are sequences. Empty: a single source, each sequence
+  /// drawn once per epoch.
   std::vector<MixtureSource> sources;
 };
 
@@ -39,8 +39,8 @@ struct Draw {
   int64_t sequence = 0, sample = 0;
 };
 
-/// What one rank does in one step. Every rank has the same number of micro-batches, at least one;
-/// some may be empty, where a step has too few sequences to go round.
+/// A rank's work in one step. Every rank has the same number of micro-batches, at least one; some
+/// may be empty if a step has too few sequences.
 struct StepDraws {
   std::vector<std::vector<Draw>> micro_batches;
   int64_t samples = 0;  // of the step, over all ranks
@@ -49,14 +49,14 @@ struct StepDraws {
   std::vector<int64_t> taken;  // of a mixture: samples of each source so far, over all ranks
 };
 
-/// The order is a function of (seed, epoch) and takes no memory; ranks only divide it. A step takes
-/// the next global_batch sequences of the epoch, or what is left of it; rank r of R gets the r-th
-/// of R consecutive parts, whose sizes differ by one at most, and divides it the same way among its
-/// micro-batches. So nothing is lost or repeated on any number of ranks, and a resume costs
-/// nothing (of a mixture: drawing the samples that are done once more, without reading them).
+/// The order is a function of (seed, epoch) and needs no memory; ranks only divide it. A step takes
+/// the next global_batch sequences of the epoch, or the rest of it; rank r of R gets the r-th of R
+/// consecutive parts, whose sizes differ by at most one, and divides it the same way among its
+/// micro-batches. Nothing is lost or repeated on any number of ranks, and a resume costs nothing
+/// (for a mixture: drawing the finished samples again without reading them).
 class Sampler {
  public:
-  /// An Error of kind kConfig or kData where no step is possible, or where the state is not of this
+  /// Throws Error (kConfig or kData) if no step is possible, or if the state belongs to another
   /// data set.
   Sampler(SamplerOptions options, SamplerState start);
 

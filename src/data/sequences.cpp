@@ -1,3 +1,4 @@
+// Rows of a token file under each packing.
 #include "data/sequences.h"
 
 #include <algorithm>
@@ -193,7 +194,7 @@ void SequenceView::read_in_memory(int64_t begin, int64_t end, std::span<int64_t>
   const auto count = static_cast<size_t>(kept(begin, end));
   if (count > 0) {
     dataset_->read(begin, ids.first(count));
-    ids[count - 1] = dataset_->token(end - 1);  // what is cut off is cut before the end of text
+    ids[count - 1] = dataset_->token(end - 1);  // truncation removes tokens before EOS
   }
 }
 
@@ -311,7 +312,7 @@ int64_t SequenceView::read(int64_t index, std::span<int64_t> ids, std::span<int6
     for (const Piece& piece : bins_.row(index)) {
       read_range(
           {piece.begin, piece.begin + piece.tokens, -1}, ids.subspan(at), labels.subspan(at));
-      labels[at] = kIgnored;  // the document before it says nothing of it
+      labels[at] = kIgnored;  // it is not predicted from the previous document
       at += static_cast<size_t>(piece.tokens);
     }
     return static_cast<int64_t>(at);

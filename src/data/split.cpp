@@ -1,3 +1,4 @@
+// Splits documents into train, validation and test.
 #include "data/split.h"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ bool StratifiedChoice::next() {
 
 Splitter::Splitter(double validation_fraction, double test_fraction, uint64_t seed)
     : validation_(validation_fraction, derive_key(seed, 1)),
-      // Of what the first choice leaves.
+      // As a fraction of the documents that the first choice leaves.
       test_(std::min(1.0, test_fraction / (1 - validation_fraction)), derive_key(seed, 2)) {}
 
 Split Splitter::next() {

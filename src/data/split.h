@@ -1,4 +1,4 @@
-// Which documents are held out.
+// Selection of held-out documents.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@ namespace lockstep::data {
 
 enum class Split { kTrain, kValidation, kTest };
 
-/// Chooses `fraction` of a stream of things: one of each run of 1/fraction, at a place drawn by
-/// `key`. So the share is exact to one, and a stream of at least 1/fraction things has one chosen.
+/// Selects `fraction` of a stream of elements: one of each run of 1/fraction, at a position drawn
+/// by `key`. The share is exact to one element, and a stream of at least 1/fraction elements has
+/// one selected.
 class StratifiedChoice {
  public:
   /// fraction in [0, 1].
@@ -23,8 +24,8 @@ class StratifiedChoice {
   int64_t at_ = 0, run_ = 0, chosen_ = 0, run_end_ = 0;
 };
 
-/// Deals documents, in their order, to train, validation and test. Depends on fractions, seed and a
-/// document's number alone.
+/// Assigns documents, in order, to train, validation and test. Depends only on fractions, seed and
+/// a document's number.
 class Splitter {
  public:
   Splitter(double validation_fraction, double test_fraction, uint64_t seed);

@@ -1,3 +1,4 @@
+// Finds safe cut positions in text.
 #include "data/text_cut.h"
 
 #include <array>
@@ -12,8 +13,7 @@ bool continues(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-/// Whether a white-space code point begins `text`; the end of the text counts as one, for what
-/// follows is unknown.
+/// True if `text` begins with a white-space code point or is empty, since what follows is unknown.
 bool space_begins(std::string_view text) {
   static constexpr std::array<std::string_view, 7> kWide{
       "\xC2\x85",

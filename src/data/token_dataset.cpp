@@ -1,3 +1,4 @@
+// Opens and verifies token files.
 #include "data/token_dataset.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// A tokenized corpus in a mapped file: one stream of token ids, where each document ends, and how
-// much of each is a prompt that the loss leaves out.
+// A tokenized corpus in a mapped file: a stream of token ids, the end of each document, and the
+// length of its prompt, which has no loss.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace lockstep::data {
 
-/// A document's place in the stream: its prompt is [begin, prompt_end), its rest ends at `end`,
-/// which counts the end-of-text token.
+/// A document's position in the stream: its prompt is [begin, prompt_end), its rest ends at `end`,
+/// including EOS.
 struct DocumentSpan {
   int64_t begin = 0, prompt_end = 0, end = 0;
 };
@@ -22,13 +22,12 @@ struct DocumentSpan {
 /// processes map it.
 class TokenDataset {
  public:
-  /// Opens and checks the header: magic, version, its own hash, and the sizes against the file's.
-  /// An Error of kind kData says what does not fit.
+  /// Opens the file and checks the header: magic, version, its own hash, and sizes. Throws Error
+  /// (kData) with the mismatch.
   static std::shared_ptr<const TokenDataset> open(const std::filesystem::path& path);
 
-  /// Reads all of it once: the hash of the contents, and that offsets are in order and ids in the
-  /// vocabulary. An Error says what is wrong. prepare_data does this; the ranks that open the file
-  /// after it need not.
+  /// Reads everything once and checks the content hash, the order of offsets and the range of ids.
+  /// prepare_data calls it; ranks that open the file later need not.
   void verify() const;
 
   int64_t tokens() const { return tokens_; }
@@ -36,12 +35,12 @@ class TokenDataset {
   int64_t vocabulary_size() const { return vocabulary_size_; }
   int64_t pad() const { return pad_; }
   const std::string& key() const { return key_; }
-  /// A hash of tokens, documents and prompts: the same for the same text, wherever it came from.
+  /// A hash of tokens, documents and prompts: the same for the same text from any source.
   const std::string& content_hash() const { return content_hash_; }
   const std::filesystem::path& path() const { return path_; }
   bool has_prompts() const { return prompts_ != nullptr; }
 
-  /// Whether tokens have no loss beside those of prompts.
+  /// True if tokens other than prompts have no loss.
   bool has_hidden() const { return hidden_ != nullptr; }
   bool is_hidden(int64_t position) const {
     const auto at = static_cast<uint64_t>(position);
@@ -51,10 +50,10 @@ class TokenDataset {
   int64_t token(int64_t position) const {
     return narrow_ != nullptr ? narrow_[position] : wide_[position];
   }
-  /// ids of [begin, begin + out.size()).
+  /// Reads the ids of [begin, begin + out.size()).
   void read(int64_t begin, std::span<int64_t> out) const;
   DocumentSpan document(int64_t index) const;
-  /// The document that holds a token, by binary search.
+  /// Returns the document of a token by binary search.
   int64_t document_of(int64_t position) const;
 
  private:
@@ -68,8 +67,8 @@ class TokenDataset {
   const uint32_t* wide_ = nullptr;
   const uint64_t* ends_ = nullptr;  // [documents]
   const uint64_t* prompts_ =
-      nullptr;                        // [documents] tokens of the prompt; null where there are none
-  const uint64_t* hidden_ = nullptr;  // a bit for each token; null where there are none
+      nullptr;                        // [documents] tokens of the prompt; null if there are none
+  const uint64_t* hidden_ = nullptr;  // one bit per token; null if there are none
 };
 
 }  // namespace lockstep::data

@@ -1,3 +1,4 @@
+// Writes token files.
 #include "data/token_file.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The layout of a token file, and its writer. docs/data.md describes it; token_dataset.h reads it.
+// Layout of a token file, and its writer. docs/data.md describes the format; token_dataset.h reads
+// it.
 #pragma once
 
 #include <array>
@@ -19,10 +20,10 @@ namespace lockstep::data {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian");
 
-/// Bytes 0 to 4096 of the file (the rest of them are zero). After them: the tokens (uint16 or
-/// uint32, zeros to a multiple of 8 bytes), the end of each document in the stream (uint64), and
-/// with kHasPrompts the number of prompt tokens at the start of each document (uint64), with
-/// kHasHidden a bit for each token, 1: it has no loss (uint64 words, the first token's bit lowest).
+/// Bytes 0 to 4096 of the file, zero-padded. Then: the tokens (uint16 or uint32, zeros to a
+/// multiple of 8 bytes), the end of each document in the stream (uint64), with kHasPrompts the
+/// number of prompt tokens at the start of each document (uint64), and with kHasHidden one bit per
+/// token, 1: no loss (uint64 words, the first token's bit lowest).
 struct TokenFileHeader {
   static constexpr size_t kSpace = 4096;
   static constexpr uint32_t kVersion = 1;
@@ -38,7 +39,7 @@ struct TokenFileHeader {
   uint64_t vocabulary_size = 0;
   uint64_t pad = 0;
   uint64_t flags = 0;
-  std::array<char, 32> key{};           // what the file was made from
+  std::array<char, 32> key{};           // cache key
   std::array<char, 32> content_hash{};  // of all that follows the header, XXH3-128
   std::array<char, 32> header_hash{};   // of the bytes before this field
 
@@ -50,20 +51,20 @@ struct TokenFileHeader {
 };
 static_assert(sizeof(TokenFileHeader) == 152 && std::is_trivially_copyable_v<TokenFileHeader>);
 
-/// Writes a token file beside its place and renames it there when it is whole. Streams: documents'
-/// ends wait in a file of their own. Not copied, not moved; without commit() the destructor removes
-/// what was written.
+/// Writes a token file under a temporary name and renames it when complete. Streams: the documents'
+/// ends are stored in a temporary file. Neither copyable nor movable; without commit() the
+/// destructor removes the file.
 class TokenFileWriter {
  public:
-  /// `pad` is an id of the vocabulary, kept for readers.
+  /// `pad` is an id of the vocabulary, stored for readers.
   TokenFileWriter(
       std::filesystem::path path, const std::string& key, int64_t vocabulary_size, int64_t pad);
   ~TokenFileWriter();
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
-  /// Tokens of the document that is being written. An id outside the vocabulary is an Error of kind
-  /// kInternal. `hidden`, one for each or none: not 0 where a token has no loss.
+  /// Adds tokens of the current document. Throws Error (kInternal) for an id outside the
+  /// vocabulary. `hidden` (one per token, or empty): nonzero if a token has no loss.
   void add(std::span<const int32_t> ids, std::span<const uint8_t> hidden = {});
   void end_document(int64_t prompt_tokens);
   int64_t tokens() const { return static_cast<int64_t>(header_.tokens); }
@@ -93,8 +94,8 @@ class TokenFileWriter {
   TokenFileHeader header_;
   Hasher hasher_;
   std::unique_ptr<Stream> tokens_, ends_, prompts_;  // prompts_: null until one is there
-  std::unique_ptr<Stream> hidden_;                   // likewise, until a token is hidden
-  uint64_t word_ = 0, bits_ = 0;                     // that is being filled, and how far
+  std::unique_ptr<Stream> hidden_;                   // created when a token is hidden
+  uint64_t word_ = 0, bits_ = 0;                     // the current word, and its number of bits
   bool committed_ = false;
 };
 

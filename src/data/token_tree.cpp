@@ -1,3 +1,4 @@
+// Builds trees of shared prefixes.
 #include "data/token_tree.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ size_t tokens_alike(const std::vector<int64_t>& a, const std::vector<int64_t>& b
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-/// In the order of their tokens, so that a text shares more with its neighbours than with others.
+/// Sorted by tokens, so that each text shares the longest prefix with its neighbors.
 std::vector<size_t> sorted(std::span<const JudgedText> texts, std::span<const size_t> members) {
   std::vector<size_t> order(members.begin(), members.end());
   std::ranges::stable_sort(order, {}, [&](size_t i) -> const auto& { return texts[i].ids; });
@@ -22,7 +23,7 @@ std::vector<size_t> sorted(std::span<const JudgedText> texts, std::span<const si
 TokenTree tree_of(std::span<const JudgedText> texts, std::span<const size_t> members) {
   TokenTree tree;
   std::vector<std::vector<int64_t>> paths(texts.size());
-  std::vector<int64_t> path;  // of the text before
+  std::vector<int64_t> path;  // path of the previous text
   const auto leave = [&](size_t kept) {
     for (; path.size() > kept; path.pop_back()) {
       tree.seen_until[static_cast<size_t>(path.back())] = std::ssize(tree.ids);

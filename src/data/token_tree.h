@@ -1,4 +1,4 @@
-// Texts that begin alike, so that what they share is computed once.
+// Trees of texts with common prefixes, whose shared tokens are computed once.
 #pragma once
 
 #include <cstddef>
@@ -8,30 +8,30 @@
 
 namespace lockstep::data {
 
-/// A text, of whose tokens those from `begin` on are to be judged.
+/// A text whose tokens from `begin` on are scored.
 struct JudgedText {
   std::vector<int64_t> ids;
   size_t begin = 0;
 };
 
-/// Texts as a tree of tokens: a token of several texts that have the same tokens before it is there
-/// once. A token stands before all that follow it in any text, and next to them.
+/// Texts as a tree of tokens: a token with the same preceding tokens in several texts occurs once.
+/// A token precedes all its successors, which are contiguous.
 struct TokenTree {
   // Of each token of the tree:
   std::vector<int64_t> ids;
-  std::vector<int64_t> positions;   // in its texts
-  std::vector<int64_t> parents;     // the token before it in its texts; -1: it is their first
-  std::vector<int64_t> seen_until;  // one behind the last token that follows it, or is it
-  /// Of each text: where in the tree its tokens are.
+  std::vector<int64_t> positions;   // position in the text
+  std::vector<int64_t> parents;     // index of the preceding token; -1: first token
+  std::vector<int64_t> seen_until;  // one past the last token that follows it
+  /// For each text: the indices of its tokens in the tree.
   std::vector<std::vector<int64_t>> paths;
 };
 
-/// Of those `members` of the texts, in this order; they need not begin alike.
+/// Builds the tree of the `members` of the texts, in this order; they need not share a prefix.
 TokenTree tree_of(std::span<const JudgedText> texts, std::span<const size_t> members);
 
-/// The numbers of all texts, those that a tree is worth making of together: each shares half of
-/// what is not judged of it, or more, with the one before it. Trees have at most `most` tokens, but
-/// where one text has more. A function of the texts alone.
+/// Groups the texts for which a common tree pays off: each shares at least half of its unscored
+/// tokens with the previous one. Trees have at most `most` tokens unless a single text is longer.
+/// Depends only on the texts.
 std::vector<std::vector<size_t>> alike(std::span<const JudgedText> texts, int64_t most);
 
 }  // namespace lockstep::data

@@ -1,3 +1,4 @@
+// Parallel tokenization pipeline.
 #include "data/tokenize.h"
 
 #include <algorithm>
@@ -31,12 +32,12 @@ struct Encoded {
     bool is_chat = false;
   };
   std::vector<int32_t> ids;
-  std::vector<uint8_t> hidden;  // of chats alone, in their order
+  std::vector<uint8_t> hidden;  // only for chats, in order
   std::vector<Part> parts;
 };
 
-/// How many of `ids` stand before `end` of the text that they encode, and whether a token ends
-/// there. Encoding what is before it makes the same tokens, but for one that goes on behind it.
+/// Returns the number of tokens in `ids` before `end` of the encoded text, and whether a token ends
+/// there. Encoding the prefix gives the same tokens, except for one that extends beyond it.
 std::pair<size_t, bool> tokens_before(
     const std::string& text, size_t end, std::span<const int32_t> ids, const Encoder& encoder) {
   if (end == text.size()) {
@@ -48,7 +49,7 @@ std::pair<size_t, bool> tokens_before(
   return {static_cast<size_t>(at - before.begin()), at == before.end()};
 }
 
-/// A template has written all of it. A token that is learned in part is learned.
+/// The template has written the whole text. A token that is partly in a learned span has a loss.
 void encode_chat(const Document& document, const Encoder& encoder, Encoded& result) {
   const std::vector<int32_t> ids = encoder.encode(document.text);
   std::vector<uint8_t> hidden(ids.size(), 1);
@@ -146,7 +147,7 @@ class Pipeline {
     }
   }
 
-  /// Takes what is left, unless taking has failed already.
+  /// Takes the remaining results, unless taking has already failed.
   void finish() {
     while (tasks_.in_flight() > 0 && !failed_) {
       drain_one();
@@ -202,7 +203,7 @@ void tokenize_files(
   } catch (...) {
     reading = std::current_exception();
   }
-  // What was read before an error of reading may hold an earlier error: it goes first.
+  // Results before a read error may contain an earlier error, which is thrown first.
   pipeline.finish();
   if (reading) {
     std::rethrow_exception(reading);
@@ -215,7 +216,7 @@ std::vector<EncodedRow> encode_first(
     const Encoder& encoder,
     int64_t skip,
     int64_t count) {
-  constexpr size_t kSearched = size_t{1} << 26;  // bytes of one document, for the end of it
+  constexpr size_t kSearched = size_t{1} << 26;  // maximum bytes searched for the end of a document
   std::vector<EncodedRow> rows;
   int64_t passed = 0;
   TextCutting cutting;

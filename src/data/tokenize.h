@@ -1,4 +1,4 @@
-// Files into token streams: read by one thread, encoded by many, written in the files' order.
+// Tokenization of files: read by one thread, encoded by many, written in the order of the files.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace lockstep::data {
 
-/// A document's ids, or those of a part of one.
+/// The ids of a document or of a part of one.
 struct EncodedDocument {
   std::span<const int32_t> ids;
   int64_t prompt_tokens = 0;             // at the start, without loss
-  std::span<const uint8_t> hidden = {};  // of chats: not 0 where a token has no loss; else empty
+  std::span<const uint8_t> hidden = {};  // for chats: nonzero if a token has no loss; otherwise empty
   bool begins = true, ends = true;
 };
 
-/// A whole document's ids, and which of them have no loss.
+/// The ids of a whole document, and which of them have no loss.
 struct EncodedRow {
   std::vector<int32_t> ids;
   std::vector<uint8_t> hidden;  // one for each
 };
 
-/// The first `count` documents behind `skip` of them, and nothing of the files behind these.
-/// Documents of plain text are cut off after a part (data/records.h), and what is behind one of
-/// many megabytes is not looked for. What is skipped is not encoded.
+/// Encodes the first `count` documents after `skip` ones, without reading later files. Documents of
+/// plain text are truncated after a part (data/records.h), and text after very long documents is
+/// not searched. Skipped documents are not encoded.
 std::vector<EncodedRow> encode_first(
     std::span<const InputFile> inputs,
     const DataOptions& options,
@@ -37,10 +37,9 @@ std::vector<EncodedRow> encode_first(
     int64_t skip,
     int64_t count);
 
-/// Calls `take` on the calling thread for each document of `inputs` in their order, with the
-/// tokenizer's begin and end put around it; documents without text are left out. Memory is bounded
-/// by the longest record. The first error in the order of the files is thrown, whatever the threads
-/// do.
+/// Calls `take` on the calling thread for each document of `inputs` in order, with BOS and EOS
+/// added; empty documents are skipped. Memory is bounded by the longest record. Throws the first
+/// error in the order of the files, independent of thread timing.
 void tokenize_files(
     std::span<const InputFile> inputs,
     const DataOptions& options,

@@ -40,7 +40,7 @@ Bounds bounds_of(const std::vector<NamedCurve>& curves, std::vector<double> Curv
 
 class CurvePicture {
  public:
-  CurvePicture(const std::vector<NamedCurve>& curves, const ParallelGroups& axes)
+  CurvePicture(const std::vector<NamedCurve>& curves, const PlotAxes& axes)
       : curves_(curves),
         axes_(axes),
         x_(axes.is_unit ? Bounds() : bounds_of(curves, &Curve::x)),
@@ -135,7 +135,7 @@ class CurvePicture {
   }
 
   const std::vector<NamedCurve>& curves_;
-  const ParallelGroups& axes_;
+  const PlotAxes& axes_;
   Bounds x_, y_;
   std::string text_;
 };
@@ -154,7 +154,7 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-std::string draw_curves(const std::vector<NamedCurve>& curves, const ParallelGroups& axes) {
+std::string draw_curves(const std::vector<NamedCurve>& curves, const PlotAxes& axes) {
   return CurvePicture(curves, axes).draw();
 }
 

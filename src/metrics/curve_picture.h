@@ -14,7 +14,7 @@ struct NamedCurve {
   std::vector<std::string> marks{};  // labels of the points; each labelled point also gets a dot
 };
 
-struct ParallelGroups {
+struct PlotAxes {
   std::string title, x, y;
   bool is_unit = true;  // both axes are [0, 1]; otherwise they span the data
   bool has_diagonal = false;
@@ -23,7 +23,7 @@ struct ParallelGroups {
 /// Returns a self-contained SVG without fonts or scripts; equal curves give equal bytes. The first
 /// 8 curves have their own color and a legend entry; further curves are grey. NaN and Inf points
 /// are skipped.
-std::string draw_curves(const std::vector<NamedCurve>& curves, const ParallelGroups& axes);
+std::string draw_curves(const std::vector<NamedCurve>& curves, const PlotAxes& axes);
 
 /// Escapes a string for XML: replaces &, < and > and drops control characters.
 std::string escaped(const std::string& text);

@@ -368,7 +368,7 @@ int Trainer::one_step() {
   progress.sampler = batch.after;
   progress.epoch = batch.epoch;
   const bool epoch_ends = batch.after.position == 0;
-  begin_phase("logging the step");
+  begin_phase("reporting the step");
   const double ended = seconds_now();
   const double for_data = job_.loader->waited_seconds() - data_waited_;
   const double for_ranks = job_.axes->seconds_waited() - communication_waited_;

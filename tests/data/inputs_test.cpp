@@ -59,7 +59,7 @@ TEST(Inputs, SaysWhatIsMissingOrUnknown) {
   expect_parts(error_of([&] { names_of(folder, {"*.json"}); }), {"no file matches"});
   expect_parts(
       error_of([&] { names_of(folder, {"data.bin"}); }),
-      {"data.bin", "does not tell its format", "data.format=text"});
+      {"data.bin", "does not show its format", "data.format=text"});
   expect_parts(error_of([&] { names_of(folder, {"empty"}); }), {"has no file of text"});
 }
 

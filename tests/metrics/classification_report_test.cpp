@@ -1,4 +1,4 @@
-// Against scikit-learn's own results: classification_report_golden.json beside this file.
+// Compares with results of scikit-learn in classification_report_golden.json.
 #include "metrics/classification_report.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Tests of the confusion matrix image.
 #include "metrics/confusion_picture.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Against scikit-learn's own results: classification_report_golden.json beside this file.
+// Compares with results of scikit-learn in classification_report_golden.json.
 #include "metrics/ranking.h"
 
 #include <cmath>
@@ -110,7 +110,8 @@ TEST(Ranking, OfSeveralLabelsIsScikitLearns) {
 TEST(Ranking, ThresholdsAreBetweenScores) {
   EXPECT_EQ(best_threshold({{true, false}, {0.9, 0.1}}), 0.5);
   EXPECT_NEAR(best_threshold({{true, true, false}, {0.4, 0.2, 0.1}}), 0.15, 1e-12);
-  // Equal F1: 0.65 is nearer to a half than 0.85, and 0.5 is the best of all where it is as good.
+  // For equal F1: 0.65 is nearer to 0.5 than 0.85, and 0.5 itself is preferred if it is equally
+  // good.
   EXPECT_EQ(best_threshold({{false, false}, {0.9, 0.1}}), 0.5);
   EXPECT_NEAR(best_threshold({{true, false, false}, {0.9, 0.8, 0.6}}), 0.85, 1e-12);
   EXPECT_EQ(best_threshold({{}, {}}), 0.5);

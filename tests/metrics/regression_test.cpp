@@ -1,3 +1,4 @@
+// Tests of regression metrics.
 #include "metrics/regression.h"
 
 #include <cmath>
@@ -10,7 +11,7 @@
 namespace lockstep::metrics {
 namespace regression_test {
 
-/// The formulas worked out apart; tests/parity compares with scipy and scikit-learn.
+/// Values computed by hand; tests/parity compares with scipy and scikit-learn.
 TEST(Regression, HasTheUsualFigures) {
   const RegressionFigures found = measure_numbers({1, 2, 2, 5, 7.5}, {1.5, 2, 1, 4, 9});
   EXPECT_NEAR(found.mse, 0.9, 1e-12);

@@ -1,3 +1,4 @@
+// Tests of unlearning metrics, ROUGE and the Porter stemmer.
 #include "metrics/unlearning.h"
 
 #include <cmath>
@@ -21,7 +22,7 @@ std::filesystem::path golden() {
   return shared_data() / "unlearning" / "golden";
 }
 
-/// A span of bools of a braced list.
+/// Creates a std::span<const bool> from a braced list.
 struct Bools {
   std::unique_ptr<bool[]> values;
   size_t size;
@@ -92,7 +93,7 @@ TEST(TruthRatio, ComparesGeometricMeans) {
 
 TEST(KolmogorovSmirnov, IsExact) {
   EXPECT_EQ(kolmogorov_smirnov({1, 2, 2}, {2, 1, 2}).p_value, 1);
-  // Of three and two that do not mix, two of ten orders.
+  // Three and two values that do not overlap: two of ten orders are as extreme.
   EXPECT_NEAR(kolmogorov_smirnov({1, 2, 3}, {4, 5}).p_value, 0.2, 1e-15);
   EXPECT_TRUE(std::isnan(kolmogorov_smirnov({}, {1}).p_value));
   for (const auto& [n, p] :
@@ -113,7 +114,7 @@ TEST(KolmogorovSmirnov, IsThatOfScipy) {
   for (const nlohmann::json& each : golden_file["ks_2samp"]) {
     const KolmogorovSmirnov found = kolmogorov_smirnov(each["a"], each["b"]);
     EXPECT_NEAR(found.statistic, each["statistic"].get<double>(), 1e-7);
-    EXPECT_NEAR(found.p_value / each["pvalue"].get<double>(), 1, 1e-6);  // it has seven digits
+    EXPECT_NEAR(found.p_value / each["pvalue"].get<double>(), 1, 1e-6);  // the reference has seven digits
   }
 }
 

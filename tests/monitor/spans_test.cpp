@@ -35,7 +35,7 @@ TEST(Spans, AStepHasItsPhasesBelowItAndWhatLiesBetweenStepsIsATraceOfItsOwn) {
     begin_phase("evaluating");
     begin_phase("waiting for data");
     begin_phase("forward and backward");
-    begin_phase("logging the step");
+    begin_phase("reporting the step");
     spans.step(5, 1.0, 1.7e9, {{"loss", 2.5}, {"grad_norm", std::nan("")}});
     begin_phase("saving");
     spans.finish(1.7e9 + 1);

@@ -1,3 +1,4 @@
+// Tests of greedy zero-bubble schedules.
 #include "schedule/greedy.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +46,7 @@ TEST(Greedy, IsNoSlowerThanTheOneByHandWhereTimesDiffer) {
 }
 
 TEST(Greedy, ReachesThePublishedRates) {
-  // Qi et al. (2023): ZB-2p of their 6.2 B model on 8 ranks, and ZB-1p of the 1.5 B one.
+  // Qi et al. (2023): ZB-2p for their 6.2 B model on 8 ranks, and ZB-1p for the 1.5 B model.
   const auto bubble = [](const Durations& durations,
                          int micro_batches,
                          const GreedyLimits& limits) {

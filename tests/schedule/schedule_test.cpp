@@ -1,3 +1,4 @@
+// Tests of schedule kinds, their checks, timelines and drawings.
 #include "schedule/schedule.h"
 
 #include <cmath>
@@ -101,8 +102,8 @@ TEST(Schedule, HoldsWhatThePapersSay) {
   EXPECT_EQ(held(Kind::kOneFOneB), (std::vector{4, 3, 2, 1}));
   EXPECT_EQ(held(Kind::kZbH1), (std::vector{4, 4, 4, 4}));
   EXPECT_EQ(held(Kind::kZbH2), (std::vector{7, 7, 7, 7}));
-  EXPECT_EQ(held(Kind::kZbV), (std::vector{8, 8, 8, 8}));  // of half stages
-  EXPECT_EQ(held(Kind::kInterleaved, 2).front(), 11);  // p (1 + (p - 1) / (p v)) stages of v: 8 + 3
+  EXPECT_EQ(held(Kind::kZbV), (std::vector{8, 8, 8, 8}));  // stages of half size
+  EXPECT_EQ(held(Kind::kInterleaved, 2).front(), 11);  // p (1 + (p - 1) / (p v)) rank loads of v stages each: 8 + 3
 }
 
 TEST(Schedule, MessagesOfTheOldKindsAreInOrder) {

@@ -1,5 +1,5 @@
-// The schedules of one pipeline, by name and by file, for any number of micro-batches; what the
-// checker tells of a wrong one; damaged files.
+// Schedules of one pipeline, by name and from a file, for any number of micro-batches; checker
+// reports; damaged files.
 #include "schedule/schedules.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +68,7 @@ TEST(Schedules, ArePlacedAlikeForEveryNumberOfMicroBatches) {
       EXPECT_THROW(schedules.rank_of(schedules.stages()), std::out_of_range);
     }
   }
-  // A V: the first rank has the first stage and the last.
+  // V shape: the first rank has the first and the last stage.
   EXPECT_THAT(Schedules(options_of("zb-v"), 3).rank_of_stage(), ElementsAre(0, 1, 2, 2, 1, 0));
   EXPECT_THAT(
       Schedules(options_of("interleaved"), 3).rank_of_stage(), ElementsAre(0, 1, 2, 0, 1, 2));
@@ -100,7 +100,7 @@ TEST(Schedules, TakeVirtualStagesOfTheirKindAlone) {
     }
   };
   EXPECT_EQ(made("interleaved", 3), 6);
-  EXPECT_EQ(made("zb-v", 1), 4);  // not said, which is 1 in the configuration
+  EXPECT_EQ(made("zb-v", 1), 4);  // 1 is the configuration's default
   EXPECT_EQ(made("zb-v", 2), 4);
   EXPECT_EQ(made("zb-v", 3), -1);
   EXPECT_EQ(made("1f1b", 2), -1);
@@ -169,7 +169,7 @@ TEST(ScheduleFile, DamagedOnesAreAnErrorOrASchedule) {
       ++errors;
     }
   };
-  for (size_t end = 0; end <= whole.size(); ++end) {  // a cut file
+  for (size_t end = 0; end <= whole.size(); ++end) {  // truncated file
     read(whole.substr(0, end));
   }
   constexpr std::string_view kPieces = "0123456789FBIW #,:\n-\xff";

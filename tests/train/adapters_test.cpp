@@ -1,5 +1,5 @@
-// Adapters as PEFT saves them: logits, losses, gradients and merged weights of the golden files of
-// the specification, and what does not fit.
+// PEFT adapters: logits, losses, gradients and merged weights compared with golden files, and
+// errors for adapters that do not fit.
 #include "train/weights/adapters.h"
 
 #include <cmath>
@@ -41,7 +41,7 @@ void PrintTo(const Case& golden_case, std::ostream* out) {
 
 class Golden : public testing::TestWithParam<Case> {};
 
-/// In float32 of the bases' bfloat16, without dropout, gradients too.
+/// In float32, with bases stored in bfloat16, without dropout, including gradients.
 TEST_P(Golden, LogitsLossAndGradientsAreThoseOfPeft) {
   if (!fs::exists(golden() / GetParam().adapter)) {
     GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";
@@ -129,8 +129,8 @@ Tensor logits_beside(const model::ModelSource& base, const AdapterFlags& flags, 
   return load_model(base, request)->logits(inputs);
 }
 
-/// PiSSA and OLoRA begin with a part of the weight, which is taken out of it: A and B are unique up
-/// to signs, B A and what is left are unique.
+/// PiSSA and OLoRA subtract the initial B A from the weight. A and B are unique up to signs; B A
+/// and the remaining weight are unique.
 TEST(InitialFactors, AreThoseOfTheSpecification) {
   if (!fs::exists(golden() / "initial.safetensors")) {
     GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";
@@ -163,13 +163,13 @@ TEST(InitialFactors, AreThoseOfTheSpecification) {
     const Tensor rest = expected.read_whole(init + ".residual");
     numbers::expect_values(made("weight", {16, 12}), rest, init + " residual");
     numbers::expect_values(rest + 2 * b.mm(a), source, init + " whole");
-    Tensor row = at::empty({12}, at::kFloat);  // a part, as ranks ask for them
+    Tensor row = at::empty({12}, at::kFloat);  // a slice, as requested by ranks
     fill("model.layers.0.mlp.up_proj.weight", {{16, 12}, {}}, int64_t{5} * 12, row);
     EXPECT_TRUE(row.equal(made("weight", {16, 12})[5]));
   }
 }
 
-/// Of different ranks, scales and targets; one is subtracted.
+/// With different ranks, scales and targets; one weight is negative.
 TEST(SeveralAdapters, AddWhatEachAddsTimesItsWeight) {
   if (!fs::exists(golden() / "llama-lora")) {
     GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";
@@ -201,7 +201,7 @@ TEST(SeveralAdapters, AddWhatEachAddsTimesItsWeight) {
       1e-3);
 }
 
-/// PEFT's "linear": (sum of roots times B) (sum of signed roots times A).
+/// PEFT's "linear": (sum of sqrt(w) B) (sum of signed sqrt(w) A).
 TEST(SeveralAdapters, FactorsAreSummed) {
   if (!fs::exists(golden() / "gpt2-lora")) {
     GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";
@@ -210,7 +210,8 @@ TEST(SeveralAdapters, FactorsAreSummed) {
   const std::string folder = (golden() / "gpt2-lora").string();
   const auto plain = merged_weights(base, std::nullopt);
   const auto once = merged_weights(base, saved_adapter(folder));
-  // With itself: (sqrt(w1) + sqrt(w2)) (sqrt(w1) +- sqrt(w2)) of what it adds.
+  // An adapter combined with itself: (sqrt(w1) + sqrt(w2)) (sqrt(w1) +- sqrt(w2)) times its own
+  // contribution.
   for (const double second : {0.25, -0.25}) {
     const double factor = (1 + 0.5) * (second > 0 ? 1.5 : 0.5);
     for (const auto& [name, weight] :
@@ -221,7 +222,8 @@ TEST(SeveralAdapters, FactorsAreSummed) {
   }
 }
 
-/// Stacked factors have a rank of their own in each linear, which no number of ranks divides.
+/// Stacked factors have a different rank in each linear, which is not divisible by the number of
+/// ranks.
 TEST(SeveralAdapters, GiveOneLossUnderEveryPlan) {
   if (!fs::exists(golden() / "llama-lora")) {
     GTEST_SKIP() << "../shared/spec/golden is not beside the checkout";

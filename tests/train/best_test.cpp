@@ -1,3 +1,4 @@
+// Tests of best model selection and early stopping.
 #include "train/best.h"
 
 #include <cmath>
@@ -61,8 +62,8 @@ TEST(BestRule, TheFirstOfEqualsStaysAndNanIsNeverBest) {
   EXPECT_FALSE(rule.stops(best));
 }
 
-/// EarlyStoppingCallback's counter: what is better by no more than the threshold is the best, and
-/// counts as no better.
+/// Counter of EarlyStoppingCallback: an improvement within the threshold is the new best, but
+/// counts as no improvement.
 TEST(BestRule, StopsAfterItsPatience) {
   const BestRule rule = rule_of("loss", 2, 0.1);
   Best best;
@@ -79,7 +80,7 @@ TEST(BestRule, StopsAfterItsPatience) {
   EXPECT_TRUE(rule.stops(best));
 }
 
-/// Weighted by nothing but the order: an exact name goes before the last words of another.
+/// An exact name takes precedence over the last words of another name, in any order.
 TEST(BestRule, AnExactNameGoesFirst) {
   const std::vector<std::string> metrics{"f1_macro", "f1", "accuracy", "balanced_accuracy"};
   EXPECT_EQ(find_metric("f1", metrics), "f1");
@@ -103,7 +104,7 @@ TEST(BestRule, AMetricThatIsNeverANumberStopsAfterItsPatience) {
   EXPECT_FALSE(rule.stops(best));
 }
 
-/// A run that is resumed has the best of before in its checkpoint, and goes on counting.
+/// A resumed run restores the best value from its checkpoint and continues counting.
 TEST(BestRule, GoesOnFromWhatACheckpointKept) {
   const BestRule rule = rule_of("loss", 3);
   Best best{.metric = 1.0, .step = 7, .no_better = 2};

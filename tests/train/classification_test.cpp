@@ -1,3 +1,4 @@
+// Tests of labelled data and distributed classification.
 #include <cmath>
 #include <fstream>
 
@@ -77,7 +78,7 @@ TEST(LabelledData, TheProblemIsWhatRowsLookLike) {
   EXPECT_EQ(numbers.problem, kRegression);
   EXPECT_EQ(numbers.labels, (Labels{"other", "label"}));
   EXPECT_EQ(numbers.train.targets.outputs, (std::vector<float>{7, 1.5, 8, 2}));
-  // A model's outputs keep their order.
+  // The order of the model's outputs is kept.
   model::ModelConfig model;
   model.head = {model::HeadSpec::Kind::kClassifier, {"label", "other"}, kRegression};
   EXPECT_EQ(

@@ -1,4 +1,4 @@
-// classification.json beside a classifier's weights: what it keeps, and what of it is believed.
+// classification.json: contents, and validation of its values.
 #include "train/tasks/classifier_notes.h"
 
 #include <gtest/gtest.h>
@@ -131,7 +131,7 @@ TEST(ClassifierNotes, WhatIsNoneIsRefusedAndNamed) {
   EXPECT_EQ(with("thresholds", {0.5, 0.5, 0.5}), "");
   Json two = notes_json();
   two["labels"] = {"a", "b"};
-  two["thresholds"] = Json::array({0.5});  // the second's
+  two["thresholds"] = Json::array({0.5});  // for the second label
   EXPECT_EQ(folder.problem_of(two), "");
   EXPECT_NE(with("generative", Json::object()), "");
 }

@@ -1,3 +1,4 @@
+// Tests of packing and dataset options.
 #include "train/batches/datasets.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Tests of time and memory prediction.
 #include "train/forecast.h"
 
 #include <fstream>
@@ -75,7 +76,7 @@ TEST(Forecast, RefusesWhatWillNotFitUnlessForced) {
   const TemporaryFolder folder;
   RankContext rank_context{.store = {}, .communicator = comm::Communicator::alone()};
   config::Config config = small_config();
-  config.training.per_device_train_batch_size = 1 << 20;  // more than any machine holds
+  config.training.per_device_train_batch_size = 1 << 20;  // exceeds the memory of any machine
   const ForecastOptions refuse{.cluster = cluster_of(folder, 1)};
   try {
     make_forecast(config, model::preset("gpt2-xl"), rank_context, refuse);
@@ -99,7 +100,7 @@ TEST(Forecast, OfAStepOrTwoComparesWithWhatThereIs) {
   EXPECT_NE(compare(forecast, {8, 1}, 100e6).find("(+0.0%)"), std::string::npos);
 }
 
-/// Its memory by kind is all of it, by the names of the run's record.
+/// The memory kinds sum to the total and have the names used in the run's record.
 TEST(Forecast, TheKindsAreTheWhole) {
   const TemporaryFolder folder;
   RankContext rank_context{.store = {}, .communicator = comm::Communicator::alone()};

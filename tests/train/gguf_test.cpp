@@ -1,5 +1,5 @@
-// GGUF files: which models are written, and what the beginning of a file says of its tensors. What
-// llama.cpp makes of them: tests/parity/test_gguf.py.
+// GGUF files: supported models and the tensor list in the header. tests/parity/test_gguf.py runs
+// them with llama.cpp.
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -95,7 +95,7 @@ TEST(Gguf, MixturesThatLlamaCppHasOtherwiseAreRefused) {
           HasSubstr("attention_bias is false"),
           HasSubstr("swiglu_limit"),
           HasSubstr("sliding windows are on other layers")));
-  // OpenAI's own files say so.
+  // OpenAI's files have this setting.
   EXPECT_THAT(notes_of(model::preset("gpt-oss-20b")), ElementsAre(HasSubstr("YaRN's ramp")));
 }
 
@@ -122,13 +122,13 @@ TEST(Gguf, AWidthThatBlocksDoNotDivideTakesTheNextType) {
   });
   const auto types = types_of(narrow, FileType::kQ4_K_M);
   EXPECT_EQ(types.at("blk.0.attn_q.weight"), "Q5_0");
-  EXPECT_EQ(types.at("blk.0.attn_output.weight"), "F16");  // of 80 columns
-  EXPECT_EQ(types.at("blk.0.ffn_down.weight"), "Q4_K");    // of 512
+  EXPECT_EQ(types.at("blk.0.attn_output.weight"), "F16");  // 80 columns
+  EXPECT_EQ(types.at("blk.0.ffn_down.weight"), "Q4_K");    // 512 columns
   EXPECT_EQ(types.at("token_embd.weight"), "Q8_0");
   EXPECT_EQ(types.count("output.weight"), 0U);
 }
 
-/// By llama.cpp's rules of its quantizer, which know models by numbers of blocks and of experts.
+/// Follows llama.cpp's quantizer, which identifies models by their numbers of blocks and experts.
 TEST(Gguf, LargeModelsAndEightExpertsGiveAttentionMoreBits) {
   const auto with_blocks = [](int64_t blocks, int64_t kv_heads) {
     return llama_with([&](model::ModelConfig& config) {
@@ -168,7 +168,7 @@ TEST(Gguf, TheHeaderPlacesEachTensorAtAMultipleOf32) {
   EXPECT_EQ(header.bytes.substr(0, 4), "GGUF");
   EXPECT_EQ(header.bytes.size() % 32, 0U);
   EXPECT_EQ(header.offsets, (std::vector<uint64_t>{header.bytes.size(), header.bytes.size() + 64}));
-  EXPECT_EQ(header.file_size, header.bytes.size() + 64 + 96);  // 68 bytes, and zeros
+  EXPECT_EQ(header.file_size, header.bytes.size() + 64 + 96);  // 68 bytes plus padding
 }
 
 TEST(Gguf, AModelWithoutATokenizerSaysSo) {

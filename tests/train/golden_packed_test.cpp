@@ -1,4 +1,4 @@
-// Packed weights against what bitsandbytes makes of the golden files of the specification.
+// Packed weights compared with bitsandbytes' results in the golden files.
 #include <cmath>
 #include <filesystem>
 
@@ -64,7 +64,7 @@ TEST_F(GoldenPacked, FourBits) {
     if (!name.ends_with(suffix)) {
       continue;
     }
-    // T.KIND.BLOCK.cuda.packed
+    // name format: T.KIND.BLOCK.cuda.packed
     const std::string stem = name.substr(0, name.size() - suffix.size());
     const size_t second = stem.rfind('.'), first = stem.rfind('.', second - 1);
     const Tensor x = file.read_whole(stem.substr(0, first) + ".x");
@@ -126,8 +126,8 @@ TEST_F(GoldenPacked, EightBits) {
       "dx");
 }
 
-/// Products of 4 bits, to the bit those of bitsandbytes; quantized, and as it has serialised them.
-/// Of a few rows values are not rounded before they are multiplied, as they are there.
+/// 4-bit products are bit-identical to bitsandbytes', for weights quantized here and for serialized
+/// ones. For a few rows, weights are not rounded before the product, as in bitsandbytes.
 TEST_F(GoldenPacked, FourBitLinears) {
   const auto file = open("linear4bit");
   for (const char* layer : {"a", "b"}) {
@@ -159,7 +159,7 @@ TEST_F(GoldenPacked, FourBitLinears) {
   }
 }
 
-/// GPT-2 as transformers and bitsandbytes save it, alone and with an adapter.
+/// GPT-2 as saved by transformers and bitsandbytes, with and without an adapter.
 TEST_F(GoldenPacked, AFolderOfBitsandbytes) {
   const checkpoint::TensorFiles expected(golden() / "gpt2-nf4", "expected", ErrorKind::kData);
   for (const char* adapter : {"", "gpt2-lora"}) {

@@ -1,3 +1,4 @@
+// Tests of GPU discovery and assignment.
 #include "train/machine/gpus.h"
 
 #include <array>
@@ -46,8 +47,8 @@ TEST(Gpus, TwoRanksDoNotShareOne) {
 ops::CudaLoops g_loops;
 bool g_has_nccl = false;
 
-/// Where libtorch's own CUDA libraries are not all here, empty ones stand for the missing: they are
-/// called by nobody. What our library needs it needs at once, for it is linked so.
+/// Opens the CUDA library. Replaces missing CUDA libraries of libtorch with empty ones, which are
+/// never called. Symbols of our library are resolved immediately, because it is linked that way.
 void* open_cuda_library(const std::filesystem::path& folder) {
   const std::string missing = ": cannot open shared object file";
   for (int tries = 0; tries < 20; ++tries) {
@@ -67,7 +68,7 @@ void* open_cuda_library(const std::filesystem::path& folder) {
   return nullptr;
 }
 
-/// Without a driver, too: every entry is there, and every symbol that it needs.
+/// Works without a driver: every entry point exists and every required symbol is resolved.
 TEST(Gpus, TheCudaLibraryOpensAndOffersEverything) {
   const TemporaryFolder folder;
   void* library = open_cuda_library(folder.path());
@@ -79,7 +80,7 @@ TEST(Gpus, TheCudaLibraryOpensAndOffersEverything) {
       [](comm::BackendFactory factory) { g_has_nccl = factory != nullptr; },
       [](const ops::CudaLoops& loops) { g_loops = loops; });
   EXPECT_TRUE(g_has_nccl);
-  using Loop = void (*)();  // each member is one
+  using Loop = void (*)();  // type of every member
   const auto loops =
       std::bit_cast<std::array<Loop, sizeof(ops::CudaLoops) / sizeof(Loop)>>(g_loops);
   for (size_t i = 0; i < loops.size(); ++i) {

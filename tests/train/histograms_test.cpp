@@ -1,4 +1,4 @@
-// Counts in bins that all ranks have alike.
+// Histogram counts with the same bins on all ranks.
 #include "train/histograms.h"
 
 #include <numeric>
@@ -16,7 +16,7 @@
 namespace lockstep::train {
 namespace histograms_test {
 
-/// How many of `values` are at most `limit`.
+/// Number of values that are at most `limit`.
 int64_t up_to(const at::Tensor& values, double limit) {
   return values.le(limit).sum().item<int64_t>();
 }

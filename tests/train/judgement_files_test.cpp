@@ -1,4 +1,4 @@
-// A classifier's answers as files: what a row has and has not, in each problem.
+// Prediction and report files of a classifier, for each problem type.
 #include "train/judgement/judgement_files.h"
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace judgement_files_test {
 using Json = nlohmann::json;
 using model::ProblemType;
 
-/// Rows of these texts, and what a model said of them.
+/// Rows of the given texts and a model's logits for them.
 struct Case {
   LabelledSet set;
   at::Tensor logits;
@@ -143,7 +143,7 @@ TEST(PredictResults, AreAsTransformersScriptWritesThem) {
       "index\tprediction\n");
 }
 
-/// A folder with all that is written of a case.
+/// A folder with all files of a case.
 struct Written {
   TemporaryFolder folder;
   Judgement judgement;

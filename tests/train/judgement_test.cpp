@@ -1,3 +1,4 @@
+// Tests of classification metrics, thresholds and calibration.
 #include "train/judgement/judgement.h"
 
 #include <cmath>
@@ -28,7 +29,7 @@ TEST(Judgement, IsOfRowsWithAClass) {
                third = std::log(2.0);
   EXPECT_EQ(plain.rows, 3);
   EXPECT_NEAR(plain.loss, (first + second + third) / 3, 1e-12);
-  EXPECT_NEAR(plain.metric("accuracy"), 2.0 / 3, 1e-12);  // of equals the first
+  EXPECT_NEAR(plain.metric("accuracy"), 2.0 / 3, 1e-12);  // the first of equal scores
   EXPECT_NEAR(plain.losses[1], second, 1e-12);
   EXPECT_TRUE(std::isnan(plain.losses[3]));
   const Judgement weighed = judge(logits, targets, kTwo, {{{3, 1}, 2}});
@@ -81,7 +82,7 @@ TEST(Judgement, OfSeveralLabelsTellsEachByItself) {
   EXPECT_NEAR(found.metric("f1"), 2 * 2.0 / (2 * 2 + 0 + 2), 1e-12);
   EXPECT_NEAR(found.metric("jaccard_samples"), (1 + 0.5 + 0) / 3, 1e-12);
   EXPECT_EQ(answer_of(logits, 1, head.problem, {}).taken, (std::vector<bool>{false, true}));
-  // The threshold that tells both rows of "a", and of "b".
+  // Thresholds that classify both rows of "a", and of "b", correctly.
   const std::vector<double> thresholds = tune_thresholds(logits, targets, head);
   ASSERT_EQ(thresholds.size(), 2U);
   EXPECT_NEAR(thresholds[0], (sigmoid(0) + sigmoid(-3)) / 2, 1e-12);
@@ -109,7 +110,7 @@ TEST(Judgement, LooksForTheLabelThatIsPositive) {
   }
   const Judgement first = judge(logits, targets, kTwo, {.positive = 0});
   const Judgement second = judge(logits, targets, kTwo);
-  // It is what the other label is where the two change places.
+  // Equals the other label's metric if the two labels are swapped.
   const Judgement other = judge(logits.flip(1), turned, kTwo);
   for (const char* name : {"f1", "precision", "recall", "roc_auc", "average_precision"}) {
     EXPECT_NEAR(first.metric(name), other.metric(name), 1e-12) << name;
@@ -120,7 +121,8 @@ TEST(Judgement, LooksForTheLabelThatIsPositive) {
 }
 
 TEST(Judgement, TheThresholdOfTheFirstLabelIsSaidByTheSecond) {
-  // "no" where its logit is above 1.5: rows of "no" have 3, 2, of "yes" 1, 1.2.
+  // "no" is predicted if its logit exceeds 1.5: rows of "no" have 3 and 2, rows of "yes" have 1 and
+  // 1.2.
   const at::Tensor logits = at::tensor({3.F, 0.F, 2.F, 0.F, 1.F, 0.F, 1.2F, 0.F}).view({4, 2});
   const data::RowTargets targets{{0, 0, 1, 1}, {}};
   EXPECT_LT(judge(logits, targets, kTwo, {.positive = 0}).metric("f1"), 1);
@@ -175,7 +177,7 @@ TEST(EpochRows, AreMeansOverTheRowsOfAllSteps) {
   EpochRows rows;
   EXPECT_TRUE(rows.values().empty());
   rows.add(2, 0.5, 6);
-  rows.add(std::numeric_limits<double>::infinity(), 0.5, 6);  // left out
+  rows.add(std::numeric_limits<double>::infinity(), 0.5, 6);  // skipped
   rows.add(1, 1, 2);
   const EpochRows again = epoch_rows_of(nlohmann::json::parse(to_json(rows).dump()));
   EXPECT_EQ(again.text(), "  train_loss 1.75000  train_accuracy 0.62500");
@@ -195,15 +197,15 @@ TEST(Judgement, OfNumbersLeavesOutWhatHasNoValue) {
 }
 
 TEST(Temperature, MakesTheLogLossSmallest) {
-  // Three of four are right, whatever the row: p = 3/4 where 2 / T = ln 3.
+  // Three of four rows are correct: p = 3/4 for 2 / T = ln 3.
   const at::Tensor logits =
       at::tensor({1.0F, -1.0F, 1.0F, -1.0F, 1.0F, -1.0F, 1.0F, -1.0F}).view({4, 2});
   EXPECT_NEAR(fit_temperature(logits, {0, 0, 1, 0}), 2 / std::log(3.0), 1e-7);
-  // Rows without a label say nothing; without any, nothing changes.
+  // Rows without a label are ignored; if there are no others, the temperature is 1.
   const at::Tensor more = at::cat({logits, at::tensor({9.0F, 1.0F}).view({1, 2})});
   EXPECT_NEAR(fit_temperature(more, {0, 0, 1, 0, data::kNoClass}), 2 / std::log(3.0), 1e-7);
   EXPECT_EQ(fit_temperature(logits, std::vector<int64_t>(4, data::kNoClass)), 1);
-  // All right: the surest that is looked for.
+  // All correct: the result is the lower bound of the search.
   EXPECT_NEAR(fit_temperature(logits, {0, 0, 0, 0}), std::exp(-3.0), 1e-6);
 }
 

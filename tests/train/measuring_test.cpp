@@ -1,3 +1,4 @@
+// Tests of measuring a machine between steps.
 #include "train/machine/measuring.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ TEST(Measuring, BeginsAfterSomeSecondsWhereItIsWanted) {
 TEST(Measuring, APartCostsAFifthOfTheTimeAtMost) {
   RankContext rank_context = alone();
   MeasuringBetweenSteps measuring(rank_context, true);
-  measuring.measure();  // some milliseconds
+  measuring.measure();  // takes a few milliseconds
   EXPECT_FALSE(measuring.is_due(3));
   EXPECT_TRUE(measuring.is_due(1000));
 }
@@ -45,7 +46,7 @@ TEST(Measuring, IsForRanksOfOneMachineThatAreProcesses) {
   rank_context.ranks_are_threads = true;
   EXPECT_FALSE(is_unmeasured(rank_context));
   rank_context.ranks_are_threads = false;
-  rank_context.local_size = 3;  // another number than all ranks
+  rank_context.local_size = 3;  // differs from the world size
   EXPECT_FALSE(is_unmeasured(rank_context));
 }
 

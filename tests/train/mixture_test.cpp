@@ -1,4 +1,4 @@
-// Keys of mixtures of experts, against the model that is trained.
+// Checks of mixture-of-experts keys against the model.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -12,7 +12,7 @@ model::ModelConfig mixture(const std::string& more = "") {
       R"({"model_type": "mixtral", "num_local_experts": 3)" + more + "}", "a test");
 }
 
-/// The error's text; empty: there is none.
+/// Returns the error message; empty if there is no error.
 std::string refusal(const config::Config& config, const model::ModelConfig& model) {
   try {
     check_mixture(config, model);

@@ -1,3 +1,4 @@
+// Tests of loading models from folders.
 #include "train/weights/model_loading.h"
 
 #include <map>
@@ -46,7 +47,7 @@ void save(
 
 TEST(ModelLoading, AClassifierBeginsOnALanguageModelsBody) {
   const TemporaryFolder folder;
-  for (const int family : {0, 1}) {  // a tied head, and one of its own
+  for (const int family : {0, 1}) {  // a tied head, and a separate one
     const auto config = model::parse_model_config(nn::kSmallModels[family], "test");
     const auto language = nn::small_model(config);
     save(*language, folder.path() / "language");
@@ -69,7 +70,7 @@ TEST(ModelLoading, AClassifierBeginsOnALanguageModelsBody) {
     EXPECT_TRUE(again.at("score.weight").equal(values_of(*classifier).at("score.weight")));
     request.task.head.labels.emplace_back("no idea");
     EXPECT_EQ(values_of(*load_model(saved, request)).at("score.weight").size(0), 4);
-    if (config.ties_head()) {  // its head was never lost
+    if (config.ties_head()) {  // a tied head cannot be missing
       EXPECT_NO_THROW(load_model(saved, {}));
     } else {
       EXPECT_THROW(load_model(saved, {}), Error);
@@ -77,7 +78,7 @@ TEST(ModelLoading, AClassifierBeginsOnALanguageModelsBody) {
   }
 }
 
-/// GLM-4.5's folders hold one more layer; the correction of scores is float32 in any model.
+/// GLM-4.5 folders contain one more layer. The score correction is float32 in every model.
 TEST(ModelLoading, LayersThatPredictFurtherTokensArePassedOver) {
   const TemporaryFolder folder;
   const auto config = model::parse_model_config(

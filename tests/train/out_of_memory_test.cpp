@@ -1,4 +1,4 @@
-// Memory that runs out, as the system and libtorch tell it.
+// Out-of-memory exceptions of the system and libtorch.
 #include "train/machine/out_of_memory.h"
 
 #include <functional>
@@ -25,7 +25,7 @@ std::optional<Error> found_in(const std::function<void()>& body) {
 TEST(OutOfMemory, IsKnownInEveryForm) {
   const std::vector<std::function<void()>> bodies{
       [] { throw std::bad_alloc(); },
-      [] { (void)at::empty({int64_t{1} << 55}); },  // libtorch's own allocator on the CPU
+      [] { (void)at::empty({int64_t{1} << 55}); },  // libtorch's CPU allocator
       [] { C10_THROW_ERROR(OutOfMemoryError, "CUDA out of memory"); }};
   for (size_t i = 0; i < bodies.size(); ++i) {
     const auto error = found_in(bodies[i]);

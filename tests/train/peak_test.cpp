@@ -1,3 +1,4 @@
+// Tests of the peak rate measurement.
 #include "train/machine/peak.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +20,7 @@ TEST(Peak, IsTheSumOfAllRanks) {
     at::Tensor most = at::full({1}, all, at::kDouble);
     group.all_reduce(most, comm::Reduce::kMax).wait();
     EXPECT_GT(all, 0);
-    EXPECT_EQ(most.item<double>(), all);  // every rank is told the same
+    EXPECT_EQ(most.item<double>(), all);  // identical on every rank
   });
 }
 

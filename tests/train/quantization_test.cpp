@@ -1,5 +1,4 @@
-// Packed models from folders: quantized as they are read, or read as they were packed; what does
-// not fit is told.
+// Packed models from folders: quantized on loading, or already packed; errors for damaged folders.
 #include "train/weights/quantization.h"
 
 #include <cstring>
@@ -86,7 +85,7 @@ std::vector<model::Quantization> all_kinds() {
   return {nf4, fp4, int8};
 }
 
-/// Logits of a packed model are those of a dense one of what the codes stand for.
+/// A packed model has the same logits as the dense model of its dequantized weights.
 TEST(Quantization, APackedModelIsTheModelOfItsValues) {
   for (const size_t family : {0, 1}) {
     const auto saved = save_small(family);
@@ -112,7 +111,7 @@ TEST(Quantization, APackedModelIsTheModelOfItsValues) {
   }
 }
 
-/// What export writes is read as the same bytes, and says the same config.json.
+/// An exported folder is read with the same bytes and has the same config.json.
 TEST(Quantization, AnExportedFolderHoldsTheSameBytes) {
   for (const size_t family : {0, 1}) {
     const auto saved = save_small(family);
@@ -132,7 +131,7 @@ TEST(Quantization, AnExportedFolderHoldsTheSameBytes) {
       for (const auto& [name, value] : made) {
         EXPECT_TRUE(read.at(name).equal(value)) << name;
       }
-      // Both at once: agreed on, or refused.
+      // The folder's packing and the requested one must agree.
       EXPECT_NO_THROW(load_model(source, request));
       request.quantization->bits = quantization.bits == 4 ? 8 : 4;
       EXPECT_THAT(message_of([&] { load_model(source, request); }), HasSubstr("are requested"));
@@ -181,7 +180,7 @@ TEST(Quantization, PackedWeightsAloneAreNotTrained) {
       message_of([] { check_trainable(model::Quantization{}, false); }), HasSubstr("lora.r=16"));
 }
 
-/// A folder whose tensors do not fit each other is refused when it is opened.
+/// A folder with inconsistent tensors is rejected when it is opened.
 TEST(Quantization, DamagedFoldersAreToldByTensor) {
   const auto saved = save_small(0);
   const auto refusal = [&](const std::string& suffix, const Tensor& other) {

@@ -1,4 +1,4 @@
-// What each rank's steps went into, as the run's files tell it.
+// Step times per rank in the run's files.
 #include "train/rank_times.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace rank_times_test {
 
 using Numbers = std::array<double, RankTimes::kNumbers>;
 
-/// A rank's numbers: the times in the order of monitor::kRankMeans, and the memory's first kind.
+/// Numbers of a rank: times in the order of monitor::kRankMeans, and the first kind of memory.
 Numbers numbers_of(std::array<double, RankTimes::kTimes> times, double bytes = 100) {
   Numbers numbers{};
   std::ranges::copy(times, numbers.begin());
@@ -21,7 +21,7 @@ Numbers numbers_of(std::array<double, RankTimes::kTimes> times, double bytes = 1
   return numbers;
 }
 
-/// A run's folder, and what was told of its ranks there.
+/// A run folder and the rank reports in it.
 struct Told {
   TemporaryFolder folder;
   monitor::Monitor monitor{
@@ -50,7 +50,7 @@ struct Told {
   }
 };
 
-/// Rank 0's side of a run whose other ranks' numbers the test makes up.
+/// Rank 0 of a run; the test provides the numbers of the other ranks.
 struct FirstRank {
   comm::Communicator world = comm::Communicator::alone();
   parallel::ParallelGroups axes{world, {}};
@@ -66,7 +66,7 @@ struct FirstRank {
 TEST(TrainerRankTimes, AreMeansSinceTheLastLine) {
   Told told;
   FirstRank first;
-  first.take(0, {Numbers{}, Numbers{}});  // no step has ended yet
+  first.take(0, {Numbers{}, Numbers{}});  // no step has been completed yet
   first.times.tell(told.monitor);
   EXPECT_TRUE(told.ranks().empty());
   first.take(1, {numbers_of({1, 0.1, 0.2, 0, 0.5}, 10), numbers_of({2, 0, 0, 0, 0}, 40)});
@@ -81,7 +81,7 @@ TEST(TrainerRankTimes, AreMeansSinceTheLastLine) {
   EXPECT_NEAR(line.at("communication_wait_s")[0].get<double>(), 0.3, 1e-12);
   EXPECT_EQ(line.at("checkpoint_s"), (std::vector<double>{0.5, 0}));
   EXPECT_EQ(line.at("moving_s"), (std::vector<double>{0.5, 0}));
-  EXPECT_EQ(line.at("memory_bytes"), (std::vector<double>{30, 40}));  // the most, not the mean
+  EXPECT_EQ(line.at("memory_bytes"), (std::vector<double>{30, 40}));  // the maximum, not the mean
   first.times.tell(told.monitor);
   EXPECT_EQ(told.ranks().size(), 1U) << "nothing is told twice";
   first.take(3, {numbers_of({5, 0, 0, 0, 0}, 1), numbers_of({6, 0, 0, 0, 0}, 1)});
@@ -91,7 +91,7 @@ TEST(TrainerRankTimes, AreMeansSinceTheLastLine) {
   EXPECT_EQ(told.ranks().at(1).at("memory_bytes"), (std::vector<double>{1, 1}));
 }
 
-/// A line of a thousand ranks for each step would be most of a run's record.
+/// Lines for a thousand ranks in every step would dominate the run's record.
 TEST(TrainerRankTimes, OfManyRanksSomeStepsAreToldTogether) {
   Told told;
   FirstRank first;
@@ -179,7 +179,7 @@ TEST(TrainerRankTimes, TheLastStepIsGatheredAtTheEnd) {
   EXPECT_EQ(line.at("stages"), (std::vector<int>{0, 1}));
 }
 
-/// A run that resumes from its last checkpoint has no step to tell of.
+/// A run that resumes from its last checkpoint has no step to report.
 TEST(TrainerRankTimes, ARunWithoutAStepTellsNothing) {
   Told told;
   FirstRank first;

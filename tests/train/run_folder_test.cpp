@@ -1,4 +1,4 @@
-// What lies in a run's folder beside its tensors, and where its tokenizer comes from.
+// Files in a run folder besides the tensors, and the source of its tokenizer.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What a run is trained on and how, compared with what its checkpoint says.
+// A run's data and settings compared with those of a checkpoint.
 #include "train/run_identity.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST(RunIdentity, TellsWhatDiffersByTheKeysNames) {
           "training.optim: \"adamw\" there, \"muon\" here", "training.seed: 1 there, null here"}));
 }
 
-/// A later version says more, an earlier one less.
+/// Other versions have more or fewer names.
 TEST(RunIdentity, NamesThatOneOfThemDoesNotHaveAreNotCompared) {
   const Json there{{"data", {{"gone", 1}}}, {"settings", "of another form"}};
   const Json here{{"data", {{"new", 2}}}, {"settings", {{"training.seed", 1}}}};
@@ -36,7 +36,7 @@ TEST(RunIdentity, NamesThatOneOfThemDoesNotHaveAreNotCompared) {
   EXPECT_TRUE(compare_identities(Json::object(), here).data.empty());
 }
 
-/// data.packing was true or false once.
+/// data.packing used to be a boolean.
 TEST(RunIdentity, WhatACheckpointOfAnEarlierTimeSaysIsUnderstood) {
   const auto differ = [](const Json& there, const char* here) {
     return !compare_identities(

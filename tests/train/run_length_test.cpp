@@ -1,3 +1,4 @@
+// Tests of run length and intervals.
 #include "train/run_length.h"
 
 #include <gtest/gtest.h>
@@ -46,9 +47,9 @@ TEST(RunLength, TellsWhatIsDue) {
 TEST(RunLength, AWholeNumberOfStepsIsNoShare) {
   config::TrainingSection training;
   training.max_steps = 100;
-  training.logging_steps = 1;    // every step, and not all of them
-  training.save_steps = 2.9;     // a whole number, as the Trainer takes it
-  training.eval_steps = 1000.0;  // never within the run
+  training.logging_steps = 1;    // 1: every step; a value of 1 is not a share
+  training.save_steps = 2.9;     // truncated to an integer, as in the Trainer
+  training.eval_steps = 1000.0;  // beyond the end of the run
   const RunLength length = run_length(training, 10);
   EXPECT_EQ(length.logging_steps, 1);
   EXPECT_EQ(length.save_steps, 2);
@@ -60,15 +61,15 @@ TEST(RunLength, LessThanAnEpochIsAStepAtLeast) {
   training.num_train_epochs = 0.01;
   EXPECT_EQ(run_length(training, 7).total_steps, 1);
   EXPECT_NEAR(run_length(training, 7).epochs, 1.0 / 7, 1e-12);
-  training.max_steps = 0;  // not given
+  training.max_steps = 0;  // not set
   EXPECT_EQ(run_length(training, 7).total_steps, 1);
   training.max_steps = -1;
   training.num_train_epochs = 3;
   EXPECT_EQ(run_length(training, 1).total_steps, 3);
 }
 
-/// Two sources of 10 sequences, of which the first is read once at most; 4 a step, 5 steps an
-/// epoch.
+/// Two sources of 10 sequences; 4 sequences per step, 5 steps per epoch. `first` and `second` are
+/// the sources' max_epochs.
 data::SamplerOptions mixture(std::optional<int64_t> first, std::optional<int64_t> second) {
   data::SamplerOptions options;
   options.sequences = 20;
@@ -102,7 +103,7 @@ TEST(CheckSources, AsManyDrawsAsTheSourcesAllow) {
   EXPECT_EQ(problem_of(plain, 1000000), "") << "no mixture";
 }
 
-/// The last step of an epoch is a short one: 3 epochs of 7 sequences are 21 draws in 6 steps of 4.
+/// The last step of an epoch is shorter: 3 epochs of 7 sequences are 21 sequences in 6 steps of 4.
 TEST(CheckSources, ShortLastStepsDrawLess) {
   data::SamplerOptions options = mixture(3, 3);
   options.sequences = 7;

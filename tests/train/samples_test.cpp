@@ -1,4 +1,4 @@
-// Prompts of monitor.samples: which a run can continue, and how they are read.
+// Prompts of monitor.samples: checks and encoding.
 #include "train/samples.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace samples_test {
 
-/// A run of a small model that evaluates, with these prompts.
+/// A run of a small model with evaluations and these prompts.
 struct Asked {
   Job job;
 
@@ -20,7 +20,7 @@ struct Asked {
     job.config.monitor.samples = std::move(prompts);
     job.config.training.eval_strategy = "steps";
   }
-  /// Nothing where it can be had.
+  /// Returns the error; empty if samples are possible.
   std::string problem() const {
     try {
       check_samples(job);

@@ -1,4 +1,4 @@
-// A gradient far larger than those before is told, and what is ordinary is not.
+// Gradient norms far above previous ones are reported, ordinary ones are not.
 #include "train/spikes.h"
 
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace spikes_test {
 
-/// Norms as training has them: log-normal.
+/// Log-normal norms, as in training.
 class Norms {
  public:
   double next() { return std::exp(normal_(engine_)); }
@@ -35,7 +35,7 @@ TEST(Spikes, OneFarBeyondTheQuantileIsToldWithIt) {
     EXPECT_FALSE(spikes.observe(norms.next()));
   }
   EXPECT_FALSE(
-      spikes.observe(1e6));  // nothing to compare with yet: it is kept, and widens the rest
+      spikes.observe(1e6));  // no previous values to compare with: it is added and raises the quantile
   Spikes later;
   for (int step = 0; step < 300; ++step) {
     later.observe(norms.next());
@@ -47,7 +47,7 @@ TEST(Spikes, OneFarBeyondTheQuantileIsToldWithIt) {
   EXPECT_GT(spike->quantile, 1.5);
   EXPECT_LT(spike->quantile, 3);
   EXPECT_FALSE(later.observe(1));
-  EXPECT_TRUE(later.observe(50));  // the first has not hidden it
+  EXPECT_TRUE(later.observe(50));  // the first spike has not hidden it
 }
 
 TEST(Spikes, ARunThatGrowsForGoodIsToldForAWhile) {
@@ -83,7 +83,7 @@ TEST(Spikes, LookingKeepsNothing) {
   EXPECT_TRUE(spikes.observe(100));
 }
 
-/// The fiftieth value is the first that is looked at, with 50 before it.
+/// The first value that is checked has 50 previous values.
 TEST(Spikes, BeginAtTheFewestThatAreEnough) {
   Spikes spikes;
   for (size_t step = 0; step < Spikes::kFewest; ++step) {
@@ -93,7 +93,7 @@ TEST(Spikes, BeginAtTheFewestThatAreEnough) {
   EXPECT_TRUE(spikes.look(1e9));
 }
 
-/// What is both over three times the quantile and far from the median: neither alone is enough.
+/// A spike exceeds three times the quantile and is far from the median; neither alone is enough.
 TEST(Spikes, LongTailsAreNotSpikes) {
   Spikes wide;
   for (int step = 0; step < 200; ++step) {

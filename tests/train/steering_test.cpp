@@ -1,3 +1,4 @@
+// Tests of controlling a run with lockstep ctl.
 #include "train/steering.h"
 
 #include <chrono>
@@ -39,7 +40,7 @@ TEST(Steering, ActsSurviveTheMessageInWhichRanksAgree) {
   EXPECT_EQ(others.traced_steps, 100);
 }
 
-/// A job of which the schedule alone is looked at.
+/// Sets up a job that only has a schedule.
 void prepare(Job& job, const std::string& type) {
   job.config.training.learning_rate = 0.1;
   job.schedule_options = {
@@ -67,7 +68,7 @@ TEST(Steering, AScheduleThatLowersItsRateLowersTheOneThatWasSet) {
   job.schedule->observe(1.0);
   set_learning_rate(job, 0.02);
   EXPECT_EQ(job.schedule->learning_rate(3), 0.02);
-  for (int i = 0; i < 11; ++i) {  // its patience is 10: what it had observed it still knows
+  for (int i = 0; i < 11; ++i) {  // its patience is 10: previous observations still count
     EXPECT_EQ(job.schedule->learning_rate(3), 0.02);
     job.schedule->observe(2.0);
   }
@@ -93,7 +94,7 @@ TEST(Steering, ACheckpointKeepsWhatWasSetUnlessTheConfigurationIsAnother) {
   EXPECT_EQ(other.schedule->learning_rate(50), 0.7);
 }
 
-/// A run that listens in its folder, and who asks it: each waits in a thread of its own.
+/// A run that listens in its folder, and its clients; each waits in a separate thread.
 struct Steered {
   TemporaryFolder folder;
   RankContext rank_context{.store = {}, .communicator = comm::Communicator::alone()};
@@ -138,12 +139,12 @@ TEST(Steering, StatusIsWhatWasPublishedLast) {
   EXPECT_EQ(run.ask({{"act", "status"}}).at("ranks"), 1);
 }
 
-/// Asks, does what was asked between two steps, and gives the answer.
+/// Sends a request, executes it between two steps and returns the reply.
 nlohmann::json ask_and_step(
     Steered& run, Steering& steering, const nlohmann::ordered_json& request, bool saved = true) {
   std::future<nlohmann::json> answer =
       std::async(std::launch::async, [&] { return run.ask(request); });
-  Acts acts;  // none, where it is refused at once
+  Acts acts;  // empty if the request is rejected immediately
   while (acts.numbers() == Acts{}.numbers() &&
          answer.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
     acts = steering.take();
@@ -214,7 +215,8 @@ TEST(Steering, ARunThatMayNotListenRunsAllTheSame) {
   EXPECT_EQ(deaf.take().numbers(), Acts{}.numbers());
 }
 
-/// The run was killed at step 60; its last checkpoint is of step 50. It is steered again as it was.
+/// The run was killed at step 60; its last checkpoint is from step 50. The learning rate changes
+/// are repeated.
 TEST(Steering, AResumedRunActsAgainAtTheSameSteps) {
   Steered run;
   const auto set = [&](int64_t step, double rate, double configured) {
@@ -223,11 +225,11 @@ TEST(Steering, AResumedRunActsAgainAtTheSameSteps) {
         "act",
         {{"act", "set"}, {"step", step}, {"learning_rate", rate}, {"configured", configured}});
   };
-  set(40, 0.4, 0.1);  // the checkpoint has it
+  set(40, 0.4, 0.1);  // contained in the checkpoint
   set(50, 0.5, 0.1);
   run.job.monitor->event("act", {{"act", "save"}});
   set(57, 0.7, 0.1);
-  set(58, 0.8, 0.3);  // of another configuration
+  set(58, 0.8, 0.3);  // from another configuration
   Steered resumed;
   resumed.job.config.training.output_dir = run.folder.path().string();
   resumed.job.progress.step = 50;

@@ -1,4 +1,4 @@
-// A step that looks wrong is computed once more, on all ranks, and the second result counts.
+// A suspicious step is computed again on all ranks, and the second result is used.
 #include "train/step_guard.h"
 
 #include <cmath>
@@ -20,8 +20,8 @@ parallel::StepResult result_of(double loss, double norm) {
   return result;
 }
 
-/// What a guard that has seen ordinary steps makes of one whose passes give `first`, and then
-/// `second`; a norm that is no number is the error of forward_backward.
+/// Outcome of a step whose passes give `first` and then `second`, for a guard that has seen
+/// ordinary steps. A NaN norm makes forward_backward throw.
 struct Trial {
   parallel::StepResult first, second;
   bool repeats = true;

@@ -1,4 +1,4 @@
-// Ranks that are threads of one process, which has one handler of each signal.
+// Signals of ranks that are threads of one process, which has one handler per signal.
 #include "train/stop_signal.h"
 
 #include <csignal>
@@ -37,7 +37,7 @@ TEST(StopSignal, TheFirstRankToEndLeavesTheOthersTheirSignals) {
   std::signal(SIGUSR1, user);
 }
 
-/// The user closes the terminal: the run saves and stops. Under nohup it was told to go on.
+/// When the user closes the terminal, the run saves and stops. Under nohup it continues.
 TEST(StopSignal, AHangUpIsARequestToStopUnlessNohupSaidOtherwise) {
   const auto before = std::signal(SIGHUP, SIG_DFL);
   {
@@ -68,7 +68,7 @@ TEST(StopSignal, ASecondInterruptEndsTheProcess) {
       "");
 }
 
-/// A scheduler sends SIGTERM more than once, and waits.
+/// A scheduler may send SIGTERM several times and then wait.
 TEST(StopSignal, ASecondTerminationDoesNot) {
   const StopSignal stop;
   std::raise(SIGTERM);
@@ -93,7 +93,7 @@ TEST(SaveSignals, TheMostThatWasAskedForIsTaken) {
   EXPECT_EQ(signals.take(), SaveSignals::Asked::kNothing) << "what was ignored does not come later";
 }
 
-/// A program may train twice: what the first run did not come to is not the second's.
+/// A program may train twice: the second run ignores pending requests of the first.
 TEST(SaveSignals, ARunDoesNotTakeWhatAnEarlierOneWasAsked) {
   const config::CheckpointSection section;
   {

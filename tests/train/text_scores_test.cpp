@@ -1,4 +1,4 @@
-// Texts that begin alike, read as trees: each token has the score that it has in its text alone.
+// Texts with common prefixes, read as trees: each token has the same score as in its text alone.
 #include "train/tasks/text_scores.h"
 
 #include <set>

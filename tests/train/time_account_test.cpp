@@ -1,4 +1,4 @@
-// Where the time of a run went.
+// Time of a run by activity.
 #include "train/time_account.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace time_account_test {
 TEST(TimeAccount, TellsTheShareThatTrainedAndTheRest) {
   TimeAccount account;
   account.add(TimeAccount::Use::kEvaluating, 1);  // before the first step
-  account.begin(6);                               // which was 6 s after the process began
+  account.begin(6);                               // 6 s after the process started
   account.add(TimeAccount::Use::kSteps, 80);
   account.add(TimeAccount::Use::kSaving, 4);
   account.add_waits(2, 3);
@@ -39,7 +39,7 @@ TEST(TimeAccount, TheProcessBeganWhenTheKernelSaysSo) {
 TEST(TimeAccount, LeavesOutWhatTookNoTimeAndCountsNothingBelowZero) {
   TimeAccount account;
   account.add(TimeAccount::Use::kSteps, 12);
-  EXPECT_EQ(account.goodput(10), 1);  // clocks of two kinds may differ by a little
+  EXPECT_EQ(account.goodput(10), 1);  // two clocks may differ slightly
   EXPECT_EQ(
       account.text(10),
       "goodput 100.0%: of 10 s, 12 s went into steps (0 s of them waiting for data, 0 s for other "

@@ -1,4 +1,4 @@
-// Results of a suite of unlearning: what a user may give in their place, and what they are told.
+// Result files of an unlearning benchmark, and errors for other files.
 #include "train/tasks/unlearning_results.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 struct Retained {
   TemporaryFolder folder;
 
-  /// What reading this text says: the message, or nothing where it is read.
+  /// Returns the error for this file content; empty if it is accepted.
   std::string problem_of(const std::string& text, std::optional<size_t> rows = 2) const {
     const std::filesystem::path path = folder.path() / "TOFU_EVAL.json";
     write_file_atomically(path, text);
@@ -29,7 +29,7 @@ struct Retained {
   }
 };
 
-/// TOFU_SUMMARY.json lies beside TOFU_EVAL.json, and has a number for each metric.
+/// TOFU_SUMMARY.json is next to TOFU_EVAL.json and has one number per metric.
 TEST(RetainedResults, ASummaryInTheirPlaceIsTold) {
   const Retained retained;
   for (const char* text :
@@ -82,7 +82,7 @@ TEST(UnlearningResults, TheSummaryHasEachMetricThatHasANumber) {
   const Json results{
       {"model_utility", {{"agg_value", 0.5}}},
       {"forget_quality", {{"agg_value", nullptr}}},
-      {"forget_Q_A_Prob", {{"value_by_index", Json::object()}}},  // its mean is not there yet
+      {"forget_Q_A_Prob", {{"value_by_index", Json::object()}}},  // its mean is not available yet
       {"mia_min_k", 7},
       {"of_another_time", {{"agg_value", 1.0}}}};
   write_unlearning_results(folder.path() / "new" / "folder", results, section);

@@ -1,3 +1,4 @@
+// Tests of unlearning targets, objectives and answer scores.
 #include "train/tasks/unlearning.h"
 
 #include <fstream>
@@ -23,7 +24,7 @@ config::UnlearningSection section_of(const char* method) {
   return section;
 }
 
-/// A row to be forgotten of five tokens, the answer its last two; one to be kept of four.
+/// A forget row of five tokens, whose answer is the last two, and a retain row of four tokens.
 data::MicroBatch some_rows() {
   data::MicroBatch batch;
   batch.rows = 2;
@@ -70,8 +71,8 @@ TEST(MarkDistributions, OfWhatIsForgottenThoseWithAToken) {
   mark_distributions(inputs, some_rows().lengths, section, 200);
   EXPECT_TRUE(
       inputs.targets.distributions.positions.equal(bools({1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0})));
-  EXPECT_EQ(inputs.targets.tokens[0][0].item<int64_t>(), 100);  // the column of -100
-  EXPECT_EQ(inputs.targets.tokens[1][2].item<int64_t>(), 4);    // to be kept as it was
+  EXPECT_EQ(inputs.targets.tokens[0][0].item<int64_t>(), 100);  // column -100
+  EXPECT_EQ(inputs.targets.tokens[1][2].item<int64_t>(), 4);    // unchanged retain token
 }
 
 TEST(MarkDistributions, OfWhatIsForgottenLevelLogits) {
@@ -93,7 +94,7 @@ TEST(MarkDistributions, OfWhatIsForgottenLevelLogits) {
   EXPECT_EQ(inputs.targets.tokens[0][2].item<int64_t>(), -100);
 }
 
-/// PDU's dual ascent: from alpha, by the distance to the bound, never below 0.
+/// PDU's dual ascent: starts at alpha, changes by the distance to the bound, never falls below 0.
 TEST(RetainWeight, GrowsWhileTheLossIsAboveItsBound) {
   config::UnlearningSection section = section_of("PDU");
   section.alpha = 2;
@@ -128,7 +129,7 @@ TEST(UnlearningObjective, HasTheMethodsOwnWeights) {
   EXPECT_EQ(rows_of_unlearning(section_of("NPO")), 2);
   EXPECT_EQ(rows_of_unlearning(section_of("CEU")), 1);
   EXPECT_EQ(rows_of_unlearning(section_of("Finetune")), 1);
-  // SimNPO: gamma 0.125, beta 4.5; log p is -1 and -2, of two tokens and of one.
+  // SimNPO: gamma 0.125, beta 4.5; log p is -1 for two tokens and -2 for one token.
   const nn::Targets targets = to_inputs(some_rows()).targets;
   const auto objective = unlearning_objective(section_of("SimNPO"));
   const at::Tensor sums = objective->measure(
@@ -143,7 +144,8 @@ TEST(CleanUp, TakesSpacesFromWhatHangsTogether) {
       "It isn't so, is it? He's here. I've");
 }
 
-/// The same scores on one rank and on three, whose batches are the same; those of the model itself.
+/// The scores are the same on one rank and on three, because the batches are the same, and equal
+/// those of the model itself.
 TEST(AnswerReader, ScoresAnswersOnAnyNumberOfRanks) {
   const auto config = model::parse_model_config(nn::kSmallModels[1], "test");
   std::vector<data::EncodedAnswer> rows;
@@ -181,7 +183,7 @@ TEST(AnswerReader, ScoresAnswersOnAnyNumberOfRanks) {
   EXPECT_NEAR(one[2].loss(), -(one[2].log_likelihoods[0] + one[2].log_likelihoods[1]) / 2, 1e-12);
 }
 
-/// By the model's own logits, and by its gradients.
+/// Compares with the model's logits and gradients.
 TEST(AnswerReader, StandardScoresAndGradientNorms) {
   const auto config = model::parse_model_config(nn::kSmallModels[1], "test");
   const std::vector<data::EncodedAnswer> rows{{{1, 4, 3}, {6, 6}}, {{2}, {5}}, {{7, 7}, {}}};
