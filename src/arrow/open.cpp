@@ -1,4 +1,4 @@
-// The entry of liblockstep_arrow.so.
+// Entry point of liblockstep_arrow.so: reads rows of Parquet and Arrow files as JSON.
 #include <array>
 #include <fstream>
 #include <memory>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kRowsAtOnce = 1024;
 
-/// Record batches of a file, one after another; null behind the last.
+/// Record batches of a file in order; null after the last one.
 class Batches {
  public:
   virtual ~Batches() = default;
@@ -38,7 +38,8 @@ class ReaderBatches final : public Batches {
   std::shared_ptr<arrow::RecordBatchReader> reader_;
 };
 
-/// Of Parquet: a few rows of one row group at a time, in their order. The reader outlives them.
+/// Batches of a Parquet file: a few rows of one row group at a time, in order. The reader must
+/// outlive them.
 class ParquetBatches final : public Batches {
  public:
   static arrow::Result<std::unique_ptr<Batches>> open(
@@ -60,7 +61,7 @@ class ParquetBatches final : public Batches {
   std::shared_ptr<arrow::RecordBatchReader> reader_;
 };
 
-/// Of Arrow's IPC files.
+/// Batches of an Arrow IPC file.
 class IpcBatches final : public Batches {
  public:
   explicit IpcBatches(std::shared_ptr<arrow::ipc::RecordBatchFileReader> reader)
@@ -99,7 +100,7 @@ arrow::Result<std::unique_ptr<Batches>> open_batches(const char* path) {
 
 std::string text_of(const arrow::Status& status) {
   std::string text = status.message();
-  return "it is cut off, damaged, or no Parquet or Arrow file: " +
+  return "the file is truncated, damaged, or not a Parquet or Arrow file: " +
          text.substr(0, std::min(text.find('\n'), size_t{300}));
 }
 
@@ -127,14 +128,14 @@ class Rows final : public data::ColumnRows {
       }
       write_row(json);
       return true;
-    } catch (const std::exception& error) {  // Parquet's reader throws where its pages are damaged
-      problem = std::string("it is damaged: ") + error.what();
+    } catch (const std::exception& error) {  // Parquet's reader throws on damaged pages
+      problem = std::string("the file is damaged: ") + error.what();
       return false;
     }
   }
 
  private:
-  /// Columns that no JSON can hold (bytes of images and sounds) are left out.
+  /// Writes a row. Columns that JSON cannot represent (bytes of images or audio) are skipped.
   void write_row(std::string& json) {
     json = "{";
     for (int i = 0; i < batch_->num_columns(); ++i) {
@@ -167,7 +168,7 @@ extern "C" lockstep::data::ColumnRows* lockstep_open_columns(
     }
     problem = lockstep::arrow_rows::text_of(batches.status());
   } catch (const std::exception& error) {
-    problem = std::string("it is damaged: ") + error.what();
+    problem = std::string("the file is damaged: ") + error.what();
   }
   return nullptr;
 }

@@ -1,3 +1,4 @@
+// JSON serialization of Arrow values.
 #include "arrow/write_json.h"
 
 #include <array>
@@ -19,11 +20,11 @@ namespace {
 
 using arrow::Type;
 
-/// How many bytes stand before the first that JSON has otherwise: a quote, a backslash, a control
-/// character. Eight at a time: texts are most of what is written.
+/// Returns the number of bytes before the first one that JSON escapes: a quote, a backslash or a
+/// control character. Processes eight bytes at a time, because most of the output is strings.
 size_t plain_bytes(std::string_view text) {
   constexpr uint64_t kOnes = 0x0101010101010101U, kHigh = 0x8080808080808080U;
-  const auto below = [](uint64_t bytes, uint64_t limit) {  // the high bit of each byte below it
+  const auto below = [](uint64_t bytes, uint64_t limit) {  // sets the high bit of each byte that is below the limit
     return (bytes - kOnes * limit) & ~bytes & kHigh;
   };
   size_t at = 0;
@@ -100,7 +101,7 @@ void write_map(const arrow::Array& column, int64_t row, std::string& out) {
   out += '{';
   for (int64_t i = maps.value_offset(row); i < maps.value_offset(row + 1); ++i) {
     out += i > maps.value_offset(row) ? "," : "";
-    write_json(*maps.keys(), i, out);  // is_writable: they are texts
+    write_json(*maps.keys(), i, out);  // is_writable() requires string keys
     out += ':';
     write_json(*maps.items(), i, out);
   }
@@ -252,7 +253,7 @@ void write_json(const arrow::Array& column, int64_t row, std::string& out) {
     case Type::BOOL:
       out += as<arrow::BooleanArray>(column).Value(row) ? "true" : "false";
       return;
-    case Type::FLOAT: {  // the shortest text that gives the same float, as it would be written
+    case Type::FLOAT: {  // shortest text that reads back as the same float
       const float value = as<arrow::FloatArray>(column).Value(row);
       write_float(value, out);
       return;
@@ -268,7 +269,7 @@ void write_json(const arrow::Array& column, int64_t row, std::string& out) {
     default:
       break;
   }
-  const auto scalar = column.GetScalar(row);  // dates, times, decimals
+  const auto scalar = column.GetScalar(row);  // dates, times and decimals
   write_json_string(scalar.ok() ? (*scalar)->ToString() : "", out);
 }
 

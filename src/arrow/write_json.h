@@ -1,4 +1,4 @@
-// A cell of Arrow's columns as JSON.
+// JSON serialization of a cell of an Arrow column.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace lockstep::arrow_rows {
 
-/// Whether a column's values can be written: all but bytes, unions, and lists, maps and structs of
-/// these.
+/// Returns true if a column's values can be written: all types except binary and unions, and lists,
+/// maps and structs that contain these.
 bool is_writable(const arrow::DataType& type);
 
-/// Appends the value of a row. Numbers, texts, lists and objects are those of JSON; dates, times
-/// and decimals are texts; a null, and a number that is not finite, is null. A map is an object.
+/// Appends the value of a row. Numbers, strings, lists and structs map to JSON; maps become
+/// objects. Dates, times and decimals become strings. Nulls, NaN and Inf become null.
 void write_json(const arrow::Array& column, int64_t row, std::string& out);
 
-/// Appends a text in quotes.
+/// Appends a quoted string.
 void write_json_string(std::string_view text, std::string& out);
 
 }  // namespace lockstep::arrow_rows

@@ -1,4 +1,4 @@
-// The flags of saved adapters that several commands have.
+// Command-line flags for saved adapters, shared by several commands.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,13 +8,13 @@
 namespace lockstep::cli {
 
 inline constexpr const char* kAdapterHelp =
-    "An adapter of the model: a folder of PEFT's, or an output_dir; several times for several";
+    "Adapter of the model: a PEFT folder or an output_dir. path; repeatable";
 inline constexpr const char* kAdapterWeightHelp =
-    "What an adapter adds is multiplied by this: one for each --adapter, in their order";
+    "Weight of each --adapter, in their order. float; repeatable; default: 1";
 inline constexpr const char* kAdapterCombinationHelp =
-    "Of several adapters: cat, the sum of what they add; linear, of their factors (PEFT's names)";
+    "Combination of several adapters, as in PEFT. string: cat (sum of their outputs) or linear (sum of their factors)";
 
-/// --adapter, --adapter-weight, --adapter-combination; the first.
+/// Adds --adapter, --adapter-weight and --adapter-combination, and returns the first.
 inline CLI::Option* add_adapter_flags(CLI::App& app, train::AdapterFlags& flags) {
   auto* adapter = app.add_option("--adapter", flags.folders, kAdapterHelp)->allow_extra_args(false);
   app.add_option("--adapter-weight,--adapter_weight", flags.weights, kAdapterWeightHelp)

@@ -1,3 +1,4 @@
+// Measures bandwidth and clock differences between ranks.
 #include "cli/bandwidth.h"
 
 #include <algorithm>
@@ -33,8 +34,7 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// The speed of one TCP stream over loopback: what sums over Gloo can be held against on this
-// machine.
+// Throughput of a TCP stream over loopback, a reference for sums over Gloo on this machine.
 double stream_speed() {
   constexpr size_t kBytes = size_t{256} << 20;
   const Socket listener = launch::listen_on("127.0.0.1", 0);
@@ -71,8 +71,8 @@ std::vector<uint8_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
 }
 
-// Rank 0 asks each of the others for the time, and takes the middle of asking and hearing for its
-// own.
+// Rank 0 requests the time of every other rank and compares it with the midpoint of request and
+// answer.
 double clock_difference(const comm::Store& store, int rank, int size) {
   double largest = 0;
   for (int other = 1; other < size; ++other) {

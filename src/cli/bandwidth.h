@@ -1,4 +1,4 @@
-// How fast the ranks of a job sum, and how far their clocks stand apart.
+// Measurement of a job's all-reduce bandwidth and clock differences.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 namespace lockstep::cli {
 
 struct Measured {
-  double all_reduce = 0;  // bytes/s that each rank sends, by the ring's count
+  double all_reduce = 0;  // bytes/s sent by each rank of a ring all-reduce
   double expected =
       0;  // bytes/s of one plain TCP stream over loopback, shared among this machine's ranks
-  double clocks = 0;  // the largest difference to rank 0's clock, seconds
+  double clocks = 0;  // largest difference from rank 0's clock, seconds
 };
 
-/// Every rank must call; meets the others as `identity` says, over Gloo. Blocks for a few seconds.
-/// Error (peer lost) where a rank does not come within a minute.
+/// Measures the ranks over Gloo with the rendezvous of `identity`. Every rank must call. Blocks for
+/// a few seconds. Throws Error (peer lost) if a rank does not arrive within a minute.
 Measured measure_ranks(const launch::WorkerIdentity& identity);
 
-/// One line of text and back, for the process that started the ranks.
+/// Serialization to a line of text for the process that started the ranks, and back.
 std::string to_text(const Measured& measured);
 Measured measured_from_text(const std::string& text);
 

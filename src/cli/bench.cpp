@@ -1,3 +1,4 @@
+// Entry point of `lockstep bench`.
 #include "cli/bench.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 namespace lockstep::cli {
 namespace {
 
-/// The words of one side's processes.
+/// Arguments of the processes of one side.
 struct Side {
   std::string name;
   int workers = 1;
@@ -32,8 +33,8 @@ struct Side {
 
 struct Words {
   BenchOptions bench;
-  std::string what;          // "zero", "dp-vs-ddp"
-  std::string side, result;  // of a side's own processes
+  std::string what;          // the comparison: "zero" or "dp-vs-ddp"
+  std::string side, result;  // set only for the processes of a side
 };
 
 nlohmann::json to_json(const std::vector<BenchFigures>& figures) {
@@ -52,7 +53,7 @@ std::vector<BenchFigures> from_json(const nlohmann::json& rows) {
   return figures;
 }
 
-/// A side, in its own process or as one rank of them.
+/// Runs one side, in its own process or as one of its ranks.
 int run_side(const Words& words) {
   const auto tell = [&](const std::vector<BenchFigures>& figures) {
     write_file_atomically(words.result, to_json(figures).dump(), ErrorKind::kEnvironment);
@@ -67,7 +68,7 @@ int run_side(const Words& words) {
   RankOptions ranks;
   ranks.command = "bench";
   ranks.use_cpu = words.bench.use_cpu;
-  ranks.ranks = 1;  // the processes are there already
+  ranks.ranks = 1;  // the processes have been started already
   return run_ranks(ranks, [&](train::RankContext& rank_context) {
     const std::vector<BenchFigures> figures =
         words.side == "stages" ? run_stages(words.bench, rank_context)
@@ -76,7 +77,7 @@ int run_side(const Words& words) {
   });
 }
 
-/// The figures of a side, from processes that are started for it.
+/// Starts the processes of a side and returns its measurements.
 std::vector<BenchFigures> measure(
     const Words& words, const Side& side, std::vector<std::string> arguments) {
   const std::filesystem::path result =
@@ -112,8 +113,8 @@ void print(const Words& words, const std::vector<BenchFigures>& figures) {
       "",
       "step",
       "tokens/s",
-      "beside first",
-      "states a rank",
+      "vs. first",
+      "state per rank",
       "loss");
   const double tokens = static_cast<double>(bench.ranks * bench.rows * bench.length);
   for (const BenchFigures& f : figures) {
@@ -129,7 +130,7 @@ void print(const Words& words, const std::vector<BenchFigures>& figures) {
 }
 
 void print_order(std::vector<BenchFigures> figures) {
-  // As users are told to try them: what is left out costs nothing in memory that they had.
+  // Orders only the plans of ZeRO stages 2 and 3, which users choose to save memory.
   std::erase_if(figures, [](const BenchFigures& f) {
     return f.name.find("stage 2") == std::string::npos &&
            f.name.find("stage 3") == std::string::npos;
@@ -141,7 +142,7 @@ void print_order(std::vector<BenchFigures> figures) {
   for (const BenchFigures& f : figures) {
     order += (order.empty() ? "" : " < ") + f.name;
   }
-  std::cout << "\nquickest first: " << order << "\n";
+  std::cout << "\nfastest first: " << order << "\n";
 }
 
 int compare(const Words& words, const std::vector<std::string>& arguments) {
@@ -156,8 +157,8 @@ int compare(const Words& words, const std::vector<std::string>& arguments) {
   if (gpus > 0 && gpus < ranks) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("{} ranks, and {} GPUs are visible", ranks, gpus),
-        fmt::format("--nproc {} takes all of them, --cpu none", gpus));
+        fmt::format("{} ranks are requested, and {} GPUs are visible", ranks, gpus),
+        fmt::format("--nproc {} uses all of them, --cpu none", gpus));
   }
   std::vector<Side> sides = {{"replicating"}, {"threads"}, {"processes", ranks}};
   if (gpus > 0) {  // NCCL once with peer-to-peer copies, once without
@@ -185,23 +186,20 @@ int run_bench(std::vector<std::string> arguments) {
   Words words;
   BenchOptions& bench = words.bench;
   CLI::App app(
-      "Ways to train the same model, side by side on this machine. zero: the stages of ZeRO, with "
-      "and without offload, in turns. dp-vs-ddp: one process that replicates the module in every "
-      "step (DataParallel), ranks as threads of one process, ranks as processes; on GPUs with and "
-      "without NCCL's peer-to-peer copies.",
+      "Compare ways to train the same model on this machine. zero: the ZeRO stages, with and without offload, alternately. dp-vs-ddp: one process that replicates the module in every step (DataParallel), ranks as threads of one process, ranks as processes; on GPUs with and without NCCL's peer-to-peer copies.",
       "lockstep bench");
   app.add_option("what", words.what, "zero or dp-vs-ddp")->required();
   app.add_option("--nproc", bench.ranks, "Ranks")->capture_default_str();
-  app.add_option("--steps", bench.steps, "Steps that count")->capture_default_str();
-  app.add_option("--warm", bench.warm, "Steps before them")->capture_default_str();
-  app.add_option("--layers", bench.layers, "Of the model")->capture_default_str();
-  app.add_option("--width", bench.width, "Of the model")->capture_default_str();
-  app.add_option("--vocabulary", bench.vocabulary, "Of the model")->capture_default_str();
-  app.add_option("--length", bench.length, "Tokens of a sequence")->capture_default_str();
-  app.add_option("--rows", bench.rows, "Sequences of a rank")->capture_default_str();
-  app.add_flag("--float32", bench.float32, "Weights and activations in float32, not bfloat16");
-  app.add_flag("--cpu", bench.use_cpu, "On the CPU even where GPUs are visible");
-  app.add_option("--side", words.side)->group("");  // of the processes that it starts
+  app.add_option("--steps", bench.steps, "Number of measured steps. int")->capture_default_str();
+  app.add_option("--warm", bench.warm, "Number of warm-up steps. int")->capture_default_str();
+  app.add_option("--layers", bench.layers, "Number of layers. int")->capture_default_str();
+  app.add_option("--width", bench.width, "Width of the model. int")->capture_default_str();
+  app.add_option("--vocabulary", bench.vocabulary, "Vocabulary size. int")->capture_default_str();
+  app.add_option("--length", bench.length, "Tokens per sequence. int")->capture_default_str();
+  app.add_option("--rows", bench.rows, "Sequences per rank. int")->capture_default_str();
+  app.add_flag("--float32", bench.float32, "Use float32 instead of bfloat16 for weights and activations");
+  app.add_flag("--cpu", bench.use_cpu, "Use the CPU even if GPUs are visible");
+  app.add_option("--side", words.side)->group("");  // internal options of the processes that it starts
   app.add_option("--result", words.result)->group("");
   if (start::parse(app, std::move(arguments)) == start::Parsed::kHelpShown) {
     return 0;
@@ -209,8 +207,8 @@ int run_bench(std::vector<std::string> arguments) {
   if (words.what != "zero" && words.what != "dp-vs-ddp") {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("`lockstep bench {}`: there is no such comparison", words.what),
-        "write zero or dp-vs-ddp");
+        fmt::format("`lockstep bench {}`: unknown comparison", words.what),
+        "use zero or dp-vs-ddp");
   }
   const auto least = std::min(
       {bench.ranks,
@@ -224,8 +222,7 @@ int run_bench(std::vector<std::string> arguments) {
   if (least < 1 || (bench.width > 64 && bench.width % 64 != 0)) {
     throw Error(
         ErrorKind::kConfig,
-        "`lockstep bench` takes sizes of at least 1 (--length: 2), and widths above 64 in steps of "
-        "64");
+        "`lockstep bench` requires sizes of at least 1 (--length: 2), and widths above 64 in multiples of 64");
   }
   return words.side.empty() ? compare(words, given) : run_side(words);
 }

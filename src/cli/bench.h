@@ -1,4 +1,4 @@
-// `lockstep bench`: ways to train the same model, side by side on this machine.
+// `lockstep bench`: compares ways to train the same model on this machine.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lockstep::cli {
 
-/// The words after `bench`. Returns the exit code.
+/// Runs the command with the arguments after `bench`. Returns the exit code.
 int run_bench(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

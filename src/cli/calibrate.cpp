@@ -1,3 +1,4 @@
+// Measures this machine for the planner.
 #include "cli/calibrate.h"
 
 #include <algorithm>
@@ -39,7 +40,7 @@ void print_products(const char* type, const std::vector<plan::ProductSample>& sa
   }
 }
 
-// What was measured beside what the few fitted rates make of it, for a person to judge.
+// Prints the measurements next to the values of the fitted rates.
 void print(const plan::MachineSamples& samples, const plan::NodeGroup& node) {
   print_products("float32", samples.products32);
   print_products("bfloat16", samples.products16);
@@ -66,7 +67,7 @@ void print(const plan::MachineSamples& samples, const plan::NodeGroup& node) {
         pass.seconds * 1e3,
         seconds * 1e3);
   }
-  std::cout << fmt::format("  the worst is {:.0f}% off\n", 100 * worst);
+  std::cout << fmt::format("  the largest error is {:.0f}%\n", 100 * worst);
   for (const plan::ReduceSample& s : samples.reductions) {
     std::cout << fmt::format(
         "all-reduce of {:>9.0f} bytes over {} ranks: {:.3f} ms, by the rates {:.3f} ms\n",
@@ -98,15 +99,12 @@ int measure(const CalibrateOptions& options, train::RankContext& rank_context) {
 int run_calibrate(std::vector<std::string> arguments) {
   CalibrateOptions options;
   CLI::App app(
-      "Measures this machine (matrix products, memory, passes of small models, all-reduces) with "
-      "as "
-      "many ranks as will train, and writes a cluster file: `lockstep train` reads the usual one, "
-      "`lockstep plan --cluster` any.",
+      "Measure this machine (matrix products, memory, passes of small models, all-reduces) with the number of ranks to be used for training, and write a cluster file: `lockstep train` reads the default one, `lockstep plan --cluster` any.",
       "lockstep calibrate");
-  app.add_option("--nproc", options.ranks, "Ranks that measure at the same time (1)")
+  app.add_option("--nproc", options.ranks, "Ranks that measure at the same time. int; default: 1")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--write", options.write, "The file to write, instead of the usual one");
-  app.add_option("--seconds", options.seconds, "Time for each measurement")
+  app.add_option("--write", options.write, "File to write. path; default: the user's cluster file");
+  app.add_option("--seconds", options.seconds, "Seconds per measurement. float")
       ->capture_default_str()
       ->check(start::between(1e-3, 60));
   if (start::parse(app, arguments) == start::Parsed::kHelpShown) {

@@ -1,3 +1,4 @@
+// Classification for `lockstep eval` and `lockstep predict`.
 #include "cli/classify.h"
 
 #include <algorithm>
@@ -33,7 +34,8 @@ train::LabelledData labelled(
   return data;
 }
 
-/// Of the adapter, which was trained last, else of the model's folder.
+/// Reads the classifier notes of the adapter, which was trained last, otherwise of the model's
+/// folder.
 train::ClassifierNotes notes_of_model(
     const model::ModelSource& source, const std::optional<train::AdapterRequest>& adapter) {
   const train::ClassifierNotes notes =
@@ -107,11 +109,11 @@ ClassifiedRows classify_rows(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} was trained for {}, and {} is asked for",
+            "{} was trained for {}, but {} is requested",
             source.name,
             model::name_of(classifier.head.problem),
             model::name_of(problem)),
-        "leave task.problem_type out");
+        "remove task.problem_type");
   }
   const train::Datasets& datasets = result.data.datasets;
   result.is_test = datasets.test != nullptr;

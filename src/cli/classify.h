@@ -1,4 +1,4 @@
-// What `lockstep eval` and `lockstep predict` do with a classifier.
+// Classification of rows, shared by `lockstep eval` and `lockstep predict`.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,16 @@
 
 namespace lockstep::cli {
 
-/// The longest row that is read where data.sequence_length does not say: the model's positions, at
-/// most 1024.
+/// Maximum row length if data.sequence_length is not set: the model's positions, at most 1024.
 int64_t length_of_rows(const config::Config& config, const model::ModelConfig& model);
 
-/// Whether the model, or the adapter, was trained to write labels (generative_classification).
+/// True if the model or the adapter was trained for generative_classification.
 bool writes_labels(
     const model::ModelSource& source, const std::optional<train::AdapterRequest>& adapter);
 
 struct ClassifiedRows {
   train::ClassifierData data;
-  train::Classified classified;  // of data.test, else of data.validation
+  train::Classified classified;  // rows of data.test, otherwise of data.validation
   bool is_test = false;
   train::ClassifierNotes notes;  // of the model's folder
   train::JudgeOptions judging;   // with the thresholds of the notes
@@ -40,11 +39,11 @@ struct ClassifiedRows {
   }
 };
 
-/// Reads the rows that data.test, or else data.validation, names, and classifies them under the
-/// plan; with `text`, that one row instead. Fields and lengths that are not `given` are those that
-/// the model was trained with, and so is the label that is looked for. Every rank must call. Error
-/// (kConfig): no row is named, the model has no classifier, or one for another problem; a metric or
-/// a label that the problem has not.
+/// Reads the rows of data.test, otherwise of data.validation, and classifies them under the plan;
+/// with `text`, only that row. Fields and lengths that are not `given`, and the label of interest,
+/// are those of training. Every rank must call. Throws Error (kConfig) if no row is named, if the
+/// model has no classifier or one for another problem, or for a metric or label that the problem
+/// lacks.
 ClassifiedRows classify_rows(
     config::Config config,
     const config::Origins& given,

@@ -1,3 +1,4 @@
+// Table of the commands that need libtorch.
 #include "cli/commands.h"
 
 #include "base/processor.h"
@@ -40,7 +41,7 @@ std::span<const Command> commands() {
 
 int run_command(const Command& command, const std::vector<std::string>& arguments) {
   return report_errors([&] {
-    (void)instruction_set();  // a wrong LOCKSTEP_MAX_CPU_ISA is told before anything is done
+    (void)instruction_set();  // reports an invalid LOCKSTEP_MAX_CPU_ISA first
     return command.run(arguments);
   });
 }

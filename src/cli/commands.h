@@ -1,4 +1,4 @@
-// The commands of lockstep-core: those of the program that need libtorch.
+// Commands of lockstep-core: those that need libtorch.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ struct Command {
 
 std::span<const Command> commands();
 
-/// Runs one of them, whose errors are told, and returns the exit code.
+/// Runs a command, prints its errors, and returns the exit code.
 int run_command(const Command& command, const std::vector<std::string>& arguments);
 
 }  // namespace lockstep::cli

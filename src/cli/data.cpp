@@ -1,3 +1,4 @@
+// `lockstep data show`: documents and their loss mask.
 #include "cli/data.h"
 
 #include <cstdlib>
@@ -30,14 +31,14 @@ config::ResolveOptions show_options() {
   options.command = "data show";
   options.required = {"data.train"};
   options.flags = {
-      {"rows", Kind::kValue, "How many documents, 3 unless told"},
-      {"skip", Kind::kValue, "Documents before them"},
-      {"html", Kind::kValue, "A file to write them to, as a page"},
+      {"rows", Kind::kValue, "Number of documents. int; default: 3"},
+      {"skip", Kind::kValue, "Documents to skip. int"},
+      {"html", Kind::kValue, "Write the documents to this file as an HTML page. path"},
   };
   return options;
 }
 
-/// Neighbouring tokens that all are learned, or none.
+/// Consecutive tokens that all have a loss, or none.
 struct Run {
   std::string text;
   bool is_learned = false;
@@ -48,7 +49,7 @@ struct Shown {
   int64_t tokens = 0, learned = 0;
 };
 
-/// A document's first token is predicted from nothing: it is never learned.
+/// A document's first token never has a loss, because nothing precedes it.
 Shown runs_of(
     const data::EncodedRow& row, const std::shared_ptr<const text::Tokenizer>& tokenizer) {
   Shown shown;
@@ -174,8 +175,8 @@ int run_data(std::vector<std::string> arguments) {
   if (word != "show") {
     throw Error(
         ErrorKind::kConfig,
-        word.empty() ? "lockstep data needs a word: show"
-                     : fmt::format("lockstep data knows no '{}'", word),
+        word.empty() ? "lockstep data: the subcommand is required: show"
+                     : fmt::format("lockstep data: unknown subcommand '{}'", word),
         "lockstep data show data.train=FILE tokenizer.path=FOLDER");
   }
   arguments.erase(arguments.begin());

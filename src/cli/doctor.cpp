@@ -1,3 +1,4 @@
+// `lockstep doctor`: checks of this machine and of its ranks.
 #include "cli/doctor.h"
 
 #include <cstdlib>
@@ -24,16 +25,16 @@ using launch::Finding;
 using launch::OptionKind;
 
 constexpr launch::OptionSpec kOptions[] = {
-    {"output", OptionKind::kValue, ".", "the folder that checkpoints will go to"},
+    {"output", OptionKind::kValue, ".", "folder for checkpoints, whose disk is checked"},
     {"nproc",
      OptionKind::kValue,
      "",
      "ranks for the all-reduce on this machine [every GPU, at least 2]"},
-    {"no-all-reduce", OptionKind::kFlag, "", "leave the all-reduce out"},
-    {"help", OptionKind::kFlag, "", "this text", 'h'},
+    {"no-all-reduce", OptionKind::kFlag, "", "skip the all-reduce"},
+    {"help", OptionKind::kFlag, "", "print this help", 'h'},
 };
 constexpr const char* kResult =
-    "LOCKSTEP_DOCTOR_RESULT";  // the file to which rank 0 writes what was measured
+    "LOCKSTEP_DOCTOR_RESULT";  // path of the file to which rank 0 writes the measurements
 
 void add_measured(const Measured& measured, int ranks, int nodes, std::vector<Finding>& findings) {
   findings.push_back(launch::judge_bandwidth(ranks, measured.all_reduce, measured.expected));
@@ -42,7 +43,7 @@ void add_measured(const Measured& measured, int ranks, int nodes, std::vector<Fi
   }
 }
 
-// Under a launcher: every rank measures, rank 0 looks at its machine and tells.
+// Under a launcher: every rank measures, rank 0 checks its machine and prints the table.
 int run_rank(const launch::WorkerIdentity& identity, const std::string& output) {
   const Measured measured = measure_ranks(identity);
   if (identity.rank != 0) {
@@ -59,7 +60,7 @@ int run_rank(const launch::WorkerIdentity& identity, const std::string& output) 
   return launch::exit_code_of(findings);
 }
 
-// Alone: this program again, as ranks of a job of its own.
+// Without a launcher: starts this program again as the ranks of a job.
 void run_ranks(int ranks, std::vector<Finding>& findings) {
   std::string pattern = (temporary_folder() / "lockstep-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) {
@@ -98,7 +99,7 @@ int run_doctor(std::vector<std::string> arguments) {
     return 0;
   }
   for (const std::string& word : options.rest()) {
-    options.problem(fmt::format("'{}' is no option", word));
+    options.problem(fmt::format("unknown option '{}'", word));
   }
   const int gpus = static_cast<int>(launch::usable_gpus(environment).size());
   const int ranks =

@@ -1,3 +1,4 @@
+// `lockstep eval` for language models and classifiers.
 #include "cli/eval.h"
 
 #include <optional>
@@ -33,15 +34,14 @@ config::ResolveOptions eval_options() {
   options.command = "eval";
   options.required = {"model.path"};
   options.flags = {
-      {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
-      {"json", Kind::kSwitch, "One JSON object on stdout, and nothing else"},
+      {"nproc", Kind::kValue, "Ranks to start on this machine. int; default: one per GPU, otherwise 1"},
+      {"json", Kind::kSwitch, "Print a JSON object only"},
       {"bigram",
        Kind::kSwitch,
-       "Also the loss of a bigram model of data.train; exit code 1 where the model is not better"},
+       "Also compute the loss of a bigram model of data.train; exit code 1 if the model is not better"},
       {"output",
        Kind::kValue,
-       "The folder to write to: of a classifier its report, pictures and predictions; of "
-       "unlearning its metrics"},
+       "Folder for results: report, pictures and predictions of a classifier, or metrics of unlearning. path"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
       {"adapter", Kind::kValue, kAdapterHelp},
       {"adapter-weight", Kind::kValue, kAdapterWeightHelp},
@@ -52,7 +52,7 @@ config::ResolveOptions eval_options() {
   return options;
 }
 
-/// The adapters of the flags, or of lora.adapter.
+/// Returns the adapters of the flags, otherwise of lora.adapter.
 train::AdapterFlags adapter_flags(const config::Resolution& resolution) {
   const auto values = [&](const char* flag) {
     const auto found = resolution.flags.find(flag);
@@ -61,12 +61,12 @@ train::AdapterFlags adapter_flags(const config::Resolution& resolution) {
   train::AdapterFlags flags{
       values("adapter"), {}, resolution.value("adapter-combination").value_or("")};
   config::LoraSection keys = resolution.config.lora;
-  keys.lora_dropout.reset();  // which means nothing here
+  keys.lora_dropout.reset();  // no effect in evaluation
   if (!flags.folders.empty() && keys != config::LoraSection{}) {
     throw Error(
         ErrorKind::kConfig,
-        "--adapter says what the adapter is, and keys of lora do too",
-        "leave these out");
+        "--adapter cannot be combined with keys of lora",
+        "remove these keys");
   }
   if (flags.folders.empty() && !resolution.config.lora.adapter.empty()) {
     flags.folders.push_back(resolution.config.lora.adapter);
@@ -76,31 +76,31 @@ train::AdapterFlags adapter_flags(const config::Resolution& resolution) {
     if (!weight) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("--adapter-weight: '{}' is no number", word),
-          "give one such as 0.5");
+          fmt::format("--adapter-weight: '{}' is not a number", word),
+          "give a number such as 0.5");
     }
     flags.weights.push_back(*weight);
   }
   if (!flags.combination.empty() && flags.combination != "cat" && flags.combination != "linear") {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("--adapter-combination: '{}' is none of cat, linear", flags.combination),
-        "cat adds what each adapter adds, linear their factors");
+        fmt::format("--adapter-combination: '{}' is not cat or linear", flags.combination),
+        "cat sums the outputs of the adapters, linear their factors");
   }
   return flags;
 }
 
-/// What classifiers and unlearning are evaluated with: one adapter, of weight 1.
+/// Classifiers and unlearning are evaluated with a single adapter of weight 1.
 void require_one_adapter(const train::AdapterFlags& flags) {
   if (flags.folders.size() > 1 || !flags.weights.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        "several adapters, or weights of them, are for language models' losses alone",
+        "several adapters, or adapter weights, are supported only for language-model losses",
         "merge them into the model first: lockstep export --model BASE --adapter DIR ... --merge");
   }
 }
 
-/// Of a classifier: metrics, its report, and where `--output` is given their files.
+/// Evaluates a classifier: metrics, report, and their files with `--output`.
 int evaluate_classifier(const config::Resolution& resolution, train::RankContext& rank_context) {
   config::Config config = resolution.config;
   if (!config.data.validation.empty() || !config.data.test.empty()) {
@@ -119,7 +119,7 @@ int evaluate_classifier(const config::Resolution& resolution, train::RankContext
     train::write_judgement(*folder, judgement, answered);
   }
   nlohmann::ordered_json report = nlohmann::ordered_json::object();
-  const bool has_labels = judgement.rows > 0;  // else nothing is known of the answers
+  const bool has_labels = judgement.rows > 0;  // without labels only predictions are reported
   if (has_labels) {
     train::check_finite(judgement.loss);
     report["eval_loss"] = judgement.loss;
@@ -159,7 +159,7 @@ int evaluate(
     return evaluate_unlearning(resolution, rank_context);
   }
   if (!resolution.has("bigram") && !config.data.validation.empty()) {
-    config.data.train.clear();  // it is not needed, nor tokenized
+    config.data.train.clear();  // not needed, so it is not tokenized
     config.data.mixture.clear();
   }
   const model::ModelSource source = train::find_source(config.model.path, "");
@@ -183,8 +183,8 @@ int evaluate(
   if (datasets.validation == nullptr || (resolution.has("bigram") && datasets.train == nullptr)) {
     throw Error(
         ErrorKind::kConfig,
-        datasets.validation == nullptr ? "there is nothing to evaluate on"
-                                       : "a bigram model needs a text to count",
+        datasets.validation == nullptr ? "no evaluation data"
+                                       : "a bigram model requires training text",
         datasets.validation == nullptr ? "give --data FILE" : "give --train FILE");
   }
   train::ModelRequest request;

@@ -1,3 +1,4 @@
+// `lockstep eval` with task.type=unlearning.
 #include "cli/eval_unlearning.h"
 
 #include <nlohmann/json.hpp>
@@ -20,7 +21,7 @@ std::filesystem::path results_folder(const config::Resolution& resolution) {
   if (folder.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        "there is no folder for the results",
+        "an output folder is required",
         "give --output FOLDER: TOFU_EVAL.json and TOFU_SUMMARY.json are written there");
   }
   return folder;
@@ -30,8 +31,8 @@ void check_axes(const mesh::Mesh& mesh) {
   if (mesh.pipeline > 1 || mesh.context > 1) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("answers are written under data and tensor parallelism, not {}", mesh.text()),
-        "leave parallel.pipeline and parallel.context at 1; parallel.tensor may be more");
+        fmt::format("answers are generated under data and tensor parallelism only, not under {}", mesh.text()),
+        "set parallel.pipeline and parallel.context to 1; parallel.tensor may be larger");
   }
 }
 

@@ -1,4 +1,4 @@
-// `lockstep eval` of a model that was to forget.
+// `lockstep eval` of an unlearned model.
 #pragma once
 
 #include "config/resolve.h"
@@ -6,8 +6,8 @@
 
 namespace lockstep::cli {
 
-/// Measures unlearning.metrics and writes TOFU_EVAL.json and TOFU_SUMMARY.json to --output, else to
-/// training.output_dir, after every metric. Every rank must call. Returns the exit code.
+/// Measures unlearning.metrics and writes TOFU_EVAL.json and TOFU_SUMMARY.json after every metric,
+/// to --output or otherwise to training.output_dir. Every rank must call. Returns the exit code.
 int evaluate_unlearning(const config::Resolution& resolution, train::RankContext& rank_context);
 
 }  // namespace lockstep::cli

@@ -1,3 +1,4 @@
+// `lockstep export`: merged, quantized and GGUF models.
 #include "cli/export.h"
 
 #include <filesystem>
@@ -27,22 +28,21 @@ struct ExportRequest {
 
 start::Parsed read_request(std::vector<std::string> arguments, ExportRequest& request) {
   CLI::App app(
-      "Write a model as a folder that transformers loads: with an adapter merged into it, with its "
-      "linears packed in 4 or 8 bits, or both; or as a file of llama.cpp's");
+      "Export a model as a folder that transformers loads, with adapters merged into it, with quantized linears (4 or 8 bits), or both; or as a GGUF file for llama.cpp");
   app.name("lockstep export");
   app.add_option("--model", request.model, "A model folder, a checkpoint, or a Hub name")
       ->required();
   auto* adapter = add_adapter_flags(app, request.adapters);
-  auto* merge = app.add_flag("--merge", request.merges, "Add what the adapters add to the weights");
+  auto* merge = app.add_flag("--merge", request.merges, "Merge the adapters into the weights");
   adapter->needs(merge);
   merge->needs(adapter);
-  app.add_option("--output", request.output, "The folder to write to; with --gguf the file")
+  app.add_option("--output", request.output, "Folder to write to; with --gguf the file. path")
       ->required();
   auto* dtype =
-      app.add_option("--dtype", request.dtype, "Of the weights that are written; auto: the model's")
+      app.add_option("--dtype", request.dtype, "Type of the written weights. string; default: auto (the model's)")
           ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}));
   add_quantization_flags(app, request.quantization);
-  app.add_option("--gguf", request.gguf, "Write a GGUF file whose weights are of this type")
+  app.add_option("--gguf", request.gguf, "Write a GGUF file with weights of this type. string")
       ->check(CLI::IsMember(train::gguf::file_type_names()))
       ->excludes(dtype)
       ->excludes("--bits");
@@ -56,7 +56,7 @@ std::optional<at::ScalarType> type_of(const std::string& name) {
                               : std::nullopt;
 }
 
-/// The model's tokenizer, else the adapter's; null where neither folder has one.
+/// Returns the model's tokenizer, otherwise the adapter's; null if neither folder has one.
 std::shared_ptr<const text::Tokenizer> find_tokenizer(
     const model::ModelSource& base, const std::filesystem::path& adapter) {
   for (const std::filesystem::path& folder : {base.folder, adapter}) {
@@ -69,7 +69,7 @@ std::shared_ptr<const text::Tokenizer> find_tokenizer(
   return nullptr;
 }
 
-/// Error where the output would be written over the model, or is no name of what is written.
+/// Throws Error if the output would overwrite the model, or has an unsuitable name.
 void check_output(const ExportRequest& request, const model::ModelSource& base) {
   std::error_code ignored;
   for (const std::string& adapter : request.adapters.folders) {
@@ -77,14 +77,14 @@ void check_output(const ExportRequest& request, const model::ModelSource& base) 
       throw Error(
           ErrorKind::kConfig,
           fmt::format("--output {} is the adapter itself", request.output),
-          "give another folder: a model beside an adapter would be loaded with it, twice");
+          "give another folder: a model in the folder of its adapter would be loaded with it, twice");
     }
   }
   if (std::filesystem::equivalent(request.output, base.folder, ignored)) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format("--output {} is the model itself", request.output),
-        "give another folder: the model's weights would be lost");
+        "give another folder: the model's weights would be overwritten");
   }
   if (!request.gguf.empty() && std::filesystem::is_directory(request.output, ignored)) {
     throw Error(
@@ -108,8 +108,8 @@ int run_export(std::vector<std::string> arguments) {
   if (!adapter && !quantization && request.gguf.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        "there is nothing to do",
-        "give --adapter FOLDER --merge, --bits 4 or --gguf f16");
+        "nothing to do",
+        "add --adapter FOLDER --merge, --bits 4 or --gguf f16");
   }
   const std::filesystem::path folder = !adapter                 ? std::filesystem::path()
                                        : adapter->parts.empty() ? adapter->folder

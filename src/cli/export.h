@@ -1,4 +1,4 @@
-// lockstep export
+// `lockstep export`: writes a model as a folder or a GGUF file.
 #pragma once
 
 #include <string>

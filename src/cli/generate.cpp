@@ -1,3 +1,4 @@
+// `lockstep generate`: continues a prompt.
 #include "cli/generate.h"
 
 #include <cstdio>
@@ -35,49 +36,47 @@ struct Request {
   train::QuantizationFlags quantization;
 };
 
-/// Fills the request; an exit code where the command ends here (--help, a usage error).
+/// Fills the request; returns an exit code if the command ends here (--help, a usage error).
 start::Parsed read_request(std::vector<std::string> arguments, Request& request) {
   CLI::App app(
-      "Continue a prompt: the prompt and its continuation on stdout, and nothing else; of an "
-      "encoder-decoder, its answer");
+      "Continue a prompt and print both; for an encoder-decoder, print its answer");
   app.name("lockstep generate");
   app.add_option(
          "--model", request.model, "A model folder, a checkpoint, an output_dir, or a Hub name")
       ->required();
   add_adapter_flags(app, request.adapters);
-  app.add_option("--tokenizer", request.tokenizer, "Another tokenizer than the model's");
-  app.add_option("--prompt", request.prompt, "The text to continue; - reads it from stdin")
+  app.add_option("--tokenizer", request.tokenizer, "Tokenizer to use instead of the model's. path");
+  app.add_option("--prompt", request.prompt, "Text to continue; - reads stdin. string")
       ->required();
   app.add_flag(
       "--chat",
       request.is_chat,
-      "The prompt is a user's message, or a JSON list of messages; the tokenizer's chat template "
-      "asks with it, and the answer alone is printed");
-  app.add_option("--system", request.system, "With --chat: a message of the system before it");
+      "Treat the prompt as a user message, or a JSON list of messages, rendered by the chat template; print only the answer");
+  app.add_option("--system", request.system, "With --chat: system message. string");
   app.add_option(
-         "--max-new-tokens,--max_new_tokens", request.options.max_new_tokens, "Tokens to add")
+         "--max-new-tokens,--max_new_tokens", request.options.max_new_tokens, "Maximum number of new tokens. int")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option(
          "--min-new-tokens,--min_new_tokens",
          request.options.min_new_tokens,
-         "Tokens before which the text does not end; as many as --max-new-tokens: no token ends it")
+         "Minimum number of new tokens before EOS is allowed. int")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option(
-         "--temperature", request.options.temperature, "0, the default, takes the likeliest")
+         "--temperature", request.options.temperature, "Sampling temperature; 0 is greedy. float; default: 0")
       ->check(start::between(0, 1e6));
-  app.add_option("--top-k,--top_k", request.options.top_k, "Sample among the k likeliest; 0: all")
+  app.add_option("--top-k,--top_k", request.options.top_k, "Sample from the k most likely tokens; 0: all. int")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  app.add_option("--top-p,--top_p", request.options.top_p, "Sample among the fewest that reach p")
+  app.add_option("--top-p,--top_p", request.options.top_p, "Sample from the smallest set of tokens with this total probability. float")
       ->check(start::between(0, 1));
-  app.add_option("--seed", request.options.seed, "Of the sampling");
-  app.add_option("--dtype", request.dtype, "Of the weights")
+  app.add_option("--seed", request.options.seed, "Seed of sampling. int");
+  app.add_option("--dtype", request.dtype, "Type of the weights. string")
       ->check(CLI::IsMember({"auto", "float32", "bfloat16"}));
   app.add_option(
          "--device-map,--device_map",
          request.device_map,
-         "auto: over all visible GPUs, then host memory; cpu")
+         "Placement of weights. string: auto (all visible GPUs, then host memory) or cpu")
       ->check(CLI::IsMember({"auto", "cpu"}));
-  app.add_option("--tensor", request.tensor, "Ranks that share each layer: so many are started")
+  app.add_option("--tensor", request.tensor, "Tensor-parallel ranks to start. int")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   add_quantization_flags(app, request.quantization);
   return start::parse(app, std::move(arguments));
@@ -91,7 +90,7 @@ void write_out(const std::string& text) {
 
 enum class Output { kStdout, kNone };
 
-/// The prompt and its continuation; the answer alone, where an encoder reads the prompt.
+/// Writes the prompt and its continuation; only the answer if an encoder reads the prompt.
 void continue_prompt(
     const nn::LanguageModel& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
@@ -103,8 +102,7 @@ void continue_prompt(
       write_out(text);
     }
   };
-  // A decoder alone goes on with the prompt; an encoder's was read, and the answer stands for
-  // itself.
+  // A decoder continues the prompt; an encoder-decoder writes a separate answer.
   const bool answers = model.config().is_encoder_decoder() || request.is_chat;
   write(answers ? "" : request.prompt);
   text::StreamDecoder decoder(
@@ -116,7 +114,7 @@ void continue_prompt(
   write(decoder.finish() + "\n");
 }
 
-/// A user's message, or a list of messages, as the template asks with it.
+/// Returns the user's message or list of messages, followed by the template's generation prompt.
 data::Chat chat_of(const Request& request) {
   data::Chat chat;
   if (!request.system.empty()) {
@@ -133,14 +131,14 @@ data::Chat chat_of(const Request& request) {
   return chat;
 }
 
-/// The ids of the prompt; what ends a message of the assistant ends the answer too.
+/// Encodes the prompt; the template's end marker of assistant messages also ends the answer.
 std::vector<int64_t> encode_chat(const text::Tokenizer& tokenizer, Request& request) {
   const auto chats = data::ChatTemplate::of(tokenizer);
   if (chats == nullptr) {
     throw Error(
         ErrorKind::kConfig,
-        "--chat, and the tokenizer has no chat template",
-        "give a model whose tokenizer has one, or leave --chat out");
+        "--chat: the tokenizer has no chat template",
+        "use a model whose tokenizer has one, or remove --chat");
   }
   const auto encode = [&](const std::string& text) {
     return tokenizer.encode(text, text::SpecialTokens::kRecognise, text::Template::kOmit);
@@ -153,7 +151,7 @@ std::vector<int64_t> encode_chat(const text::Tokenizer& tokenizer, Request& requ
   return {ids.begin(), ids.end()};
 }
 
-/// On the ranks of a tensor group, each with its part of the model.
+/// Generates on the ranks of a tensor group, each with its shard of the model.
 int generate_on_ranks(
     const Request& request,
     const std::vector<std::string>& arguments,
@@ -197,23 +195,23 @@ int run_generate(std::vector<std::string> arguments) {
   if (request.options.top_p == 0) {
     throw Error(
         ErrorKind::kConfig,
-        "--top-p is 0, of which no token is left",
-        "--temperature 0, or --top-k 1, takes the likeliest");
+        "--top-p 0 leaves no token",
+        "for greedy decoding use --temperature 0 or --top-k 1");
   }
   if (request.options.min_new_tokens > request.options.max_new_tokens) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "--min-new-tokens is {}, and --max-new-tokens {}",
+            "--min-new-tokens is {}, more than --max-new-tokens {}",
             request.options.min_new_tokens,
             request.options.max_new_tokens),
-        "give fewer of the first, or more of the second");
+        "lower the first or raise the second");
   }
   if (request.prompt == "-" && request.tensor > 1) {
     throw Error(
         ErrorKind::kConfig,
         "several ranks cannot read the prompt from stdin",
-        "give its text with --prompt, or leave --tensor 1");
+        "give the text with --prompt, or leave --tensor at 1");
   }
   if (request.prompt == "-") {
     request.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
@@ -223,10 +221,10 @@ int run_generate(std::vector<std::string> arguments) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} is an encoder ({}): it fills gaps of a text, and continues none",
+            "{} is an encoder ({}): it fills gaps in a text and cannot continue one",
             source.name,
             model::family_name(source.config.family)),
-        "`lockstep eval` gives its masked loss, `lockstep predict` what its classifier answers");
+        "`lockstep eval` computes its masked loss, `lockstep predict` its classifier's labels");
   }
   model::require_weights(source);
   train::ModelRequest load;
@@ -234,13 +232,13 @@ int run_generate(std::vector<std::string> arguments) {
   if (train::config_with(source.config, load.adapter).head.classifies()) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} is a classifier, and writes no text", source.name),
-        "`lockstep predict` gives the label of each row");
+        fmt::format("{} is a classifier and generates no text", source.name),
+        "`lockstep predict` predicts the label of each row");
   }
   const auto tokenizer =
       train::load_tokenizer(train::tokenizer_path(request.tokenizer, load.adapter), source);
   if (request.is_chat && source.config.is_encoder_decoder()) {
-    throw Error(ErrorKind::kConfig, "--chat, and the model is an encoder-decoder", "leave it out");
+    throw Error(ErrorKind::kConfig, "--chat is not supported for encoder-decoder models", "remove it");
   }
   request.options.stop_tokens = source.config.eos_token_ids;
   const std::vector<int64_t> prompt =
@@ -255,7 +253,7 @@ int run_generate(std::vector<std::string> arguments) {
     return generate_on_ranks(request, arguments, source, load, tokenizer, prompt);
   }
   train::keep_threads_within_quota(1);
-  ops::keep_host_memory();  // its pages are large: weights are read faster
+  ops::keep_host_memory();  // large pages make reading the weights faster
   const auto positions = static_cast<int64_t>(prompt.size()) + request.options.max_new_tokens;
   const auto model = train::load_over_devices(source, load, request.device_map, positions);
   continue_prompt(*model, tokenizer, prompt, request, Output::kStdout);

@@ -5,8 +5,8 @@
 
 namespace lockstep::cli {
 
-/// lockstep generate --model DIR --prompt TEXT --max-new-tokens N: the prompt and its continuation
-/// on stdout.
+/// `lockstep generate --model DIR --prompt TEXT --max-new-tokens N`: prints the prompt and its
+/// continuation.
 int run_generate(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

@@ -1,5 +1,5 @@
-// The program that computes, lockstep-core: one command a file, dispatched by a table. Users start
-// it through `lockstep` (src/start).
+// Main of lockstep-core, the program with libtorch: dispatches commands by a table. Users start it
+// through `lockstep` (src/start).
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -20,12 +20,11 @@ int run(const std::vector<std::string>& words) {
       return run_command(command, {words.begin() + 1, words.end()});
     }
   }
-  fmt::print(stderr, "lockstep-core: start it through `lockstep`, which lies beside it\n");
+  fmt::print(stderr, "lockstep-core: run `lockstep` instead, which is in the same folder\n");
   return exit_code(ErrorKind::kConfig);
 }
 
-// libtorch takes a tenth of a second to take its operators down, of which nothing is left to be
-// written: every file of ours is closed by its scope.
+// Exits without libtorch's destructors, which take 0.1 s; all files are closed by their scopes.
 [[noreturn]] void leave(int code) {
   std::cout.flush();
   std::fflush(nullptr);

@@ -1,3 +1,4 @@
+// Hints for out-of-memory errors.
 #include "cli/memory_advice.h"
 
 #include <functional>
@@ -15,14 +16,14 @@ namespace lockstep::cli {
 namespace {
 
 constexpr size_t kShown = 3;
-constexpr double kWorthwhile = 0.03;  // of all memory
+constexpr double kWorthwhile = 0.03;  // minimum saving to report, relative to all memory
 
 struct Change {
   std::string words;
-  std::function<bool(config::Config&)> apply;  // false where it is so already
+  std::function<bool(config::Config&)> apply;  // returns false if it is set already
 };
 
-/// The cheapest first: by the time that each costs a step.
+/// Changes in order of their cost in step time, cheapest first.
 std::vector<Change> changes_of(const config::Config& config) {
   const auto stage = [](int64_t to) {
     return Change{fmt::format("parallel.zero_stage={}", to), [to](config::Config& c) {
@@ -87,12 +88,11 @@ std::string advice(const config::Config& config, int64_t ranks) {
   const std::string need = monitor::format_bytes(static_cast<int64_t>(now));
   if (text.empty()) {
     return fmt::format(
-        "a rank needs about {}, by the estimate, and no single setting saves much of it: use more "
-        "ranks with parallel.zero_stage=3, or a smaller model",
+        "a rank needs an estimated {}, and no single setting saves much of it: use more ranks with parallel.zero_stage=3, or a smaller model",
         need);
   }
   return fmt::format(
-      "of about {} a rank, by the estimate, each of these alone, the cheapest first:{}",
+      "each of these changes reduces the estimated {} per rank, cheapest first:{}",
       need,
       text);
 }
@@ -103,10 +103,10 @@ Error with_cheapest_changes(const Error& error, const config::Config& config, in
   std::string remedy;
   try {
     remedy = advice(config, ranks);
-  } catch (const Error&) {  // no estimate of this configuration: the error as it is
+  } catch (const Error&) {  // without an estimate the error stays unchanged
   }
   if (!remedy.empty() && error.remedy().find("--force") != std::string::npos) {
-    remedy += "\nor with --force it starts all the same";  // it was refused before it began
+    remedy += "\n--force starts the run anyway";  // the run was refused before it started
   }
   Error told(error.kind(), error.message(), remedy.empty() ? error.remedy() : remedy);
   for (const std::string& context : error.contexts()) {

@@ -1,4 +1,4 @@
-// What a user who ran out of memory may change.
+// Advice for users whose job ran out of memory.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace lockstep::cli {
 
-/// The error with the changes of the configuration that would save memory and cost the least time,
-/// three at most, and what the estimate says that each saves a rank.
+/// Returns the error with at most three configuration changes that save memory at the lowest cost
+/// in time, and the estimated saving per rank of each.
 Error with_cheapest_changes(const Error& error, const config::Config& config, int64_t ranks);
 
 }  // namespace lockstep::cli

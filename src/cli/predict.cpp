@@ -1,3 +1,4 @@
+// `lockstep predict`: labels rows with a trained classifier.
 #include "cli/predict.h"
 
 #include <cstdio>
@@ -21,14 +22,14 @@ config::ResolveOptions predict_options() {
   options.command = "predict";
   options.required = {"model.path"};
   options.flags = {
-      {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
+      {"nproc", Kind::kValue, "Ranks to start on this machine. int; default: one per GPU, otherwise 1"},
       {"input",
        Kind::kKey,
-       "Rows to classify, the same as data.test: JSON lines, CSV, TSV, Parquet or Arrow",
+       "Rows to classify, as data.test: JSON lines, CSV, TSV, Parquet or Arrow. path",
        "data.test"},
       {"data", Kind::kKey, "The same as --input", "data.test"},
-      {"text", Kind::kValue, "One text to classify, instead of a file"},
-      {"output", Kind::kValue, "The file to write, a line of JSON a row; else stdout"},
+      {"text", Kind::kValue, "A single text to classify. string"},
+      {"output", Kind::kValue, "File to write, one JSON object per row. path; default: stdout"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
       {"adapter", Kind::kKey, "The same as lora.adapter", "lora.adapter"},
   };
@@ -81,8 +82,8 @@ int run_predict(std::vector<std::string> arguments) {
   if (resolution.value("text").has_value() == !resolution.config.data.test.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        resolution.value("text") ? "both a file and a text are given"
-                                 : "there is nothing to classify",
+        resolution.value("text") ? "--input and --text cannot be combined"
+                                 : "nothing to classify",
         "give one of --input FILE and --text TEXT");
   }
   RankOptions ranks;

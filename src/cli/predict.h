@@ -1,4 +1,4 @@
-// lockstep predict: the label of each row.
+// `lockstep predict`: predicts the label of each row.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The flags of packed weights that several commands have.
+// Command-line flags for quantized weights, shared by several commands.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,9 +7,9 @@
 
 namespace lockstep::cli {
 
-/// --bits, --quant-type, --double-quant.
+/// Adds --bits, --quant-type and --double-quant.
 inline void add_quantization_flags(CLI::App& app, train::QuantizationFlags& flags) {
-  auto* bits = app.add_option("--bits", flags.bits, "Pack the linears' weights in 4 or 8 bits")
+  auto* bits = app.add_option("--bits", flags.bits, "Quantize the weights of linears to 4 or 8 bits. int")
                    ->check(CLI::IsMember({4, 8}));
   app.add_option("--quant-type,--quant_type", flags.type, "Of 4 bits")
       ->check(CLI::IsMember({"nf4", "fp4"}))
@@ -17,7 +17,7 @@ inline void add_quantization_flags(CLI::App& app, train::QuantizationFlags& flag
   app.add_flag(
          "--double-quant,--double_quant",
          flags.double_quant,
-         "Of 4 bits: pack the scales of blocks too")
+         "Also quantize the block scales (4 bits only)")
       ->needs(bits);
 }
 

@@ -1,3 +1,4 @@
+// Starts the ranks of a command.
 #include "cli/rank_context.h"
 
 #include <algorithm>
@@ -30,10 +31,10 @@ std::string own_path() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-// A rank that is a copy of the process that started it, and so need not load libtorch again: that
-// takes a quarter of a second of a processor.
+// Runs as a rank forked from the starting process, which saves loading libtorch again (0.25 s of
+// processor time).
 int run_as_rank(const std::string& command, const std::vector<std::string>& arguments) {
-  if (const char* threads = std::getenv("OMP_NUM_THREADS")) {  // OpenMP read the parent's
+  if (const char* threads = std::getenv("OMP_NUM_THREADS")) {  // OpenMP has read the parent's value
     at::set_num_threads(std::max(1, std::atoi(threads)));
   }
   const auto all = commands();
@@ -48,13 +49,12 @@ int run_threads(
   if (gpus > 0 && gpus < ranks) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("{} ranks in one process, and {} GPUs are visible", ranks, gpus),
+        fmt::format("{} ranks in one process are requested, and {} GPUs are visible", ranks, gpus),
         "start as many ranks as there are GPUs, or set training.use_cpu=true");
   }
   if (gpus > 0) {
     log_warning(
-        "{} ranks of one process share CUDA's locks, which may hang them: NCCL wants a process a "
-        "GPU",
+        "{} ranks of one process share CUDA's locks, which may cause a hang: NCCL expects one process per GPU",
         ranks);
   }
   comm::ThreadedRanks threads;
@@ -79,7 +79,7 @@ int run_threads(
     rank_context.group.shared_memory = threads.shared_memory;
     rank_context.local_size = ranks;
     rank_context.ranks_are_threads = true;
-    exit = std::max(exit.load(), body(rank_context));  // the same on every rank
+    exit = std::max(exit.load(), body(rank_context));  // all ranks return the same code
   });
   return exit;
 }
@@ -91,32 +91,32 @@ int start_ranks(
     const std::vector<std::string>& arguments,
     int ranks,
     const std::map<std::string, std::string>& environment) {
-  constexpr int kMostRanks = 4096;  // processes, of each of which some threads
+  constexpr int kMostRanks = 4096;  // limit for processes that each have several threads
   if (ranks > kMostRanks) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("--nproc {}: a machine starts {} ranks at most", ranks, kMostRanks),
-        "give as many as it has GPUs or cores");
+        fmt::format("--nproc {}: at most {} ranks per machine", ranks, kMostRanks),
+        "use the number of its GPUs or cores");
   }
   launch::SupervisorOptions supervisor;
   supervisor.workers = ranks;
   if (launch::installed_gpus().empty() &&
       !launch::has_too_many_threads(launch::current_environment(), ranks)) {
     supervisor.body = [&] { return run_as_rank(command, arguments); };
-  } else {  // CUDA does not survive a fork, and how threads wait OpenMP reads at its start
+  } else {  // CUDA does not survive a fork, and OpenMP reads its wait policy at start-up
     supervisor.argv = {own_path(), command};
     supervisor.argv.insert(supervisor.argv.end(), arguments.begin(), arguments.end());
   }
   supervisor.name = "lockstep " + command;
   supervisor.environment = environment;
-  // All ranks make the same names from ${now:...}.
+  // All ranks expand ${now:...} to the same names.
   supervisor.environment["LOCKSTEP_STARTED"] = std::to_string(std::time(nullptr));
   return launch::supervise(supervisor);
 }
 
 int run_ranks(const RankOptions& options, const std::function<int(train::RankContext&)>& body) {
   if (const auto identity = launch::read_identity(launch::current_environment())) {
-    // As top and ps show it.
+    // Process name for top and ps.
     ::prctl(PR_SET_NAME, fmt::format("lockstep-r{}", identity->rank).c_str());
   } else {
     const int64_t ranks =

@@ -1,3 +1,4 @@
+// `lockstep replay`: repeats steps and compares them.
 #include "cli/replay.h"
 
 #include <algorithm>
@@ -25,14 +26,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kOnOtherRanks = 1e-5;  // the house's rule: sums in another order
+constexpr double kOnOtherRanks = 1e-5;  // tolerance for sums in a different order
 constexpr int64_t kShownSteps = 20;
 
 Error usage(const std::string& message) {
   return Error(ErrorKind::kConfig, message, "lockstep replay RUN/checkpoint-100 --step 120");
 }
 
-/// The step of a checkpoint's name.
+/// Returns the step number in a checkpoint's name.
 int64_t step_of(const fs::path& checkpoint) {
   const std::string name = checkpoint.filename().string();
   constexpr std::string_view kPrefix = "checkpoint-";
@@ -40,7 +41,7 @@ int64_t step_of(const fs::path& checkpoint) {
   const int64_t step =
       name.starts_with(kPrefix) ? std::strtoll(name.c_str() + kPrefix.size(), &end, 10) : -1;
   if (step < 0 || end == name.c_str() + kPrefix.size() || *end != '\0') {
-    throw usage(fmt::format("'{}' is no folder checkpoint-STEP of a run", checkpoint.string()));
+    throw usage(fmt::format("'{}' is not a checkpoint-STEP folder of a run", checkpoint.string()));
   }
   return step;
 }
@@ -52,16 +53,16 @@ config::ResolveOptions replay_options() {
     return flag.name == "dry-run" || flag.name == "json-schema" || flag.name == "print-config";
   });
   options.flags.push_back(
-      {"step", config::Flag::Kind::kValue, "The last step to do again; else the one that is next"});
+      {"step", config::Flag::Kind::kValue, "Last step to repeat. int; default: the next one"});
   return options;
 }
 
-/// What one step, or the mean of several, came to.
+/// Result of one step, or the mean of several.
 struct Logged {
   std::optional<double> loss, norm;
 };
 
-/// By step, the last line that a run wrote of it.
+/// Reads the last line that a run logged for each step.
 std::map<int64_t, Logged> logged_steps(const fs::path& run) {
   std::map<int64_t, Logged> steps;
   std::ifstream file(run / "metrics.jsonl");
@@ -92,14 +93,14 @@ std::string text_of(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "none";
 }
 
-/// Compares what was recorded with what came now; a line a step. Returns whether all agree.
+/// Compares the recorded with the new results, one line per step. Returns true if all agree.
 bool compare(const fs::path& run, const fs::path& again, int64_t from, bool same_ranks) {
   const auto recorded = logged_steps(run), replayed = logged_steps(again);
   const double tolerance = same_ranks ? 0 : kOnOtherRanks;
   int64_t compared = 0, differing = 0, before = 0;
   for (const auto& [step, then] : recorded) {
     const int64_t first = std::exchange(before, step) + 1;
-    // A line holds the mean of the steps since the line before.
+    // A line has the mean of the steps since the previous line.
     if (first <= from || !replayed.contains(step)) {
       continue;
     }
@@ -133,15 +134,13 @@ bool compare(const fs::path& run, const fs::path& again, int64_t from, bool same
     return true;
   }
   fmt::print(
-      "{} of {} recorded lines come again{}\n",
+      "{} of {} recorded lines are reproduced{}\n",
       compared - differing,
       compared,
-      same_ranks ? " to the bit" : " within 1e-5 (on another number of ranks)");
+      same_ranks ? " bit for bit" : " within 1e-5 (on another number of ranks)");
   if (differing > 0) {
     fmt::print(
-        "what differs was not computed as it is now: memory, a processor or a link gave something "
-        "wrong then or now (replay once more to tell), or another program or machine rounds "
-        "otherwise\n");
+        "the differing values were computed differently: memory, a CPU or a link produced a wrong result then or now (replay again to find out), or another version or machine rounds differently\n");
   }
   return differing == 0;
 }
@@ -154,16 +153,16 @@ int run_replay(std::vector<std::string> arguments) {
     return 0;
   }
   if (arguments.empty() || arguments.front().starts_with("-")) {
-    throw usage("replay wants the folder of a checkpoint first");
+    throw usage("replay: the folder of a checkpoint is required as the first argument");
   }
   const std::vector<std::string> given = arguments;
   fs::path checkpoint = arguments.front();
   if (!checkpoint.has_filename()) {
-    checkpoint = checkpoint.parent_path();  // of "run/checkpoint-100/"
+    checkpoint = checkpoint.parent_path();  // for "run/checkpoint-100/"
   }
   const int64_t from = step_of(checkpoint);
   if (!fs::exists(checkpoint / "config.yaml")) {
-    throw usage(fmt::format("{} holds no config.yaml", checkpoint.string()));
+    throw usage(fmt::format("{} has no config.yaml", checkpoint.string()));
   }
   const fs::path run = checkpoint.has_parent_path() ? checkpoint.parent_path() : fs::path(".");
   std::vector<std::string> words{"-c", (checkpoint / "config.yaml").string()};
@@ -199,7 +198,7 @@ int run_replay(std::vector<std::string> arguments) {
   ranks.shared_memory = resolution.config.training.ddp_backend != "gloo";
   return run_ranks(ranks, [&](train::RankContext& rank_context) {
     if (rank_context.is_first()) {
-      fs::remove(again / "metrics.jsonl");  // of the same replay before
+      fs::remove(again / "metrics.jsonl");  // left by an earlier replay
     }
     const int code = with_our_errors([&] {
       return train::run_training(
@@ -217,8 +216,8 @@ int run_replay(std::vector<std::string> arguments) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "step {} is none that {} would do after step {}", to, checkpoint.string(), from),
-          "name a later step; of a run that went on for longer, give its max_steps as well");
+              "step {} is not a step of {} after step {}", to, checkpoint.string(), from),
+          "give a later step; if the run was extended, also give its max_steps");
     }
     return compare(run, again, from, rank_context.size() == recorded)
                ? 0

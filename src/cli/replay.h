@@ -1,4 +1,4 @@
-// lockstep replay: a step of a run once more, from a checkpoint before it.
+// `lockstep replay`: repeats steps of a run from an earlier checkpoint.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace lockstep::cli {
 
-/// `lockstep replay CHECKPOINT --step N`: trains from the checkpoint, with the configuration in it,
-/// until step N is done, into a folder of its own, and compares each step's loss and gradient norm
-/// with what the run recorded. Exit code 6 where they differ: by a bit on as many ranks as then, by
-/// more than 1e-5 on others.
+/// `lockstep replay CHECKPOINT --step N`: trains from the checkpoint with its configuration until
+/// step N, in a separate folder, and compares each step's loss and gradient norm with the recorded
+/// ones. Exit code 6 if they differ: in any bit on the same number of ranks, by more than 1e-5 on
+/// another.
 int run_replay(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

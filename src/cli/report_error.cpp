@@ -1,3 +1,4 @@
+// Prints errors of commands.
 #include "cli/report_error.h"
 
 #include <exception>
@@ -13,12 +14,12 @@
 namespace lockstep::cli {
 namespace {
 
-/// libtorch's own errors come with a page of stack: the first part says what happened.
+/// libtorch's errors include a page of stack; only the first part, with the reason, is used.
 Error from_torch(const c10::Error& error) {
   return {
       ErrorKind::kInternal,
       error.what_without_backtrace(),
-      "this is a defect of lockstep: please report it"};
+      "this is a bug in Lockstep: please report it"};
 }
 
 }  // namespace
@@ -43,8 +44,7 @@ int report_errors(const std::function<int()>& body) {
   try {
     return with_our_errors(body);
   } catch (const Error&) {
-    return launch::record_current_exception();  // on stderr, and for the launcher where there is
-                                                // one
+    return launch::record_current_exception();  // prints to stderr and writes the launcher's error file, if any
   }
 }
 

@@ -1,3 +1,4 @@
+// `lockstep schedule`: draws and checks pipeline schedules.
 #include "cli/schedule.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ struct ScheduleOptions {
   double rehearsal_ms = 0;
 };
 
-// The drawing is for a terminal; a schedule wider than this is told in figures alone.
+// Wider schedules are not drawn on the terminal, only described by numbers.
 constexpr double kWidestDrawing = 400;
 
 schedule::Schedule schedule_of(const ScheduleOptions& options) {
@@ -49,9 +50,7 @@ void print_report(
     const ScheduleOptions& options) {
   const schedule::Report report = schedule::check(schedule);
   std::cout << fmt::format(
-      "bubble {:.4f} of the time of all ranks; {:.4f} where a rank's optimizer step does not wait "
-      "for the "
-      "others\n",
+      "bubble {:.4f} of all ranks' time; {:.4f} if a rank's optimizer step does not wait for the others\n",
       timeline.bubble(),
       timeline.span_bubble());
   if (schedule.kind != schedule::Kind::kFile) {
@@ -64,17 +63,17 @@ void print_report(
         options.times[1],
         options.times[2]);
     std::cout << fmt::format(
-        "bubble of the formula, with messages that take no time: {:.4f}\n", formula);
+        "bubble of the formula, with instantaneous messages: {:.4f}\n", formula);
   }
   std::cout << fmt::format(
-      "activations held at most (micro-batches × stages), by rank: {}\n",
+      "peak activations (micro-batches × stages) by rank: {}\n",
       fmt::join(report.held, " "));
-  std::cout << "proved: complete, no deadlock, within its claim of memory; messages "
-            << (report.messages_in_order ? "arrive in the order in which they are taken\n"
+  std::cout << "verified: complete, free of deadlock, within its memory bound; messages "
+            << (report.messages_in_order ? "arrive in the order of use\n"
                                          : "are matched by stage and micro-batch\n");
 }
 
-// Times of --times are in units of so many milliseconds.
+// One unit of --times lasts this number of milliseconds.
 void print_rehearsal(const schedule::Schedule& schedule, const ScheduleOptions& options) {
   const double unit = options.rehearsal_ms / 1e3;
   const schedule::Timeline measured = parallel::rehearse(
@@ -82,9 +81,7 @@ void print_rehearsal(const schedule::Schedule& schedule, const ScheduleOptions& 
       schedule::even_durations(
           schedule, {options.times[0] * unit, options.times[1] * unit, options.times[2] * unit}));
   std::cout << fmt::format(
-      "rehearsed with stages that sleep {} ms for a time of 1: bubble {:.4f}; {:.4f} where a "
-      "rank's "
-      "optimizer step does not wait for the others\n",
+      "rehearsed with stages that sleep {} ms per unit of time: bubble {:.4f}; {:.4f} if a rank's optimizer step does not wait for the others\n",
       options.rehearsal_ms,
       measured.bubble(),
       measured.span_bubble());
@@ -95,42 +92,39 @@ void print_rehearsal(const schedule::Schedule& schedule, const ScheduleOptions& 
 int run_schedule(std::vector<std::string> arguments) {
   ScheduleOptions options;
   CLI::App app(
-      "Draws a pipeline schedule as text (and as an SVG), with its bubble, and proves it complete, "
-      "free of "
-      "deadlock and within its claim of memory.",
+      "Draw a pipeline schedule as text (and as an SVG) with its bubble, and verify that it is complete, free of deadlock and within its memory bound.",
       "lockstep schedule");
   app.add_option("--stages", options.stages, "Pipeline ranks")->capture_default_str();
-  app.add_option("--chunks", options.chunks, "Micro-batches of a step")->capture_default_str();
-  app.add_option("--kind", options.kind, "naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v")
+  app.add_option("--chunks", options.chunks, "Micro-batches per step. int")->capture_default_str();
+  app.add_option("--kind", options.kind, "Schedule. string: naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v")
       ->capture_default_str();
   app.add_option(
       "--virtual-stages",
       options.virtual_stages,
-      "Stages a rank (interleaved; else as the kind has)");
-  app.add_option("--file", options.file, "Read the schedule from a file of actions instead");
+      "Stages per rank (interleaved only). int");
+  app.add_option("--file", options.file, "Read the schedule from a file of actions. path");
   app.add_option(
-         "--times", options.times, "Forward, input-gradient and weight-gradient time of a rank")
+         "--times", options.times, "Forward, input-gradient and weight-gradient time per rank")
       ->expected(3)
       ->delimiter(',');
-  app.add_option("--message", options.message, "Time of a message between ranks");
+  app.add_option("--message", options.message, "Time of a message between ranks. float");
   app.add_option(
       "--rehearse",
       options.rehearsal_ms,
-      "Also run it, on ranks as threads and stages that sleep so many milliseconds for a time of "
-      "1");
-  app.add_option("--svg", options.svg, "Write the drawing to this file");
-  app.add_option("--save", options.save, "Write the list of actions to this file");
+      "Also run it on ranks as threads whose stages sleep this number of milliseconds per unit of time. float");
+  app.add_option("--svg", options.svg, "Write the drawing to this file. path");
+  app.add_option("--save", options.save, "Write the list of actions to this file. path");
   if (start::parse(app, std::move(arguments)) == start::Parsed::kHelpShown) {
     return 0;
   }
   for (const double time : options.times) {
     if (!(time > 0 && time < 1e12)) {
-      throw Error(ErrorKind::kConfig, "--times takes three times above 0");
+      throw Error(ErrorKind::kConfig, "--times: three numbers above 0 are required");
     }
   }
   for (const double time : {options.message, options.rehearsal_ms}) {
     if (!(time >= 0 && time < 1e12)) {
-      throw Error(ErrorKind::kConfig, "--message and --rehearse take times of at least 0");
+      throw Error(ErrorKind::kConfig, "--message and --rehearse: a number of at least 0 is required");
     }
   }
   const schedule::Schedule schedule = schedule_of(options);

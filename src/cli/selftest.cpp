@@ -1,3 +1,4 @@
+// `lockstep selftest`: runs all checks and prints them.
 #include "cli/selftest.h"
 
 #include <algorithm>
@@ -20,13 +21,13 @@ namespace {
 using launch::OptionKind;
 
 constexpr launch::OptionSpec kSelftestOptions[] = {
-    {"nproc", OptionKind::kValue, "", "ranks [every GPU; 2 where there is none]"},
-    {"use-cpu", OptionKind::kFlag, "", "leave GPUs alone"},
+    {"nproc", OptionKind::kValue, "", "ranks [every GPU, otherwise 2]"},
+    {"use-cpu", OptionKind::kFlag, "", "do not use GPUs"},
     {"json",
      OptionKind::kValue,
      "",
-     "write all that was found to this file, to send with a report"},
-    {"help", OptionKind::kFlag, "", "this text", 'h'},
+     "write all results to this file, to attach to a report"},
+    {"help", OptionKind::kFlag, "", "print this help", 'h'},
 };
 
 Check check_of(const launch::Finding& finding) {
@@ -52,7 +53,7 @@ nlohmann::json json_of(
   return result;
 }
 
-/// A line for each group, with what its checks found at worst; each that failed, by itself.
+/// Prints one line per group with its worst result, and each failed check.
 void print_checks(
     const std::vector<Check>& checks, const train::RankContext& rank_context, double seconds) {
   std::vector<std::string> groups;
@@ -64,7 +65,7 @@ void print_checks(
   int failed = 0;
   for (const std::string& group : groups) {
     int passed = 0, all = 0;
-    std::vector<const Check*> told;  // of many alike, the slowest
+    std::vector<const Check*> told;  // the slowest of several checks of one kind
     for (const Check& check : checks) {
       if (check.group != group) {
         continue;
@@ -97,7 +98,7 @@ void print_checks(
   const char* where = rank_context.device.is_cpu() ? "the CPU" : "GPUs";
   fmt::print(
       "\n{} on {} rank{} of {}, in {:.0f} s\n",
-      failed == 0 ? "all is well" : fmt::format("{} checks failed", failed),
+      failed == 0 ? "all checks passed" : fmt::format("{} checks failed", failed),
       rank_context.size(),
       rank_context.size() == 1 ? "" : "s",
       where,
@@ -120,7 +121,7 @@ int selftest(train::RankContext& rank_context, const std::string& file) {
   }
   const double seconds = seconds_now() - began;
   if (!rank_context.is_first()) {
-    return 0;  // a failure here would end rank 0 before it has told what it found
+    return 0;  // a failure here would end rank 0 before it has printed its results
   }
   print_checks(checks, rank_context, seconds);
   if (!file.empty()) {
@@ -143,7 +144,7 @@ int run_selftest(std::vector<std::string> arguments) {
     return 0;
   }
   for (const std::string& word : options.rest()) {
-    options.problem(fmt::format("'{}' is no option", word));
+    options.problem(fmt::format("unknown option '{}'", word));
   }
   RankOptions ranks;
   ranks.command = "selftest";

@@ -1,4 +1,4 @@
-// `lockstep selftest`: whether this machine computes what it should, in under a minute.
+// `lockstep selftest`: checks in under a minute that this machine computes correctly.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lockstep::cli {
 
-/// Returns the exit code: that of a numeric error where a check failed.
+/// Returns the exit code: that of a numeric error if a check failed.
 int run_selftest(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

@@ -1,3 +1,4 @@
+// Self-test of checkpoints.
 #include <filesystem>
 #include <stdexcept>
 
@@ -22,7 +23,7 @@ std::vector<checkpoint::Piece> owned_pieces(parallel::ParallelModel& model) {
   return pieces;
 }
 
-/// All that a rank holds, in the order of the visit, on the host.
+/// Returns a rank's whole state on the host, in the order of the visit.
 std::vector<at::Tensor> state_of(parallel::ParallelModel& model) {
   std::vector<at::Tensor> state;
   model.visit_state(
@@ -78,7 +79,7 @@ std::string save_and_read(train::RankContext& rank_context) {
   int64_t bytes = 0;
   for (size_t i = 0; i < saved.size(); ++i) {
     if (!saved[i].equal(read.at(i))) {
-      throw std::runtime_error(fmt::format("part {} of the state is another than was saved", i));
+      throw std::runtime_error(fmt::format("piece {} of the state differs from the saved one", i));
     }
     bytes += static_cast<int64_t>(saved[i].nbytes());
   }

@@ -1,3 +1,4 @@
+// Self-tests of operations, plans and CUDA graphs.
 #include "cli/selftest_checks.h"
 
 #include <algorithm>
@@ -32,8 +33,8 @@ namespace {
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
-/// Throws where they are not as close as the type allows; returns the error, relative to the
-/// largest.
+/// Throws if the difference exceeds the type's precision; returns the error relative to the largest
+/// element.
 double compare(const Tensor& found, const Tensor& expected, double tolerance, const char* what) {
   const Tensor one = found.detach().to(at::kCPU, at::kDouble), other = expected.detach();
   const double largest = std::max(other.abs().max().item<double>(), 1e-30);
@@ -46,7 +47,7 @@ double compare(const Tensor& found, const Tensor& expected, double tolerance, co
 
 struct Operation {
   const char* name;
-  std::vector<std::vector<int64_t>> shapes;  // of its inputs, all floating and with gradients
+  std::vector<std::vector<int64_t>> shapes;  // shapes of the inputs, all floating-point and with gradients
   std::function<Tensor(const Tensors& inputs)> run;
 };
 
@@ -123,8 +124,8 @@ std::vector<Operation> operations() {
   };
 }
 
-/// Outputs and gradients of an operation, in `type`; the gradient of its result can be held by
-/// `given`.
+/// Returns the outputs and gradients of an operation in `type`; `given` is the gradient of its
+/// result.
 Tensors results_of(
     const Operation& operation,
     const Tensors& values,
@@ -149,7 +150,7 @@ std::string check_operation(const Operation& operation, c10::Device device, at::
   auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
   Tensors values;
   for (const std::vector<int64_t>& shape : operation.shapes) {
-    // What the type can hold, so that the reference begins with the same.
+    // Rounded to the type, so that the reference starts with the same values.
     values.push_back(at::randn(shape, generator).to(type).to(at::kDouble));
   }
   const Tensors found = results_of(operation, values, device, type, type);
@@ -196,10 +197,10 @@ std::string check_adamw(c10::Device device, at::ScalarType type) {
           "the weight"));
 }
 
-/// Throws where any bit differs.
+/// Throws if any bit differs.
 std::string expect_same(const Tensor& found, const Tensor& expected) {
   if (!at::equal(found.to(at::kCPU), expected)) {
-    throw std::runtime_error("other bits than on the CPU");
+    throw std::runtime_error("the bits differ from the CPU's");
   }
   return "the same bits";
 }
@@ -214,7 +215,7 @@ std::string check_unpacking(c10::Device device, ops::PackedKind kind) {
       ops::dequantize(matrix));
 }
 
-/// Of rows and of columns, into either; sizes that kernels have whole tiles in, and parts of them.
+/// Checks rounding along rows and columns, for sizes with whole and partial tiles.
 std::string check_rounding(c10::Device device) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(8);
   const Tensor matrix = at::randn({264, 520}, generator).to(at::kBFloat16);
@@ -276,7 +277,7 @@ Check check_on_all_ranks(
 }
 
 parallel::ModelSpec small_model(const train::RankContext& rank_context) {
-  const int heads = std::max(8, rank_context.size());  // each rank may have one
+  const int heads = std::max(8, rank_context.size());  // each rank may own one head
   parallel::ModelSpec spec;
   spec.config = model::parse_model_config(
       fmt::format(
@@ -400,7 +401,7 @@ std::vector<Check> check_graphs(train::RankContext& rank_context) {
             fmt::format("loss {} in step {}, and {} of the plain one", other, step + 1, one));
       }
     }
-    return captured.is_captured() ? "replayed" : "run as they are: no graph was made";
+    return captured.is_captured() ? "replayed" : "ran uncaptured: no graph was created";
   })};
 }
 

@@ -1,4 +1,4 @@
-// The checks of `lockstep selftest`.
+// Checks of `lockstep selftest`.
 #pragma once
 
 #include <functional>
@@ -11,36 +11,37 @@
 namespace lockstep::cli {
 
 struct Check {
-  std::string group;  // "operations"
-  std::string name;   // "attention, bfloat16"
+  std::string group;  // for example "operations"
+  std::string name;   // for example "attention, bfloat16"
   bool passed = true;
-  std::string detail;         // "error 3e-7", and on failure the rank and what it found
-  double bytes_a_second = 0;  // of those that measure it
-  /// What the slowest of many is told of, "all-reduce"; empty: each is told.
+  std::string detail;         // for example "error 3e-7"; on failure the rank and its result
+  double bytes_a_second = 0;  // measured bandwidth, bytes/s; 0 if none
+  /// Only the slowest check of a kind ("all-reduce") is printed; empty: each check is printed.
   std::string kind = {};
 };
 
-/// Runs `body` on every rank, which returns a detail or throws, and makes the ranks agree.
+/// Runs `body`, which returns a detail or throws, on every rank, and makes the ranks agree on the
+/// result.
 Check check_on_all_ranks(
     train::RankContext& rank_context,
     std::string group,
     std::string name,
     const std::function<std::string()>& body);
 
-/// A small Llama, of parameters that are the same everywhere.
+/// Returns a small Llama with the same parameters on every machine.
 parallel::ModelSpec small_model(const train::RankContext& rank_context);
 
-/// Each operation, forward and backward, on the rank's device, against float64 on the CPU. Every
-/// rank must call all of these; the results are those of all ranks, on each.
+/// Compares each operation, forward and backward, on the rank's device with float64 on the CPU.
+/// Every rank must call all of these functions; every rank gets the results of all ranks.
 std::vector<Check> check_operations(train::RankContext& rank_context);
-/// Each collective and messages, of all ranks together and of each two, with their speeds; where
-/// there are many ranks, of all alone.
+/// Checks each collective and point-to-point messages, over all ranks and (for few ranks) between
+/// every pair, and measures their bandwidth.
 std::vector<Check> check_collectives(train::RankContext& rank_context);
-/// Two steps of a small model under each kind of parallelism, against one rank.
+/// Compares two steps of a small model under each kind of parallelism with one rank.
 std::vector<Check> check_plans(train::RankContext& rank_context);
-/// Steps of fixed shapes as they are captured in CUDA graphs, against the plain ones.
+/// Compares steps captured as CUDA graphs with plain ones.
 std::vector<Check> check_graphs(train::RankContext& rank_context);
-/// The state of a sharded model, saved while it is trained on, and read again.
+/// Saves the state of a sharded model while it is trained, and reads it back.
 std::vector<Check> check_checkpoint(train::RankContext& rank_context);
 
 }  // namespace lockstep::cli

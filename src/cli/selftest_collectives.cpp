@@ -1,3 +1,4 @@
+// Self-tests of collectives and messages.
 #include <algorithm>
 #include <exception>
 
@@ -14,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-constexpr int kMostInPairs = 16;  // ranks: each meets each other in a group of two
+constexpr int kMostInPairs = 16;  // maximum number of ranks for tests of every pair
 
 void expect_all(const Tensor& tensor, double value) {
   if (!tensor.eq(value).all().item<bool>()) {
@@ -22,7 +23,7 @@ void expect_all(const Tensor& tensor, double value) {
   }
 }
 
-/// What carries tensors between the ranks of a group, and how fast.
+/// Tests the communication of a group and measures its bandwidth.
 class Collectives {
  public:
   Collectives(comm::Communicator& group, c10::Device device)
@@ -40,8 +41,8 @@ class Collectives {
 
   struct Kind {
     const char* name;
-    double bytes;       // that each rank sends
-    const Tensor* out;  // what is there when it is done
+    double bytes;       // bytes sent by each rank
+    const Tensor* out;  // result of the operation
     std::function<void()> run, look;
   };
   std::vector<Kind> kinds() {
@@ -92,8 +93,8 @@ class Collectives {
          [this, previous] { expect_all(whole_[0], previous + 1.0); }}};
   }
 
-  /// Bytes a second of what each rank sends, by the best of some rounds. Throws where the first
-  /// brings something else.
+  /// Returns the bytes per second that each rank sends, the best of several rounds. Throws if the
+  /// first result is wrong.
   double measure(const Kind& kind) {
     kind.run();
     kind.look();
@@ -102,7 +103,7 @@ class Collectives {
     for (int round = 0; round < 4; ++round) {
       const double began = seconds_now();
       kind.run();
-      kind.out->view({-1})[0].item<float>();  // a GPU has done it then
+      kind.out->view({-1})[0].item<float>();  // waits until the GPU has finished
       best = std::max(best, kind.bytes / (seconds_now() - began));
     }
     return best;
@@ -116,8 +117,7 @@ class Collectives {
   double part_bytes_ = 0, ring_bytes_ = 0;
 };
 
-/// Whom a rank meets in a round of a tournament of so many, in which each meets each once in one
-/// round less than there are; itself: nobody.
+/// Returns a rank's partner in a round of a round-robin tournament; the rank itself if it pauses.
 int partner_of(int rank, int round, int ranks) {
   const int even = ranks + ranks % 2, last = even - 1;
   const int across = ((2 * round - rank) % last + last) % last;
@@ -125,7 +125,7 @@ int partner_of(int rank, int round, int ranks) {
   return found < ranks ? found : rank;
 }
 
-/// What a rank found of its pair, as text: of each kind its speed, or what went wrong.
+/// Returns a rank's results with its partner as text: bandwidth or error per kind.
 std::string found_with(train::RankContext& rank_context, int other) {
   nlohmann::json found = nlohmann::json::array();
   const int low = std::min(rank_context.rank(), other), high = std::max(rank_context.rank(), other);

@@ -5,9 +5,9 @@
 
 namespace lockstep::cli {
 
-/// lockstep train: see `lockstep train --help`. Starts its ranks where no launcher did.
+/// `lockstep train`. Starts its ranks unless a launcher did.
 int run_train(std::vector<std::string> arguments);
-/// lockstep unlearn: the same with task.type=unlearning.
+/// `lockstep unlearn`: the same with task.type=unlearning.
 int run_unlearn(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

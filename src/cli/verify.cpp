@@ -1,3 +1,4 @@
+// `lockstep verify`: compares a plan with a single rank.
 #include "cli/verify.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@
 namespace lockstep::cli {
 namespace {
 
-/// The most tokens of a sequence where data.sequence_length does not say.
+/// Maximum sequence length if data.sequence_length is not set.
 constexpr int64_t kVerifiedLength = 64;
 constexpr size_t kShownTensors = 12;
 
@@ -33,11 +34,11 @@ config::ResolveOptions verify_options() {
   options.command = "verify";
   options.flags = {
       {"model", Kind::kKey, "The same as model.path", "model.path"},
-      {"nproc", Kind::kValue, "Ranks to start; else the product of the sizes of `parallel`"},
-      {"layers", Kind::kValue, "Take the model's first so many layers; else all"},
-      {"steps", Kind::kValue, "Steps to compare; else 2"},
-      {"tolerance", Kind::kValue, "The largest error, relative; else 1e-4"},
-      {"all", Kind::kSwitch, "Show every parameter, not the worst alone"},
+      {"nproc", Kind::kValue, "Ranks to start. int; default: product of the sizes of `parallel`"},
+      {"layers", Kind::kValue, "Use only the model's first layers. int; default: all"},
+      {"steps", Kind::kValue, "Steps to compare. int; default: 2"},
+      {"tolerance", Kind::kValue, "Largest accepted relative error. float; default: 1e-4"},
+      {"all", Kind::kSwitch, "Print every parameter, not only the worst"},
   };
   return options;
 }
@@ -54,11 +55,11 @@ double tolerance_of(const config::Resolution& resolution, double otherwise) {
       return value;
     }
   } catch (const std::exception&) {
-    // told below
+    // reported below
   }
   throw Error(
       ErrorKind::kConfig,
-      fmt::format("--tolerance is '{}'; it must be a number above 0", *text),
+      fmt::format("--tolerance: '{}' is not a number above 0", *text),
       "--tolerance 1e-4");
 }
 
@@ -74,7 +75,7 @@ parallel::ModelSpec spec_of(
   request.adapter = train::adapter_request(config.lora);
   request.quantization = train::quantization_of(config.quantization);
   request.float8 = plan::float8_of(config.precision);
-  if (request.float8) {  // two orders of a sum in float32 round to other numbers of 8 bits at times
+  if (request.float8) {  // float32 sums in different orders may round to different 8-bit numbers
     request.dtype = at::kDouble;
   }
   if (train::trains_rewards(config.task)) {
@@ -97,7 +98,7 @@ parallel::ModelSpec spec_of(
   return spec;
 }
 
-/// Marks rows as training does, and compares them to another model's.
+/// Marks rows as training does, and sets the reference model of the objective.
 void set_unlearning(
     const config::Config& config,
     const parallel::ModelSpec& spec,
@@ -106,9 +107,8 @@ void set_unlearning(
   if (config.unlearning.compatibility == "upstream" && micro_batches > 1) {
     throw Error(
         ErrorKind::kConfig,
-        "unlearning.compatibility=upstream takes means of micro-batches: one rank, which has one, "
-        "gives other gradients",
-        "compare with unlearning.compatibility=fixed, or with one micro-batch a step");
+        "unlearning.compatibility=upstream averages over micro-batches, so a single rank with one micro-batch has other gradients",
+        "compare with unlearning.compatibility=fixed, or with one micro-batch per step");
   }
   options.forgets = true;
   options.mark = [&config, vocabulary = spec.config.vocab_size](nn::ForwardInputs& rows) {
@@ -120,7 +120,7 @@ void set_unlearning(
                       parallel::ParallelModel& model,
                       const parallel::Plan& plan,
                       parallel::ParallelGroups& axes) mutable {
-    // The model as it was has no divergence in the first step.
+    // Compared with the unchanged model, the first step would have no divergence.
     const auto seed = static_cast<uint64_t>(config.training.seed) + 1;
     other.fill = parallel::fill_at_random(other.config, seed);
     return train::unlearning_reference(config, model, other, plan, axes);
@@ -196,10 +196,10 @@ void print(
     fmt::print("{:<48} {:>12.3e} {:>10.2e}\n", row.name, row.largest, row.error);
   }
   if (rows.size() < found.gradients.size()) {
-    fmt::print("and {} with less error (--all)\n", found.gradients.size() - rows.size());
+    fmt::print("and {} with smaller errors (--all)\n", found.gradients.size() - rows.size());
   }
   if (found.first_difference) {
-    fmt::print("\nthey part at {}\n", *found.first_difference);
+    fmt::print("\nthey first differ at {}\n", *found.first_difference);
   } else {
     fmt::print("\nequal within {:g}\n", options.tolerance);
   }
@@ -215,7 +215,7 @@ int verify(const config::Resolution& resolution, train::RankContext& rank_contex
   const parallel::VerifyOptions options = options_of(resolution, spec, plan, mesh);
   const parallel::Verification found = parallel::verify(spec, plan, axes, options);
   if (!rank_context.is_first()) {
-    return 0;  // a failure here would end rank 0 before it has told what it found
+    return 0;  // a failure here would end rank 0 before it has printed its results
   }
   print(found, spec, options, mesh, resolution.has("all") ? Rows::kAll : Rows::kWorst);
   return found.first_difference ? exit_code(ErrorKind::kNumeric) : 0;

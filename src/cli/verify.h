@@ -1,4 +1,4 @@
-// lockstep verify: a plan against one rank.
+// `lockstep verify`: compares a plan with a single rank.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace lockstep::cli {
 
-/// Trains the user's model for two steps on one rank and under the plan, and prints how far losses
-/// and gradients lie apart. Exit code 6 where that is beyond the tolerance.
+/// Trains the user's model for two steps on one rank and under the plan, and prints the differences
+/// of losses and gradients. Exit code 6 if they exceed the tolerance.
 int run_verify(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

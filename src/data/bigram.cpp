@@ -134,7 +134,7 @@ LossTotal bigram_loss(const SequenceView& train, const SequenceView& evaluation)
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the texts have different vocabularies: {} and {}",
+            "the datasets have different vocabularies: {} and {}",
             train.dataset().vocabulary_size(),
             evaluation.dataset().vocabulary_size()),
         "tokenize both with the same tokenizer");

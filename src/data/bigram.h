@@ -9,19 +9,21 @@
 
 namespace lockstep::data {
 
-/// Interpolated Kneser-Ney of order two (Chen and Goodman, 1999, section 2.8 and eq. 27 for the
-/// discount), over a continuation distribution that is itself discounted and interpolated with the
-/// uniform one:
-///   p(w|v) = (c(v,w) - D)+ / c(v) + D n(v,.) / c(v) * q(w),   q(w) = (n(.,w) - E)+ / n(.,.) + E
-///   n(.) / n(.,.) / V
-/// so that every token has a probability and they sum to one. Memory grows with the distinct pairs.
+/// Interpolated Kneser-Ney model of order two (Chen and Goodman, 1999, section 2.8 and eq. 27 for
+/// the discount). Its continuation distribution is itself discounted and interpolated with the
+/// uniform distribution, so that every token has a nonzero probability and they sum to one:
+///
+///   p(w|v) = (c(v,w) - D)+ / c(v) + D n(v,.) / c(v) * q(w)
+///   q(w) = (n(.,w) - E)+ / n(.,.) + E n(.) / n(.,.) / V
+///
+/// Memory grows with the number of distinct pairs.
 class BigramModel {
  public:
   explicit BigramModel(int64_t vocabulary_size);
 
   /// Counts the pairs of a row: labels[t] after ids[t - 1], if labels[t] is not kIgnored.
   void count(std::span<const int64_t> ids, std::span<const int64_t> labels);
-  /// After the last count and before the first probability.
+  /// Computes the discounts. Call after the last count() and before the first probability().
   void finish();
   double probability(int64_t previous, int64_t next) const;
 
@@ -45,7 +47,7 @@ class BigramModel {
 
 struct LossTotal {
   double sum = 0;       // nats
-  int64_t targets = 0;  // labels that counted
+  int64_t targets = 0;  // number of labels
   double mean() const { return targets == 0 ? 0 : sum / static_cast<double>(targets); }
 };
 

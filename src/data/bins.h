@@ -20,9 +20,9 @@ class Bins {
  public:
   Bins() = default;
   /// Best fit decreasing (Johnson, "Near-optimal bin packing algorithms", 1973: at most 11/9 of the
-  /// minimum): each piece goes to the row in which it leaves the least room, the first of several,
-  /// or to a new one. The result depends only on the pieces, which must be in stream order and have
-  /// at most `length` tokens. O(n log length).
+  /// minimum). Each piece goes to the row in which it leaves the least room, on ties to the first
+  /// one; if it fits no row, it opens a new one. Pieces must be in stream order and have at most
+  /// `length` tokens. O(n log length).
   Bins(std::vector<Piece> pieces, int64_t length);
 
   int64_t rows() const { return static_cast<int64_t>(first_.size()) - 1; }
@@ -30,7 +30,7 @@ class Bins {
 
  private:
   std::vector<Piece> pieces_;
-  std::vector<int64_t> first_{0};  // of each row in pieces_, and their number
+  std::vector<int64_t> first_{0};  // offset in pieces_ and number of pieces of each row
 };
 
 }  // namespace lockstep::data

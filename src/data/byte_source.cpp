@@ -24,11 +24,11 @@ namespace fs = std::filesystem;
 constexpr size_t kReadBlock = size_t{1} << 18;
 constexpr std::string_view kGzipMagic("\x1f\x8b", 2);
 constexpr std::string_view kZstdMagic("\x28\xb5\x2f\xfd", 4);
-// Limits of the expansion ratio: gzip expands at most 1,032 times, zstd without limit, and text
-// does not compress that much.
+// Limits of the expansion ratio. gzip expands at most 1,032 times and zstd without limit; text does
+// not compress that well.
 constexpr uint64_t kMostFromOne = 1000, kMostFromAny = uint64_t{64} << 20;
 constexpr std::string_view kReplaceRemedy =
-    "the file is damaged or was cut off while it was copied: fetch it again";
+    "the file is damaged or incomplete: download it again";
 
 class PlainFile final : public ByteSource {
  public:
@@ -74,12 +74,12 @@ class Compressed : public ByteSource {
       throw Error(
           ErrorKind::kData,
           fmt::format(
-              "{}: its {} data come to more than {} times its {} bytes",
+              "{}: the {} data expands to more than {} times the file size of {} bytes",
               file_->path().string(),
               kind_,
               kMostFromOne,
               file_->size()),
-          "look at it: text does not shrink so far. If it is meant, decompress it first");
+          "check the file: text does not compress this well. If it is correct, decompress it first");
     }
     return count;
   }
@@ -87,7 +87,7 @@ class Compressed : public ByteSource {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{}: its {} data {}, before byte {} of {}",
+            "{}: the {} data {}, before byte {} of {}",
             file_->path().string(),
             kind_,
             what,
@@ -200,8 +200,8 @@ class ZstdFile final : public Compressed {
 
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream_;
   ZSTD_inBuffer input_{nullptr, 0, 0};
-  // zstd validates a frame differently if the output has room for all of it: whether a file is
-  // valid must not depend on the read size.
+  // zstd validates a frame differently if the output buffer has room for all of it. The result must
+  // not depend on the read size.
   std::vector<char> window_ = std::vector<char>(ZSTD_DStreamOutSize());
   ZSTD_outBuffer output_{window_.data(), window_.size(), 0};
   size_t given_ = 0;
@@ -231,7 +231,7 @@ void refuse_foreign(const fs::path& path, std::string_view start) {
     if (start.starts_with(foreign.magic)) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{} is a {} file, which is not read", path.string(), foreign.name),
+          fmt::format("{} is a {} file, which is not supported", path.string(), foreign.name),
           std::string(foreign.remedy));
     }
   }
@@ -256,11 +256,11 @@ std::unique_ptr<ByteSource> open_bytes(const fs::path& path) {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{} is named {} but does not begin as such a file does ({} bytes)",
+            "{} is named {} but is not such a file ({} bytes)",
             path.string(),
             extension,
             file->size()),
-        "rename it if it is not compressed; else " + std::string(kReplaceRemedy));
+        "rename it if it is not compressed; otherwise " + std::string(kReplaceRemedy));
   }
   refuse_foreign(path, start);
   return file;

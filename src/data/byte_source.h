@@ -13,7 +13,7 @@ class ByteSource {
  public:
   virtual ~ByteSource() = default;
   /// Fills the front of `out` (not empty) and returns the number of bytes; 0 only at the end.
-  /// Throws Error (kData) with file and position if compressed data is damaged, truncated or
+  /// Throws Error (data) with file and position if compressed data is damaged, truncated or
   /// followed by other bytes.
   virtual size_t read(std::span<char> out) = 0;
 };

@@ -175,10 +175,10 @@ ChatText ChatTemplate::render(const Chat& chat, ChatLoss loss) const {
     const bool answers = std::ranges::any_of(chat.messages, is_assistant);
     throw Error(
         ErrorKind::kData,
-        answers ? "the chat template writes nothing of what the assistant says"
-                : "no message of the assistant: nothing would be learned of this row",
-        answers ? "correct the template, or give another: data.chat_template=FILE"
-                : "leave the row out, or learn all that is said with data.chat_loss=all");
+        answers ? "the chat template renders no text of the assistant"
+                : "there is no assistant message, so the row has no loss",
+        answers ? "fix the template, or use another one: data.chat_template=FILE"
+                : "remove the row, or train on all messages with data.chat_loss=all");
   }
   spans = without(std::move(spans), chat, whole.text);
   if (loss == ChatLoss::kLast && !spans.empty()) {
@@ -232,11 +232,9 @@ TextSpan ChatTemplate::added_by(const Chat& chat, size_t message, const std::str
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "what the assistant says in message {} cannot be told from what is said before it: the "
-            "template writes the messages before it in another way when it is there",
+            "the text of assistant message {} cannot be located: with this message, the template renders the preceding messages differently",
             message + 1),
-        "give a template that marks it with {% generation %} (data.chat_template=FILE), or learn "
-        "the last message alone with data.chat_loss=last, or everything with data.chat_loss=all");
+        "use a template that marks it with {% generation %} (data.chat_template=FILE), or train only on the last message with data.chat_loss=last, or on everything with data.chat_loss=all");
   };
   // Some templates add more to a generation prompt than to a finished message (an open <think>).
   const size_t before = message == 0 ? 0 : render_first(chat, message, Asks::kNo).text.size();
@@ -249,7 +247,7 @@ TextSpan ChatTemplate::added_by(const Chat& chat, size_t message, const std::str
   const std::string content = content_of(chat.messages[message]);
   const std::string said(without_white_ends(content));
   size_t end = up_to.size();
-  if (!whole.starts_with(up_to)) {  // earlier messages lose a part (their reasoning) in the whole
+  if (!whole.starts_with(up_to)) {  // the full rendering omits a part of earlier messages (their reasoning)
     const size_t at = up_to.rfind(said);
     const std::string closed(
         without_white_end(std::string_view(up_to).substr(std::min(at, up_to.size()))));

@@ -36,48 +36,48 @@ struct ChatText {
 
 /// Reads a record: the field `messages_field` (role, content), ShareGPT's `conversations` (from,
 /// value; optional `system`), or prompt and completion (strings, or lists of messages), with
-/// optional `tools`. Throws Error (kData) with `place` if it has none of these or a message is
+/// optional `tools`. Throws Error (data) with `place` if it has none of these or a message is
 /// invalid.
 Chat read_chat(
     const nlohmann::ordered_json& record,
     const std::string& messages_field,
     const std::string& place);
 
-/// Reads a record's `tools` and `chat_template_kwargs` into `chat`. Throws Error (kData) with
+/// Reads a record's `tools` and `chat_template_kwargs` into `chat`. Throws Error (data) with
 /// `place` if one is of the wrong type.
 void read_template_fields(
     const nlohmann::ordered_json& record, const std::string& place, Chat& chat);
 /// Appends a message to `chat`. `weight` (OpenAI: 0 or 1) and `train` (Axolotl: true or false) are
-/// removed from it and decide whether it is learned. Throws Error (kData) with `place` if one of
+/// removed from it and decide whether it is learned. Throws Error (data) with `place` if one of
 /// them has another value.
 void add_message(nlohmann::ordered_json message, const std::string& place, Chat& chat);
 
 /// Immutable and thread-safe.
 class ChatTemplate {
  public:
-  /// `tokens`: bos_token, eos_token and other variables of templates.
+  /// `tokens`: bos_token, eos_token and other variables of the template.
   ChatTemplate(std::string_view source, std::string place, nlohmann::ordered_json tokens);
-  /// The tokenizer's template: chat_template.jinja, otherwise `chat_template` of
-  /// tokenizer_config.json (of several the one named default). Null if it has none.
+  /// Returns the tokenizer's template: chat_template.jinja, otherwise `chat_template` of
+  /// tokenizer_config.json (the one named "default" if there are several). Null if there is none.
   static std::shared_ptr<const ChatTemplate> of(const text::Tokenizer& tokenizer);
-  /// Source of that template; nullopt if the tokenizer has none.
+  /// Returns the source of that template, or nullopt if the tokenizer has none.
   static std::optional<std::string> source_of(const text::Tokenizer& tokenizer);
-  /// A file's, with the tokenizer's tokens.
+  /// Reads a template from a file, with the tokenizer's special tokens.
   static std::shared_ptr<const ChatTemplate> read(
       const std::filesystem::path& path, const text::Tokenizer& tokenizer);
 
-  /// The messages followed by the generation prompt.
+  /// Renders the messages followed by the generation prompt.
   std::string prompt(const Chat& chat) const;
-  /// All messages without a generation prompt.
+  /// Renders all messages without a generation prompt.
   std::string whole(const Chat& chat) const;
-  /// Renders the chat and returns its spans with a loss: what {% generation %} marks; otherwise the
-  /// text that each assistant message adds to the generation prompt, including its end marker.
-  /// Throws Error (kData) if there is no assistant message, or if the text before a message is not
-  /// its generation prompt.
+  /// Renders the chat and returns its spans with a loss. These are marked by {% generation %} in
+  /// the template; without such marks, they are the text that each assistant message adds to the
+  /// generation prompt, including its end marker. Throws Error (data) if there is no assistant
+  /// message, or if the text before a message is not its generation prompt.
   ChatText render(const Chat& chat, ChatLoss loss) const;
-  /// The end marker of an assistant message without white space; empty if there is none.
+  /// Returns the end marker of an assistant message without white space; may be empty.
   std::string end_of_turn() const;
-  /// Changes whenever a rendered text could change.
+  /// Hash that changes whenever a rendered text could change.
   const std::string& fingerprint() const { return fingerprint_; }
 
  private:

@@ -1,4 +1,4 @@
-// Records as chats, by the names that data sets have for them.
+// Converts records to chats, with the field names of common datasets.
 #include <array>
 #include <utility>
 
@@ -40,8 +40,8 @@ std::string role_of_sharegpt(const std::string& from, const std::string& place) 
     }
   }
   fail_chat(
-      fmt::format("{}: a message is from \"{}\", which is no role known", place, from),
-      "it is human, gpt, system or tool");
+      fmt::format("{}: a message is from \"{}\", which is an unknown role", place, from),
+      "the roles are human, gpt, system and tool");
 }
 
 Json message_of(const std::string& role, Json content) {
@@ -91,8 +91,8 @@ void check_one_system(const Chat& chat, const Json& record, const std::string& p
       chat.messages[0].value("role", "") == "system" &&
       chat.messages[1].value("role", "") == "system") {
     fail_chat(
-        fmt::format("{}: a field \"system\" and a system message", place),
-        "keep one of them: two system prompts contradict each other");
+        fmt::format("{}: the record has a field \"system\" and a system message", place),
+        "remove one of them");
   }
 }
 
@@ -101,8 +101,8 @@ void refuse_media(const Json& record, const std::string& place) {
     const Json* value = present(record, name);
     if (value != nullptr && *value != "" && !(value->is_array() && value->empty())) {
       fail_chat(
-          fmt::format("{}: the field \"{}\" is not used: only text is trained on", place, name),
-          "remove the rows, or the column if the text does not depend on it");
+          fmt::format("{}: the field \"{}\" is not supported: only text is trained on", place, name),
+          "remove the rows, or remove the column if the text does not depend on it");
     }
   }
 }
@@ -114,7 +114,7 @@ void add_sharegpt(const Json& list, const std::string& place, Chat& chat) {
     if (from == nullptr || !from->is_string() || value == nullptr) {
       fail_chat(
           fmt::format(
-              "{}: message {} of \"conversations\" has no from and value",
+              "{}: message {} of \"conversations\" has no \"from\" or \"value\"",
               place,
               chat.messages.size() + 1),
           R"(a message is {"from": "human", "value": "..."})");
@@ -150,7 +150,7 @@ void add_tools(const Json& record, const std::string& place, Chat& chat) {
   }
   chat.tools = tools->is_string() ? Json::parse(tools->get<std::string>(), nullptr, false) : *tools;
   if (!chat.tools.is_array()) {
-    fail_chat(fmt::format("{}: \"tools\" is no list", place), "give a list of JSON schemas");
+    fail_chat(fmt::format("{}: \"tools\" is not a list", place), "use a list of JSON schemas");
   }
   if (chat.tools.empty()) {
     chat.tools = nullptr;
@@ -164,7 +164,7 @@ bool is_learned(const Json& value, const char* name, const std::string& place, s
   if (!is_known) {
     fail_chat(
         fmt::format("{}: \"{}\" of message {} is {}", place, name, message + 1, value.dump()),
-        is_weight ? "a message's weight is 0 or 1" : "a message's train is true or false");
+        is_weight ? "the weight of a message must be 0 or 1" : "\"train\" of a message must be true or false");
   }
   return is_weight ? value == 1 : value.get<bool>();
 }
@@ -231,11 +231,11 @@ Chat read_chat(const Json& record, const std::string& messages_field, const std:
     }
     fail_chat(
         fmt::format(
-            "{} has no field \"{}\", no conversations, and no prompt with a completion. It has: {}",
+            "{} has no field \"{}\", no conversations, and no prompt with a completion. Its fields: {}",
             place,
             messages_field,
             names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))),
-        "name the field of the messages: data.messages_field=...");
+        "set the field with the messages: data.messages_field=...");
   }
   check_one_system(chat, record, place);
   read_template_fields(record, place, chat);

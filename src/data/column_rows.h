@@ -25,11 +25,11 @@ using OpenColumnRows = ColumnRows* (*)(const char* path, std::string& problem);
 
 /// True if the name (.parquet, .arrow) or the first bytes identify such a file.
 bool has_columns(const std::filesystem::path& path);
-/// "FILE, line 3", and "FILE, row 3" of one of these by its name.
+/// Returns "FILE, row 3" for Parquet and Arrow files, otherwise "FILE, line 3".
 std::string place_in(const std::filesystem::path& path, int64_t line);
 
 /// Rows of a Parquet or Arrow file (IPC file or stream), each with its number as its line. Throws
-/// Error (kEnvironment) if the library is missing; Error (kData) if the file is damaged or
+/// Error (environment) if the library is missing; Error (data) if the file is damaged or
 /// truncated, or has a column that JSON cannot represent.
 std::unique_ptr<RecordReader> open_columns(const std::filesystem::path& path);
 

@@ -41,7 +41,7 @@ void check_utf8(Record& record, Context& context) {
   const size_t column =
       lines == 0 ? valid + static_cast<size_t>(record.column) : valid - before.rfind('\n');
   const std::string place = fmt::format(
-      "{}, line {}, byte {} of it: {:#04x} is not UTF-8",
+      "{}, line {}, byte {} of the line: {:#04x} is not valid UTF-8",
       context.path,
       record.line + lines,
       column,
@@ -51,12 +51,11 @@ void check_utf8(Record& record, Context& context) {
         ErrorKind::kData,
         place,
         fmt::format(
-            "convert the file (iconv -f latin1 -t utf-8 {}), or let such bytes become U+FFFD "
-            "with data.invalid_utf8=replace",
+            "convert the file (iconv -f latin1 -t utf-8 {}), or replace such bytes by U+FFFD with data.invalid_utf8=replace",
             context.path));
   }
   if (!context.warned.exchange(true)) {
-    log_warning("{}; this and all other such bytes of the file become U+FFFD", place);
+    log_warning("{}; this and all other such bytes of the file are replaced by U+FFFD", place);
   }
   record.text = text::replace_invalid_utf8(record.text);
 }
@@ -76,24 +75,24 @@ std::string list_names(std::vector<std::string> names) {
   const auto has = [&](std::string_view name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  std::string remedy = fmt::format("name the field: {}=...", key);
+  std::string remedy = fmt::format("set the field: {}=...", key);
   if (key == "data.text_field" && has("instruction") && (has("output") || has("instances"))) {
-    remedy = "these are instructions: set data.prompt=alpaca";
+    remedy = "for instruction data, set data.prompt=alpaca";
   } else if (key == "data.text_field" && (has("messages") || has("conversations"))) {
-    remedy = "these are chats: set data.prompt=chat";
+    remedy = "for chats, set data.prompt=chat";
   } else if (key == "data.text_field" && has("chosen") && has("rejected")) {
-    remedy = "these are preferences: set task.type=preference";
+    remedy = "for preference data, set task.type=preference";
   } else if (names.size() == 1) {
     remedy = fmt::format("set {}={}", key, names.front());
     if (names.front().find_first_of(";\t") != std::string::npos) {
       remedy =
-          "the file seems to have another delimiter: convert it to commas, or set data.format=tsv";
+          "the file seems to use another delimiter: convert it to commas, or set data.format=tsv";
     }
   }
   throw Error(
       ErrorKind::kData,
       fmt::format(
-          "{} has no field \"{}\".{} It has: {}",
+          "{} has no field \"{}\".{} Its fields: {}",
           place,
           field,
           did_you_mean(field, names),
@@ -148,7 +147,7 @@ std::string take_string(
         ErrorKind::kData,
         fmt::format(
             "{}: the field \"{}\" is of type {}, not a string", place, field, found->type_name()),
-        "write the text as a JSON string, or leave the record out");
+        "write the text as a JSON string, or remove the record");
   }
   return found->get<std::string>();
 }
@@ -198,7 +197,7 @@ struct LabelledFields {
   std::vector<std::string> labels;
 };
 
-/// "title, body" -> both of them.
+/// Splits "title, body" into names.
 std::vector<std::string> names_in(const std::string& list) {
   std::vector<std::string> names;
   std::istringstream stream(list);
@@ -226,7 +225,7 @@ LabelledFields find_labelled_fields(const DataOptions& options, const Has& has) 
   return fields;
 }
 
-/// The value of one label's field; null: it is not there, and need not be.
+/// Returns the value of a label field; null if it is missing and optional.
 const json* find_label(
     const json& object,
     const std::string& field,
@@ -246,7 +245,7 @@ const json* find_label(
   return nullptr;
 }
 
-/// The values of several fields, one label each; nullopt if all are empty.
+/// Returns the values of several fields, one label each; nullopt if all are empty.
 std::optional<RawLabel> words_of_fields(std::vector<std::string> words) {
   const bool is_empty =
       std::all_of(words.begin(), words.end(), [](const auto& word) { return word.empty(); });
@@ -271,8 +270,8 @@ std::optional<RawLabel> take_label(
     if (label && label->is_list) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{}: \"{}\" is a list, and one of several label fields", place, field),
-          "name the list's field alone, or fields of 0 and 1, or of numbers");
+          fmt::format("{}: \"{}\" is a list, but there are several label fields", place, field),
+          "name only the field of the list, or fields with 0 and 1 or with numbers");
     }
     words.push_back(label ? label->words.front() : "");
   }
@@ -300,8 +299,7 @@ void take_labelled(
   documents.push_back(std::move(document));
 }
 
-/// Parses the record again with its keys in the order of the file, because templates write tools
-/// out.
+/// Parses the record again with its keys in file order, because templates print the tools.
 void take_chat(
     const std::string& text,
     const Context& context,
@@ -326,7 +324,7 @@ void parse_object(Record record, Context& context, std::vector<Document>& docume
   if (!object.is_object()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: a record is an object, and this is of type {}", place, object.type_name()),
+        fmt::format("{}: a record must be an object, but this one is of type {}", place, object.type_name()),
         R"(write {"text": "..."} on each line)");
   }
   if (!context.options.label_fields.empty()) {
@@ -350,7 +348,7 @@ void parse_object(Record record, Context& context, std::vector<Document>& docume
 struct Columns {
   size_t count = 0;
   size_t text = 0;                           // the text, or the output
-  std::optional<size_t> instruction, input;  // of a prompt
+  std::optional<size_t> instruction, input;  // for prompts
   std::vector<size_t> more_texts;            // for classification: joined to the text
   std::optional<size_t> pair;                // for classification
   std::vector<size_t> labels;                // for classification
@@ -368,7 +366,7 @@ Columns find_columns(const std::vector<std::string>& names, const Context& conte
       throw Error(
           ErrorKind::kData,
           fmt::format("{} names \"{}\" twice", place, field),
-          fmt::format("rename one, or name another column: {}=...", key));
+          fmt::format("rename one of them, or use another column: {}=...", key));
     }
     return static_cast<size_t>(at - names.begin());
   };
@@ -406,7 +404,8 @@ Columns find_columns(const std::vector<std::string>& names, const Context& conte
   return columns;
 }
 
-/// The label of a row that has all label columns; nullopt if some of several columns are empty.
+/// Returns the label of a row. With several label columns, returns nullopt if some of them are
+/// empty.
 std::optional<RawLabel> take_label(
     const std::vector<std::string>& fields, const Columns& columns, const DataOptions& options) {
   if (columns.labels.size() < options.label_fields.size() || columns.labels.empty()) {
@@ -434,11 +433,11 @@ void parse_row(
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{}: the row has {} fields, where the header has {}",
+            "{}: the row has {} fields, but the header has {}",
             place_of(record, context),
             fields.size(),
             columns.count),
-        "put fields that hold the delimiter in quotes");
+        "quote fields that contain the delimiter");
   }
   Document document;
   if (columns.instruction) {
@@ -478,8 +477,8 @@ DocumentSource open_whole(
   if (options.prompt == Prompt::kChat && input.format != Format::kJson) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("data.prompt=chat reads lists of messages, and {} has none", context->path),
-        "give JSON lines (data.format=jsonl, where the name does not say so)");
+        fmt::format("data.prompt=chat requires lists of messages, and {} has none", context->path),
+        "use JSON lines (data.format=jsonl if the file name has another extension)");
   }
   switch (input.format) {
     case Format::kCsv:
@@ -498,17 +497,17 @@ DocumentSource open_whole(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "classification needs records with fields, and {} is plain text", context->path),
-        "give JSON lines, CSV or TSV (data.format says which, where the name does not)");
+            "classification requires records with fields, and {} is plain text", context->path),
+        "use JSON lines, CSV or TSV (set data.format if the file name has another extension)");
   }
   if (options.prompt != Prompt::kNone) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "data.prompt={} needs records with fields, and {} is plain text",
+            "data.prompt={} requires records with fields, and {} is plain text",
             name_of(options.prompt),
             context->path),
-        "give JSON lines, CSV or TSV (data.format says which, where the name does not)");
+        "use JSON lines, CSV or TSV (set data.format if the file name has another extension)");
   }
   return {
       open_text(input.path, cutting), [context](Record record, std::vector<Document>& documents) {

@@ -17,7 +17,7 @@
 
 namespace lockstep::data {
 
-/// A document or, of long plain text, a part of one. Valid UTF-8.
+/// Document, or part of a long plain text. Valid UTF-8.
 struct Document {
   std::string prompt;  // encoded separately and without loss; empty: none
   std::string text;
@@ -25,15 +25,15 @@ struct Document {
   /// For a chat, whose template rendered all of `text`: the spans with a loss. No tokens are added
   /// around it.
   std::optional<std::vector<jinja::TextSpan>> learned = {};
-  // Of records with labels (DataOptions::label_fields):
+  // For records with labels (DataOptions::label_fields):
   std::string pair = {};               // the second text of a pair
   std::optional<RawLabel> label = {};  // nullopt: empty, null or missing
   int64_t line = 0;                    // line of the file on which the record begins
 };
 
-/// An open file: its records in order, and the parser that turns a record into documents. `parse`
-/// may be called by several threads; it appends to the documents, and its Errors name file, line
-/// and field.
+/// Open file: its records in order, and the parser that turns a record into documents. `parse` may
+/// be called from several threads. It appends to the documents; its Errors name file, line and
+/// field.
 struct DocumentSource {
   std::unique_ptr<RecordReader> records;
   std::function<void(Record record, std::vector<Document>& documents)> parse;

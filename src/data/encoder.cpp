@@ -15,7 +15,7 @@ namespace {
 using text::SpecialTokens;
 using text::Template;
 
-/// The BOS token: the ids that encoding with the template adds in front.
+/// Returns the BOS token: the id that encoding with the template prepends.
 std::optional<int32_t> find_begin(const text::Tokenizer& tokenizer) {
   const std::vector<int32_t> with =
       tokenizer.encode("a", SpecialTokens::kRecognise, Template::kApply);
@@ -27,7 +27,7 @@ std::optional<int32_t> find_begin(const text::Tokenizer& tokenizer) {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the tokenizer's template puts {} tokens before a text; one at most is supported",
+            "the tokenizer's template puts {} tokens before a text; at most one is supported",
             before),
         "change post_processor in its tokenizer.json");
   }
@@ -96,11 +96,10 @@ Encoder make_source_encoder(std::shared_ptr<const text::Tokenizer> tokenizer, in
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the tokenizer's template ends a text with token {}, and a classifier is read at the "
-            "model's end of text, {}",
+            "the tokenizer's template ends a text with token {}, but the classifier is read at the model's end of text, {}",
             form.after.back(),
             end),
-        "make eos_token_id of config.json and post_processor of tokenizer.json the same");
+        "use the same token for eos_token_id of config.json and post_processor of tokenizer.json");
   }
   encoder.end = end;
   return encoder;

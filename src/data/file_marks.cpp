@@ -80,7 +80,7 @@ void FileMarks::remember(
   try {
     write_file_atomically(mark_of(path, purpose), *state + "\n" + found + "\n", ErrorKind::kData);
   } catch (const Error&) {
-    // A mark is a saving, not a need.
+    // Ignore the error: the cache is optional.
   }
 }
 

@@ -9,23 +9,23 @@
 
 namespace lockstep::data {
 
-/// Stores one string per file and purpose in a folder. It is valid while the file's device, inode,
-/// size and times (modified, changed: nanoseconds) are those at the start of reading, and only if
-/// these times were two seconds old by then, so that no later write can have the same ones.
-/// Failures to read or write an entry only cost the saving.
+/// Stores one string per file and purpose in a folder. An entry is valid while the file's device,
+/// inode, size, modification time and change time (nanoseconds) are unchanged since before it was
+/// read. Files that were changed less than two seconds before that are not cached, because a later
+/// write could leave the same times. Errors are ignored; the file is then read again.
 class FileMarks {
  public:
-  /// Files smaller than `least` are not remembered: reading them costs less than it can save.
+  /// Files smaller than `least` bytes are not cached, because reading them is cheap.
   explicit FileMarks(
       std::filesystem::path folder,
       uint64_t least = uint64_t{1} << 26,
       int64_t settled_seconds = 2);
 
-  /// Returns the stored string of `path` in its present state.
+  /// Returns the stored string of `path` if the file has not changed.
   std::optional<std::string> find(
       const std::filesystem::path& path, std::string_view purpose) const;
-  /// Returns the file's state for remember(); call before reading the file. Returns nullopt if it
-  /// must not be stored.
+  /// Returns the file's state for remember(); call it before reading the file. Returns nullopt if
+  /// the file must not be cached.
   std::optional<std::string> state_of(const std::filesystem::path& path) const;
   void remember(
       const std::filesystem::path& path,

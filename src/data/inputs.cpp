@@ -40,7 +40,7 @@ std::optional<Format> format_from_name(fs::path path) {
       {".json", Format::kJson},
       {".jsonl", Format::kJson},
       {".ndjson", Format::kJson},
-      {".parquet", Format::kJson},  // its rows are objects, too
+      {".parquet", Format::kJson},  // its rows are converted to JSON objects
       {".arrow", Format::kJson},
       {".csv", Format::kCsv},
       {".tsv", Format::kTsv},
@@ -70,7 +70,7 @@ std::string near_names(const fs::path& missing) {
     }
   }
   if (names.empty() && !fs::exists(folder, ignored)) {
-    return fmt::format(" There is no folder {} either.", folder.string());
+    return fmt::format(" The folder {} does not exist either.", folder.string());
   }
   return did_you_mean(missing.filename().string(), names);
 }
@@ -137,12 +137,12 @@ void refuse_splits(const fs::path& folder, std::string_view key) {
   throw Error(
       ErrorKind::kData,
       fmt::format(
-          "{}: {} holds the splits {} of a data set",
+          "{}: {} contains the splits {} of a dataset",
           key,
           folder.string(),
           fmt::join(splits, ", ")),
       fmt::format(
-          "name one: {}={}, or give the folder as data.dataset_name",
+          "select one: {}={}, or set the folder as data.dataset_name",
           key,
           (folder / (splits.empty() ? "train" : splits.front())).string()));
 }
@@ -153,7 +153,7 @@ class Collector {
 
   void add_word(const std::string& word) {
     std::error_code ignored;
-    if (fs::exists(word, ignored)) {  // also a file whose name has glob characters
+    if (fs::exists(word, ignored)) {  // also matches a file whose name contains glob characters
       add_path(word);
       return;
     }
@@ -178,9 +178,7 @@ class Collector {
             ErrorKind::kConfig,
             fmt::format(
                 "{}: {}: {} is plain text, which has no rows", key_, word, file.path.string()),
-            "parts are of JSON lines, CSV, TSV and Parquet; of text, data.validation_fraction "
-            "holds "
-            "out documents");
+            "slices require JSON lines, CSV, TSV or Parquet; for text, data.validation_fraction holds out documents");
       }
       ends.push_back(ends.back() + count_rows(file));
     }
@@ -188,8 +186,8 @@ class Collector {
     if (range.begin >= range.end) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{}: {} has no rows: there are {}", key_, word, ends.back()),
-          "give another part");
+          fmt::format("{}: {} selects no rows; the files have {}", key_, word, ends.back()),
+          "choose another slice");
     }
     for (size_t i = 0; i < files.size(); ++i) {
       const int64_t rows = ends[i + 1] - ends[i];
@@ -205,7 +203,7 @@ class Collector {
   void add_words(const std::string& word) {
     std::error_code ignored;
     if (word.empty()) {
-      throw Error(ErrorKind::kData, fmt::format("{} holds an empty name", key_));
+      throw Error(ErrorKind::kData, fmt::format("{} contains an empty name", key_));
     }
     if (objects::is_remote(word)) {
       add_remote(word);
@@ -222,7 +220,7 @@ class Collector {
     if (paths.empty() || (!pattern && !fs::exists(paths.front(), ignored))) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{}: there is no file {}.{}", key_, word, near_names(word)),
+          fmt::format("{}: the file {} does not exist.{}", key_, word, near_names(word)),
           fs::path(word).is_absolute()
               ? "check the folder: ls " + fs::path(word).parent_path().string()
               : "paths are relative to " + fs::current_path(ignored).string());
@@ -232,7 +230,8 @@ class Collector {
     }
   }
 
-  /// Adds downloaded copies of an object store's files; of a folder, the same files as on a disk.
+  /// Adds downloaded copies of an object store's files. For a folder, selects the same files as on
+  /// disk.
   void add_remote(const std::string& word) {
     const auto wanted = [](std::string_view key) {
       const fs::path path(key);
@@ -242,9 +241,8 @@ class Collector {
     if (paths.empty()) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{}: there is nothing in {}", key_, word),
-          "check the name: an object, a pattern with * and ?, or a folder with files of known "
-          "names");
+          fmt::format("{}: {} does not contain any file", key_, word),
+          "check the name: an object, a pattern with * and ?, or a folder with files of known extensions");
     }
     for (const fs::path& path : paths) {
       add_path(path);
@@ -262,11 +260,11 @@ class Collector {
       throw Error(
           ErrorKind::kData,
           fmt::format(
-              "{}: the name of {} does not show its format (known: {})",
+              "{}: the format of {} cannot be determined from its name (known: {})",
               key_,
               path.string(),
               kKnownNames),
-          "give it: data.format=text, json, csv or tsv");
+          "set it: data.format=text, json, csv or tsv");
     }
     add_file(path, *format);
   }
@@ -303,17 +301,17 @@ class Collector {
       throw Error(
           ErrorKind::kData,
           fmt::format(
-              "{}: the folder {} has no file of text (known names: {})",
+              "{}: the folder {} contains no data files (known names: {})",
               key_,
               folder.string(),
               kKnownNames),
-          "name the files themselves, with data.format if their names do not show it");
+          "name the files themselves, with data.format if their names do not show the format");
     }
     if (!unread.empty()) {
       constexpr size_t kShown = 3;
       const auto shown = std::min(kShown, unread.size());
       log_warning(
-          "{}: {} files of {} are not read, their names are unknown: {}{}",
+          "{}: skipped {} files of {} with unknown names: {}{}",
           key_,
           unread.size(),
           folder.string(),
@@ -348,7 +346,7 @@ RowRange RowPart::of(int64_t rows) const {
     if (!bound) {
       return otherwise;
     }
-    // Halves go to the even row, as Python's round() has it.
+    // Round half to even, as Python's round().
     const int64_t place =
         is_percent ? static_cast<int64_t>(std::nearbyint(
                          static_cast<double>(*bound) * static_cast<double>(rows) / 100.0))
@@ -374,8 +372,8 @@ WordWithPart split_part(const std::string& word, std::string_view key) {
     if (part.is_percent && std::abs(bound.value_or(0)) > 100) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("{}: {}: {}% is more than there is", key, word, *bound),
-          "shares are from -100% to 100%");
+          fmt::format("{}: {}: {}% is out of range", key, word, *bound),
+          "percentages must be between -100% and 100%");
     }
   }
   return {word.substr(0, open), part};

@@ -26,11 +26,11 @@ struct InputFile {
 /// A slice of rows in the syntax of Hugging Face `datasets`: [10:100], [:80%], [-5%:].
 struct RowPart {
   std::optional<int64_t> from, to;  // negative: from the end
-  bool is_percent = false;          // both; rounded to the closest row, halves to the even one
+  bool is_percent = false;          // applies to both bounds; they are rounded to the nearest row, ties to even
   /// Resolves the slice for a number of rows.
   RowRange of(int64_t rows) const;
 };
-/// A word and its slice, if any. Throws Error (kConfig) for more than 100 percent.
+/// Path or pattern with an optional slice. Throws Error (config) for more than 100 percent.
 struct WordWithPart {
   std::string word;
   std::optional<RowPart> part;
@@ -41,7 +41,7 @@ WordWithPart split_part(const std::string& word, std::string_view key);
 /// or of a folder (searched recursively, without hidden files) by name, each file once. The format
 /// is `format` or, with kAuto, determined by the name: .txt .text .md .tokens .raw; .json .jsonl
 /// .ndjson; .csv; .tsv; each with optional .gz, .zst or .zstd. Files with other names in a folder
-/// are skipped with a warning. Throws Error (kData) naming missing or unknown files, with similar
+/// are skipped with a warning. Throws Error (data) naming missing or unknown files, with similar
 /// names. A word may end with a slice: [:80%] of the rows of all its files, which are counted
 /// (JSON, CSV, TSV, Parquet; an error for plain text). `key` names the configuration key of the
 /// words ("data.train").

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view kRowsRecipe = "rows of a classifier, 1";
 
-/// As the tokenizer's template has it.
+/// Inserts the texts into the tokenizer's template.
 RowIds fill_template(
     const text::RowTemplate& form,
     const std::vector<int32_t>& text,
@@ -39,8 +39,8 @@ RowIds fill_template(
   if (specials > limit) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("rows of {} tokens have no room for the tokenizer's own {}", limit, specials),
-        "raise data.sequence_length");
+        fmt::format("rows of {} tokens are too short for the {} tokens of the tokenizer's template", limit, specials),
+        "increase data.sequence_length");
   }
   const PairLengths kept = cut_pair({std::ssize(text), std::ssize(pair)}, limit - specials);
   RowIds row;
@@ -116,8 +116,8 @@ LabelledRows read_labelled(
   if (result.rows.empty()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: the files hold no rows ({} files)", key, result.files.size()),
-        "a table begins with a line of names, and rows follow it");
+        fmt::format("{}: the files contain no rows ({} files)", key, result.files.size()),
+        "a table starts with a line of column names, followed by rows");
   }
   return result;
 }
@@ -197,7 +197,7 @@ std::filesystem::path write_rows(
         return path;
       }
     } catch (const Error& error) {
-      log_warning("{}; it is made again", error.message());
+      log_warning("{}; creating it again", error.message());
     }
   }
   create_folders(folder, ErrorKind::kData);

@@ -17,22 +17,22 @@ namespace lockstep::data {
 
 struct LabelledRow {
   std::string text, pair;
-  std::optional<RawLabel> label;  // nullopt: the row has none
-  size_t file = 0;                // of LabelledRows::files
+  std::optional<RawLabel> label;  // nullopt if missing
+  size_t file = 0;                // index into LabelledRows::files
   int64_t line = 0;
 };
 
-/// The rows of some files, in order. A row with an empty text counts.
+/// Rows of one or more files, in order, including rows with an empty text.
 struct LabelledRows {
   std::vector<std::filesystem::path> files;
   std::vector<LabelledRow> rows;
 
-  /// "dev.csv, line 7"
+  /// Returns "dev.csv, line 7".
   std::string place(const LabelledRow& row) const;
 };
 
 /// Reads JSON lines, CSV and TSV. `key` names the configuration key of the words ("data.train").
-/// Throws Error (kData, kConfig) for a missing file or field, with the nearest name; a file that is
+/// Throws Error (data, config) for a missing file or field, with the nearest name; a file that is
 /// not a table; no rows.
 LabelledRows read_labelled(
     std::span<const std::string> words, const DataOptions& options, std::string_view key);
@@ -44,19 +44,19 @@ struct RowIds {
 };
 
 /// Returns the ids of each row, at most `limit`: BOS + text (+ BOS + pair), or the tokenizer's
-/// template; truncated at the end, for pairs the longer text first. An empty row is one `pad`.
-/// Encodes on every core. Throws Error (kConfig) if the template alone exceeds `limit`.
+/// template. Long rows are truncated at the end; for pairs, tokens are removed from the longer
+/// text. An empty row becomes one `pad`. Encodes on all cores. Throws Error (config) if the
+/// template alone exceeds `limit`.
 std::vector<RowIds> encode_rows(
     const LabelledRows& rows, const Encoder& encoder, int64_t limit, int32_t pad);
 
-/// Lengths of two texts after truncation to `limit` as Hugging Face's tokenizers do it
-/// ("longest_first").
+/// Lengths of two texts after truncation to `limit`, with Hugging Face's strategy "longest_first".
 struct PairLengths {
   int64_t first = 0, second = 0;
 };
 PairLengths cut_pair(PairLengths lengths, int64_t limit);
 
-/// Writes rows as a token file of `folder`, named by a hash of them, unless it is there whole.
+/// Writes the rows to a token file in `folder`, named by their hash, unless a complete one exists.
 std::filesystem::path write_rows(
     const std::vector<RowIds>& rows,
     const std::filesystem::path& folder,

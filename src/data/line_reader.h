@@ -37,7 +37,7 @@ class LineReader {
   size_t begin_ = 0;     // start of the unread part of buffer_
   size_t block_ = 4096;  // size of the next read; small files need no large buffer
   int64_t number_ = 0;
-  bool inside_ = false;  // the last line had LineEnd::kMore
+  bool inside_ = false;  // true if the last line ended with LineEnd::kMore
 };
 
 }  // namespace lockstep::data

@@ -79,9 +79,9 @@ void add_decoder(int64_t start, MicroBatch& batch) {
   }
 }
 
-/// Gives each document a class at its last token, and no token a label. Padding is determined from
-/// the ids alone: a text that ends in the padding token is read before it, as Hugging Face's
-/// classifiers do.
+/// Assigns a class to the last token of each document and removes all token labels. Padding is
+/// recognized by its id alone: a text that ends with the padding token is classified at the token
+/// before it, as in Hugging Face's classifiers.
 void add_classes(
     const SequenceView& view,
     const std::vector<Draw>& draws,
@@ -102,7 +102,7 @@ void add_classes(
             static_cast<std::ptrdiff_t>(static_cast<size_t>(sequence) * outputs),
         outputs,
         batch.outputs.begin() + static_cast<std::ptrdiff_t>(i * outputs));
-    if (view.decoder_start()) {  // a row ends with EOS, whatever the padding token is
+    if (view.decoder_start()) {  // a row ends with EOS, even if EOS is also the padding token
       batch.positions[i] = view.tokens(sequence) - 1;
       continue;
     }
@@ -137,7 +137,7 @@ void add_encoder_inputs(
   }
 }
 
-/// The rows of the draws, one draw each.
+/// Expands the draws to one draw per row.
 std::vector<Draw> rows_of(const SequenceView& view, const std::vector<Draw>& draws) {
   const int64_t at_once = view.rows_at_once();
   std::vector<Draw> rows;
@@ -175,7 +175,7 @@ void add_answers(const SequenceView& view, const std::vector<Draw>& rows, MicroB
   }
 }
 
-/// Lays out the documents that are drawn, and reads them.
+/// Lays out the drawn documents and reads them.
 void read_rows(const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
   std::vector<int64_t> tokens;
   for (const Draw& draw : draws) {
@@ -242,7 +242,7 @@ MicroBatch make_micro_batch(const SequenceView& view, const std::vector<Draw>& d
     add_answers(view, draws, batch);
   }
   for (size_t i = 0; i < batch.places.size(); ++i) {
-    batch.labels[batch.begin(i)] = kIgnored;  // it is not predicted from the previous document
+    batch.labels[batch.begin(i)] = kIgnored;  // not predicted from the previous document
   }
   return batch;
 }

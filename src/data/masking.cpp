@@ -14,7 +14,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::string_view kWordPiece = "##";
-/// Space, tab and newline as byte-level letters, and SentencePiece's mark.
+/// Word-start marks: space, tab and newline in the byte alphabet, and SentencePiece's mark.
 constexpr std::array<std::string_view, 4> kBegins = {"\u0120", "\u0109", "\u010A", "\u2581"};
 
 bool begins_word(std::string_view token) {
@@ -34,8 +34,8 @@ bool is_true(const std::vector<bool>& of_tokens, int64_t id) {
 void Masking::apply(int64_t sample, std::span<int64_t> ids, std::span<int64_t> labels) const {
   const uint64_t key =
       derive_key(derive_key(seed, hash_name("masked tokens")), static_cast<uint64_t>(sample));
-  size_t word = 0;             // position of the word's first token, whose draw applies to all its tokens
-  bool is_after_text = false;  // the previous token may be selected
+  size_t word = 0;             // position of the first token of the word; its draw applies to all tokens of the word
+  bool is_after_text = false;  // the previous token could be selected
   for (size_t place = 0; place < ids.size(); ++place) {
     const int64_t id = ids[place];
     const bool is_text = !is_true(specials, id) && labels[place] != kIgnored;
@@ -70,9 +70,8 @@ std::vector<bool> continuing_tokens(const text::Tokenizer& tokenizer) {
   if (!marks_rest && std::none_of(tokens.begin(), tokens.end(), begins_word)) {
     throw Error(
         ErrorKind::kConfig,
-        "data.whole_word_mask: the tokenizer marks neither the tokens that begin a word nor those "
-        "that go on with one (##)",
-        "leave it out, or give a WordPiece, byte-level or SentencePiece tokenizer");
+        "data.whole_word_mask: the tokenizer marks neither tokens that start a word nor tokens that continue one (##)",
+        "remove it, or use a WordPiece, byte-level or SentencePiece tokenizer");
   }
   std::vector<bool> continuing(tokens.size());
   for (size_t id = 0; id < tokens.size(); ++id) {

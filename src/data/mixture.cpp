@@ -11,7 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Of the largest weight, so that products with the number of samples fit 128 bits.
+/// Integer value of the largest weight. Products with the number of samples fit 128 bits.
 constexpr double kUnits = double{1 << 30};
 
 __extension__ using Wide = __int128;
@@ -24,7 +24,7 @@ MixtureOrder::MixtureOrder(std::vector<MixtureSource> sources)
       taken_(sources_.size()),
       phase_taken_(sources_.size()) {
   if (sources_.empty()) {
-    throw Error(ErrorKind::kConfig, "data.mixture names no source", "name at least one");
+    throw Error(ErrorKind::kConfig, "data.mixture has no sources", "name at least one");
   }
   for (size_t i = 0; i < sources_.size(); ++i) {
     const MixtureSource& source = sources_[i];
@@ -38,7 +38,7 @@ MixtureOrder::MixtureOrder(std::vector<MixtureSource> sources)
               source.sequences,
               source.weight,
               source.max_epochs.value_or(1)),
-          "weights are above 0, max_epochs at least 1, and every source has text");
+          "weights must be above 0 and max_epochs at least 1, and every source must contain text");
     }
   }
   begin_phase();
@@ -69,8 +69,8 @@ MixtureOrder::Sample MixtureOrder::next() {
   if (whole_ == 0) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("all sources of data.mixture are used up after {} sequences", drawn_),
-        "raise max_epochs of one, or train fewer steps");
+        fmt::format("all sources of data.mixture are exhausted after {} sequences", drawn_),
+        "increase max_epochs of a source, or train fewer steps");
   }
   size_t chosen = sources_.size();
   Wide soonest = 0;
@@ -80,7 +80,7 @@ MixtureOrder::Sample MixtureOrder::next() {
     if (units == 0 || !is_behind) {
       continue;
     }
-    // The number of samples by which it must get one more.
+    // Total number of samples by which the source must receive its next one.
     const Wide deadline = ((phase_taken_[i] + 1) * Wide{whole_} + units - 1) / units;
     if (chosen == sources_.size() || deadline < soonest) {
       chosen = i;

@@ -15,31 +15,31 @@ struct MixtureSource {
   bool operator==(const MixtureSource&) const = default;
 };
 
-/// The source of each sample of an endless stream: the same on every rank. After any n samples each
-/// source has its share of n to within one sample. Among the sources that may take the next sample
-/// without exceeding their share by a whole one, it goes to the one with the earliest deadline, and
-/// of equals to the first (Baruah, Cohen, Plaxton and Varvel, "Proportionate Progress", 1996;
-/// integer arithmetic, so all CPUs agree). A source that was read max_epochs times leaves, and the
-/// rest share by their weights.
+/// Order of the sources' samples in an endless stream, the same on every rank. After any n samples
+/// each source has its share of n to within one sample. Each sample goes to the source with the
+/// earliest deadline among those that would not exceed their share by a whole sample, on ties to
+/// the first one (Baruah, Cohen, Plaxton and Varvel, "Proportionate Progress", 1996). Integer
+/// arithmetic gives the same result on all CPUs. A source is removed after max_epochs passes; the
+/// others continue with their weights.
 class MixtureOrder {
  public:
   struct Sample {
     size_t source = 0;
-    int64_t index = 0;  // of the source's own stream: pass * sequences + position
+    int64_t index = 0;  // in the source's own stream: pass * sequences + position
   };
 
-  /// Error (kConfig): no source, a source without sequences, a weight that is not above 0.
+  /// Throws Error (config) if there is no source, a source has no sequences, or a weight is not
+  /// above 0.
   explicit MixtureOrder(std::vector<MixtureSource> sources);
 
-  /// Throws Error (kData) if every source is exhausted.
+  /// Throws Error (data) if every source is exhausted.
   Sample next();
   int64_t drawn() const { return drawn_; }
-  /// Samples that were drawn of each source.
+  /// Number of samples drawn from each source.
   const std::vector<int64_t>& taken() const { return taken_; }
   /// Total number of samples that can be drawn; nullopt: unlimited.
   std::optional<int64_t> capacity() const;
-  /// Draws without a result, until drawn() is `position`. Costs some nanoseconds a source and
-  /// sample.
+  /// Skips samples until drawn() is `position`. Takes a few nanoseconds per source and sample.
   void advance_to(int64_t position);
 
  private:
@@ -47,10 +47,10 @@ class MixtureOrder {
   void begin_phase();
 
   std::vector<MixtureSource> sources_;
-  std::vector<int64_t> units_;  // the weights as integers; 0: it has left
+  std::vector<int64_t> units_;  // the weights as integers; 0 if the source is exhausted
   int64_t whole_ = 0;           // their sum
   std::vector<int64_t> taken_, phase_taken_;
-  int64_t drawn_ = 0, phase_drawn_ = 0;  // a phase: until the next source leaves
+  int64_t drawn_ = 0, phase_drawn_ = 0;  // a phase ends when a source is exhausted
 };
 
 }  // namespace lockstep::data

@@ -27,7 +27,7 @@ Value parse_word(std::string_view key, std::string_view word, const Words<Value>
   throw Error(
       ErrorKind::kConfig,
       fmt::format(
-          "{}=\"{}\" is none of {}.{}",
+          "{}=\"{}\" is not one of {}.{}",
           key,
           word,
           fmt::join(names, ", "),
@@ -36,7 +36,7 @@ Value parse_word(std::string_view key, std::string_view word, const Words<Value>
 
 void check_fraction(double value, std::string_view key, std::vector<std::string>& problems) {
   if (!(value >= 0 && value < 1)) {
-    problems.push_back(fmt::format("{}={} is not a share: at least 0 and less than 1", key, value));
+    problems.push_back(fmt::format("{}={} is not a fraction: must be at least 0 and less than 1", key, value));
   }
 }
 
@@ -139,28 +139,28 @@ std::vector<std::string> problems_of(const DataOptions& options) {
                           (options.test.empty() ? options.test_fraction : 0);
   if (held_out >= 1) {
     problems.push_back(fmt::format(
-        "data.validation_fraction={} and data.test_fraction={} leave nothing to train on",
+        "data.validation_fraction={} and data.test_fraction={} leave no training data",
         options.validation_fraction,
         options.test_fraction));
   }
   if (held_out > 0 && options.train.empty()) {
     problems.emplace_back(
-        "data.validation_fraction and data.test_fraction are shares of data.train, which is empty");
+        "data.validation_fraction and data.test_fraction are fractions of data.train, which is empty");
   }
   if (options.prompt == Prompt::kNone && options.text_field.empty()) {
-    problems.emplace_back("data.text_field is empty: name the field that holds the text");
+    problems.emplace_back("data.text_field is empty: set it to the field that contains the text");
   }
   if ((options.prompt == Prompt::kAlpaca || options.prompt == Prompt::kPairs) &&
       (options.instruction_field.empty() || options.output_field.empty())) {
     problems.push_back(fmt::format(
-        "data.prompt={} needs data.instruction_field and data.output_field",
+        "data.prompt={} requires data.instruction_field and data.output_field",
         name_of(options.prompt)));
   }
   if (options.cache_dir.empty()) {
-    problems.emplace_back("data.cache_dir is empty: name a folder for the tokenized data");
+    problems.emplace_back("data.cache_dir is empty: set it to a folder for the tokenized data");
   }
   if (options.threads < 0) {
-    problems.push_back(fmt::format("{} threads: give 0 (one a core) or more", options.threads));
+    problems.push_back(fmt::format("{} threads: must be 0 (one per core) or more", options.threads));
   }
   return problems;
 }

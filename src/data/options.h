@@ -1,4 +1,5 @@
-// Options of data preparation: the resolved `data` section. No environment, no YAML.
+// Options of data preparation: the resolved `data` section, independent of YAML and the
+// environment.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,16 @@ namespace lockstep::data {
 class ChatTemplate;
 
 enum class Format { kAuto, kText, kJson, kCsv, kTsv };
-/// How plain text is split into documents (docs/data.md).
+/// Splitting of plain text into documents (docs/data.md).
 enum class TextDocuments { kFile, kLine, kParagraph };
 enum class Prompt { kNone, kAlpaca, kPairs, kChat };
-/// The parts of a chat that have a loss.
+/// Parts of a chat that have a loss.
 enum class ChatLoss { kAssistant, kLast, kAll };
 enum class InvalidUtf8 { kError, kReplace };
 enum class Packing {
-  kConcatenated,  // documents end to end, in blocks
+  kConcatenated,  // blocks of the concatenated documents
   kDocuments,     // several documents per row that do not attend to each other
-  kPerDocument,   // one document a row
+  kPerDocument,   // one document per row
   kPairs,  // one document per row with its prompt as the source: for an encoder-decoder
 };
 /// Handling of documents longer than a sequence, if sequences are per document.
@@ -30,13 +31,13 @@ enum class LongDocuments { kSplit, kTruncate };
 
 struct DataOptions {
   std::vector<std::string> train, validation, test;  // files, globs, folders
-  std::vector<std::string> validation_mm, test_mm;   // second sets of labelled rows
+  std::vector<std::string> validation_mm, test_mm;   // second evaluation sets for labelled rows, as MNLI's mismatched set
   std::string train_key = "data.train";              // name of the key in errors
   Format format = Format::kAuto;                     // data.format; kAuto: from each file's name
   std::string text_field = "text";                   // data.text_field
   std::string text_delimiter = " ";                  // data.text_delimiter
-  /// data.prompt. kAlpaca: a record has an instruction, an optional input, and an output; the
-  /// prompt made of the first two has no loss. kPairs: the instruction is the prompt, unchanged,
+  /// data.prompt. kAlpaca: a record has an instruction, an optional input and an output; the prompt
+  /// made of instruction and input has no loss. kPairs: the instruction is the unmodified prompt,
   /// and the output follows it. kChat: messages with roles, rendered by a template.
   Prompt prompt = Prompt::kNone;
   /// For kChat: the field of the messages, and the template. A record without the field has
@@ -53,7 +54,7 @@ struct DataOptions {
   std::string
       label_delimiter;  // data.label_delimiter: splits a label into several; empty: no splitting
   std::string text_pair_field;                          // data.text_pair_field
-  bool needs_labels = true;                             // false: a record may lack the field
+  bool needs_labels = true;                             // if false, the field may be missing
   TextDocuments text_documents = TextDocuments::kFile;  // data.text_documents
   InvalidUtf8 invalid_utf8 = InvalidUtf8::kError;       // data.invalid_utf8
   /// data.validation_fraction, data.test_fraction: fractions of the documents of `train` that are
@@ -62,10 +63,10 @@ struct DataOptions {
   double test_fraction = 0;
   uint64_t split_seed = 0;          // data.split_seed: selects these documents
   std::filesystem::path cache_dir;  // data.cache_dir; the token files are written here
-  int threads = 0;                  // of the tokenization; 0: one a core
+  int threads = 0;                  // tokenization threads; 0: one per core
 };
 
-/// Parse the values of keys. Throw Error (kConfig) with the key and the allowed values.
+/// Parse the values of keys. Throw Error (config) with the key and the allowed values.
 Format parse_format(std::string_view word);                 // auto text json jsonl csv tsv
 Prompt parse_prompt(std::string_view word);                 // none alpaca pairs chat
 ChatLoss parse_chat_loss(std::string_view word);            // assistant last all

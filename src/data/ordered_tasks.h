@@ -13,8 +13,8 @@
 
 namespace lockstep::data {
 
-/// Threads that apply a function to inputs. One thread adds inputs, takes results and limits the
-/// number in flight.
+/// Thread pool that applies a function to inputs. One thread adds inputs, takes results and limits
+/// the number of tasks in flight.
 template <class Input, class Output>
 class OrderedTasks {
  public:
@@ -77,9 +77,9 @@ class OrderedTasks {
   std::deque<std::future<Output>> results_;
   std::mutex mutex_;
   std::condition_variable ready_;
-  std::deque<std::packaged_task<Output()>> waiting_;  // guarded by mutex_, as is the next
+  std::deque<std::packaged_task<Output()>> waiting_;  // guarded by mutex_, as is the next member
   bool stopping_ = false;
-  std::vector<std::thread> threads_;  // last member: the threads use those above
+  std::vector<std::thread> threads_;  // last member: the threads use the members above
 };
 
 }  // namespace lockstep::data

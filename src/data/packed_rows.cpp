@@ -9,8 +9,8 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kLeastTokens = 2;  // per row: one token to predict and one to predict from
-constexpr int64_t kMostTried = 64;   // lengths of rows
+constexpr int64_t kLeastTokens = 2;  // per row: a token to predict and one to predict it from
+constexpr int64_t kMostTried = 64;   // maximum number of row lengths to try
 
 int64_t longest_of(std::span<const int64_t> tokens) {
   return std::max(kLeastTokens, tokens.empty() ? 0 : *std::ranges::max_element(tokens));
@@ -30,7 +30,7 @@ PackedRows rows_of_one(std::span<const int64_t> tokens, int64_t most) {
 
 PackedRows pack_rows(std::span<const int64_t> tokens, int64_t most) {
   PackedRows best = rows_of_one(tokens, most);
-  std::vector<Piece> pieces;  // whose `begin` is the document's number
+  std::vector<Piece> pieces;  // `begin` is the document's index
   for (const int64_t count : tokens) {
     pieces.push_back({std::ssize(pieces), static_cast<int32_t>(std::max<int64_t>(1, count))});
   }

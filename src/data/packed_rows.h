@@ -14,15 +14,15 @@ struct DocumentPlace {
 
 struct PackedRows {
   int64_t rows = 0, length = 0;
-  std::vector<DocumentPlace> places;  // of each document
+  std::vector<DocumentPlace> places;  // one per document
 };
 
-/// Packs documents of these lengths into rows of at most `most` tokens (or of the longest, if that
-/// is more): of the possible row lengths it takes the one with the least padding, the shortest of
-/// several. Depends only on the lengths and their order.
+/// Packs documents of these lengths into rows of at most `most` tokens (or of the longest document,
+/// if that is longer). Chooses the row length with the least padding, on ties the shortest. The
+/// result depends only on the lengths and their order.
 PackedRows pack_rows(std::span<const int64_t> tokens, int64_t most);
 
-/// One document per row.
+/// Places one document per row.
 PackedRows rows_of_one(std::span<const int64_t> tokens, int64_t most);
 
 }  // namespace lockstep::data

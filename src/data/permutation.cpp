@@ -11,13 +11,13 @@
 namespace lockstep::data {
 namespace {
 
-constexpr uint64_t kRounds = 8;  // four are the theory's least; small ranges want more
+constexpr uint64_t kRounds = 8;  // theory requires at least four; small ranges need more
 
 }  // namespace
 
 Permutation::Permutation(int64_t n, uint64_t key) : n_(static_cast<uint64_t>(n)), key_(key) {
   if (n < 1 || n > int64_t{1} << 62) {
-    throw Error(ErrorKind::kInternal, fmt::format("a permutation of {} things", n));
+    throw Error(ErrorKind::kInternal, fmt::format("a permutation of {} elements", n));
   }
   half_bits_ = std::max(1, (static_cast<int>(std::bit_width(n_ - 1)) + 1) / 2);
 }

@@ -23,7 +23,7 @@ int64_t same_at_the_beginning(const std::vector<int32_t>& a, const std::vector<i
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
-/// The answers of a row, split from the prompt where their encodings diverge.
+/// Encodes the answers of a row, split from the prompt where their encodings diverge.
 std::vector<EncodedAnswer> encode_row_of_answers(const PreferenceRow& row, const Encoder& encoder) {
   const auto encode = [&](const std::string& text) {
     std::vector<int32_t> ids = encoder.encode(text);
@@ -53,7 +53,7 @@ std::vector<EncodedAnswer> encode_row_of_answers(const PreferenceRow& row, const
 
 using AnswersOfRows = std::vector<std::vector<EncodedAnswer>>;
 
-/// Of each row, on every core.
+/// Encodes all rows, on all cores.
 AnswersOfRows encode_all(const Preferences& rows, const Encoder& encoder) {
   constexpr size_t kAtOnce = 256;
   OrderedTasks<size_t, AnswersOfRows> tasks(usable_cpus(), [&](size_t begin) {
@@ -103,8 +103,8 @@ EncodedPreferences encode_preferences(
   if (!encoder.end) {
     throw Error(
         ErrorKind::kData,
-        "the tokenizer has no end of text, which every answer ends with",
-        "name it in tokenizer_config.json: \"eos_token\"");
+        "the tokenizer has no EOS token, which every answer ends with",
+        "set it in tokenizer_config.json: \"eos_token\"");
   }
   EncodedPreferences result;
   const AnswersOfRows all = encode_all(rows, encoder);
@@ -133,11 +133,11 @@ EncodedPreferences encode_preferences(
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "none of {} rows is left: {} longer than data.sequence_length={} lets",
+            "none of {} rows is left: {} longer than data.sequence_length={}",
             all.size(),
-            limits.kept == TruncationSide::kNeither ? "all are" : "their prompts alone are",
+            limits.kept == TruncationSide::kNeither ? "all are" : "their prompts are",
             limits.length),
-        "give a longer data.sequence_length, or a preference.max_prompt_length below it");
+        "increase data.sequence_length, or set a smaller preference.max_prompt_length");
   }
   return result;
 }
@@ -147,9 +147,8 @@ std::vector<EncodedAnswer> mismatched(const std::vector<EncodedAnswer>& answers,
   if (all < 2) {
     throw Error(
         ErrorKind::kData,
-        "the KL of preference.objective=kto is estimated from the answers to other prompts, and "
-        "there is one row alone",
-        "give more rows, or preference.loss_type=apo_zero_unpaired, which needs none");
+        "preference.objective=kto estimates the KL from answers to other prompts, but there is only one row",
+        "add rows, or use preference.loss_type=apo_zero_unpaired, which does not need the KL");
   }
   std::vector<EncodedAnswer> result;
   for (int64_t begin = 0; begin < all;) {
@@ -194,7 +193,7 @@ std::filesystem::path write_answers(
         return path;
       }
     } catch (const Error& error) {
-      log_warning("{}; it is made again", error.message());
+      log_warning("{}; creating it again", error.message());
     }
   }
   create_folders(folder, ErrorKind::kData);

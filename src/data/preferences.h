@@ -19,29 +19,29 @@
 
 namespace lockstep::data {
 
-/// Whether answers are compared in pairs or scored individually.
+/// Kind of preference data: answers compared in pairs, or individually scored answers.
 enum class Judged { kInPairs, kSingly };
 
 struct PreferenceRow {
   std::string prompt;
-  std::string answer;    // the chosen one
-  std::string rejected;  // of pairs
-  bool is_good = true;   // of individual answers
+  std::string answer;    // the chosen or the only answer
+  std::string rejected;  // for pairs
+  bool is_good = true;   // for individually scored answers
   bool is_chat = false;  // rendered by a chat template, including BOS and EOS
-  size_t file = 0;       // of Preferences::files
+  size_t file = 0;       // index into Preferences::files
   int64_t line = 0;
 };
 
-/// The rows of some files, in their order.
+/// Rows of one or more files, in order.
 struct Preferences {
   std::vector<std::filesystem::path> files;
   std::vector<PreferenceRow> rows;
 
-  /// "pairs.jsonl, line 7"
+  /// Returns "pairs.jsonl, line 7".
   std::string place(const PreferenceRow& row) const;
 };
 
-/// Returns the template of chat rows; throws Error (kConfig) if there is none.
+/// Returns the template of chat rows; throws Error (config) if there is none.
 using ChatTemplateSource = std::function<std::shared_ptr<const ChatTemplate>()>;
 
 /// Reads JSON lines, Parquet, CSV and TSV. A pair without a prompt uses the common prefix of both
@@ -49,7 +49,7 @@ using ChatTemplateSource = std::function<std::shared_ptr<const ChatTemplate>()>;
 /// the prompt ends with the generation prompt, and an answer is the text that the template adds to
 /// it, as in TRL's apply_chat_template. For kSingly a pair becomes two rows: all chosen answers of
 /// a thousand pairs, then the rejected ones, as in TRL. `key` names the configuration key of the
-/// words ("data.train"). Throws Error (kData, kConfig) with file and line: a missing field, with
+/// words ("data.train"). Throws Error (data, config) with file and line: a missing field, with
 /// the nearest name; an empty answer; equal answers; an invalid label; messages mixed with strings;
 /// no rows.
 Preferences read_preferences(
@@ -59,12 +59,12 @@ Preferences read_preferences(
     Judged judged,
     const ChatTemplateSource& chats = nullptr);
 
-/// The end of an overlong row that is kept; kNeither: the row is dropped.
+/// End of an overlong row that is kept; kNeither drops the row.
 enum class TruncationSide { kStart, kEnd, kNeither };
 
 struct AnswerLimits {
-  int64_t length = 0;                  // of a row: prompt and answer
-  std::optional<int64_t> prompt = {};  // of a prompt, whose end is kept
+  int64_t length = 0;                  // maximum tokens of a row: prompt and answer
+  std::optional<int64_t> prompt = {};  // maximum tokens of a prompt, which is truncated at its start
   TruncationSide kept = TruncationSide::kStart;
 };
 
@@ -77,18 +77,18 @@ EncodedAnswer cut_answer(EncodedAnswer answer, const AnswerLimits& limits);
 struct EncodedPreferences {
   /// One per row, or two per pair: the chosen one, then the rejected one. Not truncated.
   std::vector<EncodedAnswer> answers;
-  std::vector<RowRole> roles;  // of answers
-  int64_t dropped = 0;         // rows whose prompt leaves no room for an answer, or that are too long
+  std::vector<RowRole> roles;  // one per answer
+  int64_t dropped = 0;         // dropped rows: too long, or without room for an answer after the prompt
   int64_t cut = 0;             // answers longer than the limit
 };
-/// Encodes on every core. Prompt and answer are encoded together after BOS; the prompt is the
-/// common prefix. Throws Error (kData) if the tokenizer has no EOS, or if no row is left.
+/// Encodes on all cores. Prompt and answer are encoded together after BOS; the prompt is the common
+/// prefix. Throws Error (data) if the tokenizer has no EOS or if no row is left.
 EncodedPreferences encode_preferences(
     const Preferences& rows, const Encoder& encoder, const AnswerLimits& limits, Judged judged);
 
 /// Pairs each prompt with another row's answer: the previous row's, or for the first of each
 /// `block` rows the last one's, as TRL estimates KTO's KL. A single remaining row joins the
-/// previous block. Throws Error (kData) if there is only one row.
+/// previous block. Throws Error (data) if there is only one row.
 std::vector<EncodedAnswer> mismatched(const std::vector<EncodedAnswer>& answers, int64_t block);
 
 /// Writes the truncated answers with their prompts as a token file in `folder`, named by a hash,

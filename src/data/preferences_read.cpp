@@ -14,8 +14,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr const char* kExample =
-    "rows have prompt, chosen and rejected, or chosen and rejected that begin alike; for "
-    "preference.objective=kto also prompt, completion and label";
+    "rows need prompt, chosen and rejected, or chosen and rejected with a common beginning; for preference.objective=kto also prompt, completion and label";
 constexpr size_t kMostFaultsListed = 5;
 constexpr size_t kPairsTakenApart = 1000;  // batch size of TRL's map()
 
@@ -37,11 +36,11 @@ bool label_of(const RecordFields& fields) {
   throw Error(
       ErrorKind::kData,
       fmt::format("{}: the label is {}", fields.place(), value.dump()),
-      "a label is true where the completion is wanted, and false where it is not");
+      "a label must be true for a desirable completion, otherwise false");
 }
 
-/// Length of the common prefix, leaving at least one character of the shorter answer, and not
-/// ending after a space, which belongs to the answers: as TRL's extract_prompt.
+/// Returns the length of the common prefix as TRL's extract_prompt does: it leaves at least one
+/// character of the shorter answer and does not end after a space, which belongs to the answers.
 size_t shared_beginning(std::string_view a, std::string_view b) {
   const size_t most = std::min(a.size(), b.size());
   size_t at = 0;
@@ -61,8 +60,8 @@ bool has_messages(const RecordFields& fields, const char* answer) {
 
 using Messages = nlohmann::ordered_json;
 
-/// A chat record with its keys in the order of the file, since templates write tool calls out, and
-/// the template's other inputs.
+/// Chat record with its keys in file order, because templates print tool calls, and the template's
+/// other inputs.
 struct ChatRecord {
   Messages object;
   Chat chat;  // without messages
@@ -87,7 +86,7 @@ Messages messages_of(const ChatRecord& record, const char* name) {
         throw Error(
             ErrorKind::kData,
             fmt::format("{}: a message of \"{}\" has \"{}\"", record.place, name, unused),
-            "preference rows learn the whole answer: remove the key");
+            "preference rows train on the whole answer: remove the key");
       }
     }
   }
@@ -109,8 +108,8 @@ size_t end_of_shared(std::string_view a, std::string_view b) {
   return at;
 }
 
-/// Ends the prompt where an answer diverges: some templates add more to a generation prompt than to
-/// a finished message.
+/// Ends the prompt where an answer diverges, because some templates add more to a generation prompt
+/// than to a completed message.
 PreferenceRow row_of_chat(
     const Messages& prompt,
     const std::vector<Messages>& answers,
@@ -120,7 +119,7 @@ PreferenceRow row_of_chat(
     throw Error(
         ErrorKind::kData,
         fmt::format("{}: there is no message before the answer", record.place),
-        "give the field \"prompt\", or answers whose first messages are the same");
+        "add the field \"prompt\", or answers whose first messages are the same");
   }
   PreferenceRow row;
   row.is_chat = true;
@@ -199,7 +198,7 @@ PreferenceRow take_single(const RecordFields& fields) {
   return row;
 }
 
-/// Rows with one kind of fault: their number and the first of them.
+/// Rows with one kind of error: their number and the first of them.
 class Faults {
  public:
   explicit Faults(std::string what) : what_(std::move(what)) {}
@@ -233,7 +232,7 @@ class Faults {
 };
 
 void check_answers(const Preferences& rows, std::string_view key, Judged judged) {
-  Faults empty("with an empty answer"), same("whose chosen and rejected answers are the same");
+  Faults empty("with an empty answer"), same("with equal chosen and rejected answers");
   for (const PreferenceRow& row : rows.rows) {
     const bool is_pair = judged == Judged::kInPairs;
     if (row.answer.empty() || (is_pair && row.rejected.empty())) {
@@ -242,8 +241,8 @@ void check_answers(const Preferences& rows, std::string_view key, Judged judged)
       same.add(rows.place(row));
     }
   }
-  empty.report(key, "write the answer, or leave the row out");
-  same.report(key, "nothing is to be preferred there: leave these rows out");
+  empty.report(key, "add the answer, or remove the row");
+  same.report(key, "there is nothing to prefer: remove these rows");
 }
 
 /// Splits pairs into individual answers.
@@ -264,13 +263,13 @@ std::vector<PreferenceRow> taken_apart(std::vector<PreferenceRow> pairs) {
   return rows;
 }
 
-/// Throws Error (kData) if the row has a field with a meaning in other programs that is not read
-/// here: the model would learn less than the user gave.
+/// Throws Error (data) if the row has a field that other programs use but this one ignores. The
+/// model would otherwise silently learn less than the user provided.
 void refuse_unread_fields(const RecordFields& fields, bool is_chat) {
   const auto refuse = [&](const char* name, const char* remedy) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: the field \"{}\" is not used by preference rows", fields.place(), name),
+        fmt::format("{}: the field \"{}\" is not supported in preference rows", fields.place(), name),
         remedy);
   };
   const auto has_value = [&](const char* name) {
@@ -283,23 +282,23 @@ void refuse_unread_fields(const RecordFields& fields, bool is_chat) {
   };
   for (const char* name : {"images", "image", "videos", "audio"}) {
     if (has_value(name)) {
-      refuse(name, "only text is trained on: remove the rows, or the column if it says nothing");
+      refuse(name, "only text is trained on: remove the rows, or remove the column if the text does not depend on it");
     }
   }
   for (const char* name : {"question", "instruction", "input", "query"}) {
     if (has_value(name) && !fields.has("prompt")) {
-      refuse(name, "rename it to \"prompt\"; the prompt is otherwise what both answers begin with");
+      refuse(name, "rename it to \"prompt\"; otherwise the prompt is the common beginning of both answers");
     }
   }
   if (has_value("system")) {
     refuse(
         "system",
         is_chat ? "make it the first message of the prompt: {\"role\": \"system\", ...}"
-                : "write it at the beginning of \"prompt\", as the model's template does");
+                : "write it at the start of \"prompt\", as in the model's template");
   }
   for (const char* name : {"tools", "chat_template_kwargs"}) {
     if (!is_chat && has_value(name)) {
-      refuse(name, "only rows of messages are written by a template: give lists of messages");
+      refuse(name, "templates apply only to rows of messages: use lists of messages");
     }
   }
 }
@@ -343,7 +342,7 @@ Preferences read_preferences(
   if (result.rows.empty()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: the files hold no rows ({} files)", key, result.files.size()),
+        fmt::format("{}: the files contain no rows ({} files)", key, result.files.size()),
         R"(write {"prompt": "...", "chosen": "...", "rejected": "..."} on each line)");
   }
   check_answers(result, key, judged);

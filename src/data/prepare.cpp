@@ -34,7 +34,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// Part of every cache key; changed when the same input would give other tokens than before.
+/// Format version in every cache key. Change it when the same input would give different tokens.
 constexpr std::string_view kRecipe = "lockstep tokens 1";
 
 double seconds_since(Clock::time_point start) {
@@ -67,7 +67,7 @@ struct Group {
   std::string key_name;  // "data.train"
   std::vector<InputFile> inputs;
   double validation_fraction = 0, test_fraction = 0;
-  std::string hash;  // of all that the tokens depend on
+  std::string hash;  // hash of everything that the tokens depend on
 
   bool held_out() const { return validation_fraction > 0 || test_fraction > 0; }
 };
@@ -173,9 +173,9 @@ bool is_ready(const fs::path& path, const std::string& key) {
     if (set->key() == key) {
       return true;
     }
-    log_warning("{} was made from something else; it is made again", path.string());
+    log_warning("{} was created from different inputs; creating it again", path.string());
   } catch (const Error& error) {
-    log_warning("{}; it is made again", error.message());
+    log_warning("{}; creating it again", error.message());
   }
   return false;
 }
@@ -187,7 +187,7 @@ void check_not_empty(const Group& group, Split split, const TokenFileWriter& wri
   if (!group.held_out()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: the files hold no text ({} files)", group.key_name, group.inputs.size()),
+        fmt::format("{}: the files contain no text ({} files)", group.key_name, group.inputs.size()),
         "name files that are not empty");
   }
   throw Error(
@@ -201,10 +201,10 @@ void check_not_empty(const Group& group, Split split, const TokenFileWriter& wri
                                         : "test",
           group.validation_fraction,
           group.test_fraction),
-      "change the fractions, give more text, or name files for that split");
+      "change the fractions, add text, or set files for that split");
 }
 
-/// The token files of a group while they are written.
+/// Writer for the token files of a group.
 class GroupWriter {
  public:
   GroupWriter(const Group& group, const DataOptions& options, const Encoder& encoder)
@@ -270,7 +270,7 @@ class GroupWriter {
   Clock::time_point told_ = Clock::now();
 };
 
-/// Makes the token files of a group, or finds them.
+/// Creates the token files of a group unless they exist.
 void prepare_group(Group& group, const DataOptions& options, const Encoder& encoder) {
   group.hash = key_of(group, options, encoder);
   bool ready = true;
@@ -335,7 +335,7 @@ void remove_abandoned(const fs::path& folder) {
 void check_options(const DataOptions& options, const Encoder& encoder) {
   std::vector<std::string> problems = problems_of(options);
   if (options.train.empty() && options.validation.empty() && options.test.empty()) {
-    problems.emplace_back("no data is named: give data.train, data.validation or data.test");
+    problems.emplace_back("no data is set: data.train, data.validation or data.test is required");
   }
   if (!problems.empty()) {
     throw Error(ErrorKind::kConfig, fmt::format("{}", fmt::join(problems, "\n")));
@@ -351,9 +351,9 @@ void check_options(const DataOptions& options, const Encoder& encoder) {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the tokenizer's special tokens lie outside its vocabulary of {}",
+            "the tokenizer's special tokens are outside its vocabulary of {}",
             encoder.vocabulary_size),
-        "its files do not fit together: fetch them again");
+        "its files do not match: download them again");
   }
 }
 
@@ -367,7 +367,7 @@ PreparedData prepare_data(const DataOptions& options, const Encoder& encoder) {
   groups[2].key_name = "data.test";
   const std::array<const std::vector<std::string>*, 3> words{
       &options.train, &options.validation, &options.test};
-  for (size_t i = 0; i < groups.size(); ++i) {  // all names before any work
+  for (size_t i = 0; i < groups.size(); ++i) {  // check all names first
     groups[i].inputs = find_inputs(*words[i], options.format, groups[i].key_name);
   }
   if (!groups[0].inputs.empty()) {

@@ -8,7 +8,7 @@
 
 namespace lockstep::data {
 
-/// Token files; an empty path is a split that the options do not name.
+/// Paths of token files; empty for splits without data.
 struct PreparedData {
   std::filesystem::path train, validation, test;
 };

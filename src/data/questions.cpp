@@ -16,8 +16,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr const char* kExampleQuestion =
-    "rows have question and answer; other names are given as unlearning.question_key and "
-    "unlearning.answer_key";
+    "rows need question and answer; set other names with unlearning.question_key and unlearning.answer_key";
 
 std::string without_space_around(std::string_view text) {
   return trimmed(text).value_or("");
@@ -32,7 +31,7 @@ std::string qwen_message(std::string_view role, std::string_view text) {
   return fmt::format("<|im_start|>{}\n{}<|im_end|>\n", role, text);
 }
 
-/// The tokenizer's chat template, from tokenizer_config.json or its own file; empty: none.
+/// Returns the tokenizer's chat template, from its own file or tokenizer_config.json; may be empty.
 std::string chat_template_of(const text::Tokenizer& tokenizer) {
   const std::map<std::string, std::string> files = tokenizer.files();
   if (const auto own = files.find("chat_template.jinja"); own != files.end()) {
@@ -85,7 +84,7 @@ Questions read_questions(
   if (result.rows.empty()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: the files hold no rows ({} files)", key, result.files.size()),
+        fmt::format("{}: the files contain no rows ({} files)", key, result.files.size()),
         kExampleQuestion);
   }
   return result;
@@ -99,8 +98,7 @@ Questions read_completions(
     const std::string& text_key) {
   Questions result;
   constexpr const char* kExample =
-      "each record has a text, in the field unlearning.text_key, and may have what precedes it, in "
-      "the field unlearning.prefix_key";
+      "each record needs a text in the field unlearning.text_key, and may have a prefix in the field unlearning.prefix_key";
   const auto take = [&](const RecordFields& fields, size_t file) {
     Question& row = result.rows.emplace_back();
     row.question = fields.has(prefix_key) ? fields.text(prefix_key) : "";
@@ -110,7 +108,7 @@ Questions read_completions(
   };
   result.files = read_records(words, format, key, "texts", kExample, take);
   if (result.rows.empty()) {
-    throw Error(ErrorKind::kData, fmt::format("{}: the files hold no texts", key), kExample);
+    throw Error(ErrorKind::kData, fmt::format("{}: the files contain no texts", key), kExample);
   }
   return result;
 }
@@ -121,12 +119,12 @@ std::vector<std::string> read_texts(
     std::string_view key,
     const std::string& text_key) {
   std::vector<std::string> texts;
-  constexpr const char* kExample = "each record has a text, in the field unlearning.text_key";
+  constexpr const char* kExample = "each record needs a text in the field unlearning.text_key";
   read_records(words, format, key, "texts", kExample, [&](const RecordFields& fields, size_t) {
     texts.push_back(fields.text(text_key));
   });
   if (texts.empty()) {
-    throw Error(ErrorKind::kData, fmt::format("{}: the files hold no texts", key), kExample);
+    throw Error(ErrorKind::kData, fmt::format("{}: the files contain no texts", key), kExample);
   }
   return texts;
 }
@@ -145,7 +143,7 @@ std::vector<std::string> read_refusals(const std::filesystem::path& path) {
     throw Error(
         ErrorKind::kData,
         fmt::format("unlearning.refusals: {} has no lines", path.string()),
-        "write one refusal on each line: I don't know.");
+        "write one refusal per line, such as: I don't know.");
   }
   return lines;
 }
@@ -192,10 +190,9 @@ QuestionTemplate::Form chat_form(const text::Tokenizer& tokenizer) {
   }
   throw Error(
       ErrorKind::kConfig,
-      text.empty() ? "unlearning.chat_template=true, and the tokenizer has no chat_template"
-                   : "unlearning.chat_template=true: the tokenizer's chat_template is neither that "
-                     "of Llama 3.1 and 3.2 nor that of Qwen 2.5, which are the ones that are known",
-      "leave it false, and give unlearning.user_start, user_end and answer_start");
+      text.empty() ? "unlearning.chat_template=true, but the tokenizer has no chat_template"
+                   : "unlearning.chat_template=true: the tokenizer's chat_template is not supported; only those of Llama 3.1, Llama 3.2 and Qwen 2.5 are",
+      "set it to false, and set unlearning.user_start, user_end and answer_start");
 }
 
 EncodedAnswer encode_question(
@@ -207,8 +204,8 @@ EncodedAnswer encode_question(
   if (!encoder.end) {
     throw Error(
         ErrorKind::kData,
-        "the tokenizer has no end of text, which every answer ends with",
-        "name it in tokenizer_config.json: \"eos_token\"");
+        "the tokenizer has no EOS token, which every answer ends with",
+        "set it in tokenizer_config.json: \"eos_token\"");
   }
   std::vector<int32_t> ids = encode_as(form, encoder, form.whole(question, answer));
   const size_t most = static_cast<size_t>(length) - 1;

@@ -18,7 +18,7 @@ namespace lockstep::data {
 struct QuestionKeys {
   std::string question = "question", answer = "answer";
   std::string alternate;    // another answer to the same question; empty: not read
-  std::string remedy = {};  // hint for a missing field; empty: how fields are named
+  std::string remedy = {};  // hint for a missing field; empty for the default hint
 };
 
 struct Question {
@@ -36,7 +36,7 @@ struct Questions {
 };
 
 /// Reads JSON lines, CSV and TSV. `key` names the configuration key of the words
-/// ("unlearning.forget"). Throws Error (kData, kConfig) with file and line: a missing field, with
+/// ("unlearning.forget"). Throws Error (data, config) with file and line: a missing field, with
 /// the nearest name; a value that is not a string; no rows.
 Questions read_questions(
     std::span<const std::string> words,
@@ -60,16 +60,16 @@ std::vector<std::string> read_texts(
     std::string_view key,
     const std::string& text_key);
 
-/// Reads the lines of a plain text file, trimmed, without blank ones. Throws Error (kData) if there
+/// Reads the lines of a plain text file, trimmed, without blank ones. Throws Error (data) if there
 /// is none.
 std::vector<std::string> read_refusals(const std::filesystem::path& path);
 
-/// How a question and its answer form one text.
+/// Template that joins a question and its answer.
 struct QuestionTemplate {
   enum class Form {
     kTags,    // enclosed by the four strings below
-    kLlama3,  // Llama 3's conversation, with `system` and `date`
-    kQwen,    // Qwen 2.5's, with `system`
+    kLlama3,  // Llama 3's chat template, with `system` and `date`
+    kQwen,    // Qwen 2.5's chat template, with `system`
   };
   Form form = Form::kTags;
   std::string user_start = "Question: ", user_end = "\n", answer_start = "Answer: ";
@@ -79,24 +79,24 @@ struct QuestionTemplate {
   /// tokens as when encoded alone, so that joined tokens have no loss.
   bool counts_prompt = false;
 
-  /// The text before the answer, and the whole text.
+  /// Return the text before the answer, and the whole text.
   std::string prompt(std::string_view question) const;
   std::string whole(std::string_view question, std::string_view answer) const;
 };
 
-/// The form of a tokenizer's chat template, if it is a known one. Throws Error (kConfig) if it has
-/// none or another one.
+/// Returns the form of the tokenizer's chat template. Throws Error (config) if it has none or an
+/// unknown one.
 QuestionTemplate::Form chat_form(const text::Tokenizer& tokenizer);
 
 /// Encodes question and answer; at most `length` ids, truncated on the right before EOS, which is
-/// appended if missing. Throws Error (kData) if the tokenizer has no EOS.
+/// appended if missing. Throws Error (data) if the tokenizer has no EOS.
 EncodedAnswer encode_question(
     std::string_view question,
     std::string_view answer,
     const QuestionTemplate& form,
     const Encoder& encoder,
     int64_t length);
-/// Encodes only the question; with counts_prompt, the ids that it has by itself.
+/// Encodes only the question. With counts_prompt, the ids are independent of the answer.
 std::vector<int32_t> encode_prompt(
     std::string_view question,
     std::string_view answer,
@@ -104,8 +104,8 @@ std::vector<int32_t> encode_prompt(
     const Encoder& encoder,
     int64_t length);
 
-/// Encodes a continuation of a prompt, joined by a separator if both are not empty: at most
-/// `length` ids. Without a prompt the first id counts as one. No EOS is appended.
+/// Encodes a continuation of a prompt, joined by a separator if both are non-empty, to at most
+/// `length` ids. Without a prompt, the first id counts as the prompt. No EOS is appended.
 EncodedAnswer encode_completion(
     std::string_view prompt,
     std::string_view between,
@@ -113,9 +113,9 @@ EncodedAnswer encode_completion(
     const Encoder& encoder,
     int64_t length);
 
-/// Splits texts into rows of at most `length` ids as open-unlearning does: joined by blank lines,
-/// encoded, cut, and each piece decoded and encoded again, after BOS if the tokenizer adds one. The
-/// first id is a row's prompt; no EOS is appended.
+/// Splits texts into rows of at most `length` ids as open-unlearning does: joins them with blank
+/// lines, encodes, and cuts. Each piece is decoded and encoded again, after BOS if the tokenizer
+/// adds one. The first id of a row is its prompt. No EOS is appended.
 std::vector<EncodedAnswer> encode_texts(
     const std::vector<std::string>& texts,
     const text::Tokenizer& tokenizer,

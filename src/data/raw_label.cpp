@@ -92,8 +92,8 @@ std::optional<std::string> word_of_json(
   }
   throw Error(
       ErrorKind::kData,
-      fmt::format("{}: the label \"{}\" holds an {}", place, field, value.type_name()),
-      "a label is a string or a number, and a row has one of them or a list of them");
+      fmt::format("{}: the label \"{}\" contains an {}", place, field, value.type_name()),
+      "a label must be a string, a number, or a list of these");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Labels of a record as they are written in its file.
+// Labels of a record, as written in its file.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 namespace lockstep::data {
 
 struct RawLabel {
-  /// Trimmed. A label, the labels of a list, or the values of several fields, of which an empty one
-  /// is missing.
+  /// Trimmed values: a label, the labels of a list, or the values of several fields (empty if
+  /// missing).
   std::vector<std::string> words;
   bool is_list = false;
 
@@ -28,7 +28,7 @@ std::optional<std::string> trimmed(std::string_view text);
 std::optional<RawLabel> label_of_text(std::string_view text, std::string_view delimiter);
 
 /// Parses a JSON value: numbers in decimal, booleans as in Python (True, False). Nullopt for null
-/// or an empty string. Throws Error (kData) with `place` and `field` for other values.
+/// or an empty string. Throws Error (data) with `place` and `field` for other values.
 std::optional<RawLabel> label_of_json(
     const nlohmann::json& value,
     std::string_view delimiter,

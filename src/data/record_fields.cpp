@@ -22,7 +22,7 @@ nlohmann::json object_of_json(
   if (!object.is_object()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: a record is an object, and this is of type {}", place, object.type_name()),
+        fmt::format("{}: a record must be an object, but this one is of type {}", place, object.type_name()),
         example);
   }
   return object;
@@ -37,7 +37,7 @@ nlohmann::json object_of_row(
   if (text::valid_utf8_prefix(record.text) != record.text.size()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: the row is not UTF-8", place),
+        fmt::format("{}: the row is not valid UTF-8", place),
         fmt::format("convert the file: iconv -f latin1 -t utf-8 {}", path.string()));
   }
   const std::vector<std::string> values = split_row(record, delimiter, path);
@@ -45,11 +45,11 @@ nlohmann::json object_of_row(
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{}: the row has {} fields, where the header has {}",
+            "{}: the row has {} fields, but the header has {}",
             place,
             values.size(),
             columns.size()),
-        "put fields that hold the delimiter in quotes");
+        "quote fields that contain the delimiter");
   }
   nlohmann::json object = nlohmann::json::object();
   for (size_t i = 0; i < columns.size(); ++i) {
@@ -76,7 +76,7 @@ const nlohmann::json& RecordFields::find(const std::string& name) const {
   throw Error(
       ErrorKind::kData,
       fmt::format(
-          "{} has no field \"{}\".{} It has: {}",
+          "{} has no field \"{}\".{} Its fields: {}",
           place_,
           name,
           did_you_mean(name, names),
@@ -93,14 +93,13 @@ std::string RecordFields::text(const std::string& name) const {
     throw Error(
         ErrorKind::kData,
         fmt::format("{}: the field \"{}\" is a list of messages", place_, name),
-        "such rows are read as texts: write the conversation as the model's template has it (in "
-        "Python: tokenizer.apply_chat_template(messages, tokenize=False))");
+        "such rows must be strings: render the conversation with the model's template (in Python: tokenizer.apply_chat_template(messages, tokenize=False))");
   }
   throw Error(
       ErrorKind::kData,
       fmt::format(
           "{}: the field \"{}\" is of type {}, not a string", place_, name, value.type_name()),
-      "write the text as a JSON string, or leave the record out");
+      "write the text as a JSON string, or remove the record");
 }
 
 nlohmann::ordered_json RecordFields::ordered() const {
@@ -118,7 +117,7 @@ std::vector<std::string> RecordFields::texts(const std::string& name) const {
       throw Error(
           ErrorKind::kData,
           fmt::format(
-              "{}: the field \"{}\" is a list that holds a value of type {}",
+              "{}: the field \"{}\" is a list that contains a value of type {}",
               place_,
               name,
               each.type_name()),
@@ -130,7 +129,7 @@ std::vector<std::string> RecordFields::texts(const std::string& name) const {
     throw Error(
         ErrorKind::kData,
         fmt::format("{}: the field \"{}\" is an empty list", place_, name),
-        "give a text, or leave the record out");
+        "add a text, or remove the record");
   }
   return result;
 }
@@ -149,8 +148,8 @@ std::vector<std::filesystem::path> read_records(
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "{} need records with fields, and {} is plain text", what, input.path.string()),
-          "give JSON lines, CSV, TSV or Parquet (data.format says which, where the name does not)");
+              "{} require records with fields, and {} is plain text", what, input.path.string()),
+          "use JSON lines, CSV, TSV or Parquet (set data.format if the file name has another extension)");
     }
     const char delimiter = input.format == Format::kTsv ? '\t' : ',';
     auto table = is_table ? open_table(input.path, delimiter) : nullptr;

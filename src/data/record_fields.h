@@ -18,7 +18,7 @@ namespace lockstep::data {
 /// Fields of a record by name, independent of the file format. Null counts as absent.
 class RecordFields {
  public:
-  /// `example` describes such records in errors.
+  /// `example` shows the expected record in errors.
   RecordFields(
       nlohmann::json object, std::string text, std::string place, int64_t line, std::string example)
       : object_(std::move(object)),
@@ -27,17 +27,17 @@ class RecordFields {
         line_(line),
         example_(std::move(example)) {}
 
-  /// "pairs.jsonl, line 7"
+  /// Returns "pairs.jsonl, line 7".
   const std::string& place() const { return place_; }
   int64_t line() const { return line_; }
   bool has(const std::string& name) const;
-  /// Throws Error (kData) with the nearest name if the field is absent.
+  /// Throws Error (data) with the nearest name if the field is absent.
   const nlohmann::json& find(const std::string& name) const;
-  /// Throws Error (kData) if it is absent or not a string.
+  /// Throws Error (data) if it is absent or not a string.
   std::string text(const std::string& name) const;
-  /// The record with its keys in the order of the file, which chat templates write out.
+  /// Returns the record with its keys in file order; chat templates print keys in this order.
   nlohmann::ordered_json ordered() const;
-  /// The same for a list of strings or a single one. Throws Error (kData) if the list is empty.
+  /// The same for a list of strings or a single one. Throws Error (data) if the list is empty.
   std::vector<std::string> texts(const std::string& name) const;
 
  private:
@@ -50,7 +50,7 @@ class RecordFields {
 
 /// Calls `take` for each record of the files that `words` name, in order: JSON lines, CSV, TSV.
 /// Returns the files, and passes each one's index to `take`. `key` names the configuration key of
-/// the words, `what` the records ("preferences"). Throws Error (kData, kConfig) with file and line.
+/// the words, `what` the records ("preferences"). Throws Error (data, config) with file and line.
 std::vector<std::filesystem::path> read_records(
     std::span<const std::string> words,
     Format format,

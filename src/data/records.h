@@ -34,7 +34,7 @@ class RecordReader {
   virtual bool next(Record& record) = 0;
 };
 
-/// The records [begin, end) of a reader.
+/// Returns a reader of the records [begin, end).
 std::unique_ptr<RecordReader> within(
     std::unique_ptr<RecordReader> records, int64_t begin, int64_t end);
 
@@ -46,7 +46,7 @@ struct TextCutting {
 
 std::unique_ptr<RecordReader> open_text(const std::filesystem::path& path, TextCutting cutting);
 
-/// JSON lines without blank ones, or the elements of an array if the file begins with [.
+/// Opens JSON lines, skipping blank ones, or an array if the file starts with [.
 std::unique_ptr<RecordReader> open_json(const std::filesystem::path& path);
 
 /// Rows after the header according to RFC 4180: quoted fields may contain delimiters, line ends and
@@ -56,11 +56,11 @@ class TableReader : public RecordReader {
   virtual const std::vector<std::string>& columns() const = 0;
 };
 std::unique_ptr<TableReader> open_table(const std::filesystem::path& path, char delimiter);
-/// The fields of a row. An Error names `path`, the record's line and the field.
+/// Splits a row into fields. Errors name `path`, the record's line and the field.
 std::vector<std::string> split_row(
     const Record& record, char delimiter, const std::filesystem::path& path);
 
-/// A CSV field, quoted if necessary.
+/// Returns a CSV field, quoted if necessary.
 std::string csv_field(std::string_view text);
 
 }  // namespace lockstep::data

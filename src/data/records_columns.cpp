@@ -29,12 +29,11 @@ OpenColumnRows column_library(const std::filesystem::path& path) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format(
-            "{} is read by {}, which cannot be opened: {}",
+            "{} requires {}, which cannot be opened: {}",
             path.string(),
             kArrowLibrary,
             loaded.second),
-        "`make build` builds it, with Arrow's library from pyarrow; or export the data as JSON "
-        "lines: datasets' to_json, or DuckDB's COPY");
+        "`make build` builds it if pyarrow is installed, or export the data as JSON lines: datasets' to_json, or DuckDB's COPY");
   }
   return loaded.first;
 }
@@ -67,7 +66,7 @@ class ColumnReader final : public RecordReader {
       throw Error(
           ErrorKind::kData,
           fmt::format("{}: {}", path_, problem),
-          "fetch the file again, or export it as JSON lines");
+          "download the file again, or export it as JSON lines");
     }
   }
 

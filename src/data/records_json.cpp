@@ -41,7 +41,7 @@ class JsonReader final : public RecordReader {
               path_.string(),
               lines_.number(),
               kLongestRecord >> 20),
-          "JSON lines have one object a line; if the file is something else, set data.format");
+          "JSON lines have one object per line; if the file has another format, set data.format");
     }
     at_ = 0;
     return true;
@@ -57,7 +57,7 @@ class JsonReader final : public RecordReader {
     return true;
   }
 
-  /// The next non-space character; 0 at the end of the file.
+  /// Returns the next non-space character, or 0 at the end of the file.
   char peek() {
     while (true) {
       at_ = line_.find_first_not_of(" \t\r\n", at_);
@@ -81,13 +81,13 @@ class JsonReader final : public RecordReader {
       ++at_;
       c = peek();
       if (c == ']') {
-        fail("a comma has nothing after it");
+        fail("unexpected end after a comma");
       }
     } else if (c != ']' && c != '\0' && !first_) {
       fail("a comma or ] is missing");
     }
     if (c == '\0') {
-      fail("the array is not closed: the file ends inside it");
+      fail("the array is not closed before the end of the file");
     }
     if (c == ']') {
       ++at_;
@@ -98,14 +98,15 @@ class JsonReader final : public RecordReader {
       return false;
     }
     if (c == ',') {
-      fail("a comma has nothing before it");
+      fail("missing element before a comma");
     }
     first_ = false;
     take_value(record);
     return true;
   }
 
-  /// Takes one value starting at at_. Finds only its end; its content is parsed later.
+  /// Extracts one value that starts at at_. Only its end is determined; its content is parsed
+  /// later.
   void take_value(Record& record) {
     record = Record{"", lines_.number(), static_cast<int64_t>(at_) + 1};
     int64_t depth = 0;
@@ -141,14 +142,14 @@ class JsonReader final : public RecordReader {
         throw Error(
             ErrorKind::kData,
             fmt::format(
-                "{}: the element that begins at line {}, column {} does not end{}",
+                "{}: the element that starts at line {}, column {} does not end{}",
                 path_.string(),
                 record.line,
                 record.column,
                 record.text.size() > kLongestRecord
                     ? fmt::format(" within {} MiB", kLongestRecord >> 20)
-                    : " before the file does"),
-            "the file may have been cut off, or a quote or a brace is missing there");
+                    : " before the end of the file"),
+            "the file may be truncated, or a quote or a brace is missing there");
       }
     }
   }
@@ -162,14 +163,14 @@ class JsonReader final : public RecordReader {
             lines_.number(),
             at_ + 1,
             what),
-        "correct the file, or fetch it again if it was cut off");
+        "fix the file, or download it again if it is truncated");
   }
 
   std::filesystem::path path_;
   LineReader lines_;
   std::string line_;
-  size_t at_ = 0;      // in line_
-  bool held_ = false;  // line_ was read and not yet used
+  size_t at_ = 0;      // offset in line_
+  bool held_ = false;  // line_ has been read but not used
   bool array_ = false, first_ = true, closed_ = false;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// True if a quoted field is still open after `line`, given whether one was open before. A quote
+/// Returns true if a quoted field is open after `line`. `open`: a field was open before it. A quote
 /// opens a field only as its first character.
 bool open_after(std::string_view line, char delimiter, bool open) {
   if (line.find('"') == std::string_view::npos) {
@@ -82,12 +82,10 @@ class DelimitedReader final : public TableReader {
         throw Error(
             ErrorKind::kData,
             fmt::format(
-                "{}: a quoted field of the row that begins at line {} is not closed",
+                "{}: a quoted field of the row that starts at line {} is not closed",
                 path_.string(),
                 record.line),
-            "close it; a quote inside a quoted field is written twice, and a field that begins "
-            "with a "
-            "quote is itself quoted");
+            "close it; a quote inside a quoted field is written twice, and a field that starts with a quote must be quoted");
       }
       record.text += '\n';
       record.text += line_;
@@ -115,7 +113,7 @@ std::vector<std::string> split_row(const Record& record, char delimiter, const f
         if (row[at] == '"' && (at + 1 == row.size() || row[at + 1] != '"')) {
           break;
         }
-        at += row[at] == '"' ? 1 : 0;  // doubled
+        at += row[at] == '"' ? 1 : 0;  // doubled quote
         fields.back() += row[at];
       }
       ++at;
@@ -123,7 +121,7 @@ std::vector<std::string> split_row(const Record& record, char delimiter, const f
         throw Error(
             ErrorKind::kData,
             fmt::format(
-                "{}, row at line {}: field {} goes on after its closing quote",
+                "{}, row at line {}: field {} continues after its closing quote",
                 path.string(),
                 record.line,
                 fields.size()),

@@ -115,9 +115,9 @@ class TextReader final : public RecordReader {
   TextCutting cutting_;
   std::string line_, text_;
   std::deque<Record> ready_;
-  int64_t start_line_ = 1;  // of text_
+  int64_t start_line_ = 1;  // offset in text_
   bool newline_ = false;    // a newline follows text_, unless the document ends there
-  bool open_ = false;       // parts of the document have been returned
+  bool open_ = false;       // parts of this document have been returned
   bool continues_ = false;  // the next line continues the last one
   bool finished_ = false;
 };

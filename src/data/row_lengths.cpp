@@ -14,12 +14,12 @@ namespace {
 
 constexpr int64_t kMostSeen = 4096;
 
-/// The longest of `rows` draws, on average.
+/// Returns the expected maximum of `rows` draws.
 double expected_longest(std::vector<int64_t> lengths, int64_t rows) {
   std::sort(lengths.begin(), lengths.end());
   const auto count = static_cast<double>(lengths.size());
   double mean = 0;
-  double below = 0;  // the chance that all draws are shorter
+  double below = 0;  // probability that all draws are shorter
   for (size_t i = 0; i < lengths.size(); ++i) {
     const double up_to = std::pow(
         static_cast<double>(i + 1) / count, static_cast<double>(std::max<int64_t>(rows, 1)));
@@ -29,7 +29,7 @@ double expected_longest(std::vector<int64_t> lengths, int64_t rows) {
   return mean;
 }
 
-/// Tokens of rows of the view, evenly spaced.
+/// Returns the lengths of evenly spaced rows of the view.
 std::vector<int64_t> tokens_seen(const SequenceView& view, int64_t most) {
   std::vector<int64_t> tokens;
   const int64_t seen = std::min(view.rows(), most);
@@ -39,7 +39,7 @@ std::vector<int64_t> tokens_seen(const SequenceView& view, int64_t most) {
   return tokens;
 }
 
-/// Of a sample of micro-batches.
+/// Estimates the lengths from a sample of micro-batches.
 struct Filled {
   double rows = 0, tokens = 0, with_padding = 0;
 };

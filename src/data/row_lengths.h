@@ -7,9 +7,9 @@
 
 namespace lockstep::data {
 
-/// Rows are padded to the next multiple of eight of the longest, but not beyond `most` unless the
-/// longest is: matrix units process multiples of eight without loss, and matrix libraries create
-/// and cache kernels for every length.
+/// Returns the padded length of rows: the longest row rounded up to a multiple of eight, but not
+/// beyond `most` unless the row itself is longer. Matrix units process multiples of eight
+/// efficiently, and matrix libraries create and cache kernels per length.
 int64_t padded_length(int64_t longest, int64_t most);
 
 /// Tokens of a row and of its source (0 if rows have none).
@@ -19,14 +19,14 @@ struct RowLengths {
 
 struct PaddedLengths {
   RowLengths
-      expected;  // average padded length; of a packed view a row's share
-  RowLengths longest;  // as one with the longest rows is
+      expected;  // average padded length; for a packed view, the average per document
+  RowLengths longest;  // padded length of a micro-batch with the longest rows
 };
 
-/// The share of padding in `view`'s micro-batches of `rows` rows.
+/// Returns the fraction of padding in `view`'s micro-batches of `rows` rows.
 double padding_of(const SequenceView& view, int64_t rows);
 
-/// For random micro-batches of `rows` rows. Samples at most 4,096 rows, evenly spaced.
+/// Estimates lengths for random micro-batches of `rows` rows from at most 4,096 evenly spaced rows.
 PaddedLengths padded_lengths(const SequenceView& view, int64_t rows);
 
 }  // namespace lockstep::data

@@ -37,7 +37,7 @@ bool has_fraction(std::string_view text) {
   return text.find_first_of(".eE") != std::string_view::npos && real(text).has_value();
 }
 
-/// 0 or 1, as tables and JSON write them; nullopt: neither.
+/// Parses 0 or 1 as written in tables and JSON; returns nullopt for other values.
 std::optional<bool> truth(std::string_view text) {
   const auto is_one_of = [&](std::initializer_list<const char*> words) {
     return std::find(words.begin(), words.end(), text) != words.end();
@@ -78,9 +78,9 @@ class BadRows {
   std::vector<std::string> first_;
 };
 
-constexpr const char* kGiveLabels = "give each a label, or leave it out";
+constexpr const char* kGiveLabels = "add a label to each, or remove it";
 
-/// Labels by name, and "0", "1", ... for LABEL_0, LABEL_1, ...
+/// Labels by name; also LABEL_0, LABEL_1, ... for "0", "1", ...
 Numbers numbers_of(const std::vector<std::string>& labels) {
   Numbers numbers;
   bool are_plain = true;
@@ -193,12 +193,11 @@ class Maker {
       wrong_.report(
           key,
           "with a list of labels",
-          "a row has one label here; where it may have several, set "
-          "task.problem_type=multi_label_classification");
+          "a row has one label here; for several labels, set task.problem_type=multi_label_classification");
     } else if (form == TargetForm::kLabels) {
       wrong_.report(
           key,
-          "with something else than 0 and 1 in a label's field",
+          "with a value other than 0 and 1 in a label field",
           "write 0 or 1 for each label, or set task.problem_type=regression for numbers");
     } else {
       wrong_.report(
@@ -208,9 +207,9 @@ class Maker {
     }
     unknown_.report(
         key,
-        "with a label that is none of the classes",
+        "with an unknown label",
         fmt::format(
-            "the classes are {}: correct the rows, or name all classes: task.labels=[...]",
+            "the classes are {}: fix the rows, or list all classes: task.labels=[...]",
             list_of(labels_)));
   }
 
@@ -222,7 +221,7 @@ class Maker {
   BadRows without_, unknown_, wrong_;
 };
 
-/// For several fields: only 0 and 1 are labels.
+/// With several fields, only 0 and 1 are labels.
 TargetForm form_of_fields(const LabelledRows& rows) {
   for (const LabelledRow& row : rows.rows) {
     for (const std::string& word : row.label ? row.label->words : std::vector<std::string>{}) {
@@ -262,12 +261,11 @@ TargetForm find_form(const LabelledRows& rows, size_t fields, std::string_view k
         .report(
             key,
             fmt::format(
-                "with {}, where {} others have {}",
+                "with {}, while {} others have {}",
                 are_lists_fewer ? "a list of labels" : "a single label",
                 std::max(lists.count(), single.count()),
                 are_lists_fewer ? "a single one" : "lists"),
-            "write all labels the same way, or say what they are: "
-            "task.problem_type=multi_label_classification takes both for labels");
+            "use the same form for all labels, or set task.problem_type=multi_label_classification, which accepts both");
   }
   if (words.count() > 0 && numbers.count() > 0) {
     const bool are_words_fewer = has_fractions || words.count() <= numbers.count();
@@ -275,14 +273,13 @@ TargetForm find_form(const LabelledRows& rows, size_t fields, std::string_view k
         .report(
             key,
             fmt::format(
-                "with a label that is {} number, where {} others have {}",
+                "with a label that is {} number, while {} others have {}",
                 are_words_fewer ? "no" : "a",
                 are_words_fewer ? numbers.count() : words.count(),
                 has_fractions     ? "numbers with a fraction"
                 : are_words_fewer ? "numbers"
                                   : "names"),
-            "correct the rows, or set task.problem_type=single_label_classification where they are "
-            "names");
+            "fix the rows, or set task.problem_type=single_label_classification if they are names");
   }
   return lists.count() > 0 ? TargetForm::kLabels
          : has_fractions   ? TargetForm::kNumbers
@@ -301,7 +298,7 @@ std::vector<std::string> find_labels(
     }
   }
   bad.report(key, "without a label", kGiveLabels);
-  std::vector<std::string> labels(found.begin(), found.end());  // UTF-8: by code point
+  std::vector<std::string> labels(found.begin(), found.end());  // UTF-8 byte order is code point order
   if (std::all_of(labels.begin(), labels.end(), [](const auto& label) {
         return parsed<int64_t>(label).has_value();
       })) {
@@ -314,13 +311,13 @@ std::vector<std::string> find_labels(
         ErrorKind::kData,
         fmt::format(
             "{}: every row has the label \"{}\"", key, labels.empty() ? "" : labels.front()),
-        "a classifier needs at least two classes: give rows of the others, or another data.label_field");
+        "a classifier needs at least two classes: add rows of other classes, or set another data.label_field");
   }
   if (labels.empty()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: not one row has a label", key),
-        "give rows with labels, or another data.label_field");
+        fmt::format("{}: no row has a label", key),
+        "add rows with labels, or set another data.label_field");
   }
   return labels;
 }

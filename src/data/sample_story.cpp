@@ -130,20 +130,20 @@ class Teller {
     text_ += '\n';
     subject_ = kNobody;
   }
-  /// The name, or the pronoun if the last sentence was about the same person.
+  /// Returns the name, or the pronoun if the last sentence was about the same person.
   std::string subject(int who) {
     const bool pronoun = subject_ == who && dice_.chance(65);
     subject_ = who;
     return pronoun ? person(who).they() : person(who).name;
   }
-  /// Sometimes a word that ties the sentence to the last one.
+  /// Returns a connecting phrase in one of four cases, otherwise nothing.
   std::string tie() {
     return dice_.chance(25)
                ? dice_.pick({"then ", "after that ", "soon ", "a little later ", "in the end "})
                : "";
   }
 
-  /// One of the patterns, its gaps filled.
+  /// Appends one of the patterns with its placeholders filled.
   void say_one(
       std::initializer_list<std::string_view> patterns, Gaps gaps, const std::string& before = "") {
     say(before + fill(dice_.pick(patterns), gaps));

@@ -14,7 +14,7 @@ struct StoryQuestion {
 /// One story. People keep their names, pronouns, trades and possessions, and things stay where they
 /// were left, so each question has one right answer, which only the story contains.
 struct Story {
-  std::string text;  // paragraphs of whole sentences, one a line; without the questions
+  std::string text;  // paragraphs of complete sentences, one per line; without the questions
   std::vector<StoryQuestion> questions;
 };
 

@@ -148,7 +148,7 @@ SampleInstruction about_a_story(Dice& dice) {
       "story"};
 }
 
-/// A judgement of a thing, true or turned round: (good xor negated) is praise.
+/// Judgment of a thing, possibly negated: (good xor negated) is praise.
 std::string judgement(Dice& dice, bool praise) {
   static constexpr std::array<std::string_view, 6> kGood{
       "well made", "worth its price", "useful", "strong", "easy to use", "beautiful"};

@@ -11,7 +11,7 @@ namespace lockstep::data {
 
 using Gaps = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
-/// Replaces each {key} in `pattern` by its value. Throws Error (kInternal) for a key without a
+/// Replaces each {key} in `pattern` by its value. Throws Error (internal) for a key without a
 /// value.
 std::string fill(std::string_view pattern, Gaps gaps);
 /// "a", "a and b", "a, b and c"; "nothing" for an empty list.

@@ -13,7 +13,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Start of the i-th of `parts` parts of `whole`, whose sizes differ by at most one.
+/// Returns the start of the i-th of `parts` parts of `whole`. Their sizes differ by at most one.
 int64_t part_begin(int64_t whole, int64_t i, int64_t parts) {
   return whole / parts * i + std::min(i, whole % parts);
 }
@@ -29,30 +29,29 @@ void check(const SamplerOptions& options, const SamplerState& state) {
             options.micro_batch,
             options.rank,
             options.ranks),
-        "batch sizes and the number of ranks are at least 1");
+        "batch sizes and the number of ranks must be at least 1");
   }
   if (options.sequences < 1) {
-    throw Error(ErrorKind::kData, "the data holds no sequence", "name files that are not empty");
+    throw Error(ErrorKind::kData, "the data contains no sequence", "name files that are not empty");
   }
   if (options.drop_last && options.sequences < options.global_batch) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "an epoch has {} sequences, less than a step's {}, and dataloader_drop_last "
-            "leaves short steps out: nothing remains",
+            "an epoch has {} sequences, fewer than the {} of a step, and dataloader_drop_last skips short steps: no step is left",
             options.sequences,
             options.global_batch),
-        "set dataloader_drop_last=false, a smaller batch or a smaller data.sequence_length");
+        "set dataloader_drop_last=false, or reduce the batch size or data.sequence_length");
   }
   if (state.epoch < 0 || state.position < 0 || state.position > options.sequences) {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the sampler is at sequence {} of epoch {}, and the data has {} sequences",
+            "the sampler is at sequence {} of epoch {}, but the data has {} sequences",
             state.position,
             state.epoch,
             options.sequences),
-        "resume with the data and data.sequence_length that the checkpoint was trained with");
+        "resume with the data and data.sequence_length of the checkpoint");
   }
 }
 
@@ -74,7 +73,7 @@ Sampler::Sampler(SamplerOptions options, SamplerState start)
   if (sequences != options_.sequences) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("{} sequences of sources that hold {}", options_.sequences, sequences));
+        fmt::format("{} sequences of sources that have {}", options_.sequences, sequences));
   }
 }
 

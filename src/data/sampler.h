@@ -9,10 +9,10 @@
 
 namespace lockstep::data {
 
-/// State of a resume, for any number of ranks.
+/// Position of the sampler in a checkpoint, independent of the number of ranks.
 struct SamplerState {
   int64_t epoch = 0;
-  int64_t position = 0;  // sequences of this epoch that are done
+  int64_t position = 0;  // completed sequences of this epoch
   uint64_t seed = 0;
   bool operator==(const SamplerState&) const = default;
 };
@@ -20,21 +20,22 @@ struct SamplerState {
 enum class SampleOrder { kRandom, kSequential };
 
 struct SamplerOptions {
-  int64_t sequences = 0;     // of the data set
+  int64_t sequences = 0;     // size of the dataset
   int64_t global_batch = 1;  // sequences of one optimizer step, over all ranks
   int64_t micro_batch = 1;   // maximum rows per micro-batch of a rank
   int64_t rank = 0;          // data-parallel rank
   int64_t ranks = 1;         // data-parallel size
   SampleOrder order = SampleOrder::kRandom;
-  bool drop_last = false;  // dataloader_drop_last: the short last step of an epoch is left out
-  /// For a mixture: the sources that `sequences` consist of, in order. Samples are drawn by the
-  /// sources' weights (data/mixture.h), within a source in its own random order, pass after pass;
-  /// an epoch has as many samples as there are sequences. Empty: a single source, each sequence
-  /// drawn once per epoch.
+  bool drop_last = false;  // dataloader_drop_last: skip the short last step of an epoch
+  /// For a mixture: the sources that make up `sequences`, in order. Samples are drawn by the
+  /// sources' weights (data/mixture.h). Each source has its own random order, pass after pass. An
+  /// epoch has as many samples as there are sequences. If empty, there is a single source, and each
+  /// sequence is drawn once per epoch.
   std::vector<MixtureSource> sources;
 };
 
-/// One drawn sequence. `sample` numbers the endless stream of draws: epoch * sequences + position.
+/// One drawn sequence. `sample` is its number in the endless stream of draws: epoch * sequences +
+/// position.
 struct Draw {
   int64_t sequence = 0, sample = 0;
 };
@@ -43,10 +44,10 @@ struct Draw {
 /// may be empty if a step has too few sequences.
 struct StepDraws {
   std::vector<std::vector<Draw>> micro_batches;
-  int64_t samples = 0;  // of the step, over all ranks
+  int64_t samples = 0;  // in the step, over all ranks
   SamplerState after;
   double epoch = 0;            // after the step, as a fraction
-  std::vector<int64_t> taken;  // of a mixture: samples of each source so far, over all ranks
+  std::vector<int64_t> taken;  // for a mixture: samples drawn from each source so far, over all ranks
 };
 
 /// The order is a function of (seed, epoch) and needs no memory; ranks only divide it. A step takes
@@ -56,7 +57,7 @@ struct StepDraws {
 /// (for a mixture: drawing the finished samples again without reading them).
 class Sampler {
  public:
-  /// Throws Error (kConfig or kData) if no step is possible, or if the state belongs to another
+  /// Throws Error (config or data) if no step is possible, or if the state belongs to another
   /// data set.
   Sampler(SamplerOptions options, SamplerState start);
 
@@ -65,13 +66,13 @@ class Sampler {
   int64_t steps_per_epoch() const;
 
  private:
-  /// The sequences of the next `count` positions of this epoch.
+  /// Returns the sequences of the next `count` positions of this epoch.
   std::vector<int64_t> draw_of_mixture(int64_t count);
 
   SamplerOptions options_;
   SamplerState state_;
   std::optional<MixtureOrder> mixture_;
-  std::vector<int64_t> first_;  // of each source, among all sequences
+  std::vector<int64_t> first_;  // first sequence of each source
 };
 
 }  // namespace lockstep::data

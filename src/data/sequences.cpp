@@ -33,7 +33,7 @@ SequenceView::SequenceView(
     throw Error(
         ErrorKind::kConfig,
         fmt::format("data.sequence_length={} is outside 2 to {}", length, kLongest),
-        "two tokens are the least: the second is predicted from the first");
+        "at least two tokens are required: the second is predicted from the first");
   }
   if (packing_ == Packing::kConcatenated) {
     size_ = dataset_->tokens() / length_ + (dataset_->tokens() % length_ == 0 ? 0 : 1);
@@ -66,7 +66,7 @@ SequenceView::SequenceView(
       (!outputs.empty() && (size_ == 0 || std::ssize(outputs) % size_ != 0))) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("{} classes and {} outputs of {} rows", classes.size(), outputs.size(), size_));
+        fmt::format("{} classes and {} outputs for {} rows", classes.size(), outputs.size(), size_));
   }
   classes_ = std::move(classes);
   outputs_ = std::move(outputs);
@@ -83,7 +83,7 @@ SequenceView::SequenceView(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "{} roles of {} rows, {} at once", answers.roles.size(), size_, answers.at_once));
+            "{} roles for {} rows, {} at once", answers.roles.size(), size_, answers.at_once));
   }
   size_ = roles;
   answers_ = std::move(answers);
@@ -164,7 +164,7 @@ double SequenceView::padding() const {
 
 void SequenceView::check_row(int64_t index) const {
   if (index < 0 || index >= size_) {
-    throw Error(ErrorKind::kInternal, fmt::format("sequence {} of {} was asked for", index, size_));
+    throw Error(ErrorKind::kInternal, fmt::format("sequence {} of {} requested", index, size_));
   }
 }
 
@@ -269,7 +269,8 @@ SequenceView::LearnedDocuments SequenceView::learned_documents() const {
   std::vector<int64_t> ids(static_cast<size_t>(length_)), labels(ids.size());
   const auto count = [&](size_t begin, size_t tokens) {
     const auto first = labels.begin() + static_cast<std::ptrdiff_t>(begin);
-    // Labels are shifted by one: the first token of a document is predicted from nothing.
+    // Labels are shifted by one, so the first token of a document has no token to be predicted
+    // from.
     const bool learns =
         std::any_of(first + 1, first + static_cast<std::ptrdiff_t>(tokens), [](int64_t label) {
           return label != kIgnored;
@@ -312,7 +313,7 @@ int64_t SequenceView::read(int64_t index, std::span<int64_t> ids, std::span<int6
     for (const Piece& piece : bins_.row(index)) {
       read_range(
           {piece.begin, piece.begin + piece.tokens, -1}, ids.subspan(at), labels.subspan(at));
-      labels[at] = kIgnored;  // it is not predicted from the previous document
+      labels[at] = kIgnored;  // not predicted from the previous document
       at += static_cast<size_t>(piece.tokens);
     }
     return static_cast<int64_t>(at);

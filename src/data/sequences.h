@@ -17,28 +17,28 @@
 
 namespace lockstep::data {
 
-/// The label of a position without loss (Hugging Face's and PyTorch's).
+/// Label of a position without loss, as in PyTorch and Hugging Face.
 inline constexpr int64_t kIgnored = -100;
 
 /// Role of an answer: for pairs and individually scored answers, chosen or rejected; for
 /// unlearning, forget set (whose alternate is the chosen one) or retain set.
 enum class RowRole : int8_t { kPlain, kChosen, kRejected, kForget, kRetain };
 
-/// Rows of answers, one document each, and how they are drawn.
+/// Roles of rows of answers (one document each) and how the rows are drawn.
 struct AnswerRows {
   std::vector<RowRole> roles;   // per row; if there are fewer, the view has only that many rows
-  int64_t at_once = 1;          // rows that are drawn together, and never parted
-  bool learns_prompts = false;  // prompts of chosen rows have labels too
-  bool are_rewarded = false;    // no token has a label: a head of one class reads each row's last
+  int64_t at_once = 1;          // rows that are always drawn together
+  bool learns_prompts = false;  // prompts of chosen rows also have labels
+  bool are_rewarded = false;    // tokens have no labels; a score is read at each row's last token
   std::optional<PartnerRows> partners = {};  // its rows_at_once() equals `at_once`
 };
 
-/// How an encoder reads rows: all tokens of a document attend to each other, but not to padding.
-/// The target of a row is at its first token (classes) or at the masked tokens.
+/// Settings of encoder rows. All tokens of a document attend to each other, but not to padding. The
+/// target of a row is at its first token (classes) or at the masked tokens.
 struct EncoderRows {
   std::optional<Masking> masking = {};
   bool tells_segments =
-      false;  // a document's prompt is the first segment, the rest the second
+      false;  // a document's prompt is the first segment and the rest the second one
 };
 
 class SequenceView;
@@ -77,8 +77,8 @@ class SequenceView {
   /// One document per row, and `answers.at_once` rows per sequence.
   SequenceView(std::shared_ptr<const TokenDataset> dataset, int64_t length, AnswerRows answers);
 
-  /// The rows of several sources in order: of one tokenizer and length, packed alike, without
-  /// roles; all or none of them with classes.
+  /// Rows of several sources, in order. The sources must have the same tokenizer, length and
+  /// packing, and no roles; either all or none have classes.
   explicit SequenceView(std::vector<MixedRows> sources);
 
   /// Sets the additional inputs of an encoder.
@@ -92,41 +92,42 @@ class SequenceView {
   void set_packed(bool packed) { is_packed_ = packed; }
   bool is_packed() const { return is_packed_; }
 
-  /// Number of draws: rows, or for answers groups of rows.
+  /// Number of draws: rows, or groups of rows for answers.
   int64_t size() const {
     return answers_.partners ? answers_.partners->size() : size_ / answers_.at_once;
   }
   int64_t rows() const { return size_; }
   int64_t rows_at_once() const { return answers_.at_once; }
   int64_t length() const { return length_; }
-  /// The dataset of the first source; vocabulary and padding are those of all.
+  /// Dataset of the first source; its vocabulary and padding apply to all sources.
   const TokenDataset& dataset() const { return *dataset_; }
-  /// The sources of a mixture; otherwise empty.
+  /// Sources of a mixture; otherwise empty.
   const std::vector<MixedRows>& sources() const { return sources_; }
-  /// A hash of the data that rows are made from.
+  /// Returns a hash of the data.
   std::string content_hash() const;
-  /// Tokens of row `index`, 1 to length(); for pairs including `start`.
+  /// Number of tokens of row `index`, 1 to length(); for pairs including `start`.
   int64_t tokens(int64_t index) const;
-  /// Tokens of its source; 0 if rows are not pairs.
+  /// Number of tokens of the row's source; 0 if rows are not pairs.
   int64_t source_tokens(int64_t index) const;
   bool has_sources() const { return packing_ == Packing::kPairs; }
   Packing packing() const { return is_packed_ ? Packing::kDocuments : packing_; }
-  /// True if a row holds several documents that do not attend to each other.
+  /// True if rows contain several documents that do not attend to each other.
   bool has_documents() const { return packing_ == Packing::kDocuments; }
-  /// For such a row: the position at which each token's document begins. `starts` has at least
+  /// For such rows: writes the start of each token's document within the row. `starts` has at least
   /// tokens(index) elements.
   void read_document_starts(int64_t index, std::span<int64_t> starts) const;
-  /// The fraction of length() x rows() that is padding, 0 to 1. Reads all rows' lengths.
+  /// Returns the fraction of length() x rows() that is padding, 0 to 1. Reads the lengths of all
+  /// rows.
   double padding() const;
   /// True if rows have classes instead of token targets.
   bool has_classes() const { return !classes_.empty(); }
   const std::vector<int64_t>& classes() const { return classes_; }
-  /// [size(), K], or empty: rows have classes.
+  /// [size(), K] outputs; empty if rows have classes.
   const std::vector<float>& outputs() const { return outputs_; }
   /// True if rows are answers with roles.
   bool has_roles() const { return !answers_.roles.empty(); }
   const AnswerRows& answers() const { return answers_; }
-  /// For a row of an answer: the tokens before the answer.
+  /// For an answer: number of tokens before it.
   int64_t prompt_tokens(int64_t index) const;
   /// Counts the documents, or pieces of documents, of the rows and those of them in which no token
   /// has a loss. Reads all rows if the dataset has prompts or a loss mask; otherwise counts
@@ -144,11 +145,11 @@ class SequenceView {
 
  private:
   struct Range {
-    int64_t begin, end;  // of the stream
-    int64_t document;    // contains `begin`; -1: unknown
+    int64_t begin, end;  // positions in the stream
+    int64_t document;    // document that contains `begin`; -1 if unknown
   };
   Range range(int64_t index) const;
-  /// The source that has row `index`, and its number there.
+  /// Source that contains row `index`, and the row's index in it.
   struct SourceRow {
     const SequenceView* rows;
     int64_t index;
@@ -156,7 +157,7 @@ class SequenceView {
   SourceRow row_of_source(int64_t index) const;
   void check_row(int64_t index) const;
   std::vector<Piece> pieces() const;
-  /// Reads the stream's tokens [begin, end), the first of which is in `document` (-1: unknown).
+  /// Reads the stream's tokens [begin, end); `document` contains the first one (-1 if unknown).
   void read_range(Range range, std::span<int64_t> ids, std::span<int64_t> labels) const;
   /// Tokens of [begin, end) that a row of pairs has, and their place in `ids`: the first ones and
   /// the last one.
@@ -176,10 +177,10 @@ class SequenceView {
   std::optional<int64_t> decoder_start_;
   bool is_packed_ = false;
   AnswerRows answers_;               // roles: [size_], or empty
-  std::vector<int64_t> first_rows_;  // of documents 0, 1024, 2048, ...
-  Bins bins_;                        // of kDocuments
+  std::vector<int64_t> first_rows_;  // first rows of documents 0, 1024, 2048, ...
+  Bins bins_;                        // for kDocuments
   std::vector<MixedRows> sources_;
-  std::vector<int64_t> source_ends_;  // cumulative numbers of rows of the sources
+  std::vector<int64_t> source_ends_;  // cumulative row counts of the sources
 };
 
 }  // namespace lockstep::data

@@ -13,7 +13,7 @@ StratifiedChoice::StratifiedChoice(double fraction, uint64_t key)
       key_(key) {}
 
 void StratifiedChoice::start_run() {
-  constexpr double kSlack = 1e-9;  // a bound that is whole but for rounding
+  constexpr double kSlack = 1e-9;  // tolerance for bounds that are integers up to rounding
   const int64_t begin = run_end_;
   const auto end =
       static_cast<int64_t>(std::ceil(static_cast<double>(run_ + 1) / fraction_ - kSlack));
@@ -35,7 +35,7 @@ bool StratifiedChoice::next() {
 
 Splitter::Splitter(double validation_fraction, double test_fraction, uint64_t seed)
     : validation_(validation_fraction, derive_key(seed, 1)),
-      // As a fraction of the documents that the first choice leaves.
+      // Relative to the documents that remain after the first choice.
       test_(std::min(1.0, test_fraction / (1 - validation_fraction)), derive_key(seed, 2)) {}
 
 Split Splitter::next() {

@@ -13,7 +13,7 @@ bool continues(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-/// True if `text` begins with a white-space code point or is empty, since what follows is unknown.
+/// True if `text` starts with a white-space code point, or is empty and may continue with one.
 bool space_begins(std::string_view text) {
   static constexpr std::array<std::string_view, 7> kWide{
       "\xC2\x85",

@@ -15,11 +15,11 @@ namespace {
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view what) {
   throw Error(
       ErrorKind::kData,
-      fmt::format("{} is not a whole token file: {}", path.string(), what),
-      "remove it; the next run makes it again");
+      fmt::format("{} is not a complete token file: {}", path.string(), what),
+      "remove it; the next run creates it again");
 }
 
-/// The header, if it and the size of the file agree.
+/// Reads the header and checks it against the file size.
 TokenFileHeader read_header(const MappedFile& file, const std::filesystem::path& path) {
   if (file.size() < TokenFileHeader::kSpace) {
     fail(path, fmt::format("it has {} bytes, less than a header", file.size()));
@@ -27,13 +27,13 @@ TokenFileHeader read_header(const MappedFile& file, const std::filesystem::path&
   TokenFileHeader header;
   std::memcpy(&header, file.bytes().data(), sizeof header);
   if (header.magic != TokenFileHeader::kMagic) {
-    fail(path, "it does not begin as one");
+    fail(path, "its magic number is wrong");
   }
   if (header.version != TokenFileHeader::kVersion) {
     fail(
         path,
         fmt::format(
-            "its version is {}, and this program reads {}",
+            "its version is {}, but this program reads version {}",
             header.version,
             TokenFileHeader::kVersion));
   }
@@ -46,7 +46,7 @@ TokenFileHeader read_header(const MappedFile& file, const std::filesystem::path&
       header.documents > space / sizeof(uint64_t) || header.documents > header.tokens ||
       header.vocabulary_size > (uint64_t{1} << (narrow ? 16 : 31)) ||
       (header.pad >= header.vocabulary_size && header.pad != 0)) {
-    fail(path, "its header names impossible sizes");
+    fail(path, "its header contains impossible sizes");
   }
   const uint64_t lists = (header.flags & TokenFileHeader::kHasPrompts) != 0 ? 2 : 1;
   const uint64_t expected =
@@ -55,7 +55,7 @@ TokenFileHeader read_header(const MappedFile& file, const std::filesystem::path&
     fail(
         path,
         fmt::format(
-            "it has {} bytes, where its header names {}",
+            "it has {} bytes, but its header requires {}",
             file.size(),
             TokenFileHeader::kSpace + expected));
   }
@@ -101,12 +101,12 @@ void TokenDataset::verify() const {
   std::memcpy(&header, file_.bytes().data(), sizeof header);
   const std::string hash = hash_hex(file_.bytes().subspan(TokenFileHeader::kSpace));
   if (hash != std::string_view(header.content_hash.data(), header.content_hash.size())) {
-    fail(path_, "its contents are not those that were written");
+    fail(path_, "its content hash does not match");
   }
   uint64_t begin = 0;
   for (int64_t i = 0; i < documents_; ++i) {
     if (ends_[i] < begin || (prompts_ != nullptr && prompts_[i] > ends_[i] - begin)) {
-      fail(path_, fmt::format("document {} does not fit in its place", i));
+      fail(path_, fmt::format("document {} has invalid bounds", i));
     }
     begin = ends_[i];
   }
@@ -125,7 +125,7 @@ void TokenDataset::read(int64_t begin, std::span<int64_t> out) const {
   if (begin < 0 || begin > tokens_ || count > tokens_ - begin) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("tokens {} to {} of {} were asked for", begin, begin + count, tokens_));
+        fmt::format("tokens {} to {} of {} requested", begin, begin + count, tokens_));
   }
   if (narrow_ != nullptr) {
     std::copy_n(narrow_ + begin, count, out.data());

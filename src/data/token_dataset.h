@@ -12,22 +12,22 @@
 
 namespace lockstep::data {
 
-/// A document's position in the stream: its prompt is [begin, prompt_end), its rest ends at `end`,
-/// including EOS.
+/// Position of a document in the stream. Its prompt is [begin, prompt_end); the rest ends at `end`
+/// and includes EOS.
 struct DocumentSpan {
   int64_t begin = 0, prompt_end = 0, end = 0;
 };
 
-/// An open token file (docs/data.md has the layout). Immutable and thread-safe; any number of
-/// processes map it.
+/// Open token file (see docs/data.md for the layout). Immutable and thread-safe; any number of
+/// processes can map it.
 class TokenDataset {
  public:
-  /// Opens the file and checks the header: magic, version, its own hash, and sizes. Throws Error
-  /// (kData) with the mismatch.
+  /// Opens the file and checks magic number, version, header hash and sizes. Throws Error (data)
+  /// that describes the mismatch.
   static std::shared_ptr<const TokenDataset> open(const std::filesystem::path& path);
 
   /// Reads everything once and checks the content hash, the order of offsets and the range of ids.
-  /// prepare_data calls it; ranks that open the file later need not.
+  /// Called by prepare_data(); ranks that open the file later do not need it.
   void verify() const;
 
   int64_t tokens() const { return tokens_; }
@@ -35,12 +35,12 @@ class TokenDataset {
   int64_t vocabulary_size() const { return vocabulary_size_; }
   int64_t pad() const { return pad_; }
   const std::string& key() const { return key_; }
-  /// A hash of tokens, documents and prompts: the same for the same text from any source.
+  /// Hash of tokens, documents and prompts; independent of the source files.
   const std::string& content_hash() const { return content_hash_; }
   const std::filesystem::path& path() const { return path_; }
   bool has_prompts() const { return prompts_ != nullptr; }
 
-  /// True if tokens other than prompts have no loss.
+  /// True if tokens outside of prompts may have no loss.
   bool has_hidden() const { return hidden_ != nullptr; }
   bool is_hidden(int64_t position) const {
     const auto at = static_cast<uint64_t>(position);
@@ -53,7 +53,7 @@ class TokenDataset {
   /// Reads the ids of [begin, begin + out.size()).
   void read(int64_t begin, std::span<int64_t> out) const;
   DocumentSpan document(int64_t index) const;
-  /// Returns the document of a token by binary search.
+  /// Returns the document that contains a token, by binary search.
   int64_t document_of(int64_t position) const;
 
  private:
@@ -63,7 +63,7 @@ class TokenDataset {
   std::filesystem::path path_;
   std::string key_, content_hash_;
   int64_t tokens_ = 0, documents_ = 0, vocabulary_size_ = 0, pad_ = 0;
-  const uint16_t* narrow_ = nullptr;  // one of the two
+  const uint16_t* narrow_ = nullptr;  // one of the two is set
   const uint32_t* wide_ = nullptr;
   const uint64_t* ends_ = nullptr;  // [documents]
   const uint64_t* prompts_ =

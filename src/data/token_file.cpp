@@ -130,8 +130,8 @@ void TokenFileWriter::add(std::span<const int32_t> ids, std::span<const uint8_t>
     if (id < 0 || id >= limit) {
       throw Error(
           ErrorKind::kInternal,
-          fmt::format("the tokenizer gave the id {}, but has {} entries", id, limit),
-          "its files do not fit together, or this is a defect: please report it");
+          fmt::format("the tokenizer returned the id {}, but has {} entries", id, limit),
+          "its files do not match, or this is a defect: please report it");
     }
     if (header_.token_bytes == 2) {
       const auto narrow = static_cast<uint16_t>(id);

@@ -20,10 +20,10 @@ namespace lockstep::data {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian");
 
-/// Bytes 0 to 4096 of the file, zero-padded. Then: the tokens (uint16 or uint32, zeros to a
-/// multiple of 8 bytes), the end of each document in the stream (uint64), with kHasPrompts the
-/// number of prompt tokens at the start of each document (uint64), and with kHasHidden one bit per
-/// token, 1: no loss (uint64 words, the first token's bit lowest).
+/// First 4096 bytes of the file, zero-padded. They are followed by the tokens (uint16 or uint32,
+/// padded with zeros to a multiple of 8 bytes); the end of each document in the stream (uint64);
+/// with kHasPrompts, the number of prompt tokens of each document (uint64); and with kHasHidden,
+/// one bit per token, 1 if it has no loss (uint64 words, lowest bit first).
 struct TokenFileHeader {
   static constexpr size_t kSpace = 4096;
   static constexpr uint32_t kVersion = 1;
@@ -40,41 +40,41 @@ struct TokenFileHeader {
   uint64_t pad = 0;
   uint64_t flags = 0;
   std::array<char, 32> key{};           // cache key
-  std::array<char, 32> content_hash{};  // of all that follows the header, XXH3-128
+  std::array<char, 32> content_hash{};  // XXH3-128 of everything after the header
   std::array<char, 32> header_hash{};   // of the bytes before this field
 
   std::string hash() const;
-  /// Bytes of the tokens and their padding.
+  /// Number of bytes of the tokens and their padding.
   uint64_t token_space() const { return (tokens * token_bytes + 7) / 8 * 8; }
-  /// Words of the bits.
+  /// Number of words of the loss mask.
   uint64_t hidden_words() const { return (flags & kHasHidden) != 0 ? (tokens + 63) / 64 : 0; }
 };
 static_assert(sizeof(TokenFileHeader) == 152 && std::is_trivially_copyable_v<TokenFileHeader>);
 
-/// Writes a token file under a temporary name and renames it when complete. Streams: the documents'
-/// ends are stored in a temporary file. Neither copyable nor movable; without commit() the
+/// Writes a token file under a temporary name and renames it when it is complete. Streams the data:
+/// document ends go to a temporary file first. Not copyable or movable. Without commit(), the
 /// destructor removes the file.
 class TokenFileWriter {
  public:
-  /// `pad` is an id of the vocabulary, stored for readers.
+  /// `pad` is an id of the vocabulary; it is stored for readers.
   TokenFileWriter(
       std::filesystem::path path, const std::string& key, int64_t vocabulary_size, int64_t pad);
   ~TokenFileWriter();
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
-  /// Adds tokens of the current document. Throws Error (kInternal) for an id outside the
-  /// vocabulary. `hidden` (one per token, or empty): nonzero if a token has no loss.
+  /// Adds tokens to the current document. `hidden` (one per token, or empty) is nonzero for tokens
+  /// without loss. Throws Error (internal) if an id is outside the vocabulary.
   void add(std::span<const int32_t> ids, std::span<const uint8_t> hidden = {});
   void end_document(int64_t prompt_tokens);
   int64_t tokens() const { return static_cast<int64_t>(header_.tokens); }
   int64_t documents() const { return static_cast<int64_t>(header_.documents); }
 
-  /// Syncs, renames, syncs the folder.
+  /// Syncs the file, renames it and syncs the folder.
   void commit();
 
  private:
-  /// A file that grows, written in large blocks.
+  /// Growing file, written in large blocks.
   struct Stream {
     Stream(const std::filesystem::path& path, uint64_t offset);
     void write(const void* data, size_t size);
@@ -85,7 +85,7 @@ class TokenFileWriter {
     Hasher* hasher = nullptr;
   };
   void append(Stream& from);
-  /// The bits of tokens that are about to be added.
+  /// Adds loss mask bits for tokens that are added next.
   void add_hidden(size_t count, std::span<const uint8_t> hidden);
   void add_bit(bool hidden);
   void remove_lists();
@@ -93,9 +93,9 @@ class TokenFileWriter {
   std::filesystem::path path_, temporary_, ends_path_, prompts_path_, hidden_path_;
   TokenFileHeader header_;
   Hasher hasher_;
-  std::unique_ptr<Stream> tokens_, ends_, prompts_;  // prompts_: null until one is there
-  std::unique_ptr<Stream> hidden_;                   // created when a token is hidden
-  uint64_t word_ = 0, bits_ = 0;                     // the current word, and its number of bits
+  std::unique_ptr<Stream> tokens_, ends_, prompts_;  // prompts_ is null until the first prompt
+  std::unique_ptr<Stream> hidden_;                   // created with the first token without loss
+  uint64_t word_ = 0, bits_ = 0;                     // the current word and its number of bits
   bool committed_ = false;
 };
 

@@ -11,7 +11,7 @@ size_t tokens_alike(const std::vector<int64_t>& a, const std::vector<int64_t>& b
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-/// Sorted by tokens, so that each text shares the longest prefix with its neighbors.
+/// Sorts the texts by tokens, so that each shares the longest prefix with its neighbors.
 std::vector<size_t> sorted(std::span<const JudgedText> texts, std::span<const size_t> members) {
   std::vector<size_t> order(members.begin(), members.end());
   std::ranges::stable_sort(order, {}, [&](size_t i) -> const auto& { return texts[i].ids; });
@@ -56,7 +56,7 @@ std::vector<std::vector<size_t>> alike(std::span<const JudgedText> texts, int64_
   std::vector<size_t> all(texts.size());
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::vector<size_t>> groups;
-  int64_t tokens = 0;  // of the last group's tree
+  int64_t tokens = 0;  // tokens in the last group's tree
   const std::vector<int64_t>* before = nullptr;
   for (const size_t i : sorted(texts, all)) {
     const std::vector<int64_t>& ids = texts[i].ids;

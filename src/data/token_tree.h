@@ -8,16 +8,16 @@
 
 namespace lockstep::data {
 
-/// A text whose tokens from `begin` on are scored.
+/// Text whose tokens from `begin` on are scored.
 struct JudgedText {
   std::vector<int64_t> ids;
   size_t begin = 0;
 };
 
-/// Texts as a tree of tokens: a token with the same preceding tokens in several texts occurs once.
-/// A token precedes all its successors, which are contiguous.
+/// Token tree of several texts. A token with the same preceding tokens in several texts occurs
+/// once. Each token precedes all its successors, which are contiguous.
 struct TokenTree {
-  // Of each token of the tree:
+  // For each token of the tree:
   std::vector<int64_t> ids;
   std::vector<int64_t> positions;   // position in the text
   std::vector<int64_t> parents;     // index of the preceding token; -1: first token
@@ -29,8 +29,8 @@ struct TokenTree {
 /// Builds the tree of the `members` of the texts, in this order; they need not share a prefix.
 TokenTree tree_of(std::span<const JudgedText> texts, std::span<const size_t> members);
 
-/// Groups the texts for which a common tree pays off: each shares at least half of its unscored
-/// tokens with the previous one. Trees have at most `most` tokens unless a single text is longer.
+/// Groups texts for which a common tree saves work: each shares at least half of its unscored
+/// tokens with the previous one. A tree has at most `most` tokens unless a single text is longer.
 /// Depends only on the texts.
 std::vector<std::vector<size_t>> alike(std::span<const JudgedText> texts, int64_t most);
 

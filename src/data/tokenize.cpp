@@ -17,7 +17,7 @@ constexpr size_t kJobRecords = 4096;
 
 using Parser = std::function<void(Record, std::vector<Document>&)>;
 
-/// Records that one thread encodes.
+/// Records encoded by one thread.
 struct Job {
   Parser parse;
   std::vector<Record> records;
@@ -32,7 +32,7 @@ struct Encoded {
     bool is_chat = false;
   };
   std::vector<int32_t> ids;
-  std::vector<uint8_t> hidden;  // only for chats, in order
+  std::vector<uint8_t> hidden;  // in order; only for chats
   std::vector<Part> parts;
 };
 
@@ -49,7 +49,8 @@ std::pair<size_t, bool> tokens_before(
   return {static_cast<size_t>(at - before.begin()), at == before.end()};
 }
 
-/// The template has written the whole text. A token that is partly in a learned span has a loss.
+/// Encodes a chat, whose text was rendered by the template. A token that is partly in a trained
+/// span has a loss.
 void encode_chat(const Document& document, const Encoder& encoder, Encoded& result) {
   const std::vector<int32_t> ids = encoder.encode(document.text);
   std::vector<uint8_t> hidden(ids.size(), 1);
@@ -143,7 +144,7 @@ class Pipeline {
       submit(std::move(job));
     }
     if (!any) {
-      log_warning("{} holds no text", input.path.string());
+      log_warning("{} contains no text", input.path.string());
     }
   }
 
@@ -163,7 +164,7 @@ class Pipeline {
   }
 
   void drain_one() {
-    failed_ = true;  // unless this returns
+    failed_ = true;  // reset below if no exception is thrown
     const Encoded encoded = tasks_.take();
     size_t at = 0, hidden_at = 0;
     for (const Encoded::Part& part : encoded.parts) {
@@ -241,7 +242,7 @@ std::vector<EncodedRow> encode_first(
         }
         Encoded encoded;
         encode_document(document, encoder, encoded);
-        for (const Encoded::Part& part : encoded.parts) {  // one, if any
+        for (const Encoded::Part& part : encoded.parts) {  // at most one
           rows.push_back({std::move(encoded.ids), std::vector<uint8_t>(part.count, 0)});
           std::fill_n(rows.back().hidden.begin(), part.prompt_tokens, 1);
           if (part.is_chat) {

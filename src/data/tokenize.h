@@ -1,4 +1,4 @@
-// Tokenization of files: read by one thread, encoded by many, written in the order of the files.
+// Tokenization of files. One thread reads, several encode, and results are written in file order.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::data {
 
-/// The ids of a document or of a part of one.
+/// Ids of a document or of a part of one.
 struct EncodedDocument {
   std::span<const int32_t> ids;
   int64_t prompt_tokens = 0;             // at the start, without loss
@@ -21,15 +21,15 @@ struct EncodedDocument {
   bool begins = true, ends = true;
 };
 
-/// The ids of a whole document, and which of them have no loss.
+/// Ids of a whole document, and a mask of those without loss.
 struct EncodedRow {
   std::vector<int32_t> ids;
-  std::vector<uint8_t> hidden;  // one for each
+  std::vector<uint8_t> hidden;  // one per id
 };
 
-/// Encodes the first `count` documents after `skip` ones, without reading later files. Documents of
-/// plain text are truncated after a part (data/records.h), and text after very long documents is
-/// not searched. Skipped documents are not encoded.
+/// Encodes `count` documents after skipping `skip`. Later files are not read. Documents of plain
+/// text are truncated after a part (data/records.h), and text after very long documents is not
+/// searched.
 std::vector<EncodedRow> encode_first(
     std::span<const InputFile> inputs,
     const DataOptions& options,
@@ -38,8 +38,8 @@ std::vector<EncodedRow> encode_first(
     int64_t count);
 
 /// Calls `take` on the calling thread for each document of `inputs` in order, with BOS and EOS
-/// added; empty documents are skipped. Memory is bounded by the longest record. Throws the first
-/// error in the order of the files, independent of thread timing.
+/// added. Empty documents are skipped. Memory is bounded by the longest record. Throws the first
+/// error in file order, independent of thread timing.
 void tokenize_files(
     std::span<const InputFile> inputs,
     const DataOptions& options,

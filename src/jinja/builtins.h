@@ -1,4 +1,4 @@
-// Filters, tests, methods and functions of templates: internal to jinja.
+// Built-in filters, tests, methods and functions of templates. Internal to jinja.
 #pragma once
 
 #include <functional>
@@ -9,31 +9,32 @@
 
 namespace lockstep::jinja {
 
-/// The most items that a list made by a template may have, and bytes of a text.
+/// Limits on the items of a list and the bytes of a string that a template creates.
 inline constexpr int64_t kMostItems = 100'000, kMostBytes = int64_t{1} << 26;
 
-/// Error (kData) of a text that is larger.
+/// Throws Error (data) if the string exceeds kMostBytes.
 void check_size(const std::string& text);
 
-/// `value | name(arguments)`. Error (kData) where there is no such filter.
+/// Evaluates `value | name(arguments)`. Throws Error (data) if the filter is unknown.
 Value apply_filter(const std::string& name, const Value& value, const Arguments& arguments);
-/// `value is name(arguments)`.
+/// Evaluates `value is name(arguments)`.
 bool apply_test(const std::string& name, const Value& value, const Arguments& arguments);
-/// `value.name`, where that is a method of Python's strings and dicts that changes nothing.
+/// Returns `value.name` if it is a non-mutating method of Python's str, list or dict.
 std::optional<Value> find_method(const Value& value, const std::string& name);
-/// value.name and value[key]: undefined where there is none. Error (kData) of an undefined value.
+/// Evaluate value.name and value[key]. The result is undefined if there is no such attribute or
+/// item. Throws Error (data) if `value` is undefined.
 Value attribute_of(const Value& value, const std::string& name);
 Value item_of(const Value& value, const Value& key);
-/// + - * / // % ** ~
+/// Evaluates + - * / // % ** ~.
 Value arithmetic(const std::string& op, const Value& a, const Value& b);
-/// == != < <= > >= in, not in
+/// Evaluates == != < <= > >=, in and not in.
 bool compare(const std::string& op, const Value& a, const Value& b);
-/// value[from:to:step]; undefined or none: left out.
+/// Evaluates value[from:to:step]; an omitted bound is undefined or none.
 Value slice_of(const Value& value, const Value& from, const Value& to, const Value& step);
-/// range, namespace, dict, raise_exception, strftime_now; undefined: there is none.
+/// Returns range, namespace, dict, raise_exception or strftime_now; undefined for other names.
 Value global_function(const std::string& name);
 
-/// str.replace(): `most` below 0: all of them.
+/// Implements str.replace(). Replaces at most `most` occurrences, or all of them if it is negative.
 std::string replaced(
     const std::string& text, const std::string& from, const std::string& to, int64_t most);
 

@@ -1,3 +1,4 @@
+// Tree-walking evaluator of templates: statements, scopes, macros and expressions.
 #include "jinja/evaluator.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ constexpr int kDeepestCall = 100;
 
 using Kind = Expression::Kind;
 
-/// `loop` in a pass of a for.
+/// Returns the `loop` object for one iteration of a for statement.
 Value loop_of(const std::vector<Value>& items, size_t at, int64_t depth) {
   auto loop = std::make_shared<Dict>();
   loop->is_namespace = loop->is_loop = true;
@@ -33,14 +34,14 @@ Value loop_of(const std::vector<Value>& items, size_t at, int64_t depth) {
        at + 1 < items.size() ? items[at + 1] : Value(Undefined{"there is no next item"})},
       {"cycle", make_callable([at](const Arguments& arguments) {
          if (arguments.values.empty()) {
-           fail("cycle needs items");
+           fail("cycle needs at least one item");
          }
          return arguments.values[at % arguments.values.size()];
        })}};
   return loop;
 }
 
-/// A filter or a method goes through all of it.
+/// Counts the work of a filter or method that reads the whole value.
 void add_what_is_read(const Value& value) {
   if (value.is_string()) {
     Work::add(2 * std::ssize(value.string()));
@@ -80,7 +81,7 @@ Rendering Evaluator::run(const Block& block) {
 
 void Evaluator::write(std::string_view text) {
   if (std::ssize(out_) + std::ssize(text) > kMostBytes) {
-    fail("the template writes more than 64 MiB");
+    fail("the output of the template exceeds 64 MiB");
   }
   out_ += text;
 }
@@ -144,7 +145,7 @@ Evaluator::Flow Evaluator::run_statement(const Statement& statement) {
         return Flow::kNext;
       });
     case Of::kWith: {
-      std::vector<Value> values;  // of the scope around it: none of them sees another
+      std::vector<Value> values;  // evaluated in the enclosing scope; the variables do not see each other
       for (const NamedExpression& variable : statement.parameters) {
         values.push_back(evaluate(*variable.value));
       }
@@ -184,7 +185,7 @@ Evaluator::Flow Evaluator::run_for(const Statement& statement) {
       return !keeps;
     });
   }
-  bool any_whole = false;  // whether a pass came to its end, without which `else` is run
+  bool any_whole = false;  // true if an iteration ran to its end; otherwise `else` is run
   for (size_t at = 0; at < items.size(); ++at) {
     Work::add(Work::kStep);
     const Flow flow = in_scope(scope_, [&] {
@@ -211,14 +212,14 @@ void Evaluator::assign(const std::vector<std::string>& targets, const Value& val
     const Value* space = scope_->find(name);
     if (space == nullptr || !space->is_dict() || !space->dict().is_namespace ||
         space->dict().is_loop) {
-      fail(fmt::format("'{}' is no namespace, whose attributes alone may be set", name));
+      fail(fmt::format("cannot set an attribute of '{}': it is not a namespace", name));
     }
     space->dict().set(targets[0].substr(dot + 1), value);
     return;
   }
   const std::vector<Value> items = iterate(value);
   if (items.size() != targets.size()) {
-    fail(fmt::format("{} values for {} names", items.size(), targets.size()));
+    fail(fmt::format("cannot unpack {} values into {} names", items.size(), targets.size()));
   }
   for (size_t i = 0; i < items.size(); ++i) {
     scope_->set(targets[i], items[i]);
@@ -246,7 +247,8 @@ void Evaluator::run_set(const Statement& statement) {
 }
 
 void Evaluator::define_macro(const Statement& statement) {
-  // The scope does not outlive the rendering, nor does the tree; a macro may call itself.
+  // Weak reference: the scope and the tree live at most as long as the rendering, and a macro may
+  // call itself.
   const std::weak_ptr<const Scope> around = scope_;
   scope_->set(statement.name, make_callable([this, &statement, around](const Arguments& arguments) {
                 return Value(call_macro(statement, around.lock(), arguments));
@@ -262,19 +264,19 @@ std::string Evaluator::call_macro(
         macro.parameters.end(),
         [&, &given = name](const NamedExpression& parameter) { return parameter.name == given; });
     if (!is_known) {
-      fail(fmt::format("the macro {} takes no argument {}", macro.name, name));
+      fail(fmt::format("the macro {} has no argument {}", macro.name, name));
     }
   }
   for (size_t i = 0; i < std::min(arguments.values.size(), macro.parameters.size()); ++i) {
     for (const auto& [name, value] : arguments.named) {
       if (name == macro.parameters[i].name) {
-        fail(fmt::format("the macro {} is given its argument {} twice", macro.name, name));
+        fail(fmt::format("the macro {} got multiple values for its argument {}", macro.name, name));
       }
     }
   }
   if (arguments.values.size() > macro.parameters.size()) {
     fail(fmt::format(
-        "the macro {} takes {} arguments, and {} are given",
+        "the macro {} takes {} arguments, but {} were given",
         macro.name,
         macro.parameters.size(),
         arguments.values.size()));
@@ -305,7 +307,7 @@ Value Evaluator::name_of(const Expression& expression) {
       (expression.name == "varargs" || expression.name == "kwargs" ||
        expression.name == "caller")) {
     fail(fmt::format(
-        "'{}' of a macro is not supported: name the macro's arguments", expression.name));
+        "'{}' in a macro is not supported: name the macro's arguments", expression.name));
   }
   return found != nullptr ? *found : global_function(expression.name);
 }
@@ -328,7 +330,7 @@ Value Evaluator::evaluate(const Expression& e) {
   Value value = evaluate_kind(e);
   if (value.is_string()) {
     Work::add_bytes(std::ssize(value.string()));
-  } else if (value.is_list() && e.kind != Kind::kName) {  // which shares it
+  } else if (value.is_list() && e.kind != Kind::kName) {  // a name shares its list, so nothing is copied
     Work::add_items(std::ssize(value.list().items));
   }
   return value;
@@ -343,7 +345,7 @@ Value Evaluator::evaluate_kind(const Expression& e) {
       return name_of(e);
     case Kind::kAttribute: {
       const Value value = part(0);
-      add_what_is_read(value);  // by the method
+      add_what_is_read(value);  // a method reads the value
       return attribute_of(value, e.name);
     }
     case Kind::kItem:
@@ -368,7 +370,7 @@ Value Evaluator::evaluate_kind(const Expression& e) {
     case Kind::kChoose:
       return is_true(part(1))        ? part(0)
              : e.parts[2] != nullptr ? part(2)
-                                     : Value(Undefined{"a choice without else"});
+                                     : Value(Undefined{"an inline if without else"});
     default:
       return evaluate_parts(e);
   }

@@ -1,4 +1,4 @@
-// Runs a template: internal to jinja.
+// Template evaluator. Internal to jinja.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,8 @@
 
 namespace lockstep::jinja {
 
-/// Names that are set, over those around it. A loop's pass, a macro's call and `with` have one.
+/// Variables of a scope and its enclosing scopes. Loop iterations, macro calls and `with` blocks
+/// each have a scope.
 struct Scope {
   explicit Scope(std::shared_ptr<const Scope> around = nullptr) : around(std::move(around)) {}
   const Value* find(const std::string& name) const;
@@ -24,17 +25,17 @@ class Evaluator {
  public:
   explicit Evaluator(std::shared_ptr<Scope> globals) : scope_(std::move(globals)) {}
   Rendering run(const Block& block);
-  /// Of the statement that ran last, for errors.
+  /// Returns the line of the last executed statement, for errors.
   int64_t line() const { return line_; }
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
 
   void write(std::string_view text);
-  /// Runs `body` in a scope of its own, over `around`.
+  /// Runs `body` in a new scope within `around`.
   template <class Body>
   Flow in_scope(std::shared_ptr<const Scope> around, const Body& body);
-  /// What a block writes, as a text.
+  /// Returns the output of a block as a string.
   std::string written_by(const Block& block);
 
   Flow run_block(const Block& block);
@@ -59,7 +60,7 @@ class Evaluator {
   std::shared_ptr<Scope> scope_;
   std::string out_;
   std::vector<TextSpan> generated_;
-  bool is_inside_ = false;  // of a macro or a set: what is written stands elsewhere
+  bool is_inside_ = false;  // inside a macro or a set block, whose output is captured
   int64_t line_ = 1;
   int depth_ = 0, macros_ = 0;
 };

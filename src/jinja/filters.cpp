@@ -1,4 +1,4 @@
-// Filters, by Jinja's names.
+// Jinja's filters by name.
 #include "jinja/filters.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using Given = const Arguments&;
 using Filter = Value (*)(const Value&, Given);
 constexpr size_t kAnyNumber = 1000;
 
-/// "a.b" and "0" of an item, as `attribute=` means them.
+/// Resolves a path such as "a.b" or "0" in an item, as for `attribute=`.
 Value path_of(Value value, const std::string& path) {
   for (size_t at = 0; at <= path.size();) {
     const size_t end = std::min(path.find('.', at), path.size());
@@ -49,7 +49,7 @@ Value to_json_filter(const Value& value, Given arguments) {
   if (const Value* separators = optional(arguments, 2, "separators")) {
     const std::vector<Value> both = iterate(*separators);
     if (both.size() != 2) {
-      fail("tojson: separators are two texts, between items and behind keys");
+      fail("tojson: separators must be two strings, between items and after keys");
     }
     style.between_items = both[0].string();
     style.behind_key = both[1].string();
@@ -69,7 +69,7 @@ Value length(const Value& value, Given) {
     return static_cast<int64_t>(text::count_code_points(value.string()));
   }
   if (value.is_list() && value.list().kind == ListKind::kOnce) {
-    fail("what a filter makes has no length: write | list behind the filter");
+    fail("the result of a filter has no length: add | list after the filter");
   }
   if (value.is_dict() && value.dict().is_loop) {
     return *value.dict().find("length");
@@ -93,10 +93,10 @@ Value join(const Value& value, Given arguments) {
 
 Value first_or_last(const Value& value, bool last) {
   if (last && value.is_list() && value.list().kind == ListKind::kOnce) {
-    fail("what a filter makes has no last item: write | list behind the filter");
+    fail("the result of a filter has no last item: add | list after the filter");
   }
   const std::vector<Value> items = iterate(value);
-  return items.empty() ? Value(Undefined{"no first item"}) : last ? items.back() : items.front();
+  return items.empty() ? Value(Undefined{"the first item of an empty sequence"}) : last ? items.back() : items.front();
 }
 
 Value otherwise(const Value& value, Given arguments) {
@@ -110,7 +110,7 @@ Value items_of(const Value& value, Given) {
   std::vector<Value> items;
   if (!value.is_undefined()) {
     if (!value.is_dict() || value.dict().is_namespace) {
-      fail(fmt::format("items: a dict is needed, and a {} is given", type_name(value)));
+      fail(fmt::format("items: expected a dict, got a {}", type_name(value)));
     }
     for (const auto& [key, entry] : value.dict().entries) {
       items.push_back(make_list({key, entry}, ListKind::kTuple));
@@ -119,7 +119,7 @@ Value items_of(const Value& value, Given) {
   return make_list(std::move(items), ListKind::kOnce);
 }
 
-/// What sort, unique, min and max compare: texts without case, unless that counts.
+/// Key for sort, unique, min and max: strings are compared without case unless `case_sensitive`.
 Value sort_key(const Value& value, bool case_sensitive) {
   return value.is_string() && !case_sensitive ? Value(lower_case(value.string())) : value;
 }
@@ -161,7 +161,7 @@ Value dict_sort(const Value& value, Given arguments) {
   const bool case_sensitive = flag(arguments, 0, "case_sensitive", false);
   const std::string by = text_or(arguments, 1, "by", "key");
   if (by != "key" && by != "value") {
-    fail(fmt::format("dictsort: by is '{}', and has to be 'key' or 'value'", by));
+    fail(fmt::format("dictsort: by is '{}'; must be 'key' or 'value'", by));
   }
   const size_t which = by == "value" ? 1 : 0;
   const auto key = [&](const Value& pair) {
@@ -212,8 +212,8 @@ Value indent(const Value& value, Given arguments) {
                 static_cast<size_t>(
                     width == nullptr ? 4 : std::clamp<int64_t>(width->integer(), 0, 1000)),
                 ' ');
-  // Lines as str.splitlines() has them, joined by \n; one more behind the text, so that its own end
-  // of line is kept.
+  // Split into lines as str.splitlines() does and join them with \n. The extra newline keeps the
+  // string's own final newline.
   std::string out = first ? by : "";
   const Arguments none;
   const std::vector<Value> lines =
@@ -227,7 +227,8 @@ Value indent(const Value& value, Given arguments) {
   return out;
 }
 
-/// selectattr and rejectattr, select and reject: those whose attribute, or which, pass a test.
+/// Implements select, reject, selectattr and rejectattr: keeps the items that pass, or whose
+/// attribute passes, a test.
 Value select(const Value& value, Given arguments, bool by_attribute, bool wanted) {
   const size_t skipped = by_attribute ? 1 : 0;
   if (arguments.values.size() < skipped) {
@@ -296,7 +297,7 @@ Value extreme(const Value& value, Given arguments, bool largest) {
     return sort_key(found, case_sensitive);
   };
   if (items.empty()) {
-    return Undefined{"the extreme of nothing"};
+    return Undefined{"the minimum or maximum of an empty sequence"};
   }
   const Value* best = &items.front();
   for (const Value& item : items) {
@@ -323,7 +324,7 @@ Value escaped(const Value& value, Given) {
   return Value::marked(std::move(out));
 }
 
-/// attr: an attribute, never an item of a dict.
+/// Implements attr: returns an attribute, never an item of a dict.
 Value attribute(const Value& value, Given arguments) {
   const std::string name = text_or(arguments, 0, "name", "");
   if (value.is_dict() && value.dict().is_namespace) {
@@ -332,7 +333,7 @@ Value attribute(const Value& value, Given arguments) {
   return find_method(value, name).value_or(Value(Undefined{name}));
 }
 
-/// title: words begin behind white space and - ( { [ <, otherwise than str.title() has it.
+/// Implements title: words start after white space and - ( { [ <, unlike in str.title().
 std::string titled(const std::string& text) {
   std::string out, word;
   const auto add_word = [&] {
@@ -352,7 +353,7 @@ std::string titled(const std::string& text) {
   return out;
 }
 
-/// Runs of what regular expressions call \w.
+/// Counts the runs of \w characters.
 int64_t count_words(const std::string& text) {
   int64_t words = 0;
   bool inside = false;
@@ -368,7 +369,7 @@ Value replace(const Value& value, Given arguments) {
   const Value *from = arguments.find(0, "old"), *to = arguments.find(1, "new");
   const Value* most = optional(arguments, 2, "count");
   if (from == nullptr || to == nullptr) {
-    fail("replace needs what to replace, and by what");
+    fail("replace needs a string to replace and its replacement");
   }
   return replaced(
       to_text(value), to_text(*from), to_text(*to), most == nullptr ? -1 : most->integer());
@@ -377,7 +378,7 @@ Value replace(const Value& value, Given arguments) {
 Value batch(const Value& value, Given arguments) {
   const Value* size = optional(arguments, 0, "linecount");
   if (size == nullptr || size->integer() < 1) {
-    fail("batch needs a number of at least 1");
+    fail("batch needs a size of at least 1");
   }
   if (size->integer() > kMostItems) {
     fail(fmt::format("batch: lists of more than {} items", kMostItems));
@@ -399,7 +400,7 @@ Value batch(const Value& value, Given arguments) {
   return make_list(std::move(lines), ListKind::kOnce);
 }
 
-/// A filter, the most arguments that it takes, and their names in order.
+/// Filter with its maximum number of arguments and their names in order.
 struct KnownFilter {
   Filter run;
   size_t most = 0;
@@ -467,7 +468,8 @@ const std::map<std::string, KnownFilter>& filters() {
   return all;
 }
 
-/// Whether a filter makes of a text marked as safe what it makes of any: others would mark theirs.
+/// True for filters that treat a string marked as safe like any other. Others would mark their
+/// result.
 bool takes_marked(const std::string& name) {
   static const std::set<std::string> all{
       "safe",
@@ -494,14 +496,13 @@ bool takes_marked(const std::string& name) {
 Value apply_filter(const std::string& name, const Value& value, const Arguments& arguments) {
   const auto found = filters().find(name);
   if (found == filters().end()) {
-    fail(fmt::format("there is no filter '{}'", name));
+    fail(fmt::format("unknown filter '{}'", name));
   }
   const KnownFilter& filter = found->second;
   arguments.check(name, filter.most, filter.names, filter.any_names);
   if (value.is_marked() && !takes_marked(name)) {
     fail(fmt::format(
-        "a text marked as safe has no filter {} here: leave out | safe, as nothing is escaped in a "
-        "chat",
+        "a string marked as safe does not support the filter {}: remove | safe, nothing is escaped in a chat",
         name));
   }
   return filter.run(value, arguments);

@@ -1,4 +1,4 @@
-// What the files of filters share: internal to jinja.
+// Helpers shared by the filter files. Internal to jinja.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace lockstep::jinja {
 
-/// An argument by position or name; null: not given, or none.
+/// Returns an argument by position or name, or null if it is missing or none.
 const Value* optional(const Arguments& arguments, size_t position, const char* name);
 std::string text_or(
     const Arguments& arguments, size_t position, const char* name, const char* otherwise);
 bool flag(const Arguments& arguments, size_t position, const char* name, bool otherwise);
-/// Error (kData) of an undefined value.
+/// Throws Error (data) if the value is undefined.
 void check_defined(const Value& value);
 
-/// int, float and round.
+/// Implement the int, float and round filters.
 Value to_integer(const Value& value, const Arguments& arguments);
 Value to_float(const Value& value, const Arguments& arguments);
 Value rounded(const Value& value, const Arguments& arguments);

@@ -1,4 +1,4 @@
-// Filters that make numbers.
+// Filters that return numbers.
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -14,8 +14,9 @@
 namespace lockstep::jinja {
 namespace {
 
-/// The digits of a number as int() and float() of Python take them: no white space around, none
-/// of its underscores, those of other scripts as ASCII; nothing where an underscore stands wrongly.
+/// Normalizes a number as Python's int() and float() do: strips white space, removes underscores
+/// and converts the digits of other scripts to ASCII. Returns nullopt if an underscore is
+/// misplaced.
 std::optional<std::string> plain_number(const std::string& text) {
   std::string plain;
   char32_t before = 0;
@@ -30,7 +31,7 @@ std::optional<std::string> plain_number(const std::string& text) {
         return std::nullopt;
       }
     } else {
-      if (c >= 0x80 && is_decimal(c)) {  // runs of ten, from 0 on
+      if (c >= 0x80 && is_decimal(c)) {  // decimal digits form runs of ten that start at 0
         char32_t zero = c;
         while (c - zero < 9 && is_decimal(zero - 1)) {
           --zero;
@@ -44,10 +45,11 @@ std::optional<std::string> plain_number(const std::string& text) {
   return plain;
 }
 
-/// int(text, base); nothing where that is no number. Error (kData) beyond 64 bits.
+/// Implements int(text, base). Returns nullopt if the text is not a number. Throws Error (data) if
+/// it does not fit 64 bits.
 std::optional<int64_t> integer_in(std::string text, int64_t base) {
   if (base != 0 && (base < 2 || base > 36)) {
-    fail(fmt::format("int: the base is {}, and has to be 0 or 2 to 36", base));
+    fail(fmt::format("int: the base is {}; must be 0 or 2 to 36", base));
   }
   const bool is_negative = text.starts_with('-');
   if (is_negative || text.starts_with('+')) {
@@ -73,7 +75,7 @@ std::optional<int64_t> integer_in(std::string text, int64_t base) {
     return std::nullopt;
   }
   if (error == std::errc::result_out_of_range) {
-    fail(fmt::format("{} is too large for an integer here, of 64 bits", text.substr(0, 40)));
+    fail(fmt::format("{} does not fit a 64-bit integer", text.substr(0, 40)));
   }
   return is_negative ? -number : number;
 }
@@ -94,22 +96,22 @@ std::optional<double> float_in(std::string text) {
   }
   char* end = nullptr;
   const double number =
-      std::strtod(text.c_str(), &end);  // infinite where it is too large, as there
+      std::strtod(text.c_str(), &end);  // infinity on overflow, as in Python
   if (end != text.c_str() + text.size() || text[0] == '-' || text[0] == '+') {
     return std::nullopt;
   }
   return is_negative ? -number : number;
 }
 
-/// int(number), which cuts.
+/// Implements int(number), which truncates.
 Value truncated(double number) {
   if (std::abs(number) >= 9.2e18) {
-    fail(fmt::format("{} is too large for an integer here, of 64 bits", number));
+    fail(fmt::format("{} does not fit a 64-bit integer", number));
   }
   return static_cast<int64_t>(number);
 }
 
-/// round(number, digits) of Python: of the number as it is, half to even.
+/// Implements Python's round(number, digits): rounds the exact value, ties to even.
 double rounded_to(double number, int64_t digits) {
   constexpr int64_t kMostDigits = 300;
   if (!std::isfinite(number) || digits > kMostDigits) {
@@ -187,14 +189,14 @@ Value rounded(const Value& value, const Arguments& arguments) {
   const int64_t digits = given == nullptr ? 0 : given->integer();
   const std::string method = text_or(arguments, 1, "method", "common");
   if (method != "common" && method != "ceil" && method != "floor") {
-    fail(fmt::format("round: the method is '{}', and has to be common, ceil or floor", method));
+    fail(fmt::format("round: the method is '{}'; must be common, ceil or floor", method));
   }
   if (method == "common") {
     if (!value.is_integer()) {
       return rounded_to(value.number(), digits);
     }
     return digits >= 0 ? Value(value.integer())
-                       : truncated(rounded_to(value.number(), digits));  // exact below 2 ** 53
+                       : truncated(rounded_to(value.number(), digits));  // exact below 2^53
   }
   const double scale = std::pow(10.0, static_cast<double>(digits)), x = value.number() * scale;
   return (method == "ceil" ? std::ceil(x) : std::floor(x)) / scale;

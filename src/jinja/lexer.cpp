@@ -1,3 +1,4 @@
+// Lexer for Jinja templates, with transformers' white-space settings.
 #include "jinja/lexer.h"
 
 #include <algorithm>
@@ -21,8 +22,8 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// The end of `text` without the white space that it ends with; `to_line`: of its last line alone,
-/// and nothing where that is not all white space.
+/// Returns the length of `text` without trailing white space. With `to_line`, only the white space
+/// of the last line is removed.
 size_t without_space_at_end(std::string_view text, bool to_line) {
   size_t end = text.size();
   while (end > 0 && !(to_line && text[end - 1] == '\n')) {
@@ -45,7 +46,7 @@ size_t space_at_start(std::string_view text) {
 
 class Lexer {
  public:
-  /// `source` has \n for line ends.
+  /// Line endings in `source` must be \n.
   explicit Lexer(std::string_view source) : source_(source) {
     if (source_.ends_with('\n')) {
       source_.remove_suffix(1);
@@ -81,7 +82,7 @@ class Lexer {
     return found;
   }
 
-  /// Text up to the next tag, cut as that tag and the one before ask.
+  /// Reads text up to the next tag and trims it as the surrounding tags request.
   void read_text() {
     const size_t end = std::min(next_tag(at_), source_.size());
     std::string text(source_.substr(at_, end - at_));
@@ -117,7 +118,7 @@ class Lexer {
     }
   }
 
-  /// What an end of a tag asks of the text behind it.
+  /// Sets the trimming of the text that follows a tag.
   void close_tag(bool strips, bool keeps, bool is_output) {
     strip_next_ = strips;
     drop_newline_ = !keeps && !is_output;
@@ -170,7 +171,7 @@ class Lexer {
     return true;
   }
 
-  /// {% raw %} to {% endraw %}, where that is what stands here.
+  /// Reads {% raw %} ... {% endraw %}; returns false if the tag is another one.
   bool read_raw() {
     const std::string_view before = rest();
     const size_t name = before.find_first_not_of(" \t\r\n");
@@ -223,7 +224,7 @@ class Lexer {
       for (const char32_t point : text::to_code_points(name)) {
         if (point != '_' && !is_letter(point) && !is_number(point)) {
           fail(fmt::format(
-              "line {}: U+{:04X} is not expected in a tag", line_, static_cast<uint32_t>(point)));
+              "line {}: unexpected U+{:04X} in a tag", line_, static_cast<uint32_t>(point)));
         }
       }
       add(TokenKind::kName, std::move(name));
@@ -237,9 +238,9 @@ class Lexer {
     }
   }
 
-  /// 0x1F, 0b11, 0o17; false: no such number stands here.
+  /// Reads 0x1F, 0b11 or 0o17; returns false if the input is something else.
   bool read_based_number() {
-    constexpr size_t kMostDigits = 15;  // of base 16, in 64 bits
+    constexpr size_t kMostDigits = 15;  // of base 16, so that the value fits 64 bits
     const char mark = at_ + 1 < source_.size() ? source_[at_ + 1] : ' ';
     const int base = mark == 'x' || mark == 'X'   ? 16
                      : mark == 'o' || mark == 'O' ? 8
@@ -258,7 +259,7 @@ class Lexer {
     const auto [at, error] = std::from_chars(digits.data(), last, number, base);
     if (digits.empty() || digits.size() > kMostDigits || at != last || error != std::errc()) {
       fail(fmt::format(
-          "line {}: {} is not a number, or too large a one",
+          "line {}: {} is not a number, or is too large",
           line_,
           source_.substr(at_, end - at_)));
     }
@@ -281,7 +282,7 @@ class Lexer {
     };
     digits();
     bool is_float = false;
-    const bool is_attribute = at_ > 0 && source_[at_ - 1] == '.';  // x.0.1
+    const bool is_attribute = at_ > 0 && source_[at_ - 1] == '.';  // x.0.1: digits after a point are attributes
     if (!is_attribute && end + 1 < source_.size() && source_[end] == '.' &&
         is_digit(source_[end + 1])) {
       is_float = true;
@@ -300,7 +301,7 @@ class Lexer {
     std::string text(source_.substr(at_, end - at_));
     std::erase(text, '_');
     if (!is_float && text[0] == '0' && text.find_first_not_of('0') != std::string::npos) {
-      fail(fmt::format("line {}: the number {} begins with 0", line_, text));
+      fail(fmt::format("line {}: the number {} has a leading 0", line_, text));
     }
     add(is_float ? TokenKind::kFloat : TokenKind::kInteger, std::move(text));
     advance(end - at_);
@@ -324,7 +325,7 @@ class Lexer {
     add(TokenKind::kString, std::move(text));
   }
 
-  /// Python's escapes; how many characters behind the backslash there are.
+  /// Decodes a Python escape; returns the number of characters after the backslash.
   size_t read_escape(size_t at, std::string& text) const {
     static constexpr std::array<std::pair<char, char>, 10> kSimple{
         {{'n', '\n'},
@@ -369,7 +370,7 @@ class Lexer {
     const unsigned long point = is_hex ? std::stoul(number, nullptr, 16) : 0;
     if (!is_hex || point > 0x10FFFF || (point >= 0xD800 && point < 0xE000)) {
       fail(fmt::format(
-          "line {}: \\{}{} is no escape of a character here: write it, or \\uXXXX",
+          "line {}: \\{}{} is not a supported escape: write the character, or \\uXXXX",
           line_,
           c,
           text::replace_invalid_utf8(number)));
@@ -392,14 +393,14 @@ class Lexer {
         return;
       }
     }
-    fail(fmt::format("line {}: '{}' is not expected in a tag", line_, source_[at_]));
+    fail(fmt::format("line {}: unexpected '{}' in a tag", line_, source_[at_]));
   }
 
   std::string_view source_;
   size_t at_ = 0;
   int64_t line_ = 1;
   bool strip_next_ = false, drop_newline_ = false;
-  bool is_first_ = true;  // the text that is read begins the template
+  bool is_first_ = true;  // at the start of the template
   std::vector<Token> tokens_;
 };
 

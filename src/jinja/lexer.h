@@ -1,4 +1,4 @@
-// A template as tokens: text, and what stands between {{ }} and {% %}.
+// Lexer: splits a template into text and the tokens inside {{ }} and {% %}.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 namespace lockstep::jinja {
 
 enum class TokenKind {
-  kText,         // outside of tags, white space trimmed as the tags ask
+  kText,         // outside of tags, already trimmed
   kOutputBegin,  // {{
   kOutputEnd,
   kBlockBegin,  // {%
   kBlockEnd,
   kName,
-  kString,  // unescaped
+  kString,  // with escapes decoded
   kInteger,
   kFloat,
   kOperator,
@@ -28,9 +28,9 @@ struct Token {
   int64_t line;
 };
 
-/// As Jinja 3 with trim_blocks, lstrip_blocks and without keep_trailing_newline, which is how
-/// transformers compiles chat templates. Comments are gone; {% raw %} is text. Error (kData): with
-/// the line.
+/// Tokenizes like Jinja 3 with trim_blocks and lstrip_blocks and without keep_trailing_newline, the
+/// settings that transformers uses for chat templates. Drops comments and returns {% raw %} as
+/// text. Throws Error (data) with the line.
 std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace lockstep::jinja

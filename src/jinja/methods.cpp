@@ -1,4 +1,4 @@
-// Python's methods of strings and dicts, as far as they change nothing, and functions.
+// Non-mutating methods of Python's strings, lists and dicts, and global functions.
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -13,7 +13,8 @@
 namespace lockstep::jinja {
 namespace {
 
-/// At runs of white space, as split() and rsplit() without a separator do; `most` below 0: at all.
+/// Splits at runs of white space, as split() and rsplit() without a separator. A negative `most`
+/// means no limit.
 Value split_at_spaces(const std::string& text, int64_t most, bool from_right) {
   std::u32string points = text::to_code_points(text);
   if (from_right) {
@@ -57,7 +58,7 @@ Value split(const std::string& text, const Arguments& arguments, bool from_right
   }
   const std::string& by = given->string();
   if (by.empty()) {
-    fail("split by an empty separator");
+    fail("cannot split at an empty separator");
   }
   std::vector<Value> parts;
   size_t begin = 0, end = text.size();
@@ -100,8 +101,9 @@ Value split_lines(const std::string& text, bool keeps_ends) {
   return make_list(std::move(lines));
 }
 
-/// The part of a text that the second and third argument of find() and its like give, in code
-/// points; `is_beyond`: it begins behind the end, where not even an empty text is found.
+/// Substring selected by the second and third argument of find() and similar methods, in code
+/// points. `is_beyond`: it starts after the end of the string, where not even an empty string is
+/// found.
 struct Part {
   Part(const std::string& text, const Arguments& arguments) : points(text::to_code_points(text)) {
     const int64_t size = std::ssize(points);
@@ -124,7 +126,7 @@ struct Part {
 const Value& needed(const Arguments& arguments, size_t position, const char* name) {
   const Value* value = arguments.find(position, name);
   if (value == nullptr) {
-    fail(fmt::format("an argument is missing: {}", name));
+    fail(fmt::format("missing argument: {}", name));
   }
   return *value;
 }
@@ -144,7 +146,7 @@ bool has_end(const std::string& text, const Arguments& arguments, bool at_start)
   return fits(ends);
 }
 
-/// The place of a part, counted in code points; -1: none.
+/// Returns the index of a substring in code points, or -1.
 int64_t find_in(const std::string& text, const Arguments& arguments, bool last) {
   const std::u32string sought = text::to_code_points(needed(arguments, 0, "sub").string());
   const Part part(text, arguments);
@@ -157,7 +159,7 @@ int64_t find_in(const std::string& text, const Arguments& arguments, bool last) 
 int64_t index_in(const std::string& text, const Arguments& arguments, bool last) {
   const int64_t at = find_in(text, arguments, last);
   if (at < 0) {
-    fail("a part that is asked for is not in the text");
+    fail("index: substring not found");
   }
   return at;
 }
@@ -186,25 +188,25 @@ std::string joined(const std::string& between, const Value& parts) {
   return out;
 }
 
-/// Whether a text is not empty, and `is` holds of each character.
+/// True if the string is not empty and `is` holds for each character.
 template <class Is>
 bool is_all(const std::string& text, const Is& is) {
   const std::u32string points = text::to_code_points(text);
   return !points.empty() && std::all_of(points.begin(), points.end(), is);
 }
 
-/// str.isdigit() of one character.
+/// Implements str.isdigit() for one character.
 bool is_python_digit(char32_t c) {
   if (c >= 0x80 && !is_decimal(c) && is_number(c)) {
     fail(fmt::format(
-        "isdigit: whether U+{:04X} is a digit is not known here", static_cast<uint32_t>(c)));
+        "isdigit: U+{:04X} is not supported", static_cast<uint32_t>(c)));
   }
   return is_decimal(c);
 }
 
 Value partition(const std::string& text, const std::string& by, bool last) {
   if (by.empty()) {
-    fail("partition by an empty separator");
+    fail("cannot partition at an empty separator");
   }
   const size_t at = last ? text.rfind(by) : text.find(by);
   std::vector<Value> parts{text, "", ""};
@@ -223,7 +225,7 @@ Value stripped(const std::string& text, const Arguments& arguments, bool left, b
              : strip(text, characters->string(), left, right);
 }
 
-/// A method, the most arguments that it takes, and the one of them that may be named.
+/// Method with its maximum number of arguments and the names of those that may be passed by name.
 struct StringMethod {
   using Run = Value (*)(const std::string&, const Arguments&);
   size_t most;
@@ -335,7 +337,7 @@ std::optional<Value> dict_method(const Value& value, const std::string& name) {
       return found != nullptr ? *found : otherwise != nullptr ? *otherwise : Value(None{});
     });
   }
-  if (name == "copy") {  // nothing changes a value, so that it is as good
+  if (name == "copy") {  // values are immutable, so no copy is needed
     return make_callable([value](const Arguments& arguments) {
       arguments.check("copy", 0, {});
       return value;
@@ -365,7 +367,7 @@ std::optional<Value> list_method(const Value& value, const std::string& name) {
     }
     const auto found = std::find_if(items.begin(), items.end(), is_one);
     if (found == items.end()) {
-      fail("an item that index() is asked for is not in the list");
+      fail("index: the item is not in the list");
     }
     return Value(static_cast<int64_t>(found - items.begin()));
   });
@@ -376,12 +378,12 @@ Value make_range(const Arguments& arguments) {
   const auto given = [&](size_t i) { return arguments.values[i].integer(); };
   const size_t count = arguments.values.size();
   if (count == 0) {
-    fail("range takes a number");
+    fail("range needs a number");
   }
   const int64_t first = count > 1 ? given(0) : 0, last = given(count > 1 ? 1 : 0),
                 step = count > 2 ? given(2) : 1;
   if (step == 0) {
-    fail("range's step is 0");
+    fail("the step of a range must not be 0");
   }
   std::vector<Value> items;
   for (int64_t i = first; step > 0 ? i < last : i > last;) {
@@ -411,7 +413,7 @@ Value make_entries(const Arguments& arguments, bool is_namespace) {
     for (const Value& pair : iterate(other)) {
       const std::vector<Value> parts = iterate(pair);
       if (parts.size() != 2) {
-        fail(fmt::format("dict is made of pairs, and one of them has {} items", parts.size()));
+        fail(fmt::format("dict needs pairs, but an element has {} items", parts.size()));
       }
       check_key(parts[0]);
       dict->set(parts[0], parts[1]);
@@ -437,7 +439,7 @@ Value time_as(const Arguments& arguments) {
 
 void check_size(const std::string& text) {
   if (std::ssize(text) > kMostBytes) {
-    fail("a text of more than 64 MiB");
+    fail("a string of more than 64 MiB");
   }
 }
 
@@ -445,7 +447,7 @@ std::string replaced(
     const std::string& text, const std::string& from, const std::string& to, int64_t most) {
   std::string out;
   size_t at = 0;
-  if (from.empty()) {  // before each character, and at the end
+  if (from.empty()) {  // insert before each character and at the end
     for (; most != 0; --most) {
       out += to;
       if (at >= text.size()) {
@@ -496,8 +498,7 @@ std::optional<Value> find_method(const Value& value, const std::string& name) {
       if (value.is_marked() && !name.starts_with("is") && !name.ends_with("swith") &&
           !name.ends_with("find") && !name.ends_with("index") && name != "count") {
         fail(fmt::format(
-            "a text marked as safe has no method {} here: leave out | safe, as nothing is escaped "
-            "in a chat",
+            "a string marked as safe does not support the method {}: remove | safe, nothing is escaped in a chat",
             name));
       }
       return make_callable([text = value.string(), &method = *method](const Arguments& given) {

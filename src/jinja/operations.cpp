@@ -1,4 +1,4 @@
-// What operators do.
+// Arithmetic, comparison, slicing, attribute and item operators.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -12,7 +12,7 @@ namespace lockstep::jinja {
 namespace {
 
 [[noreturn]] void fail_operands(const std::string& op, const Value& a, const Value& b) {
-  fail(fmt::format("{} and {} have no operator {}", type_name(a), type_name(b), op));
+  fail(fmt::format("{} and {} do not support the operator {}", type_name(a), type_name(b), op));
 }
 
 int64_t floor_of(int64_t a, int64_t b) {
@@ -20,10 +20,10 @@ int64_t floor_of(int64_t a, int64_t b) {
   return whole - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
-/// Python's a ** b: an error where it would be infinite or no real number.
+/// Implements Python's a ** b. Throws Error if the result is infinite or not real.
 double power(double a, double b) {
   if (a == 0 && b < 0) {
-    fail("a division by zero: 0 to a negative power");
+    fail("division by zero: 0 to a negative power");
   }
   const double result = std::pow(a, b);
   if (std::isfinite(a) && std::isfinite(b) && !std::isfinite(result)) {
@@ -32,7 +32,7 @@ double power(double a, double b) {
   return result;
 }
 
-/// Python's a // b, or a % b, whose sign is that of `b`.
+/// Implements Python's a // b and a % b; the remainder has the sign of `b`.
 double floored(double a, double b, bool wants_remainder) {
   double rest = std::fmod(a, b), whole = (a - rest) / b;
   if (rest != 0 && (b < 0) != (rest < 0)) {
@@ -60,7 +60,7 @@ Value of_integers(const std::string& op, int64_t a, int64_t b) {
     overflows = __builtin_mul_overflow(a, b, &result);
   } else if (op == "**" && b >= 0) {
     result = 1;
-    // Of 0, 1 and -1 two more factors change nothing; of others 64 are too many.
+    // For 0, 1 and -1, two more factors change nothing. For other bases, 64 factors overflow.
     const int64_t times = a >= -1 && a <= 1 ? std::min(b, 2 - b % 2) : b;
     for (int64_t i = 0; i < times && !overflows; ++i) {
       overflows = __builtin_mul_overflow(result, a, &result);
@@ -68,7 +68,7 @@ Value of_integers(const std::string& op, int64_t a, int64_t b) {
   } else if (op == "**") {
     return power(static_cast<double>(a), static_cast<double>(b));
   } else if (b == 0) {
-    fail("a division by zero");
+    fail("division by zero");
   } else if (op == "/") {
     return static_cast<double>(a) / static_cast<double>(b);
   } else if (a == std::numeric_limits<int64_t>::min()) {
@@ -96,19 +96,19 @@ Value of_floats(const std::string& op, double a, double b) {
     return power(a, b);
   }
   if (b == 0) {
-    fail("a division by zero");
+    fail("division by zero");
   }
   return op == "/" ? a / b : floored(a, b, op == "%");
 }
 
-/// A text or a list several times.
+/// Repeats a string or a list.
 Value repeated(const Value& value, int64_t times) {
   const bool is_empty = value.is_string() ? value.string().empty() : value.list().items.empty();
   times = is_empty ? 0 : std::max<int64_t>(times, 0);
   if (value.is_string()) {
     const std::string& text = value.string();
     if (times > 0 && times > kMostBytes / static_cast<int64_t>(text.size())) {
-      fail("a text of more than 64 MiB");
+      fail("a string of more than 64 MiB");
     }
     std::string out;
     out.reserve(static_cast<size_t>(times) * text.size());
@@ -128,13 +128,13 @@ Value repeated(const Value& value, int64_t times) {
   return make_list(std::move(items), list.kind);
 }
 
-/// Positions that a slice takes of `size`, as Python's slice.indices.
+/// Returns the indices that a slice selects from `size` items, as Python's slice.indices().
 std::vector<int64_t> slice_positions(
     int64_t size, const Value& from, const Value& to, const Value& by) {
   const auto is_given = [](const Value& x) { return !x.is_undefined() && !x.is_none(); };
   const int64_t step = is_given(by) ? by.integer() : 1;
   if (step == 0) {
-    fail("a slice's step is 0");
+    fail("the step of a slice must not be 0");
   }
   const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
   const auto place = [&](const Value& x, int64_t otherwise) {
@@ -158,20 +158,18 @@ std::u32string characters_of(const Value& value) {
   return text::to_code_points(value.string());
 }
 
-/// What `safe` or `escape` made, with another value: Jinja would escape the other, which is
-/// refused.
+/// Adds a string that is marked by `safe` or `escape`. Throws Error if Jinja would escape the other
+/// operand.
 Value with_marked(const std::string& op, const Value& a, const Value& b) {
   const Value& other = a.is_marked() ? b : a;
   if (op != "+" || !other.is_string()) {
     fail(fmt::format(
-        "a text marked as safe has no operator {} here: leave out | safe, as nothing is escaped in "
-        "a chat",
+        "a string marked as safe does not support the operator {}: remove | safe, nothing is escaped in a chat",
         op));
   }
   if (!other.is_marked() && other.string().find_first_of("&<>'\"") != std::string::npos) {
     fail(
-        "a text is added to one marked as safe, and Jinja would escape its & < > ' \": leave out | "
-        "safe, as nothing else is escaped in a chat");
+        "a string with & < > ' or \" is added to one marked as safe, and Jinja would escape it: remove | safe, nothing else is escaped in a chat");
   }
   return Value::marked(a.string() + b.string());
 }
@@ -198,7 +196,7 @@ Value arithmetic(const std::string& op, const Value& a, const Value& b) {
   }
   if (op == "+" && a.is_string() && b.is_string()) {
     if (std::ssize(a.string()) + std::ssize(b.string()) > kMostBytes) {
-      fail("a text of more than 64 MiB");
+      fail("a string of more than 64 MiB");
     }
     return a.string() + b.string();
   }
@@ -221,7 +219,7 @@ Value arithmetic(const std::string& op, const Value& a, const Value& b) {
     return repeated(b, a.integer());
   }
   if (op == "%" && a.is_string()) {
-    fail("formatting by % is not supported: join the parts with ~");
+    fail("formatting with % is not supported: join the strings with ~");
   }
   fail_operands(op, a, b);
 }
@@ -256,7 +254,7 @@ Value slice_of(const Value& value, const Value& from, const Value& to, const Val
   };
   const bool has_places = value.is_string() || (value.is_list() && value.list().has_places());
   if (value.is_list() && value.list().kind == ListKind::kOnce) {
-    fail("what a filter makes has no places: write | list behind the filter");
+    fail("the result of a filter is not indexable: add | list after the filter");
   }
   if (!has_places || !is_place(from) || !is_place(to) || !is_place(step)) {
     return Undefined{fmt::format("{} object' has no element 'of such a slice", type_name(value))};
@@ -280,7 +278,7 @@ Value slice_of(const Value& value, const Value& from, const Value& to, const Val
 
 Value attribute_of(const Value& value, const std::string& name) {
   if (value.is_undefined()) {
-    fail(fmt::format("'{}' is undefined, and has no attribute '{}'", value.undefined_name(), name));
+    fail(fmt::format("'{}' is undefined and has no attribute '{}'", value.undefined_name(), name));
   }
   if (auto method = find_method(value, name)) {
     return *method;
@@ -310,7 +308,7 @@ Value attribute_of(const Value& value, const std::string& name) {
   if (value.is_number() && kOfNumbers.contains(name)) {
     fail(fmt::format("attributes of numbers are not supported: '{}'", name));
   }
-  if (name.starts_with('_')) {  // Python's insides, which a sandbox does not show
+  if (name.starts_with('_')) {  // Python internals, which Jinja's sandbox hides
     fail(fmt::format("access to attribute '{}' of '{}' object is unsafe", name, type_name(value)));
   }
   return Undefined{fmt::format("{} object' has no attribute '{}", type_name(value), name)};
@@ -318,7 +316,7 @@ Value attribute_of(const Value& value, const std::string& name) {
 
 Value item_of(const Value& value, const Value& key) {
   if (value.is_undefined()) {
-    fail(fmt::format("'{}' is undefined, and has no items", value.undefined_name()));
+    fail(fmt::format("'{}' is undefined and has no items", value.undefined_name()));
   }
   if (value.is_dict()) {
     if (const Value* found = value.dict().find(key)) {

@@ -1,3 +1,4 @@
+// Recursive-descent parser for template expressions.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -84,11 +85,11 @@ std::string TokenReader::expect_any_name(std::string_view what) {
 
 void TokenReader::fail_here(std::string_view what) const {
   const Token& token = peek();
-  const std::string found = token.kind == TokenKind::kEnd ? "the template ends"
+  const std::string found = token.kind == TokenKind::kEnd ? "got the end of the template"
                             : token.text.empty()
-                                ? "a tag ends or begins"
-                                : fmt::format("'{}' stands", token.text.substr(0, 40));
-  fail(fmt::format("line {}: {} is expected where {}", token.line, what, found));
+                                ? "got the start or end of a tag"
+                                : fmt::format("got '{}'", token.text.substr(0, 40));
+  fail(fmt::format("line {}: expected {}, {}", token.line, what, found));
 }
 
 struct ExpressionParser::Depth {
@@ -337,7 +338,7 @@ ExpressionPtr ExpressionParser::postfix(ExpressionPtr inner) {
         continue;
       }
       inner = make(Kind::kAttribute, line, std::move(inner));
-      inner->name = tokens_.expect_any_name("the name of an attribute");
+      inner->name = tokens_.expect_any_name("an attribute name");
     } else if (tokens_.is_operator("[")) {
       inner = item(std::move(inner));
     } else if (tokens_.is_operator("(")) {
@@ -386,7 +387,7 @@ std::vector<NamedExpression> ExpressionParser::arguments() {
                                   return other.name == argument.name;
                                 })) {
       tokens_.fail_here(
-          "an argument with a name of its own, as those behind a named one have to be,");
+          "a unique named argument (positional arguments come first)");
     }
     argument.value = expression();
     if (!tokens_.is_operator(")")) {
@@ -416,7 +417,7 @@ ExpressionPtr ExpressionParser::filters(ExpressionPtr inner, bool starts_with_na
 
 ExpressionPtr ExpressionParser::filter(ExpressionPtr inner) {
   ExpressionPtr made = make(Kind::kFilter, tokens_.peek().line, std::move(inner));
-  made->name = tokens_.expect_any_name("the name of a filter");
+  made->name = tokens_.expect_any_name("a filter name");
   if (tokens_.is_operator("(")) {
     made->arguments = arguments();
   }
@@ -427,7 +428,7 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr inner) {
   const int64_t line = tokens_.peek().line;
   const bool denied = tokens_.take_name("not");
   ExpressionPtr made = make(Kind::kTest, line, std::move(inner));
-  made->name = tokens_.expect_any_name("the name of a test");
+  made->name = tokens_.expect_any_name("a test name");
   const Token& token = tokens_.peek();
   const bool is_value =
       token.kind == TokenKind::kString || token.kind == TokenKind::kInteger ||
@@ -435,7 +436,7 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr inner) {
       (token.kind == TokenKind::kName && token.text != "else" && token.text != "or" &&
        token.text != "and" && token.text != "is" && token.text != "if" && token.text != "not");
   if (tokens_.is_name("is")) {
-    tokens_.fail_here("no second test behind the first: write ( ) around that one,");
+    tokens_.fail_here("parentheses around the first of two tests");
   }
   if (tokens_.is_operator("(")) {
     made->arguments = arguments();

@@ -1,3 +1,4 @@
+// Parser for template statements.
 #include <initializer_list>
 #include <set>
 #include <string>
@@ -18,13 +19,14 @@ class StatementParser {
   Block whole() {
     Block all = until({});
     if (!tokens_.is(TokenKind::kEnd)) {
-      tokens_.fail_here("the end");
+      tokens_.fail_here("the end of the template");
     }
     return all;
   }
 
  private:
-  /// Statements up to a block whose name is one of `ends`: that name is read, its tag's end not.
+  /// Parses statements up to a block whose name is one of `ends`. Reads that name, but not the end
+  /// of its tag.
   Block until(std::initializer_list<std::string_view> ends) {
     constexpr int kDeepest = 100;
     if (++depth_ > kDeepest) {
@@ -70,7 +72,7 @@ class StatementParser {
 
   Statement block() {
     const Token token = tokens_.peek();
-    const std::string name = tokens_.expect_any_name("the name of a block");
+    const std::string name = tokens_.expect_any_name("a block name");
     if (name == "if") {
       return if_block(token);
     }
@@ -100,8 +102,7 @@ class StatementParser {
     if (name == "break" || name == "continue") {
       if (loops_ == 0) {
         fail(fmt::format(
-            "line {}: {{% {} %}} stands in no loop, or in a set, filter or macro block inside of "
-            "one",
+            "line {}: {{% {} %}} is not in a loop, or is in a set, filter or macro block inside one",
             token.line,
             name));
       }
@@ -109,7 +110,7 @@ class StatementParser {
       return make_statement(
           name == "break" ? Statement::Kind::kBreak : Statement::Kind::kContinue, token);
     }
-    fail(fmt::format("line {}: there is no block '{}'", token.line, name));
+    fail(fmt::format("line {}: unknown block '{}'", token.line, name));
   }
 
   Statement with_body(Statement made, std::string_view end) {
@@ -119,7 +120,7 @@ class StatementParser {
     return made;
   }
 
-  /// A body that is written elsewhere, which no break or continue can leave.
+  /// Parses a body whose output is captured. Its break and continue statements cannot leave it.
   Statement with_own_body(Statement made, std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     made = with_body(std::move(made), end);
@@ -134,7 +135,7 @@ class StatementParser {
     made.body = until({"elif", "else", "endif"});
     if (ended_by_ == "elif") {
       made.otherwise.push_back(if_block(tokens_.peek()));
-      return made;  // the innermost has read the end
+      return made;  // the innermost `elif` has read the end tag
     }
     if (ended_by_ == "else") {
       end_of_tag();
@@ -144,7 +145,7 @@ class StatementParser {
     return made;
   }
 
-  /// Names that are set; `loop` is none in a loop.
+  /// Parses assignment targets. In a for statement, `loop` is not allowed.
   std::vector<std::string> targets(bool in_loop) {
     static const std::set<std::string> kConstants{"true", "false", "none", "True", "False", "None"};
     std::vector<std::string> names;
@@ -152,7 +153,7 @@ class StatementParser {
     do {
       const Token& token = tokens_.peek();
       if (kConstants.contains(token.text) || (in_loop && token.text == "loop")) {
-        fail(fmt::format("line {}: '{}' cannot be set", token.line, token.text));
+        fail(fmt::format("line {}: cannot assign to '{}'", token.line, token.text));
       }
       names.push_back(tokens_.expect_any_name("a name"));
     } while (tokens_.take_operator(","));
@@ -166,7 +167,7 @@ class StatementParser {
     Statement made = make_statement(Statement::Kind::kFor, token);
     made.targets = targets(/*in_loop=*/true);
     if (!tokens_.take_name("in")) {
-      tokens_.fail_here("in");
+      tokens_.fail_here("'in'");
     }
     made.expression = expressions_.tuple(/*with_choice=*/false);
     if (tokens_.take_name("if")) {
@@ -212,7 +213,7 @@ class StatementParser {
     tokens_.expect_operator("(");
     while (!tokens_.take_operator(")")) {
       NamedExpression& parameter = all.emplace_back();
-      parameter.name = tokens_.expect_any_name("the name of a parameter");
+      parameter.name = tokens_.expect_any_name("a parameter name");
       if (tokens_.take_operator("=")) {
         parameter.value = expressions_.expression();
       }
@@ -225,7 +226,7 @@ class StatementParser {
 
   Statement macro_block(const Token& token) {
     Statement made = make_statement(Statement::Kind::kMacro, token);
-    made.name = tokens_.expect_any_name("the name of a macro");
+    made.name = tokens_.expect_any_name("a macro name");
     made.parameters = parameters();
     check_parameters(made);
     return with_own_body(std::move(made), "endmacro");
@@ -236,12 +237,12 @@ class StatementParser {
       const NamedExpression& one = macro.parameters[i];
       for (size_t before = 0; before < i; ++before) {
         if (macro.parameters[before].name == one.name) {
-          fail(fmt::format("line {}: the macro has two parameters {}", macro.line, one.name));
+          fail(fmt::format("line {}: the macro has two parameters named {}", macro.line, one.name));
         }
       }
       if (i > 0 && one.value == nullptr && macro.parameters[i - 1].value != nullptr) {
         fail(fmt::format(
-            "line {}: the macro's parameter {} needs a default, as the one before it has one",
+            "line {}: the macro's parameter {} needs a default, because the previous one has one",
             macro.line,
             one.name));
       }

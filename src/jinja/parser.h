@@ -1,4 +1,4 @@
-// Expressions of a template: internal to jinja.
+// Expression parser. Internal to jinja.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lockstep::jinja {
 
-/// Reads tokens from first to last. Errors name the line.
+/// Token stream. Errors name the line.
 class TokenReader {
  public:
   explicit TokenReader(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
@@ -23,7 +23,7 @@ class TokenReader {
   }
   bool is_operator(std::string_view text) const { return is(TokenKind::kOperator, text); }
   bool is_name(std::string_view text) const { return is(TokenKind::kName, text); }
-  /// Takes it if it is there.
+  /// Consume the token and return true if it is the next one.
   bool take_operator(std::string_view text);
   bool take_name(std::string_view text);
   void expect_operator(std::string_view text);
@@ -36,16 +36,16 @@ class TokenReader {
   size_t at_ = 0;
 };
 
-/// With Jinja's precedence, loosest first: if-else, or, and, not, comparisons, + -, ~, * / // %,
-/// **, signs, items and calls, filters and tests.
+/// Recursive-descent parser with Jinja's precedence, lowest first: if-else, or, and, not,
+/// comparisons, + -, ~, * / // %, **, signs, items and calls, filters and tests.
 class ExpressionParser {
  public:
   explicit ExpressionParser(TokenReader& tokens) : tokens_(tokens) {}
   ExpressionPtr expression(bool with_choice = true);
-  /// One, or several with commas: a tuple.
+  /// Parses one expression, or a tuple of comma-separated expressions.
   ExpressionPtr tuple(bool with_choice = true);
   ExpressionPtr filters(ExpressionPtr inner, bool starts_with_name);
-  /// ( a, b=c ), the first parenthesis not read yet.
+  /// Parses ( a, b=c ), including the opening parenthesis.
   std::vector<NamedExpression> arguments();
 
  private:
@@ -67,7 +67,7 @@ class ExpressionParser {
   ExpressionPtr item(ExpressionPtr inner);
   ExpressionPtr filter(ExpressionPtr inner);
   ExpressionPtr test(ExpressionPtr inner);
-  /// Counts how deep expressions stand in each other.
+  /// Limits the nesting depth of expressions.
   struct Depth;
 
   TokenReader& tokens_;

@@ -1,3 +1,4 @@
+// Case mapping, character classes and stripping of Python's str.
 #include "jinja/python_characters.h"
 
 #include <algorithm>
@@ -32,12 +33,12 @@ bool is_ascii_letter(char32_t c, char first) {
   return c >= static_cast<char32_t>(first) && c < static_cast<char32_t>(first) + 26;
 }
 
-/// One character as UTF-8.
+/// Returns one character as UTF-8.
 std::string utf8(char32_t c) {
   return text::to_utf8(std::u32string_view(&c, 1));
 }
 
-/// Lower case letters by which upper case letter has them; the first where several do.
+/// Maps each lowercase letter to its uppercase letter; the first one if several share it.
 const std::map<char32_t, char32_t>& upper_letters() {
   static const std::map<char32_t, char32_t> all = [] {
     std::map<char32_t, char32_t> made{
@@ -59,14 +60,14 @@ const std::map<char32_t, char32_t>& upper_letters() {
 
 [[noreturn]] void fail_case(char32_t c, std::string_view which) {
   fail(fmt::format(
-      "the {} case of '{}' (U+{:04X}) is not known here: write the text as it has to be",
+      "the {} case of '{}' (U+{:04X}) is not supported: write the text in that case",
       which,
       utf8(c),
       static_cast<uint32_t>(c)));
 }
 
-/// Whether the other case of `c`, which has no upper case letter of its own, is several letters,
-/// or one that another letter has too.
+/// True if `c`, which has no uppercase letter of its own, maps to several letters or to a letter
+/// that it shares with another one.
 bool has_special_case(char32_t c) {
   static constexpr std::array<std::pair<char32_t, char32_t>, 13> kRuns{
       {{0x149, 0x149},
@@ -114,14 +115,14 @@ void append_title(std::string& out, char32_t c) {
     out += "Ss";
   } else if ((c >= 0x1C4 && c <= 0x1CC) || (c >= 0x1F1 && c <= 0x1F3)) {
     fail_case(c, "title");
-  } else if (c >= 0x10D0 && c <= 0x10FF) {  // Georgian has upper case letters, but no titles
+  } else if (c >= 0x10D0 && c <= 0x10FF) {  // Georgian has uppercase but no title case letters
     text::append_code_point(out, c);
   } else {
     append_upper(out, c);
   }
 }
 
-/// Whether str.lower() passes over it to see where a word ends.
+/// True for characters that str.lower() skips when it looks for the end of a word.
 bool is_ignored_in_words(char32_t c) {
   static const std::array<CodePointRanges, 5> all{
       named("Mn"), named("Me"), named("Cf"), named("Lm"), named("Sk")};
@@ -131,7 +132,7 @@ bool is_ignored_in_words(char32_t c) {
          std::any_of(all.begin(), all.end(), [&](const auto& ranges) { return is_in(ranges, c); });
 }
 
-/// Whether the sigma at `at` ends a word.
+/// True if the sigma at `at` is the last letter of a word.
 bool ends_word(std::u32string_view points, size_t at) {
   size_t before = at, after = at + 1;
   while (before > 0 && is_ignored_in_words(points[before - 1])) {

@@ -1,4 +1,4 @@
-// What Python's str knows of characters: internal to jinja.
+// Character properties and case mapping of Python's str. Internal to jinja.
 #pragma once
 
 #include <string>
@@ -6,31 +6,31 @@
 
 namespace lockstep::jinja {
 
-/// str.isspace() of one, by which strip() and split() go.
+/// str.isspace() for one character; also used by strip() and split().
 bool is_space(char32_t character);
-/// Whether repr() shows it as it is.
+/// True if repr() does not escape the character.
 bool is_printable(char32_t character);
 bool is_letter(char32_t character);   // str.isalpha()
 bool is_decimal(char32_t character);  // str.isdecimal()
-bool is_number(char32_t character);   // categories N, of which str.isdigit() takes some
-/// An upper, lower or title case letter.
+bool is_number(char32_t character);   // category N; str.isdigit() accepts only some of it
+/// True for uppercase, lowercase and title case letters.
 bool is_cased(char32_t character);
 bool is_upper_case(char32_t character);
 bool is_lower_case(char32_t character);
-/// Whether str.splitlines() ends a line at it.
+/// True if str.splitlines() ends a line at the character.
 bool ends_line(char32_t character);
 
-/// str.upper(), str.lower(), str.title(), str.capitalize() of UTF-8. Errors (kData): letters whose
-/// case is several letters, but for ß.
+/// Implement str.upper(), lower(), title() and capitalize() for UTF-8. Throw Error (data) for
+/// letters, except ß, whose other case is several letters.
 std::string upper_case(std::string_view text);
 std::string lower_case(std::string_view text);
 std::string title_case(std::string_view text);
 std::string capitalized(std::string_view text);
-/// str.isupper() and str.islower().
+/// Implement str.isupper() and str.islower().
 bool is_all_upper_case(std::string_view text);
 bool is_all_lower_case(std::string_view text);
 
-/// str.strip(), lstrip() and rstrip() of white space, or of `characters`.
+/// Implement str.strip(), lstrip() and rstrip() for white space or for the given `characters`.
 std::string strip(std::string_view text, bool left, bool right);
 std::string strip(std::string_view text, std::string_view characters, bool left, bool right);
 

@@ -1,4 +1,4 @@
-// Values as Python writes them.
+// Conversion of values to text: Python's str() and repr(), and tojson.
 #include <algorithm>
 #include <cmath>
 
@@ -24,7 +24,7 @@ std::string text_of_float(double value) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
-/// repr() of a string: in single quotes, unless it has some and no double ones.
+/// repr() of a string: single quotes, unless it contains single and no double quotes.
 std::string quoted(const std::string& text) {
   const bool has_single = text.find('\'') != std::string::npos;
   const char quote = has_single && text.find('"') == std::string::npos ? '"' : '\'';
@@ -55,7 +55,7 @@ std::string repr_of(const Value& value, int depth);
 std::string repr_of_list(const List& list, int depth) {
   if (!list.is_written()) {
     fail(fmt::format(
-        "a {} is not written as a text: write | list behind it",
+        "a {} cannot be printed: add | list after it",
         type_name(Value(make_list({}, list.kind)))));
   }
   const bool is_tuple = list.kind == ListKind::kTuple;
@@ -97,7 +97,7 @@ std::string repr_of(const Value& value, int depth) {
   return to_text(value);
 }
 
-/// Code points beyond ASCII as \u escapes, of UTF-16, where `ensures_ascii`.
+/// Returns a JSON string. With `ensures_ascii`, non-ASCII code points become UTF-16 \u escapes.
 std::string json_string(const std::string& text, bool ensures_ascii) {
   std::string out = "\"";
   for (const char32_t c : text::to_code_points(text)) {
@@ -169,7 +169,7 @@ class JsonWriter {
       return wrapped('[', parts, ']', depth);
     }
     if (!value.is_dict() || value.dict().is_namespace) {
-      fail(fmt::format("tojson cannot write {}", type_name(value)));
+      fail(fmt::format("tojson does not support {}", type_name(value)));
     }
     auto entries = value.dict().entries;
     if (style_.sorts_keys) {
@@ -179,7 +179,7 @@ class JsonWriter {
     }
     for (const auto& [key, entry] : entries) {
       if (key.is_list()) {
-        fail(fmt::format("tojson: {} is no key, but a {}", to_repr(key), type_name(key)));
+        fail(fmt::format("tojson: {} is not a valid key; its type is {}", to_repr(key), type_name(key)));
       }
       const std::string written = write(key, depth + 1);
       parts.push_back(
@@ -236,7 +236,7 @@ std::string to_text(const Value& value) {
     return text_of_float(value.number());
   }
   if (value.is_callable()) {
-    fail("a function is not written as a text: call it, with ()");
+    fail("a function cannot be printed: call it, with ()");
   }
   return repr_of(value, 0);
 }

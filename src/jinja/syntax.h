@@ -1,4 +1,4 @@
-// A template as a tree.
+// Syntax tree of a template.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace lockstep::jinja {
 struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
-/// Of a call, a filter, a test, a macro's parameters.
+/// Argument of a call, filter or test, or parameter of a macro.
 struct NamedExpression {
-  std::string name;     // empty: by position
-  ExpressionPtr value;  // of a parameter: its default, or null
+  std::string name;     // empty if positional
+  ExpressionPtr value;  // for a parameter: its default, or null
 };
 
 struct Expression {
@@ -26,10 +26,10 @@ struct Expression {
     kName,      // name
     kList,
     kTuple,
-    kDict,       // keys and values in turn
+    kDict,       // alternating keys and values
     kAttribute,  // parts[0].name
     kItem,       // parts[0][parts[1]]
-    kSlice,      // parts[0][parts[1]:parts[2]:parts[3]]; null: left out
+    kSlice,      // parts[0][parts[1]:parts[2]:parts[3]]; null if omitted
     kCall,       // parts[0](arguments)
     kFilter,     // parts[0] | name(arguments)
     kTest,       // parts[0] is name(arguments)
@@ -40,7 +40,7 @@ struct Expression {
     kOr,
     kArithmetic,  // parts[0] operators[0] parts[1]
     kCompare,     // parts[0] operators[0] parts[1] operators[1] parts[2] ...
-    kChoose,      // parts[0] if parts[1] else parts[2], which may be null
+    kChoose,      // parts[0] if parts[1] else parts[2]; parts[2] may be null
   };
   Kind kind;
   int64_t line = 0;
@@ -60,11 +60,11 @@ struct Statement {
     kOutput,     // expression
     kIf,         // expression, body, otherwise
     kFor,        // targets, expression, condition or null, body, otherwise
-    kSet,        // targets (name, "name.attribute" for a namespace), expression; null: body is it
+    kSet,        // targets (name, or "name.attribute" for a namespace), expression; null if the value is the body
     kMacro,      // name, parameters, body
-    kFilter,     // expression, whose innermost part is the body's text: see kBody
+    kFilter,     // expression, whose innermost operand is the output of the body: see kBody
     kWith,       // parameters, body
-    kGenerated,  // body: what the assistant says
+    kGenerated,  // body: {% generation %}, the assistant's text
     kBreak,
     kContinue,
   };
@@ -72,15 +72,15 @@ struct Statement {
   int64_t line = 0;
   std::string name;
   std::vector<std::string> targets;
-  ExpressionPtr expression, condition;  // of a set with a body: condition is its filter, or null
+  ExpressionPtr expression, condition;  // for a set with a body, condition is its filter or null
   std::vector<NamedExpression> parameters;
   Block body, otherwise;
 };
 
-/// The name that a filter block's expression has for its body.
+/// Name of the body in the expression of a filter block.
 inline constexpr std::string_view kBody = "{body}";
 
-/// Error (kData) with the line.
+/// Parses a template. Throws Error (data) with the line.
 Block parse(std::string_view source);
 
 }  // namespace lockstep::jinja

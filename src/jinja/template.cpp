@@ -1,3 +1,4 @@
+// Template: conversion of JSON variables to values, rendering and error locations.
 #include "jinja/template.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What is not UTF-8 as U+FFFD: all that comes after counts on it.
+/// Replaces invalid UTF-8 by U+FFFD. All later code requires valid UTF-8.
 std::string valid_text(const std::string& text) {
   return text::valid_utf8_prefix(text) == text.size() ? text : text::replace_invalid_utf8(text);
 }
@@ -31,7 +32,7 @@ Value value_of(const Json& json) {
     if (json.is_number_unsigned()) {
       const auto number = json.get<uint64_t>();
       if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-        fail(fmt::format("{} is too large for a template: write it as a text", number));
+        fail(fmt::format("{} is too large for a template: pass it as a string", number));
       }
       return static_cast<int64_t>(number);
     }
@@ -70,7 +71,7 @@ Template::Template(std::string_view source, std::string place) : place_(std::mov
   if (const size_t valid = text::valid_utf8_prefix(source); valid < source.size()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: byte {} is not UTF-8", place_, valid + 1),
+        fmt::format("{}: byte {} is not valid UTF-8", place_, valid + 1),
         "save the template as UTF-8");
   }
   try {

@@ -1,4 +1,4 @@
-// Jinja templates, as transformers runs them for chats: in a sandbox, with bounds.
+// Sandboxed Jinja templates, compatible with the chat templates of transformers.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace lockstep::jinja {
 
-/// Bytes [begin, end) of a text.
+/// Bytes [begin, end) of a string.
 struct TextSpan {
   size_t begin = 0, end = 0;
   bool operator==(const TextSpan&) const = default;
@@ -20,22 +20,23 @@ struct TextSpan {
 
 struct Rendering {
   std::string text;
-  std::vector<TextSpan> generated;  // what {% generation %} marks, outside of macros
+  std::vector<TextSpan> generated;  // spans marked by {% generation %}, outside of macros
 };
 
-/// Immutable and thread-safe. Text for text what transformers' apply_chat_template renders
-/// (trim_blocks, lstrip_blocks, loop controls, tojson, raise_exception, strftime_now). Nothing
-/// outside can be reached, values cannot be changed, and steps, sizes and depths have bounds. What
-/// is not there is an error, never another text: include, import, extends, call, recursive loops,
-/// formatting by %, integers beyond 64 bits, filters that no chat template uses.
+/// Compiled template; immutable and thread-safe. Renders the same text as transformers'
+/// apply_chat_template (trim_blocks, lstrip_blocks, loop controls, tojson, raise_exception,
+/// strftime_now). A template cannot access anything outside its variables or modify them, and its
+/// steps, sizes and depths are limited. Unsupported features cause an Error: include, import,
+/// extends, call, recursive loops, formatting with %, integers beyond 64 bits, and filters that no
+/// chat template uses.
 class Template {
  public:
-  /// Error (kData) with `place` and the line.
+  /// Compiles a template. Throws Error (data) with `place` and the line.
   Template(std::string_view source, std::string place);
-  /// With an object of variables, in its order. Error (kData): what the template raises, or does
-  /// wrong, with `place` and the line.
+  /// Renders with an object of variables; dicts keep the order of their keys. Throws Error (data)
+  /// with `place` and the line if the template raises an exception or is invalid.
   Rendering render(const nlohmann::ordered_json& variables) const;
-  /// Whether {% generation %} is in it.
+  /// True if the template contains {% generation %}.
   bool marks_generation() const { return marks_generation_; }
 
  private:

@@ -1,4 +1,4 @@
-// Tests (`x is string`), by Jinja's names.
+// Jinja's tests (`x is string`) by name.
 #include <map>
 
 #include "base/format.h"
@@ -12,7 +12,7 @@ using Test = bool (*)(const Value&, const Arguments&);
 
 const Value& other(const Arguments& arguments) {
   if (arguments.values.empty()) {
-    fail("a test needs what to compare to");
+    fail("the test needs a value to compare with");
   }
   return arguments.values.front();
 }
@@ -26,7 +26,7 @@ bool is_mapping(const Value& value) {
   return value.is_dict() && !value.dict().is_namespace;
 }
 
-/// Python's: what has a length and items.
+/// True for values that have a length and items, as in Python.
 bool is_sequence(const Value& value, const Arguments&) {
   return value.is_string() || is_mapping(value) || value.is_undefined() ||
          (value.is_list() && value.list().has_places());
@@ -41,9 +41,9 @@ bool has_remainder(const Value& value, const Value& by, int64_t wanted) {
   return equal(arithmetic("%", value, by), wanted);
 }
 
-/// Python's `is`, where that does not depend on how values are kept.
+/// Implements Python's `is`. Throws Error if the result depends on how Python stores the values.
 bool is_same(const Value& a, const Value& b) {
-  constexpr int64_t kSmallest = -5, kLargest = 256;  // of the integers that Python keeps once
+  constexpr int64_t kSmallest = -5, kLargest = 256;  // range of Python's cached integers
   if (a.is_list() && b.is_list()) {
     return &a.list() == &b.list();
   }
@@ -58,11 +58,11 @@ bool is_same(const Value& a, const Value& b) {
     return true;
   }
   fail(fmt::format(
-      "whether two equal values of type {} are the same is Python's affair: compare with ==",
+      "the identity of two equal values of type {} depends on Python: compare with ==",
       type_name(a)));
 }
 
-/// A test, and how many arguments it takes.
+/// Test with its maximum number of arguments.
 struct KnownTest {
   Test run;
   size_t most = 0;
@@ -124,7 +124,7 @@ const std::map<std::string, KnownTest>& tests() {
 bool apply_test(const std::string& name, const Value& value, const Arguments& arguments) {
   const auto found = tests().find(name);
   if (found == tests().end()) {
-    fail(fmt::format("there is no test '{}'", name));
+    fail(fmt::format("unknown test '{}'", name));
   }
   arguments.check(name, found->second.most, {});
   return found->second.run(value, arguments);

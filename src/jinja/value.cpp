@@ -1,3 +1,4 @@
+// Template values: access, comparison, iteration and destruction.
 #include "jinja/value.h"
 
 #include <algorithm>
@@ -28,19 +29,19 @@ std::string_view name_of(ListKind kind) {
   return "generator";
 }
 
-/// A value in a message: its beginning, where it can be written.
+/// Returns the start of a value's text for messages, if it has one.
 std::string shown(const Value& value) {
   constexpr size_t kMost = 60;
   if (value.is_callable() || (value.is_list() && !value.list().is_written())) {
-    return "what stands here";
+    return "the value";
   }
   const std::string text = to_repr(value);
   return text.size() <= kMost ? text
                               : text::to_utf8(text::to_code_points(text).substr(0, kMost)) + "...";
 }
 
-/// What lists and dicts held that are no more: they end one after the other, so that the stack does
-/// not bound how deep they may be nested. Null: none is ending.
+/// Values of destroyed lists and dicts. They are destroyed iteratively, so that deep nesting does
+/// not overflow the stack. Null while no destruction is in progress.
 thread_local std::vector<Value>* ending = nullptr;
 
 void end(Value& value) {
@@ -62,13 +63,13 @@ bool holds_values(const Value& value) {
   return value.is_list() || value.is_dict() || value.is_callable();
 }
 
-/// Of values that are compared within others.
+/// Limits the nesting depth of comparisons.
 class Nested {
  public:
   Nested() {
     constexpr int kDeepest = 200;
     if (depth == kDeepest) {
-      fail(fmt::format("a value that is compared is nested deeper than {}", kDeepest));
+      fail(fmt::format("a compared value is nested deeper than {}", kDeepest));
     }
     ++depth;
   }
@@ -146,15 +147,15 @@ void Arguments::check(
     const std::vector<const char*>& names,
     bool any_names) const {
   if (values.size() > most) {
-    fail(fmt::format("{} takes {} arguments, and {} are given", callee, most, values.size()));
+    fail(fmt::format("{} takes {} arguments, but {} were given", callee, most, values.size()));
   }
   for (const auto& [name, value] : named) {
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end() && !any_names) {
-      fail(fmt::format("{} takes no argument {}", callee, name));
+      fail(fmt::format("{} has no argument {}", callee, name));
     }
     if (found != names.end() && found - names.begin() < std::ssize(values)) {
-      fail(fmt::format("{} is given its argument {} twice", callee, name));
+      fail(fmt::format("{} got multiple values for its argument {}", callee, name));
     }
   }
 }
@@ -170,7 +171,7 @@ int64_t Value::integer() const {
   if (const auto* value = std::get_if<int64_t>(&data_)) {
     return *value;
   }
-  fail(fmt::format("{} is {}, and an integer is needed", shown(*this), type_name(*this)));
+  fail(fmt::format("{} is {}, expected an integer", shown(*this), type_name(*this)));
 }
 
 double Value::number() const {
@@ -182,21 +183,21 @@ const std::string& Value::string() const {
   if (const auto* value = std::get_if<Text>(&data_)) {
     return **value;
   }
-  fail(fmt::format("{} is {}, and a string is needed", shown(*this), type_name(*this)));
+  fail(fmt::format("{} is {}, expected a string", shown(*this), type_name(*this)));
 }
 
 const List& Value::list() const {
   if (const auto* value = std::get_if<std::shared_ptr<List>>(&data_)) {
     return **value;
   }
-  fail(fmt::format("{} is {}, and a list is needed", shown(*this), type_name(*this)));
+  fail(fmt::format("{} is {}, expected a list", shown(*this), type_name(*this)));
 }
 
 Dict& Value::dict() const {
   if (const auto* value = std::get_if<std::shared_ptr<Dict>>(&data_)) {
     return **value;
   }
-  fail(fmt::format("{} is {}, and a dict is needed", shown(*this), type_name(*this)));
+  fail(fmt::format("{} is {}, expected a dict", shown(*this), type_name(*this)));
 }
 
 const Callable& Value::callable() const {
@@ -205,9 +206,9 @@ const Callable& Value::callable() const {
   }
   if (is_undefined()) {
     const bool is_told = undefined_name().find("' has no ") != std::string::npos;
-    fail(fmt::format("'{}'{}, and is called", undefined_name(), is_told ? "" : " is undefined"));
+    fail(fmt::format("'{}'{}, so it cannot be called", undefined_name(), is_told ? "" : " is undefined"));
   }
-  fail(fmt::format("{} is {}, and is called", shown(*this), type_name(*this)));
+  fail(fmt::format("{} is {} and cannot be called", shown(*this), type_name(*this)));
 }
 
 Value make_list(std::vector<Value> items, ListKind kind) {
@@ -238,7 +239,7 @@ std::string_view type_name(const Value& value) {
 
 void check_key(const Value& key) {
   if (key.is_dict() || (key.is_list() && key.list().kind == ListKind::kList)) {
-    fail(fmt::format("{} is {}, which is no key of a dict", shown(key), type_name(key)));
+    fail(fmt::format("{} is {}, which is not a valid key of a dict", shown(key), type_name(key)));
   }
 }
 
@@ -271,7 +272,7 @@ bool equal(const Value& a, const Value& b) {
   if (a.is_list() && b.is_list()) {
     const List &x = a.list(), &y = b.list();
     if (x.kind == ListKind::kView && y.kind == ListKind::kView) {
-      fail("views of dicts are not compared here: write | list behind both");
+      fail("views of dicts cannot be compared: add | list after both");
     }
     if (x.kind == ListKind::kOnce || y.kind == ListKind::kOnce) {
       return &x == &y;
@@ -303,14 +304,14 @@ bool less(const Value& a, const Value& b) {
     return a.number() < b.number();
   }
   if (a.is_string() && b.is_string()) {
-    return a.string() < b.string();  // UTF-8 sorts as code points do
+    return a.string() < b.string();  // UTF-8 byte order equals code point order
   }
   if (a.is_list() && b.is_list() && a.list().is_written() && a.list().kind == b.list().kind) {
     const auto &x = a.list().items, &y = b.list().items;
     const auto [p, q] = std::mismatch(x.begin(), x.end(), y.begin(), y.end(), equal);
     return p == x.end() || q == y.end() ? x.size() < y.size() : less(*p, *q);
   }
-  fail(fmt::format("{} and {} have no order", type_name(a), type_name(b)));
+  fail(fmt::format("{} and {} cannot be ordered", type_name(a), type_name(b)));
 }
 
 bool contains(const Value& all, const Value& one) {
@@ -332,8 +333,7 @@ std::vector<Value> iterate(const Value& value) {
     Work::add_items(std::ssize(list.items));
     if (list.is_spent) {
       fail(
-          "what a filter makes is read a second time, when Jinja finds nothing in it: write | list "
-          "behind the filter");
+          "the result of a filter is iterated a second time, when Jinja finds it empty: add | list after the filter");
     }
     list.is_spent = list.kind == ListKind::kOnce;
     return list.items;
@@ -350,7 +350,7 @@ std::vector<Value> iterate(const Value& value) {
       items.emplace_back(text.substr(at, text::code_point_length(text[at])));
     }
   } else if (!value.is_undefined()) {
-    fail(fmt::format("{} is {}, and has no items", shown(value), type_name(value)));
+    fail(fmt::format("{} is {} and has no items", shown(value), type_name(value)));
   }
   return items;
 }

@@ -1,4 +1,4 @@
-// What templates compute with: Python's values, as far as chat templates need them.
+// Values of templates: the subset of Python's types that chat templates use.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ namespace lockstep::jinja {
 
 class Value;
 
-/// What a list is in Python, by which it prints, compares and is counted.
+/// Python type of a list, which determines how it prints and compares and whether it has a length.
 enum class ListKind : uint8_t {
   kList,
   kTuple,
-  kRange,  // of range()
-  kView,   // keys(), values() and items() of a dict: no item has a place
-  kOnce,   // what filters make while it is read: read once, always true, has no length
+  kRange,  // range()
+  kView,   // keys(), values() and items() of a dict; not indexable
+  kOnce,   // generator returned by a filter: iterable once, always true, without a length
 };
 struct List {
   std::vector<Value> items;
   ListKind kind = ListKind::kList;
-  mutable bool is_spent = false;  // kOnce, and read
+  mutable bool is_spent = false;  // a kOnce list that has been iterated
   ~List();
   bool is_written() const { return kind == ListKind::kList || kind == ListKind::kTuple; }
   bool has_places() const { return is_written() || kind == ListKind::kRange; }
 };
-/// In the order in which keys came. `is_namespace`: an object with attributes, which may be set
-/// unless it is a loop.
+/// Insertion-ordered dict. `is_namespace`: an object with attributes, which may be set unless it is
+/// a `loop` object.
 struct Dict {
   std::vector<std::pair<Value, Value>> entries;
   bool is_namespace = false, is_loop = false;
@@ -39,13 +39,13 @@ struct Dict {
   const Value* find(const Value& key) const;
   void set(const Value& key, Value value);
 };
-/// What a call is given.
+/// Arguments of a call.
 struct Arguments {
   std::vector<Value> values;
   std::vector<std::pair<std::string, Value>> named;
-  /// The value by position or name; null: not given.
+  /// Returns an argument by position or name, or null if it is missing.
   const Value* find(size_t position, std::string_view name) const;
-  /// Error where more were given than `most`, or by other names.
+  /// Throws Error if there are more than `most` arguments, or unknown names.
   void check(
       std::string_view callee,
       size_t most,
@@ -54,14 +54,15 @@ struct Arguments {
 };
 using Callable = std::function<Value(const Arguments&)>;
 
-/// A name that has no value: empty text, false, nothing to iterate over. Its items are an error.
+/// Undefined value: prints as an empty string, is false and iterates over nothing. Accessing its
+/// items is an error.
 struct Undefined {
   std::string name;
 };
 struct None {};
 
-/// Cheap to copy: texts, lists and dicts are shared, and nothing but a namespace is changed once
-/// made.
+/// Template value. Cheap to copy: strings, lists and dicts are shared and immutable, except for
+/// namespaces.
 class Value {
  public:
   Value() : data_(Undefined{}) {}
@@ -80,7 +81,7 @@ class Value {
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   bool is_none() const { return std::holds_alternative<None>(data_); }
   bool is_bool() const { return std::holds_alternative<bool>(data_); }
-  /// bool is one of Python's integers.
+  /// bool is a subtype of int, as in Python.
   bool is_integer() const { return is_bool() || std::holds_alternative<int64_t>(data_); }
   bool is_float() const { return std::holds_alternative<double>(data_); }
   bool is_number() const { return is_integer() || is_float(); }
@@ -89,7 +90,7 @@ class Value {
   bool is_dict() const { return std::holds_alternative<std::shared_ptr<Dict>>(data_); }
   bool is_callable() const { return std::holds_alternative<std::shared_ptr<Callable>>(data_); }
 
-  /// Errors (kData) where the value is of another type.
+  /// Typed access; throws Error (data) if the value has another type.
   int64_t integer() const;
   double number() const;
   const std::string& string() const;
@@ -97,7 +98,7 @@ class Value {
   Dict& dict() const;
   const Callable& callable() const;
   const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
-  /// A text that `safe` or `escape` made: others that are added to it are escaped.
+  /// String marked by `safe` or `escape`. Jinja escapes other strings that are added to it.
   static Value marked(std::string text);
   bool is_marked() const { return is_marked_; }
 
@@ -121,31 +122,32 @@ Value make_list(std::vector<Value> items, ListKind kind = ListKind::kList);
 Value make_dict(std::vector<std::pair<Value, Value>> entries);
 Value make_callable(Callable function);
 
-/// Python's names of types: "str", "int", "NoneType".
+/// Returns Python's name of the type: "str", "int", "NoneType".
 std::string_view type_name(const Value& value);
-/// Error (kData) of what Python takes for no key: lists and dicts.
+/// Throws Error (data) if the value is not a valid dict key: lists and dicts are not.
 void check_key(const Value& key);
 bool is_true(const Value& value);
 bool equal(const Value& a, const Value& b);
-/// a < b of numbers, strings and lists. Error (kData) of others.
+/// Returns a < b for numbers, strings and lists. Throws Error (data) for other types.
 bool less(const Value& a, const Value& b);
-/// `in`: an item of a list, a key of a dict, a part of a string.
+/// Implements `in`: an item of a list, a key of a dict, a substring of a string.
 bool contains(const Value& all, const Value& one);
-/// What `for` goes over: items, keys, characters. Error (kData) where it cannot, and the second
-/// time of what is read once, where Jinja would find nothing.
+/// Returns the values that `for` iterates over: items, keys or characters. Throws Error (data) if
+/// the value is not iterable, or if it is a generator that was already consumed (Jinja would
+/// iterate over nothing).
 std::vector<Value> iterate(const Value& value);
-/// str() and repr().
+/// Implement str() and repr().
 std::string to_text(const Value& value);
 std::string to_repr(const Value& value);
-/// As json.dumps takes them.
+/// Options of json.dumps().
 struct JsonStyle {
   bool ensures_ascii = false, sorts_keys = false, has_lines = false;
-  std::string indent;  // of a level, with lines
+  std::string indent;  // per level, if has_lines
   std::string between_items = ", ", behind_key = ": ";
 };
 std::string to_json(const Value& value, const JsonStyle& style);
 
-/// Throws an Error (kData).
+/// Throws Error (data).
 [[noreturn]] void fail(std::string message);
 
 }  // namespace lockstep::jinja

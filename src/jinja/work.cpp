@@ -1,3 +1,4 @@
+// Per-thread accounting of the work of a rendering.
 #include "jinja/work.h"
 
 #include <utility>
@@ -27,7 +28,7 @@ Work::~Work() {
 
 void Work::add(int64_t units) {
   if (current != nullptr && (current->done_ += units) > kMost) {
-    fail(fmt::format("the template takes more than {} steps, or as long", kMost / kStep));
+    fail(fmt::format("rendering the template exceeds the limit of {} steps", kMost / kStep));
   }
 }
 

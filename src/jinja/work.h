@@ -1,4 +1,4 @@
-// What rendering a template may cost.
+// Limit on the cost of rendering a template.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@ namespace lockstep::jinja {
 
 struct Dict;
 
-/// A template comes with a model, and may not keep this process: all that its rendering does is
-/// counted, in units of about a nanosecond, and is an Error (kData) beyond kMost. Of the thread
-/// that made it, as long as it lives.
+/// Work counter of one rendering. Templates are untrusted input from model files, so their work is
+/// counted in units of about a nanosecond. Throws Error (data) beyond kMost. Applies to the thread
+/// that constructs it, until it is destroyed.
 class Work {
  public:
-  static constexpr int64_t kStep = 64;  // a statement or an expression, whatever it does
+  static constexpr int64_t kStep = 64;  // cost of any statement or expression
   static constexpr int64_t kMost = 2'000'000 * kStep;
 
   Work();
@@ -22,13 +22,14 @@ class Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  /// Counts for the rendering of this thread, if there is one.
+  /// Adds to the counter of this thread's rendering, if any.
   static void add(int64_t units);
-  /// Of so many items or bytes that are looked at, copied or made.
+  /// Add the cost of reading, copying or creating items or bytes.
   static void add_items(int64_t items) { add(4 * items); }
   static void add_bytes(int64_t bytes) { add(bytes / 4); }
 
-  /// Such a dict alone can come to hold itself: it is emptied at the end.
+  /// Registers a namespace. Only namespaces can form reference cycles, so they are cleared at the
+  /// end.
   static void add_namespace(const std::shared_ptr<Dict>& made);
 
  private:

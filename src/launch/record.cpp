@@ -41,7 +41,7 @@ Described describe_current() {
     return {
         "lockstep::Error", error.message(), error.what(), error.remedy(), exit_code(error.kind())};
   } catch (const std::bad_alloc& error) {
-    const std::string text = "host memory ran out";
+    const std::string text = "out of host memory";
     return {
         "std::bad_alloc",
         text,
@@ -53,7 +53,7 @@ Described describe_current() {
     const int code = speaks_of_memory(whole) ? exit_code(ErrorKind::kOutOfMemory) : 1;
     return {"std::exception", whole.substr(0, whole.find('\n')), whole, "", code};
   } catch (...) {
-    return {"unknown", "an exception that is not a std::exception", "", "", 1};
+    return {"unknown", "an exception that is not derived from std::exception", "", "", 1};
   }
 }
 
@@ -107,7 +107,7 @@ bool write_error_file(const Described& described) {
         path, whole.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace));
     return true;
   } catch (const std::exception& error) {
-    log_warning("the error file could not be written: {}", error.what());
+    log_warning("cannot write the error file: {}", error.what());
   }
   return false;
 }

@@ -1,3 +1,4 @@
+// Bucketed gradient all-reduce for arbitrary libtorch modules.
 #include "library/distributed_data_parallel.h"
 
 #include <set>
@@ -17,7 +18,7 @@ std::vector<parallel::ParameterUnit> units_of(const torch::nn::Module& module) {
   std::vector<parallel::ParameterUnit> units;
   std::set<const void*> seen;
   for (const auto& parameter : module.named_parameters()) {
-    if (seen.insert(parameter.value().unsafeGetTensorImpl()).second) {  // else shared by modules
+    if (seen.insert(parameter.value().unsafeGetTensorImpl()).second) {  // false if another module shares the parameter
       units.push_back({parameter.key(), {{parameter.key(), parameter.value()}}});
     }
   }
@@ -40,7 +41,7 @@ std::string description(const parallel::ParameterUnit& unit) {
       tensor.requires_grad() ? "" : " frozen");
 }
 
-/// Different modules would wait for each other's collectives for ever, or add unlike gradients.
+/// Ranks with different modules would deadlock in collectives or reduce unrelated gradients.
 void check_that_ranks_agree(
     const std::vector<parallel::ParameterUnit>& units, comm::Communicator& ranks) {
   std::vector<std::string> lines;
@@ -104,7 +105,7 @@ void DistributedDataParallel::backward(const at::Tensor& loss, MicroBatch which)
   }
   const bool last = which == MicroBatch::kLast;
   engine_->begin_micro_batch(last);
-  // The mean of the ranks is the sum of losses that were divided before.
+  // The losses are scaled before the backward pass, so that the sum over ranks is the mean.
   loss.backward(at::full_like(loss, scale_));
   engine_->end_micro_batch();
   if (!last) {

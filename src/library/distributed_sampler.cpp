@@ -1,3 +1,4 @@
+// Sampler that divides a data set among ranks.
 #include "library/distributed_sampler.h"
 
 #include <algorithm>

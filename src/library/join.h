@@ -1,4 +1,4 @@
-// A process of a job started by a launcher, from its variables to a group of ranks.
+// Initialization of a worker process: from the launcher's environment variables to a process group.
 #pragma once
 
 #include <chrono>
@@ -9,18 +9,19 @@ namespace lockstep {
 
 struct JoinOptions {
   enum class Device { kGpuIfAny, kCpu } device = Device::kGpuIfAny;
-  /// How long a collective waits for the other ranks.
+  /// Timeout of collectives.
   std::chrono::seconds timeout = std::chrono::minutes(30);
-  /// Ranks of one machine, on CPUs, exchange tensors through memory that they share.
+  /// CPU ranks on the same machine exchange tensors through shared memory.
   bool shared_memory = true;
 };
 
-/// Joins the job that `lockstep launch`, torchrun, accelerate's or deepspeed's launcher started
-/// this process for: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT say who it is. Where
-/// none of them did, it is a job of one rank. From then on lines of the log begin with the rank,
-/// and the memory of tensors is kept between steps (ops/host_memory.h). Every rank of the job must
-/// call, once, before it makes tensors; blocks until all have come. Error (config): the variables
-/// are not whole; (environment): no GPU for this local rank, or a rank that cannot be reached.
+/// Joins the job for which `lockstep launch`, torchrun, or the launcher of accelerate or deepspeed
+/// started this process; reads RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT. If none
+/// of them is set, returns a job with one rank. Afterwards log lines start with the rank, and
+/// tensor memory is reused between steps (ops/host_memory.h). Every rank of the job must call this
+/// once, before it creates tensors; blocks until all ranks have joined. Throws Error (config) if
+/// the variables are incomplete; Error (environment) if there is no GPU for this local rank or
+/// another rank cannot be reached.
 train::RankContext join(const JoinOptions& options = {});
 
 }  // namespace lockstep

@@ -1,3 +1,4 @@
+// Checkpoints of libtorch modules and optimizers.
 #include "library/module_checkpoint.h"
 
 #include <map>
@@ -44,13 +45,13 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
   return all;
 }
 
-/// A parameter of the optimizer's and the name that the module has for it.
+/// A parameter of the optimizer and its name in the module.
 struct OptimizedParameter {
   std::string name;
   Tensor parameter;
 };
 
-/// Each once: modules may share parameters.
+/// Lists each parameter once: modules may share parameters.
 std::vector<OptimizedParameter> parameters_of(const TrainedModule& trained) {
   std::map<const void*, std::string> names;
   for (const auto& parameter : trained.module.named_parameters()) {
@@ -77,7 +78,7 @@ std::vector<OptimizedParameter> parameters_of(const TrainedModule& trained) {
   return parameters;
 }
 
-/// What an optimizer keeps of one parameter: tensors of its shape, and the steps done.
+/// Optimizer state of one parameter: tensors of its shape and the step count.
 struct StateOfParameter {
   std::vector<std::pair<const char*, Tensor>> tensors;
   std::optional<int64_t> step;
@@ -127,7 +128,7 @@ std::vector<NamedTensor> optimizer_tensors(const TrainedModule& trained) {
   for (const auto& [name, parameter] : parameters_of(trained)) {
     const auto found = states.find(parameter.unsafeGetTensorImpl());
     if (found == states.end()) {
-      continue;  // never stepped: frozen, or before the first step
+      continue;  // no state yet: frozen, or before the first step
     }
     const StateOfParameter state = state_of(*found->second);
     for (const auto& [suffix, tensor] : state.tensors) {
@@ -145,7 +146,7 @@ Piece whole_piece(const char* group, const NamedTensor& named) {
   return {group, named.name, dense.scalar_type(), dense.sizes().vec(), 0, dense};
 }
 
-/// Reads a whole tensor into one of any strides.
+/// Reads a whole tensor into a tensor with arbitrary strides.
 void read_into(
     const checkpoint::Checkpoint& checkpoint,
     const char* group,

@@ -1,5 +1,6 @@
-// Checkpoints of any libtorch module and its optimizer, in the form of checkpoint/checkpoint.h:
-// model.safetensors has the module's parameters and buffers by their names, and opens anywhere.
+// Checkpoints of any libtorch module and its optimizer, in the format of checkpoint/checkpoint.h.
+// model.safetensors contains the module's parameters and buffers under their names and can be
+// opened by other tools.
 #pragma once
 
 #include <filesystem>
@@ -10,38 +11,38 @@
 
 namespace torch {
 namespace nn {
-class Module;  // <torch/nn.h>
+class Module;  // from <torch/nn.h>
 }
 namespace optim {
-class Optimizer;  // <torch/optim.h>
+class Optimizer;  // from <torch/optim.h>
 }
 }  // namespace torch
 
 namespace lockstep {
 
-/// What every rank holds alike: the same parameters, as DistributedDataParallel keeps them.
+/// Module and optimizer that are replicated on every rank, as with DistributedDataParallel.
 struct TrainedModule {
   torch::nn::Module& module;
-  /// torch::optim::AdamW, Adam or SGD, of this module's parameters; null: it is left out.
+  /// torch::optim::AdamW, Adam or SGD with this module's parameters; null: not saved.
   torch::optim::Optimizer* optimizer = nullptr;
 };
 
-/// Writes a checkpoint to `folder` (checkpoint::checkpoint_folder gives its name), each rank its
-/// share of the bytes, so that it takes as long as the disk does. `state` is JSON of the caller's
-/// own, rank 0's counts: the step, the epoch. Every rank must call; blocks until the checkpoint is
-/// committed. Errors: those of checkpoint::save_checkpoint; (config) an optimizer of another kind,
-/// or with parameters that are not the module's.
+/// Writes a checkpoint to `folder` (see checkpoint::checkpoint_folder for its name); each rank
+/// writes an equal share of the bytes. `state` is JSON defined by the caller, such as the step and
+/// the epoch; rank 0's is saved. Every rank must call; blocks until the checkpoint is committed.
+/// Throws the errors of checkpoint::save_checkpoint, and Error (config) if the optimizer is of
+/// another kind or has parameters that the module does not have.
 void save_module(
     const std::filesystem::path& folder,
     const TrainedModule& trained,
     const std::string& state,
     comm::Communicator& ranks);
 
-/// Fills module and optimizer from a checkpoint that any number of ranks saved, and returns its
-/// state. Parameters keep their identity. Every rank must call, each reads for itself. Error
-/// (checkpoint), all problems at once, where tensors are missing, have other shapes, or are not the
-/// module's; then nothing was changed. Options of the optimizer (its learning rate) are the
-/// caller's.
+/// Loads module and optimizer from a checkpoint saved by any number of ranks, and returns its
+/// state. Parameters keep their identity. Every rank must call; each reads independently. Throws
+/// Error (checkpoint) with all problems if tensors are missing, have other shapes or do not belong
+/// to the module; nothing is changed in that case. The optimizer's options (learning rate) are not
+/// restored.
 std::string load_module(const checkpoint::Checkpoint& checkpoint, const TrainedModule& trained);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What adapters train: its names, and how much it is.
+// Names and element counts of the parameters that adapters train.
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -1,3 +1,4 @@
+// Resolves a LoRA configuration against a model: layers, parameters and PEFT file names.
 #include "model/adapters.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ std::string last_part(const std::string& name) {
 bool is_linear(const LayerSpec& layer) {
   return layer.kind == LayerKind::kLinear;
 }
-/// One of a row for each token: the embedding, the language model's head.
+/// Returns true for tables with one row per token: the embedding and the language model's head.
 bool is_table(const LayerSpec& layer) {
   return layer.kind == LayerKind::kTokenEmbedding ||
          (layer.kind == LayerKind::kHead && layer.weight().dims.front() == Dim::kVocabulary);
@@ -36,7 +37,7 @@ bool is_any(const LayerSpec& /*layer*/) {
   return true;
 }
 
-/// Each name once, in the order of the layers.
+/// Returns each name once, in the order of the layers.
 std::vector<std::string> last_parts(
     const std::vector<LayerSpec>& layers, bool (*takes)(const LayerSpec&)) {
   std::vector<std::string> names;
@@ -91,8 +92,8 @@ class Resolver {
     });
   }
 
-  /// Others take something from the base that cannot be found again: a saved adapter stands beside
-  /// what is left.
+  /// The other initializations modify the base weights irreversibly: a saved adapter then belongs
+  /// to the modified base.
   void check_initial() const {
     const std::string& init = config().init_lora_weights;
     const auto known = {"true", "false", "gaussian", "orthogonal", "pissa", "olora"};
@@ -105,7 +106,7 @@ class Resolver {
     }
   }
 
-  /// Null and all-linear become names.
+  /// Replaces null and all-linear by module names.
   void settle_targets() {
     if (config().targets_all_linear) {
       config().target_modules.names = last_parts(layers_, is_linear);
@@ -135,7 +136,7 @@ class Resolver {
     }
   }
 
-  /// The head of a classifier is new, and so is trained (PEFT's SEQ_CLS).
+  /// The head of a new classifier is untrained, so it is always trained (PEFT's SEQ_CLS).
   void add_classifier() {
     if (!model_.head.classifies()) {
       return;
@@ -143,7 +144,7 @@ class Resolver {
     config().task_type = "SEQ_CLS";
     std::vector<const char*> names{"classifier", "score"};
     if (model_.family == Family::kBert) {
-      names.push_back("pooler");  // new too, where the body came without one
+      names.push_back("pooler");  // also new if the checkpoint has no pooler
     }
     if (model_.family == Family::kT5) {
       names = {kT5ClassifierHead.data()};
@@ -167,7 +168,7 @@ class Resolver {
       }
       check_kind(layer);
       const bool is_tied = is_table(layer) && model_.ties_head() && config().ensure_weight_tying;
-      // One adapter for both, which the embedding's is.
+      // Tied layers share one adapter, the embedding's.
       const LayerSpec& with_adapter = is_tied ? embedding() : layer;
       if (result_.of_layers.count(with_adapter.prefix) == 0) {
         add_adapter(
@@ -186,7 +187,7 @@ class Resolver {
     check_patterns("lora.alpha_pattern", config().alpha_pattern, used_alphas_);
   }
 
-  /// Files hold the two as one module.
+  /// Checkpoints store the two as one module.
   bool is_bias_of_head(const LayerSpec& layer) const {
     return layer.kind == LayerKind::kHeadBias &&
            std::any_of(layers_.begin(), layers_.end(), [&](const LayerSpec& other) {
@@ -259,7 +260,8 @@ class Resolver {
     if (const auto found = ranks_of_file_.find(layer.prefix); found != ranks_of_file_.end()) {
       adapter.rank = found->second;
     }
-    // One number, as a shared expert's weight is, has the others' rank, as in PEFT.
+    // A layer with a single output, such as a shared expert's weight, uses the rank of the other
+    // layers, as in PEFT.
     if (adapter.rank > std::min(in, out) && std::min(in, out) > 1 && is_new_) {
       refuse(
           fmt::format(
@@ -282,7 +284,7 @@ class Resolver {
       adapter.parameters.push_back(
           {.name = layer.prefix + std::string(kMagnitudesEnd),
            .shape = {out},
-           .init = {Initialization::Kind::kOnes, 0, -1},  // and then from the values of the others
+           .init = {Initialization::Kind::kOnes, 0, -1},  // later initialized from the other values
            .decays = true,
            .unit = layer.weight().unit,
            .dims = {weight.dims[in_first ? 1 : 0]}});
@@ -290,7 +292,8 @@ class Resolver {
     result_.of_layers.emplace(layer.prefix, std::move(adapter));
   }
 
-  /// A and B as PEFT starts them: B is zero, of an embedding A, so that at first nothing is added.
+  /// A and B with PEFT's initialization: B (for an embedding, A) is zero, so the adapter initially
+  /// adds nothing.
   std::vector<ParameterSpec> factors(
       const LayerSpec& layer, int64_t rank, int64_t in, int64_t out) const {
     using Kind = Initialization::Kind;
@@ -340,7 +343,7 @@ class Resolver {
     }
   }
 
-  /// Each name that was asked for must be that of a module.
+  /// Checks that every requested name matches a module.
   void check_targets() const {
     const std::vector<std::string>& names = result_.config.target_modules.names;
     const bool has_none = result_.of_layers.empty();
@@ -390,7 +393,7 @@ class Resolver {
     }
   }
 
-  /// As PEFT: a module whose name ends so, and all below it.
+  /// As PEFT: modules whose names end so, and all modules below them.
   void add_saved_modules() {
     for (const std::string& module : config().modules_to_save) {
       bool is_there = false;
@@ -450,7 +453,7 @@ class Resolver {
     }
   }
 
-  /// PEFT trains a copy of the embedding, which a tied head does not see, unless it is told to.
+  /// PEFT trains a copy of the embedding, which a tied head does not use unless configured to.
   void check_tied() {
     const std::string embedding = embedding_name(model_);
     const std::vector<std::string>& saved = config().modules_to_save;
@@ -465,7 +468,7 @@ class Resolver {
     }
   }
 
-  /// Rows of some tokens. Those of a tied embedding are the head's too, as PEFT has it.
+  /// Adds trained rows of some tokens. Rows of a tied embedding are also the head's, as in PEFT.
   void add_rows() {
     constexpr const char* kKey = "lora.trainable_token_indices";
     std::map<std::string, std::vector<int64_t>> found;
@@ -530,7 +533,7 @@ class Resolver {
     adapter.parameters.push_back(
         {.name = layer.prefix + std::string(kRowsEnd),
          .shape = {std::ssize(tokens), weight.shape[1]},
-         .init = weight.init,  // and then the table's own
+         .init = weight.init,  // overwritten later by the table's rows
          .decays = true,
          .unit = weight.unit,
          .dims = {Dim::kNewRows, weight.dims[1]}});
@@ -573,9 +576,9 @@ class Resolver {
   bool is_new_;
   const std::map<std::string, int64_t>& ranks_of_file_;
   std::vector<LayerSpec> layers_;
-  const std::vector<LayerSpec> stacks_;  // names of an encoder-decoder's embedding
-  std::string tied_head_;                // its prefix, and it is the last of the layers; "": none
-  std::set<std::string> classifier_;     // modules to save that nobody asked for
+  const std::vector<LayerSpec> stacks_;  // names of an encoder-decoder's shared embedding
+  std::string tied_head_;                // prefix of the tied head, which is the last layer; "": none
+  std::set<std::string> classifier_;     // modules to save that were added implicitly
   std::set<size_t> used_ranks_, used_alphas_;
   Adapters result_;
 };

@@ -1,3 +1,4 @@
+// Typed and validated access to config.json values.
 #include "model/config_reader.h"
 
 #include <cmath>

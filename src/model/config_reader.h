@@ -1,4 +1,4 @@
-// Reads typed values from a JSON object of unknown origin and collects what is wrong with them.
+// Reader of typed values from an untrusted JSON object; collects all problems.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace lockstep::model {
 
-/// Each function returns the value of `key`, or what stands for it where the key is missing, null
-/// or wrong; what is wrong is added to the problems, with the key, the value and what was allowed.
+/// Each function returns the value of `key`, or the default if the key is missing, null or invalid.
+/// Problems are recorded with the key, the value and the allowed values.
 class ConfigReader {
  public:
-  /// `where` is put before keys: "", or "rope_scaling.".
+  /// `where` is the prefix of keys in messages: "" or "rope_scaling.".
   ConfigReader(const nlohmann::json& object, std::string where, std::vector<std::string>& problems)
       : object_(object),
         where_(std::move(where)),
         problems_(problems) {}
 
-  bool has(const char* key) const;  // there, and not null
+  bool has(const char* key) const;  // present and not null
   int64_t integer(const char* key, int64_t fallback, int64_t least, int64_t most);
   std::optional<int64_t> optional_integer(const char* key, int64_t least, int64_t most);
   double number(const char* key, double fallback, double least, double most);
@@ -30,14 +30,14 @@ class ConfigReader {
   std::string text(const char* key, const std::string& fallback);
   std::vector<double> numbers(const char* key, double least, double most, size_t longest);
   std::vector<std::string> texts(const char* key, size_t longest);
-  /// An integer or a list of them (eos_token_id).
+  /// Reads an integer or a list of integers (eos_token_id).
   std::vector<int64_t> integers(const char* key, int64_t least, int64_t most, size_t longest);
   void problem(std::string_view key, std::string_view what);
   std::vector<std::string>& problems() { return problems_; }
   const nlohmann::json& object() const { return object_; }
 
  private:
-  /// The value, or null (with the problem told) where it is not a number in the bounds.
+  /// Returns the value, or null (and records a problem) if it is not a number within the bounds.
   std::optional<double> bounded(
       const nlohmann::json& value, std::string_view key, double least, double most);
   std::optional<int64_t> bounded_integer(
@@ -48,7 +48,7 @@ class ConfigReader {
   std::vector<std::string>& problems_;
 };
 
-/// A value as it is shown in an error: JSON, cut to a few dozen characters.
+/// Formats a value for error messages: JSON, truncated to a few dozen characters.
 std::string shown(const nlohmann::json& value);
 
 }  // namespace lockstep::model

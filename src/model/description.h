@@ -1,6 +1,7 @@
-// What a model is made of: its layers, their parameters, and what each dim of them runs along. The
-// only list of them: models are made, loaded, cut, counted and saved by it. Names and shapes are
-// those of Hugging Face's files, so that a shard of a parameter is a run of a file's bytes.
+// Description of a model: its layers, their parameters, and the meaning of each dim. It is the
+// single source for creating, loading, sharding, counting and saving models. Names and shapes are
+// those of Hugging Face checkpoints, so that a shard of a parameter is a contiguous range of a
+// file.
 #pragma once
 
 #include <cstdint>
@@ -14,62 +15,63 @@
 
 namespace lockstep::model {
 
-/// How a parameter starts.
+/// Initialization of a parameter.
 struct Initialization {
   enum class Kind { kZeros, kOnes, kNormal, kUniform };
   Kind kind = Kind::kNormal;
   double deviation = 0;   // kNormal: the standard deviation; kUniform: the bound; the mean is 0
-  int64_t zero_row = -1;  // kNormal: a row that is zero (the padding token's), or -1
+  int64_t zero_row = -1;  // kNormal: index of a zero row (the padding token's), or -1
   bool operator==(const Initialization&) const = default;
 };
 
-/// What a dim runs along. Tensor parallelism cuts by it.
+/// Meaning of a dim of a parameter. Tensor parallelism shards by it.
 enum class Dim {
   kHidden,       // the residual stream
-  kQueries,      // the query heads, one after the other
-  kKeyValues,    // the key or the value heads
-  kPackedHeads,  // the heads of queries, then of keys, then of values
-  kHeadTriples,  // head by head: its query, its key, its value
-  kHeads,        // a number for each query head
+  kQueries,      // the query heads, concatenated
+  kKeyValues,    // the key or value heads
+  kPackedHeads,  // query heads, then key heads, then value heads
+  kHeadTriples,  // query, key and value of each head in turn
+  kHeads,        // one value per query head
   kHeadDim,      // one head
-  kWidth,        // inside of the MLP
-  kExperts,      // a number for each expert of a mixture
-  kExpertWidth,  // inside of one expert
-  kSharedWidth,  // inside of the expert that all tokens go through
-  kGatePairs,    // the same, number by number: of the gate and of what it is multiplied with
-  kGatedWidth,   // the same twice: of the gate, then of what it is multiplied with
+  kWidth,        // inner width of the MLP
+  kExperts,      // one value per expert
+  kExpertWidth,  // inner width of an expert
+  kSharedWidth,  // inner width of the shared expert
+  kGatePairs,    // gate and up projection, interleaved element by element
+  kGatedWidth,   // gate, then up projection
   kVocabulary,
   kClasses,
   kPositions,
   kTokenTypes,
-  kDistances,  // between a query and a key, in buckets
-  kRank,       // between the factors of an adapter
-  kNewRows,    // the tokens whose rows of a table are trained apart
+  kDistances,  // buckets of relative distances
+  kRank,       // rank of an adapter
+  kNewRows,    // tokens with separately trained rows
 };
 
-/// Where a parameter lies in a tensor that holds those of several layers.
+/// Location of a parameter in a tensor that stacks those of several layers.
 struct PlaceInStack {
   std::string name;
   std::vector<int64_t> shape;
-  int64_t offset = 0;       // of its first element; the others follow
-  bool is_written = false;  // files are written so; else with a tensor for each
+  int64_t offset = 0;       // offset of its first element; the elements are contiguous
+  bool is_written = false;  // checkpoints are saved in the stacked form; otherwise one tensor per layer
 };
 
 struct ParameterSpec {
-  std::string name;  // Hugging Face's full name: "transformer.h.0.attn.c_attn.weight"
+  std::string name;  // full Hugging Face name: "transformer.h.0.attn.c_attn.weight"
   std::vector<int64_t>
-      shape;  // as in the file: GPT-2's matrices are [in, out], all others [out, in]
+      shape;  // file layout: GPT-2's matrices are [in, out], all others [out, in]
   Initialization init;
   bool decays = false;      // weight decay applies (matrices and embeddings; not norms, not biases)
-  bool learns = true;       // else its gradient is zero whatever it reads, and it stays as it is
-  bool is_float32 = false;  // whatever the type of the model's others
-  int64_t unit = 0;         // 0: the embedding; from 1 on, the blocks; behind them the head
-  std::vector<Dim> dims = {};                // as many as `shape` has
-  std::vector<std::string> aliases = {};     // other names under which files hold it
-  std::optional<PlaceInStack> stacked = {};  // how files hold it instead, some or all
+  bool learns = true;       // if false, its gradient is always zero and it is not updated
+  bool is_float32 = false;  // float32 regardless of the model's type
+  int64_t unit = 0;         // 0: embedding; from 1: blocks; last: head
+  std::vector<Dim> dims = {};                // one entry per dim of `shape`
+  std::vector<std::string> aliases = {};     // alternative names in checkpoints
+  std::optional<PlaceInStack> stacked = {};  // location in a stacked tensor, in which some or all checkpoints store it
 
   int64_t elements() const;
-  /// Whether it maps one hidden state to another: a matrix that is neither an embedding nor a head.
+  /// Returns true for a matrix that maps hidden states to hidden states, i.e. neither an embedding
+  /// nor a head.
   bool is_hidden_matrix() const;
 };
 
@@ -79,64 +81,64 @@ enum class LayerKind {
   kRelativePositions,
   kLayerNorm,
   kRmsNorm,
-  kExactRmsNorm,      // rounds once, behind the product with its weight
-  kRmsNormAroundOne,  // the same, and multiplies by 1 + its weight
+  kExactRmsNorm,      // rounds once, after the product with its weight
+  kRmsNormAroundOne,  // rounds once, and multiplies by 1 + its weight
   kLinear,
-  kRouter,          // scores of a mixture's experts
-  kAttentionSinks,  // a score for each query head that no key has
+  kRouter,          // router of a mixture of experts
+  kAttentionSinks,  // attention sink of each query head
   kHead,
-  kHeadBias,  // of an encoder's head: of the tokens' logits, or of the classes'
+  kHeadBias,  // bias of an encoder's head: per token or per class
 };
 
-/// A layer with parameters, by the role of the slot that it stands in (nn/slots.h).
+/// Layer with parameters, identified by the role of its slot (nn/slots.h).
 struct LayerSpec {
   LayerKind kind = LayerKind::kLinear;
   std::string role;
-  int64_t block = -1;  // of the whole model; -1: outside the blocks
-  std::string prefix;  // of its parameters' names, without the dot
+  int64_t block = -1;  // index in the whole model; -1: outside the blocks
+  std::string prefix;  // prefix of its parameters' names, without the dot
   std::vector<ParameterSpec> parameters;
-  // Of a linear. What its inputs and outputs run along:
+  // Linear layers only. Meaning of inputs and outputs:
   Dim in = Dim::kHidden, out = Dim::kHidden;
   bool in_first = false;      // its weight is [in, out]
-  bool reads_source = false;  // its input is what the encoder gives, and not its block's own stream
-  int64_t expert = -1;        // of the block's mixture that it belongs to; -1: to none
-  bool is_shared = false;     // of the expert of a mixture that every token goes through
+  bool reads_source = false;  // reads the encoder's output instead of its block's hidden states
+  int64_t expert = -1;        // index in the block's mixture of experts; -1: not part of an expert
+  bool is_shared = false;     // belongs to a shared expert
 
-  /// The first parameter. The others, if any, are biases.
+  /// The weight is the first parameter; the others, if any, are biases.
   const ParameterSpec& weight() const { return parameters.front(); }
   int64_t elements() const;
-  /// Whether its files hold it in one tensor with others, and so no module of that name.
+  /// Returns true if checkpoints store it in a stacked tensor; no module of its name then exists.
   bool is_in_stack() const { return weight().stacked && weight().stacked->is_written; }
-  /// Whether rows of the weight are looked up.
+  /// Returns true if the layer looks up rows of the weight.
   bool is_looked_up() const {
     return kind == LayerKind::kTokenEmbedding || kind == LayerKind::kPositionEmbedding;
   }
-  /// Whether the weight's first dim runs along what is read: a table is read by row.
+  /// Returns true if the weight's first dim is the input; a table is indexed by row.
   bool has_inputs_first() const { return in_first || is_looked_up(); }
 };
 
-/// The layers of the embedding's unit, of a block and of the head's unit, in the order of use. A
-/// tied head has no layer: it is the embedding.
+/// Layers of the embedding unit, of a block and of the head unit, in the order of use. A tied head
+/// has no layer: it uses the embedding.
 std::vector<LayerSpec> embedding_layers(const ModelConfig& config);
 std::vector<LayerSpec> block_layers(const ModelConfig& config, int64_t block);
 std::vector<LayerSpec> head_layers(const ModelConfig& config);
-/// All of them.
+/// Returns all layers of the model.
 std::vector<LayerSpec> describe(const ModelConfig& config);
-/// Of a tied head what it is by its own name, with the embedding for its weight; of another
-/// nothing.
+/// Returns a tied head under its own name, with the embedding as its weight; nullopt if the head is
+/// not tied.
 std::optional<LayerSpec> tied_head(const ModelConfig& config);
-/// An encoder-decoder's embedding as its encoder and its decoder call it, in this order: two
-/// modules with one weight. Of another model none.
+/// Returns the embedding of an encoder-decoder under the encoder's and the decoder's module names,
+/// in this order: two modules with one weight. Empty for other models.
 std::vector<LayerSpec> embeddings_of_stacks(const ModelConfig& config);
 
-/// Every parameter once, in the order of use; and by name.
+/// Return every parameter once, in the order of use or by name.
 std::vector<ParameterSpec> parameters_of(const ModelConfig& config);
 std::map<std::string, ParameterSpec> parameters_by_name(const ModelConfig& config);
-/// The number of parameters, tied ones once.
+/// Returns the number of parameters; tied ones count once.
 int64_t parameter_count(const ModelConfig& config);
 
-/// Whether a tensor of a folder is of a layer behind the model's, which is neither read nor
-/// written.
+/// Returns true if a checkpoint's tensor belongs to a layer after the model's last one; such layers
+/// are neither read nor written.
 bool is_of_further_layers(const std::string& name, const ModelConfig& config);
 
 /// "model.embed_tokens.weight"

@@ -1,4 +1,4 @@
-// What stands before the product of an encoder's head, and of T5's classifier.
+// Layers before the final product of an encoder's head and of T5's classifier.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,11 @@
 
 namespace lockstep::model {
 
-/// The head of an encoder (config.bidirectional) makes of each state dropout, a linear, an
-/// activation, a layer norm and dropout, and then its product: of what the description lists, and
-/// of masked language modelling without the dropouts (Devlin et al., "BERT", 2019, section 3). A
-/// classifier's acts on all tokens of a row, of which the first is read. T5's classifier has one
-/// like RoBERTa's behind its decoder, of whose tokens the last is read.
+/// The head of an encoder (config.bidirectional) applies dropout, a linear, an activation, a layer
+/// norm and dropout to each state, and then its final product. Only the layers in the description
+/// are present; masked language modeling has no dropout (Devlin et al., "BERT", 2019, section 3). A
+/// classifier's head is applied to all tokens of a row; its result is read at the first. T5's
+/// classifier has a head like RoBERTa's after its decoder and is read at the last token.
 struct EncoderHead {
   Activation activation = Activation::kGelu;
   double dropout_before = 0, dropout_after = 0;
@@ -19,7 +19,7 @@ struct EncoderHead {
 
 EncoderHead encoder_head(const ModelConfig& config);
 
-/// What the names of the parameters of T5's begin with.
+/// Parameter prefix of T5's classifier head.
 inline constexpr std::string_view kT5ClassifierHead = "classification_head";
 
 }  // namespace lockstep::model

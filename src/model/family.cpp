@@ -1,3 +1,4 @@
+// Table of model families.
 #include "model/family.h"
 
 #include <array>

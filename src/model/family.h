@@ -1,5 +1,6 @@
-// What a family is: the keys of its config.json with their defaults, and the layers of its models.
-// Each is a file in families/; the computation of its blocks is a file of the same name in nn/.
+// Model families: the keys of a family's config.json with their defaults, and the layers of its
+// models. Each family is a file in families/; its blocks are implemented in nn/ in a file of the
+// same name.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,12 @@ namespace lockstep::model {
 class ConfigReader;
 class LayerList;
 
-/// The names of a family's keys, what stands for a missing one, and its layers.
+/// Config keys, defaults and layers of a family.
 struct FamilyKeys {
   Family family;
   std::string_view name;          // model_type
-  std::string_view architecture;  // of the model with a language-modelling head
-  // The keys of its config.json, and what stands for a missing one.
+  std::string_view architecture;  // class name of the model with a language modeling head
+  // Keys of config.json and their defaults.
   const char* vocab_size = "vocab_size";
   const char* hidden_size = "hidden_size";
   const char* layers = "num_hidden_layers";
@@ -32,42 +33,43 @@ struct FamilyKeys {
   const char* norm_eps = "rms_norm_eps";
   const char* attention_dropout = "attention_dropout";
   int64_t default_vocab_size, default_hidden_size, default_layers, default_heads;
-  int64_t default_kv_heads = 0;           // 0: as many as heads
-  int64_t default_head_dim = 0;           // 0: the hidden size by the heads
+  int64_t default_kv_heads = 0;           // 0: equal to the number of heads
+  int64_t default_head_dim = 0;           // 0: hidden size divided by the number of heads
   int64_t default_intermediate_size = 0;  // 0: four times the hidden size
   int64_t default_max_positions;
   double default_norm_eps = 1e-6;
   double default_dropout = 0;
   int64_t default_bos = -1, default_eos = -1;  // -1: none
   bool default_tie = false;
-  /// The modules that have adapters where a user names none, as PEFT has them.
+  /// Default target modules of adapters, as in PEFT.
   std::vector<const char*> lora_targets;
   void (*describe_embedding)(LayerList& list);
   void (*describe_block)(LayerList& list, int64_t block);
   void (*describe_head)(LayerList& list);
-  // What only some families have:
+  // Properties of some families only:
   const char* embedding_dropout = nullptr;  // keys of dropout; null: none
   const char* residual_dropout = nullptr;
   int64_t default_pad = -1;               // -1: none
-  std::vector<int64_t> further_eos = {};  // beside default_eos
+  std::vector<int64_t> further_eos = {};  // in addition to default_eos
   const char* default_activation = "silu";
   bool gates_mlp = true;
-  bool groups_queries = true;  // fewer key-value heads than queries, and head_dim
-  bool rotates = true;         // rotary positions
-  bool pads_embedding = true;  // pad_token_id is a row that look-ups do not train
-  /// What stands before the number of a layer in folders that hold more of them than the model has,
-  /// which predict further tokens (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.2); null: none do.
+  bool groups_queries = true;  // supports grouped-query attention and head_dim
+  bool rotates = true;         // uses rotary positions
+  bool pads_embedding = true;  // row pad_token_id is not trained by look-ups
+  /// Layer name prefix in checkpoints that contain additional multi-token prediction layers
+  /// (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.2); null: none.
   const char* further_layers = nullptr;
-  /// Keys that change the mathematics in other families (parse_config.cpp) and that it reads.
+  /// Keys that this family supports although they change the computation in other families
+  /// (parse_config.cpp).
   std::vector<const char*> reads = {};
-  /// Its options; windows by layer, in place of the common ones; rotary positions likewise. Null:
-  /// it has none but the common ones.
+  /// Parse the family's own options, its windows per layer and its rotary positions. Null: the
+  /// common ones only.
   void (*parse_options)(ConfigReader& reader, ModelConfig& config) = nullptr;
   void (*parse_windows)(ConfigReader& reader, ModelConfig& config) = nullptr;
   void (*parse_rotary)(ConfigReader& reader, ModelConfig& config) = nullptr;
 };
 
-// The families' files. In the order of Family:
+// Defined in families/, in the order of Family:
 FamilyKeys gpt2_family();
 FamilyKeys llama_family();
 FamilyKeys mistral_family();

@@ -1,3 +1,4 @@
+// Selection of the linears that multiply in float8.
 #include "model/float8.h"
 
 #include "base/error.h"

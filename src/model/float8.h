@@ -1,4 +1,4 @@
-// Which of a model's products are made in 8-bit floats, and how their operands are scaled
+// Configuration of float8 products: which linears use them and how their operands are scaled
 // (Micikevicius et al., "FP8 Formats for Deep Learning", 2022).
 #pragma once
 
@@ -14,25 +14,25 @@ struct ModelConfig;
 
 struct Float8 {
   enum class Scaling {
-    kTensor,  // one scale for all numbers of an operand
-    kRow,     // one for each row of it
+    kTensor,  // one scale per operand
+    kRow,     // one scale per row
   };
   Scaling scaling = Scaling::kTensor;
-  int64_t first = 1, last = 1;  // blocks at both ends that keep their products as they are
+  int64_t first = 1, last = 1;  // number of first and last blocks that are not converted
 
   bool operator==(const Float8&) const = default;
 };
 
-/// "row" or "tensor", or "rowwise" or "tensorwise"; nothing for another word.
+/// Parses "row" or "tensor", or "rowwise" or "tensorwise"; nullopt for other values.
 std::optional<Float8::Scaling> float8_scaling(std::string_view name);
 std::string_view name_of(Float8::Scaling scaling);
 
-/// The blocks whose products are in 8 bits. Error (kConfig): none is.
+/// Returns the number of blocks with float8 products. Throws Error (kConfig) if there are none.
 int64_t float8_blocks(const Float8& float8, const ModelConfig& model);
-/// The linears whose products are in 8 bits, by the prefixes of their names: those of the blocks
-/// between the first and the last ones, but what weighs a shared expert. Embeddings, heads and
-/// routers are none of them. Error (kConfig) where nothing is left, or each tensor is to have one
-/// scale and the model has experts, whose rows other ranks' tokens are among.
+/// Returns the linears that use float8 by parameter prefix: those of the blocks other than the
+/// excluded first and last ones, except the gate of a shared expert. Embeddings, heads and routers
+/// are excluded. Throws Error (kConfig) if none remains, or if the scale is per tensor and the
+/// model has experts: their rows include tokens of other ranks.
 std::set<std::string> float8_linears(const Float8& float8, const ModelConfig& model);
 
 }  // namespace lockstep::model

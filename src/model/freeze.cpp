@@ -1,3 +1,4 @@
+// Selection of frozen parameters by regular expression.
 #include "model/freeze.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// Which of a model's parameters are not trained.
+// Frozen parameters of a model.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,19 @@
 
 namespace lockstep::model {
 
-/// Those of `names` in which one of the regular expressions (ECMAScript's grammar) is found: at any
-/// place, so "^" and "$" say where. Throws Error (kConfig) where one is not a regular expression or
-/// is found in no name, and where nothing is left to train.
+/// Returns the names that match any of the regular expressions (ECMAScript). Matches may be
+/// anywhere in the name; use "^" and "$" to anchor. Throws Error (kConfig) if a pattern is invalid
+/// or matches no name, or if no trainable parameter remains.
 std::set<std::string> frozen_parameters(
     const std::vector<std::string>& names, std::span<const std::string> patterns);
 
-/// The number of blocks up to and with the one whose name ("model.layers.7") the regular expression
-/// matches whole. Error (kConfig), which names the blocks: it is none, or matches no block or
-/// several.
+/// Returns the number of blocks up to and including the block whose name ("model.layers.7") fully
+/// matches the regular expression. Throws Error (kConfig), listing the blocks, if the pattern is
+/// invalid or matches none or several.
 int64_t layers_through(const ModelConfig& model, const std::string& module_regex);
-/// A pattern for frozen_parameters that leaves those to be trained whose names one of `patterns`
-/// matches whole; nothing where that is all of them. Error (kConfig): one matches none.
+/// Returns a pattern for frozen_parameters that freezes all parameters except those whose names
+/// fully match one of `patterns`; nullopt if none is frozen. Throws Error (kConfig) if a pattern
+/// matches no name.
 std::optional<std::string> freeze_all_but(
     const ModelConfig& model, std::span<const std::string> patterns);
 

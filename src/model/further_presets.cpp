@@ -1,10 +1,11 @@
+// More built-in model configurations.
 #include "base/format.h"
 #include "model/presets.h"
 
 namespace lockstep::model {
 namespace {
 
-/// The keys that all of these families have, and `more`: each after a comma.
+/// Keys common to these families; `more` has additional keys, each preceded by a comma.
 struct Decoder {
   const char* model_type;
   int64_t vocabulary, width, inner, layers, heads, positions;

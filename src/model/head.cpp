@@ -1,3 +1,4 @@
+// Parses the kind of head and its labels from config.json.
 #include "model/head.h"
 
 #include <algorithm>

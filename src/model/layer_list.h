@@ -1,4 +1,4 @@
-// How a family says what its models are made of.
+// Builder with which families describe their models.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +10,31 @@
 
 namespace lockstep::model {
 
-/// A dim and its size.
+/// Kind and size of a dim.
 struct Extent {
   Dim dim;
   int64_t size;
 };
 
-/// Collects the layers of one unit. Each function adds one, and returns it for what is unusual.
+/// Collects the layers of one unit. Each function appends a layer and returns it for further
+/// changes.
 class LayerList {
  public:
   static constexpr int64_t kOutsideBlocks = -1;
   LayerList(const ModelConfig& config, int64_t block, int64_t unit);
 
   const ModelConfig& config() const { return config_; }
-  // The sizes of the model.
+  // Dims of the model.
   Extent hidden() const { return {Dim::kHidden, config_.hidden_size}; }
   Extent queries() const { return {Dim::kQueries, config_.heads * config_.head_dim}; }
   Extent key_values() const { return {Dim::kKeyValues, config_.kv_heads * config_.head_dim}; }
   Extent heads() const { return {Dim::kHeads, config_.heads}; }
   Extent head_dim() const { return {Dim::kHeadDim, config_.head_dim}; }
-  /// Tokens, or classes.
+  /// Tokens or classes.
   Extent head_rows() const {
     return {config_.head.classifies() ? Dim::kClasses : Dim::kVocabulary, config_.head_rows()};
   }
-  /// Of queries, keys and values in one product.
+  /// Packed queries, keys and values.
   Extent packed_heads() const {
     return {Dim::kPackedHeads, (config_.heads + 2 * config_.kv_heads) * config_.head_dim};
   }
@@ -45,39 +46,40 @@ class LayerList {
   Extent gated_width() const { return {Dim::kGatedWidth, 2 * config_.intermediate_size}; }
 
   enum class Bias : bool { kNone, kZeros };
-  /// A weight [out, in] that is drawn with the config's deviation.
+  /// Adds a weight [out, in] initialized with the config's standard deviation.
   LayerSpec& linear(
       std::string_view role, const std::string& prefix, Extent out, Extent in, Bias bias);
-  /// The same as [in, out].
+  /// The same with an [in, out] weight.
   LayerSpec& linear_in_first(
       std::string_view role, const std::string& prefix, Extent in, Extent out, Bias bias);
-  /// A row of hidden numbers for each expert.
+  /// Adds a router [experts, hidden].
   LayerSpec& router(const std::string& prefix);
-  /// A number for each expert that is drawn as the rows are, in the layer that was added last.
+  /// Adds a bias per expert, with the same initialization as the weight, to the last added layer.
   void router_bias();
-  /// A number for each expert, in the layer that was added last, a router's: added to its scores
-  /// where they are compared, and there alone. It begins at zero and does not learn.
+  /// Adds a correction per expert to the last added layer, a router. It is added to the scores only
+  /// for the selection of experts. It is initialized to zero and not trained.
   void score_correction(const char* name);
   LayerSpec& attention_sinks(const std::string& prefix);
-  /// `kind`: kRmsNorm, or one of those that round otherwise.
+  /// `kind`: kRmsNorm or a variant with different rounding.
   LayerSpec& rms_norm(
       std::string_view role,
       const std::string& prefix,
       Extent over,
       LayerKind kind = LayerKind::kRmsNorm);
   LayerSpec& layer_norm(std::string_view role, const std::string& prefix, Extent over);
-  /// A row of hidden numbers for each token; `head` is the name of a head that is tied to it.
+  /// Adds a token embedding [tokens, hidden]; `head` is the name of a tied head.
   LayerSpec& tokens(const std::string& prefix, std::string_view head = "lm_head");
-  /// A row of the table for each of `rows`.
+  /// Adds a table with `rows` rows.
   LayerSpec& table(
       LayerKind kind,
       std::string_view role,
       const std::string& prefix,
       Extent rows,
       Extent columns);
-  /// The language model's head under its name, a classifier's under another; null where it is tied.
+  /// Adds the language modeling head or, under another name, the classifier's head; returns null if
+  /// the head is tied.
   LayerSpec* head(const std::string& prefix, const std::string& classifier = "score");
-  /// A number for each of the head's rows.
+  /// Adds a bias with one value per row of the head.
   LayerSpec& head_bias(const std::string& prefix);
 
   std::vector<LayerSpec>& layers() { return layers_; }
@@ -93,7 +95,7 @@ class LayerList {
   std::vector<LayerSpec> layers_;
 };
 
-/// Draws the layer's weight with another deviation.
+/// Sets another standard deviation for the initialization of the layer's weight.
 inline void set_deviation(LayerSpec& layer, double deviation) {
   layer.parameters.front().init.deviation = deviation;
 }

@@ -1,3 +1,4 @@
+// Reads and writes PEFT's adapter_config.json.
 #include "model/lora_config.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ constexpr double kMost = 1e9;
 constexpr size_t kLongest = 1 << 16;
 constexpr const char* kAllLinear = "all-linear";
 
-/// Keys that change the mathematics in ways that are not supported, with PEFT's defaults.
+/// Keys whose non-default values are not supported, with PEFT's defaults.
 const json& refused_keys() {
   static const json keys{
       {"alora_invocation_tokens", nullptr},
@@ -44,7 +45,7 @@ const json& refused_keys() {
   return keys;
 }
 
-/// Keys that are written with these values, and mean nothing here.
+/// Keys that are written with these values and otherwise ignored.
 const json& idle_keys() {
   static const json keys{
       {"auto_mapping", nullptr},
@@ -105,7 +106,7 @@ void check_keys(ConfigReader& reader) {
   }
 }
 
-/// A string, or a list of them.
+/// Reads a string or a list of strings.
 std::vector<std::string> one_or_more(ConfigReader& reader, const char* key) {
   if (reader.has(key) && reader.object().at(key).is_string()) {
     return {reader.object().at(key).get<std::string>()};
@@ -113,7 +114,7 @@ std::vector<std::string> one_or_more(ConfigReader& reader, const char* key) {
   return reader.texts(key, kLongest);
 }
 
-/// A string is a regular expression, a list is of names.
+/// A string is a regular expression; a list contains names.
 ModuleNames module_names(ConfigReader& reader, const char* key) {
   ModuleNames result;
   if (reader.has(key) && reader.object().at(key).is_string()) {
@@ -144,7 +145,7 @@ NumberPatterns patterns(ConfigReader& reader, const char* key) {
   return result;
 }
 
-/// A list, of the embedding's; or an object of lists, by the tables' names.
+/// Reads a list, for the embedding, or an object of lists by table name.
 std::map<std::string, std::vector<int64_t>> tokens_of_tables(
     ConfigReader& reader, const char* key) {
   const auto integers = [&](ConfigReader& from, const char* name) {
@@ -202,7 +203,7 @@ json text_or_null(const std::string& text) {
   return text.empty() ? json(nullptr) : json(text);
 }
 
-/// 16 rather than 16.0.
+/// Writes integers as 16 rather than 16.0.
 json number_json(double value) {
   const bool is_whole = value == static_cast<double>(static_cast<int64_t>(value));
   return is_whole ? json(static_cast<int64_t>(value)) : json(value);

@@ -1,5 +1,5 @@
-// PEFT's adapter_config.json of a LoRA adapter: what is trained beside or instead of a model's
-// weights (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021).
+// PEFT's adapter_config.json of LoRA adapters (Hu et al., "LoRA: Low-Rank Adaptation of Large
+// Language Models", 2021).
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace lockstep::model {
 
-/// The file, and that of the tensors beside it.
+/// Names of the configuration file and of the tensor file in the same folder.
 inline constexpr std::string_view kAdapterConfigName = "adapter_config.json";
 
-/// Which modules: those whose whole name the regular expression matches, or by a list those with
-/// one of the names, or whose name ends in "." and one of them.
+/// Module selection: by a regular expression that matches the full name, or by a list of names; a
+/// list entry matches a name that equals it or ends in "." and the entry.
 struct ModuleNames {
   std::string pattern;
   std::vector<std::string> names;
@@ -25,41 +25,42 @@ struct ModuleNames {
   bool operator==(const ModuleNames&) const = default;
 };
 
-/// Of words that a user typed: one that no module can be called, such as ".*_proj", is a pattern.
-/// Error (kConfig), naming `key`, where a list holds one.
+/// Parses words from the user: a word that cannot be a module name, such as ".*_proj", is a regular
+/// expression. Throws Error (kConfig), naming `key`, if a list contains one.
 ModuleNames parse_module_names(const std::string& key, std::vector<std::string> words);
 
-/// Regular expressions, each with a number; the first that matches the end of a module's name from
-/// a dot on counts.
+/// Regular expressions with values; the first that matches a suffix of the module's name, starting
+/// at a dot, applies.
 using NumberPatterns = std::vector<std::pair<std::string, double>>;
 
 struct LoraConfig {
   enum class Bias { kNone, kAll, kLoraOnly };
   int64_t r = 8;
   double lora_alpha = 8, lora_dropout = 0;
-  ModuleNames target_modules;  // empty: the family's own
+  ModuleNames target_modules;  // empty: the family's default
   bool targets_all_linear = false;
   ModuleNames exclude_modules;
-  std::vector<std::string> modules_to_save;  // trained as they are, whole
-  Bias bias = Bias::kNone;                   // which biases are trained
+  std::vector<std::string> modules_to_save;  // fully trained modules
+  Bias bias = Bias::kNone;                   // trained biases
   bool use_rslora = false, use_dora = false, ensure_weight_tying = false;
-  std::string init_lora_weights = "true";  // "true", "false", or the name of a way
+  std::string init_lora_weights = "true";  // "true", "false", or the name of a method
   std::vector<int64_t> layers_to_transform;
   std::vector<std::string> layers_pattern;
-  /// Tokens whose rows are trained alone, by the name of the table; "": the embedding.
+  /// Tokens whose rows are trained, by the name of the table; "": the embedding.
   std::map<std::string, std::vector<int64_t>> trainable_tokens;
   NumberPatterns rank_pattern, alpha_pattern;
   std::string task_type;                          // empty: null
-  std::string base_model_name_or_path, revision;  // likewise
+  std::string base_model_name_or_path, revision;  // empty: null
 
   bool operator==(const LoraConfig&) const = default;
 };
 
-/// Reads the text of an adapter_config.json. Throws one Error (kData) that lists every problem:
-/// wrong types, unknown keys, and keys that ask for what is not supported.
+/// Parses an adapter_config.json. Throws one Error (kData) that lists all problems: wrong types,
+/// unknown keys and unsupported features.
 LoraConfig parse_lora_config(std::string_view json, std::string_view source);
 LoraConfig read_lora_config(const std::filesystem::path& file);
-/// The file, with every key that PEFT knows. `in_first`: the model's linears hold [in, out].
+/// Returns the file's content with all of PEFT's keys. `in_first`: the model's linear weights are
+/// [in, out].
 std::string to_json(const LoraConfig& config, bool in_first);
 
 }  // namespace lockstep::model

@@ -1,3 +1,4 @@
+// Module matching by PEFT's rules.
 #include "model/lora_targets.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace lockstep::model {
 namespace {
 
-/// PEFT's own: the first number that has two names before it.
+/// PEFT's pattern: the first number preceded by two name components.
 constexpr const char* kLayerIndex = R"(.*?\.[^.]*\.(\d+)\.)";
 
 std::optional<std::regex> regex_of(const std::string& key, const ModuleNames& modules) {
@@ -74,7 +75,7 @@ bool LoraTargets::is_excluded(const std::string& module) const {
   }
   const std::vector<std::string>& saved = config_.modules_to_save;
   return std::any_of(saved.begin(), saved.end(), [&](const std::string& name) {
-    // At or below the module: "(^|.*\.)name($|\..*)".
+    // Matches the module and modules below it: "(^|.*\.)name($|\..*)".
     const std::string dotted = "." + module + ".";
     return dotted.find("." + name + ".") != std::string::npos;
   });

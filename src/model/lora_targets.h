@@ -1,4 +1,4 @@
-// Which modules of a model a LoRA configuration names, by PEFT's rules (tuners_utils,
+// Matching of module names against a LoRA configuration by PEFT's rules (tuners_utils,
 // check_target_module_exists; utils/other.py, get_pattern_key).
 #pragma once
 
@@ -13,21 +13,23 @@
 
 namespace lockstep::model {
 
-/// A regular expression of Python's that means the same here. Error (kConfig) that names `key`
-/// where it is none, or has what is read otherwise here: look-behind, named groups, inline flags.
+/// Compiles a Python regular expression. Throws Error (kConfig), naming `key`, if it is invalid or
+/// uses features with different semantics in ECMAScript: look-behind, named groups, inline flags.
 std::regex module_regex(const std::string& key, const std::string& pattern);
 
-/// Whether the name is in the list, or ends in "." and one of it.
+/// Returns true if the name is in the list, or ends in "." and an entry of it.
 bool is_listed(const std::string& module, const std::vector<std::string>& names);
 
-/// Answers for one configuration; its target_modules are given (no default, no all-linear).
+/// Matcher for one configuration whose target_modules are resolved (neither default nor
+/// all-linear).
 class LoraTargets {
  public:
   explicit LoraTargets(const LoraConfig& config);
 
-  /// Of the module of this name, "model.layers.0.self_attn.q_proj".
+  /// Returns true if the configuration selects the module, e.g. "model.layers.0.self_attn.q_proj".
   bool contains(const std::string& module) const;
-  /// Whether exclude_modules or modules_to_save take it out, whatever the targets are.
+  /// Returns true if exclude_modules or modules_to_save exclude the module regardless of the
+  /// targets.
   bool is_excluded(const std::string& module) const;
 
  private:
@@ -38,7 +40,7 @@ class LoraTargets {
   std::vector<std::regex> layer_index_;  // the last group is the index
 };
 
-/// Of the patterns that match the module's name, the first, and the patterns' places that matched.
+/// The first pattern that matches the module's name, and the indices of all that match.
 struct PatternMatch {
   std::optional<double> value;
   std::vector<size_t> matched;

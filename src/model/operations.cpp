@@ -1,3 +1,4 @@
+// Floating-point operation counts of a model.
 #include "model/operations.h"
 
 #include <algorithm>
@@ -7,23 +8,23 @@
 namespace lockstep::model {
 namespace {
 
-/// The positions that a token sees, on average over a sequence.
+/// Number of positions that a token attends to, averaged over a sequence.
 double visible(int64_t length, int64_t window) {
   const auto all = static_cast<double>(length);
   if (window <= 0 || window >= length) {
     return (all + 1) / 2;
   }
   const auto w = static_cast<double>(window);
-  // The first w tokens see 1, 2, ..., w; the others w each.
+  // The first w tokens attend to 1, 2, ..., w tokens; the others to w each.
   return (w * (w + 1) / 2 + (all - w) * w) / all;
 }
 
-/// The share of the tokens that a stack of blocks computes on.
+/// Fraction of the tokens that a stack of blocks processes.
 double share_of_stack(const ModelConfig& config) {
   return config.is_encoder_decoder() ? 0.5 : 1;
 }
 
-/// The elements of the block's matrices that a token is multiplied with.
+/// Elements of the block's matrices that are multiplied with a token.
 double active_weights(const ModelConfig& config, int64_t layer) {
   double weights = 0, of_an_expert = 0;
   for (const LayerSpec& each : block_layers(config, layer)) {

@@ -1,4 +1,4 @@
-// The keys of config.json that mixtures of experts have.
+// Mixture-of-experts options of config.json.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,21 @@ namespace lockstep::model {
 
 inline constexpr int64_t kMostExpertWidth = int64_t{1} << 22;
 
-/// What tells a family's mixture from the others': what stands for missing keys, and which there
-/// are.
+/// Differences between the families' mixtures: defaults and available keys.
 struct MixtureForm {
   int64_t count, per_token;
-  int64_t width = 0;  // of moe_intermediate_size; 0: an expert is as wide as intermediate_size
+  int64_t width = 0;  // default of moe_intermediate_size; 0: intermediate_size
   double balance_loss = 0.001;
   const char *count_key = "num_experts", *other_count_key = "num_local_experts";
-  bool may_be_dense = false;       // some layers, or all, may have an MLP instead
-  bool always_normalizes = false;  // else norm_topk_prob says so
-  bool normalizes = false;         // where that is missing
+  bool may_be_dense = false;       // some or all layers may be dense
+  bool always_normalizes = false;  // otherwise norm_topk_prob decides
+  bool normalizes = false;         // default of norm_topk_prob
 };
 
-/// Experts, and how tokens choose them. The sizes are known. Where there are none (a dense model
-/// under the mixture's name), config.experts is as if nothing had been read.
+/// Parses the experts and their routing options. The sizes must already be parsed. If the model has
+/// no experts (a dense model under the mixture's name), config.experts keeps its defaults.
 void parse_mixture(ConfigReader& reader, ModelConfig& config, const MixtureForm& form);
-/// attention_bias: of all four linears of attention.
+/// Parses attention_bias, which applies to all four attention linears.
 void parse_attention_bias(ConfigReader& reader, ModelConfig& config, bool fallback = false);
 
 }  // namespace lockstep::model

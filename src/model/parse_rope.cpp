@@ -1,3 +1,4 @@
+// Parses the rotary position options of config.json.
 #include "model/parse_rope.h"
 
 #include <array>
@@ -101,7 +102,7 @@ void parse_by_type(ConfigReader& reader, Rope& rope, int64_t rotary_dim) {
     case RopeType::kYarn:
       rope.beta_fast = reader.number("beta_fast", 32, 0, kLargestFactor);
       rope.beta_slow = reader.number("beta_slow", 1, 0, kLargestFactor);
-      // transformers takes zero for "not given".
+      // transformers treats zero as missing.
       rope.beta_fast = rope.beta_fast == 0 ? 32 : rope.beta_fast;
       rope.beta_slow = rope.beta_slow == 0 ? 1 : rope.beta_slow;
       rope.mscale = reader.optional_number("mscale", 0, kLargestFactor);
@@ -138,7 +139,7 @@ bool reads_partial_factor(Family family) {
   }
 }
 
-/// Of a family's own keys (`outer`) and of one object with further ones (`inner`).
+/// Parses the family's own keys (`outer`) and an object with further ones (`inner`).
 Rope parse_values(
     ConfigReader& outer, ConfigReader& inner, const ModelConfig& config, const RopeKeys& keys) {
   const auto number =
@@ -173,7 +174,7 @@ Rope parse_values(
   parse_by_type(inner, rope, rotary_dim);
   if (rope.type == RopeType::kLlama3 || rope.type == RopeType::kYarn ||
       rope.type == RopeType::kLongRope) {
-    const char* key = "original_max_position_embeddings";  // outside, it goes before the one inside
+    const char* key = "original_max_position_embeddings";  // the outer key takes precedence over the inner one
     const int64_t fallback =
         keys.original_max_positions > 0 ? keys.original_max_positions : config.max_positions;
     rope.original_max_positions = outer.integer(
@@ -185,7 +186,8 @@ Rope parse_values(
   return rope;
 }
 
-/// The object under a key; an empty one, with the problem told, where there is something else.
+/// Returns the object under a key; an empty one, with a recorded problem, if the value has another
+/// type.
 const json& object_at(ConfigReader& reader, const char* key) {
   static const json empty = json::object();
   if (!reader.has(key)) {
@@ -205,7 +207,7 @@ Rope parse_rope(ConfigReader& reader, const ModelConfig& config, const RopeKeys&
   const json* values = &object_at(reader, "rope_parameters");
   std::string where = "rope_parameters.";
   if (const json& scaling = object_at(reader, "rope_scaling"); !scaling.empty()) {
-    values = &scaling;  // the last one that holds something counts
+    values = &scaling;  // the last non-empty object applies
     where = "rope_scaling.";
   }
   ConfigReader inner(*values, where, reader.problems());

@@ -1,4 +1,4 @@
-// The keys of config.json that T5 alone has.
+// Options of config.json that only T5 has.
 #pragma once
 
 #include <string>
@@ -8,18 +8,19 @@
 
 namespace lockstep::model {
 
-/// What feed_forward_proj says: "relu", "gated-gelu", ...
+/// Value of feed_forward_proj: "relu", "gated-gelu", ...
 struct T5Mlp {
-  std::string activation;  // by Hugging Face's name
+  std::string activation;  // Hugging Face name
   bool gated = false;
 };
 T5Mlp parse_t5_mlp(ConfigReader& reader);
 
-/// Relative positions, dropout, initialisation, and the scale of the head, which follows from
-/// tie_word_embeddings unless scale_decoder_outputs says otherwise.
+/// Parses relative positions, dropout, initialization, and the scale of the head, which follows
+/// from tie_word_embeddings unless scale_decoder_outputs is set.
 void parse_t5_options(ConfigReader& reader, ModelConfig& config);
 
-/// pad_token_id and decoder_start_token_id, with T5's defaults; the vocabulary is known.
+/// Parses pad_token_id and decoder_start_token_id, with T5's defaults; the vocabulary must already
+/// be parsed.
 void parse_t5_tokens(ConfigReader& reader, ModelConfig& config);
 
 }  // namespace lockstep::model

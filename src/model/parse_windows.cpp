@@ -1,3 +1,4 @@
+// Parses the sliding windows of config.json.
 #include "model/parse_windows.h"
 
 #include <nlohmann/json.hpp>

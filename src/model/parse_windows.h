@@ -1,4 +1,4 @@
-// Windows by layer, from a config.json.
+// Sliding windows per layer from config.json.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,12 @@
 
 namespace lockstep::model {
 
-/// layer_types: one "full_attention" or "sliding_attention" a layer; empty where it is missing or
-/// wrong, which is told.
+/// Parses layer_types: "full_attention" or "sliding_attention" for each layer. Returns an empty
+/// vector if it is missing, or invalid, which is recorded as a problem.
 std::vector<std::string> parse_layer_types(ConfigReader& reader, const ModelConfig& config);
 
-/// Of a family whose layers slide or see all as layer_types says; where it is missing, every
-/// `full_every`th sees all and the others slide. Their window is `sliding_window`, or
-/// `default_window` where that is missing.
+/// Parses windows by layer_types. If that key is missing, every `full_every`th layer has full
+/// attention and the others slide. The window is `sliding_window`, by default `default_window`.
 void parse_windows_by_type(
     ConfigReader& reader, ModelConfig& config, int64_t default_window, int64_t full_every);
 

@@ -1,3 +1,4 @@
+// Assigns a model's units to devices.
 #include "model/placement.h"
 
 #include <algorithm>

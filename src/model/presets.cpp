@@ -1,4 +1,4 @@
-// Built-in models, each by the text of its config.json, so that one reader checks them all.
+// Built-in models as config.json texts, so that all are validated by the same parser.
 #include "model/presets.h"
 
 #include <array>
@@ -28,7 +28,7 @@ struct Sizes {
   int64_t vocabulary, width, inner, layers, heads, kv_heads, positions;
   double theta;
   bool tied = false;
-  std::string more = "";  // further keys, each after a comma
+  std::string more = "";  // additional keys, each preceded by a comma
 };
 
 std::string rotary(const Sizes& sizes) {
@@ -54,8 +54,8 @@ struct T5Sizes {
 };
 
 enum class T5Version {
-  kFirst,  // ReLU, a tied head
-  k1_1,    // and flan's: a gated GELU, a head of its own
+  kFirst,  // version 1.0: ReLU, a tied head
+  k1_1,    // v1.1 and FLAN-T5: a gated GELU and an untied head
 };
 
 std::string t5(T5Version version, const T5Sizes& sizes) {
@@ -76,7 +76,7 @@ std::string t5(T5Version version, const T5Sizes& sizes) {
       first);
 }
 
-// About 3 million parameters each: they learn something on a processor in a minute. No dropout, for
+// About 3 million parameters each: they train in about a minute on a CPU. Dropout is disabled for
 // that reason.
 constexpr const char* kGpt2Tiny =
     R"({"model_type": "gpt2", "vocab_size": 4096, "n_positions": 512, "n_embd": 192, "n_layer": 5,
@@ -122,7 +122,7 @@ constexpr const char* kQwen3MoeTokens =
 constexpr const char* kOlmoeTokens =
     R"(, "rms_norm_eps": 1e-05, "pad_token_id": 1, "eos_token_id": 50279, "attention_bias": false,
 "clip_qkv": null, "num_experts": 64, "num_experts_per_tok": 8, "norm_topk_prob": false, "router_aux_loss_coef": 0.01)";
-// Their experts are small, so that they learn as fast as the other tiny models.
+// Small experts, so that these train as fast as the other tiny models.
 constexpr const char* kTinyMixtral =
     R"(, "rms_norm_eps": 1e-05, "bos_token_id": 0, "eos_token_id": 0, "num_local_experts": 4,
 "num_experts_per_tok": 2)";

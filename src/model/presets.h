@@ -1,4 +1,4 @@
-// The built-in models, by the texts of their config.json: internal to model.
+// Built-in models as config.json texts. Internal to model.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace lockstep::model {
 
 using PresetTable = std::vector<std::pair<std::string, std::string>>;
 
-/// Gemma, Phi-3, Pythia, GPT-Neo, OLMo and GLM.
+/// Presets of Gemma, Phi-3, Pythia, GPT-Neo, OLMo and GLM.
 PresetTable further_presets();
 
 }  // namespace lockstep::model

@@ -1,5 +1,5 @@
-// How a model's linears are packed in 4 or 8 bits: transformers' BitsAndBytesConfig, which a
-// config.json holds as quantization_config.
+// 4- and 8-bit quantization of linears: transformers' BitsAndBytesConfig, stored in config.json as
+// quantization_config.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,31 @@ struct ModelConfig;
 
 struct Quantization {
   enum class Type { kNf4, kFp4 };
-  int64_t bits = 4;               // or 8
-  Type type = Type::kNf4;         // of 4 bits, as what follows
-  bool double_quant = false;      // the scales are packed too
-  int64_t block_size = 64;        // weights with one scale; a folder's file says it for each
-  std::string compute_type = "";  // of products, as a folder names it; empty: it names none
-  /// Modules that are left as they are, by the ends of their names, besides the head; empty: none.
+  int64_t bits = 4;               // 4 or 8
+  Type type = Type::kNf4;         // 4-bit only, like the following fields
+  bool double_quant = false;      // quantize the scales too
+  int64_t block_size = 64;        // weights per scale; stored in the checkpoint for each tensor
+  std::string compute_type = "";  // type of the products as named in the checkpoint; empty: not specified
+  /// Modules that are not quantized, by name suffix, in addition to the head; empty: none.
   std::vector<std::string> skip_modules;
 
   bool operator==(const Quantization&) const = default;
 };
 
-/// "nf4" or "fp4"; nothing for another word.
+/// Parses "nf4" or "fp4"; nullopt for other values.
 std::optional<Quantization::Type> quantization_type(std::string_view name);
 std::string_view name_of(Quantization::Type type);
 
-/// The quantization_config of a config.json, which may be missing. What is not bitsandbytes', or
-/// keeps weights of 16 bits, is a problem of the reader; but gpt-oss's own is none, whose weights
-/// are unpacked where they are read.
+/// Parses the quantization_config of a config.json, if any. Other methods than bitsandbytes, and
+/// settings that keep 16-bit weights, are recorded as problems, except gpt-oss's own format, which
+/// is unpacked during loading.
 std::optional<Quantization> parse_quantization(ConfigReader& reader);
-/// It, with all keys that transformers writes.
+/// Returns the quantization_config with all keys that transformers writes.
 nlohmann::ordered_json to_json(const Quantization& quantization, const ModelConfig& model);
 
-/// The linears that are packed, by the prefixes of their names: those of the blocks but those that
-/// are skipped, and of T5 the last of each MLP, which transformers leaves too. Error (kConfig)
-/// where a name is no module's, or nothing is left.
+/// Returns the packed linears by parameter prefix: those of the blocks except skipped ones and, for
+/// T5, the last linear of each MLP, which transformers also skips. Throws Error (kConfig) if a name
+/// matches no module or nothing remains.
 std::vector<std::string> packed_linears(const Quantization& quantization, const ModelConfig& model);
 
 }  // namespace lockstep::model

@@ -1,3 +1,4 @@
+// Locates a model: preset, config file, folder, Hub cache or object store.
 #include "model/source.h"
 
 #include <algorithm>
@@ -33,8 +34,8 @@ struct HubName {
   }
 };
 
-/// One part of a Hub name: letters, digits, '-', '_' and '.', not beginning or ending with '-' or
-/// '.', without "--" and "..".
+/// One component of a Hub name: letters, digits, '-', '_' and '.', without '-' or '.' at either
+/// end, "--" and "..".
 bool is_hub_part(std::string_view part) {
   const auto allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -72,7 +73,8 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-/// The snapshot of a revision: refs/<revision> holds a commit, or the revision is one.
+/// The snapshot folder of a revision: refs/<revision> contains a commit, or the revision is a
+/// commit.
 std::optional<fs::path> snapshot(const fs::path& repository, const std::string& revision) {
   std::string commit = revision;
   if (const fs::path reference = repository / "refs" / revision; is_there(reference)) {
@@ -87,14 +89,14 @@ std::optional<fs::path> snapshot(const fs::path& repository, const std::string& 
   return is_folder(folder) ? std::optional(folder) : std::nullopt;
 }
 
-/// Files that a trainer leaves beside weights and that hold none.
+/// Files that a trainer writes next to the weights and that contain no weights.
 bool is_training_state(const std::string& name) {
   static constexpr std::string_view kNames[] = {
       "training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt"};
   return std::ranges::find(kNames, name) != std::end(kNames) || name.starts_with("rng_state");
 }
 
-/// The names of files in `folder` that hold weights under a name that is not read, sorted.
+/// Returns the names of files in `folder` that contain weights under unsupported names, sorted.
 std::vector<std::string> unread_weights(const fs::path& folder) {
   static constexpr std::string_view kEndings[] = {
       ".safetensors", ".gguf", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".ckpt", ".npz"};
@@ -114,8 +116,8 @@ std::vector<std::string> unread_weights(const fs::path& folder) {
   return found;
 }
 
-/// Throws Error (data) if the folder holds weights, but not as model.safetensors or as shards with
-/// an index: computing with random weights instead would go unnoticed.
+/// Throws Error (data) if the folder has weights, but not as model.safetensors or as shards with an
+/// index: otherwise training would silently start from random weights.
 [[noreturn]] void refuse_unread_weights(
     const fs::path& folder, const std::vector<std::string>& files) {
   const auto has = [&](auto test) { return std::ranges::any_of(files, test); };
@@ -186,7 +188,7 @@ ModelSource read_folder(ModelSource::Kind kind, const std::string& name, const f
   return source;
 }
 
-/// Who keeps a model that the Hub has under a short name; nobody's name where it has none such.
+/// Returns the organization of a model that the Hub lists under a short name; empty if unknown.
 std::string keeper_of(const std::string& short_name) {
   const auto begins = [&](std::string_view start) { return short_name.starts_with(start); };
   return begins("gpt2") ? "openai-community" : begins("t5-") ? "google-t5" : "";
@@ -263,7 +265,7 @@ ModelSource find_model(const std::string& path, const fs::path& hub_cache) {
         ModelSource::Kind::kFolder,
         path,
         objects::fetch_folder(objects::parse_location(path), [](std::string_view key) {
-          return key.ends_with(".json");  // who wants weights too has them fetched before
+          return key.ends_with(".json");  // weights are fetched separately if they are needed
         }));
   }
   const fs::path local = expand_home(path);
@@ -271,8 +273,8 @@ ModelSource find_model(const std::string& path, const fs::path& hub_cache) {
     return read_folder(ModelSource::Kind::kFolder, path, local);
   }
   if (is_there(local)) {
-    // A file: a configuration alone. Weights beside it are not taken, or a folder would have been
-    // named.
+    // A file: configuration only. Weights in the same folder are not used; to use them, the folder
+    // must be given.
     ModelSource source;
     source.kind = ModelSource::Kind::kConfigFile;
     source.name = path;

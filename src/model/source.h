@@ -1,5 +1,5 @@
-// Where a model comes from: a built-in name, a config.json, a Hugging Face folder, or a Hub name in
-// the local cache.
+// Sources of a model: a built-in name, a config.json, a Hugging Face folder, or a Hub name in the
+// local cache.
 #pragma once
 
 #include <filesystem>
@@ -13,23 +13,23 @@ namespace lockstep::model {
 struct ModelSource {
   enum class Kind { kPreset, kConfigFile, kFolder, kHub };
   Kind kind = Kind::kPreset;
-  std::string name;              // as the user gave it
-  std::filesystem::path folder;  // of config.json, weights and tokenizer; empty for a preset
-  bool has_weights = false;      // false: the weights are initialized at random
+  std::string name;              // as given by the user
+  std::filesystem::path folder;  // folder of config.json, weights and tokenizer; empty for a preset
+  bool has_weights = false;      // false: random initialization
   ModelConfig config;
 };
 
-/// Finds what `model.path` names: a folder with config.json, a config.json, or a Hub name
-/// ("org/name", "name", "org/name@revision") that `hub_cache` holds, or a folder of an object
-/// store, of which the configuration alone is fetched. Reads the config and no weights. Throws
-/// (kConfig, kData): nothing there (with how to fetch a Hub name), no config.json, or
-/// weights under names or in formats that are not read.
+/// Resolves `model.path`: a folder with config.json, a config.json, a Hub name ("org/name", "name",
+/// "org/name@revision") that is in `hub_cache`, or a folder of an object store, of which only the
+/// configuration is fetched. Reads the config but no weights. Throws Error (kConfig, kData) if
+/// nothing is found (with instructions for fetching a Hub name), config.json is missing, or weights
+/// have unsupported names or formats.
 ModelSource find_model(
     const std::string& path, const std::filesystem::path& hub_cache = hub_cache_folder());
-/// Throws Error (data) if the source has no weights, with the command that fetches those of a Hub
+/// Throws Error (data) if the source has no weights, with the command that downloads them for a Hub
 /// model.
 void require_weights(const ModelSource& source);
-/// The source of a built-in model.
+/// Returns the source of a built-in model.
 ModelSource preset_source(const std::string& name);
 
 }  // namespace lockstep::model

@@ -1,3 +1,4 @@
+// Splits a model into pipeline stages.
 #include "model/split.h"
 
 #include <algorithm>

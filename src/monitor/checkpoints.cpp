@@ -1,3 +1,4 @@
+// Lists the checkpoints of a run.
 #include "monitor/checkpoints.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The checkpoints of a run, by their names alone.
+// Listing of a run's checkpoints by folder name.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace lockstep::monitor {
 
-/// The steps of the checkpoints in a run's folder that have their names, and so are whole;
-/// ascending.
+/// Returns the steps of the complete checkpoints in a run's folder, ascending. A checkpoint gets
+/// its final name only when it is complete.
 std::vector<int64_t> checkpoints_of(const std::filesystem::path& folder);
 
 }  // namespace lockstep::monitor

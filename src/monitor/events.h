@@ -1,5 +1,5 @@
-// events.jsonl: what happened to a run beside its numbers, one JSON object a line, for those who
-// watch it or look at it later.
+// events.jsonl: log of a run's events, such as checkpoints and warnings, with one JSON object per
+// line.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace lockstep::monitor {
 
-/// The file's name in a run's folder.
+/// File name in a run's folder.
 inline constexpr std::string_view kEventsName = "events.jsonl";
 
-/// The events of a run's folder. Every attempt at a run adds its own below those before: "began"
-/// (at which step, what is trained, where, from which configuration and data), "saved", "best",
-/// "act" (somebody steered the run), "spike" (a gradient far larger than those before), "samples"
-/// (what the model made of prompts), "forecast" and "memory" (of the fullest rank by kind), "slow
-/// rank" (others wait for it; null: for none any more), "overflow" (of float16: the step was left
-/// out), "compared replicas", "time" (where it went), and at last one of "finished", "stopped" and
-/// "failed". An attempt without such an end was killed.
+/// Event log in a run's folder. Each attempt of a run appends its events: "began" (step, task,
+/// host, configuration, data), "saved", "best", "act" (a user command), "spike" (a gradient norm
+/// far above previous ones), "samples" (text that the model generated), "forecast" and "memory"
+/// (breakdown of the fullest rank), "slow rank" (a rank that the others wait for; null if there is
+/// none any more), "overflow" (float16: the step was skipped), "compared replicas", "time"
+/// (breakdown of the run time) and finally "finished", "stopped" or "failed". An attempt without
+/// such a final event was killed.
 class EventFile {
  public:
-  /// Opens `folder`/events.jsonl at its end; a last line that was torn is ended first. Throws
-  /// Error(kCheckpoint) where it cannot be written.
+  /// Opens `folder`/events.jsonl for appending and terminates an incomplete last line. Throws Error
+  /// (checkpoint) if the file is not writable.
   explicit EventFile(const std::filesystem::path& folder);
 
-  /// {"time": .., "step": .., "event": name, fields in their order}, with one write. `wall_time`:
-  /// seconds since 1970; `step`: optimizer steps done. Throws Error(kCheckpoint).
+  /// Appends {"time": .., "step": .., "event": name, fields in order} with one write. `wall_time`:
+  /// seconds since 1970; `step`: completed optimizer steps. Throws Error (checkpoint).
   void log(
       double wall_time, int64_t step, std::string_view name, const nlohmann::ordered_json& fields);
 
@@ -39,8 +39,8 @@ class EventFile {
   uint64_t end_;
 };
 
-/// The program that runs: {"version": .., "build": a hash of its file}, so that runs of other code
-/// are told apart.
+/// Identity of the running program: {"version": .., "build": a hash of its file}. Distinguishes
+/// runs of different builds.
 nlohmann::ordered_json program_identity();
 
 }  // namespace lockstep::monitor

@@ -1,3 +1,4 @@
+// HTTP client over a dynamically loaded libcurl.
 #include "monitor/http_client.h"
 
 #include <memory>
@@ -16,7 +17,7 @@ namespace {
 constexpr long kConnectSeconds = 5, kSeconds = 20;
 constexpr size_t kLongestReply = size_t{1} << 20;
 
-/// The functions of libcurl.so.4 that are used.
+/// Functions of libcurl.so.4 that are loaded.
 #define LOCKSTEP_CURL_FUNCTIONS(DO) \
   DO(curl_global_init)              \
   DO(curl_easy_init)                \
@@ -30,7 +31,7 @@ constexpr size_t kLongestReply = size_t{1} << 20;
   DO(curl_slist_append)             \
   DO(curl_slist_free_all)
 
-// Its header has macros of some of these names.
+// The header defines macros with some of these names.
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 
@@ -68,9 +69,8 @@ const CurlLibrary& curl() {
   if (library == nullptr) {
     throw Error(
         ErrorKind::kEnvironment,
-        "libcurl.so.4, which sends to trackers' servers, is not on this machine",
-        "install it (Debian: apt-get install libcurl4), or leave mlflow out of "
-        "training.report_to and monitor.otlp empty");
+        "libcurl.so.4 is not installed; it is required to send data to trackers",
+        "install it (Debian: apt-get install libcurl4), or remove mlflow from training.report_to and leave monitor.otlp empty");
   }
   return *library;
 }
@@ -89,7 +89,7 @@ int is_cancelled(
   return static_cast<const std::atomic<bool>*>(flag)->load() ? 1 : 0;
 }
 
-/// A URL's scheme, host and port: what else it has may be secret.
+/// Returns scheme, host and port of a URL. The rest may contain secrets.
 std::string host_of_url(const std::string& url) {
   const size_t begin = url.find("://");
   const size_t end = url.find_first_of("/?#", begin == std::string::npos ? 0 : begin + 3);
@@ -102,7 +102,7 @@ std::string host_of_url(const std::string& url) {
 
 HttpClient::HttpClient() : handle_(curl().curl_easy_init()) {
   if (handle_ == nullptr) {
-    throw Error(ErrorKind::kEnvironment, "libcurl cannot begin");
+    throw Error(ErrorKind::kEnvironment, "libcurl failed to initialize");
   }
 }
 
@@ -134,7 +134,7 @@ HttpReply HttpClient::send(const std::string& url, const std::string& body) {
   const std::unique_ptr<curl_slist, decltype(library.curl_slist_free_all)> headers(
       lines, library.curl_slist_free_all);
   set(CURLOPT_URL, url.c_str());
-  set(CURLOPT_NOSIGNAL, 1L);  // there are other threads
+  set(CURLOPT_NOSIGNAL, 1L);  // required in a multi-threaded process
   set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
   set(CURLOPT_TIMEOUT, kSeconds);
   set(CURLOPT_HTTPHEADER, headers.get());

@@ -1,5 +1,4 @@
-// Requests to servers of trackers, by libcurl, which is opened when it is needed: no program
-// depends on it.
+// HTTP client for tracker servers. Loads libcurl at run time, so that no program links to it.
 #pragma once
 
 #include <atomic>
@@ -13,30 +12,30 @@ struct HttpReply {
   std::string body{};
 };
 
-/// For one thread, but for cancel().
+/// Not thread-safe, except for cancel().
 class HttpClient {
  public:
-  /// Throws Error(kEnvironment) where this machine has no libcurl.
+  /// Throws Error (environment) if libcurl is not installed.
   HttpClient();
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  /// Name and password of every request, as HTTP's basic authentication.
+  /// Sets user name and password for HTTP basic authentication.
   void set_user(const std::string& name, const std::string& password);
-  /// The file of those that are trusted, instead of the machine's; empty: the machine's.
+  /// Sets the file of trusted CA certificates; empty for the system's default.
   void set_certificates(const std::string& file);
-  /// A header of every request: "Authorization: Bearer ...".
+  /// Adds a header to every request, such as "Authorization: Bearer ...".
   void add_header(const std::string& line) { headers_.push_back(line); }
 
-  /// GETs where `body` is empty, else POSTs it as JSON. `url`: http:// or https://. Redirects are
-  /// not followed. Throws Error(kEnvironment) that names the host where it does not answer within
-  /// 20 s, or the request is cancelled.
+  /// Sends a GET request if `body` is empty, otherwise POSTs it as JSON. `url`: http:// or
+  /// https://. Redirects are not followed. Throws Error (environment) that names the host if it
+  /// does not answer within 20 s or the request is cancelled.
   HttpReply send(const std::string& url, const std::string& body);
-  /// The request that goes on ends soon, and so do all later ones.
+  /// Cancels the current request and all later ones.
   void cancel() { cancelled_ = true; }
 
-  /// For a part of a URL.
+  /// Returns `text` percent-encoded for use in a URL.
   std::string escaped(const std::string& text) const;
 
  private:
@@ -45,7 +44,7 @@ class HttpClient {
   std::atomic<bool> cancelled_{false};
 };
 
-/// Whether a text is an address that send() takes.
+/// True if `text` is an address that send() accepts.
 bool is_http_address(const std::string& text);
 
 }  // namespace lockstep::monitor

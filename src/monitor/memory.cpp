@@ -1,3 +1,4 @@
+// Process and available memory, from /proc and the control group.
 #include "monitor/memory.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace lockstep::monitor {
 namespace {
 
-/// The bytes of a line such as "VmHWM:\t  123456 kB"; 0 where there is none.
+/// Returns the bytes of a line such as "VmHWM:\t  123456 kB", or 0 if there is none.
 int64_t field_bytes(std::string_view text, std::string_view name) {
   const size_t at = text.find(name);
   if (at == std::string_view::npos || (at > 0 && text[at - 1] != '\n')) {
@@ -28,7 +29,7 @@ std::string text_of(const char* path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// The number that a file holds; nothing where there is no file or it says "max".
+/// Reads a number from a file; returns nullopt if the file is missing or contains "max".
 std::optional<int64_t> number_in(const char* path) {
   const std::string text = text_of(path);
   int64_t value = 0;

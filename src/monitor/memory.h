@@ -1,4 +1,4 @@
-// The memory of this process, as the kernel counts it.
+// Memory usage of this process, as reported by the kernel.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,18 @@
 namespace lockstep::monitor {
 
 struct ProcessMemory {
-  int64_t resident_bytes = 0;       // now (VmRSS)
-  int64_t peak_resident_bytes = 0;  // the most so far (VmHWM)
-  int64_t anonymous_bytes = 0;      // resident, and no file's (RssAnon)
+  int64_t resident_bytes = 0;       // current resident memory (VmRSS)
+  int64_t peak_resident_bytes = 0;  // peak resident memory (VmHWM)
+  int64_t anonymous_bytes = 0;      // resident memory without file mappings (RssAnon)
 };
 
-/// What processes of this machine can still have: /proc/meminfo's MemAvailable, or less where the
-/// control group has a limit. 0 where neither can be read.
+/// Returns the memory that processes of this machine can still allocate: MemAvailable of
+/// /proc/meminfo, or less if the control group has a limit. 0 if neither is readable.
 int64_t available_memory();
 
-/// Of /proc/self/status; zeros where that cannot be read.
+/// Reads /proc/self/status; returns zeros if it is not readable.
 ProcessMemory process_memory();
-/// The same of a given text, for tests.
+/// Parses the text of /proc/self/status; exposed for tests.
 ProcessMemory parse_process_status(std::string_view text);
 
 }  // namespace lockstep::monitor

@@ -1,3 +1,4 @@
+// Writer of metrics.jsonl and other per-step line files.
 #include "monitor/metrics.h"
 
 #include <array>
@@ -15,7 +16,7 @@
 namespace lockstep::monitor {
 namespace {
 
-/// The step of a line of the file; throws where it has none.
+/// Returns the "step" of a line; throws Error if there is none.
 int64_t step_of(std::string_view line, const std::string& place) {
   const nlohmann::json parsed = parse_json(line, place);
   const auto step = parsed.is_object() ? parsed.find("step") : parsed.end();
@@ -25,7 +26,7 @@ int64_t step_of(std::string_view line, const std::string& place) {
   return step->get<int64_t>();
 }
 
-/// The whole lines of `text` up to and including the step.
+/// Returns the complete lines of `text` up to and including a step.
 std::string lines_until(std::string_view text, int64_t last_step, const std::string& source) {
   std::string kept;
   size_t number = 0;
@@ -33,7 +34,7 @@ std::string lines_until(std::string_view text, int64_t last_step, const std::str
     ++number;
     const size_t newline = text.find('\n');
     if (newline == std::string_view::npos) {
-      break;  // torn: its writer was killed
+      break;  // incomplete: the writer was killed
     }
     const std::string_view line = text.substr(0, newline);
     text.remove_prefix(newline + 1);

@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object a line, for each logged step and each evaluation.
+// metrics.jsonl: one JSON object per line for each logged step and each evaluation.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,25 @@
 
 namespace lockstep::monitor {
 
-/// A number as JSON that reads back to the same bits: the fewest such digits, a point or an
-/// exponent in every double. NaN and infinity, which JSON does not know, are null.
+/// Formats a number as JSON that reads back bit-identically, with the fewest digits. Every double
+/// has a point or an exponent. NaN and infinity become null.
 std::string number_text(const Number& number);
-/// {"step": .., "epoch": .., values in their order}, on one line, without a newline.
+/// Returns {"step": .., "epoch": .., values in order} on one line, without a newline.
 std::string to_json_line(const Record& record);
 
-/// Opens a file of lines that each have a "step", empty where `after` is 0 or less, else with those
-/// up to that step; a torn last line is cut. Throws Error(kData) where it holds other lines.
+/// Opens a file whose lines each have a "step". Keeps the lines up to step `after`, or none if it
+/// is 0 or less; drops an incomplete last line. Throws Error (data) if the file contains other
+/// lines.
 File open_lines_after(const std::filesystem::path& path, int64_t after);
 
-/// The file. Each line is written with one call, at once, so that a run that is killed loses no
-/// whole line. Records of kind kSummary are not taken. Throws Error(kCheckpoint) that names the
+/// Writer of metrics.jsonl. Each line is written immediately with one call, so a killed run loses
+/// no complete line. Records of kind kSummary are ignored. Throws Error (checkpoint) that names the
 /// file and the reason, such as a full disk.
 class MetricsFile : public MetricsSink {
  public:
-  /// Opens `path`: empty where `after` is 0 or less, else with what an earlier run left up to and
-  /// including that step. Later lines, and a last line that was torn, are cut (the file is
-  /// rewritten atomically). Throws Error(kData) where what lies there is not a metrics file.
+  /// Opens `path`. Keeps the lines of an earlier run up to and including step `after`, or none if
+  /// it is 0 or less. Later lines and an incomplete last line are removed by rewriting the file
+  /// atomically. Throws Error (data) if the file is not a metrics file.
   MetricsFile(const std::filesystem::path& path, int64_t after);
 
   void log(const Record& record) override;

@@ -1,3 +1,4 @@
+// MLflow tracker: options from the environment, the REST client and its outbox.
 #include "monitor/mlflow.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What one request may hold, by MLflow's documentation of log-batch.
+// Limits of one log-batch request, from MLflow's documentation.
 constexpr size_t kMostMetrics = 1000, kMostParameters = 100;
 constexpr size_t kLongestValue = 6000;
 
@@ -26,7 +27,7 @@ std::string dump(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// NaN and infinity as protobuf's JSON has them.
+/// Encodes NaN and infinity as protobuf's JSON mapping does.
 Json metric_value(double value) {
   if (std::isnan(value)) {
     return "NaN";
@@ -42,7 +43,7 @@ Json entries_of(const std::map<std::string, std::string>& values) {
   return entries;
 }
 
-/// Of a run's beginning, for the outbox.
+/// Outbox line that creates the run.
 std::string beginning(const MlflowOptions& options) {
   return dump(
       {{"begin",
@@ -67,7 +68,7 @@ std::string mlflow_name(std::string name) {
                std::string_view("_-. :/").find(c) == std::string_view::npos;
       },
       '_');
-  // Its stores keep a name as a path, which must be the only one to its place and within theirs.
+  // MLflow's stores use the name as a path, which must be normalized and relative to the store.
   const std::filesystem::path path(name);
   if (path.is_absolute() || path.lexically_normal().string() != name || name.starts_with("..") ||
       name.ends_with('/') || name == ".") {
@@ -121,7 +122,7 @@ MlflowOptions mlflow_options_from_environment(
   set("MLFLOW_TRACKING_PASSWORD", options.password);
   set("MLFLOW_EXPERIMENT_NAME", options.experiment);
   if (const std::string& address = options.address; !is_http_address(address)) {
-    // As MLflow's own client: what is no address of another kind is a folder.
+    // As in MLflow's own client, an address without another scheme is a folder.
     const std::string file = "file:";
     const std::string path = address.starts_with(file) ? address.substr(file.size()) : address;
     const bool has_host = path.starts_with("//") && !path.starts_with("///");
@@ -130,11 +131,9 @@ MlflowOptions mlflow_options_from_environment(
       throw Error(
           ErrorKind::kConfig,
           path.empty()
-              ? "training.report_to has mlflow, but MLFLOW_TRACKING_URI names neither a server nor "
-                "a folder"
+              ? "training.report_to contains mlflow, but MLFLOW_TRACKING_URI names neither a server nor a folder"
               : fmt::format("MLFLOW_TRACKING_URI={} is neither a server nor a folder", address),
-          "start `mlflow server`, which keeps databases, and set "
-          "MLFLOW_TRACKING_URI=http://HOST:5000; or name a folder of runs: ./mlruns");
+          "start `mlflow server` with a database and set MLFLOW_TRACKING_URI=http://HOST:5000, or set it to a folder of runs: ./mlruns");
     }
     options.store = path.starts_with("///") ? path.substr(2) : path;
   }
@@ -149,7 +148,7 @@ MlflowOptions mlflow_options_from_environment(
     if (!values.is_object() || !std::all_of(values.begin(), values.end(), is_text)) {
       throw Error(
           ErrorKind::kConfig,
-          "MLFLOW_TAGS is no JSON object of texts",
+          "MLFLOW_TAGS is not a JSON object of strings",
           R"(write it as {"team": "speech"})");
     }
     for (const auto& [key, value] : values.items()) {
@@ -189,7 +188,8 @@ nlohmann::json MlflowSender::ask(
       (code == "RESOURCE_DOES_NOT_EXIST" || code == "RESOURCE_ALREADY_EXISTS")) {
     return {{"error_code", code}};
   }
-  // Its own trouble, and what a proxy says while it starts, pass; a wrong request stays wrong.
+  // Retry on server errors and on errors of a proxy during startup; other client errors are
+  // permanent.
   const bool passes = reply.status >= 500 || reply.status == 429 || reply.status == 408;
   throw Error(
       passes ? ErrorKind::kEnvironment : ErrorKind::kRun,
@@ -208,7 +208,7 @@ std::string MlflowSender::experiment_id(const std::string& name) {
     if (!made.contains("error_code")) {
       return made.at("experiment_id").get<std::string>();
     }
-    found = ask(asked, "");  // another run made it meanwhile
+    found = ask(asked, "");  // another run created it in the meantime
   }
   return found.at("experiment").at("experiment_id").get<std::string>();
 }
@@ -217,7 +217,7 @@ void MlflowSender::begin(const nlohmann::json& run) {
   if (!run_id_.empty()) {
     const std::string goes_on = dump({{"run_id", run_id_}, {"status", "RUNNING"}});
     if (ask("runs/update", goes_on, Missing::kTold).contains("error_code")) {
-      run_id_.clear();  // it is not there, or on another server: what follows goes into a new one
+      run_id_.clear();  // the run does not exist on this server: create a new one
     }
   }
   if (run_id_.empty()) {

@@ -1,4 +1,4 @@
-// MLflow: its tracking server, over the REST API (2.0); folders of runs are mlflow_folder.h's.
+// MLflow tracking over the REST API (2.0). For local folders of runs see mlflow_folder.h.
 #pragma once
 
 #include <cstdint>
@@ -18,49 +18,51 @@
 
 namespace lockstep::monitor {
 
-/// Where a run goes. MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN or MLFLOW_TRACKING_USERNAME and
-/// MLFLOW_TRACKING_PASSWORD, MLFLOW_EXPERIMENT_NAME and MLFLOW_TAGS (a JSON object) say it as they
-/// do to MLflow's own client and the Trainer's callback.
+/// Destination of a run. Set by MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN or
+/// MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, MLFLOW_EXPERIMENT_NAME and MLFLOW_TAGS (a
+/// JSON object), with the same meaning as in MLflow's own client and the Trainer's callback.
 struct MlflowOptions {
-  std::filesystem::path folder{};  // the run's, which keeps mlflow.json and the outbox
+  std::filesystem::path folder{};  // the run's folder, for mlflow.json and the outbox
   std::string address{};           // http:// or https://
-  std::filesystem::path store{};   // or a folder of runs: "mlruns", "file:///data/mlruns"
+  std::filesystem::path store{};   // or a folder of runs, such as "mlruns" or "file:///data/mlruns"
   std::string token{}, user{}, password{};
   std::string experiment{};
-  std::string name{};  // empty: MLflow draws one
+  std::string name{};  // empty: chosen by MLflow
   std::map<std::string, std::string> tags{};
-  std::string configuration_json{};  // its leaves become the run's parameters
+  std::string configuration_json{};  // its leaves are logged as parameters
   double start_time = 0;             // seconds since 1970
 };
 
-/// What the environment has set over `options`. Throws Error(kConfig) where it names neither a
-/// server nor a folder, or MLFLOW_TAGS is no object of texts.
+/// Returns `options` with the environment's settings applied. Throws Error (config) if the
+/// environment names neither a server nor a folder, or if MLFLOW_TAGS is not a JSON object of
+/// strings.
 MlflowOptions mlflow_options_from_environment(
     MlflowOptions options, const std::map<std::string, std::string>& environment);
-/// The variables that it asks for.
+/// Names of the environment variables that are read.
 const std::vector<const char*>& mlflow_variables();
 
-/// A name as MLflow takes it: of letters, digits and "_-. :/", and a path that stays where it is.
+/// Converts a name to one that MLflow accepts: letters, digits and "_-. :/", and a path within the
+/// store.
 std::string mlflow_name(std::string name);
-/// The leaves of the configuration by name.
+/// Returns the leaves of the configuration by dotted name.
 std::map<std::string, std::string> mlflow_parameters(const MlflowOptions& options);
-/// "FINISHED", "FAILED", "KILLED" for an event that ends a run; else nothing.
+/// Returns "FINISHED", "FAILED" or "KILLED" for an event that ends a run, otherwise nullopt.
 std::optional<std::string> mlflow_end(std::string_view event);
-/// Milliseconds since 1970.
+/// Converts seconds to milliseconds since 1970.
 int64_t mlflow_time(double seconds);
 
-/// Sends the outbox's lines. For one thread, but for cancel().
+/// Sends the outbox's lines to an MLflow server. Not thread-safe, except for cancel().
 class MlflowSender {
  public:
   explicit MlflowSender(const MlflowOptions& options);
-  /// As Outbox::Send.
+  /// Implements Outbox::Send.
   void send(const std::vector<std::string>& lines);
   void cancel() { client_.cancel(); }
 
  private:
-  /// What an answer is that something is not there, or there already.
+  /// Treatment of the answers "does not exist" and "already exists".
   enum class Missing { kError, kTold };
-  /// Told: {"error_code": ..}.
+  /// Sends a request. With kTold, such an answer is returned as {"error_code": ..}.
   nlohmann::json ask(
       const std::string& path, const std::string& body, Missing missing = Missing::kError);
   std::string experiment_id(const std::string& name);
@@ -70,15 +72,15 @@ class MlflowSender {
 
   std::filesystem::path run_file_;  // mlflow.json: {"run_id": ..}
   std::string address_, run_id_;
-  bool lacks_parameters_ = false;  // the run was made, and has not got them
+  bool lacks_parameters_ = false;  // the run was created, but its parameters have not been sent
   HttpClient client_;
 };
 
-/// A run there. What cannot be sent is kept, and sent when the server answers, when the run is
-/// resumed, or by `lockstep sync`.
+/// Run on an MLflow server. Data that cannot be sent is stored, and sent when the server answers
+/// again, when the run is resumed, or by `lockstep sync`.
 class MlflowRun : public MetricsSink {
  public:
-  /// `resumed`: the run of mlflow.json goes on, if there is one.
+  /// If `resumed`, continues the run named in mlflow.json, if any.
   MlflowRun(const MlflowOptions& options, bool resumed);
 
   void log(const Record& record) override;
@@ -90,7 +92,7 @@ class MlflowRun : public MetricsSink {
   Outbox outbox_;
 };
 
-/// The file of what an earlier attempt could not send.
+/// Path of the file with unsent data.
 std::filesystem::path mlflow_outbox(const std::filesystem::path& folder);
 
 }  // namespace lockstep::monitor

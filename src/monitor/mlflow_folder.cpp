@@ -1,3 +1,4 @@
+// Writes runs in the format of MLflow's file store.
 #include "monitor/mlflow_folder.h"
 
 #include <algorithm>
@@ -22,14 +23,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMeta = "meta.yaml";
-constexpr size_t kDigits = 18;  // of an experiment's number
+constexpr size_t kDigits = 18;  // length of an experiment id
 
-/// In YAML, which has JSON's strings.
+/// Quotes a string for YAML, which accepts JSON strings.
 std::string yaml_text(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// The text of a key in a file of "key: value" lines; empty where it has none.
+/// Returns the value of a key in a file of "key: value" lines, or an empty string.
 std::string value_of(const std::string& yaml, const std::string& key) {
   const std::string begin = "\n" + key + ": ";
   const std::string text = "\n" + yaml;
@@ -65,8 +66,8 @@ void write_meta(const fs::path& folder, const std::map<std::string, std::string>
   write_file_atomically(folder / kMeta, text);
 }
 
-/// The number of the experiment of that name, which is made where there is none. It is drawn from
-/// the name: runs that begin together make the same one.
+/// Returns the id of the experiment with this name; creates the experiment if needed. The id is
+/// derived from the name, so runs that start concurrently create the same experiment.
 std::string experiment_of(const fs::path& store, const std::string& name, double time) {
   std::error_code none;
   for (const auto& each : fs::directory_iterator(store, none)) {

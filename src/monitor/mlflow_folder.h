@@ -1,4 +1,4 @@
-// A folder of runs as MLflow's file store has them ("mlruns"): a folder each, of small text files.
+// MLflow file store ("mlruns"): one folder per run, with small text files.
 #pragma once
 
 #include <filesystem>
@@ -10,12 +10,12 @@
 
 namespace lockstep::monitor {
 
-/// A run there. MLflow's own client and `mlflow ui --backend-store-uri mlruns` read it, while it
-/// trains and after.
+/// Run in a file store. MLflow's client and `mlflow ui --backend-store-uri mlruns` can read it
+/// during and after training.
 class MlflowFolder : public MetricsSink {
  public:
-  /// `resumed`: the run of mlflow.json goes on, if the store still has it. Throws Error where the
-  /// folders cannot be made.
+  /// If `resumed`, continues the run named in mlflow.json if it is still in the store. Throws Error
+  /// if the folders cannot be created.
   MlflowFolder(const MlflowOptions& options, bool resumed);
 
   void log(const Record& record) override;
@@ -26,7 +26,7 @@ class MlflowFolder : public MetricsSink {
 
   MlflowOptions options_;
   std::string experiment_, run_id_;
-  std::filesystem::path folder_;  // of the run
+  std::filesystem::path folder_;  // the run's folder
   std::map<std::string, std::ofstream> metrics_;
 };
 

@@ -1,3 +1,4 @@
+// Monitor: aggregates step reports and distributes records to files and trackers.
 #include "monitor/monitor.h"
 
 #include <algorithm>
@@ -16,10 +17,10 @@
 namespace lockstep::monitor {
 namespace {
 
-/// Of the rates that the progress line shows.
+/// Window of the rates on the progress line.
 constexpr double kWindowSeconds = 20;
 
-/// Puts records into the state's log_history.
+/// Appends records to the log_history of a TrainerState.
 class History : public MetricsSink {
  public:
   explicit History(TrainerState& state) : state_(state) {}
@@ -206,7 +207,7 @@ ProgressFigures Monitor::figures(const StepReport& report) const {
   figures.communication_share = communication_wait_rate_.per_second();
   const double rate = steps_rate_.per_second();
   if (rate > 0 && options_.total_steps >= report.step) {
-    // Evaluations and checkpoints go on taking the share of time that they took so far.
+    // Assumes that evaluations and checkpoints continue to use the same fraction of the time.
     const double elapsed = std::max(clocks_.steady() - begun_, run_.seconds);
     const double overhead = run_.seconds > 0 ? elapsed / run_.seconds : 1;
     figures.seconds_left =
@@ -326,7 +327,7 @@ void Monitor::log(const Record& record) {
 
 void Monitor::to_sinks(const std::function<void(MetricsSink&)>& body) {
   std::erase_if(sinks_, [&](const auto& sink) {
-    return !try_to_write("metrics from here on", [&] { body(*sink); });
+    return !try_to_write("the remaining metrics", [&] { body(*sink); });
   });
 }
 
@@ -335,7 +336,7 @@ bool Monitor::try_to_write(const char* what, const std::function<void()>& body) 
     body();
     return true;
   } catch (const Error& error) {
-    log_warning("training goes on without {}: {}", what, error.what());
+    log_warning("training continues without {}: {}", what, error.what());
     return false;
   }
 }

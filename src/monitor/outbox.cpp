@@ -1,3 +1,4 @@
+// Outbox: stores lines in a file and sends them from a background thread.
 #include "monitor/outbox.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ Outbox::Outbox(
       send_(std::move(send)),
       cancel_(std::move(cancel)),
       file_(open_outbox(path_, goes_on)) {
-  // A last line that was torn was never promised.
+  // Drop an incomplete last line, which add() has not confirmed.
   const std::string text = read_file(path_, ErrorKind::kCheckpoint, 2 * kMostBytes);
   end_ = text.rfind('\n') + 1;
   file_.resize(end_);
@@ -55,7 +56,7 @@ void Outbox::add(std::string_view line) {
   const std::lock_guard lock(mutex_);
   if (end_ + text.size() > kMostBytes) {
     if (!std::exchange(is_full_, true)) {
-      log_warning("{}: {} is full, and more is not kept for sending", name_, path_.string());
+      log_warning("{}: {} is full; further data is dropped", name_, path_.string());
     }
     return;
   }
@@ -69,7 +70,7 @@ std::pair<std::vector<std::string>, uint64_t> Outbox::next() const {
   std::string text(std::min(size, kBatchBytes), '\0');
   const File file(path_, File::Mode::kRead);
   file.read_at(sent_, std::as_writable_bytes(std::span(text)));
-  while (text.find('\n') == std::string::npos) {  // one line that is longer than a batch
+  while (text.find('\n') == std::string::npos) {  // a single line that is longer than a batch
     text.resize(std::min<uint64_t>(size, text.size() * 2));
     file.read_at(sent_, std::as_writable_bytes(std::span(text)));
   }
@@ -108,7 +109,7 @@ void Outbox::run() {
     } catch (const Error& error) {
       trouble = error.message();
       again = error.kind() == ErrorKind::kEnvironment;
-    } catch (const std::exception& error) {  // what it answered made no sense
+    } catch (const std::exception& error) {  // the answer was malformed
       trouble = error.what();
     }
     lock.lock();
@@ -116,9 +117,9 @@ void Outbox::run() {
       forget(bytes);
       failures_ = 0;
       if (!trouble.empty()) {
-        log_warning("{} refused what was sent to it: {}", name_, trouble);
+        log_warning("{} rejected the data: {}", name_, trouble);
       } else if (std::exchange(is_down_, false)) {
-        log_info("{} answers again, and gets what was kept for it", name_);
+        log_info("{} answers again; sending stored data", name_);
       }
       changed_.notify_all();
       continue;
@@ -127,7 +128,7 @@ void Outbox::run() {
     gave_up_ = is_last_try;
     if (!std::exchange(is_down_, true) && !stopping_) {
       log_warning(
-          "{}: {}; training goes on, and what is to be sent is kept in {}",
+          "{}: {}; training continues and unsent data is stored in {}",
           name_,
           trouble,
           path_.string());
@@ -136,7 +137,7 @@ void Outbox::run() {
     const double pause = std::min(
         kLongestPause, kFirstPause * static_cast<double>(1 << std::min<int64_t>(failures_, 8)));
     changed_.wait_for(lock, Seconds(pause), [&] { return stopping_ || finishing_; });
-    if (finishing_) {  // one more try
+    if (finishing_) {  // try once more
       changed_.wait_for(lock, Seconds(kFirstPause), [&] { return stopping_; });
     }
   }
@@ -154,7 +155,7 @@ bool Outbox::finish(double seconds) {
   thread_.join();
   if (sent_ < end_) {
     log_warning(
-        "{} did not get everything: `lockstep sync {}` sends what is kept in {}",
+        "{} did not receive all data: run `lockstep sync {}` to send the rest, stored in {}",
         name_,
         path_.parent_path().string(),
         path_.filename().string());

@@ -1,5 +1,5 @@
-// What is to be sent to a tracker's server, in a file of the run until it is: a step never waits
-// for a server, and one that is down loses nothing.
+// Store-and-forward queue for a tracker's server, in a file of the run. Steps never wait for the
+// server, and an unreachable server loses no data.
 #pragma once
 
 #include <condition_variable>
@@ -16,43 +16,43 @@
 
 namespace lockstep::monitor {
 
-/// Lines, added by one thread and sent, in their order, by one of its own. What an earlier attempt
-/// at the run could not send is sent first. A line may be sent twice, where the program was killed
-/// between sending and forgetting it.
+/// Queue of lines that are added by one thread and sent in order by a background thread. Lines left
+/// over from an earlier attempt are sent first. A line may be sent twice if the program is killed
+/// between sending and removing it.
 class Outbox {
  public:
-  /// Sends lines. Error(kEnvironment): they are tried again later; any other Error: the server does
-  /// not want them, and they are dropped with a warning.
+  /// Sends lines. On Error (environment) the lines are retried later. On any other Error they are
+  /// dropped with a warning, because the server rejected them.
   using Send = std::function<void(const std::vector<std::string>& lines)>;
 
-  /// `name`: the server's, for messages. `goes_on`: what lies in the file is still to be sent, else
-  /// it is dropped. `cancel` makes a send that goes on end soon. Throws Error(kCheckpoint) where
-  /// the file cannot be had.
+  /// `name`: the server's name for messages. `goes_on`: if true, the lines already in the file are
+  /// sent, otherwise they are dropped. `cancel` interrupts a send in progress. Throws Error
+  /// (checkpoint) if the file cannot be opened.
   Outbox(
       std::filesystem::path path,
       std::string name,
       bool goes_on,
       Send send,
       std::function<void()> cancel);
-  /// finish(), where that was not called.
+  /// Calls finish() if it has not been called.
   ~Outbox();
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  /// Without a newline. Throws Error(kCheckpoint) where it cannot be kept.
+  /// Adds a line without its newline. Throws Error (checkpoint) if it cannot be stored.
   void add(std::string_view line);
-  /// Waits until everything is sent, for `seconds` at most and no longer than the server answers;
-  /// says with a warning what is left, and how to send it. Returns whether nothing is. Nothing may
-  /// be added afterwards.
+  /// Waits until all lines are sent, for at most `seconds` and only while the server answers.
+  /// Returns true if nothing is left; otherwise warns and explains how to send the rest. No lines
+  /// may be added afterwards.
   bool finish(double seconds = kFinishSeconds);
 
   static constexpr double kFinishSeconds = 10;
-  /// Of the file: what would make it longer is dropped, with a warning.
+  /// Maximum file size. Lines beyond it are dropped with a warning.
   static constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 
  private:
   void run();
-  /// Some of the first lines that are not sent; how many bytes of the file they are.
+  /// Returns the next batch of unsent lines and its size in bytes.
   std::pair<std::vector<std::string>, uint64_t> next() const;
   void forget(uint64_t bytes);
 
@@ -63,10 +63,10 @@ class Outbox {
   File file_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t sent_ = 0, end_ = 0;  // bytes of the file
+  uint64_t sent_ = 0, end_ = 0;  // byte offsets in the file
   bool is_down_ = false, finishing_ = false, stopping_ = false, is_full_ = false;
-  bool gave_up_ = false;  // on a try that began when the run had ended
-  int64_t failures_ = 0;  // without a success since
+  bool gave_up_ = false;  // failed an attempt that started after finish() was called
+  int64_t failures_ = 0;  // consecutive failures
   std::thread thread_;
 };
 

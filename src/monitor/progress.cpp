@@ -1,3 +1,4 @@
+// Progress line: formatting and drawing.
 #include "monitor/progress.h"
 
 #include <algorithm>
@@ -18,10 +19,10 @@ namespace {
 
 constexpr std::array<const char*, 5> kByteUnits{"B", "KiB", "MiB", "GiB", "TiB"};
 constexpr std::array<const char*, 5> kCountUnits{"", "k", "M", "G", "T"};
-/// Between two drawings of the line.
+/// Minimum time between two redraws.
 constexpr double kRedrawSeconds = 0.1;
 
-/// A figure of the line; the higher `rank` is, the sooner it is left out.
+/// Item of the line. Items with a higher `rank` are dropped first.
 struct Figure {
   int rank;
   std::string text;
@@ -31,12 +32,12 @@ std::string percent(double share) {
   return fmt::format("{:.0f}%", 100.0 * std::clamp(share, 0.0, 9.99));
 }
 
-/// A loss keeps four decimals where it can.
+/// Formats a loss with four decimals if it is below 1000.
 std::string loss_text(double loss) {
   return std::abs(loss) < 1000 ? fmt::format("{:.4f}", loss) : fmt::format("{:.4g}", loss);
 }
 
-/// In the order in which they stand, each padded to the width that it usually has.
+/// Returns the items in display order, each padded to its typical width.
 std::vector<Figure> figures_of(const ProgressFigures& p) {
   std::vector<Figure> list;
   const std::string total = std::to_string(p.total_steps);
@@ -136,7 +137,7 @@ std::optional<int> terminal_width() {
   if (::isatty(STDERR_FILENO) != 0) {
     const char* const type = std::getenv("TERM");
     if (type != nullptr && std::string_view(type) == "dumb") {
-      return std::nullopt;  // it cannot move its cursor
+      return std::nullopt;  // does not support cursor movement
     }
     struct winsize size{};
     const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -158,7 +159,7 @@ Progress::~Progress() {
 }
 
 int Progress::width() const {
-  // The last column stays free: some terminals wrap when it is written.
+  // Leave the last column free: some terminals wrap when it is written.
   return std::max(1, terminal_width().value_or(fallback_width_) - 1);
 }
 
@@ -182,7 +183,7 @@ void Progress::activity(const std::string& text, double now) {
   if (style_ != Style::kTerminal) {
     return;
   }
-  drawn_ = now - kRedrawSeconds;  // the next step's figures replace it at once
+  drawn_ = now - kRedrawSeconds;  // allow the next update to redraw immediately
   set_status_line(text.substr(0, static_cast<size_t>(width())));
 }
 

@@ -1,4 +1,4 @@
-// Just enough of protobuf's wire format to write the few records that the trackers read.
+// Minimal protobuf wire-format writer for the records of the trackers.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 namespace lockstep::monitor {
 
-/// A message under construction: fields in the order in which they are added.
+/// Message builder; fields are written in the order of the calls.
 class ProtobufMessage {
  public:
   ProtobufMessage& whole(int field, int64_t value) {
@@ -27,7 +27,7 @@ class ProtobufMessage {
     little_endian(std::bit_cast<uint32_t>(value), 4);
     return *this;
   }
-  /// A packed field of doubles.
+  /// Adds a packed field of doubles.
   ProtobufMessage& reals(int field, const std::vector<double>& values) {
     ProtobufMessage packed;
     for (const double value : values) {

@@ -1,3 +1,4 @@
+// Per-rank times: writer of ranks.jsonl and straggler detection.
 #include "monitor/rank_file.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace lockstep::monitor {
 namespace {
 
-/// With the digits that a picture can show.
+/// Formats values with enough digits for a plot.
 std::string list_of(const std::vector<double>& values) {
   std::string text = "[";
   for (const double value : values) {
@@ -21,7 +22,7 @@ std::string list_of(const std::vector<double>& values) {
   return text + "]";
 }
 
-constexpr double kSlow = 1.2;  // times the median
+constexpr double kSlow = 1.2;  // threshold, relative to the median
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -29,7 +30,8 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// What a rank has above the median of those of its kind; one without others, above its `own`.
+/// Returns each rank's time above the median of the ranks of its kind. A rank that is the only one
+/// of its kind is compared with its own usual time, `own`.
 std::vector<double> excess_of(
     const std::vector<double>& values,
     const std::vector<int>& kinds,
@@ -39,7 +41,7 @@ std::vector<double> excess_of(
   for (size_t rank = 0; rank < values.size(); ++rank) {
     alike[kind(rank)].push_back(values[rank]);
   }
-  // What all became slower by is nobody's excess.
+  // A slowdown shared by all ranks does not count.
   double common = own.size() == values.size() && !own.empty() ? HUGE_VAL : 0;
   for (size_t rank = 0; rank < values.size() && common > 0; ++rank) {
     common = own[rank] > 0 ? std::min(common, std::max(1.0, values[rank] / own[rank])) : 0;
@@ -91,11 +93,11 @@ std::optional<SlowRank> slow_rank(const RankShares& shares, const std::vector<do
   }
   std::vector<double> moving;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    // What nothing else hid.
+    // Only communication that is not overlapped counts.
     moving.push_back(std::min(shares.moving_s[rank], shares.communication_wait_s[rank]));
   }
   const std::vector<double> compute = compute_of(shares);
-  const std::array parts{compute, shares.data_wait_s, shares.checkpoint_s, moving};  // as By
+  const std::array parts{compute, shares.data_wait_s, shares.checkpoint_s, moving};  // in the order of By
   std::array<std::vector<double>, parts.size()> excess;
   for (size_t part = 0; part < parts.size(); ++part) {
     const bool by_stage = part == 0 && !shares.stages.empty();
@@ -132,11 +134,10 @@ std::string slow_text(const RankShares& shares, const std::vector<double>& own) 
   }
   const auto slow = slow_rank(shares, own);
   if (!slow) {
-    return fmt::format("no rank is slower than {} times what is usual", kSlow);
+    return fmt::format("no rank is slower than {} times the usual time", kSlow);
   }
   return fmt::format(
-      "rank {} is slow by its {}: without waiting for others a step takes {:.2f} times what is "
-      "usual",
+      "rank {} is slowed by its {}: without waiting for other ranks, a step takes {:.2f} times the usual time",
       slow->rank,
       name_of(slow->by),
       slow->factor);

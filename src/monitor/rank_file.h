@@ -1,4 +1,4 @@
-// ranks.jsonl: what each rank's steps went into, one JSON object a line.
+// ranks.jsonl: breakdown of each rank's step time, with one JSON object per line.
 #pragma once
 
 #include <array>
@@ -13,50 +13,49 @@
 
 namespace lockstep::monitor {
 
-/// The file's name in a run's folder.
+/// File name in a run's folder.
 inline constexpr std::string_view kRanksName = "ranks.jsonl";
 
-/// Means over some steps, of each rank: [ranks] each.
+/// Means over several steps, one value per rank: [ranks] each.
 struct RankShares {
-  int64_t step = 0;   // the last of them
-  int64_t steps = 0;  // how many
+  int64_t step = 0;   // last step
+  int64_t steps = 0;  // number of steps
   std::vector<double> step_s, data_wait_s, communication_wait_s;
-  std::vector<double> checkpoint_s;    // beside the step, in saving: its own work, not the others'
-  std::vector<double> moving_s;        // what its own part of communication takes: comm/moving.h
-  std::vector<double> memory_bytes{};  // the most at any moment of these
-  std::vector<int> stages{};           // of a pipeline; empty: all ranks have the same work
+  std::vector<double> checkpoint_s;    // the rank's own time for saving, outside of steps
+  std::vector<double> moving_s;        // communication time that is not spent waiting for peers: comm/moving.h
+  std::vector<double> memory_bytes{};  // peak over these steps
+  std::vector<int> stages{};           // pipeline stages; empty: all ranks have the same work
 };
 
-/// A rank that the others wait for.
+/// Straggler: a rank that the other ranks wait for.
 struct SlowRank {
   enum class By { kCompute, kData, kCheckpoint, kCommunication };
   size_t rank = 0;
   double factor = 1;
-  By by = By::kCompute;  // most of what it takes longer
+  By by = By::kCompute;  // the largest contribution to its delay
 };
-/// The one whose steps and saves, without waiting for other ranks, take the largest multiple of
-/// what is usual; nothing where that is less than 1.2, or there is one rank. Usual is the median of
-/// each part: of compute that of the ranks of its stage, since stages may have unlike work, of all
-/// else that of all ranks. A rank that is a stage of its own has nobody to be compared with but
-/// itself: `own` is its usual_compute() [ranks], as far as all ranks have not become slower since;
-/// empty: such ranks are not judged by their compute.
+/// Returns the slowest rank: the one whose step and save time, without waiting for other ranks, is
+/// the largest multiple of the usual time. Returns nullopt if that factor is below 1.2 or there is
+/// only one rank. The usual time is a median: for compute, over the ranks of the same pipeline
+/// stage, because stages may have different work; for everything else, over all ranks. A rank that
+/// is alone in its stage is compared with itself: `own` is usual_compute() [ranks], corrected for a
+/// slowdown shared by all ranks. If `own` is empty, the compute time of such ranks is ignored.
 std::optional<SlowRank> slow_rank(const RankShares& shares, const std::vector<double>& own = {});
-/// Seconds of its own work a step, of each rank.
+/// Returns each rank's compute time per step in seconds.
 std::vector<double> compute_of(const RankShares& shares);
-/// The median over the run so far, of each rank; `before`: compute_of() its parts, of equal weight.
-/// Empty where there are fewer than kUsualParts.
+/// Returns each rank's median compute time over the run so far. `before`: compute_of() of equally
+/// long intervals. Empty if there are fewer than kUsualParts.
 inline constexpr size_t kUsualParts = 4;
 std::vector<double> usual_compute(const std::vector<std::vector<double>>& before);
-/// "data", "checkpoint", "communication", "compute".
+/// Returns "data", "checkpoint", "communication" or "compute".
 std::string_view name_of(SlowRank::By by);
-/// "rank 3 is slow by its data: without waiting for others a step takes 1.92 times what is usual";
-/// or that none is. Empty for one rank.
+/// Describes the slowest rank, or states that there is none. Empty for a single rank.
 std::string slow_text(const RankShares& shares, const std::vector<double>& own = {});
-/// Adds the second to the first, as means over the steps of both.
+/// Merges `second` into `first`: means over the steps of both.
 void merge_shares(RankShares& first, const RankShares& second);
 
-/// The lists of RankShares that are means, by their names in the file: the order of what a rank
-/// tells of a step, too.
+/// Lists of RankShares that are means, by their names in the file. Ranks also send their values in
+/// this order.
 struct RankMean {
   const char* name;
   std::vector<double> RankShares::* values;
@@ -71,11 +70,11 @@ inline constexpr std::array<RankMean, 5> kRankMeans = {{
 
 class RankFile {
  public:
-  /// Of `folder`; what lies there after step `after` is cut. Throws as open_lines_after().
+  /// Opens the file of `folder` and removes lines after step `after`. Throws as open_lines_after().
   RankFile(const std::filesystem::path& folder, int64_t after);
-  /// {"step": .., "steps": .., "step_s": [..], "data_wait_s": [..], "communication_wait_s": [..],
-  /// "checkpoint_s": [..], "moving_s": [..], "memory_bytes": [..]}, of a pipeline "stages": [..]
-  /// too, with one write. Throws Error(kCheckpoint).
+  /// Appends {"step": .., "steps": .., "step_s": [..], "data_wait_s": [..], "communication_wait_s":
+  /// [..], "checkpoint_s": [..], "moving_s": [..], "memory_bytes": [..]} with one write; for a
+  /// pipeline also "stages": [..]. Throws Error (checkpoint).
   void log(const RankShares& shares);
 
  private:

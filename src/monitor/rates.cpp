@@ -1,3 +1,4 @@
+// Rates over a sliding time window.
 #include "monitor/rates.h"
 
 namespace lockstep::monitor {
@@ -14,8 +15,8 @@ void WindowedRate::add(double now, double amount) {
   }
   total_ += amount;
   points_.push_back({now, total_});
-  // The oldest point stays while the next one is younger than the window: the rate covers the
-  // window whole.
+  // Keep the oldest point while the next one is within the window, so that the rate covers the
+  // whole window.
   while (points_.size() > 2 && points_[1].time <= now - window_s_) {
     points_.pop_front();
   }

@@ -1,21 +1,21 @@
-// Rates over the recent past. The clock is passed in.
+// Rates over a sliding time window. The caller passes the time.
 #pragma once
 
 #include <deque>
 
 namespace lockstep::monitor {
 
-/// How much came a second, over the last `window_s` seconds (and at least the last interval).
+/// Amount per second over the last `window_s` seconds, and at least the last interval.
 class WindowedRate {
  public:
   explicit WindowedRate(double window_s) : window_s_(window_s) {}
 
-  /// Begins counting at `now`; what came before is forgotten.
+  /// Starts counting at `now` and discards earlier amounts.
   void start(double now);
-  /// `amount` came in the time since the last call. `now` never goes back. The first call without a
-  /// start() begins.
+  /// Adds the amount since the previous call. `now` must not decrease. The first call without
+  /// start() starts counting.
   void add(double now, double amount);
-  /// 0 before anything was added.
+  /// Returns the rate; 0 before any amount was added.
   double per_second() const;
 
  private:

@@ -1,4 +1,4 @@
-// What is logged, and the one interface of everything that takes it down.
+// Log records and the common interface of all metrics sinks.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@ namespace lockstep::monitor {
 
 using Number = std::variant<int64_t, double>;
 
-/// One line of the log: named numbers at a step. NaN and infinity are allowed; a sink that cannot
-/// hold them writes null.
+/// Log line: named numbers at a step. NaN and infinity are allowed; a sink whose format lacks them
+/// writes null.
 struct Record {
   enum class Kind {
     kTraining,    // loss, learning_rate, grad_norm, ...
     kEvaluation,  // eval_loss, eval_perplexity, ...
-    kSummary,     // train_runtime, ...: once, at the end
+    kSummary,     // train_runtime, ...; once, at the end of the run
   };
   Kind kind = Kind::kTraining;
-  int64_t step = 0;      // optimizer steps done
-  double epoch = 0.0;    // fraction of the data seen, in epochs
+  int64_t step = 0;      // completed optimizer steps
+  double epoch = 0.0;    // passes over the data, may be fractional
   double wall_time = 0;  // seconds since 1970
   std::vector<std::pair<std::string, Number>> values{};
 
-  /// The number of that name, as a double; null where there is none.
+  /// Returns the number with this name, or null.
   const Number* find(std::string_view name) const {
     for (const auto& [key, number] : values) {
       if (key == name) {
@@ -37,12 +37,12 @@ struct Record {
   }
 };
 
-/// The number as a double.
+/// Converts a number to double.
 inline double as_double(const Number& number) {
   return std::visit([](auto value) { return static_cast<double>(value); }, number);
 }
 
-/// Something to be read: of a prompt what the model made of it.
+/// Text record, such as a prompt with the generated text.
 struct Text {
   int64_t step = 0;
   double wall_time = 0;
@@ -50,17 +50,17 @@ struct Text {
   std::string text{};
 };
 
-/// How many values lie where: counts[i] of them between limits[i - 1] and limits[i].
+/// Histogram: counts[i] values are between limits[i - 1] and limits[i].
 struct Histogram {
   double min = 0, max = 0, sum = 0, sum_squares = 0;
-  std::vector<double> limits{}, counts{};  // as many; ascending
+  std::vector<double> limits{}, counts{};  // of equal length; limits are ascending
 };
 
 struct RankShares;       // monitor/rank_file.h
 struct ProgressFigures;  // monitor/progress.h
 
-/// Takes records down: a file, a tracker. Called by rank 0 alone, from one thread. A sink that
-/// cannot write throws an Error that names the file and the reason.
+/// Destination of records: a file or a tracker. Called on rank 0, from one thread. Throws Error
+/// that names the file and the reason if it cannot write.
 class MetricsSink {
  public:
   virtual ~MetricsSink() = default;
@@ -71,13 +71,13 @@ class MetricsSink {
       double /*wall_time*/,
       const std::string& /*name*/,
       const Histogram& /*values*/) {}
-  /// After every step, logged or not.
+  /// Called after every step, logged or not.
   virtual void log_progress(const ProgressFigures& /*figures*/) {}
-  /// What the ranks' steps went into.
+  /// Logs the breakdown of the ranks' step times.
   virtual void log_ranks(const RankShares& /*shares*/, double /*wall_time*/) {}
-  /// Of events.jsonl, by its name (monitor/events.h).
+  /// Logs an event of events.jsonl by name (monitor/events.h).
   virtual void log_event(std::string_view /*name*/, double /*wall_time*/) {}
-  /// The run ends well; nothing is logged afterwards.
+  /// Called when the run ends successfully; nothing is logged afterwards.
   virtual void finish() {}
 };
 

@@ -1,5 +1,5 @@
-// Spans of OpenTelemetry: each step and its phases, and what lies between steps, as OTLP over HTTP
-// in JSON (opentelemetry.io/docs/specs/otlp).
+// OpenTelemetry spans for steps, their phases and the time between steps. Sent as OTLP over HTTP
+// with JSON (opentelemetry.io/docs/specs/otlp).
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,10 @@ namespace lockstep::monitor {
 /// Sends lines of spans to a collector.
 class SpanSender {
  public:
-  /// `address`: the collector's, "http://localhost:4318"; `run`: the resource's "lockstep.run".
+  /// `address`: the collector, such as "http://localhost:4318"; `run`: the resource attribute
+  /// "lockstep.run".
   SpanSender(const std::string& address, const std::string& run);
-  /// As Outbox::Send. Each line is a JSON array of spans.
+  /// Implements Outbox::Send. Each line is a JSON array of spans.
   void send(const std::vector<std::string>& lines);
   void cancel() { client_.cancel(); }
 
@@ -29,9 +30,9 @@ class SpanSender {
   HttpClient client_;
 };
 
-/// Each step is a trace: the step's span, and its phases' below it. What takes time between steps
-/// (evaluations, checkpoints) is a trace of one span. For one thread, which it observes the phases
-/// of (base/rank_status.h).
+/// Creates one trace per step, with the step's span as the root and its phases as children.
+/// Activities between steps (evaluations, checkpoints) are traces of a single span. Must be used by
+/// the thread whose phases it observes (base/rank_status.h).
 class Spans {
  public:
   Spans(const std::filesystem::path& folder, const std::string& address);
@@ -40,15 +41,15 @@ class Spans {
   Spans& operator=(const Spans&) = delete;
 
   using Numbers = std::vector<std::pair<std::string, double>>;
-  /// A step ends now, `seconds` after it began; `wall`: seconds since 1970.
+  /// Ends a step that started `seconds` ago. `wall`: seconds since 1970.
   void step(int64_t step, double seconds, double wall, const Numbers& numbers);
-  /// The run has ended.
+  /// Ends the run.
   void finish(double wall);
 
  private:
   struct Phase {
     std::string name;
-    double begin = 0, end = 0;  // seconds of the steady clock
+    double begin = 0, end = 0;  // steady clock, in seconds
   };
   void begin_phase(std::string_view name);
   std::string draw_id();
@@ -56,11 +57,11 @@ class Spans {
   std::mt19937_64 random_;
   SpanSender sender_;
   Outbox outbox_;
-  std::vector<Phase> phases_;  // that have ended
+  std::vector<Phase> phases_;  // completed phases
   Phase now_;
 };
 
-/// The file of spans that could not be sent.
+/// Path of the file with unsent spans.
 std::filesystem::path spans_outbox(const std::filesystem::path& folder);
 
 }  // namespace lockstep::monitor

@@ -1,3 +1,4 @@
+// TensorBoard event file writer.
 #include "monitor/tensorboard.h"
 
 #include <array>
@@ -30,7 +31,7 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
 }
 
 constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
-/// Of a tensor of texts, in TensorFlow's numbers.
+/// TensorFlow's DataType values for string and float.
 constexpr int kStringType = 7;
 constexpr int kFloatType = 1;
 
@@ -50,13 +51,13 @@ std::string little_endian(uint64_t value, int count) {
 ProtobufMessage event_at(double wall_time, int64_t step) {
   ProtobufMessage event;
   event.real(1, wall_time);
-  if (step != 0) {  // a zero is the default, which is left out
+  if (step != 0) {  // protobuf omits the default value 0
     event.whole(2, step);
   }
   return event;
 }
 
-/// A value of the HParams plugin, whose data are in its metadata alone.
+/// Builds a value of the HParams plugin; its data is stored in the metadata.
 ProtobufMessage hparams_value(std::string_view tag, const ProtobufMessage& data) {
   ProtobufMessage plugin;
   plugin.text(1, "hparams").message(2, data);
@@ -69,7 +70,7 @@ ProtobufMessage hparams_value(std::string_view tag, const ProtobufMessage& data)
   return value;
 }
 
-/// Adds the leaves of a configuration by their dotted keys, as google.protobuf.Value.
+/// Adds the leaves of a configuration by dotted key, as google.protobuf.Value.
 void add_hparams(ProtobufMessage& session, const nlohmann::json& configuration) {
   visit_leaves(configuration, [&](const std::string& name, const nlohmann::json& leaf) {
     ProtobufMessage value;
@@ -90,7 +91,7 @@ void add_hparams(ProtobufMessage& session, const nlohmann::json& configuration) 
   });
 }
 
-/// A summary of one value.
+/// Builds a summary with one value.
 ProtobufMessage summary_of(const ProtobufMessage& value) {
   ProtobufMessage summary;
   summary.message(1, value);
@@ -196,7 +197,7 @@ TensorboardFile::TensorboardFile(
     : file_(create_file(folder, wall_time)) {
   std::string frames = tensorboard_frame(tensorboard_version_event(wall_time));
   if (!configuration_json.empty()) {
-    // TensorBoard shows text as Markdown: a fenced block keeps the lines.
+    // TensorBoard renders text as Markdown: a fenced block preserves the lines.
     frames += tensorboard_frame(tensorboard_text_event(
         wall_time, 0, "args", fmt::format("```json\n{}\n```", configuration_json)));
     frames += tensorboard_frame(tensorboard_hparams_event(wall_time, configuration_json));
@@ -206,7 +207,7 @@ TensorboardFile::TensorboardFile(
 
 void TensorboardFile::log(const Record& record) {
   std::string frames;
-  if (record.kind == Record::Kind::kSummary) {  // the last one, of a run that ends well
+  if (record.kind == Record::Kind::kSummary) {  // the last record of a successful run
     frames += tensorboard_frame(tensorboard_end_event(record.wall_time));
   }
   const auto add = [&](std::string_view name, double value) {

@@ -13,9 +13,9 @@ namespace lockstep::monitor {
 
 /// CRC-32C (Castagnoli).
 uint32_t crc32c(std::string_view bytes);
-/// An event of a file: length, its masked checksum, the bytes, their masked checksum.
+/// Frames an event: length, masked checksum of the length, bytes, masked checksum of the bytes.
 std::string tensorboard_frame(std::string_view event);
-/// The first event of every file.
+/// Returns the first event of every file.
 std::string tensorboard_version_event(double wall_time);
 std::string tensorboard_scalar_event(
     double wall_time, int64_t step, std::string_view tag, double value);
@@ -25,19 +25,17 @@ std::string tensorboard_text_event(
 std::string tensorboard_histogram_event(
     double wall_time, int64_t step, std::string_view tag, const Histogram& values);
 
-/// What the HParams plugin reads: the leaves of a JSON object by their dotted keys, at the
-/// beginning of a run; and that it ended well.
+/// Events of the HParams plugin: the leaves of a JSON object by dotted key at the start of a run,
+/// and the successful end of the run.
 std::string tensorboard_hparams_event(double wall_time, std::string_view configuration_json);
 std::string tensorboard_end_event(double wall_time);
 
-/// One event file in a folder of its own run; every run, resumed or not, opens a new one. Each
-/// record is written at once. Names become tags as the Trainer's callback has it: train/loss,
-/// eval/loss.
+/// Event file of one attempt; resumed runs create a new file in a new folder. Each record is
+/// written immediately. Tags follow the Trainer's callback: train/loss, eval/loss.
 class TensorboardFile : public MetricsSink {
  public:
-  /// `configuration_json`: shown as the text "args", and the hyperparameters of the HParams
-  /// plugin; "" for none. Throws Error(kCheckpoint) where
-  /// the file cannot be written.
+  /// `configuration_json`: logged as the text "args" and as hyperparameters of the HParams plugin;
+  /// may be empty. Throws Error (checkpoint) if the file is not writable.
   TensorboardFile(
       const std::filesystem::path& folder, double wall_time, std::string_view configuration_json);
 

@@ -1,3 +1,4 @@
+// Chrome trace export and per-rank summary of a traced step.
 #include "monitor/trace.h"
 
 #include <algorithm>
@@ -35,7 +36,7 @@ double overlap(double begin, double end, double other_begin, double other_end) {
   return std::max(0.0, std::min(end, other_end) - std::max(begin, other_begin));
 }
 
-/// Seconds of [begin, end) that lie in events of a kind.
+/// Returns the seconds of [begin, end) covered by events of a kind.
 double time_within(const RankTrace& rank, Kind kind, double begin, double end) {
   double sum = 0;
   for (const TraceEvent& event : rank.events) {
@@ -48,13 +49,13 @@ nlohmann::ordered_json named(const char* what, int pid, int tid, const std::stri
   return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}};
 }
 
-/// The lines of a rank's process. A viewer draws what overlaps on one line as nested, so each gets
-/// as many as it needs.
+/// Trace lanes of a rank. A viewer shows overlapping events of one lane as nested, so overlapping
+/// events are placed on separate lanes.
 class Lines {
  public:
   Lines(int rank, nlohmann::ordered_json& events) : rank_(rank), events_(events) {}
 
-  /// The id of a line of this name that is free from `begin`; it is taken until `end`.
+  /// Returns the id of a lane with this name that is free at `begin`, and reserves it until `end`.
   int take(const std::string& name, double begin, double end) {
     std::vector<Line>& lines = by_name_[name];
     for (Line& line : lines) {
@@ -211,8 +212,7 @@ std::vector<TraceSummary> summarize(std::span<const RankTrace> ranks) {
 
 std::string summary_table(std::span<const RankTrace> ranks) {
   std::string text = fmt::format(
-      "milliseconds of the step by rank: it waits for other stages, and for communication that "
-      "nothing hid (exposed)\n{:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}  {}\n",
+      "milliseconds of the step by rank; exposed: communication that is not overlapped\n{:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}  {}\n",
       "rank",
       "step",
       "compute",

@@ -1,3 +1,4 @@
+// Creates the trackers of training.report_to and sends stored data.
 #include "monitor/trackers.h"
 
 #include <algorithm>
@@ -84,7 +85,7 @@ void visit_leaves_below(
   }
 }
 
-/// Sends what lies in an outbox, if there is one.
+/// Sends the contents of an outbox, if it exists.
 template <class MakeSender>
 bool send_kept(const std::filesystem::path& path, const char* name, const MakeSender& make) {
   std::error_code none;
@@ -110,7 +111,7 @@ std::vector<std::string> problems_of_report_to(const std::vector<std::string>& r
     if (name != "none" && name != "all" &&
         std::find(names.begin(), names.end(), name) == names.end()) {
       problems.push_back(fmt::format(
-          "training.report_to has '{}', which is not one of {}, all, none.{}",
+          "training.report_to contains '{}', which is not one of {}, all, none.{}",
           name,
           fmt::join(names, ", "),
           did_you_mean(name, names)));
@@ -149,7 +150,7 @@ std::vector<std::unique_ptr<MetricsSink>> make_trackers(
       auto run = std::make_unique<WandbRun>(*wandb);
       log_info(
           "wandb: {}; upload it with: wandb sync {}{}",
-          run->goes_on() ? "an offline run goes on, under the same id" : "an offline run",
+          run->goes_on() ? "continuing an offline run with the same id" : "created an offline run",
           run->goes_on() ? "--append " : "",
           run->folder().string());
       sinks.push_back(std::move(run));
@@ -186,7 +187,7 @@ bool send_what_is_kept(const std::filesystem::path& folder, const std::string& o
     if (!mlflow.store.empty()) {
       throw Error(
           ErrorKind::kConfig,
-          "what was kept is for a tracking server, and MLFLOW_TRACKING_URI names a folder",
+          "the stored data is for a tracking server, but MLFLOW_TRACKING_URI names a folder",
           "set MLFLOW_TRACKING_URI=http://HOST:5000");
     }
     return MlflowSender(mlflow);

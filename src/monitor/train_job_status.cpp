@@ -1,3 +1,4 @@
+// Sends training progress to the status server of a Kubeflow TrainJob.
 #include "monitor/train_job_status.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ constexpr const char* kToken = "KUBEFLOW_TRAINER_SERVER_TOKEN";
 constexpr const char* kOff = "DISABLE_KUBEFLOW_INTEGRATION";
 
 constexpr auto kPause = std::chrono::seconds(5), kPatience = std::chrono::seconds(5);
-// What the operator takes.
+// Limits of the operator.
 constexpr size_t kMostStatusMetrics = 256, kLongestWord = 64;
 
 std::string utc_now() {
@@ -74,7 +75,7 @@ void TrainJobStatus::log(const Record& record) {
     std::string value = number_text(number);
     if (name.size() <= kLongestWord && value.size() <= kLongestWord &&
         (metrics_.contains(name) || metrics_.size() < kMostStatusMetrics)) {
-      metrics_[name] = std::move(value);  // sent after this step, or at the end
+      metrics_[name] = std::move(value);  // sent after this step or at the end
     }
   }
 }
@@ -82,7 +83,7 @@ void TrainJobStatus::log(const Record& record) {
 void TrainJobStatus::log_progress(const ProgressFigures& figures) {
   const std::lock_guard lock(mutex_);
   if (figures.total_steps > 0) {
-    // What follows the last step is part of the run.
+    // Stay below 100 %: work after the last step belongs to the run.
     percent_ = std::clamp<int>(static_cast<int>(figures.step * 100 / figures.total_steps), 0, 99);
   }
   seconds_left_ = figures.seconds_left.value_or(-1);
@@ -151,7 +152,7 @@ void TrainJobStatus::send(const std::string& body) {
   try {
     auto made = std::make_unique<HttpClient>();
     made->set_certificates(certificates_);
-    if (!token_file_.empty()) {  // which is written anew before it expires
+    if (!token_file_.empty()) {  // read for each request: the token is renewed before it expires
       std::string token = read_file(token_file_);
       token.erase(token.find_last_not_of(" \r\n") + 1);
       made->add_header("Authorization: Bearer " + token);
@@ -164,11 +165,11 @@ void TrainJobStatus::send(const std::string& body) {
     if (reply.status / 100 != 2) {
       throw Error(
           ErrorKind::kEnvironment,
-          fmt::format("its server answers {}: {}", reply.status, reply.body.substr(0, 200)));
+          fmt::format("the status server answered {}: {}", reply.status, reply.body.substr(0, 200)));
     }
   } catch (const Error& error) {
     if (!std::exchange(has_warned_, true)) {
-      log_warning("the TrainJob's status is not told, and the run goes on: {}", error.message());
+      log_warning("the TrainJob's status cannot be updated; training continues: {}", error.message());
     }
   }
 }

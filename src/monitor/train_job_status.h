@@ -1,5 +1,5 @@
-// The progress of a run in the status of its TrainJob, where Kubeflow's Trainer asks for it:
-// percent done, seconds left and the last metrics, as `kubectl get trainjob` shows them.
+// Progress reporting to a Kubeflow TrainJob: percentage done, seconds left and the latest metrics,
+// as shown by `kubectl get trainjob`.
 #pragma once
 
 #include <condition_variable>
@@ -15,17 +15,18 @@
 
 namespace lockstep::monitor {
 
-/// The variables that the operator sets in each pod, and that which turns it off.
+/// Names of the environment variables that the operator sets in each pod, and of the one that
+/// disables reporting.
 const std::vector<const char*>& train_job_variables();
 
-/// Sends the newest state by a thread of its own, every 5 s at most. A server that does not answer
-/// costs a warning.
+/// Sends the latest state from a background thread, at most every 5 s. If the server does not
+/// answer, logs a warning.
 class TrainJobStatus final : public MetricsSink {
  public:
-  /// Null where `environment`, of train_job_variables(), names no server.
+  /// Returns null if `environment` (the variables of train_job_variables()) names no server.
   static std::unique_ptr<TrainJobStatus> of_environment(
       const std::map<std::string, std::string>& environment);
-  /// Sends what is not yet sent.
+  /// Sends unsent state.
   ~TrainJobStatus() override;
   TrainJobStatus(const TrainJobStatus&) = delete;
   TrainJobStatus& operator=(const TrainJobStatus&) = delete;
@@ -39,7 +40,7 @@ class TrainJobStatus final : public MetricsSink {
   void run();
   void send(const std::string& body);
   std::string body() const;
-  /// Ends the thread, which sends the last state before.
+  /// Sends the last state and ends the thread.
   void stop();
 
   const std::string url_, certificates_, token_file_;
@@ -47,9 +48,9 @@ class TrainJobStatus final : public MetricsSink {
   std::condition_variable changed_;
   std::map<std::string, std::string> metrics_;
   int percent_ = 0;
-  double seconds_left_ = -1;  // below 0: unknown
+  double seconds_left_ = -1;  // negative if unknown
   bool is_new_ = false, is_ending_ = false, has_ended_ = false, has_warned_ = false;
-  std::unique_ptr<HttpClient> client_;  // of the request that goes on
+  std::unique_ptr<HttpClient> client_;  // client of the current request
   std::thread thread_;
 };
 

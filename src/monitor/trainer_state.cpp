@@ -1,3 +1,4 @@
+// Reads and writes trainer_state.json and the result files.
 #include "monitor/trainer_state.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace {
 
 using json = nlohmann::json;
 
-/// A whole number without a point, as Python writes the integers that these settings mostly are.
+/// Returns a whole number as a JSON integer, as Python writes these mostly integral settings.
 json whole_if_it_is(double value) {
   if (std::abs(value) < 9e15 && value == std::floor(value)) {
     return static_cast<int64_t>(value);
@@ -45,7 +46,7 @@ T value_of(const json& value) {
   return value.get<T>();
 }
 
-/// Reads `key` into `target` where it is there and not null.
+/// Reads `key` into `target` if it is present and not null.
 template <class T>
 void read(const json& from, const char* key, T& target) {
   if (const auto found = from.find(key); found != from.end() && !found->is_null()) {

@@ -1,4 +1,4 @@
-// trainer_state.json and the result files beside it, as Hugging Face's Trainer lays them out.
+// trainer_state.json and the result files, in the format of Hugging Face's Trainer.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::monitor {
 
-/// The state of a run, with the file's names.
+/// State of a run; members have the file's key names.
 struct TrainerState {
   double epoch = 0.0;
   int64_t global_step = 0;
@@ -21,31 +21,32 @@ struct TrainerState {
   double eval_steps = 500;
   double save_steps = 500;
   int64_t train_batch_size = 0;
-  double num_train_epochs = 0;  // a whole number is written as one
+  double num_train_epochs = 0;  // a whole number is written as an integer
   int64_t num_input_tokens_seen = 0;
   double total_flos = 0;
   std::optional<double> best_metric{};
   std::optional<int64_t> best_global_step{};
   std::optional<std::string> best_model_checkpoint{};
-  /// JSON objects, one a logged line; kept as text so that what another version wrote survives.
+  /// JSON objects, one per log line; stored as text so that unknown fields of other versions are
+  /// preserved.
   std::vector<std::string> log_history{};
 };
 
-/// The file's text: JSON, indent 2, keys sorted.
+/// Returns the file's contents: JSON with indent 2 and sorted keys.
 std::string to_json(const TrainerState& state);
-/// Reads it back; unknown keys are ignored, missing ones keep their defaults. Throws
-/// Error(kCheckpoint) that names `source`.
+/// Parses the file. Unknown keys are ignored, missing ones keep their defaults. Throws Error
+/// (checkpoint) that names `source`.
 TrainerState parse_trainer_state(std::string_view json, std::string_view source);
 TrainerState read_trainer_state(const std::filesystem::path& path);
 
-/// The line of a record in log_history: {"epoch": .., "step": .., ...}, keys sorted.
+/// Returns a record's line in log_history: {"epoch": .., "step": .., ...} with sorted keys.
 std::string history_line(const Record& record);
 
-/// The lines of log_history from a metrics.jsonl, up to that step; a torn last line is left out.
+/// Returns the log_history lines of a metrics.jsonl up to a step; skips an incomplete last line.
 std::vector<std::string> history_until(const std::filesystem::path& metrics, int64_t step);
 
-/// Writes `<split>_results.json` (indent 4, keys sorted: "epoch" and the record's values) into
-/// `folder`, and merges the same into all_results.json there. `split`: "train", "eval", "test".
+/// Writes `<split>_results.json` (indent 4, sorted keys: "epoch" and the record's values) into
+/// `folder`, and merges the values into all_results.json. `split`: "train", "eval", "test".
 void write_results(
     const std::filesystem::path& folder, std::string_view split, const Record& record);
 

@@ -1,3 +1,4 @@
+// Weights & Biases offline run writer.
 #include "monitor/wandb.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 namespace lockstep::monitor {
 namespace {
 
-// Fields of wandb's Record, by its protocol's numbers.
+// Field numbers of wandb's Record message.
 constexpr int kRecordNumber = 1;
 constexpr int kHistory = 2;
 constexpr int kSummary = 3;
@@ -44,7 +45,7 @@ constexpr uint64_t kBlock = 32768;
 constexpr std::string_view kFileHeader{":W&B\xe1\xbe\x00", 7};  // magic 0xbee1, version 0
 constexpr uint64_t kFragmentHeader = 7;
 
-/// JSON as wandb reads it: Python's, with NaN and Infinity.
+/// Formats a number as wandb expects: Python's JSON, with NaN and Infinity.
 std::string wandb_number(const Number& number) {
   const double value = as_double(number);
   if (std::isnan(value)) {
@@ -53,7 +54,7 @@ std::string wandb_number(const Number& number) {
   return std::isinf(value) ? (value > 0 ? "Infinity" : "-Infinity") : number_text(number);
 }
 
-/// The id becomes part of file names.
+/// Throws Error (config) if the id is not valid in file names.
 void check_run_id(const std::string& id) {
   const bool plain = std::all_of(id.begin(), id.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -62,7 +63,7 @@ void check_run_id(const std::string& id) {
   if (!plain || id.size() > 64 || id.starts_with('.')) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("the run id '{}' is not made of letters, digits, '_', '-' and '.'", id),
+        fmt::format("the run id '{}' contains characters other than letters, digits, '_', '-' and '.'", id),
         "change WANDB_RUN_ID");
   }
 }
@@ -74,7 +75,7 @@ ProtobufMessage item(std::string_view name, std::string_view json) {
   return message;
 }
 
-/// `rows`: those that earlier attempts have logged.
+/// `rows`: rows logged by earlier attempts.
 ProtobufMessage run_message(const WandbOptions& options, int64_t rows) {
   ProtobufMessage run;
   run.text(1, options.run_id);
@@ -119,7 +120,8 @@ ProtobufMessage run_message(const WandbOptions& options, int64_t rows) {
 
 std::filesystem::path make_folder(const WandbOptions& options) {
   check_run_id(options.run_id);
-  // Two attempts within a second have two folders: `wandb sync` reads the time up to the first '-'.
+  // Two attempts within the same second need different folders. `wandb sync` parses the time up to
+  // the first '-', so the time is increased.
   double time = options.start_time;
   const auto name = [&] {
     return options.folder / "wandb" /
@@ -134,9 +136,9 @@ std::filesystem::path make_folder(const WandbOptions& options) {
   return folder;
 }
 
-/// wandb/latest-run points to the newest run.
+/// Points wandb/latest-run at the newest run.
 void point_latest(const std::filesystem::path& folder) {
-  std::error_code ignored;  // a convenience: a file system without links does without it
+  std::error_code ignored;  // optional: some file systems do not support links
   const auto link = folder.parent_path() / "latest-run";
   if (std::filesystem::is_symlink(link, ignored)) {
     std::filesystem::remove(link, ignored);
@@ -144,7 +146,7 @@ void point_latest(const std::filesystem::path& folder) {
   std::filesystem::create_directory_symlink(folder.filename(), link, ignored);
 }
 
-/// What wandb.json kept of an earlier attempt.
+/// State of an earlier attempt, read from wandb.json.
 struct Kept {
   std::string run_id, group;
   int64_t rows = 0;
@@ -162,7 +164,8 @@ std::optional<Kept> read_in_memory(const std::filesystem::path& path) {
   return Kept{json.at("run_id"), json.value("group", ""), json.value("rows", int64_t{0})};
 }
 
-/// The options with an id and a group, those of the run that goes on, if one does.
+/// Returns the options with an id and a group: those of the resumed run if there is one, otherwise
+/// new ones.
 WandbOptions settled(WandbOptions options) {
   std::optional<Kept> kept;
   if (!options.run_folder.empty()) {
@@ -173,9 +176,9 @@ WandbOptions settled(WandbOptions options) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "WANDB_RESUME=must, and {} names no run to go on with",
+            "WANDB_RESUME=must, but {} names no run to resume",
             (options.run_folder / kState).string()),
-        "resume from a checkpoint of a run that had report_to=wandb, or unset WANDB_RESUME");
+        "resume from a checkpoint of a run with report_to=wandb, or unset WANDB_RESUME");
   }
   if (kept && options.resumed) {
     options.run_id = kept->run_id;
@@ -249,7 +252,7 @@ WandbRun::WandbRun(WandbOptions options)
       log_(folder_ / fmt::format("run-{}.wandb", options_.run_id)),
       rows_(options_.first_row) {
   ProtobufMessage version;
-  version.text(1, "0.31.0").text(2, "0.70.0");  // whose reader understands all of this
+  version.text(1, "0.31.0").text(2, "0.70.0");  // wandb versions that support all fields used here
   ProtobufMessage header;
   header.message(1, version);
   append(kHeader, header);
@@ -258,7 +261,7 @@ WandbRun::WandbRun(WandbOptions options)
     state_.emplace(options_.run_folder / kState, File::Mode::kCreate);
     keep_state();
     point_latest(folder_);
-    artifacts_ = checkpoints_of(options_.run_folder);  // an earlier attempt has told of these
+    artifacts_ = checkpoints_of(options_.run_folder);  // already reported by an earlier attempt
   }
 }
 
@@ -270,7 +273,7 @@ void WandbRun::append(int field, const ProtobufMessage& body) {
   log_.append(record.bytes());
 }
 
-/// Written in place, as often as rows are: always of one length.
+/// Overwrites wandb.json in place after each row; its length is constant.
 void WandbRun::keep_state() {
   if (state_) {
     const std::string text = fmt::format(
@@ -282,7 +285,7 @@ void WandbRun::keep_state() {
   }
 }
 
-/// Charts there have the training step below them.
+/// Defines a metric whose x-axis is the training step.
 void WandbRun::define_metric(const std::string& name) {
   if (name.starts_with('_')) {
     return;
@@ -299,7 +302,8 @@ void WandbRun::define_metric(const std::string& name) {
 
 void WandbRun::append_row(const Items& items, double wall_time) {
   last_time_ = wall_time;
-  // A row of its own for every record: an evaluation has the step of the training line before it.
+  // Every record gets its own row, because an evaluation has the step of the preceding training
+  // record.
   const int64_t row = rows_++;
   keep_state();
   Items all = items;
@@ -369,7 +373,8 @@ void WandbRun::log_ranks(const RankShares& shares, double wall_time) {
   }
 }
 
-/// Of checkpoints that have become whole: one that is written in the background has its name later.
+/// Adds newly completed checkpoints. A checkpoint written in the background gets its final name
+/// later.
 void WandbRun::add_artifacts(bool is_end) {
   using Artifacts = WandbOptions::Artifacts;
   if (options_.run_folder.empty() || !(options_.artifacts == Artifacts::kAll ||
@@ -411,7 +416,7 @@ void WandbRun::add_artifacts(bool is_end) {
                .checkpoint = options_.run_folder / checkpoint,
                .kept = folder_ / "artifacts" / checkpoint}));
     } catch (const Error& error) {
-      log_warning("wandb: {} becomes no artifact: {}", checkpoint, error.what());
+      log_warning("wandb: {} is not logged as an artifact: {}", checkpoint, error.what());
     }
   }
 }
@@ -420,7 +425,7 @@ void WandbRun::log_event(std::string_view name, double wall_time) {
   last_time_ = std::max(last_time_, wall_time);
   if (name == "stopped" || name == "failed") {
     if (name == "stopped") {
-      append(kPreempting, {});  // it is going to go on
+      append(kPreempting, {});  // the run will be resumed
     }
     end(name == "stopped" ? kExitStopped : kExitFailed);
   }
@@ -444,14 +449,14 @@ void WandbRun::end(int exit_code) {
     summary.message(1, item(name, json));
     file[name] = nlohmann::ordered_json::parse(json, nullptr, /*allow_exceptions=*/false);
     if (file[name].is_discarded()) {
-      file[name] = json;  // NaN and the like
+      file[name] = json;  // values that are not valid JSON, such as NaN
     }
   }
   append(kSummary, summary);
   ProtobufMessage exit;
   exit.whole(1, exit_code).whole(2, static_cast<int64_t>(last_time_ - options_.start_time));
   append(kExit, exit);
-  append(kFinal, {});  // without it `wandb sync` keeps the exit to itself
+  append(kFinal, {});  // required for `wandb sync` to upload the exit code
   append(kFooter, {});
   write_file_atomically(folder_ / "files" / "wandb-summary.json", file.dump() + "\n");
 }
@@ -488,7 +493,7 @@ std::optional<WandbOptions> wandb_options_from_environment(
   const std::string resume = value("WANDB_RESUME");
   options.resumed = options.resumed && resume != "never";
   options.must_resume = resume == "must";
-  // As the Trainer's callback reads it.
+  // Same values as in the Trainer's callback.
   using Artifacts = WandbOptions::Artifacts;
   const std::map<std::string, Artifacts> artifacts{
       {"", Artifacts::kNone},

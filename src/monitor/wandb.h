@@ -1,5 +1,4 @@
-// Weights & Biases' offline runs: a folder that `wandb sync` uploads later. Nothing is sent from
-// here.
+// Weights & Biases offline runs: a folder that `wandb sync` uploads later. This code sends nothing.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +16,11 @@
 
 namespace lockstep::monitor {
 
-/// What names the run there. Empty texts are left out.
+/// Settings of a W&B run. Empty strings are omitted.
 struct WandbOptions {
-  std::filesystem::path folder{};      // wandb/offline-run-... is made in it
-  std::filesystem::path run_folder{};  // keeps wandb.json and the checkpoints; empty: neither
-  std::string run_id{};                // empty: wandb.json's of a run that goes on, else drawn
+  std::filesystem::path folder{};      // parent of wandb/offline-run-...
+  std::filesystem::path run_folder{};  // folder with wandb.json and the checkpoints; may be empty
+  std::string run_id{};                // empty: from wandb.json if resumed, otherwise random
   std::string project{};
   std::string entity{};
   std::string name{};
@@ -29,20 +28,20 @@ struct WandbOptions {
   std::string job_type{};
   std::string notes{};
   std::vector<std::string> tags{};
-  std::string configuration_json{};  // an object: each of its keys becomes one of the run's
+  std::string configuration_json{};  // an object; its keys become the run's config
   double start_time = 0;             // seconds since 1970
-  bool resumed = false;              // the run of wandb.json goes on, if there is one
-  int64_t first_row = 0;             // rows that its earlier attempts have; found for a resumed one
-  bool must_resume = false;          // it is an error if there is none
-  bool of_ranks = false;             // a run of each rank too, in the group of this one
-  enum class Artifacts { kNone, kLast, kAll } artifacts = Artifacts::kNone;  // of checkpoints
+  bool resumed = false;              // continue the run of wandb.json, if any
+  int64_t first_row = 0;             // rows logged by earlier attempts; set automatically if resumed
+  bool must_resume = false;          // throw Error if there is no run to resume
+  bool of_ranks = false;             // also create a run per rank, in the same group
+  enum class Artifacts { kNone, kLast, kAll } artifacts = Artifacts::kNone;  // checkpoints to log as artifacts
 };
 
-/// The .wandb file: records in a LevelDB log of 32 KiB blocks, each with its CRC-32.
+/// Writer of a .wandb file: a LevelDB log of 32 KiB blocks whose records have CRC-32 checksums.
 class WandbLog {
  public:
   explicit WandbLog(const std::filesystem::path& path);
-  /// Written at once.
+  /// Writes the record immediately.
   void append(std::string_view record);
 
  private:
@@ -50,26 +49,26 @@ class WandbLog {
   uint64_t end_;
 };
 
-/// One attempt at a run: a run that goes on has a folder for each of its attempts, under one id.
+/// One attempt of a run. A resumed run has one folder per attempt, all with the same id.
 class WandbRun : public MetricsSink {
  public:
-  /// Throws Error(kCheckpoint) where the files cannot be written, Error(kConfig) where an option
-  /// does not fit.
+  /// Throws Error (checkpoint) if the files are not writable, Error (config) if an option is
+  /// invalid.
   explicit WandbRun(WandbOptions options);
 
   void log(const Record& record) override;
   void log_text(const Text& text) override;
-  /// With of_ranks: of each rank as a run of its own, <id>-rank<number>.
+  /// With of_ranks, logs each rank as a separate run named <id>-rank<number>.
   void log_ranks(const RankShares& shares, double wall_time) override;
   void log_event(std::string_view name, double wall_time) override;
   void finish() override;
   /// wandb/offline-run-<time>-<id>
   const std::filesystem::path& folder() const { return folder_; }
-  /// Whether `wandb sync` has to add this to what an earlier attempt sent.
+  /// True if `wandb sync` must append this attempt to an earlier one.
   bool goes_on() const { return options_.resumed; }
 
  private:
-  using Items = std::vector<std::pair<std::string, std::string>>;  // names, and values as JSON
+  using Items = std::vector<std::pair<std::string, std::string>>;  // names and JSON values
   void append(int field, const ProtobufMessage& body);
   void append_row(const Items& items, double wall_time);
   void define_metric(const std::string& name);
@@ -83,16 +82,16 @@ class WandbRun : public MetricsSink {
   WandbLog log_;
   std::optional<File> state_;  // wandb.json
   int64_t records_ = 0, rows_ = 0;
-  std::map<std::string, std::string> summary_;    // the last value of each name, as JSON
-  std::vector<std::unique_ptr<WandbRun>> ranks_;  // begun with their first numbers
-  std::vector<int64_t> artifacts_;                // the steps of the checkpoints that are some
+  std::map<std::string, std::string> summary_;    // latest value of each name, as JSON
+  std::vector<std::unique_ptr<WandbRun>> ranks_;  // created when their first numbers arrive
+  std::vector<int64_t> artifacts_;                // steps of the checkpoints already logged
   bool ended_ = false;
 };
 
-/// The options that WANDB_PROJECT, WANDB_ENTITY, WANDB_RUN_ID, WANDB_NAME, WANDB_RUN_GROUP,
-/// WANDB_JOB_TYPE, WANDB_NOTES, WANDB_TAGS, WANDB_DIR, WANDB_RESUME and WANDB_LOG_MODEL set, over
-/// those given. WANDB_API_KEY is never read. Nothing where WANDB_MODE or WANDB_DISABLED turn the
-/// tracker off. Throws Error(kConfig) where a value is none that is known.
+/// Returns `options` overridden by WANDB_PROJECT, WANDB_ENTITY, WANDB_RUN_ID, WANDB_NAME,
+/// WANDB_RUN_GROUP, WANDB_JOB_TYPE, WANDB_NOTES, WANDB_TAGS, WANDB_DIR, WANDB_RESUME and
+/// WANDB_LOG_MODEL. WANDB_API_KEY is never read. Returns nullopt if WANDB_MODE or WANDB_DISABLED
+/// disables the tracker. Throws Error (config) if a value is unknown.
 std::optional<WandbOptions> wandb_options_from_environment(
     WandbOptions options, const std::map<std::string, std::string>& environment);
 

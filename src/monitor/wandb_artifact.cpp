@@ -1,3 +1,4 @@
+// Describes checkpoints as W&B artifacts.
 #include "monitor/wandb_artifact.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMd5Bytes = 16;
 using Md5 = std::array<unsigned char, kMd5Bytes>;
 
-/// OpenSSL's, of which libcurl needs the same library.
+/// Functions of OpenSSL, which libcurl also depends on.
 struct Crypto {
   const void* (*md5)() = nullptr;
   int (*digest)(
@@ -52,7 +53,7 @@ Md5 md5_of(std::string_view text) {
       crypto.digest(text.data(), text.size(), digest.data(), nullptr, crypto.md5(), nullptr) != 1) {
     throw Error(
         ErrorKind::kEnvironment,
-        "no OpenSSL on this machine computes MD5, by which W&B knows the files of artifacts",
+        "OpenSSL is not available; it is required for the MD5 checksums of W&B artifacts",
         "install it (Debian: apt-get install libssl3), or unset WANDB_LOG_MODEL");
   }
   return digest;
@@ -83,7 +84,7 @@ std::string hex(std::span<const unsigned char> bytes) {
   return text;
 }
 
-/// What an artifact's name may have.
+/// Replaces characters that are not allowed in artifact names.
 std::string artifact_name(std::string name) {
   std::ranges::replace_if(
       name,
@@ -105,15 +106,15 @@ void keep(const fs::path& file, const fs::path& place) {
   if (problem) {
     throw Error(
         ErrorKind::kCheckpoint,
-        fmt::format("cannot keep {} as {}: {}", file.string(), place.string(), problem.message()),
-        "make room there, or unset WANDB_LOG_MODEL");
+        fmt::format("cannot link or copy {} to {}: {}", file.string(), place.string(), problem.message()),
+        "free disk space, or unset WANDB_LOG_MODEL");
   }
 }
 
 }  // namespace
 
 ProtobufMessage checkpoint_artifact(const WandbArtifact& artifact) {
-  std::vector<fs::path> files;  // below the checkpoint
+  std::vector<fs::path> files;  // relative to the checkpoint
   std::error_code problem;
   for (fs::recursive_directory_iterator at(artifact.checkpoint, problem);
        !problem && at != fs::recursive_directory_iterator();

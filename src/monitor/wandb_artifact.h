@@ -1,4 +1,4 @@
-// A checkpoint as an artifact of Weights & Biases, which `wandb sync` uploads.
+// Checkpoint as a Weights & Biases artifact, which `wandb sync` uploads.
 #pragma once
 
 #include <filesystem>
@@ -11,21 +11,21 @@ namespace lockstep::monitor {
 
 struct WandbArtifact {
   std::string run_id{}, project{}, entity{};
-  std::string name{};  // of the run: the artifact is model-<name>, as the Trainer's callback has it
+  std::string name{};  // name of the run; the artifact is model-<name>, as in the Trainer's callback
   std::string metadata_json{};
   std::vector<std::string> aliases{};
-  std::filesystem::path checkpoint{};  // its files, and those in folders below it
-  /// Where the files stay until they are uploaded, though the checkpoint may be deleted: links to
-  /// them, or copies where links cannot be.
+  std::filesystem::path checkpoint{};  // folder of the checkpoint, including subfolders
+  /// Folder that keeps the files until they are uploaded, even if the checkpoint is deleted.
+  /// Contains hard links, or copies if links are not possible.
   std::filesystem::path kept{};
 };
 
-/// W&B's ArtifactRecord. Reads every file for its MD5, which the server asks for. Throws
-/// Error(kCheckpoint) where a file cannot be read or kept, Error(kEnvironment) where no OpenSSL
-/// computes MD5 here.
+/// Returns W&B's ArtifactRecord. Reads every file to compute the MD5 that the server requires.
+/// Throws Error (checkpoint) if a file cannot be read or stored, Error (environment) if OpenSSL is
+/// not available for MD5.
 ProtobufMessage checkpoint_artifact(const WandbArtifact& artifact);
 
-/// Letters a to z and digits, drawn.
+/// Returns a random id of letters a to z and digits.
 std::string draw_wandb_id(int length);
 
 }  // namespace lockstep::monitor

@@ -1,3 +1,4 @@
+// Activation functions and gated activations.
 #include "nn/activation.h"
 
 #include <ATen/ATen.h>

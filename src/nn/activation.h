@@ -1,4 +1,4 @@
-// Activations by name of Hugging Face's configs.
+// Activation functions, selected by their Hugging Face config name.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,14 +7,14 @@
 
 namespace lockstep::nn {
 
-/// Element by element, in the type of x.
+/// Applies the activation element-wise, in the type of x.
 at::Tensor activate(model::Activation activation, const at::Tensor& x);
 
-/// What a gate does to what it is multiplied with: an activation, or with a limit gpt-oss's form
+/// Gating function of an MLP: an activation, or gpt-oss's clamped form if a limit is set
 /// (model::Experts).
 struct Gate {
   Gate(model::Activation activation) : activation(activation) {}  // NOLINT: a gate is mostly one
-  /// Of the experts of a model.
+  /// Gating function of a model's experts.
   explicit Gate(const model::ModelConfig& config)
       : activation(config.activation),
         limit(config.experts.gate_limit),
@@ -23,7 +23,7 @@ struct Gate {
   double limit = 0, slope = 1;
 };
 
-/// activate(gate) * up, or what the form makes of them.
+/// Returns activate(gate) * up, or the clamped form.
 at::Tensor activate_gate(const Gate& form, const at::Tensor& gate, const at::Tensor& up);
 
 }  // namespace lockstep::nn

@@ -1,3 +1,4 @@
+// Scores continuations of prompts with a key-value cache of the common prefix length.
 #include "nn/continuations.h"
 
 #include <algorithm>
@@ -66,7 +67,7 @@ TokenIds Continuations::unread(int64_t row, const TokenIds& text) const {
 
 KeyValueCache Continuations::cache_of(const std::vector<int64_t>& rows) const {
   KeyValueCache cache = cache_;
-  cache.keep_rows(at::tensor(rows, at::kLong));  // copies: what is read now stays in them
+  cache.keep_rows(at::tensor(rows, at::kLong));  // A copy: tokens read from here on are appended to the copy only.
   return cache;
 }
 

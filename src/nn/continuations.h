@@ -1,4 +1,5 @@
-// What may follow prompts: each prompt is read once, and what follows it sees its keys and values.
+// Scoring of continuations: each prompt is read once and its keys and values are reused for every
+// continuation.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +13,32 @@ namespace lockstep::nn {
 
 using TokenIds = std::vector<int64_t>;
 
-/// Rows of ids [N, T] int64, shorter ones filled at their ends with 0; at least 2 long.
+/// Packs rows of ids into [N, T] int64, right-padded with 0; T is 2 or more.
 Tensor table_of(std::span<const TokenIds> rows);
-/// The ids, and as targets the tokens of each row from `begins[row]` on, which is at least 1.
+/// Inputs whose targets are the tokens of each row from `begins[row]` (1 or more) to its end.
 ForwardInputs predicted_from(std::span<const TokenIds> rows, std::span<const size_t> begins);
 
-/// Of decoders whose rotary positions do not depend on a sequence's length. What all prompts have
-/// as many tokens of is read at once, but for the last one; the rest, which is short where prompts
-/// are of like length, is read with each continuation. Without gradients and dropout.
+/// For decoders whose rotary positions do not depend on the sequence length. The constructor reads
+/// the first min(prompt length) - 1 tokens of all prompts in one pass; each continuation reads the
+/// rest of its prompt, which is short if the prompts have similar lengths. Runs without gradients
+/// and dropout.
 class Continuations {
  public:
-  /// Reads prompts, none of them empty; the model must outlive this. Every rank that holds a part
-  /// of the model must call, and likewise below, with the same.
+  /// Reads the prompts, which must not be empty. The model must outlive this object. Every rank
+  /// that holds a shard of the model must call this and the methods below with the same arguments.
   Continuations(const LanguageModel& model, std::vector<TokenIds> prompts, c10::Device device);
 
-  /// The log-likelihood of each text behind each prompt: float64 [B, K] on the CPU. `rows_at_once`
-  /// bounds the rows of a pass, of which there are at least as many as prompts.
+  /// Returns the log-likelihood of each continuation after each prompt: float64 [B, K] on the CPU.
+  /// `rows_at_once` limits the rows of a forward pass; a pass has at least one row per prompt.
   Tensor log_likelihoods(std::span<const TokenIds> texts, int64_t rows_at_once) const;
-  /// Of each of the prompts `rows`, `texts[i]` behind it: the logits of the token after that,
-  /// float32 [N, V] on the CPU.
+  /// Returns the next-token logits after `texts[i]` appended to prompt `rows[i]`: float32 [N, V] on
+  /// the CPU.
   Tensor next_logits(std::span<const int64_t> rows, std::span<const TokenIds> texts) const;
 
  private:
-  /// The prompt's tokens that are not read yet, and `text`.
+  /// The tokens of the prompt that are not in the cache, followed by `text`.
   TokenIds unread(int64_t row, const TokenIds& text) const;
-  /// Of the prompts `rows`; nothing of it where nothing was read.
+  /// The cache of the prompts `rows`; empty if no token was cached.
   KeyValueCache cache_of(const std::vector<int64_t>& rows) const;
 
   const LanguageModel& model_;

@@ -1,3 +1,4 @@
+// DoRA linear kernel and its autograd node.
 #include "nn/decomposed.h"
 
 #include <optional>
@@ -14,10 +15,11 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// Some rows of W, [count, in].
+/// Returns rows of W, [count, in].
 using MatrixRows = std::function<Tensor(int64_t first, int64_t count)>;
 
-/// Of the rows of W + s B A, or of a part of their columns, in float32; some rows at a time.
+/// Squared row norms of W + s B A, or of a range of their columns, in float32; computed in row
+/// chunks.
 Tensor squares_of_rows(const MatrixRows& matrix, const Tensor& a, const Tensor& b, double scale) {
   const Tensor squares = at::empty({b.size(0)}, b.options().dtype(at::kFloat));
   const Tensor inner = a.detach().to(at::kFloat);
@@ -29,24 +31,23 @@ Tensor squares_of_rows(const MatrixRows& matrix, const Tensor& a, const Tensor& 
   return squares;
 }
 
-/// What the backward pass needs beside tensors that are parameters or results; it travels in a
-/// capsule.
+/// Non-tensor state of the backward pass, stored in a capsule.
 struct DecomposedBeside : torch::CustomClassHolder {
-  LowRankFactors factors;  // without A and B
+  LowRankFactors factors;  // undefined A and B
   Tensor drawn;
-  Tensor norms;  // n, constants
+  Tensor norms;  // n, treated as constant
 };
 
-/// u, whose rows k multiplies, from row `first` on, in A's type: what the base gave for what the
-/// factors read, and what these add.
+/// Returns u, the direction term that k multiplies, for rows starting at `first`, in A's type: the
+/// base output for x' plus the output of the factors.
 Tensor directions(
     const Tensor& base, int64_t first, const Tensor& rows, const LowRankFactors& factors) {
   const Tensor part = base.narrow(0, first, rows.size(0)).to(factors.b.scalar_type());
   return at::addmm(part, factors.inner(rows), factors.b.detach().t());
 }
 
-/// y of the class's comment as one node of autograd. It keeps x, and what the base gave for what
-/// the factors read, each in its own type.
+/// y of DecomposedLinearKernel as one autograd node. Saves x and the base output for x', each in
+/// its own type.
 struct Decompose : torch::autograd::Function<Decompose> {
   static Tensor forward(
       AutogradContext* context,
@@ -86,7 +87,7 @@ struct Decompose : torch::autograd::Function<Decompose> {
     const LowRankFactors factors = beside->factors.with(saved[2], saved[3]);
     const Tensor base = as_rows(saved[0]), &x = saved[1], k = saved[4].detach() / beside->norms;
     const bool drops = beside->drawn.defined();
-    // Inputs that are not given are not counted.
+    // Skips undefined inputs when counting.
     const size_t dropped = 5, bias = drops ? 6 : 5;
     const auto needs = [&](size_t input) { return context->needs_input_grad(input); };
     LowRankGradients made(
@@ -144,7 +145,7 @@ const Tensor& DecomposedLinearKernel::norms() const {
     if (weight.name != "weight") {
       return;
     }
-    // They only grow: a step changes their sum.
+    // Version counters only increase, so every step changes their sum.
     const auto version = static_cast<int64_t>(
         weight.value._version() + factors_.a._version() + factors_.b._version());
     if (norms_.defined() && version == norms_version_) {

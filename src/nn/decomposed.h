@@ -1,5 +1,5 @@
-// Adapters that train the sizes of a weight's rows by themselves, and their directions by low-rank
-// factors (Liu et al., "DoRA: Weight-Decomposed Low-Rank Adaptation", 2024).
+// DoRA adapters: trained row magnitudes of a weight, with low-rank updates of the row directions
+// (Liu et al., "DoRA: Weight-Decomposed Low-Rank Adaptation", 2024).
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@
 
 namespace lockstep::nn {
 
-/// y = x W^T + b + (k - 1) x' W^T + k s B A x', where x' = dropout(x), k = m / n, m [out] is
-/// trained, and n [out] are the norms of the rows of W + s B A, which the backward pass takes for
-/// constants (section 4.3 there): without dropout b + k (x W^T + s B A x), equation 5. Beside a
-/// product of one matrix.
+/// DoRA on top of a dense product: y = x W^T + b + (k - 1) x' W^T + k s B A x', where x' =
+/// dropout(x), k = m / n, m [out] is trained, and n [out] are the row norms of W + s B A, which the
+/// backward pass treats as constants (section 4.3). Without dropout this is b + k (x W^T + s B A
+/// x), equation 5.
 class DecomposedLinearKernel final : public LinearKernel {
  public:
   DecomposedLinearKernel(
@@ -24,7 +24,7 @@ class DecomposedLinearKernel final : public LinearKernel {
   void accumulate_weight_gradients(
       const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const override;
   bool is_trained() const override;
-  /// The base's, the factors', then lora_magnitude_vector.
+  /// Visits the base's parameters, the factors, then lora_magnitude_vector.
   void visit_parameters(const ParameterFunction& function) override;
   Tensor take_bias() override;
   std::shared_ptr<Dropout>* input_dropout() override { return &factors_.dropout; }
@@ -38,7 +38,7 @@ class DecomposedLinearKernel final : public LinearKernel {
   void set_sum_over_inputs(std::function<Tensor(const Tensor&)> sum) override;
 
  private:
-  /// n, made anew when what it is made of has changed: once a step.
+  /// Row norms n, recomputed when weights or factors change (once per step).
   const Tensor& norms() const;
   /// x' in the base's type.
   Tensor dropped(const Tensor& x, const Tensor& drawn) const;
@@ -46,12 +46,12 @@ class DecomposedLinearKernel final : public LinearKernel {
   std::shared_ptr<LinearKernel> base_;  // without its bias
   LowRankFactors factors_;
   Tensor magnitudes_, bias_;
-  std::function<Tensor(const Tensor&)> sum_over_inputs_;  // null: all inputs are here
+  std::function<Tensor(const Tensor&)> sum_over_inputs_;  // null: this rank has all inputs
   mutable Tensor norms_;
   mutable int64_t norms_version_ = -1;
 };
 
-/// The norms [out] of the rows of W + s B A, in float32; `matrix` is W [out, in].
+/// Returns the norms [out] of the rows of W + s B A, in float32; `matrix` is W [out, in].
 Tensor row_norms(const Tensor& matrix, const Tensor& a, const Tensor& b, double scale);
 
 }  // namespace lockstep::nn

@@ -1,3 +1,4 @@
+// Moves the units of a model to several devices.
 #include "nn/devices.h"
 
 #include <map>

@@ -1,5 +1,5 @@
-// A model over several devices, for generation: units live where a placement says, activations
-// travel.
+// Model placement on several devices for generation: each unit resides on its assigned device;
+// activations are copied between devices.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@
 
 namespace lockstep::nn {
 
-/// Moves each unit's parameters to its device, and makes the model move activations between them as
-/// it runs (LanguageModel::around_unit). The model must be whole.
+/// Moves each unit's parameters to its device and installs a function that copies activations
+/// between devices (LanguageModel::around_unit). The model must be whole.
 void place_on_devices(
     LanguageModel& model,
     const model::Placement& placement,

@@ -1,3 +1,4 @@
+// Device-resident dropout keys.
 #include "nn/dropout_keys.h"
 
 #include <ATen/ops/empty.h>

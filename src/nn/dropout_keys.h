@@ -1,5 +1,5 @@
-// The keys of all dropouts of a pass as numbers that lie on a device, in one place from step to
-// step: what was captured with them draws anew whenever they are changed.
+// Dropout keys of a pass in a fixed device buffer, so that captured CUDA graphs draw new masks when
+// the buffer is updated.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,28 @@ namespace lockstep::nn {
 
 using at::Tensor;
 
-/// The key of a dropout's mask of one sample in one step.
+/// Returns the key of a dropout's mask for one sample in one step.
 uint64_t dropout_key(uint64_t seed, int64_t step, int64_t sample, int64_t site);
 
-/// For passes of one number of rows, and of the same dropouts: those that are asked for before the
-/// second begin(). Not thread-safe.
+/// All passes must have the same number of rows and the same dropout sites, namely those requested
+/// before the second begin(). Not thread-safe.
 class DropoutKeys {
  public:
   explicit DropoutKeys(c10::Device device) : device_(device) {}
 
-  /// From here on the keys are those of this step and these samples, [B] int64 on the CPU. On the
-  /// current stream.
+  /// Sets the keys for this step and these samples, [B] int64 on the CPU. Runs on the current
+  /// stream.
   void begin(uint64_t seed, int64_t step, const Tensor& samples);
-  /// [B] int64 on the device. Error (kInternal): a site that the first step did not have.
+  /// Returns [B] int64 on the device. Throws Error (kInternal) for a site that the first step did
+  /// not have.
   Tensor of_site(int64_t site);
 
  private:
-  /// Of all sites that are known, [sites, B] on the CPU.
+  /// Returns the keys of all known sites, [sites, B] on the CPU.
   Tensor numbers() const;
 
   c10::Device device_;
-  std::map<int64_t, int64_t> sites_;  // -> row of keys_, in the order in which they were asked for
+  std::map<int64_t, int64_t> sites_;  // site -> row of keys_, in the order of the first request
   Tensor keys_;                       // [sites, B] on the device, from the second step on
   uint64_t seed_ = 0;
   int64_t step_ = 0, begun_ = 0;

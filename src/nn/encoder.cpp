@@ -1,4 +1,4 @@
-// An encoder alone (Devlin et al., "BERT", 2019), around its blocks.
+// Encoder-only models (Devlin et al., "BERT", 2019): embedding and head around the blocks.
 #include <ATen/ATen.h>
 
 #include "model/encoder_head.h"
@@ -70,7 +70,7 @@ class Encoder final : public LanguageModel {
 
  private:
   model::EncoderHead form_;
-  std::shared_ptr<PositionEmbedding> token_types_;  // null where the family has none
+  std::shared_ptr<PositionEmbedding> token_types_;  // null if the family has none
   std::shared_ptr<Norm> norm_, head_norm_;
   std::shared_ptr<Linear> dense_;
   std::shared_ptr<Dropout> before_, after_;

@@ -1,3 +1,4 @@
+// Expert capacity per document.
 #include "nn/expert_capacity.h"
 
 #include <ATen/ATen.h>
@@ -7,7 +8,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// Of a row's tokens: the expert of each choice plus one, 0 of padding. Whole rows, [B, W, k]
+/// For each token of whole rows: the expert of each choice plus one, 0 for padding. [B, W, k]
 /// int32.
 Tensor whole_choices(
     const ExpertCapacity& capacity,
@@ -16,7 +17,7 @@ Tensor whole_choices(
     const Tensor& places,  // [T]
     int64_t length) {
   const Tensor here =
-      places.lt(length).nonzero().squeeze(1);  // a sequence may be padded at its end
+      places.lt(length).nonzero().squeeze(1);  // a sequence may be right-padded
   const Tensor marked = (chosen + 1).masked_fill(real.logical_not().unsqueeze(-1), 0).to(at::kInt);
   const Tensor whole =
       at::zeros({chosen.size(0), length, chosen.size(2)}, marked.options())
@@ -52,14 +53,15 @@ WithinCapacity within_capacity(
   const Tensor is_real = whole.select(2, 0).gt(0);
   const Tensor sizes = at::zeros({rows, length}, chosen.options().dtype(at::kDouble))
                            .scatter_add_(1, starts, is_real.to(at::kDouble))
-                           .gather(1, starts);  // [B, W]: the real tokens of each one's document
-  // So much less that a product which is a whole number but for rounding stays it.
+                           .gather(1, starts);  // [B, W]: for each token, the number of non-padding tokens of its document
+  // Subtracted before rounding up, so that rounding errors do not increase a product that is an
+  // integer.
   constexpr double kRounding = 1e-9;
   const double of_token =
       capacity.factor * static_cast<double>(per_token) / static_cast<double>(count);
   const Tensor room = at::ceil(sizes * of_token - kRounding).clamp_min(1);
 
-  // How many choices of each expert stand before a token, in its row, and before its document.
+  // For each token and expert, the number of choices before it in its row and before its document.
   const Tensor marks = at::zeros({rows, length, count + 1}, whole.options())
                            .scatter_(2, whole.to(at::kLong), 1)
                            .narrow(2, 1, count);

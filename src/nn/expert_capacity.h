@@ -1,5 +1,5 @@
-// Room that a mixture's experts have for the tokens of a document (Lepikhin et al., "GShard", 2020,
-// section 2.2; Fedus et al., "Switch Transformers", 2021, section 2.2).
+// Expert capacity: maximum number of tokens of a document that an expert processes (Lepikhin et
+// al., "GShard", 2020, section 2.2; Fedus et al., "Switch Transformers", 2021, section 2.2).
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@ namespace lockstep::nn {
 using at::Tensor;
 class ForwardContext;
 
-/// Of a document of n tokens that are no padding an expert takes ceil(factor n k / E), at least
-/// one, k being the experts of a token: the first ones that chose it, in the document's order. So
-/// what is dropped depends on nothing but the document and what stands before, and not on which
-/// rows share a micro-batch.
+/// For a document of n non-padding tokens, an expert accepts the first max(1, ceil(factor n k / E))
+/// tokens that chose it, in document order; k is the number of experts per token. The dropped
+/// tokens therefore depend only on the document and its prefix, not on the other rows of the
+/// micro-batch.
 struct ExpertCapacity {
-  double factor = 1;  // above 0
-  /// Adds numbers up over the ranks that hold parts of the same rows; null: whole rows are here.
+  double factor = 1;  // positive
+  /// Sums over the ranks that hold slices of the same rows; null: this rank has whole rows.
   std::function<void(const Tensor&)> sum_over_sequence = nullptr;
 };
 
-/// Which choices an expert has room for.
+/// Choices that fit within the experts' capacity.
 struct WithinCapacity {
-  Tensor kept;     // [N, k] bool; false of padding too
-  Tensor dropped;  // float64 scalar: the choices of tokens here that are no padding and found none
+  Tensor kept;     // [N, k] bool; also false for padding
+  Tensor dropped;  // float64 scalar: dropped choices of non-padding tokens on this rank
 };
 
-/// `chosen` [N, k] int64: the experts of the pass's tokens, each of which `count` there are.
-/// `places` [T] int64: where in the whole sequence the T positions that are here stand. Every rank
-/// that holds a part of the rows must call.
+/// Applies the capacity to `chosen` [N, k] int64, the experts of the pass's tokens out of `count`
+/// experts. `places` [T] int64: positions of this rank's T tokens in the whole sequence. Every rank
+/// that holds a slice of the rows must call.
 WithinCapacity within_capacity(
     const ExpertCapacity& capacity,
     const Tensor& chosen,

@@ -1,3 +1,4 @@
+// Mixture-of-experts MLP: router, token sorting and experts.
 #include "nn/experts.h"
 
 #include <iterator>
@@ -15,16 +16,16 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr double kLeastSum = 1e-20;  // of a token's sigmoids: transformers adds it
+constexpr double kLeastSum = 1e-20;  // lower bound of the sum of a token's sigmoids, as in transformers
 
-/// Rows of a run of n of the tokens, in the order of the experts that they go to.
+/// Rows of a chunk of n tokens, sorted by expert.
 struct SortedRows {
-  int64_t begin, length;        // the run
-  Tensor tokens;                // [R] int64: the token of each row, in the run
-  Tensor choices;               // [R] int64: which of the n k choices it is
-  std::vector<int64_t> counts;  // of each expert
+  int64_t begin, length;        // range of the chunk
+  Tensor tokens;                // [R] int64: index of each row's token in the chunk
+  Tensor choices;               // [R] int64: index into the n k choices
+  std::vector<int64_t> counts;  // rows per expert
 
-  /// The run's part of what has a row for each token.
+  /// Slices a per-token tensor to this chunk.
   Tensor of(const Tensor& tensor) const {
     return length == tensor.size(0) ? tensor : tensor.narrow(0, begin, length);
   }
@@ -36,21 +37,22 @@ SortedRows sort_by_expert(const Tensor& chosen, int64_t begin, const Tensor& cou
   const Tensor order =
       chosen.flatten()
           .argsort(/*stable=*/true)
-          .narrow(0, 0, chosen.numel() - count[experts]);  // without those that have no row
+          .narrow(0, 0, chosen.numel() - count[experts]);  // drops the choices without a row
   SortedRows sorted{
       begin,
       chosen.size(0),
       at::floor_divide(order, chosen.size(1)),
       order,
       std::vector<int64_t>(count, count + experts)};
-  // The last has what the others have not: rows are split by counts, and have to be all.
+  // The last expert's count is the remainder: rows are split by counts, which must sum to the
+  // number of rows.
   const int64_t others =
       std::accumulate(sorted.counts.begin(), std::prev(sorted.counts.end()), int64_t{0});
   sorted.counts.back() = order.numel() - others;
   return sorted;
 }
 
-/// `kept` [N, k] bool: the choices that have a row; undefined: all, R = n k.
+/// `kept` [N, k] bool: the choices that get a row; undefined: all, R = n k.
 std::vector<SortedRows> sort_by_expert(
     const Tensor& chosen, const Tensor& kept, int64_t experts, int64_t parts) {
   const Tensor all = kept.defined() ? chosen.masked_fill(kept.logical_not(), experts) : chosen;
@@ -62,7 +64,7 @@ std::vector<SortedRows> sort_by_expert(
     counts.push_back(
         at::zeros({experts + 1}, flat.options()).scatter_add_(0, flat, at::ones_like(flat)));
   }
-  // The host waits once, for the counts: at::bincount would wait by itself before.
+  // One synchronization for all counts; at::bincount would add another one before it.
   const Tensor on_host = ops::to_host(at::stack(counts));
   std::vector<SortedRows> sorted;
   for (int64_t part = 0; part < parts; ++part) {
@@ -72,7 +74,7 @@ std::vector<SortedRows> sort_by_expert(
   return sorted;
 }
 
-/// What came of the rows, by choice: [choices, C], zeros of those that have no row.
+/// Scatters the expert outputs back to choices: [choices, C], zero for choices without a row.
 Tensor by_choice(const Tensor& made, const SortedRows& sorted, int64_t choices) {
   if (sorted.choices.numel() < choices) {
     return at::zeros({choices, made.size(1)}, made.options()).index_copy(0, sorted.choices, made);
@@ -94,7 +96,7 @@ Routing Router::forward(const Tensor& x) const {
   const bool is_sigmoid = experts.scores == model::RouterScores::kSigmoid;
   Routing routing;
   Routed& routed = routing.routed;
-  // As transformers has it: with sigmoids the product is of float32 numbers too.
+  // Matches transformers: with sigmoid scores the product also uses float32 operands.
   routed.logits = is_sigmoid ? ops::matrix_products(x.to(at::kFloat), weight.to(at::kFloat).t())
                              : ops::matrix_products(x, weight.t());  // [N, E]
   if (bias.defined()) {
@@ -116,7 +118,7 @@ Routing Router::forward(const Tensor& x) const {
 }
 
 Tensor Router::chosen(const Tensor& scores) const {
-  // A stable sort, and not the largest k, whose order among equals nothing defines.
+  // A stable sort rather than top-k: the order of equal values is undefined in top-k.
   const auto best = [](const Tensor& values, int64_t count) {
     return values.argsort(/*stable=*/true, -1, /*descending=*/true)
         .narrow(-1, 0, count)

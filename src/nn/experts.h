@@ -1,6 +1,6 @@
-// A mixture of experts instead of a block's MLP (Shazeer et al., "Outrageously Large Neural
-// Networks", 2017). Tokens are sorted by their experts, each of which makes one product over the
-// rows that came to it: all of them, or those that it has room for (nn/expert_capacity.h).
+// Mixture of experts that replaces a block's MLP (Shazeer et al., "Outrageously Large Neural
+// Networks", 2017). Tokens are sorted by expert; each expert computes one product over its rows,
+// limited by its capacity if one is set (nn/expert_capacity.h).
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@
 
 namespace lockstep::nn {
 
-/// Which experts the tokens of a pass go to: the likeliest, of equals the lower.
+/// Expert assignment of a pass's tokens: the k most probable experts; ties go to the lower index.
 struct Routing {
   Routed routed;
-  Tensor weights;  // [N, k] float32: what their outputs are multiplied by
+  Tensor weights;  // [N, k] float32: factors of the expert outputs
 };
 
-/// p = softmax(x W^T + b) or sigmoid(x W^T + b), in float32; the k largest of each token, where so
-/// asked with a correction added for the choice and within groups (model::Experts), divided by
-/// their sum, and multiplied by a factor.
+/// Top-k router: p = softmax(x W^T + b) or sigmoid(x W^T + b) in float32. Selects the k largest per
+/// token, optionally with a correction added for the selection and within groups (model::Experts);
+/// optionally normalizes them to sum to 1 and multiplies them by a factor.
 struct Router : Layer {
   explicit Router(const model::Experts& experts) : experts(experts) {}
   model::Experts experts;
   Tensor weight;      // [E, C]
-  Tensor bias;        // [E]; undefined: none
-  Tensor correction;  // [E] float32, which no gradient reaches; undefined: none
+  Tensor bias;        // [E]; undefined if the router has no bias
+  Tensor correction;  // [E] float32, not trained by gradient; undefined if the router has none
   void visit_parameters(const ParameterFunction& function) override;
   /// x [N, C]
   virtual Routing forward(const Tensor& x) const;
@@ -41,62 +41,62 @@ struct Router : Layer {
   Tensor chosen(const Tensor& scores) const;
 };
 
-/// Rows that are sorted by expert.
+/// Token rows sorted by expert.
 struct ExpertRows {
   Tensor values;                // [R, C]
-  std::vector<int64_t> counts;  // the rows of each expert of the whole mixture
-  Tensor tokens;  // [R] int64 on the CPU: the number of each row's token, by which experts'
-                  // dropouts draw (ForwardContext::token_numbers); undefined: they draw nothing
+  std::vector<int64_t> counts;  // rows of each expert of the whole mixture
+  Tensor tokens;  // [R] int64 on the CPU: token number of each row, which seeds the experts' dropouts (ForwardContext::token_numbers); undefined without dropout
 };
-/// What experts make of rows -> [R, C].
+/// Applies the experts to sorted rows -> [R, C].
 using ExpertFunction = std::function<Tensor(const ExpertRows& rows)>;
 
-/// What has nothing to do with the rows, and may be made while they are on their way.
+/// Computation that is independent of the rows and overlaps with their exchange.
 using BesideFunction = std::function<Tensor()>;
 
-/// What came of rows, and of what was made beside them.
+/// Result of an exchange: the expert outputs and the result of the overlapped computation.
 struct Exchanged {
-  /// Of each part [R, C], to be called once, in this order: what is computed between the calls is
-  /// computed while the rest is on its way, and in the backward pass while its gradients are.
+  /// One function per chunk, each returns [R, C]. Call each once, in order: computation between the
+  /// calls overlaps with the exchange of the remaining chunks, and in the backward pass with the
+  /// exchange of their gradients.
   std::vector<std::function<Tensor()>> rows;
-  Tensor beside;  // undefined: there was nothing
+  Tensor beside;  // undefined if there was no overlapped computation
 };
 
-/// Between a block's tokens and its experts. The default has all experts here; whoever spreads them
-/// over ranks sends rows there and back. It has no parameters.
+/// Moves tokens to their experts and back. In the default all experts are on this rank; expert
+/// parallelism replaces it with an all-to-all. It has no parameters.
 struct ExpertExchange {
   bool experts_drop = false;  // experts have dropouts in training
-  /// Into so many runs of tokens a pass is cut; the first of them may be empty.
+  /// Number of token chunks of a pass; leading chunks may be empty.
   int64_t parts = 1;
-  /// The places in the whole sequence of the T positions that are here, [T] int64; null: 0, 1, ...
+  /// Positions of this rank's T tokens in the whole sequence, [T] int64; null: 0, 1, ...
   std::function<Tensor(int64_t length)> places;
   virtual ~ExpertExchange() = default;
-  /// `beside` null: there is nothing.
+  /// `beside` is the computation to overlap; null: none.
   virtual Exchanged forward(
       const std::vector<ExpertRows>& parts,
       const ExpertFunction& experts,
       const BesideFunction& beside) const;
-  /// The places of the positions that are here, [T].
+  /// Positions of this rank's tokens, [T].
   Tensor places_of(int64_t length) const;
 };
 
-/// One expert's linears, gate and up in one product (number by number) or in two; null: another
-/// rank has it.
+/// Linears of one expert, with gate and up in one product (interleaved) or in two; null: on another
+/// rank.
 struct Expert {
   std::shared_ptr<Linear> gate_up, gate, up, down;
 };
 
-/// Gate and up of [..., 2 F] that has them number by number.
+/// Splits an interleaved [..., 2 F] into gate and up.
 struct GateAndUp {
   explicit GateAndUp(const Tensor& pairs);
   Tensor gate, up;
 };
 
-/// y = sum over the k experts e of w_e down_e(act(gate_e x) * up_e x), and where there is an expert
-/// that every token goes through, what it gives, in some families times sigmoid(v x).
+/// y = sum over the k experts e of w_e down_e(act(gate_e x) * up_e x). If the block has a shared
+/// expert, its output is added, in some families multiplied by sigmoid(v x).
 class ExpertMlp {
  public:
-  /// Of the block's description, whose layers these are.
+  /// `config` and `layers` describe the block that owns this MLP.
   ExpertMlp(const model::ModelConfig& config, const UnitLayers& layers, int64_t layer);
 
   /// x [B, T, C] -> [B, T, C]
@@ -104,26 +104,26 @@ class ExpertMlp {
   void visit_slots(const SlotFunction& visit);
 
  private:
-  /// An expert is called without rows too: its parameters' gradients are then zeros, and every rank
-  /// has made the same calls.
+  /// Runs an expert. Called even with zero rows: the gradients are then zeros, and all ranks issue
+  /// the same calls.
   Tensor run(const ExpertRows& rows, const ForwardContext& context) const;
-  /// Of the expert that every token goes through: [B, T, C] -> [B, T, C]
+  /// Output of the shared expert: [B, T, C] -> [B, T, C]
   Tensor shared(const Tensor& x, const ForwardContext& context) const;
-  /// What goes down.
+  /// Input of the down projection.
   Tensor activated(const Expert& expert, const Tensor& x, const ForwardContext& context) const;
-  /// [N], of the pass's tokens; undefined where nothing is drawn for them.
+  /// [N], numbers of the pass's tokens; undefined without dropout.
   Tensor token_numbers(int64_t length, const ForwardContext& context) const;
-  /// [N, k] bool, of the experts that tokens chose: which have room; undefined: all.
+  /// [N, k] bool: choices within capacity; undefined: all.
   Tensor kept(const Tensor& chosen, int64_t length, const ForwardContext& context) const;
 
   Gate gate_;
-  int64_t layer_, mixture_layers_;  // of the whole model
+  int64_t layer_, mixture_layers_;  // in the whole model
   std::shared_ptr<Router> router_;
   std::shared_ptr<ExpertExchange> exchange_;
   std::shared_ptr<RegionBoundary> output_;
   std::vector<Expert> experts_;
-  Expert shared_;                          // null: the model has none
-  std::shared_ptr<Linear> shared_weight_;  // null: it has none
+  Expert shared_;                          // null if the model has no shared expert
+  std::shared_ptr<Linear> shared_weight_;  // null if the shared expert is not gated
   SlotName router_name_, exchange_name_, output_name_;
   std::vector<SlotName> shared_names_;               // gate, up, down, weight
   std::vector<std::vector<SlotName>> expert_names_;  // gate and up, gate, up, down

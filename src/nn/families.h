@@ -1,4 +1,4 @@
-// The blocks of each family: internal to nn.
+// Constructors of the blocks of each model family. Internal to nn.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace lockstep::nn {
 
-/// A block of GPT-2: layer norms, packed query-key-value, an MLP of two matrices.
+/// Creates a GPT-2 block: layer norms, packed query-key-value, an MLP with two matrices.
 std::shared_ptr<Block> make_gpt2_block(const model::ModelConfig& config, int64_t layer);
-/// A block of every other decoder (Llama and what came after it, GPT-NeoX, GPT-Neo, mixtures of
-/// experts): what it has is what the model's description lists of it.
+/// Creates a block of any other decoder (Llama and its successors, GPT-NeoX, GPT-Neo, mixtures of
+/// experts); the model's description lists its layers.
 std::shared_ptr<Block> make_decoder_block(const model::ModelConfig& config, int64_t layer);
 
-/// A block of T5's encoder or decoder: RMS norms, relative positions, attention to the source in
-/// the decoder's, an MLP with or without a gate.
+/// Creates a block of T5's encoder or decoder: RMS norms, relative positions, cross-attention in
+/// the decoder, an MLP with or without a gate.
 std::shared_ptr<Block> make_t5_block(const model::ModelConfig& config, int64_t layer);
-/// T5 around its blocks, without parameters yet: the tables of relative positions beside the
-/// embedding, the scale of the head.
+/// Creates T5's units other than the blocks, without parameters: the embedding with the tables of
+/// relative positions, and the scaled head.
 std::unique_ptr<LanguageModel> make_t5(
     const model::ModelConfig& config, ModelPart part, std::vector<std::shared_ptr<Block>> blocks);
 
-/// An encoder alone around its blocks, without parameters yet: segments and a norm beside the
-/// embedding, a linear and a bias in its head.
+/// Creates an encoder's units other than the blocks, without parameters: the embedding with
+/// segments and norm, and the head with a linear and a bias.
 std::unique_ptr<LanguageModel> make_encoder(
     const model::ModelConfig& config, ModelPart part, std::vector<std::shared_ptr<Block>> blocks);
 
-/// The attention of a layer, as its config says.
+/// Creates the attention of a layer according to its config.
 std::shared_ptr<Attention> make_attention(const model::ModelConfig& config, int64_t layer);
-/// `role` and `layer` are the slot's.
+/// `role` and `layer` identify the slot.
 std::shared_ptr<Dropout> make_dropout(double probability, std::string_view role, int64_t layer);
 
 }  // namespace lockstep::nn

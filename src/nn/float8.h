@@ -1,5 +1,5 @@
-// Linears whose products are made in 8-bit floats (ops/float8.h). Weights keep their type: they are
-// rounded for each product, as what they are multiplied by is.
+// Linear layers that multiply in float8 (ops/float8.h). Weights keep their type; weights and inputs
+// are rounded for each product.
 #pragma once
 
 #include <functional>
@@ -12,24 +12,24 @@
 
 namespace lockstep::nn {
 
-/// What the linears of a model rounded last as an input: the next one often reads the same, as
-/// queries, keys and values do, forward and backward. Nobody's else: not thread-safe.
+/// Cache of the last rounded input, shared by the linears of a model: consecutive linears (query,
+/// key, value) often read the same input, in the forward and in the backward pass. Not thread-safe.
 struct LastInput {
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> x{
       c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
-  int64_t version = 0;  // of x, which may be written anew
+  int64_t version = 0;  // version counter of x; detects in-place writes
   ops::Float8Order order = ops::Float8Order::kRows;
-  bool is_agreed = false;  // whether over other ranks' inputs
+  bool is_agreed = false;  // true if the scale was agreed with the other ranks
   ops::Float8Rows rows;
 };
 
-/// y = x W + b, where x and W are rounded to e4m3 and the gradient of y to e5m2, each in one way
-/// for all products that it is in: an input's scale, which is a power of two, goes over to the
-/// gradient that it is multiplied by, whose type has room for it.
+/// y = x W + b, with x and W rounded to e4m3 and the gradient of y to e5m2. Each tensor is rounded
+/// once for all products that use it: a per-input scale, a power of two, is folded into the
+/// gradient that the input is multiplied with, because e5m2 has the range for it.
 class Float8LinearKernel final : public LinearKernel,
                                  public std::enable_shared_from_this<Float8LinearKernel> {
  public:
-  /// `last` is of all linears of the model; null: inputs are rounded for each product.
+  /// `last` is shared by all linears of the model; null: inputs are rounded for each product.
   Float8LinearKernel(
       ops::SharedScale shared,
       WeightLayout layout,
@@ -48,13 +48,13 @@ class Float8LinearKernel final : public LinearKernel,
   void set_largest_over(Shared what, Largest largest) override;
   void set_sum_over_copies(int64_t copies, std::function<Tensor(const Tensor&)> sum) override;
 
-  // Its verbs without a graph.
+  // The products without autograd.
   Tensor multiply(const Tensor& x) const;
   /// In the weight's layout.
   Tensor weight_gradient(const Tensor& y_gradient, const Tensor& x) const;
 
  private:
-  // As rows that x, W and the gradient of y are of products.
+  // Rounds x, W or the gradient of y to rows along the dimension that the product sums over.
   ops::Float8Rows rounded(const Tensor& x, ops::Float8Order order = ops::Float8Order::kRows) const;
   ops::Float8Rows rounded_anew(const Tensor& x, ops::Float8Order order) const;
   ops::Float8Rows rounded_weight(ops::Float8Order order = ops::Float8Order::kRows) const;
@@ -72,9 +72,9 @@ class Float8LinearKernel final : public LinearKernel,
   std::function<Tensor(const Tensor&)> sum_over_copies_;
 };
 
-/// Puts such products into the dense linears of the model (of a part: those that it has) that
-/// `float8` means. To be called before adapters are added, and before any strategy. Error
-/// (kConfig): model::float8_linears; weights are packed.
+/// Installs float8 products in the dense linears selected by `float8`; in a model part, in those
+/// that it contains. Call before adapters are added and before any strategy. Throws Error (kConfig)
+/// as model::float8_linears does, and if weights are packed.
 void round_linears(LanguageModel& model, const model::Float8& float8);
 
 }  // namespace lockstep::nn

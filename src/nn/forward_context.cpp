@@ -1,3 +1,4 @@
+// Per-pass inputs and tables shared by all blocks.
 #include "nn/forward_context.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ Tensor relative_position_buckets(
   const double steps = static_cast<double>(buckets - exact);
   const double range =
       std::log(static_cast<double>(positions.max_distance) / static_cast<double>(exact));
-  // In float32 and in this order, as the models were trained: a bucket's edge is a matter of bits.
+  // Computed in float32 and in this order, as in training: rounding decides the bucket at an edge.
   const Tensor large =
       exact + (at::log(far.clamp_min(1).to(at::kFloat) / exact) / range * steps).to(at::kLong);
   const Tensor bucket = at::where(far < exact, far, large.clamp_max(buckets - 1));
@@ -222,7 +223,7 @@ std::pair<Tensor, Tensor> ForwardContext::places(Visibility visibility, at::Devi
                          inputs_.source_positions.to(device), range(0, inputs_.whole_source_length))
                    : std::pair(range(0, length), range(0, length));
   }
-  if (is_part) {  // every row's positions are the same
+  if (is_part) {  // all rows have the same positions
     return {inputs_.positions[0].to(device), range(0, inputs_.whole_length)};
   }
   return {range(first_, first_ + length_), range(0, first_ + length_)};

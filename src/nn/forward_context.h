@@ -1,4 +1,4 @@
-// What a forward pass is given, and what its blocks share.
+// Inputs of a forward pass and the tables that its blocks share.
 #pragma once
 
 #include <cstdint>
@@ -23,122 +23,118 @@ struct ExpertCapacity;
 struct RouterTerms;
 struct RoutingLog;
 
-/// Cosines and sines of rotary positions: [T, d] float32, or [B, T, d] where positions are given; d
-/// is rotary_dim / 2.
+/// Cosines and sines of rotary positions: [T, d] float32, or [B, T, d] if explicit positions are
+/// given; d is rotary_dim / 2.
 struct Rotary {
   Tensor cos, sin;
 };
-/// By device, and whether they are those of layers with a window.
+/// Keyed by device and by whether the layer has a sliding window.
 using RotaryTables = std::map<std::tuple<int, int, bool>, Rotary>;
 
 struct ForwardInputs {
   Tensor ids;       // [B, T] int64
-  Targets targets;  // needed for scores and for a loss
-  Tensor source;    // [B, S] int64: what the encoder of an encoder-decoder reads; ids are then what
-                    // its decoder does, from decoder_start_token_id on
-  Tensor source_mask;       // [B, S] bool: the tokens of the source that are none of padding;
-                            // undefined: all. Of the whole source, where `source` is a part of it
-  Tensor source_positions;  // [S] int64, where `source` is a part: where its tokens stand
-  int64_t whole_source_length = 0;  // likewise: of the whole source
-  Tensor samples;  // [B] int64, CPU: each row's number in the sampler's stream; needed for dropout
-  Tensor token_samples;  // [B, T, 2] int64, CPU, of rows of several documents that are samples
-                         // each: of each token its document's number, and its place there. Of the
-                         // whole rows, where ids are a part of them. Undefined: a row is one sample
-  uint64_t seed = 0;     // of dropout
-  int64_t step = 0;      // likewise
-  bool training = false;  // dropout acts
-  /// Where the keys of dropouts lie, of this step and these samples; null: they are made for each.
-  /// Not with token_samples.
+  Targets targets;  // required for scores and the loss
+  Tensor source;    // [B, S] int64: encoder input of an encoder-decoder; `ids` is then the decoder input, starting with decoder_start_token_id
+  Tensor source_mask;       // [B, S] bool: non-padding tokens of the source; undefined: all. Covers the whole source even if `source` is a slice of it
+  Tensor source_positions;  // [S] int64: positions of the source tokens, if `source` is a slice
+  int64_t whole_source_length = 0;  // length of the whole source
+  Tensor samples;  // [B] int64, CPU: index of each row in the sampler's stream; required for dropout
+  Tensor token_samples;  // [B, T, 2] int64, CPU, if each document of a row is a sample: the document's number and the token's position in it. Covers whole rows even if `ids` is a slice. Undefined: a row is one sample
+  uint64_t seed = 0;     // seed of dropout
+  int64_t step = 0;      // step number, used for dropout keys
+  bool training = false;  // enables dropout
+  /// Device-resident dropout keys of this step and these samples; null: keys are computed for each
+  /// dropout. Not compatible with token_samples.
   std::shared_ptr<DropoutKeys> dropout_keys;
-  Tensor token_types;  // [B, T] int64, of encoders: the segment of each token; undefined: 0. Where
-                       // ids are a part of the rows, so is it
-  Tensor positions;  // [B, T] int64; undefined: they count from the length of the cache, or from 0
-  /// [B, T] int64, of rows that hold several documents: where in its row the document of each token
-  /// begins. A token sees those of its own document alone, and `positions` count from 0 in each. Of
-  /// the whole rows, where `ids` are a part of them. Undefined: a row is one document. Of decoders
-  /// alone, and without a cache.
+  Tensor token_types;  // [B, T] int64, encoders only: segment of each token; undefined: 0. Sliced as `ids`
+  Tensor positions;  // [B, T] int64; undefined: consecutive, starting at the length of the cache, or at 0
+  /// [B, T] int64, for packed rows: index in the row at which each token's document starts. A token
+  /// attends only within its document, and `positions` restart at 0 in each. Covers whole rows even
+  /// if `ids` is a slice. Undefined: a row is one document. Decoders without a cache only.
   Tensor document_starts;
-  ops::DocumentOffsets document_offsets;  // of the same rows, on their device: for GPUs, and where
-                                          // this rank has whole rows
-  /// [B, T] int64, of rows whose documents are trees of texts that begin alike: where in its row
-  /// the last token that sees each token ends (ops::AttentionOptions::seen_until); `positions` are
-  /// then those of each text. Of whole rows, and models that takes_trees() of. Undefined: every
-  /// document is one text.
+  ops::DocumentOffsets document_offsets;  // the same on the rows' device: GPUs only, and only if this rank has whole rows
+  /// [B, T] int64, for rows with trees of sequences that share prefixes: index of the end of the
+  /// last token that attends to each token (ops::AttentionOptions::seen_until); `positions` count
+  /// within each sequence. Requires whole rows and a model that supports trees (takes_trees()).
+  /// Undefined: every document is one sequence.
   Tensor seen_until;
-  /// [B, T] bool: the tokens that are no padding; undefined: all. Of mixtures of experts alone,
-  /// whose balance is that of these. Where ids are a part of the rows, so is it.
+  /// [B, T] bool: non-padding tokens; undefined: all. Used only by mixtures of experts, which
+  /// balance over these tokens. Sliced as `ids`.
   Tensor real_tokens;
-  std::shared_ptr<const RouterTerms> router_terms;  // of mixtures (nn/routing.h); null: none
-  std::shared_ptr<RoutingLog> routing_log;          // likewise, to write to; null: nobody asks
-  std::shared_ptr<const ExpertCapacity> expert_capacity;  // likewise (nn/expert_capacity.h); null:
-                                                          // no token is dropped
-  int64_t whole_length = 0;  // of the sequence, where ids are a part of it, or are padded; 0: T
-  /// Made by the first of the passes that share them, which are of the same positions; null: each
-  /// makes its own.
+  std::shared_ptr<const RouterTerms> router_terms;  // auxiliary loss terms of mixtures of experts (nn/routing.h); null: none
+  std::shared_ptr<RoutingLog> routing_log;          // output: routing statistics; null: not recorded
+  std::shared_ptr<const ExpertCapacity> expert_capacity;  // expert capacity (nn/expert_capacity.h); null: no token is dropped
+  int64_t whole_length = 0;  // length of the whole sequence if `ids` is a slice of it or padded; 0: T
+  /// Cache of rotary tables, filled by the first of the passes that share it; these must have the
+  /// same positions. Null: each pass computes its own.
   std::shared_ptr<RotaryTables> rotary_tables;
   KeyValueCache* cache =
       nullptr;  // keys and values of the tokens before `ids`; those of `ids` are appended
 };
 
-/// Whether rows may hold trees of texts that begin alike: of decoders whose attention knows no
-/// distances but by rotary positions that do not depend on a sequence's length.
+/// Returns true if rows may hold trees of sequences that share prefixes: decoders whose only
+/// position information is rotary embeddings that do not depend on the sequence length.
 bool takes_trees(const model::ModelConfig& config);
 
-/// The site of a dropout, for its key: of its slot's role and layer, so that a model may have any
-/// number of them and no two draw the same mask.
+/// Key of a dropout site, computed from the role and layer of its slot. A model may have any number
+/// of dropouts; no two draw the same mask.
 constexpr int64_t dropout_site(std::string_view role, int64_t layer) {
   return static_cast<int64_t>(derive_key(hash_name(role), static_cast<uint64_t>(layer)));
 }
 
-/// What a query may see among the tokens of its own sequence.
+/// Attention direction within the sequence.
 enum class Visibility { kCausal, kBoth };
 
-/// The row of a table of relative positions for each distance of a key from its query (int64, any
-/// shape; negative: the key is before it): of kBoth one half for either direction; in each, half of
-/// the rows are a distance each, the others grow by a factor up to max_distance, and the last is
-/// for all beyond it (Raffel et al., 2020, section 2.1).
+/// Returns the row of the relative-position table for each distance from query to key (int64, any
+/// shape; negative: the key precedes the query). kBoth uses half of the rows for each direction.
+/// Within a direction, half of the rows cover one distance each, the others grow geometrically up
+/// to max_distance, and the last row covers all larger distances (Raffel et al., 2020, section
+/// 2.1).
 Tensor relative_position_buckets(
     const Tensor& distance, Visibility visibility, const model::RelativePositions& positions);
 
-/// Made once a forward pass, for a stage too; valid as long as the config.
+/// Per-pass state, created once for each forward pass, also of a pipeline stage. The config must
+/// outlive it.
 class ForwardContext {
  public:
-  /// Checks shapes and the model's position limit (Error kConfig).
+  /// Validates shapes and the model's position limit. Throws Error (kConfig).
   ForwardContext(const model::ModelConfig& config, ForwardInputs inputs);
 
   const ForwardInputs& inputs() const { return inputs_; }
   bool training() const { return inputs_.training; }
   KeyValueCache* cache() const { return inputs_.cache; }
   int64_t length() const { return length_; }         // T
-  int64_t first_position() const { return first_; }  // of ids[:, 0], where positions are not given
-  /// Of a layer, on that device; computed once for each device and kind of layer.
+  int64_t first_position() const { return first_; }  // position of ids[:, 0] if no explicit positions are given
+  /// Returns the rotary table of a layer on the device; computed once for each device and kind of
+  /// layer.
   const Rotary& rotary(at::Device device, int64_t layer) const;
-  /// Whether this pass runs the encoder. Where not, its keys and values are in the cache.
+  /// Returns true if this pass runs the encoder. If false, the cache already has its keys and
+  /// values.
   bool encodes() const;
-  /// The tokens of the source that may be attended to, bool [B, 1, 1, S]; undefined: all.
+  /// Source tokens that may be attended to, bool [B, 1, 1, S]; undefined: all.
   Tensor visible_source(at::Device device) const;
-  /// [T, S] bool: the ids that each of the ids sees, itself and those before it; those in the cache
-  /// included.
+  /// [T, S] bool, causal mask: each id attends to itself and to earlier ids, including those in the
+  /// cache.
   Tensor visible_target(at::Device device) const;
-  /// [T, S] int64: the row of a table of relative positions for each query and key. kBoth: of the
-  /// source's tokens; kCausal: of the ids', those in the cache included. Where this rank holds a
-  /// part of the sequence, the queries are its own, and the keys the whole sequence's.
+  /// [T, S] int64: row of the relative-position table for each query and key. kBoth: over the
+  /// source tokens; kCausal: over the ids, including those in the cache. If this rank holds a slice
+  /// of the sequence, the queries are local and the keys cover the whole sequence.
   const Tensor& relative_buckets(Visibility visibility, at::Device device) const;
-  /// The dropout keys of the rows, [B] int64 on the CPU, or where inputs().dropout_keys has them:
-  /// of (seed, step, sample, site). Where documents are samples, [B, T, 2]: of each token its
-  /// document's key, and its place there.
+  /// Dropout keys of the rows, [B] int64 on the CPU (or on the device of inputs().dropout_keys),
+  /// derived from (seed, step, sample, site). If documents are samples: [B, T, 2] with each token's
+  /// document key and its position in the document.
   Tensor dropout_keys(int64_t site) const;
-  /// Of this pass's tokens: a number for each, [B, T] int64 on the CPU, by its sample and its place
-  /// in the sequence, `places` [T] int64.
+  /// Numbers of this pass's tokens, [B, T] int64 on the CPU, derived from the sample and the
+  /// position in the sequence; `places` [T] int64 are the positions.
   Tensor token_numbers(const Tensor& places) const;
-  /// The same pass over rows [R, 1, C], each of which is the token of this number: a dropout draws
-  /// the same for a token, whatever row it is.
+  /// Returns the same pass over rows [R, 1, C], where each row is the token with this number:
+  /// dropout draws the same mask for a token in any row.
   ForwardContext of_tokens(const Tensor& numbers) const;
 
  private:
   void check_source() const;
   void check_documents() const;
-  /// Of the queries, [T], and of the keys, [S], of either visibility.
+  /// Positions of the queries, [T], and of the keys, [S].
   std::pair<Tensor, Tensor> places(Visibility visibility, at::Device device) const;
 
   const model::ModelConfig& config_;

@@ -1,3 +1,4 @@
+// Autoregressive generation with a key-value cache.
 #include "nn/generate.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// Keeps draws of generation apart from those of dropout and of initial weights.
+/// Separates generation's random stream from those of dropout and initialization.
 constexpr uint64_t kStream = 0x67656e6572617465ULL;
 
 double uniform(uint64_t seed, int64_t position) {
@@ -64,7 +65,7 @@ void check(
   if (!(options.top_p > 0 && options.top_p <= 1)) {
     fail(fmt::format("top_p is {}; it must be more than 0 and at most 1", options.top_p));
   }
-  // The last token is not fed back.
+  // The last token is not fed back to the model.
   const int64_t positions =
       static_cast<int64_t>(prompt.size()) + std::max<int64_t>(options.max_new_tokens - 1, 0);
   in_context(
@@ -80,8 +81,8 @@ void check(
       "check the weights: they may have diverged");
 }
 
-/// The tokens, likeliest first, equal ones by id: their order decides draws. Sorted as far as they
-/// are looked at, which in a large vocabulary is not far.
+/// Tokens by descending probability, ties by id; sampling depends on this order. Sorts lazily,
+/// because only a short prefix of a large vocabulary is usually read.
 class ByLikelihood {
  public:
   explicit ByLikelihood(const Tensor& logits)
@@ -117,14 +118,14 @@ int64_t choose_token(const Tensor& logits, const GenerateOptions& options, doubl
   const Tensor values =
       logits.to(at::TensorOptions().dtype(at::kFloat).device(at::kCPU)).contiguous();
   const auto* const value = values.const_data_ptr<float>();
-  const auto likeliest = at::argmax(values).item<int64_t>();  // a NaN counts as the largest
+  const auto likeliest = at::argmax(values).item<int64_t>();  // argmax treats NaN as the largest value
   if (std::isnan(value[likeliest])) {
     throw_diverged();
   }
   if (options.temperature == 0) {
     return likeliest;
   }
-  const auto weight = [&](int64_t id) {  // the largest is 1
+  const auto weight = [&](int64_t id) {  // relative to the largest, which is 1
     return std::exp((static_cast<double>(value[id]) - value[likeliest]) / options.temperature);
   };
   ByLikelihood order(values);
@@ -135,7 +136,8 @@ int64_t choose_token(const Tensor& logits, const GenerateOptions& options, doubl
     total += weight(count < all ? order[i] : static_cast<int64_t>(i));
   }
   if (options.top_p < 1) {
-    // A token stays where those before it do not reach p; so the first always stays.
+    // A token is included if the tokens before it do not reach p; the first is therefore always
+    // included.
     const double enough = options.top_p * total;
     size_t kept = 0;
     for (total = 0; kept < count && total < enough; ++kept) {
@@ -150,12 +152,12 @@ int64_t choose_token(const Tensor& logits, const GenerateOptions& options, doubl
       return order[i];
     }
   }
-  return order[count - 1];  // by rounding only
+  return order[count - 1];  // reached only by rounding errors
 }
 
 namespace {
 
-/// Rows that are continued together: all of them have been read up to the same position.
+/// Rows that are decoded together; all have been read up to the same position.
 class RowsInStep {
  public:
   RowsInStep(
@@ -176,7 +178,7 @@ class RowsInStep {
   }
 
   std::vector<Generated> run() {
-    int64_t read = 0;  // of every row
+    int64_t read = 0;  // tokens read of every row
     while (!going_.empty()) {
       int64_t next = read == 0 ? length_of(going_.front()) : read + 1;
       for (const Row& row : going_) {
@@ -192,12 +194,13 @@ class RowsInStep {
  private:
   struct Row {
     size_t number = 0;
-    std::vector<int64_t> ids;  // the prompt, and what follows
-    int64_t left = 0;          // tokens to come
+    std::vector<int64_t> ids;  // the prompt, then the generated tokens
+    int64_t left = 0;          // tokens left to generate
   };
   static int64_t length_of(const Row& row) { return std::ssize(row.ids); }
 
-  /// Reads the tokens [begin, end) of each row: the likeliest ones behind them, int64 [rows].
+  /// Reads the tokens [begin, end) of each row and returns the most likely next tokens, int64
+  /// [rows].
   Tensor likeliest_behind(int64_t begin, int64_t end) {
     ForwardInputs inputs;
     inputs.cache = &cache_;
@@ -210,13 +213,13 @@ class RowsInStep {
     }
     const Tensor logits = model_.last_logits(inputs);
     const Tensor chosen = at::argmax(logits, 1);
-    // A NaN counts as the largest: it is found where they are.
+    // argmax treats NaN as the largest value, so a NaN is always chosen and found here.
     if (at::isnan(logits.gather(1, chosen.unsqueeze(1))).any().item<bool>()) {
       throw_diverged();
     }
     return chosen.to(at::kCPU).contiguous();
   }
-  /// The next tokens of the rows that have been read whole; those that are done leave the cache.
+  /// Appends the next token of each row whose prompt has been read; finished rows leave the cache.
   void take(const Tensor& chosen, int64_t read) {
     const auto* id = chosen.const_data_ptr<int64_t>();
     std::vector<bool> goes_on;
@@ -236,7 +239,7 @@ class RowsInStep {
     }
     return row.left > 0;
   }
-  /// The last rows that go on take the places of those that do not.
+  /// Moves the last unfinished rows into the slots of finished rows.
   void close_up(const std::vector<bool>& goes_on) {
     const auto kept = static_cast<size_t>(std::ranges::count(goes_on, true));
     if (kept == going_.size()) {
@@ -266,8 +269,8 @@ class RowsInStep {
   std::vector<Row> going_;
 };
 
-/// Logits [V] by which none of the tokens is chosen; a folder may name ends that its vocabulary
-/// lacks.
+/// Returns the logits [V] with these tokens masked; a model folder may name stop tokens that are
+/// outside the vocabulary.
 Tensor without(const Tensor& logits, std::vector<int64_t> tokens) {
   std::erase_if(tokens, [&](int64_t id) { return id < 0 || id >= logits.numel(); });
   const Tensor ids = at::tensor(tokens, at::kLong).to(logits.device());

@@ -1,3 +1,4 @@
+// Random initialization of parameters, by name and global element index.
 #include "nn/initialize.h"
 
 #include <algorithm>
@@ -14,16 +15,16 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr int64_t kGrain = 1 << 15;  // elements for a thread
+constexpr int64_t kGrain = 1 << 15;  // elements per thread
 
-/// Normal draws of the elements [begin, begin + count).
+/// Normal samples of the elements [begin, begin + count).
 void draw_normal(uint64_t key, double deviation, int64_t begin, int64_t count, float* out) {
   at::parallel_for(0, count, kGrain, [&](int64_t first, int64_t last) {
     ops::draw_normal(key, static_cast<float>(deviation), begin + first, last - first, out + first);
   });
 }
 
-/// Uniform draws between -bound and bound: an element's word gives its number.
+/// Uniform samples in [-bound, bound); each element is derived from its own random word.
 void draw_uniform(uint64_t key, double bound, int64_t begin, int64_t count, float* out) {
   const auto width = static_cast<float>(2 * bound);
   for (int64_t i = 0; i < count; ++i) {
@@ -48,7 +49,7 @@ void fill_initial(
             parameter.elements()));
   }
   using Kind = model::Initialization::Kind;
-  // Numbers without deviation are zeros, and need not be drawn.
+  // Constants need no random draws.
   const bool is_even = parameter.init.kind == Kind::kZeros ||
                        (parameter.init.kind == Kind::kNormal && parameter.init.deviation == 0);
   if (is_even || parameter.init.kind == Kind::kOnes) {
@@ -58,7 +59,8 @@ void fill_initial(
   if (count == 0 || slice.is_meta()) {
     return;
   }
-  // A part at a time, which a cache holds until it is rounded; a device's, as it pays to copy.
+  // Chunk size: on the CPU, what fits in the cache until it is rounded; on a device, large enough
+  // for an efficient copy.
   const int64_t most = slice.is_cpu() ? kGrain : int64_t{1} << 22;
   const bool is_direct = slice.is_cpu() && slice.scalar_type() == at::kFloat;
   const uint64_t key = derive_key(seed, hash_name(parameter.name));

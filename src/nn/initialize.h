@@ -1,5 +1,5 @@
-// Random weights, drawn by parameter name and global element: any shard, of any plan, draws its own
-// part.
+// Random initial weights, drawn by parameter name and global element index: every shard of every
+// plan gets the same values.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace lockstep::nn {
 
-/// Fills `slice`, which holds the elements [begin, begin + slice.numel()) of the flattened
-/// parameter (contiguous, any float type, rounded from float32), with the parameter's initial
-/// values. CPU and CUDA tensors get the same numbers.
+/// Fills `slice`, the elements [begin, begin + slice.numel()) of the flattened parameter, with its
+/// initial values. `slice` is contiguous and of any float type; values are rounded from float32.
+/// CPU and CUDA produce the same numbers.
 void fill_initial(
     Tensor slice, const model::ParameterSpec& parameter, uint64_t seed, int64_t begin = 0);
 
-/// Every parameter of the model, as the family's authors start it.
+/// Initializes all parameters of the model as specified by the family's authors.
 void initialize(LanguageModel& model, uint64_t seed);
 
-/// After the vocabulary grew from `old_vocabulary`: the rows added to the embedding, and to a head
-/// of its own, are the mean of the old rows plus the family's initial noise. (Far from the mean, a
-/// new token would begin with a large loss.)
+/// Initializes the rows that were added when the vocabulary grew from `old_vocabulary`: in the
+/// embedding, and in an untied head, they are the mean of the old rows plus the family's initial
+/// noise. (Rows far from the mean would start with a large loss.)
 void initialize_new_rows(LanguageModel& model, int64_t old_vocabulary, uint64_t seed);
-/// The same of one embedding or head, [V, C], whole.
+/// The same for one whole embedding or head, [V, C].
 void initialize_new_rows(
     Tensor embedding, const model::ParameterSpec& spec, int64_t old_vocabulary, uint64_t seed);
 

@@ -1,4 +1,4 @@
-// Keys and values of the tokens that generation has seen.
+// Key-value cache of generation.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,29 @@ namespace lockstep::nn {
 
 using at::Tensor;
 
-/// One entry a layer. A layer with a sliding window keeps the last window - 1 positions, so that
-/// its memory is bounded.
+/// One entry per layer. A layer with a sliding window stores only the last window - 1 positions,
+/// which bounds its memory.
 class KeyValueCache {
  public:
   explicit KeyValueCache(const model::ModelConfig& config);
 
-  /// The positions seen so far: the position of the next token.
+  /// Number of positions in the cache: the position of the next token.
   int64_t length() const { return length_; }
-  /// Appends [B, Hkv, T, D] and returns all that a layer may attend to, [B, Hkv, S, D] each, in
-  /// order; the last T are those given.
+  /// Appends [B, Hkv, T, D] and returns all keys and values that the layer may attend to, [B, Hkv,
+  /// S, D] each, in order; the last T are the new ones.
   std::pair<Tensor, Tensor> append(int64_t layer, const Tensor& key, const Tensor& value);
-  /// The keys and values of what the encoder read, for a layer of the decoder: made at the first
-  /// call, kept for the others.
+  /// Keys and values of the encoder output for a decoder layer. Computed by the first call and
+  /// cached.
   const std::pair<Tensor, Tensor>& source(
       int64_t layer, const std::function<std::pair<Tensor, Tensor>()>& make);
-  /// Called once a forward pass, after its blocks.
+  /// Advances the length; called once per forward pass, after its blocks.
   void advance(int64_t tokens) { length_ += tokens; }
-  /// Keeps the rows [N] int64 of the batch, in that order, and forgets the others.
+  /// Keeps the batch rows [N] int64, in that order, and drops the others.
   void keep_rows(const Tensor& rows);
-  /// Keeps the first `kept` rows of the batch, after the rows `from` have been copied to the rows
-  /// `to`, int64 [N] each, none of which is the same. So who has no further use for some rows moves
-  /// few of the others. Of decoders alone.
+  /// Copies the rows `from` to the rows `to`, int64 [N] each and disjoint, then keeps the first
+  /// `kept` rows of the batch. Dropping a few rows thus moves only a few others. Decoders only.
   void move_rows(const Tensor& from, const Tensor& to, int64_t kept);
-  /// The bytes that it holds.
+  /// Memory used, in bytes.
   int64_t bytes() const;
 
  private:

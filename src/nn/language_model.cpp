@@ -1,3 +1,4 @@
+// Base class of transformer language models: units, stages and heads.
 #include "nn/language_model.h"
 
 #include <ATen/ATen.h>
@@ -30,15 +31,16 @@ const Targets& targets_of(const ForwardInputs& inputs) {
   return inputs.targets;
 }
 
-/// Multiplied by a number that is rounded to the type of x, as transformers has it.
+/// Multiplies by a factor that is rounded to the type of x, as in transformers.
 Tensor scaled(const Tensor& x, double by) {
   return by == 1 ? x : x * at::scalar_tensor(by, x.scalar_type()).item<double>();
 }
 
-/// Columns beside the states and the weight, in a multiple of what vectors hold, for a bias.
+/// Columns appended to states and weight to fold the bias into the product; rounded up to the SIMD
+/// width.
 constexpr int64_t kBiasColumns = 16;
 
-/// [..., C] -> [..., C + kBiasColumns]: a one, and zeros.
+/// [..., C] -> [..., C + kBiasColumns]: appends a one and zeros.
 Tensor with_one(const Tensor& states) {
   std::vector<int64_t> sizes = states.sizes().vec();
   sizes.back() = kBiasColumns;
@@ -80,7 +82,7 @@ LanguageModel::LanguageModel(
   if (holds_table()) {
     tokens = std::make_shared<TokenEmbedding>();
     tokens->padding_row = config_.embedding_padding_row.value_or(-1);
-    if (config_.ties_head() && part_.head) {  // it gets a gradient of every row
+    if (config_.ties_head() && part_.head) {  // the head's gradient covers every row
       tokens->gradient_form = ops::EmbeddingGradient::kRows;
     }
   }
@@ -205,7 +207,7 @@ std::string LanguageModel::head_prefix() const {
   }
   if (config_.ties_head()) {
     const auto tied = model::tied_head(config_);
-    return tied ? tied->prefix : "lm_head";  // an encoder's is no layer by itself
+    return tied ? tied->prefix : "lm_head";  // an encoder's head is not a layer of its own
   }
   return without_suffix(model::head_name(config_));
 }

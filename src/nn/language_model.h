@@ -1,5 +1,4 @@
-// A transformer with a head, plain: embedding, blocks, head. It knows nothing of
-// ranks.
+// Transformer language model without parallelism: embedding, blocks and head.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +28,7 @@ class Block {
   explicit Block(int64_t layer) : layer_(layer) {}
   virtual ~Block() = default;
   int64_t layer() const { return layer_; }
-  /// What the unit before gave -> what the next one takes.
+  /// Maps the outputs of the previous unit to the inputs of the next one.
   virtual Tensors forward(const Tensors& inputs, const ForwardContext& context) const = 0;
   virtual void visit_slots(const SlotFunction& visit) = 0;
 
@@ -39,23 +38,23 @@ class Block {
 
 using model::ModelPart;
 
-/// Units are the embedding, each block and the head, and run one after the other, each from the
-/// tensors that the one before gave. In a decoder-only model that is one, the hidden states
-/// [B, T, C]. In an encoder-decoder it is four: the target's hidden states [B, T, C], which the
-/// decoder's blocks change; the source's [B, S, C], which the encoder's blocks change and the
-/// decoder's read; and the tables of relative positions of either. What a unit does not change, it
-/// passes on: so any run of units is a stage of a pipeline, and gradients come back by the same
-/// way.
+/// The units are the embedding, each block and the head. They run sequentially, and each reads the
+/// tensors that the previous one returns. A decoder-only model passes one tensor, the hidden states
+/// [B, T, C]. An encoder-decoder passes four: the target's hidden states [B, T, C], updated by the
+/// decoder's blocks; the source's [B, S, C], updated by the encoder's blocks and read by the
+/// decoder's; and the tables of relative positions of encoder and decoder. A unit passes on the
+/// tensors that it does not change, so any contiguous range of units can be a pipeline stage, and
+/// gradients flow back along the same path.
 class LanguageModel {
  public:
-  /// Runs a unit: `body` is the unit, from what it takes to what it gives. The default calls it.
-  /// Strategies that act around units (gathering parameters, recomputing, moving to another device)
-  /// put their own here. The embedding takes nothing.
+  /// Runs a unit: `body` is the unit, from inputs to outputs. The default calls it. Strategies that
+  /// wrap units (gathering parameters, recomputing activations, moving to another device) install
+  /// their own function. The embedding has no inputs.
   using UnitBody = std::function<Tensors(const Tensors& inputs)>;
   using UnitRunner =
       std::function<Tensors(int64_t unit, const Tensors& inputs, const UnitBody& body)>;
 
-  /// Use make_model.
+  /// Use make_model() instead.
   LanguageModel(
       model::ModelConfig config, ModelPart part, std::vector<std::shared_ptr<Block>> blocks);
   virtual ~LanguageModel() = default;
@@ -65,50 +64,52 @@ class LanguageModel {
   const model::ModelConfig& config() const { return config_; }
   const ModelPart& part() const { return part_; }
 
-  /// The SUM of -log p over the targets, a float32 scalar.
+  /// Returns the SUM of -log p over the targets, a float32 scalar.
   Tensor loss(const ForwardInputs& inputs) const;
-  /// [B, T, V], of a classifier [B, T, classes]; in the type of the weights.
+  /// Returns logits [B, T, V], for a classifier [B, T, classes], in the type of the weights.
   Tensor logits(const ForwardInputs& inputs) const;
-  /// [B, V] of the last position alone.
+  /// Logits [B, V] of the last position.
   Tensor last_logits(const ForwardInputs& inputs) const;
-  /// Of the targets, [B, T] each. No gradient.
+  /// Returns the scores of the targets, [B, T] each. No gradient.
   Scores scores(const ForwardInputs& inputs) const;
 
-  // The same in pieces, for a part of the model and for owners of the loop. Units of this part are
-  // run through `around_unit`; a missing embedding or head is an Error (kInternal).
+  // The steps of forward(), for stages of the model and for callers with their own loop. Units of
+  // this stage run through `around_unit`. Throws Error (kInternal) if a required embedding or head
+  // is missing.
   Context make_context(const ForwardInputs& inputs) const;
   Tensors embed(const Context& context) const;
   Tensors forward_blocks(const Tensors& inputs, const Context& context) const;
-  /// What `body`, which keeps what it reads alive, makes of the states [B, T, C] that the head
-  /// reads, and of its weight [V, C]. A bias of the logits is a column of the weight, for which the
-  /// states have a one: then there are more of them, some of zeros.
+  /// Applies `body` to the head's input states [B, T, C] and its weight [V, C]. A bias of the
+  /// logits is appended as a column of the weight, with a matching column of ones in the states and
+  /// zero columns as padding. `body` keeps the tensors that it reads alive.
   using HeadBody = std::function<Tensors(const Tensor& hidden, const Tensor& vocabulary)>;
   Tensors run_head(const Tensors& inputs, const Context& context, HeadBody body) const;
 
-  /// Slots in the order of use.
+  /// Visits the slots in the order of use.
   void visit_slots(const SlotFunction& visit);
-  /// Every parameter once, by Hugging Face's name, in the order of use. The function may replace
-  /// the tensor (its storage, device or type); a tied head follows the embedding.
+  /// Visits every parameter once, under Hugging Face's name, in the order of use. The function may
+  /// replace the tensor (its storage, device or type); a tied head follows the embedding.
   void visit_parameters(const std::function<void(const std::string& name, Tensor&)>& function);
-  /// The names of the parameters by unit: embedding, each block, head; in the order of use. A tied
-  /// head also reads the embedding's weight, which is listed in the embedding's unit alone.
+  /// Parameter names by unit (embedding, each block, head) in order of use. A tied head also reads
+  /// the embedding's weight, which is listed only in the embedding's unit.
   std::vector<std::vector<std::string>> units();
   const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
 
   UnitRunner around_unit;
-  /// What the model's parameters are, by name, those of other parts too. Who adds parameters to a
-  /// layer adds them here.
+  /// Specifications of the whole model's parameters by name, including those of other stages. Code
+  /// that adds parameters to a layer must add them here.
   std::map<std::string, model::ParameterSpec> specs;
-  /// What its layers are, by the prefix of their parameters' names, those of other parts too.
+  /// Specifications of the whole model's layers by parameter prefix, including those of other
+  /// stages.
   std::map<std::string, model::LayerSpec> layers;
 
-  /// The names of parameters that a tied head reads too: stages of a pipeline have copies of them.
+  /// Names of parameters that a tied head also reads; pipeline stages have copies of them.
   std::set<std::string> shared_with_head;
-  /// What stands beside the table that the head reads; null: nothing.
+  /// Adapter of the table that the head reads; null if it has none.
   const TableAdapter* adapter_of_head() const;
 
-  // The slots outside the blocks. Absent ones (by family or part) are null. A part that has a tied
-  // head has the tokens too.
+  // Slots outside the blocks. Slots that the family or this stage does not have are null. A stage
+  // with a tied head also has the token embedding.
   std::shared_ptr<TokenEmbedding> tokens;
   std::shared_ptr<PositionEmbedding> positions;
   std::shared_ptr<Dropout> embedding_dropout;
@@ -118,11 +119,12 @@ class LanguageModel {
   std::shared_ptr<HeadBias> head_bias;
 
  protected:
-  /// The embedding's unit, and what the head's makes of the hidden states before the product with
-  /// the vocabulary.
+  /// Output of the embedding unit, and the head unit's transformation of the hidden states before
+  /// the vocabulary projection.
   virtual Tensors embedded(const ForwardContext& context) const;
   virtual Tensor head_states(const Tensor& x, const ForwardContext& context) const;
-  /// The slots of these two units but for tokens and head, which come before and after them.
+  /// Visits the slots of these two units except tokens and head, which are visited before and
+  /// after.
   virtual void visit_embedding(const SlotFunction& visit);
   virtual void visit_head(const SlotFunction& visit);
 
@@ -133,14 +135,14 @@ class LanguageModel {
  private:
   std::string head_prefix() const;
   bool holds_table() const;
-  /// Runs embedding and blocks.
+  /// Runs the embedding and the blocks.
   Tensors hidden(const Context& context) const;
 
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 
-/// Builds the model, or a part of it, with uninitialised parameters that require gradients. A
-/// device of type Meta allocates nothing. Throws Error: kConfig (a part that does not exist),
+/// Builds the model, or a stage of it, with uninitialized parameters that require gradients. On a
+/// Meta device nothing is allocated. Throws Error: kConfig (a stage that does not exist),
 /// kOutOfMemory.
 std::unique_ptr<LanguageModel> make_model(
     const model::ModelConfig& config, at::ScalarType dtype, at::Device device, ModelPart part = {});

@@ -1,3 +1,4 @@
+// Layers of the model's slots: norms, embeddings, attention, dropout and heads.
 #include "nn/layers.h"
 
 #include <ATen/ATen.h>
@@ -271,7 +272,7 @@ Scores Head::scores(const Tensor& hidden, const Tensor& vocabulary, const Target
 
 namespace {
 
-/// [B, T]: of targets, else 0.
+/// [B, T]: distances at targets, 0 elsewhere.
 Tensor distances(const Tensor& hidden, const Targets& targets) {
   const Tensor& states = targets.distributions.states;
   if (!states.defined()) {

@@ -1,3 +1,4 @@
+// Dense linear kernel and the split backward pass.
 #include "nn/linear_kernel.h"
 
 #include <optional>
@@ -22,7 +23,7 @@ thread_local std::unordered_map<const c10::TensorImpl*, Tensor> held_gradients;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// What the backward pass needs beside x; it travels in a capsule.
+/// Backward state other than x, stored in a capsule.
 struct Halves : torch::CustomClassHolder {
   std::shared_ptr<const LinearKernel> product;
   Tensor drawn;
@@ -133,7 +134,8 @@ void accumulate_gradient(const Tensor& parameter, Tensor gradient) {
     return;
   }
   tensor_list gradients{std::move(gradient)};
-  // Hooks of a tensor are called by autograd's engine; those after the accumulation by the node.
+  // Runs the tensor's hooks as autograd's engine would; post-accumulation hooks belong to the
+  // accumulation node.
   for (const auto& hook : torch::autograd::impl::hooks(parameter)) {
     gradients = (*hook)(gradients);
   }

@@ -1,6 +1,6 @@
-// The product of a linear layer, whatever its weights are made of: dense, packed, with low-rank
-// factors beside it. Its backward pass comes in two halves, so that whoever wants them at other
-// times (a pipeline's schedule, tensor parallelism) gets them without knowing the weights.
+// Kernel interface of linear layers: dense, packed, float8, or with low-rank factors. The backward
+// pass is split into input and weight gradients, so that a pipeline schedule or tensor parallelism
+// can run them separately without access to the weights.
 #pragma once
 
 #include <functional>
@@ -19,26 +19,26 @@ using ops::WeightLayout;
 class ForwardContext;
 struct Dropout;
 
-/// A parameter of a layer, as a visitor sees it.
+/// Reference to a layer's parameter, passed to visitors.
 struct Parameter {
-  std::string name;  // in the layer: "weight"; of the model it is the slot's prefix + "." + name
-  Tensor& value;     // a leaf, which may be replaced; undefined: the layer has none of this name
-  /// Of a linear's product: the dims of `value` that run along the layer's outputs and inputs. What
-  /// tensor parallelism cuts; -1: there is none.
+  std::string name;  // name in the layer: "weight"; the model's name is the slot's prefix + "." + name
+  Tensor& value;     // a leaf, which may be replaced; undefined: the layer does not have this parameter
+  /// Dims of `value` along the layer's outputs and inputs, for linear layers. Tensor parallelism
+  /// shards along them. -1: none.
   int out = -1, in = -1;
-  /// Of packed weights: which part of the matrix [out, in] the bytes of `value` are. Who replaces
-  /// these by those of another part changes it.
+  /// For packed weights: the slice of the matrix [out, in] that the bytes of `value` encode. Code
+  /// that replaces the bytes with those of another slice must update it.
   ops::PackedPart* packed = nullptr;
 };
 using ParameterFunction = std::function<void(const Parameter&)>;
 
-/// From the largest magnitudes of what is here to those over all ranks that share it.
+/// Reduces this rank's largest magnitudes to the maximum over all ranks that share the tensor.
 using Largest = std::function<Tensor(const Tensor&)>;
-/// What of a product ranks may hold parts of.
+/// Dimension of a product that is sharded over ranks.
 enum class Shared { kInputs, kOutputs, kRows };
 
-/// y = x W + b for some W and b. Layers own it, and a layer of another kind may take it over.
-/// `drawn` is what draw() gave for the pass, in each of the three verbs.
+/// y = x W + b for some W and b. Owned by a layer; another layer may take it over. In the three
+/// passes below, `drawn` is the result of draw() for the same forward pass.
 class LinearKernel {
  public:
   LinearKernel() = default;
@@ -46,44 +46,42 @@ class LinearKernel {
   LinearKernel(const LinearKernel&) = delete;
   LinearKernel& operator=(const LinearKernel&) = delete;
 
-  /// What a pass draws at random for it: it is kept until the backward pass, which needs the same.
-  /// Undefined: nothing.
+  /// Draws this pass's random state, which is saved for the backward pass. Undefined: none.
   virtual Tensor draw(const ForwardContext& context) const;
-  /// [..., in] -> [..., out]; autograd records it where gradients are on.
+  /// [..., in] -> [..., out]; recorded by autograd if gradients are enabled.
   virtual Tensor forward(const Tensor& x, const Tensor& drawn) const = 0;
-  // The backward pass in halves; no autograd.
+  // The two halves of the backward pass; without autograd.
   /// [..., out] -> [..., in]
   virtual Tensor input_gradient(const Tensor& y_gradient, const Tensor& drawn) const = 0;
-  /// Adds the gradients of all trained parameters, by accumulate_gradient. x as in forward().
+  /// Adds the gradients of all trained parameters with accumulate_gradient. x as in forward().
   virtual void accumulate_weight_gradients(
       const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const = 0;
-  /// Whether any parameter is trained. Where none is, nobody needs to keep x.
+  /// Returns true if any parameter is trained. If false, x need not be saved.
   virtual bool is_trained() const = 0;
   virtual void visit_parameters(const ParameterFunction& function) = 0;
-  /// Rows of W of what is here, [count, in] of [out, in], of any floating type: a view, or made for
-  /// this call; no autograd. Undefined: it is not one matrix.
+  /// Returns rows of this rank's W, [count, in] of [out, in], of any floating type: a view or a
+  /// temporary, without autograd. Undefined if W is not a single matrix.
   virtual Tensor matrix_rows(int64_t /*first*/, int64_t /*count*/) const { return {}; }
-  /// Hands the bias to a layer that adds it elsewhere; undefined where there is none.
+  /// Transfers the bias to a layer that adds it elsewhere; undefined if there is no bias.
   virtual Tensor take_bias() { return {}; }
-  /// The dropout of its input, in whose place a strategy puts that of a part of the input; null:
-  /// there is none.
+  /// Dropout of the input; a strategy that shards the input replaces it. Null: no dropout.
   virtual std::shared_ptr<Dropout>* input_dropout() { return nullptr; }
-  /// Takes what stands beside a base product out of forward(), or puts it back; meanwhile no
-  /// gradient may be asked for. Without effect on a product that is no adapter's.
+  /// Disables or enables the adapter on top of a base product. No gradient may be computed while it
+  /// is disabled. No effect on kernels without an adapter.
   virtual void set_adapted(bool /*is_on*/) {}
-  /// Where ranks hold parts of the layer's inputs: how they sum what is a sum over all of these.
-  /// The ranks call it in the same order. Without effect on a product that has no such sums.
+  /// Sets the reduction of sums over the layer's inputs, if these are sharded over ranks. The ranks
+  /// call it in the same order. No effect on kernels without such sums.
   virtual void set_sum_over_inputs(std::function<Tensor(const Tensor&)> /*sum*/) {}
-  /// Where ranks hold parts of the inputs, of the outputs, or of the rows of x: how they find the
-  /// largest magnitude over all. Without effect on a product that scales nothing by it.
+  /// Sets the reduction of the largest magnitude, if the inputs, the outputs or the rows of x are
+  /// sharded over ranks. No effect on kernels that do not scale by it.
   virtual void set_largest_over(Shared /*what*/, Largest /*largest*/) {}
-  /// Where so many ranks hold the same outputs, and each has a part of their gradient: how the
-  /// parts add up. Without effect on a product whose gradients may be made of parts.
+  /// Sets the reduction of gradients over `copies` ranks that replicate the outputs and each hold a
+  /// partial gradient. No effect on kernels that can use partial gradients.
   virtual void set_sum_over_copies(
       int64_t /*copies*/, std::function<Tensor(const Tensor&)> /*sum*/) {}
 };
 
-/// One matrix, and perhaps a bias that is added on the way.
+/// Product with one dense matrix and an optional bias.
 class DenseLinearKernel final : public LinearKernel {
  public:
   explicit DenseLinearKernel(WeightLayout layout) : layout_(layout) {}
@@ -101,23 +99,23 @@ class DenseLinearKernel final : public LinearKernel {
   Tensor weight_, bias_;
 };
 
-/// What is done with a half of a backward pass that can wait.
+/// Scheduler of the deferrable half of a backward pass.
 using Later = std::function<void(std::function<void()> work)>;
 
-/// product.forward(x, drawn) as one node of autograd: its backward pass makes the input's gradient
-/// and gives `later` what accumulates the weights'. x must need a gradient. Autograd does not see
-/// the parameters; where none is trained x is not kept.
+/// Runs product.forward(x, drawn) as one autograd node. Its backward pass computes the input
+/// gradient and passes the accumulation of the weight gradients to `later`. x must require a
+/// gradient. Autograd does not see the parameters; if none is trained, x is not saved.
 Tensor multiply_in_halves(
     const std::shared_ptr<const LinearKernel>& product,
     const Tensor& x,
     const Tensor& drawn,
     const Later& later);
 
-/// Adds `gradient` to the parameter's, with the hooks that autograd would call. Undefined: it is
-/// where it belongs already (ops/gradient_sink.h), or there is none.
+/// Adds `gradient` to the parameter's gradient and runs the hooks that autograd would run.
+/// Undefined: the gradient has already been written (ops/gradient_sink.h), or there is none.
 void accumulate_gradient(const Tensor& parameter, Tensor gradient);
-/// While `work` runs, this thread's accumulate_gradient keeps what it is given: it is added to what
-/// the parameter gets next, and hooks see the sum.
+/// Runs `work` while this thread's accumulate_gradient buffers gradients. They are added to the
+/// parameter's next gradient, and hooks see the sum.
 void hold_gradients(const std::function<void()>& work);
 
 }  // namespace lockstep::nn

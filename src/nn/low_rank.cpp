@@ -1,3 +1,4 @@
+// LoRA linear kernel, its autograd nodes and the installation of adapters.
 #include "nn/low_rank.h"
 
 #include <string>
@@ -18,15 +19,15 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// What the backward pass needs beside tensors; it travels in a capsule.
+/// Non-tensor state of the backward pass, stored in a capsule.
 struct Beside : torch::CustomClassHolder {
   std::shared_ptr<const LinearKernel> base;
-  LowRankFactors factors;  // without A and B
+  LowRankFactors factors;  // undefined A and B
   Tensor drawn;
 };
 
-/// base(x) + s B A dropout(x) as one node of autograd, which keeps x alone, in its own type. The
-/// base is frozen: its gradient of x is where the factors' is added.
+/// base(x) + s B A dropout(x) as one autograd node that saves only x, in its own type. The base is
+/// frozen; the factors' gradient of x is added to the base's.
 struct MultiplyBoth : torch::autograd::Function<MultiplyBoth> {
   static Tensor forward(
       AutogradContext* context,
@@ -56,14 +57,14 @@ struct MultiplyBoth : torch::autograd::Function<MultiplyBoth> {
         of_x && !drops ? of_base() : Tensor());
     made.add_all(gradients[0], x);
     Tensor x_gradient = made.take_x();
-    if (of_x && drops) {  // now that what is in float32 under the mask is gone
+    if (of_x && drops) {  // after the float32 masked rows have been released
       x_gradient.add_(of_base());
     }
     return {x_gradient, made.of_a(), made.of_b(), Tensor()};
   }
 };
 
-/// y + s B A dropout(x), likewise: beside a base of which something is trained.
+/// y + s B A dropout(x) as one autograd node, for a base with trained parameters.
 struct AddLowRank : torch::autograd::Function<AddLowRank> {
   static Tensor forward(
       AutogradContext* context,
@@ -148,7 +149,7 @@ void LowRankLinearKernel::visit_parameters(const ParameterFunction& function) {
 
 namespace {
 
-/// A dropout of its own for each layer, by the layer's name: the same under every plan.
+/// A separate dropout for each layer, keyed by the layer's name: identical under every plan.
 std::shared_ptr<Dropout> dropout_of(const model::Adapter& adapter, const std::string& prefix) {
   auto dropout = std::make_shared<Dropout>();
   dropout->probability = adapter.dropout;
@@ -179,8 +180,8 @@ std::shared_ptr<TableAdapter> adapted_table(
   return table;
 }
 
-/// Gives a layer that has adapters their parameters, on the device of its others, of a tied head on
-/// the table's.
+/// Allocates the parameters of a layer's adapter on the device of its other parameters; for a tied
+/// head, on that of the table.
 void allocate(const SlotName& name, Layer& layer, const LanguageModel& model) {
   at::TensorOptions options;
   if (model.tokens != nullptr) {
@@ -199,7 +200,7 @@ void allocate(const SlotName& name, Layer& layer, const LanguageModel& model) {
   });
 }
 
-/// Puts each where the layer of its name stands.
+/// Installs each adapter in the layer of its name.
 void put_adapters(LanguageModel& model, const model::Adapters& adapters) {
   model.visit_slots([&](const SlotName& name, const Slot& slot) {
     if (const auto* exchange = slot.as<ExpertExchange>()) {
@@ -215,7 +216,7 @@ void put_adapters(LanguageModel& model, const model::Adapters& adapters) {
       product = adapted(product, adapter, name.prefix);
     } else if (const auto* tokens = slot.as<TokenEmbedding>()) {
       if (!model.part().embedding && !adapter.of_tied_head) {
-        return;  // this part has the table for its head alone
+        return;  // this stage has the table only for its head
       }
       (*tokens)->adapter = adapted_table(adapter, name.prefix, /*of_embedding=*/true);
     } else if (const auto* sequence = slot.as<SequenceTokens>()) {
@@ -238,7 +239,7 @@ void add_adapters(LanguageModel& model, const model::Adapters& adapters) {
     parameter.set_requires_grad(adapters.trained.count(name) > 0);
   });
   for (const auto& [prefix, adapter] : adapters.of_layers) {
-    const auto layer = model.layers.find(prefix);  // a tied head has none
+    const auto layer = model.layers.find(prefix);  // a tied head has no layer
     for (const model::ParameterSpec& parameter : adapter.parameters) {
       if (layer != model.layers.end()) {
         layer->second.parameters.push_back(parameter);

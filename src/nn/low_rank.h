@@ -1,5 +1,5 @@
-// Adapters of linears: low-rank factors beside weights that need not be trained (Hu et al., "LoRA:
-// Low-Rank Adaptation of Large Language Models", 2021).
+// LoRA adapters of linear layers: trained low-rank factors added to weights that may be frozen (Hu
+// et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021).
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace lockstep::nn {
 
-/// y = base(x) + s B A dropout(x), equation 3 there, beside any other product: added in the wider
-/// of the two types, and rounded once to the base's.
+/// y = base(x) + s B A dropout(x), equation 3, on top of any other kernel. The sum uses the wider
+/// of the two types and is rounded once to the base's type.
 class LowRankLinearKernel final : public LinearKernel {
  public:
   LowRankLinearKernel(
@@ -24,7 +24,7 @@ class LowRankLinearKernel final : public LinearKernel {
   void accumulate_weight_gradients(
       const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const override;
   bool is_trained() const override { return factors_.are_trained() || base_->is_trained(); }
-  /// The base's, then the factors'.
+  /// Visits the base's parameters, then the factors.
   void visit_parameters(const ParameterFunction& function) override;
   Tensor take_bias() override { return base_->take_bias(); }
   std::shared_ptr<Dropout>* input_dropout() override { return &factors_.dropout; }
@@ -41,13 +41,13 @@ class LowRankLinearKernel final : public LinearKernel {
   LowRankFactors factors_;
 };
 
-/// Puts the adapters beside the model's linears and tables (of a part: those that it has),
-/// uninitialised, in float32, on their weights' device, and into the model's description; of
-/// everything else what `adapters` name is trained alone. To be called before any strategy.
+/// Adds the adapters to the model's linears and tables (in a stage: to those that it has),
+/// uninitialized, in float32, on the device of the weights, and to the model's description. Freezes
+/// all other parameters except those that `adapters` lists as trained. Call before any strategy.
 void add_adapters(LanguageModel& model, const model::Adapters& adapters);
 
-/// Takes the adapters out of the products, or puts them back (Product::set_adapted). What else is
-/// trained stays.
+/// Enables or disables the adapters (LinearKernel::set_adapted). Other trained parameters stay in
+/// effect.
 void set_adapters(LanguageModel& model, bool are_on);
 
 }  // namespace lockstep::nn

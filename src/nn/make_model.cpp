@@ -1,3 +1,4 @@
+// Construction of a model and allocation of its parameters.
 #include <ATen/ATen.h>
 
 #include "base/error.h"
@@ -27,7 +28,7 @@ Tensor allocate(const model::ParameterSpec& spec, at::TensorOptions options) {
   }
 }
 
-/// Gives each layer the parameters that the model's description names, uninitialised.
+/// Allocates the parameters that the model's description lists, uninitialized.
 void allocate_parameters(LanguageModel& model, at::TensorOptions options) {
   model.visit_slots(each_layer([&](const SlotName& name, Layer& layer) {
     layer.visit_parameters([&](const Parameter& parameter) {

@@ -1,3 +1,4 @@
+// Packed (4- and 8-bit) linear kernel and its autograd node.
 #include "nn/packed.h"
 
 #include <optional>
@@ -14,13 +15,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// What the backward pass needs beside the bytes; it travels in a capsule.
+/// Backward state other than the bytes, stored in a capsule.
 struct Part : torch::CustomClassHolder {
   explicit Part(std::shared_ptr<const ops::PackedPart> part) : part(std::move(part)) {}
   std::shared_ptr<const ops::PackedPart> part;
 };
 
-/// The product as one node of autograd, which keeps the bytes and not what they unpack to.
+/// The product as one autograd node, which saves the packed bytes instead of the unpacked weights.
 struct Multiply : torch::autograd::Function<Multiply> {
   static Tensor forward(
       AutogradContext* context,

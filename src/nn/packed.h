@@ -1,5 +1,5 @@
-// Linears whose weights are packed in 4 or 8 bits (Dettmers et al., "QLoRA", 2023): they are frozen
-// by nature. What is trained stands beside them (nn/low_rank.h).
+// Linear layers with weights packed to 4 or 8 bits (Dettmers et al., "QLoRA", 2023). Packed weights
+// are frozen; train adapters on top of them (nn/low_rank.h).
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@
 
 namespace lockstep::nn {
 
-/// y = W x + b, where W is unpacked a panel at a time, in the forward and in the backward pass. Its
-/// parameter "weight" are the bytes of the part of W that is here, uint8.
+/// y = W x + b, where W is unpacked one panel at a time in the forward and the backward pass. Its
+/// parameter "weight" holds the packed bytes of this rank's slice of W, uint8.
 class PackedLinearKernel final : public LinearKernel {
  public:
-  /// Without values. `bias` may be undefined.
+  /// Constructed without values. `bias` may be undefined.
   PackedLinearKernel(ops::PackedPart part, Tensor bytes, Tensor bias);
 
   Tensor forward(const Tensor& x, const Tensor& drawn) const override;
@@ -33,11 +33,11 @@ class PackedLinearKernel final : public LinearKernel {
   Tensor bytes_, bias_;
 };
 
-/// How linears are packed, by the prefix of their parameters' names.
+/// Packing formats of linears, by parameter prefix.
 using Packing = std::map<std::string, ops::PackedFormat>;
 
-/// Puts packed products into the model's linears (of a part: those that it has), uninitialised, on
-/// their weights' device. To be called before adapters are added, and before any strategy.
+/// Replaces the model's linears (in a stage: those that it has) with packed ones, uninitialized, on
+/// the device of the weights. Call before adapters are added and before any strategy.
 void pack_linears(LanguageModel& model, const Packing& packing);
 
 }  // namespace lockstep::nn

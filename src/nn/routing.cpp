@@ -1,3 +1,4 @@
+// Load-balancing terms and routing statistics of mixtures of experts.
 #include "nn/routing.h"
 
 #include <memory>
@@ -36,10 +37,10 @@ struct WithTerm : torch::autograd::Function<WithTerm> {
   }
 };
 
-/// The groups over which a balance is taken: rows, or all of them together.
+/// Groups over which the balance is computed: single rows, or the whole micro-batch.
 struct Groups {
   int64_t count;  // G
-  Tensor real;    // [G, n, 1] float32: the tokens that count, n of them a group
+  Tensor real;    // [G, n, 1] float32: mask of the tokens that count, n per group
 };
 
 Groups groups_of(const ForwardContext& context, Balance balance, const Tensor& like) {
@@ -53,7 +54,7 @@ Groups groups_of(const ForwardContext& context, Balance balance, const Tensor& l
   return {groups, real.reshape({groups, -1, 1})};
 }
 
-/// [G, E] float64: how often the groups' tokens chose each expert.
+/// [G, E] float64: number of times that the groups' tokens chose each expert.
 Tensor choices(const Groups& groups, const Tensor& experts, int64_t count) {
   const int64_t per_token = experts.size(1);
   const Tensor chosen = experts.reshape({groups.count, -1});
@@ -63,7 +64,7 @@ Tensor choices(const Groups& groups, const Tensor& experts, int64_t count) {
       .scatter_add_(1, chosen, weights.to(at::kDouble));
 }
 
-/// The groups' choices and their tokens as they are of whole rows: [G, E], [G, 1].
+/// The groups' choices and token counts, over whole rows: [G, E], [G, 1].
 std::pair<Tensor, Tensor> whole_counts(
     const Tensor& counts, const Groups& groups, const RouterTerms& terms) {
   const Tensor tokens = groups.real.sum(1).to(at::kDouble);  // [G, 1]

@@ -1,4 +1,4 @@
-// Slots: the named places of a model that strategies swap layers in.
+// Slots: named positions in a model whose layers parallel strategies replace.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,34 @@
 
 namespace lockstep::nn {
 
-/// Which slot: its role is the same in every layer, its prefix names its parameters.
-/// Roles: tokens, positions, embedding_dropout; in a block attention_norm, attention_input (a
-/// junction), query_key_value or query, key, value, query_norm and key_norm (where the family has
-/// them), attention, attention_out, attention_out_norm (behind the sublayer: Gemma 2), then
-/// attention_dropout, mlp_norm, mlp_input (a junction), mlp_gate_up or mlp_gate (where it is gated)
-/// and mlp_up, mlp_down, or router, expert_exchange, expert_gate_up or expert_gate and expert_up,
-/// and expert_down of each expert, shared_gate, shared_up, shared_down and shared_weight,
-/// mlp_output (a junction, where the experts' outputs are added up); mlp_out_norm, mlp_dropout;
-/// final_norm, head_input (a junction), head. An encoder-decoder also has source_tokens and
-/// target_tokens (what stands beside the table for either), source_positions and target_positions
-/// (its tables), target_embedding_dropout, final_dropout; in a block of its
-/// decoder cross_norm, cross_input, cross_query, cross_key, cross_value, cross_attention,
-/// cross_attention_out, cross_dropout; mlp_inner_dropout; in the last block of its encoder
-/// encoder_norm, encoder_output (a junction) and encoder_dropout.
+/// Identifies a slot: its role is the same in every layer; its prefix names its parameters.
+///
+/// Roles outside the blocks: tokens, positions, embedding_dropout; final_norm, head_input (a region
+/// boundary), head.
+///
+/// Roles in a block: attention_norm, attention_input (a region boundary), query_key_value or query,
+/// key, value; query_norm and key_norm (if the family has them), attention, attention_out,
+/// attention_out_norm (norm of the sublayer's output: Gemma 2), attention_dropout; mlp_norm,
+/// mlp_input (a region boundary), mlp_gate_up or mlp_gate (if gated) and mlp_up, mlp_down,
+/// mlp_inner_dropout; or router, expert_exchange, expert_gate_up or expert_gate and expert_up, and
+/// expert_down of each expert, shared_gate, shared_up, shared_down and shared_weight, mlp_output (a
+/// region boundary, where the experts' outputs are summed); mlp_out_norm, mlp_dropout.
+///
+/// An encoder-decoder also has source_tokens and target_tokens (adapters of the shared table for
+/// either sequence), source_positions and target_positions (tables of relative positions),
+/// target_embedding_dropout and final_dropout; in a decoder block cross_norm, cross_input,
+/// cross_query, cross_key, cross_value, cross_attention, cross_attention_out, cross_dropout; in the
+/// last encoder block encoder_norm, encoder_output (a region boundary) and encoder_dropout.
 struct SlotName {
   std::string role;
   int64_t layer = -1;  // -1: outside the blocks
-  std::string prefix;  // "transformer.h.0.attn.c_attn": what the names of its parameters begin with
+  std::string prefix;  // prefix of its parameters' names: "transformer.h.0.attn.c_attn"
 
-  /// Hugging Face's name of a parameter of the layer: "transformer.h.0.attn.c_attn.weight".
+  /// Returns Hugging Face's name of a parameter of the layer: "transformer.h.0.attn.c_attn.weight".
   std::string parameter(const std::string& name) const { return prefix + "." + name; }
 };
 
-/// A place of a model with the layer that stands there, whatever its kind.
+/// Type-erased reference to a slot and the layer in it.
 class Slot {
  public:
   template <class Kind>
@@ -47,13 +51,13 @@ class Slot {
       layer_ = place.get();
     }
   }
-  /// Where layers of this kind stand here (Linear, Norm, Attention, ...: what the place is declared
-  /// as), the place, in which another one may be put; else null.
+  /// Returns the slot if it is declared with this kind of layer (Linear, Norm, Attention, ...), so
+  /// that its layer can be replaced; otherwise null.
   template <class Kind>
   std::shared_ptr<Kind>* as() const {
     return *kind_ == typeid(Kind) ? static_cast<std::shared_ptr<Kind>*>(place_) : nullptr;
   }
-  /// Null where what stands here has no parameters.
+  /// Null if the slot's layer has no parameters.
   Layer* layer() const { return layer_; }
 
  private:
@@ -62,10 +66,10 @@ class Slot {
   Layer* layer_ = nullptr;
 };
 
-/// Sees slots, and may put other layers in them.
+/// Visitor of slots; may replace their layers.
 using SlotFunction = std::function<void(const SlotName&, const Slot&)>;
 
-/// A SlotFunction that sees the slots of one kind: function(name, std::shared_ptr<Kind>&).
+/// A SlotFunction that visits the slots of one kind: function(name, std::shared_ptr<Kind>&).
 template <class Kind, class Function>
 SlotFunction each(Function function) {
   return [function = std::move(function)](const SlotName& name, const Slot& slot) {
@@ -75,7 +79,7 @@ SlotFunction each(Function function) {
   };
 }
 
-/// One that sees what has parameters.
+/// A SlotFunction that visits the layers with parameters.
 inline SlotFunction each_layer(std::function<void(const SlotName&, Layer&)> function) {
   return [function = std::move(function)](const SlotName& name, const Slot& slot) {
     if (slot.layer() != nullptr) {

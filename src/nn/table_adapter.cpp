@@ -1,3 +1,4 @@
+// Adapters of embedding and head tables.
 #include "nn/table_adapter.h"
 
 #include <optional>

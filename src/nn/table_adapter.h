@@ -1,4 +1,4 @@
-// Adapters of tables that have a row for each token or position: embeddings, and the head.
+// Adapters of tables with a row per token or position: embeddings and the head.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,29 @@
 
 namespace lockstep::nn {
 
-/// What stands beside a table W [V, C]: factors, with which it is W + s outer inner, outer [V, r]
-/// and inner [r, C]; or rows of some tokens instead of its own. Leaves in float32. A tied head
-/// may read the embedding's.
+/// Adapter of a table W [V, C]. With factors the table is W + s outer inner, outer [V, r] and inner
+/// [r, C]; otherwise the rows of some tokens are replaced. The leaves are in float32. A tied head
+/// may use the embedding's adapter.
 struct TableAdapter {
-  /// Of a table that is looked up (else of a head), and its parameters' names in the layer.
+  /// True for a looked-up table, false for a head; also selects the parameters' names in the layer.
   bool of_embedding = false;
-  bool of_tied_head = false;  // an embedding's that is the head's too
-  bool decomposes = false;  // DoRA: sizes of what the table gives, by row or, looked up, by column
-  bool are_on = true;       // else it stands there for nothing
+  bool of_tied_head = false;  // embedding that is also the head
+  bool decomposes = false;  // DoRA: magnitudes per row of the table or, in look-ups, per column
+  bool are_on = true;       // if false, the adapter is ignored
   double scale = 1;         // s
-  std::shared_ptr<Dropout> dropout;  // of the states that a head's factors read
-  std::vector<int64_t> tokens;       // of rows; empty: factors
-  Tensor a, b, magnitudes;  // as PEFT has them: [r, V] and [C, r] of an embedding, else [r, C] and
-                            // [V, r]; undefined: there are none
-  Tensor rows;              // [tokens, C]; undefined: there are none
-  int64_t first = 0;        // the table's rows that are here begin with this token
-  std::function<Tensor(const Tensor&)> sum_over_rows;  // over ranks that hold others; null: none do
+  std::shared_ptr<Dropout> dropout;  // on the states that a head's factors read
+  std::vector<int64_t> tokens;       // tokens of the replaced rows; empty: factors
+  Tensor a, b, magnitudes;  // in PEFT's layout: [r, V] and [C, r] for an embedding, otherwise [r, C] and [V, r]; undefined: none
+  Tensor rows;              // [tokens, C]; undefined: none
+  int64_t first = 0;        // token of the first table row on this rank
+  std::function<Tensor(const Tensor&)> sum_over_rows;  // sum over the ranks that hold the other rows; null if this rank has all
 
-  /// What the table gives for ids of its rows that are here, where W gives `found` [..., C]. The
+  /// Returns the adapted embeddings of ids in this rank's rows; `found` [..., C] are W's. The
   /// padding token's row (-1: none) gets no gradient.
   Tensor look_up(
       const Tensor& weight, const Tensor& found, const Tensor& ids, int64_t padding_row = -1) const;
-  /// Of a head: states [B, T, C'] and a table [V, C'] whose product is that of states [B, T, C]
-  /// with the adapted table. Both are of W's type.
+  /// Operands of a head's product: states [B, T, C'] and a table [V, C'] whose product equals that
+  /// of states [B, T, C] with the adapted table. Both have W's type.
   struct Operands {
     Tensor states, table;
   };
@@ -44,9 +43,9 @@ struct TableAdapter {
  private:
   Tensor outer() const { return of_embedding ? a.t() : b; }
   Tensor inner() const { return of_embedding ? b.t() : a; }
-  /// m / n, where n are the norms of the columns or of the rows of W + s outer inner, constants.
+  /// m / n, where n are the row or column norms of W + s outer inner, treated as constants.
   Tensor sizes(const Tensor& weight) const;
-  /// Of tokens [...]: their places in `rows`, or -1.
+  /// Indices in `rows` of the tokens [...], or -1.
   Tensor places_of(const Tensor& ids, int64_t table_rows) const;
 };
 

@@ -1,5 +1,5 @@
-// What a head is to predict, and what an objective is told of the rows. Labels are shifted and
-// counted here and nowhere else.
+// Prediction targets of a head and per-row information for the objective. Labels are shifted and
+// counted only here.
 #pragma once
 
 #include <cstdint>
@@ -13,101 +13,89 @@ namespace lockstep::nn {
 
 using at::Tensor;
 
-/// What an objective makes of a row: a chosen and a rejected answer (preferences; of answers that
-/// are judged one by one, a good and a bad one), what is to be forgotten or kept (unlearning).
+/// Role of a row in the objective: chosen or rejected answer (preference data; for unpaired
+/// answers, desirable or undesirable), forget set or retain set (unlearning).
 enum class RowKind : int64_t { kPlain, kChosen, kRejected, kForget, kRetain };
 
-/// Positions that are to have a distribution, and no token for a target: that of a reference, where
-/// the loss is KL(reference || model), or a level one. The score is minus the loss.
+/// Positions whose target is a distribution instead of a token: that of a reference model, with the
+/// loss KL(reference || model), or a uniform one. The score is minus the loss.
 struct Distributions {
-  Tensor positions;   // [B, T] bool, in step with the ids; tokens there are any of the vocabulary.
-                      // Undefined: there are none
-  Tensor states;      // [B, T, C'] what the reference's head reads; of this rank's part alone. Of
-                      // a head that gives states (nn::StateHead) they are the targets
-  Tensor vocabulary;  // [V, C'] the reference's head, or this rank's part of it
-  Tensor lowered;     // [B, T] float64, like the positions: what the reference's logit of the
-                      // position's token is lowered by before its softmax; the loss there is the
-                      // cross-entropy. 0: nothing, and the token is none; undefined: 0 everywhere
-  Tensor level;  // [B, T] bool, like the positions, and none of them: no logit is to stand out; the
-                 // loss is (the largest logit - their mean)^2. Undefined: there are none
+  Tensor positions;   // [B, T] bool, aligned with the ids; the token ids there are arbitrary. Undefined: no such positions
+  Tensor states;      // [B, T, C'] inputs of the reference's head, of this rank's positions only. For a head that returns states (nn::StateHead) these are the targets
+  Tensor vocabulary;  // [V, C'] the reference's head, or this rank's shard of it
+  Tensor lowered;     // [B, T] float64, as the positions: amount subtracted from the reference's logit of the position's token before its softmax; the loss there is the cross-entropy. 0: no subtraction and no token; undefined: 0 everywhere
+  Tensor level;  // [B, T] bool, disjoint from `positions`: uniform logits are the target; the loss is (largest logit - mean logit)^2. Undefined: no such positions
 
-  /// [B, T] bool: positions of either kind; undefined: there are none.
+  /// [B, T] bool: positions of both kinds; undefined: none.
   Tensor all() const;
 };
 
-/// The targets of a micro-batch, all on one device but the states and the vocabulary, which are on
-/// the head's.
+/// Targets of a micro-batch. All tensors are on one device, except the states and the vocabulary,
+/// which are on the head's.
 struct Targets {
-  Tensor tokens;  // [B, T] int64, in step with the ids: what each position predicts (a token, or a
-                  // class); kIgnoredTarget: nothing. Where ids are a part of the sequence, so is it
-  Tensor prompts;    // [B, T] bool, likewise: targets that are of a row's prompt, whose log p is
-                     // summed apart from its answer's; undefined: none
-  Tensor documents;  // [B, T] int64, likewise, of rows that hold several documents which are judged
-                     // one by one: the number of the document that each token is of, from 0 on.
-                     // Undefined: a row is one document
-  // Of whole rows, or of documents ([N] for [B]), whatever part of them is here:
-  Tensor counts;         // [B] float64: the targets of each, those of prompts left out
-  Tensor prompt_counts;  // [B] float64: those of prompts; undefined with `prompts`
+  Tensor tokens;  // [B, T] int64, aligned with the ids: the target of each position (a token or a class); kIgnoredTarget: none. Sliced as the ids
+  Tensor prompts;    // [B, T] bool, sliced as the ids: targets in a row's prompt, whose log p is summed separately from the answer's; undefined: none
+  Tensor documents;  // [B, T] int64, sliced as the ids, for rows with several independently scored documents: index of each token's document. Undefined: a row is one document
+  // Per whole row, or per document ([N] instead of [B]), even if the tokens above are a slice:
+  Tensor counts;         // [B] float64: number of targets, excluding prompts
+  Tensor prompt_counts;  // [B] float64: number of prompt targets; undefined without `prompts`
   Tensor kinds;          // [B] int64, RowKind; undefined: all are plain
-  Tensor groups;     // [B] int64 in [0, B): rows of one number are judged together; undefined: none
-  Tensor reference;  // [B] float64: each row's log-likelihood by a reference; undefined: none
-  Tensor baseline;   // [B] float64: what a row's gain on its reference is compared to; undefined:
-                     // none
-  Tensor weights;    // [B] float64: what a row's loss is multiplied by, of objectives that let it
-                     // change from step to step; undefined: none
-  Tensor outputs;    // [B, K] float32: what each output of a classifier is to be, where rows have
-                     // several labels (0 or 1) or numbers; undefined: a class each
+  Tensor groups;     // [B] int64 in [0, B): rows with the same number are compared with each other; undefined: none
+  Tensor reference;  // [B] float64: each row's log-likelihood under the reference model; undefined: none
+  Tensor baseline;   // [B] float64: baseline of a row's log-ratio to the reference; undefined: none
+  Tensor weights;    // [B] float64: weight of each row's loss, for objectives that vary it per step; undefined: none
+  Tensor outputs;    // [B, K] float32: target of each classifier output, for multi-label (0 or 1) or regression tasks; undefined: a single class per row
 
   Distributions distributions;
 
   bool defined() const { return tokens.defined(); }
-  /// What is judged: B, or N documents.
+  /// Number of scored units: B rows or N documents.
   int64_t rows() const { return counts.size(0); }
-  /// float64 [B] or [N], of any type [B, T]: the sum of each row's, or document's.
+  /// Sums token values [B, T] of any type per row or document: float64 [B] or [N].
   Tensor sums(const Tensor& of_tokens) const;
-  /// [B, T], or what is broadcast to it, of [B] or [N]: each token has what its row has.
+  /// Expands per-row values [B] or [N] to [B, T], or to a shape that broadcasts to it.
   Tensor to_tokens(const Tensor& of_rows) const;
-  /// Of each row, or document, the place of the first target that is here, int64 [B] or [N],
-  /// counted over all rows (0 where none is), and whether none is, bool.
+  /// For each row or document: the index of its first target on this rank, int64 [B] or [N],
+  /// counted over all rows (0 if none), and whether it has none, bool.
   std::pair<Tensor, Tensor> first_targets() const;
   Targets to(c10::Device device) const;
-  /// The same rows, of which nothing is predicted or counted: all are plain.
+  /// The same rows without targets or counts; all are plain.
   Targets ignored() const;
 };
 
-/// log p of each target, and whether it was the likeliest: [B, T] each.
+/// log p of each target, and whether it is the most likely token: [B, T] each.
 using Scores = ops::TokenScores;
 
-/// Of language modelling: each position predicts the label behind it. Labels [B, T] int64 are in
-/// step with the ids; those of kIgnoredTarget, and each row's first, are not predicted.
+/// Language modeling targets: each position predicts the next label. Labels [B, T] int64 are
+/// aligned with the ids; labels equal to kIgnoredTarget and each row's first are not predicted.
 Targets next_tokens(const Tensor& labels);
-/// The same of `documents` (Targets::documents), the first label of each of which is
+/// The same for `documents` (Targets::documents); the first label of each document must be
 /// kIgnoredTarget.
 Targets next_tokens_of_documents(const Tensor& labels, const Tensor& documents);
-/// The same, and the positions [B, T] bool are to have the distributions of a reference instead,
-/// which Reference::refer brings.
+/// The same, but the target of `positions` [B, T] bool is a reference model's distribution, which
+/// Reference::refer supplies.
 Targets with_distributions(Targets targets, const Tensor& positions);
-/// The same, where the reference's logits of `tokens` [B, T] int64 are lowered by `lowered` [B, T]
-/// float64 (0: not).
+/// The same, with the reference's logits of `tokens` [B, T] int64 reduced by `lowered` [B, T]
+/// float64 (0: unchanged).
 Targets with_distributions(
     Targets targets, const Tensor& positions, const Tensor& tokens, const Tensor& lowered);
-/// The same, where the positions' logits are to be level (Distributions::level): rows that have
-/// some predict nothing else.
+/// The same, but the target of `positions` is a uniform distribution (Distributions::level); rows
+/// with such positions have no other targets.
 Targets with_level(Targets targets, const Tensor& positions);
-/// What next_tokens gives, for a head that gives states: each token that is predicted is to have a
-/// target state instead, at its own place and not at the one before it, which Reference::refer
-/// brings as distributions.states.
+/// Converts the result of next_tokens for a head that returns states: each predicted token has a
+/// target state at its own position instead of the previous one. Reference::refer supplies the
+/// states as distributions.states.
 Targets with_states(Targets targets);
-/// The same where labels [B, T] hold prompts too, which `are_prompts` [B, T] bool says.
+/// The same for labels [B, T] that include prompts, marked by `are_prompts` [B, T] bool.
 Targets next_tokens(const Tensor& labels, const Tensor& are_prompts, const Tensor& documents = {});
-/// Of masked language modelling: each position predicts its own label [B, T] int64, kIgnoredTarget:
-/// nothing.
+/// Masked language modeling targets: each position predicts its own label [B, T] int64;
+/// kIgnoredTarget: none.
 Targets own_tokens(const Tensor& labels);
-/// Of classification: the position [B] of each row, its last token that is no padding (of an
-/// encoder its first), predicts the row's class [B] int64; kIgnoredTarget: the row has none.
-/// `length` is T. Rows with `outputs` have class 0, or none.
+/// Classification targets: the position [B] of each row (the last non-padding token; for an encoder
+/// the first token) predicts the row's class [B] int64; kIgnoredTarget: no class. `length` is T.
+/// Rows with `outputs` have class 0 or none.
 Targets classes_at(const Tensor& positions, const Tensor& classes, int64_t length);
-/// The same of `documents` [B, T] (Targets::documents): positions [N] are counted over all rows.
+/// The same for `documents` [B, T] (Targets::documents): positions [N] are indices over all rows.
 Targets document_classes_at(
     const Tensor& positions, const Tensor& classes, const Tensor& documents);
 

@@ -1,4 +1,4 @@
-// From the description of a unit to its layers.
+// Factory of a unit's layers from its description.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace lockstep::nn {
 
-/// Makes the layers of a unit as the model's description has them, and names their slots.
+/// Creates the layers of a unit from the model's description and names their slots.
 class UnitLayers {
  public:
   UnitLayers(const model::ModelConfig& config, std::vector<model::LayerSpec> specs, int64_t layer);
-  /// Of a block.
+  /// For a block.
   UnitLayers(const model::ModelConfig& config, int64_t layer);
 
-  /// Null: the description has none of this role.
+  /// Null if the description has no layer with this role.
   const model::LayerSpec* find(std::string_view role) const;
   std::shared_ptr<Linear> linear(std::string_view role) const;
   std::shared_ptr<Norm> norm(std::string_view role) const;
-  /// Of a place without parameters too.
+  /// Also valid for slots without parameters.
   SlotName name(std::string_view role) const;
-  /// Of a layer of an expert.
+  /// Slot name of an expert's layer.
   SlotName name(std::string_view role, int64_t expert) const;
 
  private:

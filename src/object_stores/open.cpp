@@ -1,4 +1,4 @@
-// The entry of liblockstep_object_stores.so: object stores by Arrow's file systems.
+// Implementation of liblockstep_object_stores.so on Arrow's file systems.
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -26,14 +26,16 @@ namespace fs = arrow::fs;
 
 constexpr int64_t kAttempts = 6;
 constexpr double kConnectSeconds = 5, kRequestSeconds = 30;
-constexpr double kGoogleSeconds = 60;  // of all tries of a request; the default is 15 minutes
-/// Parts that are sent at once: an upload takes this much memory, and a little.
+constexpr double kGoogleSeconds = 60;  // for all attempts of a request together; Arrow's default is 15 minutes
+/// Bytes of an upload that are in flight: the memory that an upload needs, except for a small
+/// overhead.
 constexpr size_t kBytesUnderWay = 64 << 20;
-/// Objects that stand beside those which they are to replace, for a moment, each in a folder of its
-/// own: folders are removed in one request, files by way of a lease, whose end may not be caught.
+/// Marks of temporary objects that are about to replace another object. Each has its own folder,
+/// because a folder is removed by one request, whereas removing a file acquires a lease whose end
+/// may throw an exception that cannot be caught.
 const std::string kBesideMark = ".lockstep-beside-", kBesidePart = "/part";
 
-/// Empty where all is well.
+/// Returns the error message; empty on success.
 std::string text_of(const arrow::Status& status) {
   if (status.ok()) {
     return "";
@@ -45,13 +47,13 @@ std::string text_of(const arrow::Status& status) {
   return text.substr(0, 400);
 }
 
-/// Microsoft's client throws where an answer is not what it should be, and Arrow lets that through.
+/// Microsoft's client throws on an invalid response, and Arrow does not catch the exception.
 template <class Work>
 std::string guarded(const Work& work) {
   try {
     return work();
   } catch (const std::exception& error) {
-    return std::string("its answer is not understood: ") + error.what();
+    return std::string("invalid response: ") + error.what();
   }
 }
 
@@ -60,7 +62,8 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// Whom to trust: the wheel's library looks where the system that it was built on keeps that.
+/// Returns the file of trusted certificates. The library from the wheel only knows the path of the
+/// system that it was built on.
 std::string certificates() {
   const char* const given[] = {"AWS_CA_BUNDLE", "SSL_CERT_FILE"};
   for (const char* const name : given) {
@@ -81,7 +84,7 @@ std::string certificates() {
   return "";
 }
 
-/// "https" and "host:port" of "https://host:port/".
+/// Splits "https://host:port/" into "https" and "host:port".
 std::pair<std::string, std::string> split_endpoint(std::string text, const char* usual_scheme) {
   while (text.ends_with('/')) {
     text.pop_back();
@@ -102,7 +105,7 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_s3() {
   ARROW_RETURN_NOT_OK(ready);
   fs::S3Options options = fs::S3Options::Defaults();
   if (options.GetAccessKey().empty()) {
-    options.ConfigureAnonymousCredentials();  // what is public can be read
+    options.ConfigureAnonymousCredentials();  // public buckets are readable without credentials
   }
   std::string endpoint = variable("AWS_ENDPOINT_URL_S3");
   endpoint = endpoint.empty() ? variable("AWS_ENDPOINT_URL") : endpoint;
@@ -116,7 +119,7 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_s3() {
   }
   options.connect_timeout = kConnectSeconds;
   options.request_timeout = kRequestSeconds;
-  options.allow_delayed_open = true;  // small objects are one request
+  options.allow_delayed_open = true;  // a small object needs one request
   options.retry_strategy = fs::S3RetryStrategy::GetAwsStandardRetryStrategy(kAttempts);
   return fs::S3FileSystem::Make(options);
 }
@@ -132,8 +135,9 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_google() {
   return fs::GcsFileSystem::Make(options);
 }
 
-/// Of another cloud (https://ACCOUNT.blob.core.chinacloudapi.cn), where the account is a part of
-/// the name; or of a server that has it as the first of the path (http://127.0.0.1:10000/ACCOUNT).
+/// Sets the endpoint of another cloud (https://ACCOUNT.blob.core.chinacloudapi.cn, with the account
+/// in the host name) or of a server with the account as the first part of the path
+/// (http://127.0.0.1:10000/ACCOUNT).
 void set_azure_endpoint(const std::string& endpoint, fs::AzureOptions& options) {
   auto [scheme, place] = split_endpoint(endpoint, "https");
   options.blob_storage_scheme = options.dfs_storage_scheme = scheme;
@@ -152,9 +156,9 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_azure() {
   fs::AzureOptions options;
   options.account_name = variable("AZURE_STORAGE_ACCOUNT");
   if (options.account_name.empty()) {
-    return arrow::Status::Invalid("AZURE_STORAGE_ACCOUNT is not set: it names the account");
+    return arrow::Status::Invalid("AZURE_STORAGE_ACCOUNT is required: the name of the account");
   }
-  // What is thrown for a lost connection in a thread of Arrow's would end the process.
+  // An exception for a lost connection in one of Arrow's threads would end the process.
   options.background_writes = false;
   if (const std::string endpoint = variable("AZURE_STORAGE_SERVICE_ENDPOINT"); !endpoint.empty()) {
     set_azure_endpoint(endpoint, options);
@@ -162,7 +166,7 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_azure() {
   const std::string key = variable("AZURE_STORAGE_KEY");
   std::string token = variable("AZURE_STORAGE_SAS_TOKEN");
   if (!token.empty() && !token.starts_with('?')) {
-    token.insert(0, "?");  // it becomes a part of the address as it is
+    token.insert(0, "?");  // the token is appended to the URL unchanged
   }
   ARROW_RETURN_NOT_OK(
       !key.empty()     ? options.ConfigureAccountKeyCredential(key)
@@ -214,8 +218,9 @@ class ArrowUpload final : public objects::RawUpload {
   size_t under_way_ = 0;
 };
 
-/// Arrow's stream to Azure begins by writing an empty object. So what is there already is replaced
-/// by the store itself, once the new one is whole beside it.
+/// Upload that replaces an existing Azure object. Arrow's stream to Azure first writes an empty
+/// object, so the data is uploaded to a temporary object, which the store then copies over the old
+/// one.
 class Replacement final : public objects::RawUpload {
  public:
   Replacement(
@@ -315,7 +320,7 @@ class ArrowBucket final : public objects::RawStore {
     if (!had.ok()) {
       return text_of(had.status());
     }
-    return *had == static_cast<int64_t>(count) ? "" : "it ended before its end";
+    return *had == static_cast<int64_t>(count) ? "" : "the response was truncated";
   }
 
   std::string upload(const std::string& key, std::unique_ptr<objects::RawUpload>& upload) override {
@@ -367,7 +372,7 @@ class ArrowBucket final : public objects::RawStore {
     if (status.ok()) {
       return "";
     }
-    // Where nothing but its objects made it a folder there is no mark of it to be removed at last.
+    // A folder that existed only through its objects has no marker, so removing the marker fails.
     const auto after = system_->GetFileInfo(path_of(prefix));
     return after.ok() && after->type() == fs::FileType::NotFound ? "" : text_of(status);
   }

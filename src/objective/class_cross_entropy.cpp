@@ -1,3 +1,4 @@
+// Cross-entropy of single-label classification.
 #include <algorithm>
 
 #include <ATen/ATen.h>
@@ -8,11 +9,11 @@
 namespace lockstep::objective {
 namespace {
 
-/// Sums: the losses, the weights, the rows whose class is the likeliest, the rows.
+/// Sums: losses, weights, correctly classified rows, rows.
 class ClassCrossEntropy final : public Objective {
  public:
   explicit ClassCrossEntropy(ClassOptions options) : options_(std::move(options)) {}
-  /// All outputs': training tells how many rows it told rightly, in the pass that it makes anyway.
+  /// Needs the scores of all outputs, to report training accuracy from the same forward pass.
   Needs needs() const override { return Needs::kClassScores; }
   Counts counts(const nn::Targets& targets) const override {
     return weights_of(targets.tokens).sum().item<double>();
@@ -47,14 +48,14 @@ class ClassCrossEntropy final : public Objective {
  private:
   static constexpr double kLeast = 1e-12;
 
-  /// Of log p.
+  /// Focal loss of log p.
   Tensor focal(const Tensor& likelihoods) const {
-    // A power below one has no slope at 0.
+    // Powers with exponent below 1 have no finite derivative at 0.
     return options_.focal_gamma > 0
                ? -likelihoods * (1 - likelihoods.exp()).clamp_min(kLeast).pow(options_.focal_gamma)
                : -likelihoods;
   }
-  /// float64, like the classes: 0 where nothing is predicted.
+  /// float64, shaped as the classes: 0 for rows without a target.
   Tensor weights_of(const Tensor& classes) const {
     const Tensor is_target = classes.ne(ops::kIgnoredTarget);
     if (options_.weights.empty()) {

@@ -1,3 +1,4 @@
+// Token cross-entropy.
 #include <cmath>
 
 #include <ATen/ATen.h>

@@ -1,7 +1,7 @@
-// What a model is trained for, as a function of the scores of its head. With L = f(l) and l the
-// log-likelihoods, the gradient of L is that of the sum of (-df/dl) * (-l) with df/dl held
-// constant: so an objective turns scores into constant weights, and the head's weighted loss, which
-// never holds the logits of all tokens, serves every objective under every plan.
+// Training objectives as functions of the scores of a model's head. With L = f(l) and l the
+// log-likelihoods, the gradient of L equals that of the sum of (-df/dl) * (-l) with df/dl held
+// constant. An objective therefore turns scores into constant weights, and the head's weighted
+// loss, which never stores the logits of all tokens, serves every objective under every plan.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace lockstep::objective {
 
 using at::Tensor;
 
-/// What the terms of an objective are divided by, summed over the micro-batches and the data ranks
-/// of a step: tokens, rows, pairs. Of one term or more.
+/// Divisors of an objective's terms (tokens, rows or pairs), summed over the micro-batches and data
+/// ranks of a step. One or more terms.
 class Counts {
  public:
   Counts() : Counts(0.0) {}
   Counts(double count) : values_{count} {}  // NOLINT(google-explicit-constructor): of one term
   explicit Counts(std::vector<double> values) : values_(std::move(values)) {}
 
-  /// 1 where there is nothing to be divided.
+  /// 1 if the count is zero.
   double divisor(size_t term = 0) const {
     return term < values_.size() && values_[term] > 0 ? values_[term] : 1;
   }
-  /// What a term's sum is multiplied by, so that the first term's divisor serves them all.
+  /// Factor of a term's sum, so that the first term's divisor applies to all terms.
   double share(size_t term) const { return divisor(0) / divisor(term); }
   Counts& operator+=(const Counts& other);
   const std::vector<double>& values() const { return values_; }
@@ -40,23 +40,21 @@ class Counts {
   std::vector<double> values_;
 };
 
-/// What the weights of a loss follow from.
+/// Information from which the weights of a loss are computed.
 enum class Needs {
-  kNothing,      // all are one
-  kTargets,      // the loss is linear in the rows' scores: weights are the same whatever these are
-  kTokenScores,  // the scores of single tokens
-  kRowScores,    // those of rows
-  kClassScores,  // of a classifier's rows, all outputs': of those whose target is here. Without
-                 // gradients the others' are there too
-  kRowLogits,    // the same of all rows, on every rank that has a part of them
-  kNextToken,    // no scores, but the likeliest token of one position: for evaluation, without
-                 // gradients
-  kHeadStates,   // no scores, but what they are made of: for evaluation, without gradients
+  kNothing,      // all weights are 1
+  kTargets,      // the loss is linear in the rows' scores, so the weights do not depend on them
+  kTokenScores,  // scores of single tokens
+  kRowScores,    // scores summed per row
+  kClassScores,  // all outputs of a classifier, for rows whose target is on this rank; without gradients, for all rows
+  kRowLogits,    // all outputs of a classifier, for all rows, on every rank that holds a slice of them
+  kNextToken,    // the most likely token at one position instead of scores: for evaluation, without gradients
+  kHeadStates,   // the inputs of the head instead of scores: for evaluation, without gradients
 };
 
 struct Weighing {
   Tensor sums;     // float64 [Objective::sums()], on the device of the scores
-  Tensor weights;  // like the scores, constants; undefined where gradients are off
+  Tensor weights;  // shaped as the scores, constants; undefined if gradients are disabled
 };
 
 struct Report {
@@ -68,32 +66,34 @@ class Objective {
  public:
   virtual ~Objective() = default;
   virtual Needs needs() const = 0;
-  /// Of a micro-batch. Reads the targets, which are best on the CPU.
+  /// Returns the counts of a micro-batch. Reads the targets, preferably on the CPU.
   virtual Counts counts(const nn::Targets& targets) const = 0;
-  /// The objective itself. A row is a document, where rows hold several that are judged one by one
-  /// (nn::Targets::documents). Log-likelihoods are those of tokens [B, T] (kNothing, kTokenScores),
-  /// the logits of rows, float32 [B, K] (kClassScores, kRowLogits), else float64 of whole rows,
-  /// [B], or [B, 2] where targets.prompts are told apart (the answer's, the prompt's), and
-  /// `likeliest` undefined. (kNextToken: of each row the likeliest token,
-  /// float64 [B], at its first target. kHeadStates: the states [B, T, C] that the head reads, and
-  /// its weight [V, C].) Returns float64 [sums()]: first the loss times step.divisor(),
-  /// differentiable in the log-likelihoods; then this micro-batch's first count; then each metric,
-  /// summed over what is counted. Calls no collective. Error (kInternal): targets without what it
-  /// reads.
+  /// Computes the objective. A row is a document if rows contain several independently scored
+  /// documents (nn::Targets::documents). The log-likelihoods are those of tokens, [B, T] (kNothing,
+  /// kTokenScores); the logits of rows, float32 [B, K] (kClassScores, kRowLogits); otherwise
+  /// float64 of whole rows, [B], or [B, 2] (answer, prompt) if targets.prompts is defined, and
+  /// `likeliest` is undefined. (kNextToken: the most likely token at each row's first target,
+  /// float64 [B]. kHeadStates: the head's input states [B, T, C] and its weight [V, C].)
+  ///
+  /// Returns float64 [sums()]: the loss times step.divisor(), differentiable in the
+  /// log-likelihoods; this micro-batch's first count; each metric, summed over the counted items.
+  /// Calls no collective. Throws Error (kInternal) if the targets lack a required tensor.
   virtual Tensor measure(
       const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const = 0;
-  /// Where all weights are one (kNothing): the share of each target that training spreads over the
-  /// vocabulary. Evaluations measure without it.
+  /// Fraction of each target that training spreads over the vocabulary, if all weights are one
+  /// (kNothing). Evaluation does not apply it.
   virtual double label_smoothing() const { return 0; }
-  /// The names of the metrics of report(): means over what the first term counts, where it does not
-  /// make them itself.
+  /// Names of the metrics of report(): means over the items of the first term, unless report()
+  /// computes them.
   virtual std::vector<std::string> metrics() const { return {}; }
 
-  /// How many numbers measure() returns: more than the metrics, where report() needs them.
+  /// Length of measure()'s result; more than 2 + metrics if report() needs additional sums.
   virtual int64_t sums() const { return 2 + static_cast<int64_t>(metrics().size()); }
-  /// measure(), and where gradients are on minus the derivative of its first number by each score.
+  /// Returns measure() and, if gradients are enabled, the negative derivative of its first number
+  /// by each score.
   Weighing weigh(const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const;
-  /// Of sums() numbers added up over micro-batches and ranks; 0 where nothing was counted.
+  /// Converts sums() numbers, summed over micro-batches and ranks, to a report; 0 if nothing was
+  /// counted.
   virtual Report report(std::span<const double> sums) const;
 };
 

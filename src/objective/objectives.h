@@ -1,35 +1,35 @@
-// The objectives. To add one is a class in one of the .cpp files, and a function here.
+// Factory functions of all objectives. A new objective is a class in one of the .cpp files and a
+// function here.
 #pragma once
 
 #include "objective/objective.h"
 
 namespace lockstep::objective {
 
-/// The mean of -log p over the targets: of language modelling, and of classification, where each
-/// row has one target. Training spreads the share label_smoothing of each target over the
-/// vocabulary; evaluations do not, so that perplexity is what it says. Metrics: perplexity,
-/// token_accuracy.
+/// Mean of -log p over the targets, for language modeling, and for classification with one target
+/// per row. Training spreads label_smoothing of each target over the vocabulary; evaluation does
+/// not, so that perplexity is unaffected. Metrics: perplexity, token_accuracy.
 ObjectivePointer cross_entropy(double label_smoothing = 0);
 
 struct ClassOptions {
-  std::vector<double> weights = {};  // of each class; empty: all are one
-  double focal_gamma = 0;      // what is told surely weighs less (focal loss: Lin et al., 2017)
-  double label_smoothing = 0;  // e: the share of the target that is spread over the K classes
+  std::vector<double> weights = {};  // weight of each class; empty: all 1
+  double focal_gamma = 0;      // down-weights confident predictions (focal loss: Lin et al., 2017)
+  double label_smoothing = 0;  // e: fraction of the target spread over the K classes
 };
-/// Of classification: the sum over the rows of
-///   (1 - e) w_y (1 - p_y)^focal_gamma * -log p_y + e / K * sum_k w_k * -log p_k,
-/// divided by the sum of their classes' weights w_y. Metric: accuracy, of rows without weights.
+/// Classification: the sum over the rows of (1 - e) w_y (1 - p_y)^focal_gamma * -log p_y + e / K *
+/// sum_k w_k * -log p_k, divided by the sum of the weights w_y of their classes. Metric: accuracy,
+/// unweighted.
 ObjectivePointer class_cross_entropy(ClassOptions options);
-/// Of rows with several labels: the mean over rows and labels of w_k t * -log p +
-/// (1 - t) * -log(1 - p), p being the logit's sigmoid, t the target, and w_k what a row that has
-/// the label weighs (PyTorch's pos_weight); with focal_gamma each term by (1 - p_t)^focal_gamma,
-/// p_t being p or 1 - p. Reads outputs. There is no smoothing: Error (kInternal).
+/// Multi-label classification: mean over rows and labels of w_k t * -log p + (1 - t) * -log(1 - p),
+/// where p is the sigmoid of the logit, t the target, and w_k the weight of positive rows
+/// (PyTorch's pos_weight). With focal_gamma each term is multiplied by (1 - p_t)^focal_gamma, where
+/// p_t is p or 1 - p. Reads outputs. Label smoothing is not supported: Error (kInternal).
 ObjectivePointer label_cross_entropy(ClassOptions options = {});
-/// Of numbers: the mean over rows and outputs of (output - target)^2. Reads outputs.
+/// Regression: mean over rows and outputs of (output - target)^2. Reads outputs.
 ObjectivePointer squared_error();
 
-/// A loss of a pair, by TRL's names: c and r are what the chosen and the rejected row score, and
-/// m = beta * (c - r). docs/preference.md has the papers.
+/// Pairwise losses, by TRL's names: c and r are the scores of the chosen and the rejected row, and
+/// m = beta * (c - r). docs/preference.md lists the papers.
 enum class PairLoss {
   kSigmoid,  // -(1 - e) log s(m) - e log s(-m), s the logistic function and e label_smoothing (DPO:
              // Rafailov et al., 2023, equation 7; CPO: Xu et al., 2024, equation 3)
@@ -37,8 +37,7 @@ enum class PairLoss {
   kIpo,      // (c - r - 1 / (2 beta))^2 (Azar et al., 2023, equation 17)
   kExoPair,  // KL of (s(m), s(-m)) from (1 - e, e) (EXO: Ji et al., 2024, equation 16)
   kNcaPair,  // -log s(beta c) - (log s(-beta c) + log s(-beta r)) / 2 (NCA: Chen et al., 2024)
-  kRobust,   // kSigmoid's two terms, unbiased where a share e of pairs is swapped (rDPO: Chowdhury
-             // et al., 2024, equation 12)
+  kRobust,   // kSigmoid's two terms, unbiased if a fraction e of pairs is swapped (rDPO: Chowdhury et al., 2024, equation 12)
   kBcoPair,  // -log s(beta c) - log s(-beta r) (BCO: Jung et al., 2024, without a shift)
   kSppoHard,   // (c - 1 / (2 beta))^2 + (r + 1 / (2 beta))^2 (SPPO: Wu et al., 2024, equation 4.7)
   kApoZero,    // 1 - s(beta c) + s(beta r) (APO: D'Oosterlinck et al., 2024, equation 7)
@@ -51,90 +50,87 @@ enum class PairLoss {
 struct PreferenceOptions {
   PairLoss loss = PairLoss::kSigmoid;
   double beta = 0.1;
-  double label_smoothing = 0;  // the share of pairs whose answers are taken for swapped
-  double margin = 0;           // kSigmoid: what m has to be above (SimPO's gamma)
+  double label_smoothing = 0;  // assumed fraction of pairs with swapped answers
+  double margin = 0;           // kSigmoid: target margin of m (SimPO's gamma)
   double discopop_tau = 0.05;
-  bool reference = true;   // a row scores what it gained on the reference; else its own log p
-  bool per_token = false;  // and that divided by its tokens
-  double likelihood = 0;   // what is added: so often the mean -log p of the chosen rows' tokens,
-                           // those of prompts too where targets tell them apart
+  bool reference = true;   // score rows by the log-ratio to the reference; otherwise by log p
+  bool per_token = false;  // also divided by the number of tokens
+  double likelihood = 0;   // coefficient of an additional loss term: the mean -log p of the chosen rows' tokens, including prompts if the targets mark them
 };
-/// The mean over pairs of a PairLoss. Reads kinds, groups (one chosen and one rejected row each)
-/// and, with `reference`, reference. Metrics, as TRL's trainers have them: rewards/accuracies,
-/// rewards/margins, rewards/chosen, rewards/rejected (beta times what a row gained; without a
-/// reference times its score), logps/chosen, logps/rejected; with `likelihood` nll_loss; of
-/// kOddsRatio log_odds_ratio, log_odds_chosen.
+/// Mean of a PairLoss over pairs. Reads kinds, groups (one chosen and one rejected row each) and,
+/// with `reference`, reference. Metrics, as in TRL: rewards/accuracies, rewards/margins,
+/// rewards/chosen, rewards/rejected (beta times the log-ratio; without a reference, beta times the
+/// score), logps/chosen, logps/rejected; with `likelihood` nll_loss; for kOddsRatio log_odds_ratio,
+/// log_odds_chosen.
 ObjectivePointer direct_preference(const PreferenceOptions& options = {});
 
-/// Of a head of one class, whose logit is a row's reward: the mean over pairs of -log s(c - r) +
-/// center (c + r)^2, c and r the rewards of the chosen and the rejected row (Bradley-Terry: Ouyang
-/// et al., 2022, equation 1; centred: Eisenstein et al., 2023, equation 2). Reads kinds and groups.
-/// Metrics, as TRL's trainer has them: accuracy, margin, mean_reward.
+/// Reward model with a single-output head whose logit is the reward: mean over pairs of -log s(c -
+/// r) + center (c + r)^2, where c and r are the rewards of the chosen and the rejected row
+/// (Bradley-Terry: Ouyang et al., 2022, equation 1; centered: Eisenstein et al., 2023, equation 2).
+/// Reads kinds and groups. Metrics, as in TRL: accuracy, margin, mean_reward.
 ObjectivePointer reward_of_pairs(double center = 0);
 
 struct AnswerOptions {
   double beta = 0.1;
   double desirable_weight = 1, undesirable_weight = 1;
-  bool apo_zero = false;  // APO's loss of single answers, without a baseline (TRL's
-                          // apo_zero_unpaired)
+  bool apo_zero = false;  // APO's loss for unpaired answers, without a baseline (TRL's apo_zero_unpaired)
 };
-/// Of answers that are judged one by one: the mean over rows of the weight of its kind times
-/// 1 - s(beta (g - z)) of a chosen row and 1 - s(beta (z - g)) of a rejected one; g is what the row
-/// gained on the reference, and z its baseline, an estimate of the model's KL from the reference
+/// Unpaired preference data: mean over rows of the weight of the row's kind times 1 - s(beta (g -
+/// z)) for a chosen row and 1 - s(beta (z - g)) for a rejected one, where g is the log-ratio to the
+/// reference and z its baseline, an estimate of the KL divergence of the model from the reference
 /// (KTO: Ethayarajh et al., 2024, equation 7). Reads kinds, reference and baseline. Metrics:
-/// rewards/chosen, rewards/rejected, logps/chosen, logps/rejected, rewards/margins, kl; those of
-/// kinds that did not occur are left out.
+/// rewards/chosen, rewards/rejected, logps/chosen, logps/rejected, rewards/margins, kl; metrics of
+/// kinds without rows are omitted.
 ObjectivePointer answer_preference(const AnswerOptions& options = {});
 
-/// Whose means an objective takes: those of a step, whatever its micro-batches are, or the mean of
-/// those of its micro-batches, as Hugging Face's Trainer does.
+/// Normalization of an objective: means over the step, independent of its micro-batches, or the
+/// mean of micro-batch means as in Hugging Face's Trainer.
 enum class Means { kOfStep, kOfMicroBatches };
 
-/// Of all of them the loss is gamma * F + alpha * R: F is of the rows to be forgotten, and R the
-/// mean of -log p over the tokens of those to be kept, or of the divergence from a reference where
-/// their targets are its distributions. They read kinds. Names and formulas are those of
+/// Options of the unlearning objectives. Their loss is gamma * F + alpha * R, where F covers the
+/// forget set, and R is the mean of -log p over the tokens of the retain set, or of the divergence
+/// from a reference if the targets are its distributions. All read kinds. Names and formulas follow
 /// open-unlearning (Dorna et al., 2025). Metrics: forget_loss (F), retain_loss (R).
 struct UnlearningOptions {
   double gamma = 1, alpha = 1;
-  double retain_bound = 0;  // of level_distribution: what R is to stay below
-  double beta = 1;          // how soon F lets go of what is forgotten
-  double delta = 0;         // of simple_negative_preference
-  double saturation = 0;    // of weighted_ascent: tokens that are far from learned weigh more, too
+  double retain_bound = 0;  // level_distribution: upper bound of R
+  double beta = 1;          // larger values reduce F's gradient earlier
+  double delta = 0;         // used by simple_negative_preference
+  double saturation = 0;    // used by weighted_ascent: increases the weight of tokens with low probability
   Means means = Means::kOfStep;
 };
 /// F is the mean of log p over the tokens (GradDiff; Maini et al., "TOFU", 2024).
 ObjectivePointer gradient_difference(const UnlearningOptions& options = {});
-/// The same without rows that are kept (GradAscent).
+/// The same without a retain set (GradAscent).
 ObjectivePointer gradient_ascent(Means means = Means::kOfStep);
-/// F is the mean over positions of the cross-entropy against a reference's distribution in which
-/// the logit of the token is lowered (UNDIAL; Dong et al., 2024, equation 3): what the rows'
-/// targets say (nn::Distributions::lowered).
+/// F is the mean over positions of the cross-entropy against a reference distribution in which the
+/// token's logit is lowered (UNDIAL; Dong et al., 2024, equation 3); see
+/// nn::Distributions::lowered.
 ObjectivePointer lowered_distribution(const UnlearningOptions& options = {});
-/// F is the mean over positions of the square of how far the largest logit is above the mean of
-/// all: of those whose logits are to be level (nn::Distributions::level). To keep rows is a
-/// constraint, R
-/// <= retain_bound: alpha is theirs (nn::Targets::weights), and the loss has alpha * (R -
-/// retain_bound) (PDU; Entesari et al., "Constrained Entropic Unlearning", 2025). Metrics: also
-/// retain_preference, that alpha.
+/// F is the mean, over the positions in nn::Distributions::level, of the squared difference between
+/// the largest and the mean logit. Retention is a constraint, R <= retain_bound, with the
+/// multiplier alpha (nn::Targets::weights): the loss contains alpha * (R - retain_bound) (PDU;
+/// Entesari et al., "Constrained Entropic Unlearning", 2025). Additional metric: retain_preference,
+/// the value of alpha.
 ObjectivePointer level_distribution(const UnlearningOptions& options = {});
-/// F and R are means over rows of the mean squared distance of an answer's hidden states, at one
-/// layer, to what they are to be (RMU; Li et al., "The WMDP benchmark", 2024, equations 1 and 2):
-/// of a head that gives states. With kOfMicroBatches the mean of the rows' sums times the mean of
-/// their inverse lengths, as in open-unlearning.
+/// F and R are means over rows of the mean squared distance between an answer's hidden states, at
+/// one layer, and their target states (RMU; Li et al., "The WMDP benchmark", 2024, equations 1 and
+/// 2). Requires a head that returns states. With kOfMicroBatches: the mean of the rows' sums times
+/// the mean of their inverse lengths, as in open-unlearning.
 ObjectivePointer steered_states(const UnlearningOptions& options = {});
-/// F is the mean over the tokens of p^beta (1 - p)^saturation log p, both factors held constant
-/// (WGA; Wang et al., 2025; with saturation SatImp; Yang et al., 2025).
+/// F is the mean over the tokens of p^beta (1 - p)^saturation log p, with both factors held
+/// constant (WGA; Wang et al., 2025; with saturation SatImp; Yang et al., 2025).
 ObjectivePointer weighted_ascent(const UnlearningOptions& options = {});
 /// F is the mean over the tokens of -log(1 - p). Its gradient is that of the cross-entropy against
-/// what the model itself says of all other tokens, held constant (CEU; Yang et al., 2025), and its
-/// value is that less the constant's entropy.
+/// the model's own distribution over all other tokens, held constant (CEU; Yang et al., 2025); its
+/// value is that cross-entropy minus the entropy of the constant distribution.
 ObjectivePointer others_instead(const UnlearningOptions& options = {});
-/// F is the mean over the rows of -2 / beta log sigmoid(-beta (l - reference)), l the row's
-/// log-likelihood (NPO; Zhang et al., 2024). Reads reference too.
+/// F is the mean over the rows of -2 / beta log sigmoid(-beta (l - reference)), where l is the
+/// row's log-likelihood (NPO; Zhang et al., 2024). Also reads reference.
 ObjectivePointer negative_preference(const UnlearningOptions& options = {});
-/// F is the mean over the rows of -2 / beta log sigmoid(beta (a - g)), g what the row gained on the
-/// reference and a what the chosen row of its group did: another answer to its question (IdkDPO,
-/// AltPO). Reads reference and groups too.
+/// F is the mean over the rows of -2 / beta log sigmoid(beta (a - g)), where g is the row's
+/// log-ratio to the reference and a that of the chosen row of its group, an alternative answer to
+/// the same question (IdkDPO, AltPO). Also reads reference and groups.
 ObjectivePointer alternate_preference(const UnlearningOptions& options = {});
 /// F is the mean over the rows of -2 / beta log sigmoid(-beta (l / tokens + delta)) (SimNPO; Fan et
 /// al., 2024).

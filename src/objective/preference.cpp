@@ -1,3 +1,4 @@
+// Preference objectives: pairs (DPO and variants), reward models and unpaired answers.
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -9,25 +10,25 @@
 namespace lockstep::objective {
 namespace {
 
-/// Of groups, [B] each; where there is no such group, 0.
+/// Values per group, [B] each; 0 for groups that do not exist.
 struct Pairs {
-  Tensor exist;  // 1, where there is one
+  Tensor exist;  // 1 if the group exists
   Tensor chosen, rejected;
 };
 
-/// log of p / (1 - p), of log p below 0.
+/// Returns log(p / (1 - p)) for log p < 0.
 Tensor log_odds(const Tensor& log_p) {
-  constexpr double kMost = -1e-12;  // at 0 odds have no end
+  constexpr double kMost = -1e-12;  // a log p of 0 would give infinite odds
   const Tensor below = log_p.clamp_max(kMost);
   return below - below.expm1().neg().log();
 }
 
-/// [B] -> [B], each group's sum.
+/// [B] -> [B]: sum of each group.
 Tensor sums_of_groups(const nn::Targets& targets, const Tensor& rows) {
   return at::zeros_like(rows).index_add(0, needed(targets.groups, "groups"), rows);
 }
 
-/// What a row of scores has of its answer, and of its prompt where that is told apart.
+/// The answer's column of the row scores; the prompt has a separate column if prompts are marked.
 Tensor of_answers(const Tensor& scores) {
   return scores.dim() == 2 ? scores.select(1, 0) : scores;
 }
@@ -56,7 +57,7 @@ class PairPreference final : public Objective {
         sums_of_groups(targets, scored * is_chosen),
         sums_of_groups(targets, scored * is_rejected)};
     const Tensor preference = (losses(pairs) * pairs.exist).sum();
-    // As TRL's trainers report them: divided by tokens where there is no reference.
+    // As TRL's trainers report them: per token if there is no reference.
     const bool by_token = options_.per_token && !options_.reference;
     const Tensor rewards = options_.beta * (by_token ? scored : gains);
     const Tensor log_p = by_token ? answers / tokens : answers;
@@ -94,8 +95,8 @@ class PairPreference final : public Objective {
     return names;
   }
   int64_t sums() const override { return Objective::sums() + (has_likelihood() ? kOfTokens : 0); }
-  /// The likelihood's mean is of tokens, the rest of pairs: an evaluation knows neither number
-  /// before its end.
+  /// The likelihood term is a mean over tokens, the rest over pairs: an evaluation knows both
+  /// counts only at its end.
   Report report(std::span<const double> sums) const override {
     Report report = Objective::report(sums);
     if (has_likelihood()) {
@@ -108,13 +109,13 @@ class PairPreference final : public Objective {
   }
 
  private:
-  static constexpr int64_t kOfTokens = 3;  // the pairs' loss, -log p of tokens, how many these are
+  static constexpr int64_t kOfTokens = 3;  // the pair losses, -log p of tokens, the number of these tokens
 
   bool has_likelihood() const { return options_.likelihood != 0; }
   static Tensor tokens_of(const nn::Targets& targets) {
     return targets.prompts.defined() ? targets.counts + targets.prompt_counts : targets.counts;
   }
-  /// [B]; where there is no group, any finite number.
+  /// [B]; an arbitrary finite number if the group does not exist.
   Tensor losses(const Pairs& pairs) const {
     const double beta = options_.beta, smoothing = options_.label_smoothing;
     const Tensor &c = pairs.chosen, &r = pairs.rejected;
@@ -151,9 +152,9 @@ class PairPreference final : public Objective {
     }
     throw Error(ErrorKind::kInternal, "a loss of pairs that there is not");
   }
-  /// log odds of the chosen less those of the rejected.
+  /// Log odds of the chosen row minus those of the rejected row.
   static Tensor odds_of(const Pairs& pairs) {
-    const Tensor missing = 1 - pairs.exist;  // has no odds
+    const Tensor missing = 1 - pairs.exist;  // a missing row has no odds
     return log_odds(pairs.chosen - missing) - log_odds(pairs.rejected - missing);
   }
   void add_odds(const Pairs& pairs, std::vector<Tensor>& sums) const {

@@ -1,3 +1,4 @@
+// Reference models: stored scores, disabled adapters, frozen models and steering targets.
 #include "objective/reference.h"
 
 #include <charconv>
@@ -12,7 +13,7 @@
 namespace lockstep::objective {
 namespace {
 
-/// A row's ids, or a document's, and what they predict.
+/// Ids and targets of a row or of a document.
 struct RowTokens {
   std::vector<int64_t> ids, targets;
 };
@@ -32,7 +33,7 @@ std::vector<RowTokens> tokens_of(const nn::ForwardInputs& inputs) {
   return rows;
 }
 
-/// What a row's score depends on, as far as its last target: padding behind it does not count.
+/// Hashes of the tokens up to each row's last target; padding after it has no effect on the score.
 std::vector<std::string> hashes_of(const nn::ForwardInputs& inputs) {
   std::vector<std::string> hashes;
   for (const RowTokens& tokens : tokens_of(inputs)) {
@@ -97,7 +98,7 @@ void StoredScores::refer(std::span<nn::ForwardInputs> micro_batches) {
 std::string StoredScores::text() const {
   std::string text;
   for (const auto& [hash, score] : scores_) {
-    text += fmt::format("{} {}\n", hash, score);  // read back to the same bits
+    text += fmt::format("{} {}\n", hash, score);  // exact round trip
   }
   return text;
 }
@@ -165,7 +166,7 @@ Tensor HeadStateSink::measure(
     const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
   states_.states.push_back(scores.log_likelihoods);
   if (!states_.vocabulary.defined()) {
-    // Under ZeRO the weight is dropped behind the head.
+    // Under ZeRO the weight is released after the head.
     states_.vocabulary = scores.likeliest.defined() ? scores.likeliest.clone() : Tensor();
   }
   return at::zeros({sums()}, scores.log_likelihoods.options().dtype(at::kDouble));

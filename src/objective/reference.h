@@ -1,4 +1,4 @@
-// What objectives compare a model to: scores of rows, which are all that is needed of a reference.
+// Reference models of objectives, represented by the scores that they assign to rows.
 #pragma once
 
 #include <functional>
@@ -13,43 +13,45 @@
 
 namespace lockstep::objective {
 
-/// The log-likelihoods of the rows of each micro-batch, [B] float64 on the CPU, without dropout
+/// Returns the log-likelihoods of each micro-batch's rows, [B] float64 on the CPU, without dropout
 /// (parallel::ParallelModel::row_scores).
 using RowScorer = std::function<std::vector<Tensor>(std::span<const nn::ForwardInputs>)>;
 
 class Reference {
  public:
   virtual ~Reference() = default;
-  /// Sets targets.reference (or what the class says) of micro-batches of whole sequences. Ranks of
-  /// one data coordinate call with the same ones, and where a model is run every rank with as many.
+  /// Sets targets.reference (or what the class documents) in micro-batches of whole sequences.
+  /// Ranks with the same data coordinate pass the same micro-batches. If a model is run, every rank
+  /// must pass the same number.
   virtual void refer(std::span<nn::ForwardInputs> micro_batches) = 0;
 };
 
-/// The scores of one model at one time, each made once, and kept by what it depends on: the row's
-/// tokens as far as its last target. No second model is held, whatever the plan.
+/// Scores of one model at one point in time, computed once and stored by a hash of the row's tokens
+/// up to its last target. No second model is in memory, under any plan.
 class StoredScores final : public Reference {
  public:
-  /// Scores rows and keeps what they get. As refer().
+  /// Scores the rows and stores the results. Same calling rules as refer().
   void store(std::span<const nn::ForwardInputs> micro_batches, const RowScorer& scorer);
-  /// Rows that are to be kept have none. Error (kInternal): a row that was not stored.
+  /// Rows of the retain set have no stored score. Throws Error (kInternal) if another row was not
+  /// stored.
   void refer(std::span<nn::ForwardInputs> micro_batches) override;
 
   size_t size() const { return scores_.size(); }
-  /// All of them, a line each: for other ranks, whose rows this one may be given later, and for
-  /// files.
+  /// All scores, one line each: for files, and for other ranks whose rows may later move to this
+  /// one.
   std::string text() const;
-  /// What text() gave. Error (kData): it is something else.
+  /// Adds the scores in text()'s format. Throws Error (kData) if the format is invalid.
   void add(std::string_view text);
 
  private:
   std::map<std::string, double> scores_;  // by hash
 };
 
-/// The same model without what is being trained beside it: scored anew for each step
+/// The trained model with its adapters disabled; scored again in each step
 /// (parallel::ParallelModel::set_adapters).
 class AdaptersOff final : public Reference {
  public:
-  /// `set_adapters(false)` takes them out of the products, `set_adapters(true)` puts them back.
+  /// `set_adapters(false)` disables the adapters, `set_adapters(true)` enables them.
   AdaptersOff(RowScorer scorer, std::function<void(bool on)> set_adapters)
       : scorer_(std::move(scorer)),
         set_adapters_(std::move(set_adapters)) {}
@@ -60,35 +62,35 @@ class AdaptersOff final : public Reference {
   std::function<void(bool on)> set_adapters_;
 };
 
-/// What the head of a model reads of micro-batches [B, T, C], of this rank's part of each, and its
-/// weight; empty where another rank has the head.
+/// Head inputs of micro-batches, [B, T, C] for this rank's positions, and the head's weight; empty
+/// if another rank has the head.
 struct HeadStates {
   std::vector<Tensor> states;
   Tensor vocabulary;
 };
 using StateReader = std::function<HeadStates(std::span<const nn::ForwardInputs>)>;
 
-/// A second model, of whose distributions positions are told (nn::Distributions). `reader` runs it
-/// without dropout (parallel::EvaluationModel::head_states).
+/// A second model that supplies target distributions (nn::Distributions). `reader` runs it without
+/// dropout (parallel::EvaluationModel::head_states).
 class FrozenModel final : public Reference {
  public:
   explicit FrozenModel(StateReader reader) : reader_(std::move(reader)) {}
-  /// Sets targets.distributions' states and vocabulary of micro-batches that have positions. As
-  /// Reference::refer.
+  /// Sets the states and vocabulary of targets.distributions in micro-batches that have such
+  /// positions. Calling rules as Reference::refer.
   void refer(std::span<nn::ForwardInputs> micro_batches) override;
 
  private:
   StateReader reader_;
 };
 
-/// Of a head that gives states: those of rows to be forgotten are to be `target` [C] everywhere,
-/// whatever `kept` (null: nobody) says of them.
+/// Target states for a head that returns states: `target` [C] at every position of the forget set;
+/// for the retain set, the states that the reference `kept` returns (null: none).
 class Steered final : public Reference {
  public:
   Steered(std::shared_ptr<Reference> kept, Tensor target)
       : kept_(std::move(kept)),
         target_(std::move(target)) {}
-  /// Sets targets.distributions.states. As Reference::refer; reads kinds.
+  /// Sets targets.distributions.states; reads kinds. Calling rules as Reference::refer.
   void refer(std::span<nn::ForwardInputs> micro_batches) override;
 
  private:
@@ -96,9 +98,9 @@ class Steered final : public Reference {
   Tensor target_;
 };
 
-/// An objective that keeps a number or several of each row that it is shown, in their order: what
-/// RowScorers evaluate a model by. Of kRowScores log-likelihoods [B], of kClassScores logits [B,
-/// classes], of kNextToken the likeliest token at each row's first target, float64 [B].
+/// Objective that only collects per-row results, in order; RowScorers evaluate a model with it.
+/// kRowScores: log-likelihoods [B]; kClassScores: logits [B, classes]; kNextToken: the most likely
+/// token at each row's first target, float64 [B].
 class ScoreSink final : public Objective {
  public:
   explicit ScoreSink(Needs needs) : needs_(needs) {}
@@ -106,7 +108,7 @@ class ScoreSink final : public Objective {
   Counts counts(const nn::Targets& /*targets*/) const override { return {}; }
   Tensor measure(
       const nn::Scores& scores, const nn::Targets& targets, const Counts& step) const override;
-  /// Of each micro-batch, on the CPU.
+  /// Results of each micro-batch, on the CPU.
   const std::vector<Tensor>& rows() const { return rows_; }
 
  private:
@@ -114,7 +116,7 @@ class ScoreSink final : public Objective {
   mutable std::vector<Tensor> rows_;
 };
 
-/// The same of what the head reads.
+/// The same for the head's inputs.
 class HeadStateSink final : public Objective {
  public:
   Needs needs() const override { return Needs::kHeadStates; }

@@ -1,3 +1,4 @@
+// Losses of multi-label classification and regression.
 #include <ATen/ATen.h>
 
 #include "objective/objectives.h"
@@ -7,7 +8,7 @@
 namespace lockstep::objective {
 namespace {
 
-/// The mean of losses of single outputs.
+/// Mean of losses of single outputs.
 class OutputLoss : public Objective {
  public:
   Needs needs() const override { return Needs::kClassScores; }
@@ -26,7 +27,7 @@ class OutputLoss : public Objective {
   }
 
  private:
-  /// float64 [B, K], of logits and of what they are to be.
+  /// float64 [B, K], from logits and targets.
   virtual Tensor losses_of(const Tensor& logits, const Tensor& wanted) const = 0;
 };
 
@@ -48,7 +49,7 @@ class LabelCrossEntropy final : public OutputLoss {
     if (options_.focal_gamma == 0) {
       return -(weighted * has + (1 - wanted) * has_not);
     }
-    // (1 - p)^gamma as a logarithm: it has a slope wherever p is.
+    // (1 - p)^gamma computed in log space, which is differentiable for all p.
     const double gamma = options_.focal_gamma;
     return -(
         weighted * has * (gamma * has_not).exp() + (1 - wanted) * has_not * (gamma * has).exp());

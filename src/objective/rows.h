@@ -1,4 +1,4 @@
-// What objectives of rows share. Internal to objective.
+// Helpers of row objectives. Internal to objective.
 #pragma once
 
 #include <ATen/ops/zeros_like.h>
@@ -11,7 +11,7 @@ namespace lockstep::objective {
 
 using at::Tensor;
 
-/// What an objective reads of the rows; Error (kInternal) where they do not have it.
+/// Returns the tensor; throws Error (kInternal) if it is undefined.
 inline const Tensor& needed(const Tensor& tensor, const char* what) {
   if (!tensor.defined()) {
     throw Error(ErrorKind::kInternal, fmt::format("this objective needs the rows' {}", what));
@@ -19,7 +19,7 @@ inline const Tensor& needed(const Tensor& tensor, const char* what) {
   return tensor;
 }
 
-/// float64 [B]: 1 where a row is of the kind, else 0.
+/// float64 [B]: 1 for rows of the kind, else 0.
 inline Tensor of_kind(const nn::Targets& targets, nn::RowKind kind) {
   return needed(targets.kinds, "kinds").eq(static_cast<int64_t>(kind)).to(at::kDouble);
 }

@@ -1,3 +1,4 @@
+// Runs a model's head under an objective, over sharded rows and parameters.
 #include "objective/run_head.h"
 
 #include <ATen/ATen.h>
@@ -8,7 +9,7 @@
 namespace lockstep::objective {
 namespace {
 
-/// One micro-batch. It may be run again as long as model and objective are there.
+/// Head pass of one micro-batch. Can be repeated (recomputation) while model and objective exist.
 struct HeadPass {
   const nn::LanguageModel& model;
   const Objective& objective;
@@ -38,7 +39,7 @@ struct HeadPass {
     }
     Tensor weights;
     if (needs == Needs::kTargets) {
-      weights = weigh_rows(at::zeros_like(targets.counts)).weights;  // as at any scores
+      weights = weigh_rows(at::zeros_like(targets.counts)).weights;  // the weights do not depend on the scores
     }
     const Tensor sum = loss(hidden, vocabulary, weights);
     const Tensor first = sum.detach().to(at::kDouble).view({1});
@@ -48,7 +49,8 @@ struct HeadPass {
   }
 
  private:
-  /// A row's target is one rank's, which weighs it alone: gradients need no other's logits.
+  /// Each row's target is on one rank, which alone weights it: gradients do not need the logits of
+  /// other ranks.
   nn::Tensors run_classifier(const Tensor& hidden, const Tensor& vocabulary, bool trains) const {
     const Tensor logits = class_logits(hidden, vocabulary);
     if (!trains) {
@@ -60,7 +62,8 @@ struct HeadPass {
     const Weighing weighing = objective.weigh({logits, {}}, targets, step);
     return {(logits * weighing.weights).sum().neg(), weighing.sums};
   }
-  /// How many rows' targets are here, and of how many of these they are the likeliest: float64 [2].
+  /// Number of rows whose target is on this rank, and how many of them are classified correctly:
+  /// float64 [2].
   Tensor rows_told(const Tensor& hidden, const Tensor& vocabulary) const {
     const at::NoGradGuard no_gradient;
     const auto [place, is_missing] = targets.first_targets();
@@ -70,15 +73,15 @@ struct HeadPass {
         class_logits(hidden, vocabulary).argmax(1).eq(classes.to(hidden.device()));
     return at::stack({is_here, is_here.logical_and(is_right)}).sum(1, false, at::kDouble);
   }
-  /// The logits at each row's target, 0 where it is not here: float32 [N, K]. Products are float32
-  /// whatever the type of the weights.
+  /// Logits at each row's target, 0 if it is on another rank: float32 [N, K]. The products use
+  /// float32 for all weight types.
   Tensor class_logits(const Tensor& hidden, const Tensor& vocabulary) const {
     const auto [state, is_missing] = states_at_targets(hidden);
     const Tensor logits = at::linear(state.to(at::kFloat), vocabulary.to(at::kFloat));
     return logits.masked_fill(is_missing, 0);
   }
-  /// The likeliest token at each row's target, float64 [N], the same on all ranks that have a part
-  /// of the rows.
+  /// The most likely token at each row's target, float64 [N], identical on all ranks that hold
+  /// slices of the rows.
   Tensor next_tokens(const Tensor& hidden, const Tensor& vocabulary) const {
     const auto [state, is_missing] = states_at_targets(hidden);
     Tensor tokens = model.head->logits(state.unsqueeze(1), vocabulary).argmax(-1).to(at::kDouble);
@@ -88,15 +91,16 @@ struct HeadPass {
     }
     return tokens;
   }
-  /// The states of rows at their targets, [N, C], and which rows' are not here, bool [N, 1].
+  /// States at the rows' targets, [N, C], and a mask of rows whose target is on another rank, bool
+  /// [N, 1].
   std::pair<Tensor, Tensor> states_at_targets(const Tensor& hidden) const {
     const auto [place, is_missing] = targets.first_targets();
     return {
         hidden.flatten(0, 1).index_select(0, place.to(hidden.device())),
         is_missing.unsqueeze(1).to(hidden.device())};
   }
-  /// Of rows that are judged together, wherever they are read; those that are not here have no
-  /// gradient here.
+  /// For objectives that compare rows with each other, on every rank; only rows whose target is on
+  /// this rank have a gradient here.
   nn::Tensors judge_rows(const Tensor& logits, bool trains) const {
     const Tensor scores = logits.detach().clone();
     if (parts.sum) {
@@ -123,7 +127,7 @@ struct HeadPass {
     }
     return weighing;
   }
-  /// float64 [N], or [N, 2] where prompts are told apart: the answer's, the prompt's.
+  /// float64 [N], or [N, 2] (answer, prompt) if prompts are marked.
   Tensor sums_of_rows(const Tensor& tokens) const {
     if (!targets.prompts.defined()) {
       return targets.sums(tokens);
@@ -138,7 +142,7 @@ struct HeadPass {
     if (!weighing.weights.defined()) {
       return weighing;
     }
-    // Of each of the row's tokens.
+    // Weight of each of the row's tokens.
     const Tensor& of_rows = weighing.weights;
     weighing.weights = targets.prompts.defined() ? at::where(
                                                        targets.prompts,

@@ -1,4 +1,4 @@
-// The head of a model under an objective.
+// Execution of a model's head under an objective.
 #pragma once
 
 #include <functional>
@@ -8,18 +8,18 @@
 
 namespace lockstep::objective {
 
-/// The ranks that hold parts of the same rows.
+/// Ranks that hold slices of the same rows.
 struct RowParts {
-  /// Adds up what they have of each row, in place; called by all of them. Empty: there is one.
+  /// Sums their row values in place; all of them must call. Empty: a single rank.
   std::function<void(const Tensor& rows)> sum;
-  bool is_first = true;  // what is known of whole rows is counted by one of them
+  bool is_first = true;  // this rank counts the values that are known for whole rows
 };
 
-/// What a micro-batch gives, from the tensors that the last block gave. Where gradients are on: a
-/// scalar whose gradient is that of the loss times step.divisor(), and what this rank adds to the
-/// objective's sums: float64 [sums()], or the loss alone, [1], where it needs no scores. Where they
-/// are off: the sums. Every rank that holds a part of the rows, of the head or of its parameters
-/// must call. Error (kInternal): no targets.
+/// Returns the result of a micro-batch from the last block's outputs. With gradients: a scalar
+/// whose gradient is that of the loss times step.divisor(), and this rank's contribution to the
+/// objective's sums: float64 [sums()], or only the loss, [1], if the objective needs no scores.
+/// Without gradients: the sums. Every rank that holds a slice of the rows, or a shard of the head
+/// or of its parameters, must call. Throws Error (kInternal) if there are no targets.
 nn::Tensors run_head(
     const nn::LanguageModel& model,
     const nn::Tensors& inputs,

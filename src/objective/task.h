@@ -1,5 +1,4 @@
-// What a model is trained for: its head, what the head's scores are worth, and what they are
-// compared to.
+// Training task: the model's head, the objective and the reference model.
 #pragma once
 
 #include <memory>
@@ -10,11 +9,11 @@
 
 namespace lockstep::objective {
 
-/// Language modelling, where nothing else is said.
+/// Defaults to language modeling.
 struct Task {
   model::HeadSpec head;
   ObjectivePointer objective = cross_entropy();
-  std::shared_ptr<Reference> reference;  // null: the objective reads none
+  std::shared_ptr<Reference> reference;  // null if the objective does not use one
 };
 
 }  // namespace lockstep::objective

@@ -1,3 +1,4 @@
+// Unlearning objectives.
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -9,8 +10,8 @@
 namespace lockstep::objective {
 namespace {
 
-/// gamma * (the mean loss of what is to be forgotten) + alpha * (-log p of a token to be kept, or
-/// its divergence).
+/// gamma * (mean loss of the forget set) + alpha * (-log p per token of the retain set, or its
+/// divergence).
 class Unlearning : public Objective {
  public:
   explicit Unlearning(const UnlearningOptions& options) : options_(options) {}
@@ -53,7 +54,7 @@ class Unlearning : public Objective {
   }
   std::vector<std::string> metrics() const override { return {"forget_loss", "retain_loss"}; }
   int64_t sums() const final { return 6; }
-  /// Each loss is a mean of its own; the one of a kind of rows that did not occur is left out.
+  /// The two losses are separate means; the loss of a kind without rows is omitted.
   Report report(std::span<const double> sums) const override {
     const double forgets = divided(sums[1]), keeps = divided(sums[4]);
     const double forget = sums[2] * forgets, retain = sums[3] * keeps, weight = sums[5] * keeps;
@@ -66,16 +67,16 @@ class Unlearning : public Objective {
   }
 
  protected:
-  /// Of rows [B] or tokens [B, T] to be forgotten.
+  /// Losses of rows [B] or tokens [B, T] of the forget set.
   virtual Tensor losses(const Tensor& values, const nn::Targets& targets) const = 0;
-  /// Likewise, to be kept.
+  /// The same for the retain set.
   virtual Tensor kept_losses(const Tensor& values, const nn::Targets& /*targets*/) const {
     return -values;
   }
-  /// [B]: what the sum of a row's is divided by; of rows to be kept.
+  /// [B]: divisors of the rows' sums in the retain set.
   virtual Tensor counted(const nn::Targets& targets) const { return targets.counts; }
   virtual Tensor kept_counted(const nn::Targets& targets) const { return targets.counts; }
-  /// [B] or broadcasting to it: alpha.
+  /// alpha, [B] or broadcastable to it.
   virtual Tensor kept_weights(const nn::Targets& targets) const {
     return at::full_like(targets.counts, options_.alpha);
   }
@@ -92,7 +93,8 @@ class Unlearning : public Objective {
   UnlearningOptions options_;
 };
 
-/// What is linear in the rows' scores: log p, or with distributions minus the cross-entropy.
+/// Objectives that are linear in the rows' scores: log p, or with distributions the negative
+/// cross-entropy.
 class GradientDifference : public Unlearning {
  public:
   GradientDifference(const UnlearningOptions& options, double sign)
@@ -127,7 +129,7 @@ class LevelDistribution final : public GradientDifference {
   }
 };
 
-/// Losses of single tokens.
+/// Objectives with a loss per token.
 class TokenForgetting : public Unlearning {
  public:
   using Unlearning::Unlearning;
@@ -155,13 +157,13 @@ class OthersInstead final : public TokenForgetting {
 
  protected:
   Tensor losses(const Tensor& tokens, const nn::Targets& targets) const override {
-    constexpr double kMost = -1e-7;  // a likelihood of 1 in float32 leaves nothing for the others
+    constexpr double kMost = -1e-7;  // a likelihood of 1 in float32 would leave 0 for the other tokens
     const Tensor of_others = tokens.clamp_max(kMost).expm1().neg().log();
     return -of_others.masked_fill(targets.tokens.eq(ops::kIgnoredTarget), 0);
   }
 };
 
-/// Losses of whole rows.
+/// Objectives with a loss per row.
 class RowForgetting : public Unlearning {
  public:
   using Unlearning::Unlearning;
@@ -175,7 +177,7 @@ class RowForgetting : public Unlearning {
   }
 };
 
-/// Both kinds of rows by their mean distance, which is linear in their scores.
+/// Mean distances of both kinds of rows, which are linear in their scores.
 class SteeredStates final : public RowForgetting {
  public:
   using RowForgetting::RowForgetting;

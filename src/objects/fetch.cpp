@@ -1,3 +1,4 @@
+// Downloads objects into the user's cache.
 #include "objects/fetch.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kReadBytes = 8 << 20;
 constexpr const char* kPartial = ".partial";
 
-/// An open file that this process alone writes to, as long as it lives.
+/// Open file with an exclusive lock for the lifetime of the object.
 class LockedFile {
  public:
   explicit LockedFile(const fs::path& path) {
@@ -49,8 +50,8 @@ class LockedFile {
   int descriptor_ = -1;
 };
 
-/// Copies of `objects`, whose keys all begin with that of `base`, with what follows it as their
-/// names; in a folder of their own for what they are now.
+/// Fetches `objects`, whose keys all begin with the key of `base`, into a folder whose name is a
+/// hash of their keys, sizes and times. The rest of each key is the name of its copy.
 fs::path fetch_set(const Location& base, const std::vector<Object>& objects) {
   Hasher hasher;
   hasher.update_field(base.text());
@@ -59,7 +60,7 @@ fs::path fetch_set(const Location& base, const std::vector<Object>& objects) {
   }
   const fs::path folder = user_cache_folder() / "objects" / base.scheme / base.bucket /
                           hasher.hex().substr(0, 12) / base.key;
-  // Each process begins with another one, so that they meet as late as they can.
+  // Each process starts with a different object, so that processes rarely wait for each other.
   const size_t count = objects.size(), first = static_cast<size_t>(::getpid());
   for (size_t i = 0; i < count; ++i) {
     const Object& object = objects[(first + i) % count];
@@ -89,8 +90,8 @@ std::string name_below(const Location& base, const Object& object) {
   if (path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{} has an object \"{}\", which names no file", base.text(), object.key),
-        "rename it, or name the others one by one");
+        fmt::format("{} has an object \"{}\", which is not a valid file name", base.text(), object.key),
+        "rename it, or give the other objects individually");
   }
   return name;
 }
@@ -105,7 +106,7 @@ void fetch_file(const Object& object, const Location& place, const fs::path& pat
   fs::path partial = path;
   partial += kPartial;
   const LockedFile lock(partial);
-  if (fs::exists(path, ignored)) {  // another rank has fetched it meanwhile
+  if (fs::exists(path, ignored)) {  // another rank has fetched it
     if (fs::file_size(partial, ignored) == 0) {
       fs::remove(partial, ignored);
     }
@@ -116,7 +117,7 @@ void fetch_file(const Object& object, const Location& place, const fs::path& pat
   if (at > object.size) {
     file.resize(at = 0);
   }
-  log_info("fetching {}{}", place.text(), at > 0 ? fmt::format(", from byte {} on", at) : "");
+  log_info("fetching {}{}", place.text(), at > 0 ? fmt::format(", resumed at byte {}", at) : "");
   std::vector<std::byte> buffer;
   for (; at < object.size; at += buffer.size()) {
     buffer.resize(std::min(kReadBytes, object.size - at));
@@ -124,14 +125,14 @@ void fetch_file(const Object& object, const Location& place, const fs::path& pat
     file.write_at(at, buffer);
   }
   const auto now = store.find(place);
-  constexpr int64_t kSecond = 1'000'000'000;  // some listings tell no more
+  constexpr int64_t kSecond = 1'000'000'000;  // some listings report times in whole seconds
   if (!now || now->size != object.size ||
       now->changed_ns / kSecond != object.changed_ns / kSecond) {
     fs::remove(partial, ignored);
     throw Error(
         ErrorKind::kData,
-        fmt::format("{} was written anew while it was read", place.text()),
-        "run it again when it is no longer written to");
+        fmt::format("{} changed while it was read", place.text()),
+        "run the command again when the object is no longer written to");
   }
   file.sync();
   if (::rename(partial.c_str(), path.c_str()) != 0) {
@@ -173,8 +174,8 @@ fs::path fetch_folder(const Location& location, const Wanted& wanted) {
   if (objects.empty()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("there is nothing in {}", location.text()),
-        "check the name; what the bucket holds is listed by the store's own program");
+        fmt::format("no objects in {}", location.text()),
+        "check the name; the store's own client lists the objects of the bucket");
   }
   return fetch_set(location, objects);
 }

@@ -1,3 +1,4 @@
+// Access to object stores with retries and readable errors.
 #include "objects/store.h"
 
 #include <algorithm>
@@ -15,9 +16,9 @@
 namespace lockstep::objects {
 namespace {
 
-// To Arrow's client an answer that is cut off within its header is a good one without content: a
-// read leaves the bytes as they were. So what says that there is nothing is asked again, and a read
-// has to change a mark.
+// Arrow's client treats a response that is cut off within its header as a successful empty
+// response, and a read then leaves the buffer unchanged. Therefore empty results are requested
+// again, and a read must overwrite a random mark.
 constexpr int kLooks = 3, kReads = 6, kWrites = 3;
 
 constexpr const char* kObjectStoreLibrary = "liblockstep_object_stores.so";
@@ -37,12 +38,11 @@ OpenBucket bucket_library(const Location& location) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format(
-            "{} is reached by {}, which cannot be opened: {}",
+            "{} requires {}, which cannot be loaded: {}",
             location.text(),
             kObjectStoreLibrary,
             loaded.second),
-        "`make build` builds it, with Arrow's library from pyarrow; or copy what is there to a "
-        "disk");
+        "build it with `make build`, which uses Arrow's library from pyarrow; or copy the objects to a disk");
   }
   return loaded.first;
 }
@@ -61,7 +61,7 @@ std::string credentials_of(std::string_view scheme) {
                             "AZURE_CLIENT_SECRET";
 }
 
-/// Throws where there is a problem.
+/// Throws an Error with a hint unless `problem` is empty.
 void check(const std::string& problem, std::string_view action, const Location& place) {
   if (problem.empty()) {
     return;
@@ -72,11 +72,10 @@ void check(const std::string& problem, std::string_view action, const Location& 
           {"NO_SUCH_BUCKET", "Bucket does not exist", "Bucket not found", "ContainerNotFound"})) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("cannot {} {}: there is no bucket {}", action, place.text(), place.bucket),
+        fmt::format("cannot {} {}: bucket {} does not exist", action, place.text(), place.bucket),
         place.scheme == "az"
-            ? "check its name and its account (AZURE_STORAGE_ACCOUNT); containers are "
-              "never made"
-            : "check its name and its region (AWS_REGION); buckets are never made");
+            ? "check its name and account (AZURE_STORAGE_ACCOUNT); containers are never created"
+            : "check its name and region (AWS_REGION); buckets are never created");
   }
   if (tells(
           problem,
@@ -90,7 +89,7 @@ void check(const std::string& problem, std::string_view action, const Location& 
         ErrorKind::kEnvironment,
         what,
         fmt::format(
-            "the store knows none who may do so: see to {}, and to what they are allowed in {}",
+            "access was denied: check the credentials ({}) and their permissions for {}",
             credentials_of(place.scheme),
             place.bucket));
   }
@@ -98,15 +97,13 @@ void check(const std::string& problem, std::string_view action, const Location& 
     throw Error(
         ErrorKind::kEnvironment,
         what,
-        "install ca-certificates, or name the file of those that are to be trusted in "
-        "SSL_CERT_FILE");
+        "install ca-certificates, or set SSL_CERT_FILE to a file of trusted certificates");
   }
   throw Error(
       ErrorKind::kEnvironment,
       what,
       fmt::format(
-          "see whether the store can be reached from here{}, and run it again: what is whole there "
-          "stays",
+          "check that this machine can reach the store{}, and run the command again: objects that are complete are not transferred again",
           place.scheme == "s3"   ? " (AWS_ENDPOINT_URL, AWS_REGION)"
           : place.scheme == "az" ? " (AZURE_STORAGE_ACCOUNT, AZURE_STORAGE_SERVICE_ENDPOINT)"
                                  : ""));
@@ -145,9 +142,9 @@ Location parse_location(std::string_view text) {
   if (location.bucket.empty() || location.bucket.find('@') != location.bucket.npos) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{}://... names no bucket", location.scheme),
+        fmt::format("{}://...: the bucket is missing", location.scheme),
         fmt::format(
-            "write {}://BUCKET/NAME; who may read it is told by the environment: {}",
+            "write {}://BUCKET/NAME; credentials are read from the environment: {}",
             location.scheme,
             credentials_of(location.scheme)));
   }
@@ -162,7 +159,7 @@ void Upload::append(std::span<const std::byte> bytes) {
 void Upload::finish() {
   check(raw_->finish(), "write", to_);
   const auto there = Store::of(to_).find(to_);
-  check(there && there->size == size_ ? "" : "the store has not all of it", "write", to_);
+  check(there && there->size == size_ ? "" : "the store has only part of the object", "write", to_);
 }
 
 Store::Store(std::unique_ptr<RawStore> raw, Location bucket)
@@ -171,7 +168,7 @@ Store::Store(std::unique_ptr<RawStore> raw, Location bucket)
 
 Store& Store::of(const Location& location) {
   static std::mutex mutex;
-  // Never closed: at the process's end its library ends first.
+  // Never destroyed, because the library's own state is destroyed first at exit.
   static auto& opened = *new std::map<std::pair<std::string, std::string>, std::unique_ptr<Store>>;
   const std::lock_guard lock(mutex);
   std::unique_ptr<Store>& store = opened[{location.scheme, location.bucket}];
@@ -225,7 +222,7 @@ void Store::read(const Object& object, uint64_t offset, std::span<std::byte> byt
       return;
     }
   }
-  check("its answers are empty", "read", at(object.key));
+  check("the store returns empty responses", "read", at(object.key));
 }
 
 std::string Store::read_text(Object object) {
@@ -237,10 +234,10 @@ std::string Store::read_text(Object object) {
     if (now && now->size == object.size) {
       return text;
     }
-    check(now ? "" : "it was removed", "read", place);
+    check(now ? "" : "the object was removed", "read", place);
     object = *now;
   }
-  check("it is written anew again and again", "read", place);
+  check("the object changes during every attempt", "read", place);
   return "";
 }
 

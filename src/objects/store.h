@@ -1,4 +1,4 @@
-// Object stores: s3://, gs:// and az://, by name.
+// Object stores: objects at s3://, gs:// and az:// locations.
 #pragma once
 
 #include <cstddef>
@@ -16,28 +16,28 @@
 
 namespace lockstep::objects {
 
-/// Whether a word of the user's is a place in an object store, and no path.
+/// Returns true if a user's string is an object-store location rather than a path.
 bool is_remote(std::string_view word);
 
-/// A place in an object store: a bucket, an object, or what objects' keys begin with.
+/// Location in an object store: a bucket, an object, or a prefix of keys.
 struct Location {
   std::string scheme;  // "s3", "gs", "az"
   std::string bucket;
-  std::string key;  // without a slash at either end; empty: the bucket
+  std::string key;  // without leading or trailing slash; empty: the bucket
 
-  std::string text() const;  // as the user writes it
+  std::string text() const;  // as the user writes it: s3://bucket/key
   Location below(std::string_view name) const;
 };
-/// Error (config) where it names no bucket.
+/// Throws Error (config) if the location has no bucket.
 Location parse_location(std::string_view text);
 
-/// An object that is being written, from front to back. Dropped before finish() it is given up: no
-/// reader sees anything of it.
+/// Sequential upload of one object. If it is destroyed before finish(), readers see nothing of it.
 class Upload {
  public:
   Upload(std::unique_ptr<RawUpload> raw, Location to) : raw_(std::move(raw)), to_(std::move(to)) {}
   void append(std::span<const std::byte> bytes);
-  /// Looks whether the store has all of it: some take a request that was cut off for a whole one.
+  /// Completes the upload and checks the object's size, because some stores accept a truncated
+  /// request.
   void finish();
 
  private:
@@ -46,27 +46,29 @@ class Upload {
   uint64_t size_ = 0;
 };
 
-/// A bucket. What was written is seen by every reader and every listing from then on, and an object
-/// is replaced whole or not at all: these stores promise so. Thread-safe. Every failure is an Error
-/// (environment) that names the place and what to do. A request that was cut off is tried again a
-/// few times, by the library.
+/// One bucket. Writes are visible to all later reads and listings, and objects are replaced
+/// atomically, as these stores guarantee. Thread-safe. Every failure is an Error (environment) with
+/// the location and a hint. The library retries interrupted requests a few times.
 class Store {
  public:
-  /// Opened once a bucket and process. Error (environment): the library is not there.
+  /// Returns the process's handle of a bucket, opened on first use. Throws Error (environment) if
+  /// the library cannot be loaded.
   static Store& of(const Location& location);
 
   enum class Depth { kFolder, kAll };
-  /// The objects below `location`/, by key; Error where there is no such bucket.
+  /// Returns the objects below `location`/, sorted by key. Throws Error if the bucket does not
+  /// exist.
   std::vector<Object> list(const Location& location, Depth depth = Depth::kAll);
   std::optional<Object> find(const Location& location);
-  /// Fills `bytes` from `offset` on.
+  /// Reads `bytes` starting at `offset`.
   void read(const Object& object, uint64_t offset, std::span<std::byte> bytes);
-  /// All of it, as it is now if it was written anew.
+  /// Reads a whole object; its current content if it was replaced since it was found.
   std::string read_text(Object object);
-  /// An object of what `fill` appends, which begins anew where the store has lost some of it.
+  /// Writes what `fill` appends as one object. `fill` is called again if the store lost part of the
+  /// data.
   void write(const Location& to, const std::function<void(Upload&)>& fill);
   void write(const Location& to, std::string_view text);
-  /// Nothing where it is not there.
+  /// No effect if the object does not exist.
   void remove(const Location& location);
   void remove_below(const Location& location);
 

@@ -1,3 +1,4 @@
+// Adafactor with factored second moments over shards.
 #include "optim/adafactor.h"
 
 #include <cmath>
@@ -14,17 +15,17 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr double kEpsilon = 1e-30;  // added to squares
+constexpr double kEpsilon = 1e-30;  // added to the squared gradients
 constexpr double kDecayRate = 0.8;
-constexpr double kClip = 1.0;  // of the root mean square of an update
+constexpr double kClip = 1.0;  // bound of the root mean square of an update
 
-/// What is known of one parameter, wherever its elements lie.
+/// Factored moments of one parameter; its elements may be in several shards.
 struct FactoredMoments {
-  int64_t rows = 0, columns = 0;  // of a matrix; 0 of a vector
+  int64_t rows = 0, columns = 0;  // matrix dims; 0 for a vector
   int64_t elements = 0;
   MatrixPlaces places;
-  at::Tensor row, column;  // [R], [C] means of squares, of a matrix
-  at::Tensor clip;         // [] the factor of this step's update
+  at::Tensor row, column;  // [R], [C] means of squares, for a matrix
+  at::Tensor clip;         // [] clipping factor of this step's update
 };
 
 class Adafactor : public Optimizer {
@@ -49,7 +50,7 @@ class Adafactor : public Optimizer {
     }
   }
   bool looks_ahead() const override { return true; }
-  double state_bytes_per_element() const override { return 0; }  // of the order of a row a matrix
+  double state_bytes_per_element() const override { return 0; }  // about a row per matrix, which is negligible
 
  protected:
   void make_state(int64_t /*index*/, const Shard& shard) override {
@@ -113,8 +114,8 @@ class Adafactor : public Optimizer {
   }
 
  private:
-  /// Calls visit(at, g) for runs of a segment's scaled gradient in float32; `at` counts from the
-  /// segment's first element.
+  /// Calls visit(at, g) for chunks of a segment's scaled gradient in float32; `at` is relative to
+  /// the segment's first element.
   template <class Visit>
   void for_each_run(
       const Shard& shard, const Segment& segment, double gradient_scale, const Visit& visit) const {
@@ -129,7 +130,7 @@ class Adafactor : public Optimizer {
 
   void update_moments(double gradient_scale) {
     const double beta = 1 - std::pow(static_cast<double>(steps()), -kDecayRate);
-    // All rows' and columns' sums in one buffer: one sum over the ranks.
+    // The sums of all rows and columns are in one buffer, to need only one reduction.
     int64_t total = 0;
     std::map<std::string, int64_t> offsets;
     for (const auto& [name, moments] : moments_) {
@@ -212,9 +213,9 @@ class Adafactor : public Optimizer {
     return at::TensorOptions(shard(0).parameter.device()).dtype(at::kFloat);
   }
 
-  std::map<std::string, FactoredMoments> moments_;  // in one order on every rank
+  std::map<std::string, FactoredMoments> moments_;  // ordered map: same order on every rank
   std::map<std::string, at::Tensor>
-      vectors_;  // [count] the second moments of this rank's part of a vector
+      vectors_;  // [count] second moments of this rank's slice of a vector
 };
 
 }  // namespace

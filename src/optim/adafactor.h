@@ -1,6 +1,6 @@
-// Adafactor (Shazeer and Stern, 2018, algorithms 4 and 5) as transformers' Trainer runs it: the
-// given learning rate (scale_parameter and relative_step off), no first moment, epsilon 1e-30,
-// clipping at 1, decay t^-0.8. The second moment of a matrix is kept as the means of its rows and
+// Adafactor (Shazeer and Stern, 2018, algorithms 4 and 5) as configured by transformers' Trainer:
+// the given learning rate (scale_parameter and relative_step off), no first moment, epsilon 1e-30,
+// clipping at 1, decay t^-0.8. The second moment of a matrix is stored as the means of its rows and
 // columns.
 //   u = g / sqrt(v),  v = beta v + (1 - beta) (g^2 + 1e-30),  beta = 1 - t^-0.8
 //   w -= lr * weight_decay * w;  w -= lr * u / max(1, rms(u))
@@ -12,8 +12,9 @@
 
 namespace lockstep::optim {
 
-/// State exp_avg_sq_row [..., R] and exp_avg_sq_col [..., C] of a parameter [..., R, C], which
-/// every rank holds, or exp_avg_sq where it has one dim. Sums over the shards twice a step.
+/// State of a parameter [..., R, C]: exp_avg_sq_row [..., R] and exp_avg_sq_col [..., C],
+/// replicated on every rank; of a parameter with one dim: exp_avg_sq. Sums over the shards twice
+/// per step.
 std::unique_ptr<Optimizer> make_adafactor(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

@@ -1,3 +1,4 @@
+// Adam-mini with block-wise second moments over shards.
 #include "optim/adam_mini.h"
 
 #include <cmath>
@@ -16,17 +17,17 @@
 namespace lockstep::optim {
 namespace {
 
-/// The blocks of one parameter, wherever its elements lie.
+/// Blocks of one parameter; its elements may be in several shards.
 struct Blocks {
   int64_t count = 1;
-  int64_t neighbours = 1;  // rows, or columns, of one; of a matrix
+  int64_t neighbours = 1;  // rows or columns per block of a matrix
   bool by_columns = false;
-  double elements = 0;  // of a block
+  double elements = 0;  // elements per block
   MatrixPlaces places;
   bool is_matrix = false;
-  at::Tensor squares;  // [count]: the second moments
+  at::Tensor squares;  // [count] second moments
 
-  /// The block of each of some elements of the rank's part; of a vector there is one.
+  /// Returns the block of each of `some` elements of the rank's slice; a vector is a single block.
   at::Tensor of(int64_t first, int64_t some) const {
     const auto [row, column] = places.of(first, some);
     return at::div(by_columns ? column : row, neighbours, "floor");
@@ -45,7 +46,7 @@ class AdamMini final : public Optimizer {
     }
   }
   bool looks_ahead() const override { return true; }
-  double state_bytes_per_element() const override { return 4; }  // and of the order of a row
+  double state_bytes_per_element() const override { return 4; }  // plus about a row per matrix, which is negligible
 
  protected:
   void make_state(int64_t /*index*/, const Shard& shard) override {
@@ -67,7 +68,7 @@ class AdamMini final : public Optimizer {
     if (size() == 0) {
       return;
     }
-    // All blocks' sums in one buffer: one sum over the ranks.
+    // The sums of all blocks are in one buffer, to need only one reduction.
     int64_t total = 0;
     std::map<std::string, int64_t> offsets;
     for (const auto& [name, blocks] : blocks_) {
@@ -159,7 +160,7 @@ class AdamMini final : public Optimizer {
     return blocks;
   }
 
-  /// Calls visit(at, count) for runs of a segment's elements, counted from its first.
+  /// Calls visit(at, count) for chunks of a segment's elements, relative to its first.
   template <class Visit>
   static void visit_runs(const Shard& shard, const Segment& segment, const Visit& visit) {
     const int64_t most = elements_of_run(shard.parameter);
@@ -168,8 +169,8 @@ class AdamMini final : public Optimizer {
     }
   }
 
-  std::map<std::string, Blocks> blocks_;  // in one order on every rank
-  std::vector<at::Tensor> means_;         // [n] of each shard
+  std::map<std::string, Blocks> blocks_;  // ordered map: same order on every rank
+  std::vector<at::Tensor> means_;         // [n] for each shard
 };
 
 }  // namespace

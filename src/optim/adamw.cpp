@@ -1,3 +1,4 @@
+// AdamW with float32 moments.
 #include "optim/adamw.h"
 
 #include <algorithm>
@@ -24,12 +25,12 @@ class AdamW : public Optimizer {
   double state_bytes_per_element() const override { return 2 * sizeof(float); }
 
   bool can_be_captured() const override { return true; }
-  /// [rules, kAdamWNumbers], as rules() has them.
+  /// [rules, kAdamWNumbers], in the order of rules().
   at::Tensor numbers(double learning_rate) const override {
     std::vector<at::Tensor> rows;
     for (const UpdateRule& rule : rules()) {
       ops::AdamWStep step = step_of(rule, learning_rate, 1.0);
-      step.step = std::max<int64_t>(step.step, 1);  // before the first one
+      step.step = std::max<int64_t>(step.step, 1);  // valid before the first step
       rows.push_back(ops::adamw_numbers(step));
     }
     return rows.empty() ? at::empty({0, ops::kAdamWNumbers}) : at::stack(rows);

@@ -1,4 +1,4 @@
-// AdamW as an Optimizer: state exp_avg and exp_avg_sq, float32 (ops/adamw.h has the formulas).
+// AdamW optimizer with float32 state exp_avg and exp_avg_sq (ops/adamw.h has the formulas).
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace lockstep::optim {
 
-/// Under every name of AdamW (fused or not is one here). The options are taken as checked.
+/// Used for all names of AdamW (fused and unfused are the same). The options must be validated.
 std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

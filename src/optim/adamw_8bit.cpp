@@ -1,3 +1,4 @@
+// AdamW with block-wise quantized 8-bit moments.
 #include "optim/adamw_8bit.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr int64_t kSmallest = 4096;  // elements of a parameter whose moments are quantized
+constexpr int64_t kSmallest = 4096;  // minimum number of elements of a parameter with quantized moments
 
 int64_t blocks_of(int64_t elements) {
   return (elements + kQuantizedBlock - 1) / kQuantizedBlock;
@@ -36,17 +37,18 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
   return elements;
 }
 
-/// The moments of a segment: float32, or codes with a scale a block.
+/// Moments of a segment: float32, or codes with one scale per block.
 struct QuantizedMoments {
   at::Tensor exp_avg, exp_avg_sq;                // [n] float32 or uint8
   at::Tensor exp_avg_absmax, exp_avg_sq_absmax;  // [n / 256] float32, or undefined
-  int64_t first_scale = -1;  // of a part: where its blocks' scales stand among those of a step
-  std::shared_ptr<const BlockPlaces> places = nullptr;  // on a device; null: loops serve
+  int64_t first_scale = -1;  // for a shard: index of its first block's scales in those of the step
+  std::shared_ptr<const BlockPlaces> places = nullptr;  // for ATen operations on a device; null: CPU loops
   bool is_quantized() const { return exp_avg_absmax.defined(); }
   bool is_part() const { return first_scale >= 0; }
 };
 
-/// Whether the parameter is cut: then blocks are the whole's, of which other ranks have elements.
+/// Returns true if the parameter is sharded: its blocks are then those of the whole parameter and
+/// may extend to other ranks.
 bool is_part(const Segment& segment) {
   return !segment.whole_shape.empty() && !segment.cut.is_whole();
 }
@@ -55,8 +57,8 @@ const std::vector<int64_t>& shape_of_blocks(const Segment& segment) {
   return is_part(segment) ? segment.whole_shape : segment.shape;
 }
 
-/// Calls visit(at, block, count) for the elements [begin, begin + count) of a part: `count` of
-/// them, from `at` on behind `begin`, are in this block of the whole.
+/// Calls visit(at, block, count) for the elements [begin, begin + count) of a shard: `count`
+/// elements, starting at `at` relative to `begin`, belong to `block` of the whole parameter.
 template <class Visit>
 void visit_blocks(const Segment& segment, int64_t begin, int64_t count, const Visit& visit) {
   const int64_t first = segment.begin + begin;
@@ -75,7 +77,7 @@ void visit_blocks(const Segment& segment, int64_t begin, int64_t count, const Vi
       });
 }
 
-/// [4, 256]: values and middles of each.
+/// [4, 256]: values and midpoints of both maps.
 at::Tensor maps_of_kernel(c10::Device device) {
   std::vector<float> numbers;
   for (const DynamicMap* map : {&DynamicMap::of_signed(), &DynamicMap::of_unsigned()}) {
@@ -156,8 +158,8 @@ class AdamW8bit : public Optimizer {
     moments_.push_back(std::move(all));
   }
 
-  /// The scales of this step, of parts: the largest magnitudes that the new moments have in each
-  /// block, here and on the other ranks.
+  /// Computes this step's scales of sharded parameters: the largest magnitudes of the new moments
+  /// in each block over all ranks.
   void prepare(double gradient_scale) override {
     if (blocks_of_parts_ == 0) {
       return;
@@ -230,7 +232,7 @@ class AdamW8bit : public Optimizer {
         .step = steps()};
   }
 
-  /// This step's scales of a part: of the means and of the squares.
+  /// This step's scales of a shard: of the first and of the second moments.
   std::pair<at::Tensor, at::Tensor> scales_of(const QuantizedMoments& state) const {
     const int64_t blocks = state.exp_avg_absmax.numel();
     return {
@@ -238,8 +240,8 @@ class AdamW8bit : public Optimizer {
         scales_.narrow(0, state.first_scale + blocks, blocks)};
   }
 
-  /// Some elements of a part at a time: their moments are widened, updated by the float32 step, and
-  /// shown to `visit(begin, m, v)`. Without a parameter there is none to update.
+  /// Processes the elements in chunks: dequantizes the moments, applies the float32 update and
+  /// calls `visit(begin, m, v)`. Without a parameter only the moments are updated.
   template <class Visit>
   void update_part(
       const Segment& segment,
@@ -337,7 +339,7 @@ class AdamW8bit : public Optimizer {
     state.exp_avg_sq_absmax.copy_(scales.second);
   }
 
-  /// On a device, of a parameter that is not cut: its blocks are all here.
+  /// Device update of a parameter that is not sharded: all of its blocks are on this rank.
   void update_and_round_whole(
       const Segment& segment,
       const ops::AdamWBuffers& all,
@@ -381,7 +383,7 @@ class AdamW8bit : public Optimizer {
     return maps_.at(&map == &DynamicMap::of_signed() ? 0 : 1);
   }
 
-  /// Some blocks at a time are widened, updated by the float32 step, and rounded.
+  /// Dequantizes, updates in float32 and quantizes again, a few blocks at a time.
   static void update_blocks(
       const ops::AdamWBuffers& all, const QuantizedMoments& state, const ops::AdamWStep& step) {
     const int64_t count = all.parameter.numel();
@@ -442,14 +444,14 @@ class AdamW8bit : public Optimizer {
     });
   }
 
-  static constexpr int64_t kRun = 64 * kQuantizedBlock;          // elements in float32 at a time
-  static constexpr int64_t kDeviceRun = 4096 * kQuantizedBlock;  // on a device
+  static constexpr int64_t kRun = 64 * kQuantizedBlock;          // elements dequantized at a time
+  static constexpr int64_t kDeviceRun = 4096 * kQuantizedBlock;  // the same on a device
 
   std::vector<std::vector<QuantizedMoments>> moments_;  // by shard, then by segment
-  std::vector<MapTensors> maps_;                        // signed and unsigned; empty: loops serve
-  at::Tensor kernel_maps_;                              // both as a kernel reads them
-  int64_t blocks_of_parts_ = 0;                         // of all parts together
-  at::Tensor scales_;  // [2 blocks_of_parts_] of this step, part by part
+  std::vector<MapTensors> maps_;                        // signed and unsigned; empty: CPU loops
+  at::Tensor kernel_maps_;                              // both maps in the kernel's layout
+  int64_t blocks_of_parts_ = 0;                         // of all sharded parameters together
+  at::Tensor scales_;  // [2 blocks_of_parts_] scales of this step, by shard
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+// AdEMAMix optimizer.
 #include "optim/ademamix.h"
 
 #include <algorithm>

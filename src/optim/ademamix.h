@@ -1,12 +1,13 @@
 // AdEMAMix (Pagliardini et al., "The AdEMAMix Optimizer: Better, Faster, Older", 2024, algorithm
-// 1): AdamW with a second, slow average of gradients. With g = gradient * gradient_scale and t =
-// step:
+// 1): AdamW with a second, slow moving average of the gradients. With g = gradient * gradient_scale
+// and t = step:
 //   m  = beta1 * m + (1 - beta1) * g,  s = beta3(t) * s + (1 - beta3(t)) * g
 //   v  = beta2 * v + (1 - beta2) * g * g
 //   w -= lr * ((m / (1 - beta1^t) + alpha(t) * s) / (sqrt(v / (1 - beta2^t)) + epsilon) +
 //              weight_decay * w)
-// alpha(t) grows to alpha over ademamix_t_alpha steps, linearly, and beta3(t) from beta1 to beta3
-// over ademamix_t_beta3 steps, so that the average's half-life grows linearly; 0: at once.
+// alpha(t) increases linearly to alpha over ademamix_t_alpha steps. beta3(t) increases from beta1
+// to beta3 over ademamix_t_beta3 steps such that the half-life of the average grows linearly. 0
+// steps: the final value from the start.
 #pragma once
 
 #include <memory>
@@ -15,10 +16,10 @@
 
 namespace lockstep::optim {
 
-/// State exp_avg, exp_avg_slow and exp_avg_sq, float32.
+/// State: exp_avg, exp_avg_slow and exp_avg_sq, float32.
 std::unique_ptr<Optimizer> make_ademamix(const OptimizerOptions& options);
 
-/// alpha(t) and beta3(t) of a step, from 1 on.
+/// Return alpha(t) and beta3(t) of a step, which counts from 1.
 double ademamix_alpha(const AdEMAMixOptions& options, int64_t step);
 double ademamix_beta3(const AdEMAMixOptions& options, double beta1, int64_t step);
 

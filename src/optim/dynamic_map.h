@@ -1,5 +1,6 @@
-// Numbers of 8 bits whose steps grow with their size (Dettmers et al., "8-bit Optimizers via
-// Block-wise Quantization", 2022, 2.2), scaled by the largest magnitude of each block of 256.
+// 8-bit numbers whose spacing grows with their magnitude (Dettmers et al., "8-bit Optimizers via
+// Block-wise Quantization", 2022, section 2.2), scaled by the largest magnitude of each block of
+// 256.
 #pragma once
 
 #include <array>
@@ -9,16 +10,16 @@ namespace lockstep::optim {
 
 inline constexpr int64_t kQuantizedBlock = 256;
 
-/// 256 numbers in [-1, 1] (or [0, 1]), ascending, and what nearest() needs.
+/// Map of 256 values in [-1, 1] (or [0, 1]), ascending, with the tables of nearest().
 class DynamicMap {
  public:
   static const DynamicMap& of_signed();    // 7 decades, 0, 1
-  static const DynamicMap& of_unsigned();  // with twice as many in each decade
+  static const DynamicMap& of_unsigned();  // with twice the number of values per decade
 
   const std::array<float, 256>& values() const { return values_; }
-  /// Between value i and i + 1; the last is infinite.
+  /// Midpoints between values i and i + 1; the last is infinite.
   const std::array<float, 256>& middles() const { return middles_; }
-  /// The index of the value nearest to x, which must be in [-1, 1].
+  /// Returns the index of the value nearest to x, which must be in [-1, 1].
   uint8_t nearest(float x) const;
 
  private:
@@ -26,15 +27,16 @@ class DynamicMap {
   explicit DynamicMap(Sign sign);
 
   std::array<float, 256> values_;
-  std::array<float, 256> middles_;  // between value i and i + 1; the last is infinite
+  std::array<float, 256> middles_;  // between values i and i + 1; the last is infinite
   std::array<uint8_t, 65536>
-      candidates_;  // by a float's upper 16 bits: the nearest to the least it may be
+      candidates_;  // indexed by a float's upper 16 bits: nearest value to the smallest such float
 };
 
-/// A block of up to 256: dequantized(codes, scale)[i] = map.values()[codes[i]] * scale.
+/// Quantizes a block of up to 256 values: dequantized(codes, scale)[i] = map.values()[codes[i]] *
+/// scale.
 void quantize_block(
     const DynamicMap& map, const float* values, int64_t count, uint8_t* codes, float& scale);
-/// Its scale, and its codes by the scale of a block that these are a part of.
+/// The scale of a block, and the quantization of its values or of a slice of them by that scale.
 float largest_magnitude(const float* values, int64_t count);
 void quantize_by(
     const DynamicMap& map, const float* values, int64_t count, float scale, uint8_t* codes);

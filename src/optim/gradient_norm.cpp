@@ -1,3 +1,4 @@
+// Gradient norms on CPU and devices.
 #include "optim/gradient_norm.h"
 
 #include <algorithm>
@@ -20,10 +21,10 @@
 namespace lockstep::optim {
 namespace {
 
-/// Each block is summed by one thread, in a fixed order: so the number of threads does not show in
-/// the bits.
+/// Each block is summed by one thread in a fixed order, so the number of threads does not affect
+/// the result.
 constexpr int64_t kBlock = 65536;
-/// Independent sums within a block, for the vector units; wide enough for any of them.
+/// Independent partial sums within a block, enough for the widest vector units.
 constexpr int64_t kLanes = 32;
 
 float widen(float value) {
@@ -43,7 +44,7 @@ __attribute__((always_inline)) inline double block_sum_loop(const T* values, int
   for (int64_t i = 0; i < whole; i += kLanes) {
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       const double value = widen(values[i + lane]);
-      sums[static_cast<size_t>(lane)] += value * value;  // exact: 24 bits squared fit into 53
+      sums[static_cast<size_t>(lane)] += value * value;  // exact: a 24-bit significand squared fits into 53 bits
     }
   }
   for (int64_t i = whole; i < count; ++i) {
@@ -58,7 +59,8 @@ __attribute__((always_inline)) inline double block_sum_loop(const T* values, int
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-/// The same loop in AVX2: the products are exact and the lanes fixed, so the bits are the same.
+/// The same loop in AVX2. The products are exact and the lanes fixed, so the result is
+/// bit-identical.
 template <class T>
 __attribute__((target("avx2"))) double block_sum_avx2(const T* values, int64_t count) {
   return block_sum_loop(values, count);
@@ -145,8 +147,8 @@ double squared_norm(const at::Tensor& flat) {
 at::Tensor squares_on_device(const at::Tensor& flat) {
   check(flat);
   const c10::NoGradGuard no_grad;
-  // Float32 norms of short pieces, which read the gradients as they are: asked for a float64 norm,
-  // ATen would first make a float64 copy of them all.
+  // Computes float32 norms of short chunks, which read the gradients directly: for a float64 norm,
+  // ATen would first create a float64 copy of all of them.
   constexpr int64_t kPiece = int64_t{1} << 16;
   const int64_t even = flat.numel() / kPiece * kPiece;
   const auto type = flat.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

@@ -1,5 +1,5 @@
-// The norm of flat gradients, and the search for what is not a number in them. Local: the sum over
-// ranks is the caller's (all-reduce the float64 squares, each element counted on one rank).
+// Norm of flat gradients and detection of NaN and Inf. Local: the caller reduces over ranks
+// (all-reduce of the float64 squares, with each element counted on one rank).
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace lockstep::optim {
 
-/// The sum of squares of a flat, contiguous float32, bfloat16 or float64 buffer, accumulated in
-/// float64. The bits depend on the values alone, not on the number of threads. NaN or infinity
-/// where an element is one. 0 of an empty or undefined tensor.
+/// Returns the sum of squares of a flat, contiguous float32, bfloat16 or float64 buffer,
+/// accumulated in float64. The bits depend only on the values, not on the number of threads. NaN or
+/// Inf if an element is. 0 for an empty or undefined tensor.
 double squared_norm(const at::Tensor& flat);
-/// The same as a float64 tensor [1] on the device, where nothing waits for it. Not empty.
+/// The same as a float64 tensor [1] on the device, without synchronization. Must not be empty.
 at::Tensor squares_on_device(const at::Tensor& flat);
 
-/// The index of the first element that is NaN or infinite.
+/// Returns the index of the first element that is NaN or Inf.
 std::optional<int64_t> first_non_finite(const at::Tensor& flat);
 
-/// The factor that clips gradients of L2 norm `norm` to `max_norm`: min(1, max_norm / (norm +
-/// 1e-6)), as torch.nn.utils.clip_grad_norm_ has it; 1 where max_norm is 0 or less (no clipping).
+/// Returns the factor that clips gradients of L2 norm `norm` to `max_norm`: min(1, max_norm / (norm
+/// + 1e-6)), as torch.nn.utils.clip_grad_norm_; 1 if max_norm is 0 or less (no clipping).
 double clip_factor(double norm, double max_norm);
 
 }  // namespace lockstep::optim

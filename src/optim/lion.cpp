@@ -1,3 +1,4 @@
+// Lion optimizer.
 #include "optim/lion.h"
 
 #include <ATen/core/grad_mode.h>
@@ -41,7 +42,7 @@ class Lion : public Optimizer {
   }
 
  private:
-  std::vector<at::Tensor> exp_avg_;  // [n] a shard
+  std::vector<at::Tensor> exp_avg_;  // [n] for each shard
 };
 
 }  // namespace

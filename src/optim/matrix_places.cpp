@@ -1,3 +1,4 @@
+// Row and column indices of sharded matrix elements.
 #include "optim/matrix_places.h"
 
 #include <vector>
@@ -7,7 +8,7 @@
 namespace lockstep::optim {
 namespace {
 
-/// The indices in the ranges, one after the other.
+/// Concatenates the indices of the ranges.
 at::Tensor indices(const std::vector<mesh::Range>& ranges) {
   std::vector<at::Tensor> parts;
   for (const mesh::Range& range : ranges) {

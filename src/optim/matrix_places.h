@@ -1,4 +1,4 @@
-// Where the elements of a shard stand in the whole parameter: internal to optim.
+// Mapping from elements of a shard to positions in the whole parameter. Internal to optim.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,25 @@
 
 namespace lockstep::optim {
 
-/// Rows and columns of a matrix of which a rank has a part (tensor parallelism), or all.
+/// Row and column indices of a rank's slice of a matrix (tensor parallelism), or of the whole
+/// matrix.
 class MatrixPlaces {
  public:
   MatrixPlaces() = default;
-  /// Of a segment of two dims.
+  /// For a segment with two dims.
   MatrixPlaces(const Segment& segment, at::Device device);
 
-  /// Of the elements [first, first + count) of the rank's part: rows, and columns, of the whole.
+  /// Returns the rows and columns, in the whole matrix, of the elements [first, first + count) of
+  /// the rank's slice.
   std::pair<at::Tensor, at::Tensor> of(int64_t first, int64_t count) const;
 
  private:
   int64_t own_columns_ = 0;
   at::Device device_ = at::kCPU;
-  at::Tensor rows_, columns_;  // of the part, in the whole; undefined: where they are
+  at::Tensor rows_, columns_;  // slice index -> whole index; undefined: identity
 };
 
-/// The shape of the parameter that a segment is a part of.
+/// Returns the shape of the whole parameter that a segment belongs to.
 inline const std::vector<int64_t>& whole_shape(const Segment& segment) {
   return segment.whole_shape.empty() ? segment.shape : segment.whole_shape;
 }

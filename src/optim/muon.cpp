@@ -1,3 +1,4 @@
+// Muon optimizer with Newton-Schulz orthogonalization over shards.
 #include "optim/muon.h"
 
 #include <algorithm>
@@ -18,11 +19,11 @@
 namespace lockstep::optim {
 namespace {
 
-// Jordan's coefficients: the steepest at 0 that keep singular values near 1.
+// Jordan's coefficients: the steepest slope at 0 for which singular values stay near 1.
 constexpr double kA = 3.4445, kB = -4.775, kC = 2.0315;
 constexpr double kLeastNorm = 1e-7;
 
-/// Whether products of bfloat16 are faster than those of float32.
+/// Returns true if bfloat16 products are faster than float32 products on the device.
 bool multiplies_bfloat16(c10::Device device) {
   return !device.is_cpu() || instruction_set() >= InstructionSet::kAvx512Bfloat16;
 }
@@ -72,7 +73,7 @@ class Muon : public Optimizer {
     }
   }
 
-  /// Momentum, and the matrices' changes in place of their gradients.
+  /// Updates the momentum and overwrites the matrices' gradients with their updates.
   void prepare(double gradient_scale) override {
     const at::NoGradGuard no_grad;
     const MuonOptions& muon = options().muon;
@@ -130,8 +131,8 @@ class Muon : public Optimizer {
  private:
   struct State {
     Run run;
-    at::Tensor momentum;             // of matrices
-    at::Tensor exp_avg, exp_avg_sq;  // of all else
+    at::Tensor momentum;             // matrices
+    at::Tensor exp_avg, exp_avg_sq;  // all other parameters
   };
 
   double adjustment(const Segment& segment) const {
@@ -151,7 +152,8 @@ class Muon : public Optimizer {
     throw Error(ErrorKind::kInternal, segment.parameter + " is in no run of its shard");
   }
 
-  /// Calls visit(at, gradient) for views of a segment's gradient; `at` counts from its first one.
+  /// Calls visit(at, gradient) for views of a segment's gradient; `at` is relative to the segment's
+  /// first element.
   template <class Visit>
   static void for_each_part_of(const Shard& shard, const Segment& segment, const Visit& visit) {
     const int64_t most = elements_of_run(shard.gradient);
@@ -191,8 +193,8 @@ class Muon : public Optimizer {
 }  // namespace
 
 at::Tensor orthogonalised(const at::Tensor& x, int64_t steps) {
-  const bool is_tall = x.size(0) > x.size(1);  // the product with itself is of the smaller side
-  const bool is_half = x.scalar_type() == at::kHalf;  // whose range is too small for the squares
+  const bool is_tall = x.size(0) > x.size(1);  // the Gram matrix is computed over the smaller side
+  const bool is_half = x.scalar_type() == at::kHalf;  // float16's range is too small for the squares
   at::Tensor y = (is_tall ? x.t() : x).to(is_half ? at::kFloat : x.scalar_type()).contiguous();
   y = y.div(y.to(at::kFloat).norm().clamp_min(kLeastNorm));
   for (int64_t step = 0; step < steps; ++step) {

@@ -1,6 +1,6 @@
 // Muon (Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024): hidden
-// matrices move along an orthogonal matrix near their momentum, all else as AdamW moves it. With
-// torch.optim.Muon's formulas, g = gradient * gradient_scale of a matrix [A, B]:
+// matrices are updated by the orthogonalized momentum, all other parameters by AdamW.
+// torch.optim.Muon's formulas, with g = gradient * gradient_scale of a matrix [A, B]:
 //   m  = momentum * m + (1 - momentum) * g
 //   o  = orthogonal(nesterov ? momentum * m + (1 - momentum) * g : m)
 //   w -= lr * weight_decay * w
@@ -17,15 +17,15 @@
 
 namespace lockstep::optim {
 
-/// An orthogonal matrix near x, to within what five steps reach (singular values from about 0.7 to
-/// 1.2), by `steps` of the quintic iteration of Newton and Schulz in x's type, which is what it
-/// returns (torch's is in bfloat16); of float16 in float32. x: [rows, columns], of any scale; zeros
-/// give zeros.
+/// Returns an approximately orthogonal matrix close to x: `steps` of the quintic Newton-Schulz
+/// iteration; five steps give singular values between about 0.7 and 1.2. Computes and returns x's
+/// type (torch uses bfloat16); float16 is computed in float32. x: [rows, columns], of any scale;
+/// zeros give zeros.
 at::Tensor orthogonalised(const at::Tensor& x, int64_t steps);
 
-/// Muon for the segments whose rule has whole_matrix, of two dims each; AdamW for the others. State
-/// momentum_buffer, or exp_avg and exp_avg_sq, float32. A step leaves its change of the matrices in
-/// their gradients' memory.
+/// Muon for the segments whose rule has whole_matrix, which must have two dims; AdamW for the
+/// others. State: momentum_buffer, or exp_avg and exp_avg_sq, float32. A step overwrites the
+/// matrices' gradients with their updates.
 std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

@@ -1,3 +1,4 @@
+// Optimizer base class and the table of optimizers.
 #include "optim/optimizer.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ namespace {
 
 using Maker = std::unique_ptr<Optimizer> (*)(const OptimizerOptions&);
 
-/// The optimizers there are, by the names that users type.
+/// Available optimizers by option name.
 const std::map<std::string, Maker>& makers() {
   static const std::map<std::string, Maker> table{
       {"adafactor", make_adafactor},
@@ -242,7 +243,8 @@ void Optimizer::update(int64_t index, double learning_rate, double gradient_scal
     update_shard(index, learning_rate, gradient_scale);
     return;
   }
-  // The optimizers know float32 weights alone: this one is theirs for the update.
+  // The optimizers only support float32 weights: the master replaces the parameter during the
+  // update.
   const at::NoGradGuard no_grad;
   Shard& rounded = this->shard(index);
   const at::Tensor parameter = rounded.parameter;

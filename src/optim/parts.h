@@ -1,5 +1,5 @@
-// A shard a part at a time, for optimizers written in ATen's operations: their temporaries stay
-// small.
+// Iterates over a shard in chunks, so that optimizers written with ATen operations need little
+// temporary memory.
 #pragma once
 
 #include <algorithm>
@@ -13,22 +13,21 @@
 
 namespace lockstep::optim {
 
-/// The elements of a shard that one call updates, in float32.
+/// Elements of a shard that one call updates, in float32.
 struct Part {
-  at::Tensor weight;    // the master, or the parameter itself: updated
-  at::Tensor gradient;  // scaled; a copy, may be written
+  at::Tensor weight;    // the master, or the parameter itself; updated in place
+  at::Tensor gradient;  // scaled copy, may be overwritten
   double learning_rate, weight_decay;
 };
 
-/// Elements of an optimizer's run: four tensors of them lie in a core's level-2 cache, and each
-/// thread has as many; a device, which each operation costs a launch, holds the temporaries of as
-/// many as an embedding has.
+/// Elements per chunk. CPU: four tensors of a chunk fit in a core's L2 cache, times the number of
+/// threads. Device: as large as an embedding, because each operation is a kernel launch.
 inline int64_t elements_of_run(const at::Tensor& tensor) {
   return tensor.is_cpu() ? at::get_num_threads() * (int64_t{1} << 16) : int64_t{1} << 26;
 }
 
-/// Calls update(part, begin) for runs of elements_of_run(), those of different rules apart, and
-/// rounds what changed into the parameter.
+/// Calls update(part, begin) for chunks of at most elements_of_run() elements with the same rule,
+/// and rounds the result into the parameter.
 template <class Update>
 void for_each_part(
     const Shard& shard,

@@ -1,3 +1,4 @@
+// Learning-rate schedule that reduces the rate on plateaus.
 #include "optim/plateau.h"
 
 #include <algorithm>
@@ -62,7 +63,7 @@ class PlateauSchedule : public Schedule {
         {"learning_rate", learning_rate_},
         {"num_bad_epochs", bad_},
         {"cooldown_counter", cooling_}};
-    // Infinity, before anything was observed, is no JSON number.
+    // Before the first observation the value is infinite, which JSON cannot represent.
     state["best"] = std::abs(best_) < std::numeric_limits<double>::infinity()
                         ? nlohmann::json(best_)
                         : nlohmann::json();

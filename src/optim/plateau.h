@@ -1,4 +1,4 @@
-// reduce_lr_on_plateau: the rate falls when a watched metric has stopped improving (torch's
+// reduce_lr_on_plateau: reduces the learning rate when a metric has stopped improving (torch's
 // ReduceLROnPlateau).
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace lockstep::optim {
 
 /// Arguments: mode (min, max), factor, patience, threshold, threshold_mode (rel, abs), cooldown,
-/// min_lr, eps. No warm-up. Problems are left in `arguments`.
+/// min_lr, eps. No warm-up. Records problems in `arguments`.
 std::unique_ptr<Schedule> make_plateau_schedule(double learning_rate, ScheduleArguments& arguments);
 
 }  // namespace lockstep::optim

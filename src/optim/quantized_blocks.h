@@ -1,6 +1,6 @@
-// What adamw_8bit.cpp does with blocks of 256 numbers of 8 bits, in ATen's operations: on any
-// device, and without waiting for it; on GPUs of parameters that are cut. To the same bits as the
-// loops of dynamic_map.h.
+// Block-wise 8-bit quantization for adamw_8bit.cpp with ATen operations: works on any device
+// without synchronization; on GPUs it is used for sharded parameters. Bit-identical to the loops of
+// dynamic_map.h.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 
 namespace lockstep::optim {
 
-/// In which block each element of a segment stands: of its parameter, or, where that is cut, of the
-/// whole that it is a part of; counted from the first that the segment has a scale of.
+/// Block index of each element of a segment, relative to the segment's first scale. Blocks belong
+/// to the whole parameter if this rank has a shard of it.
 class BlockPlaces {
  public:
   BlockPlaces(const Segment& segment, bool is_part, c10::Device device);
-  /// int64 [count], of the elements from `begin` on.
+  /// int64 [count], for the elements starting at `begin`.
   at::Tensor blocks(int64_t begin, int64_t count) const;
 
  private:
   c10::Device device_;
-  int64_t first_ = 0;            // of the segment's elements, in the part
-  at::Tensor locals_, offsets_;  // int64 [runs]: where each begins, and what leads to the whole
+  int64_t first_ = 0;            // index of the segment's first element in the slice
+  at::Tensor locals_, offsets_;  // int64 [runs]: start of each run, and its offset to the whole parameter
 };
 
-/// A map on a device.
+/// Quantization map on a device.
 struct MapTensors {
   MapTensors(const DynamicMap& map, c10::Device device);
   at::Tensor values;   // [256]
@@ -40,7 +40,7 @@ void widen_blocks(
     const at::Tensor& scales,
     const at::Tensor& blocks,
     const at::Tensor& out);
-/// scales[block] becomes the largest of itself and of the block's magnitudes.
+/// Sets scales[block] to the maximum of itself and the block's magnitudes.
 void take_largest(const at::Tensor& values, const at::Tensor& blocks, const at::Tensor& scales);
 /// codes = nearest(values / scales[blocks]).
 void round_blocks(

@@ -1,3 +1,4 @@
+// Learning-rate schedules of transformers.
 #include "optim/schedule.h"
 
 #include <algorithm>
@@ -21,10 +22,10 @@ namespace lockstep::optim {
 namespace {
 
 using std::numbers::pi;
-/// What the learning rate is multiplied by, from the number of steps done.
+/// Factor of the learning rate as a function of the number of completed steps.
 using Factor = std::function<double(int64_t)>;
 
-/// A schedule that is a function of the step.
+/// Schedule that is a function of the step.
 class FactorSchedule : public Schedule {
  public:
   FactorSchedule(double learning_rate, Factor factor)
@@ -39,7 +40,7 @@ class FactorSchedule : public Schedule {
   Factor factor_;
 };
 
-/// The shared numbers of all schedules.
+/// Parameters common to all schedules.
 struct Span {
   int64_t warmup;
   int64_t total;
@@ -50,8 +51,8 @@ double ratio(int64_t part, int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(std::max<int64_t>(1, whole));
 }
 
-/// A linear rise to 1 over the warm-up, then `after` of the progress from 0 (its end) to 1 (the
-/// run's end).
+/// Linear warm-up to 1, then `after` of the progress from 0 (end of the warm-up) to 1 (end of the
+/// run).
 Factor warm_up_then(const Span& span, std::function<double(double progress)> after) {
   return [span, after = std::move(after)](int64_t step) {
     if (step < span.warmup) {
@@ -68,7 +69,7 @@ Factor linear(const Span& span, ScheduleArguments&) {
   };
 }
 
-/// A cosine of `cycles` waves between 1 and `lowest`.
+/// Cosine of `cycles` periods between 1 and `lowest`.
 Factor cosine_between(const Span& span, double cycles, double lowest) {
   return warm_up_then(span, [=](double progress) {
     const double factor = 0.5 * (1.0 + std::cos(pi * cycles * 2.0 * progress));
@@ -129,7 +130,7 @@ Factor inverse_sqrt(const Span& span, ScheduleArguments& arguments) {
   };
 }
 
-/// min_lr_rate, or min_lr as a share of the learning rate: one of the two must be given.
+/// min_lr_rate, or min_lr relative to the learning rate; one of the two is required.
 double lowest_factor(const Span& span, ScheduleArguments& arguments) {
   const std::optional<double> rate = arguments.maybe_number("min_lr_rate");
   const std::optional<double> lowest = arguments.maybe_number("min_lr");
@@ -149,7 +150,8 @@ Factor cosine_with_min_lr(const Span& span, ScheduleArguments& arguments) {
   return cosine_between(span, cycles, lowest);
 }
 
-/// The same, whose warm-up begins at warmup_lr_rate (or at one step's share) instead of 0.
+/// The same with a warm-up that starts at warmup_lr_rate (by default 1 / warm-up steps) instead of
+/// 0.
 Factor cosine_warmup_with_min_lr(const Span& span, ScheduleArguments& arguments) {
   const double cycles = arguments.number("num_cycles", 0.5);
   const double lowest = lowest_factor(span, arguments);
@@ -168,7 +170,7 @@ Factor cosine_warmup_with_min_lr(const Span& span, ScheduleArguments& arguments)
   };
 }
 
-/// The three forms of a slope from 0 to 1 (`rising`), or of one from 1 to 0.
+/// The three slope shapes from 0 to 1 (`rising`) or from 1 to 0.
 double slope(const std::string& form, bool rising, double cycles, double progress) {
   if (form == "linear") {
     return rising ? progress : 1.0 - progress;

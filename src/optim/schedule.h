@@ -1,5 +1,5 @@
-// Learning-rate schedules, counted in optimizer steps, equal to transformers' of the same names.
-// Pure: no libtorch in this header, no ranks, no time.
+// Learning-rate schedules in optimizer steps, identical to transformers' schedules of the same
+// names. This header does not depend on libtorch, ranks or time.
 #pragma once
 
 #include <cstdint>
@@ -12,54 +12,53 @@
 
 namespace lockstep::optim {
 
-/// What the user set: TrainingArguments' names.
+/// Options set by the user, with TrainingArguments' names.
 struct ScheduleOptions {
   std::string lr_scheduler_type = "linear";
-  /// JSON object of the type's own arguments, or "" for none.
+  /// JSON object with arguments of the schedule type, or "" for none.
   std::string lr_scheduler_kwargs{};
   double learning_rate = 5e-5;
-  /// Optimizer steps of the whole run, over all epochs and resumes. Not negative.
+  /// Optimizer steps of the whole run, including all epochs and resumed runs. Not negative.
   int64_t total_steps = 0;
-  /// Steps of the warm-up; below 1 a share of total_steps (see warmup_steps_of).
+  /// Warm-up steps; a value below 1 is a fraction of total_steps (see warmup_steps_of).
   double warmup_steps = 0.0;
-  /// The older name: a share of total_steps, used where warmup_steps is 0.
+  /// Older option: fraction of total_steps, used if warmup_steps is 0.
   double warmup_ratio = 0.0;
 };
 
-/// The learning rate of each optimizer step.
+/// Learning rate of each optimizer step.
 class Schedule {
  public:
   virtual ~Schedule() = default;
   Schedule(const Schedule&) = delete;
   Schedule& operator=(const Schedule&) = delete;
 
-  /// The rate of the update that comes after `steps_done` updates: the first update of a run is 0,
-  /// and with a warm-up its rate is 0 too. Depends on nothing but the argument, and, for
-  /// reduce_lr_on_plateau, on what was observed.
+  /// Returns the learning rate of the update after `steps_done` updates; 0 is the run's first
+  /// update, whose rate is 0 if there is a warm-up. Depends only on the argument and, for
+  /// reduce_lr_on_plateau, on the observed metrics.
   virtual double learning_rate(int64_t steps_done) const = 0;
-  /// Whether observe() matters: the trainer must then evaluate, or report the training loss.
+  /// Returns true if observe() is used: the trainer must then evaluate or pass the training loss.
   virtual bool wants_metric() const { return false; }
-  /// Tells a new value of the watched metric (after each evaluation). Every rank must tell the same
-  /// value.
+  /// Passes a new value of the metric (after each evaluation). All ranks must pass the same value.
   virtual void observe(double metric);
-  /// What a checkpoint keeps: an object, {} for the schedules that are functions of the step.
+  /// State for checkpoints: an object, {} for schedules that depend only on the step.
   virtual nlohmann::json state() const;
-  /// Takes back what state() gave. Throws Error(kCheckpoint) where it does not fit.
+  /// Restores the result of state(). Throws Error(kCheckpoint) if it does not match the schedule.
   virtual void load_state(const nlohmann::json& state);
 
  protected:
   Schedule() = default;
 };
 
-/// The schedule of that name. Throws Error(kConfig) that lists every problem: an unknown type (with
-/// the nearest name), an unknown or missing argument, a value out of range.
+/// Creates a schedule by name. Throws Error(kConfig) that lists all problems: an unknown type (with
+/// the closest name), an unknown or missing argument, a value out of range.
 std::unique_ptr<Schedule> make_schedule(const ScheduleOptions& options);
 
-/// Steps of the warm-up: warmup_steps where it is at least 1 (rounded down), else ceil(total *
-/// warmup_steps) where it is above 0, else ceil(total * warmup_ratio).
+/// Returns the number of warm-up steps: warmup_steps if it is 1 or more (rounded down), otherwise
+/// ceil(total * warmup_steps) if it is positive, otherwise ceil(total * warmup_ratio).
 int64_t warmup_steps_of(double warmup_steps, double warmup_ratio, int64_t total_steps);
 
-/// The names that make_schedule knows, sorted.
+/// Returns the names of all schedules, sorted.
 std::span<const std::string> schedule_names();
 
 }  // namespace lockstep::optim

@@ -1,3 +1,4 @@
+// Parses training.lr_scheduler_kwargs.
 #include "optim/schedule_arguments.h"
 
 #include <algorithm>

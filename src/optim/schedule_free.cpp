@@ -1,3 +1,4 @@
+// Schedule-free AdamW.
 #include "optim/schedule_free.h"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ class ScheduleFreeAdamW : public Optimizer {
 
   void put_averages(int64_t index, bool are_put) override {
     if (steps() == 0) {
-      return;  // there is nothing yet but the model
+      return;  // no steps yet: the average equals the model
     }
     const at::NoGradGuard no_grad;
     const Shard& shard = this->shard(index);
@@ -43,7 +44,7 @@ class ScheduleFreeAdamW : public Optimizer {
       return;
     }
     if (!has_master(shard)) {
-      x.copy_(shard.parameter);  // a checkpoint may have been read into it
+      x.copy_(shard.parameter);  // the parameter may have been loaded from a checkpoint
     }
     for_each_range(shard, [&](int64_t begin, int64_t count) {
       shard.parameter.narrow(0, begin, count)
@@ -104,7 +105,7 @@ class ScheduleFreeAdamW : public Optimizer {
  private:
   struct State {
     at::Tensor z, exp_avg_sq;  // [n]
-    at::Tensor average;        // [n], where there is no master
+    at::Tensor average;        // [n], if there is no master
   };
 
   static bool has_master(const Shard& shard) {
@@ -126,7 +127,7 @@ class ScheduleFreeAdamW : public Optimizer {
     for_each_range(shard, 0, shard.parameter.numel(), visit);
   }
 
-  /// c of this step: shards are updated one after the other, the first of them counts the step.
+  /// Coefficient c of this step. Shards are updated sequentially; the first one advances the sum.
   double share_of_step(double learning_rate) {
     if (counted_ != steps()) {
       counted_ = steps();

@@ -1,6 +1,6 @@
-// Schedule-free AdamW (Defazio et al., "The Road Less Scheduled", 2024, algorithm 1): it needs no
-// schedule but a warm-up, for the model is an average x of what it steps through. With g =
-// gradient * gradient_scale at y, and t = step:
+// Schedule-free AdamW (Defazio et al., "The Road Less Scheduled", 2024, algorithm 1). It needs no
+// schedule except a warm-up, because the model is an average x of the iterates z. With g = gradient
+// * gradient_scale at y, and t = step:
 //   v  = beta2 * v + (1 - beta2) * g * g
 //   d  = g / (sqrt(v / (1 - beta2^t)) + epsilon) + weight_decay * y
 //   z -= lr * d
@@ -14,10 +14,10 @@
 
 namespace lockstep::optim {
 
-/// Parameters are y while they are trained, and x between put_averages(true) and
-/// put_averages(false). x is kept in the master, if any. State z and exp_avg_sq, float32, and
-/// averaging [2], float64: the highest rate and the sum. Visited with the averages put, it goes on
-/// to the bit.
+/// The parameters are y during training, and x between put_averages(true) and put_averages(false).
+/// x is stored in the master, if any. State: z and exp_avg_sq, float32, and averaging [2], float64:
+/// the highest rate and the sum. State that is saved while the averages are in place resumes bit
+/// for bit.
 std::unique_ptr<Optimizer> make_schedule_free_adamw(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

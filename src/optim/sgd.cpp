@@ -1,3 +1,4 @@
+// SGD optimizer.
 #include "optim/sgd.h"
 
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,5 @@
-// Gradient descent without momentum, in torch.optim.SGD's form: w -= lr * (g + weight_decay * w).
+// Stochastic gradient descent without momentum, as torch.optim.SGD: w -= lr * (g + weight_decay *
+// w).
 #pragma once
 
 #include <memory>
@@ -7,7 +8,7 @@
 
 namespace lockstep::optim {
 
-/// It has no state.
+/// Creates the optimizer, which has no state.
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

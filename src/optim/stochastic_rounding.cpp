@@ -1,3 +1,4 @@
+// Stochastic rounding to bfloat16 on CPU and devices.
 #include "optim/stochastic_rounding.h"
 
 #include <algorithm>
@@ -25,12 +26,12 @@ uint64_t key_of(const Segment& segment, uint64_t seed, int64_t step) {
   return key;
 }
 
-/// Four elements share a word of 64 random bits.
+/// Four elements use one word of 64 random bits.
 uint32_t sixteen_bits(uint64_t key, uint64_t element) {
   return static_cast<uint32_t>(random_bits(key, element / 4) >> (element % 4 * 16)) & 0xffffU;
 }
 
-/// Adds to the bits that are cut off: a carry rounds up, which is as likely as they are large.
+/// Adds random bits to the truncated bits: a carry rounds up with probability proportional to them.
 uint16_t round_one(float value, uint32_t random) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return static_cast<uint16_t>((bits + random) >> 16);
@@ -46,7 +47,7 @@ void round_on_cpu(const float* from, uint16_t* to, int64_t count, uint64_t key, 
   });
 }
 
-/// Shifts without the sign: int64 stands for uint64.
+/// Logical right shift: int64 represents uint64.
 at::Tensor shifted(const at::Tensor& x, int64_t bits) {
   return at::bitwise_and(
       at::bitwise_right_shift(x, bits), static_cast<int64_t>(~uint64_t{0} >> bits));
@@ -58,7 +59,7 @@ at::Tensor mixed(at::Tensor x) {
   return at::bitwise_xor(x, shifted(x, 31));
 }
 
-/// The same numbers in ATen's operations, for some elements: they make six tensors of int64.
+/// Bit-identical version with ATen operations, in chunks: it needs six int64 temporaries.
 void round_run(const at::Tensor& from, const at::Tensor& to, uint64_t key, int64_t first) {
   const at::Tensor element =
       at::arange(first, first + from.numel(), from.options().dtype(at::kLong));
@@ -80,7 +81,7 @@ void round_by_tensors(const at::Tensor& from, const at::Tensor& to, uint64_t key
   }
 }
 
-/// Calls round(from, to, key, first) for each parameter's run.
+/// Calls round(from, to, key, first) for each parameter's range.
 template <class Round>
 void for_each_run(
     const at::Tensor& from,
@@ -90,7 +91,7 @@ void for_each_run(
     int64_t step,
     const Round& round) {
   const at::NoGradGuard no_grad;
-  to.copy_(from);  // what lies between the parameters, NaN and infinity
+  to.copy_(from);  // padding between parameters, NaN and Inf
   for (const Segment& segment : layout) {
     if (segment.count > 0) {
       round(

@@ -1,3 +1,4 @@
+// Derives update rules from parameter names and options.
 #include "optim/update_rule.h"
 
 #include <algorithm>

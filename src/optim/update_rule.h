@@ -1,5 +1,5 @@
-// How parameters are told apart by an optimizer: which of them are updated as whole matrices, each
-// with what learning rate and weight decay. Pure: no libtorch, no ranks.
+// Per-parameter update rules: whole-matrix updates, learning rate and weight decay. Does not depend
+// on libtorch or ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,43 +13,44 @@
 
 namespace lockstep::optim {
 
-/// Of one parameter. Parameters of the same rule lie together in a shard, and are updated at once.
+/// Update rule of a parameter. Parameters with the same rule are contiguous in a shard and updated
+/// together.
 struct UpdateRule {
-  bool whole_matrix = false;             // Muon; else element by element
-  double learning_rate = 1;              // multiplies the step's
-  std::optional<double> weight_decay{};  // none: OptimizerOptions::weight_decay
-  /// Adam-mini: so many neighbouring rows of a matrix, or columns, share a second moment.
+  bool whole_matrix = false;             // Muon; otherwise element-wise
+  double learning_rate = 1;              // factor of the step's learning rate
+  std::optional<double> weight_decay{};  // nullopt: OptimizerOptions::weight_decay
+  /// Adam-mini: number of adjacent rows (or columns) of a matrix that share a second moment.
   int64_t block = 0;
   bool block_by_columns = false;
   auto operator<=>(const UpdateRule&) const = default;
 };
 
-/// What a rule depends on.
+/// Properties of a parameter that determine its rule.
 struct ParameterTraits {
   std::string name{};
   bool decays = true;
   bool is_hidden_matrix = false;
-  int64_t depth = 0;  // 0: the embedding; then the blocks, and behind them the head
+  int64_t depth = 0;  // 0: embedding; then the blocks; last the head
 };
 
-/// Numbers by regular expressions that are looked for in names; the first one found says.
+/// Values by regular expressions searched in names; the first match applies.
 using NumbersByName = std::vector<std::pair<std::string, double>>;
 
-/// What the user set.
+/// Options set by the user.
 struct RuleOptions {
-  double learning_rate = 5e-5;                 // that the others are written beside
-  std::optional<double> muon_learning_rate{};  // of matrices that Muon updates; none: the same
+  double learning_rate = 5e-5;                 // base rate to which the others are relative
+  std::optional<double> muon_learning_rate{};  // rate of matrices updated by Muon; nullopt: learning_rate
   NumbersByName learning_rates{}, weight_decays{};
-  /// Clark et al., "ELECTRA" (2020), appendix A: the rate of a layer is this times that of the
-  /// layer behind it; the head's is whole.
+  /// Layer-wise learning rate decay (Clark et al., "ELECTRA", 2020, appendix A): the rate of a
+  /// layer is this factor times that of the next layer; the head has the full rate.
   double layer_decay = 1;
 };
 
 class UpdateRules {
  public:
-  /// `has_muon`: hidden matrices are updated as wholes. `parameters` are all of the model, on every
-  /// rank. Error (config) where a pattern is no regular expression or is found in no name, and
-  /// where a rate is written beside a learning rate of 0.
+  /// `has_muon`: hidden matrices are updated as whole matrices. `parameters` are those of the whole
+  /// model, on every rank. Throws Error (config) if a pattern is not a regular expression or
+  /// matches no name, and if rates are set while the base learning rate is 0.
   UpdateRules(
       const RuleOptions& options, bool has_muon, std::span<const ParameterTraits> parameters);
 

@@ -1,4 +1,4 @@
-// The commands of the program.
+// The program's commands and their summaries.
 #pragma once
 
 #include <optional>
@@ -12,11 +12,12 @@ namespace lockstep::start {
 struct Command {
   std::string_view name;
   std::string_view summary;
-  /// The exit code; nothing where lockstep-core, which has libtorch, is to go on. Throws Error.
+  /// Returns the exit code, or nullopt if lockstep-core (with libtorch) must continue. Throws
+  /// Error.
   std::optional<int> (*run)(const std::vector<std::string>& arguments);
 };
 
-/// In the order in which a newcomer meets them.
+/// Commands in the order of a typical workflow.
 std::span<const Command> commands();
 
 }  // namespace lockstep::start

@@ -1,3 +1,4 @@
+// `lockstep ctl`: controls a running job.
 #include "start/ctl.h"
 
 #include <charconv>
@@ -27,13 +28,13 @@ Error usage(const std::string& message) {
       "learning_rate=NUMBER");
 }
 
-/// A number of a word, whole.
+/// Parses a whole word as a number.
 template <class T>
 T number_of(const std::string& word, const char* what) {
   T value{};
   const auto [rest, problem] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (problem != std::errc() || rest != word.data() + word.size()) {
-    throw usage(fmt::format("'{}' is no {}", word, what));
+    throw usage(fmt::format("'{}' is not a valid {}", word, what));
   }
   return value;
 }
@@ -41,7 +42,7 @@ T number_of(const std::string& word, const char* what) {
 json request_of(const std::string& act, const std::vector<std::string>& words, bool force) {
   const size_t wanted = act == "log" || act == "trace" || act == "set" ? 1 : 0;
   if (words.size() != wanted) {
-    throw usage(fmt::format("{} takes {} more", act, wanted == 0 ? "no words" : "one word"));
+    throw usage(fmt::format("{} takes {}", act, wanted == 0 ? "no argument" : "one argument"));
   }
   json request{{"act", act}};
   if (act == "log") {
@@ -59,7 +60,7 @@ json request_of(const std::string& act, const std::vector<std::string>& words, b
       return request;
     }
     if (!word.starts_with(kKey)) {
-      throw usage(fmt::format("'{}' cannot be set while a run goes on", words[0]));
+      throw usage(fmt::format("'{}' cannot be changed during a run", words[0]));
     }
     request["learning_rate"] = number_of<double>(word.substr(kKey.size()), "learning rate");
     request["force"] = force;
@@ -75,7 +76,7 @@ std::string status_text(const json& status) {
       status.value("epoch", 0.0),
       status.value("ranks", 1));
   for (const char* const name : {"loss", "learning_rate", "tokens_per_s"}) {
-    if (status.contains(name) && status.at(name).is_number()) {  // a loss may be none
+    if (status.contains(name) && status.at(name).is_number()) {  // the loss may be missing
       text += fmt::format("{} {:.6g}\n", name, status.at(name).get<double>());
     }
   }
@@ -92,26 +93,22 @@ int run_ctl(std::vector<std::string> arguments) {
   std::vector<std::string> words;
   bool force = false, as_json = false;
   CLI::App app(
-      "Asks a run that trains on this machine: status, stacks, save, stop, eval, log LEVEL, trace "
-      "STEPS, set logging_steps=NUMBER, set learning_rate=NUMBER. An act is done between two "
-      "steps, by all ranks; stacks "
-      "looks "
-      "at the ranks of this machine from outside, so that one that hangs is seen as well.",
+      "Control a run on this machine: status, stacks, save, stop, eval, log LEVEL, trace STEPS, set logging_steps=NUMBER, set learning_rate=NUMBER. All ranks act between two steps; stacks reads the ranks of this machine from outside, so it also works for a hanging rank.",
       "lockstep ctl");
   app.add_option("run", folder, "The run's output_dir")->required();
-  app.add_option("act", act, "What to do")->required();
-  app.add_option("words", words, "What the act takes");
-  app.add_flag("--force", force, "Do what makes the run another one than its configuration says");
-  app.add_flag("--json", as_json, "The answer as one JSON object");
+  app.add_option("act", act, "The action")->required();
+  app.add_option("words", words, "Argument of the action");
+  app.add_flag("--force", force, "Allow an action that makes the run deviate from its configuration");
+  app.add_flag("--json", as_json, "Print the answer as a JSON object");
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
   }
   if (folder == "stacks" && std::filesystem::is_directory(act)) {
-    std::swap(folder, act);  // as one says it
+    std::swap(folder, act);  // accepts the action first, as in "ctl save RUN"
   }
   if (act == "stacks") {
     if (!words.empty()) {
-      throw usage("stacks takes no words");
+      throw usage("stacks takes no arguments");
     }
     const std::string text = ranks_text(folder, /*with_stacks=*/true);
     fmt::print("{}", as_json ? json{{"ok", true}, {"text", text}}.dump() + "\n" : text);
@@ -119,7 +116,7 @@ int run_ctl(std::vector<std::string> arguments) {
   }
   const json answer = watch::ask_run(folder, request_of(act, words, force));
   if (!answer.value("ok", false)) {
-    throw Error(ErrorKind::kConfig, fmt::format("the run refuses: {}", answer.value("text", "")));
+    throw Error(ErrorKind::kConfig, fmt::format("the run refused: {}", answer.value("text", "")));
   }
   if (as_json) {
     fmt::print("{}\n", answer.dump());

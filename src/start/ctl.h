@@ -1,4 +1,4 @@
-// `lockstep ctl`: asks a run that trains on this machine how it is, or to act.
+// `lockstep ctl`: queries or controls a run on this machine.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lockstep::start {
 
-/// The words after the command. Returns the exit code; throws Error.
+/// Runs the command with the arguments after its name. Returns the exit code; throws Error.
 int run_ctl(std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

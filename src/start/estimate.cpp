@@ -1,3 +1,4 @@
+// `lockstep estimate`: memory of each rank.
 #include "start/estimate.h"
 
 #include <iostream>
@@ -31,21 +32,21 @@ config::ResolveOptions estimate_options() {
       {"model", Kind::kKey, "The same as model.path; also the name of a preset", "model.path"},
       {"gpu",
        Kind::kValue,
-       "The device, such as h100-80gb (the default) or a100-40gb; --gpu list names all"},
-      {"gpus", Kind::kValue, "Devices; else the product of the sizes of `parallel`"},
+       "Device type. string; default: h100-80gb (--gpu list prints all)"},
+      {"gpus", Kind::kValue, "Number of devices. int; default: product of the sizes of `parallel`"},
       {"lora-rank",
        Kind::kKey,
-       "Train adapters of this rank alone, beside lora.target_modules",
+       "Rank of LoRA adapters on lora.target_modules; only these are trained. int",
        "lora.r"},
       {"bits",
        Kind::kKey,
-       "Pack the frozen weights beside them in 4 or 8 bits",
+       "Quantize the frozen base weights to 4 or 8 bits. int",
        "quantization.bits"},
       {"double-quant",
        Kind::kKey,
-       "Of 4 bits: true packs the scales of blocks too",
+       "Also quantize the block scales (4 bits only). bool",
        "quantization.double_quant"},
-      {"json", Kind::kSwitch, "One JSON object on stdout, and nothing else"},
+      {"json", Kind::kSwitch, "Print a JSON object only"},
   };
   return options;
 }
@@ -105,7 +106,7 @@ nlohmann::json as_json(const plan::Job& job, const plan::Cluster& cluster) {
       {"stages", stages}};
 }
 
-// The job of a configuration; its other flags come on top.
+// Returns the job of a configuration. The command's other flags are applied afterwards.
 plan::Job job_of(
     const config::Resolution& resolution,
     const config::Config& config,
@@ -116,8 +117,8 @@ plan::Job job_of(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} bits are of frozen weights, and all are trained", *config.quantization.bits),
-        "give lora.r too, such as --lora-rank 16");
+            "{} bits apply to frozen weights, and all weights are trained", *config.quantization.bits),
+        "add lora.r, such as --lora-rank 16");
   }
   if (device.is_cpu) {
     plan::run_on_cpu(job.software, config.training);
@@ -126,20 +127,20 @@ plan::Job job_of(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "tensor {} and pipeline {} do not go with {} heads and {} layers",
+            "tensor {} and pipeline {} are incompatible with {} heads and {} layers",
             job.mesh.tensor,
             job.mesh.pipeline,
             job.model.heads,
             job.model.layers),
         fmt::format(
-            "give parallel.tensor at most {}, and parallel.pipeline at most {}",
+            "use parallel.tensor up to {} and parallel.pipeline up to {}",
             job.model.heads,
             job.model.layers));
   }
   return job;
 }
 
-// Changes of the configuration that a job does not tell.
+// Returns changes of the configuration that are not part of a job.
 std::vector<plan::Change> other_changes(
     const config::Resolution& resolution, const plan::Device& device) {
   std::vector<plan::Change> changes;
@@ -204,9 +205,7 @@ int run_estimate(std::vector<std::string> arguments) {
   const config::Resolution resolution = config::resolve(arguments, estimate_options());
   if (resolution.help) {
     std::cout
-        << "lockstep estimate --model gpt2-xl|config.json|DIR [key=value]...\n"
-           "Memory of each rank by kind, what fits, and what would make it fit. Keys are those "
-           "of `lockstep train`.\n\n"
+        << "lockstep estimate --model gpt2-xl|config.json|DIR [key=value]...\nEstimate the memory of each rank by kind and how to reduce it. Keys are those of `lockstep train`.\n\n"
         << config::flags_help(estimate_options());
     return 0;
   }

@@ -1,3 +1,4 @@
+// `lockstep monitor`: serves the monitoring page.
 #include "start/monitor.h"
 
 #include <csignal>
@@ -17,7 +18,7 @@
 namespace lockstep::start {
 namespace {
 
-// A signal handler can reach nothing but a global.
+// A signal handler can only access globals.
 watch::HttpServer* serving = nullptr;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 void on_end(int /*signal*/) {
@@ -38,27 +39,23 @@ int run_monitor(std::vector<std::string> arguments) {
   int port = 0;
   bool as_text = false, once = false, on_terminal = false;
   CLI::App app(
-      "Serves a page with the curves, events and configurations of runs, while they train and "
-      "after. It reads the folders alone, and fetches nothing.",
+      "Serve a page with the curves, events and configurations of runs, during and after training. It only reads the folders and downloads nothing.",
       "lockstep monitor");
-  app.add_option("folders", folders, "output_dirs of runs, or folders in which runs lie")
+  app.add_option("folders", folders, "output_dirs of runs, or folders that contain runs")
       ->required();
-  app.add_option("--address", address, "Where to listen")->capture_default_str();
+  app.add_option("--address", address, "Address and port to listen on")->capture_default_str();
   app.add_option("--port", port, "0: a free one")
       ->capture_default_str()
       ->check(CLI::Range(0, 65535));
   CLI::Option* const text = app.add_flag(
       "--text",
       as_text,
-      "Here instead of in a browser: what each rank of one run on this machine does now, since "
-      "when, "
-      "and who waits for whom; every other second");
-  app.add_flag("--once", once, "With --text: once")->needs(text);
+      "Print the ranks of one run on this machine every two seconds: their activity, since when, and the graph of waits");
+  app.add_flag("--once", once, "With --text: print once")->needs(text);
   app.add_flag(
          "--tui",
          on_terminal,
-         "Here instead of in a browser: curves, ranks and events of one run after the other, on a "
-         "terminal of 40 by 10 characters or more")
+         "Show curves, ranks and events in the terminal (at least 40 by 10 characters), one run at a time")
       ->excludes(text);
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
@@ -82,8 +79,7 @@ int run_monitor(std::vector<std::string> arguments) {
       address, port, [&](const watch::HttpRequest& request) { return page.answer(request); });
   if (!is_of_this_machine(address)) {
     log_warning(
-        "{} can be reached from other machines, and what it says is not encrypted: an ssh tunnel "
-        "to 127.0.0.1 is",
+        "{} is reachable from other machines without encryption; use an ssh tunnel to 127.0.0.1 instead",
         address);
   }
   serving = &server;

@@ -1,4 +1,4 @@
-// `lockstep monitor`: the page of runs, and what each rank of a run does now.
+// `lockstep monitor`: the monitoring page, and the ranks of a run as text.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace lockstep::start {
 
-/// The words after the command. Serves until SIGINT or SIGTERM. Returns the exit code; throws
-/// Error.
+/// Runs the command with the arguments after its name. Serves until SIGINT or SIGTERM. Returns the
+/// exit code; throws Error.
 int run_monitor(std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

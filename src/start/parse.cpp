@@ -1,3 +1,4 @@
+// Option parsing with CLI11.
 #include "start/parse.h"
 
 #include <algorithm>
@@ -15,13 +16,13 @@ CLI::Validator between(double low, double high) {
     const auto value = config::to_double(word);
     return value && *value >= low && *value <= high
                ? std::string()
-               : fmt::format("{} is no number from {:g} to {:g}", word, low, high);
+               : fmt::format("{} is not a number from {:g} to {:g}", word, low, high);
   };
   return {problem, fmt::format("FLOAT in [{:g} - {:g}]", low, high)};
 }
 
 Parsed parse(CLI::App& app, std::vector<std::string> arguments) {
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 expects reversed arguments
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {

@@ -1,4 +1,4 @@
-// The small commands' options: CLI11, with our errors.
+// Option parsing of small commands: CLI11 with Lockstep's errors.
 #pragma once
 
 #include <string>
@@ -10,12 +10,11 @@ namespace lockstep::start {
 
 enum class Parsed { kRun, kHelpShown };
 
-/// For an option's check(): a number from `low` to `high`, which NaN is not, other than for
-/// CLI::Range.
+/// Validator for numbers from `low` to `high`; unlike CLI::Range it rejects NaN.
 CLI::Validator between(double low, double high);
 
-/// Parses the words after the command into what `app`'s options are bound to. --help is printed to
-/// stdout. Error (config) with CLI11's message, and where to find help: app's name.
+/// Parses the words after the command into the variables bound to `app`'s options. --help is
+/// printed to stdout. Throws Error (config) with CLI11's message and a pointer to the help.
 Parsed parse(CLI::App& app, std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

@@ -1,3 +1,4 @@
+// `lockstep plan`: finds the fastest plans.
 #include "start/plan.h"
 
 #include <algorithm>
@@ -34,27 +35,26 @@ config::ResolveOptions plan_options() {
   options.purpose = config::Purpose::kPredict;
   options.flags = {
       {"model", Kind::kKey, "The same as model.path; also the name of a preset", "model.path"},
-      {"gpu", Kind::kValue, "The device, such as h100-80gb (the default)"},
-      {"gpus", Kind::kValue, "Devices of that kind (8, or what all sizes that are given make)"},
-      {"cluster", Kind::kValue, "A cluster file instead: nodes, devices and links, equal or not"},
-      {"without", Kind::kValue, "Plan without this node: node3"},
-      {"add", Kind::kValue, "Plan with another node: 8xh100-80gb"},
+      {"gpu", Kind::kValue, "Device type. string; default: h100-80gb"},
+      {"gpus", Kind::kValue, "Number of devices. int; default: product of the given sizes, otherwise 8"},
+      {"cluster", Kind::kValue, "Cluster file with nodes, devices and links, instead of --gpu and --gpus. path"},
+      {"without", Kind::kValue, "Remove a node from the plan, such as node3. string; repeatable"},
+      {"add", Kind::kValue, "Add a node to the plan, such as 8xh100-80gb. string; repeatable"},
       {"global-batch",
        Kind::kValue,
-       "Sequences of a step (512, or more where that many devices do not share 512 evenly)"},
+       "Sequences per step. int; default: 512, or the next number that the devices divide evenly"},
       {"explain",
        Kind::kSwitch,
-       "Where each millisecond and gigabyte of the best plan goes, or of a written one: --explain "
-       "plan.yaml"},
-      {"tokens", Kind::kValue, "Tokens of the whole run: its time and energy"},
-      {"write", Kind::kValue, "Write the best plan as YAML, for `lockstep train -c`"},
-      {"svg", Kind::kValue, "Write the pipeline's timeline as a drawing"},
-      {"trace", Kind::kValue, "Write it as a Chrome or Perfetto trace"},
+       "Print where the time and memory of the best plan go, or of a written one: --explain plan.yaml"},
+      {"tokens", Kind::kValue, "Tokens of the whole run, to predict its time and energy. int"},
+      {"write", Kind::kValue, "Write the best plan as YAML for `lockstep train -c`. path"},
+      {"svg", Kind::kValue, "Write the pipeline's timeline as an SVG. path"},
+      {"trace", Kind::kValue, "Write the timeline as a Chrome or Perfetto trace. path"},
   };
   return options;
 }
 
-// Of digits alone; else -1.
+// Parses a string of digits; -1 for other strings.
 int whole_number(const std::string& text) {
   int number = -1;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -84,7 +84,7 @@ void add_node(const std::string& text, plan::Cluster& cluster) {
   cluster.groups.push_back(group);
 }
 
-// What --without takes: names of the file, and node0 to the last.
+// Lists the valid values of --without: names in the file, and node0 to the last node.
 std::string node_names(const plan::Cluster& cluster) {
   std::string names;
   int nodes = 0;
@@ -95,16 +95,17 @@ std::string node_names(const plan::Cluster& cluster) {
   return fmt::format("{}node0 to node{}", names, nodes - 1);
 }
 
-// The node that a name means, counted through the groups: node0, node1, ...; or a group's own name,
-// with a number or, for the first that is left, without. Nothing where there is no such node.
+// Returns the index of a named node, counted over all groups: node0, node1, ..., or a group's name
+// with a number or, for the first remaining node, without. Returns nullopt if the node does not
+// exist.
 std::optional<int> find_node(
     const std::string& text, const plan::Cluster& cluster, const std::set<int>& gone) {
-  // What is behind a name, where that may end in digits itself.
+  // Parses the number after a name, which may itself end in digits.
   const auto number_behind = [&](const std::string& name) {
     return text.starts_with(name) ? whole_number(text.substr(name.size())) : -1;
   };
   int before = 0;                      // nodes of all groups so far
-  std::map<std::string, int> of_name;  // and of those that are called so
+  std::map<std::string, int> of_name;  // count per name
   for (const plan::NodeGroup& group : cluster.groups) {
     for (int node = 0; group.name == text && node < group.nodes; ++node) {
       if (gone.count(before + node) == 0) {
@@ -125,20 +126,20 @@ std::optional<int> find_node(
 }
 
 void remove_nodes(const std::vector<std::string>& names, plan::Cluster& cluster) {
-  std::set<int> gone;  // numbers of before: the other nodes keep theirs
+  std::set<int> gone;  // original numbers of removed nodes: the remaining nodes keep theirs
   for (const std::string& name : names) {
     const std::optional<int> node = find_node(name, cluster, gone);
     if (!node) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("--without {}: there is no such node", name),
+          fmt::format("--without {}: unknown node", name),
           fmt::format("one of {}", node_names(cluster)));
     }
     if (!gone.insert(*node).second) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format("--without {}: node{} is given twice", name, *node),
-          "each node once");
+          "name each node once");
     }
   }
   int before = 0;
@@ -151,13 +152,13 @@ void remove_nodes(const std::vector<std::string>& names, plan::Cluster& cluster)
   std::erase_if(cluster.groups, [](const plan::NodeGroup& group) { return group.nodes == 0; });
 }
 
-// As many as the sizes that are given ask for: what else is given is read from the same job.
+// Returns the product of the given sizes. Other sizes are read from the same job.
 int64_t asked_devices(const config::Config& config) {
   const config::ParallelSection& parallel = config.parallel;
   return parallel.tensor * parallel.pipeline * parallel.context * parallel.data.value_or(1);
 }
 
-// Those of a plan whose sizes are all given.
+// Returns the number of devices if all sizes of the plan are given.
 int64_t usual_devices(const config::Resolution& resolution) {
   constexpr int64_t kUsual = 8;
   constexpr std::array kSizes{
@@ -173,14 +174,14 @@ plan::Cluster cluster_of(const config::Resolution& resolution) {
   if (resolution.has("cluster") && has_devices) {
     throw Error(
         ErrorKind::kConfig,
-        "--cluster is given, and --gpu or --gpus too",
+        "--cluster cannot be combined with --gpu or --gpus",
         "give the devices in the file, or with --add 8xh100-80gb");
   }
   const int64_t devices = resolution.integer("gpus", 1).value_or(usual_devices(resolution));
   if (devices > kMostDevices) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("--gpus {} are more than a million", devices),
+        fmt::format("--gpus {} exceeds one million", devices),
         "at most 1000000");
   }
   plan::Cluster cluster =
@@ -199,13 +200,13 @@ plan::Cluster cluster_of(const config::Resolution& resolution) {
   }
   if (cluster.devices() == 0) {
     throw Error(
-        ErrorKind::kConfig, "no device is left to plan with", "add some: --add 8xh100-80gb");
+        ErrorKind::kConfig, "no device is left", "add some: --add 8xh100-80gb");
   }
   return cluster;
 }
 
-// As asked for; else what the keys that are given make; else the least of 512 or more that the
-// devices share evenly, in ever smaller parts.
+// Returns the requested batch, otherwise that of the given keys, otherwise the smallest of at least
+// 512 that the devices divide evenly.
 int64_t global_batch_of(const config::Resolution& resolution, const plan::SearchRequest& request) {
   constexpr int64_t kUsual = 512;
   if (const std::optional<int64_t> asked = resolution.integer("global-batch", 1)) {
@@ -273,7 +274,7 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
 }
 
 [[noreturn]] void nothing_goes(const plan::SearchResult& result) {
-  std::string why = "no plan goes with what is given";
+  std::string why = "no plan matches the given keys";
   for (const auto& [what, reason] : result.refused) {
     why += fmt::format("\n  {}: {}", what, reason);
   }
@@ -288,14 +289,14 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
   const plan::Device& device = request.cluster.slowest().device;
   const std::optional<plan::LargerCluster> larger = plan::find_larger_cluster(request);
   std::string nearest = larger ? fmt::format(
-                                     "{} devices of {} would do: {}",
+                                     "{} devices of {} would suffice: {}",
                                      larger->devices,
                                      device.name,
                                      plan::plan_line(larger->plan.job))
                                : "larger devices";
   if (result.smallest) {
     nearest += fmt::format(
-        "; here the nearest is {}: {:.1f} GB a device and {:.1f} GB in host memory",
+        "; the closest on these is {}: {:.1f} GB per device and {:.1f} GB of host memory",
         plan::plan_line(result.smallest->job),
         result.smallest->memory.total() / 1e9,
         result.smallest->memory.host / 1e9);
@@ -311,8 +312,8 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
       nearest);
 }
 
-// What the written plan says besides the job. A preset's name may stand for a folder that is to be
-// trained: who trains names it.
+// Returns additional content of the written plan. A preset may stand for the folder that the user
+// will train, so the user must name it.
 plan::PlanFile file_of(const config::Config& config) {
   const std::vector<std::string> presets = model::preset_names();
   const std::string& path = config.model.path;
@@ -362,9 +363,7 @@ int run_plan(std::vector<std::string> arguments) {
   const config::Resolution resolution = config::resolve(arguments, plan_options());
   if (resolution.help) {
     std::cout
-        << "lockstep plan --model M [--gpu h100-80gb --gpus N | --cluster FILE] [key=value]...\n"
-           "The fastest plans, and why. Keys are those of `lockstep train`: parallel.tensor=2 "
-           "is then given, and not looked for.\n\n"
+        << "lockstep plan --model M [--gpu h100-80gb --gpus N | --cluster FILE] [key=value]...\nFind the fastest plans and explain them. Keys are those of `lockstep train`: parallel.tensor=2 is then fixed instead of searched.\n\n"
         << config::flags_help(plan_options());
     return 0;
   }

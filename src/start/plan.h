@@ -1,4 +1,4 @@
-// `lockstep plan`: see docs/plan.md.
+// `lockstep plan` (docs/plan.md).
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace lockstep::start {
 
-/// `arguments` without the program's and the command's names. Returns the exit code; throws
-/// lockstep::Error.
+/// Runs the command. `arguments` excludes the names of program and command. Returns the exit code;
+/// throws lockstep::Error.
 int run_plan(std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

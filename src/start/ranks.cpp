@@ -1,3 +1,4 @@
+// Prints the ranks of a run from their status files.
 #include "start/ranks.h"
 
 #include <cstdio>
@@ -35,7 +36,7 @@ std::string ranks_text(const std::filesystem::path& folder, bool with_stacks) {
       continue;
     }
     auto view = launch::view_rank(place.rank_status);
-    // What is left of a run that was killed may name a process that is another's by now.
+    // Status files of a killed run may contain a process number that another process now uses.
     if (view && view->process == place.process && launch::state_of(view->process) != '\0') {
       some_live = some_live || view->state != 'Z';
       views.push_back(std::move(*view));
@@ -47,7 +48,7 @@ std::string ranks_text(const std::filesystem::path& folder, bool with_stacks) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("no run trains into {}: its ranks are gone", folder.string()),
-        "`lockstep runs` tells how it ended");
+        "`lockstep runs` prints how it ended");
   }
   const double now = launch::machine_seconds();
   for (const launch::RankView& view : views) {
@@ -55,15 +56,15 @@ std::string ranks_text(const std::filesystem::path& folder, bool with_stacks) {
   }
   for (const auto& [host, ranks] : elsewhere) {
     text += fmt::format(
-        "ranks {} are on {}: ask there\n", fmt::join(ranks, ", "), launch::printable(host));
+        "ranks {} are on {}: run the command there\n", fmt::join(ranks, ", "), launch::printable(host));
   }
   if (const std::string graph = launch::describe_waiting(views, now); !graph.empty()) {
-    text += "who waits for whom:\n" + graph;
+    text += "waits:\n" + graph;
   }
   if (const auto hang = launch::find_hang(views, now)) {
     text += fmt::format(
         "{} {}: no progress for {:.3g} s\n",
-        hang->is_circle ? "these wait for each other: ranks" : "hangs: rank",
+        hang->is_circle ? "ranks waiting for each other:" : "hangs: rank",
         fmt::join(hang->ranks, ", "),
         hang->seconds);
   }

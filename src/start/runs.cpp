@@ -1,3 +1,4 @@
+// `lockstep runs`, `compare` and `sync`.
 #include "start/runs.h"
 
 #include <ctime>
@@ -19,10 +20,10 @@ int run_runs(std::vector<std::string> arguments) {
   std::string folder = ".";
   bool json = false;
   CLI::App app(
-      "The runs at and below a folder: what they train, how far they are, how they ended.",
+      "List the runs in and below a folder: what they train, their progress, how they ended.",
       "lockstep runs");
-  app.add_option("folder", folder, "Where to look")->capture_default_str();
-  app.add_flag("--json", json, "One JSON object a line on stdout");
+  app.add_option("folder", folder, "Folder to search. path")->capture_default_str();
+  app.add_flag("--json", json, "Print one JSON object per line");
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
   }
@@ -47,10 +48,10 @@ int run_compare(std::vector<std::string> arguments) {
   std::string first, second;
   bool json = false;
   CLI::App app(
-      "What two runs differ in: configuration, data, program and curves.", "lockstep compare");
+      "Compare two runs: configuration, data, version and curves.", "lockstep compare");
   app.add_option("first", first, "The folder of a run")->required();
-  app.add_option("second", second, "Of another one")->required();
-  app.add_flag("--json", json, "One JSON object on stdout");
+  app.add_option("second", second, "The folder of another run")->required();
+  app.add_flag("--json", json, "Print one JSON object");
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
   }
@@ -63,8 +64,7 @@ int run_compare(std::vector<std::string> arguments) {
 int run_sync(std::vector<std::string> arguments) {
   std::string folder;
   CLI::App app(
-      "Sends what the servers of MLflow (MLFLOW_TRACKING_URI) and OpenTelemetry (monitor.otlp) did "
-      "not get of a run while it trained.",
+      "Upload the records of a run that the servers of MLflow (MLFLOW_TRACKING_URI) and OpenTelemetry (monitor.otlp) have not received.",
       "lockstep sync");
   app.add_option("run", folder, "The folder of a run")->required();
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
@@ -74,20 +74,20 @@ int run_sync(std::vector<std::string> arguments) {
   if (run.end == watch::End::kRunning) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} still trains, and sends what it has itself", folder),
-        "wait for its end");
+        fmt::format("{} is still training and uploads its records itself", folder),
+        "wait until it has ended");
   }
   const auto configuration = watch::configuration_of(folder);
   const auto found = configuration.find("monitor.otlp");
   std::string otlp = found == configuration.end() ? "" : found->second;
-  std::erase(otlp, '\'');  // as YAML may want it
+  std::erase(otlp, '\'');  // the value may be quoted as in YAML
   if (!monitor::send_what_is_kept(folder, otlp)) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("not everything that {} keeps could be sent", folder),
-        "try again when the server answers");
+        fmt::format("some records of {} could not be uploaded", folder),
+        "try again when the server is available");
   }
-  fmt::print("everything is sent\n");
+  fmt::print("all records are uploaded\n");
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// `lockstep runs`, `lockstep compare` and `lockstep sync`: what the folders of runs tell.
+// `lockstep runs`, `lockstep compare` and `lockstep sync`: commands on the folders of runs.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lockstep::start {
 
-/// The words after the command. Returns the exit code; throws Error.
+/// Run the commands with the arguments after their names. Return the exit code; throw Error.
 int run_runs(std::vector<std::string> arguments);
 int run_compare(std::vector<std::string> arguments);
 int run_sync(std::vector<std::string> arguments);

@@ -1,3 +1,4 @@
+// `lockstep sample`: writes the sample corpus.
 #include "start/sample.h"
 
 #include <utility>
@@ -15,13 +16,12 @@ int run_sample(std::vector<std::string> arguments) {
   data::SampleOptions options;
   std::string folder;
   CLI::App app(
-      "Writes a corpus to try things on, made by a grammar: stories (train.txt, validation.txt, "
-      "test.txt), instructions with answers (instructions.jsonl), labelled texts (labelled.csv).",
+      "Write a generated sample corpus: stories (train.txt, validation.txt, test.txt), instructions with answers (instructions.jsonl), labelled texts (labelled.csv).",
       "lockstep sample");
-  app.add_option("--output", folder, "The folder to write it in")->required();
-  app.add_option("--seed", options.seed, "The same seed gives the same files")
+  app.add_option("--output", folder, "Folder to write to. path")->required();
+  app.add_option("--seed", options.seed, "Random seed; the same seed gives the same files. int")
       ->capture_default_str();
-  app.add_option("--size", options.megabytes, "Megabytes, of all files together")
+  app.add_option("--size", options.megabytes, "Total size in MB. float")
       ->capture_default_str();
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;

@@ -1,4 +1,4 @@
-// What `lockstep monitor --tui` shows, as lines of text: the terminal's library puts them there.
+// Content of `lockstep monitor --tui` as lines of text; terminal.cpp draws them.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,26 @@
 
 namespace lockstep::start {
 
-/// A curve in braille, whose dots are 2 across and 4 down in a character: `height` lines of `width`
-/// characters, the largest value above. Points are joined by lines; NaN interrupts them.
+/// A curve in braille characters (2 x 4 dots each): `height` lines of `width` characters, maximum
+/// at the top. Points are connected; NaN interrupts the line.
 std::vector<std::string> braille_curve(
     const watch::Points& points, size_t width, size_t height, double low, double high);
 
-/// The first `width` characters of a line of UTF-8, without what a terminal would obey.
+/// The first `width` characters of a UTF-8 line, without terminal control sequences.
 std::string cut_to(const std::string& line, size_t width);
 
-/// One run that is looked at.
+/// Screen of one run.
 class RunScreen {
  public:
   explicit RunScreen(const std::filesystem::path& folder);
 
-  /// Reads what was added. `now`: seconds since 1970. `live`: what its ranks do now, as lines;
-  /// empty where the run does not go on here.
+  /// Reads new records. `now`: seconds since 1970. `live`: the current state of its ranks as lines;
+  /// empty if the run is not active on this machine.
   void refresh(double now, const std::string& live);
-  /// The metrics that it has, the loss first.
+  /// Names of the run's metrics, the loss first.
   std::vector<std::string> metrics() const;
-  /// Exactly `height` lines of at most `width` characters; `metric` is an index of metrics(), taken
-  /// round. From 40 by 10 on.
+  /// Exactly `height` lines of at most `width` characters; `metric` is an index of metrics(),
+  /// modulo its size. Requires at least 40 by 10.
   std::vector<std::string> lines(size_t width, size_t height, size_t metric) const;
   const std::filesystem::path& folder() const { return folder_; }
 

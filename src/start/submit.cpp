@@ -1,3 +1,4 @@
+// `lockstep submit`: writes job files for cluster engines.
 #include "start/submit.h"
 
 #include <algorithm>
@@ -26,10 +27,10 @@ namespace {
 
 constexpr std::string_view kSend = "--send";
 constexpr double kGibibyte = 1024.0 * 1024 * 1024;
-constexpr double kHostOfRank = 4 * kGibibyte;  // programs, data and a checkpoint's pieces
-constexpr double kSpare = 1.25;                // of host memory over what is predicted
-constexpr int64_t kCpusOfGpu = 12;             // on the usual servers: 96 cores for 8 GPUs
-constexpr int64_t kCpusOfRank = 4;             // where ranks compute on them
+constexpr double kHostOfRank = 4 * kGibibyte;  // programs, data and a checkpoint's pieces, bytes per rank
+constexpr double kSpare = 1.25;                // margin of host memory over the prediction
+constexpr int64_t kCpusOfGpu = 12;             // cores per GPU on common servers: 96 cores for 8 GPUs
+constexpr int64_t kCpusOfRank = 4;             // cores per rank that computes on the CPU
 
 config::ResolveOptions submit_options() {
   using Kind = config::Flag::Kind;
@@ -38,21 +39,21 @@ config::ResolveOptions submit_options() {
   options.purpose = config::Purpose::kPredict;
   options.required = {"training.output_dir", "data.train"};
   options.flags = {
-      {"on", Kind::kValue, "The engine: slurm, kubernetes, ray or ssh"},
-      {"send", Kind::kSwitch, "Write the file to submit-NAME.* here and run the engine's command"},
-      {"nodes", Kind::kValue, "Machines; else as few as the ranks need"},
-      {"ranks-per-node", Kind::kValue, "Ranks on each machine, a GPU each; else as --gpu has them"},
-      {"gpu", Kind::kValue, "The device that the run is planned for (h100-80gb)"},
-      {"cpus", Kind::kValue, "Cores of a machine; else by its ranks"},
-      {"time", Kind::kValue, "SLURM's time limit (24:00:00)"},
-      {"name", Kind::kValue, "The job's name (lockstep)"},
-      {"image", Kind::kValue, "Kubernetes' image (lockstep:1)"},
-      {"hosts", Kind::kValue, "ssh's machines: first,second"},
+      {"on", Kind::kValue, "Cluster engine. string: slurm, kubernetes, ray or ssh"},
+      {"send", Kind::kSwitch, "Write the file to submit-NAME.* in the current folder and run the engine's command"},
+      {"nodes", Kind::kValue, "Number of machines. int; default: as few as the ranks need"},
+      {"ranks-per-node", Kind::kValue, "Ranks per machine, one per GPU. int; default: the device's usual number"},
+      {"gpu", Kind::kValue, "Device type for the plan. string; default: h100-80gb"},
+      {"cpus", Kind::kValue, "Cores per machine. int; default: by its ranks"},
+      {"time", Kind::kValue, "SLURM's time limit. string; default: 24:00:00"},
+      {"name", Kind::kValue, "Name of the job. string; default: lockstep"},
+      {"image", Kind::kValue, "Container image for Kubernetes. string; default: lockstep:1"},
+      {"hosts", Kind::kValue, "Machines for ssh: first,second. list"},
   };
   return options;
 }
 
-/// "job.yaml" by itself is "-c job.yaml".
+/// A bare "job.yaml" means "-c job.yaml".
 std::vector<std::string> with_config_option(const std::vector<std::string>& arguments) {
   std::vector<std::string> words;
   for (const std::string& word : arguments) {
@@ -68,7 +69,7 @@ std::vector<std::string> with_config_option(const std::vector<std::string>& argu
   return words;
 }
 
-/// The words that `lockstep train` takes: all but the flags of this command.
+/// Returns the arguments for `lockstep train`: all except this command's flags.
 std::vector<std::string> training_words(
     const std::vector<std::string>& words, const std::vector<config::Flag>& flags) {
   std::vector<std::string> kept;
@@ -96,7 +97,7 @@ std::vector<std::string> split_hosts(const std::string& text) {
   return hosts;
 }
 
-/// A name that every engine takes: of a host.
+/// Throws unless every engine accepts the name as a host name.
 void check_name(const std::string& name) {
   const auto is_allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -105,8 +106,8 @@ void check_name(const std::string& name) {
       !std::all_of(name.begin(), name.end(), is_allowed)) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("--name {}: this is no name of a job on every engine", name),
-        "give at most 40 small letters, digits and - between them");
+        fmt::format("--name {}: not a valid job name on every engine", name),
+        "use at most 40 lower-case letters, digits and inner hyphens");
   }
 }
 
@@ -115,7 +116,7 @@ struct Shape {
   int64_t ranks() const { return nodes * ranks_per_node; }
 };
 
-/// How many ranks, and where: from the flags, else from the sizes of `parallel`.
+/// Determines number and placement of ranks from the flags, otherwise from the sizes of `parallel`.
 Shape shape_of(const config::Resolution& resolution, const plan::Device& device) {
   const config::ParallelSection& parallel = resolution.config.parallel;
   const int64_t others = parallel.tensor * parallel.pipeline * parallel.context;
@@ -144,13 +145,13 @@ void refuse_misfit(const plan::Job& job, const plan::Cluster& cluster) {
           cluster.slowest().device.name,
           plan::usable_bytes(cluster.slowest().device) / kGibibyte),
       larger ? fmt::format(
-                   "{} devices would do: {}; `lockstep estimate` tells of cheaper changes",
+                   "{} devices would suffice: {}; `lockstep estimate` lists cheaper changes",
                    larger->devices,
                    plan::plan_line(larger->plan.job))
-             : "`lockstep estimate` tells of changes that save memory");
+             : "`lockstep estimate` lists changes that save memory");
 }
 
-/// Host memory of a machine, in whole GiB, and the planner's line.
+/// Computes the host memory of a machine in whole GiB, and the line with the planner's prediction.
 void plan_resources(const config::Resolution& resolution, Submission& run) {
   const config::Config& config = resolution.config;
   const plan::Device& device = plan::find_device(resolution.value("gpu").value_or("h100-80gb"));
@@ -174,13 +175,13 @@ void plan_resources(const config::Resolution& resolution, Submission& run) {
   run.cpus_per_node = resolution.integer("cpus", 1).value_or(
       shape.ranks_per_node * (run.on_gpus ? kCpusOfGpu : kCpusOfRank));
   run.predicted = fmt::format(
-      "planned: {}; {:.1f} GiB a rank{}",
+      "planned: {}; {:.1f} GiB per rank{}",
       plan::plan_line(job),
       peak.total() / kGibibyte,
       run.on_gpus ? " on " + device.name : " of host memory");
 }
 
-/// Writes the file and becomes the engine's command.
+/// Writes the file and replaces this process with the engine's command.
 [[noreturn]] void send(const Engine& engine, const Submission& run, const std::string& text) {
   std::string file = fmt::format("submit-{}{}", run.name, engine.extension);
   write_file_atomically(file, text, ErrorKind::kEnvironment);
@@ -200,7 +201,7 @@ void plan_resources(const config::Resolution& resolution, Submission& run) {
       ErrorKind::kEnvironment,
       fmt::format("cannot run {}: {}", command[0], std::strerror(errno)),
       fmt::format(
-          "{} is written: send it from a machine of the cluster that has {}", file, command[0]));
+          "{} is written; submit it on a machine of the cluster that has {}", file, command[0]));
 }
 
 }  // namespace
@@ -211,8 +212,7 @@ int run_submit(std::vector<std::string> arguments) {
   const config::Resolution resolution = config::resolve(words, options);
   if (resolution.help) {
     fmt::print(
-        "usage: lockstep submit --on {} job.yaml [key=value...]\n"
-        "Prints the file that the engine is given; --send gives it.\n\n{}",
+        "usage: lockstep submit --on {} job.yaml [key=value...]\nPrint the engine's job file; --send submits it.\n\n{}",
         fmt::join(engine_names(), "|"),
         config::help(options));
     return 0;
@@ -221,7 +221,7 @@ int run_submit(std::vector<std::string> arguments) {
   if (!engine) {
     throw Error(
         ErrorKind::kConfig,
-        "lockstep submit: for which engine?",
+        "lockstep submit: --on is required",
         fmt::format("give --on {}", fmt::join(engine_names(), "|")));
   }
   const Engine& found = find_engine(*engine);

@@ -1,4 +1,4 @@
-// The engines' files. They are those of deploy/, with a run's own values put in.
+// Job files of the engines: the templates of deploy/ with a run's values.
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -25,7 +25,7 @@ std::string for_shell(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(quoted, " "));
 }
 
-/// A text as JSON, which YAML and Python read alike.
+/// Quotes a string as JSON, which is also valid in YAML and Python.
 std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump();
 }
@@ -141,8 +141,8 @@ std::string ssh_file(const Submission& run) {
   if (std::ssize(run.hosts) != run.nodes) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} machines are wanted, and --hosts names {}", run.nodes, run.hosts.size()),
-        "give --hosts first,second,..., as many as --nodes");
+        fmt::format("{} machines are required, and --hosts names {}", run.nodes, run.hosts.size()),
+        "give --hosts first,second,... with one name per node");
   }
   std::string hosts;
   for (const std::string& host : run.hosts) {
@@ -191,7 +191,7 @@ const Engine& find_engine(std::string_view name) {
   throw Error(
       ErrorKind::kConfig,
       fmt::format(
-          "--on {}: there is no such engine.{}",
+          "--on {}: unknown engine.{}",
           name,
           did_you_mean(std::string(name), engine_names())),
       fmt::format("one of {}", fmt::join(engine_names(), ", ")));

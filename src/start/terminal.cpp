@@ -1,3 +1,4 @@
+// The terminal monitor on ncurses.
 #include "start/terminal.h"
 
 #include <clocale>
@@ -22,21 +23,21 @@ namespace {
 
 constexpr int kRefreshMilliseconds = 1000;
 
-/// The terminal, given back as it was.
+/// The terminal, restored on destruction.
 class Terminal {
  public:
   Terminal() {
     std::setlocale(LC_CTYPE, "");
     if (std::strcmp(::nl_langinfo(CODESET), "UTF-8") != 0) {
-      std::setlocale(LC_CTYPE, "C.UTF-8");  // ssh brings no locale, and terminals are of UTF-8
+      std::setlocale(LC_CTYPE, "C.UTF-8");  // ssh may pass no locale, although terminals use UTF-8
     }
     screen_ = ::newterm(nullptr, stdout, stdin);
     if (screen_ == nullptr) {
       const char* const name = std::getenv("TERM");
       throw Error(
           ErrorKind::kEnvironment,
-          fmt::format("this terminal is not known: TERM is {}", name == nullptr ? "not set" : name),
-          "TERM=xterm-256color, or `lockstep monitor --text RUN`");
+          fmt::format("unknown terminal type: TERM is {}", name == nullptr ? "not set" : name),
+          "set TERM=xterm-256color, or use `lockstep monitor --text RUN`");
     }
     ::cbreak();
     ::noecho();
@@ -54,7 +55,7 @@ class Terminal {
   static void show(const RunScreen& run, size_t metric) {
     ::erase();
     if (COLS < 40 || LINES < 10) {
-      ::mvaddstr(0, 0, "this terminal is too small: 40 by 10");
+      ::mvaddstr(0, 0, "this terminal is too small: at least 40 by 10 is required");
     } else {
       const auto lines = run.lines(static_cast<size_t>(COLS), static_cast<size_t>(LINES), metric);
       for (size_t i = 0; i < lines.size(); ++i) {
@@ -68,7 +69,7 @@ class Terminal {
   SCREEN* screen_ = nullptr;
 };
 
-/// What its ranks do now, where it trains on this machine.
+/// Returns the current state of the run's ranks if it trains on this machine.
 std::string live_text(const std::filesystem::path& folder) {
   try {
     return ranks_text(folder, /*with_stacks=*/false);
@@ -83,8 +84,8 @@ int watch_on_terminal(const std::vector<std::filesystem::path>& folders) {
   if (::isatty(STDIN_FILENO) == 0 || ::isatty(STDOUT_FILENO) == 0) {
     throw Error(
         ErrorKind::kConfig,
-        "--tui is for a terminal, and here is none",
-        "`lockstep monitor --text RUN` writes lines");
+        "--tui requires a terminal",
+        "`lockstep monitor --text RUN` prints lines");
   }
   std::vector<RunScreen> runs;
   for (const std::filesystem::path& folder : folders) {
@@ -95,8 +96,8 @@ int watch_on_terminal(const std::vector<std::filesystem::path>& folders) {
   if (runs.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("there is no run at or below {}", folders.front().string()),
-        "a run shows once it has written its first metrics");
+        fmt::format("no run in or below {}", folders.front().string()),
+        "a run appears after it has written its first metrics");
   }
   const Terminal terminal;
   for (size_t run = 0, metric = 0;;) {

@@ -6,9 +6,9 @@
 
 namespace lockstep::start {
 
-/// Shows the runs at and below the folders, one at a time, until q is pressed. Throws Error: config
-/// where there are none, or stdin and stdout are no terminal; environment where the terminal is not
-/// known.
+/// Shows the runs in and below the folders, one at a time, until q is pressed. Throws Error: config
+/// if there are none, or if stdin or stdout is not a terminal; environment for an unknown terminal
+/// type.
 int watch_on_terminal(const std::vector<std::filesystem::path>& folders);
 
 }  // namespace lockstep::start

@@ -1,3 +1,4 @@
+// `lockstep tokenize`: text to ids and back.
 #include "start/tokenize.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ std::string read_input(const std::string& name) {
   return text;
 }
 
-/// Standard output, checked: a pipe that is closed or a full disk is an Error.
+/// Writes a line to standard output. Throws Error if the pipe is closed or the disk is full.
 void write_line(std::string line) {
   line.push_back('\n');
   if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size()) {
@@ -58,7 +59,7 @@ std::vector<int32_t> ids_of(const nlohmann::json& json, const std::string& place
     throw Error(
         ErrorKind::kData,
         fmt::format("{} is not a list of ids", place),
-        "give one JSON array of ids a line, as `lockstep tokenize` prints them");
+        "give one JSON array of ids per line, as `lockstep tokenize` prints them");
   }
   return json.get<std::vector<int32_t>>();
 }
@@ -79,7 +80,7 @@ std::string string_of(std::string_view line, const std::string& place) {
     throw Error(
         ErrorKind::kData,
         fmt::format("{} is not a JSON string", place),
-        "leave out --json where the input is plain text");
+        "omit --json for plain text");
   }
   return json.get<std::string>();
 }
@@ -120,22 +121,22 @@ void run(const TokenizeOptions& options) {
 
 int run_tokenize(std::vector<std::string> arguments) {
   TokenizeOptions options;
-  CLI::App app("Prints the ids of each line of text, one JSON array a line.", "lockstep tokenize");
-  app.add_option("--model", options.model, "The folder of a tokenizer, or a tokenizer.json")
+  CLI::App app("Print the ids of each line of text, one JSON array per line.", "lockstep tokenize");
+  app.add_option("--model", options.model, "Folder of a tokenizer, or a tokenizer.json. path")
       ->required();
-  app.add_option("file", options.file, "A text file, or - for standard input")
+  app.add_option("file", options.file, "Text file; - reads standard input. path")
       ->capture_default_str();
-  auto* whole = app.add_flag("--whole", options.whole, "The input is one text, newlines included");
-  auto* json = app.add_flag("--json", options.json, "Lines of text are JSON strings");
+  auto* whole = app.add_flag("--whole", options.whole, "Treat the input as one text, including newlines");
+  auto* json = app.add_flag("--json", options.json, "Lines are JSON strings");
   auto* decode =
       app.add_flag("--decode", options.decode, "Lines are JSON arrays of ids; print their text");
   whole->excludes(json)->excludes(decode);
   app.add_flag(
       "--specials-as-text",
       options.specials_as_text,
-      "Special tokens in the text are text like any other (for text that is not trusted)");
-  app.add_flag("--no-template", options.no_template, "Put nothing around each text, such as <s>");
-  app.add_flag("--skip-specials", options.skip_specials, "With --decode: leave special tokens out");
+      "Encode special tokens in the text as ordinary text (for untrusted text)");
+  app.add_flag("--no-template", options.no_template, "Do not add special tokens such as <s>");
+  app.add_flag("--skip-specials", options.skip_specials, "With --decode: omit special tokens");
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
   }

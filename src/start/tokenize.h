@@ -1,4 +1,4 @@
-// `lockstep tokenize`: text in, ids out, and back.
+// `lockstep tokenize`: converts text to token ids and back.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lockstep::start {
 
-/// The words after "tokenize". Returns the exit code.
+/// Runs the command with the arguments after "tokenize". Returns the exit code.
 int run_tokenize(std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

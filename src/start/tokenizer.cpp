@@ -1,3 +1,4 @@
+// `lockstep tokenizer train`.
 #include "start/tokenizer.h"
 
 #include <chrono>
@@ -29,7 +30,7 @@ void train(
       seconds.count());
   if (tokenizer->vocabulary_size() < options.vocabulary_size) {
     fmt::print(
-        "The text has no more pairs that occur {} times: {} tokens fewer than asked for.\n",
+        "No more pairs occur {} times: {} tokens fewer than requested.\n",
         options.minimum_count,
         options.vocabulary_size - tokenizer->vocabulary_size());
   }
@@ -44,20 +45,20 @@ int run_tokenizer(std::vector<std::string> arguments) {
   CLI::App app("Makes tokenizers.", "lockstep tokenizer");
   app.require_subcommand(1);
   CLI::App* training =
-      app.add_subcommand("train", "Trains a byte-level BPE on text, and writes a tokenizer.json");
+      app.add_subcommand("train", "Train a byte-level BPE tokenizer on text and write a tokenizer.json");
   training->add_option("--files", files, "Text files")->required();
-  training->add_option("--vocab-size", options.vocabulary_size, "Tokens in all")
+  training->add_option("--vocab-size", options.vocabulary_size, "Vocabulary size. int")
       ->capture_default_str();
-  training->add_option("--output", output, "The folder to write to")->required();
+  training->add_option("--output", output, "Folder to write to. path")->required();
   training
       ->add_option(
           "--special-tokens",
           options.special_tokens,
-          "Their ids come first; the first one ends a text")
+          "Special tokens; they get the first ids, and the first one is EOS. list")
       ->capture_default_str();
   training
       ->add_option(
-          "--min-frequency", options.minimum_count, "Pairs that occur less often are not merged")
+          "--min-frequency", options.minimum_count, "Minimum number of occurrences of a merged pair. int")
       ->capture_default_str();
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;

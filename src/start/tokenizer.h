@@ -1,4 +1,4 @@
-// `lockstep tokenizer train`: a tokenizer made from text.
+// `lockstep tokenizer train`: trains a tokenizer on text.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lockstep::start {
 
-/// The words after "tokenizer". Returns the exit code.
+/// Runs the command with the arguments after "tokenizer". Returns the exit code.
 int run_tokenizer(std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

@@ -1,3 +1,4 @@
+// The part of `lockstep train` without libtorch.
 #include "start/train.h"
 
 #include "base/format.h"
@@ -12,14 +13,14 @@ config::ResolveOptions train_options() {
   options.command = "train";
   options.required = {"training.output_dir", "data.train"};
   options.flags = {
-      {"nproc", Kind::kValue, "Ranks to start on this machine; else one a GPU, or one"},
+      {"nproc", Kind::kValue, "Ranks to start on this machine. int; default: one per GPU, otherwise 1"},
       {"in-process", Kind::kSwitch, "Run the ranks as threads of one process"},
-      {"cluster", Kind::kValue, "The machine to predict step time and memory of: a cluster file"},
-      {"force", Kind::kSwitch, "Start even what is predicted not to fit in memory"},
-      {"dry-run", Kind::kSwitch, "Check everything that can be checked, train nothing"},
+      {"cluster", Kind::kValue, "Cluster file of the machine for predictions of step time and memory. path"},
+      {"force", Kind::kSwitch, "Start even if the prediction exceeds the memory"},
+      {"dry-run", Kind::kSwitch, "Check everything without training"},
       {"log-memory", Kind::kKey, "The same as monitor.log_memory", "monitor.log_memory"},
-      {"print-config", Kind::kSwitch, "Print the configuration and where each value came from"},
-      {"trace", Kind::kValue, "Write a step's timeline on every rank to this file (Perfetto)"},
+      {"print-config", Kind::kSwitch, "Print the configuration with the origin of each value"},
+      {"trace", Kind::kValue, "Write a timeline of a step on every rank to this file (Perfetto). path"},
       {"json-schema", Kind::kSwitch, "Print the JSON schema of a configuration file"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
       {"data", Kind::kKey, "The same as data.train", "data.train"},

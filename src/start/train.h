@@ -1,4 +1,4 @@
-// What of `lockstep train` needs no libtorch: its options, its help and the configuration's errors.
+// The part of `lockstep train` that needs no libtorch: options, help and configuration errors.
 #pragma once
 
 #include <optional>
@@ -9,17 +9,17 @@
 
 namespace lockstep::start {
 
-/// The options of `lockstep train`.
+/// Returns the options of `lockstep train`.
 config::ResolveOptions train_options();
 
-/// Resolves the configuration, so that what is wrong with it is told at once, and prints what was
-/// asked for instead of training. The exit code; nothing: training is to begin. Throws (config).
+/// Resolves the configuration, so that errors are reported at once, and handles options that only
+/// print. Returns the exit code; nullopt: start training. Throws Error (config).
 std::optional<int> begin_train(const std::vector<std::string>& arguments);
 
-/// The same of `lockstep unlearn`, which is training with task.type=unlearning.
+/// The same for `lockstep unlearn`, which is training with task.type=unlearning.
 std::optional<int> begin_unlearn(const std::vector<std::string>& arguments);
 
-/// Logs them.
+/// Logs the warnings.
 void warn(const std::vector<std::string>& warnings);
 
 }  // namespace lockstep::start

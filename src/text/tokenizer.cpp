@@ -1,3 +1,4 @@
+// Tokenizer: loads the stages of a tokenizer.json, encodes text and decodes ids.
 #include "text/tokenizer.h"
 
 #include <array>
@@ -44,7 +45,7 @@ struct Tokenizer::Parts {
   std::unique_ptr<Normalizer> normalizer;
   std::unique_ptr<PreTokenizer> pre_tokenizer;
   std::unique_ptr<Model> model;
-  std::optional<SplitPattern> pattern;  // all that the pre-tokenizer does, where that is so
+  std::optional<SplitPattern> pattern;  // set if the pre-tokenizer is equivalent to this scanner
   RowTemplate surroundings;
   std::vector<std::unique_ptr<Decoder>> decoders;
   AddedTokens added;
@@ -67,10 +68,10 @@ struct Tokenizer::Parts {
   int64_t vocabulary_size() const {
     return std::max<int64_t>(model->highest_id(), added.highest_id()) + 1;
   }
-  /// The token that decoding starts from; nothing where `id` is none, or is to be skipped.
+  /// Returns the token to decode, or nullopt if `id` is unknown or skipped.
   std::optional<std::string_view> token_to_decode(int32_t id, DecodedSpecials specials) const;
 
-  /// Scratches that no thread uses just now.
+  /// Scratch objects that no thread is using.
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<Model::Scratch>> scratches;
   std::unique_ptr<Model::Scratch> take_scratch() const {
@@ -90,7 +91,7 @@ struct Tokenizer::Parts {
 
 void Tokenizer::Parts::read(const Field& field, std::optional<ModelTables> tables) {
   if (const std::string version = field.string_or("version", "1.0"); version != "1.0") {
-    throw field.error(fmt::format("is of version \"{}\"", version), "only version 1.0 is known");
+    throw field.error(fmt::format("has version \"{}\"", version), "only version 1.0 is supported");
   }
   if (const std::optional<Field> part = field.find("normalizer")) {
     normalizer = make_normalizer(*part);
@@ -125,10 +126,10 @@ void Tokenizer::Parts::read(const Field& field, std::optional<ModelTables> table
     if (surroundings.highest_id() >= vocabulary_size()) {
       throw part->error(
           fmt::format(
-              "puts the id {} around texts, and the vocabulary ends with {}",
+              "adds the id {}, but the highest id of the vocabulary is {}",
               surroundings.highest_id(),
               vocabulary_size() - 1),
-          "give the id that the token has in the vocabulary or in added_tokens");
+          "use the token's id in the vocabulary or in added_tokens");
     }
   }
 }
@@ -238,7 +239,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::parse(TokenizerFiles files) {
   parts->read_specials();
   Hasher hasher;
   for (const auto& [name, content] : parts->files.contents) {
-    if (name != "chat_template.jinja") {  // which no id depends on
+    if (name != "chat_template.jinja") {  // ids do not depend on the chat template
       hasher.update_field(name);
       hasher.update_field(content);
     }
@@ -252,7 +253,7 @@ std::vector<int32_t> Tokenizer::encode(
   if (text.size() > kMaximumText) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("a text of {} bytes is too long for one piece of work", text.size()),
+        fmt::format("a text of {} bytes is too long to encode at once", text.size()),
         "split it into documents of at most 2 GiB");
   }
   std::string valid;

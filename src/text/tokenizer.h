@@ -1,4 +1,4 @@
-// Tokenizers: from text to ids and back, equal to Hugging Face's tokenizers, id for id.
+// Tokenizers: convert text to ids and back, with the same ids as Hugging Face tokenizers.
 #pragma once
 
 #include <cstdint>
@@ -15,62 +15,63 @@
 
 namespace lockstep::text {
 
-/// What encoding makes of special tokens ("<|endoftext|>") that stand in the text.
+/// Treatment of special tokens ("<|endoftext|>") that occur in the text.
 enum class SpecialTokens {
-  kRecognise,  // each is its own id, as in Hugging Face's tokenizers
-  kAsText,     // they are text like any other: for text that is not trusted
+  kRecognise,  // map each to its id, as Hugging Face tokenizers do
+  kAsText,     // encode them as ordinary text; use this for untrusted input
 };
-/// What encoding puts around a text: the post-processor's template, such as <s> before it.
+/// Controls whether encoding applies the post-processor's template, such as <s> before the text.
 enum class Template { kApply, kOmit };
-/// What decoding makes of special tokens.
+/// Treatment of special tokens in decoded text.
 enum class DecodedSpecials { kKeep, kSkip };
 
-/// The files of a tokenizer, by their names: tokenizer.json, or vocab.json and merges.txt, and
-/// where they are there tokenizer_config.json, special_tokens_map.json, added_tokens.json,
-/// chat_template.jinja.
+/// Files of a tokenizer by name: tokenizer.json, or vocab.json and merges.txt. Optional:
+/// tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja.
 struct TokenizerFiles {
-  std::string place;  // the folder, for errors
+  std::string place;  // the folder, used in errors
   std::map<std::string, std::string> contents;
 };
 
-/// Immutable and thread-safe: any number of threads may encode and decode at once.
+/// Immutable and thread-safe; any number of threads may encode and decode concurrently.
 class Tokenizer {
  public:
-  /// From a folder, or a tokenizer.json in it. An Error (kData) names the file, the key, and what
-  /// to do.
+  /// Loads a tokenizer from a folder or a tokenizer.json. Throws Error (data) that names the file
+  /// and key, with a hint.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& folder_or_file);
   static std::shared_ptr<const Tokenizer> parse(TokenizerFiles files);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  /// The ids of a text; each ill-formed part of its UTF-8 counts as U+FFFD. At most 2 GiB of text.
+  /// Returns the ids of a text of at most 2 GiB. Each ill-formed UTF-8 sequence is encoded as
+  /// U+FFFD.
   std::vector<int32_t> encode(
       std::string_view text,
       SpecialTokens specials = SpecialTokens::kRecognise,
       Template surroundings = Template::kApply) const;
-  /// The text of ids. Ids that are no token's are left out, as Hugging Face does. Bytes that are
-  /// not UTF-8 become U+FFFD.
+  /// Returns the text of ids. Unknown ids are skipped, as in Hugging Face tokenizers. Bytes that
+  /// are not valid UTF-8 become U+FFFD.
   std::string decode(
       std::span<const int32_t> ids, DecodedSpecials specials = DecodedSpecials::kKeep) const;
 
-  /// The highest id and one: the rows that an embedding needs.
+  /// Highest id plus one, the number of embedding rows needed.
   int64_t vocabulary_size() const;
-  /// The special ids of tokenizer_config.json or special_tokens_map.json; for GPT-2's two files
-  /// alone, <|endoftext|>.
+  /// Special ids from tokenizer_config.json or special_tokens_map.json. <|endoftext|> for a GPT-2
+  /// tokenizer of vocab.json and merges.txt only.
   std::optional<int32_t> bos() const;
   std::optional<int32_t> eos() const;
   std::optional<int32_t> pad() const;
   std::optional<int32_t> mask() const;
   const RowTemplate& row_template() const;
-  /// The id of a token, as the file writes it, and the token of an id.
+  /// Return the id of a token, as spelled in the file, and the token of an id.
   std::optional<int32_t> find(std::string_view token) const;
   std::optional<std::string> token(int32_t id) const;
   bool is_special(int32_t id) const;
 
-  /// A hash of all that ids depend on: two tokenizers of one fingerprint encode alike.
+  /// Hash of everything that determines the ids. Tokenizers with equal fingerprints encode
+  /// identically.
   const std::string& fingerprint() const;
-  /// The files that it was made from, by name, and a tokenizer.json where that was not one of them.
+  /// Returns the source files by name; adds a tokenizer.json if the source has none.
   std::map<std::string, std::string> files() const;
   /// Writes files().
   void save(const std::filesystem::path& folder) const;
@@ -83,8 +84,8 @@ class Tokenizer {
   std::unique_ptr<Parts> parts_;
 };
 
-/// Decodes ids one by one. The texts that it gives, one after the other, are decode() of all the
-/// ids; each is whole UTF-8 characters, given as soon as no later id can change them. Not
+/// Decodes ids incrementally. The concatenated output equals decode() of all ids. Each output
+/// consists of complete UTF-8 characters and is returned as soon as no later id can change it. Not
 /// thread-safe.
 class StreamDecoder {
  public:
@@ -96,7 +97,7 @@ class StreamDecoder {
   StreamDecoder& operator=(StreamDecoder&&) noexcept;
 
   std::string push(int32_t id);
-  /// What is left, after which nothing may be pushed.
+  /// Returns the remaining text. No more ids may be pushed.
   std::string finish();
 
  private:

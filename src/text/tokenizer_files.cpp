@@ -1,3 +1,4 @@
+// Reads tokenizer files from disk and converts the two-file GPT-2 format to tokenizer.json.
 #include "text/tokenizer_files.h"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ std::optional<json> read_optional(const TokenizerFiles& files, const std::string
   return parse_json(found->second, place_of(files, name));
 }
 
-/// A token is a string, or an object with its content.
+/// Returns the name of a token, which is a string or an object with "content".
 std::optional<std::string> token_name(const Field& field, std::string_view key) {
   const std::optional<Field> token = field.find(key);
   if (!token) {
@@ -67,7 +68,7 @@ void read_names(const TokenizerFiles& files, const char* name, SpecialNames& nam
   fill(names.mask, "mask_token");
 }
 
-/// The lines of a merges.txt.
+/// Returns the merges listed in merges.txt.
 MergePairs merges_of(const TokenizerFiles& files) {
   const std::string place = place_of(files, "merges.txt");
   MergePairs merges;
@@ -86,8 +87,8 @@ MergePairs merges_of(const TokenizerFiles& files) {
     if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{}: line {} is not two tokens and one space: \"{}\"", place, line, text),
-          "take the file from the model's page again");
+          fmt::format("{}: line {} is not two tokens separated by one space: \"{}\"", place, line, text),
+          "download the file again");
     }
     merges.emplace_back(text.substr(0, space), text.substr(space + 1));
   }
@@ -98,7 +99,7 @@ TokenIds read_vocabulary(const TokenizerFiles& files) {
   if (std::optional<TokenIds> ids = read_token_ids(files.contents.at("vocab.json"))) {
     return *std::move(ids);
   }
-  // Something is odd: read it again, slowly, which tells what.
+  // The fast parser failed: parse the whole file, which reports the error.
   const json parsed = *read_optional(files, "vocab.json");
   TokenIds ids;
   Field(parsed, place_of(files, "vocab.json") + ":")
@@ -115,7 +116,7 @@ std::optional<int64_t> find_token(const TokenIds& vocabulary, const std::string&
   return found == vocabulary.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// The names of the special tokens of the two-file form, which are added to its vocabulary.
+/// Names of the special tokens of the two-file format, which are added to its vocabulary.
 std::vector<std::string> special_tokens(const TokenizerFiles& files, const TokenIds& vocabulary) {
   const SpecialNames names = read_special_names(files);
   std::vector<std::string> tokens;
@@ -141,7 +142,7 @@ json added_token(int64_t id, const std::string& content, bool special) {
       {"special", special}};
 }
 
-/// The added tokens by rising id: the special ones, and those of added_tokens.json.
+/// Returns the added tokens by ascending id: the special ones and those of added_tokens.json.
 json added_tokens(const TokenizerFiles& files, const TokenIds& vocabulary) {
   std::map<int64_t, json> by_id;
   const std::vector<std::string> specials = special_tokens(files, vocabulary);
@@ -176,7 +177,7 @@ json added_tokens(const TokenizerFiles& files, const TokenIds& vocabulary) {
   return list;
 }
 
-/// GPT-2's tokenizer from its two files.
+/// Returns the description of a GPT-2 tokenizer with two files.
 TokenizerDescription two_file_tokenizer(const TokenizerFiles& files) {
   ModelTables tables{read_vocabulary(files), merges_of(files)};
   bool prefix_space = false;
@@ -188,7 +189,7 @@ TokenizerDescription two_file_tokenizer(const TokenizerFiles& files) {
     if (kind != "GPT2Tokenizer" && kind != "GPT2TokenizerFast") {
       throw config.error(
           fmt::format(
-              "names the tokenizer_class {}, whose rules vocab.json and merges.txt do not tell",
+              "has the tokenizer_class {}, which needs more than vocab.json and merges.txt",
               kind),
           "save the tokenizer with transformers' save_pretrained, which writes a tokenizer.json");
     }
@@ -247,11 +248,9 @@ TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file)
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{} holds no tokenizer: neither tokenizer.json nor vocab.json and merges.txt",
+            "{} contains no tokenizer: neither tokenizer.json nor vocab.json and merges.txt",
             folder_or_file.string()),
-        "give the folder of a tokenizer (tokenizer.path), train one with `lockstep tokenizer "
-        "train`, or "
-        "save one with transformers' save_pretrained");
+        "set tokenizer.path to the folder of a tokenizer, train one with `lockstep tokenizer train`, or save one with transformers' save_pretrained");
   }
   return files;
 }

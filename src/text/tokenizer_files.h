@@ -1,4 +1,4 @@
-// The files of a tokenizer on disk, and the two-file form of GPT-2 as a tokenizer.json.
+// Tokenizer files on disk, and conversion of GPT-2's two-file format to tokenizer.json.
 #pragma once
 
 #include <filesystem>
@@ -13,23 +13,24 @@
 
 namespace lockstep::text {
 
-/// The special tokens that the configuration names, as strings.
+/// Special tokens named in the configuration, as strings.
 struct SpecialNames {
   std::optional<std::string> bos, eos, pad, unk, mask;
 };
 
-/// Reads what is there. An Error tells what was looked for where no tokenizer is found.
+/// Reads the available files. Throws Error that lists the expected files if there is no tokenizer.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file);
-/// tokenizer_config.json first, special_tokens_map.json for what it lacks.
+/// Reads tokenizer_config.json, then special_tokens_map.json for missing names.
 SpecialNames read_special_names(const TokenizerFiles& files);
-/// A tokenizer.json: all of it, or all but the tables of its model, which were read apart.
+/// Contents of a tokenizer.json. If `tables` is set, the model's tables were parsed separately and
+/// are missing from `json`.
 struct TokenizerDescription {
   std::shared_ptr<const nlohmann::json> json;
   std::optional<ModelTables> tables;
 };
-/// Of tokenizer.json where there is one, else of vocab.json and merges.txt as GPT-2 has them.
+/// Reads tokenizer.json if present, otherwise vocab.json and merges.txt in GPT-2's format.
 TokenizerDescription read_description(const TokenizerFiles& files);
-/// The tokenizer.json that says the same as vocab.json and merges.txt.
+/// Returns the tokenizer.json that is equivalent to vocab.json and merges.txt.
 std::string two_files_as_json(const TokenizerFiles& files);
 
 }  // namespace lockstep::text

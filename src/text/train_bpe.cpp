@@ -1,3 +1,4 @@
+// Training of byte-level BPE tokenizers.
 #include "text/train_bpe.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace {
 
 using Pair = std::pair<int32_t, int32_t>;
 
-/// The distinct pieces as linked symbols, and where each pair of neighbours occurs.
+/// Distinct pieces as linked lists of symbols, with the positions of each adjacent pair.
 class Merging {
  public:
   Merging(
@@ -33,9 +34,10 @@ class Merging {
     Pair pair;
     int64_t count;
   };
-  /// The most frequent pair, the lowest of equals; its count is 0 where no pair is left.
+  /// Returns the most frequent pair, on ties the one with the lowest ids. Its count is 0 if no pair
+  /// is left.
   Best best();
-  /// Replaces the pair by `id` wherever it occurs, from left to right.
+  /// Replaces all occurrences of the pair by `id`, from left to right.
   void merge(const Pair& pair, int32_t id);
 
  private:
@@ -48,7 +50,7 @@ class Merging {
   };
   struct Occurrences {
     int64_t count = 0;
-    std::vector<uint32_t> places;  // of the left symbol; some may have changed since
+    std::vector<uint32_t> places;  // positions of the left symbol; some may be stale
   };
   struct HashPair {
     size_t operator()(const Pair& pair) const {
@@ -70,8 +72,8 @@ class Merging {
   std::vector<Symbol> symbols_;
   std::vector<int64_t> piece_counts_;
   std::unordered_map<Pair, Occurrences, HashPair> pairs_;
-  std::priority_queue<Candidate> queue_;  // counts may have changed since: checked when on top
-  std::set<Pair> grown_;                  // by the merge at work
+  std::priority_queue<Candidate> queue_;  // counts may be stale and are checked when popped
+  std::set<Pair> grown_;                  // pairs whose count grew in the current merge
 };
 
 Merging::Merging(
@@ -130,7 +132,7 @@ Merging::Best Merging::best() {
 void Merging::merge(const Pair& pair, int32_t id) {
   auto node = pairs_.extract(pair);
   std::vector<uint32_t>& places = node.mapped().places;
-  std::sort(places.begin(), places.end());  // from left to right, as encoding merges
+  std::sort(places.begin(), places.end());  // left to right, the order of merges in encoding
   grown_.clear();
   for (const uint32_t place : places) {
     Symbol& left = symbols_[place];
@@ -154,7 +156,7 @@ void Merging::merge(const Pair& pair, int32_t id) {
     left.next = right.next;
     right.id = kGone;
   }
-  pairs_.erase(pair);  // "aaa" counts it anew while it is merged away
+  pairs_.erase(pair);  // erased last: merging "aaa" creates the entry again
   for (const Pair& changed : grown_) {
     const auto found = pairs_.find(changed);
     if (found != pairs_.end() && found->second.count > 0) {
@@ -163,8 +165,8 @@ void Merging::merge(const Pair& pair, int32_t id) {
   }
 }
 
-/// The vocabulary and merges as they grow. Ids: special tokens, the alphabet by code point, then
-/// merges.
+/// Vocabulary and merges during training. Ids: special tokens, then the alphabet by code point,
+/// then merges.
 struct Growing {
   std::vector<std::string> tokens;
   std::unordered_map<std::string, int32_t> ids;
@@ -206,7 +208,7 @@ std::string tokenizer_text(const Growing& growing, size_t specials) {
   nlohmann::ordered_json vocabulary = nlohmann::ordered_json::object();
   auto& entries = vocabulary.get_ref<nlohmann::ordered_json::object_t&>();
   for (size_t id = 0; id < growing.tokens.size(); ++id) {
-    // Not operator[], which looks through all the entries for the key.
+    // push_back instead of operator[], which searches all entries for the key.
     entries.push_back({growing.tokens[id], id});
   }
   nlohmann::ordered_json merges = nlohmann::ordered_json::array();
@@ -256,7 +258,7 @@ void check(const BpeTrainingOptions& options) {
         ErrorKind::kConfig,
         fmt::format("a vocabulary of {} tokens cannot be trained", options.vocabulary_size),
         fmt::format(
-            "ask for {} (256 bytes and {} special tokens) to {} tokens",
+            "choose {} (256 bytes and {} special tokens) to {} tokens",
             fixed,
             options.special_tokens.size(),
             kMaximumTokenId + 1));
@@ -269,8 +271,7 @@ void check(const BpeTrainingOptions& options) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format("\"{}\" cannot be a special token", replace_invalid_utf8(token)),
-          "give each special token once, as UTF-8 text that stands for no byte, such as "
-          "<|endoftext|>");
+          "list each special token once, as UTF-8 text other than a byte's character, such as <|endoftext|>");
     }
   }
 }
@@ -337,7 +338,7 @@ TokenizerFiles BpeTrainer::train() const {
   if (symbols >= UINT32_MAX) {
     throw Error(
         ErrorKind::kData,
-        "the distinct words of the text are 4 GiB or more, too many to train on",
+        "the text has 4 GiB or more of distinct words, too much to train on",
         "train the tokenizer on a sample of the text");
   }
   Merging merging(pieces, byte_ids);
@@ -367,7 +368,7 @@ std::shared_ptr<const Tokenizer> train_byte_level_bpe(
   }
   if (trainer.bytes() == 0) {
     throw Error(
-        ErrorKind::kData, "there is no text to train a tokenizer on", "give files that hold text");
+        ErrorKind::kData, "there is no text to train a tokenizer on", "pass files that contain text");
   }
   const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::parse(trainer.train());
   tokenizer->save(folder);

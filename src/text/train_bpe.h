@@ -1,4 +1,4 @@
-// Training a byte-level BPE: the vocabulary of GPT-2's kind that a text asks for.
+// Training of GPT-2 style byte-level BPE tokenizers.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,32 @@
 namespace lockstep::text {
 
 struct BpeTrainingOptions {
-  /// Tokens in all: 256 bytes, the special tokens, and as many merges as fit. Fewer where the text
-  /// has no more pairs.
+  /// Total number of tokens: 256 bytes, the special tokens and the merges. The result is smaller if
+  /// the text has too few pairs.
   int64_t vocabulary_size = 8192;
-  /// The first ids, in this order. The first one is the beginning, end and padding of texts.
+  /// Special tokens; they get the first ids, in this order. The first one is used as BOS, EOS and
+  /// padding.
   std::vector<std::string> special_tokens{"<|endoftext|>"};
-  /// A pair that occurs less often is not merged.
+  /// Minimum count of a pair to be merged.
   int64_t minimum_count = 2;
 };
 
-/// Byte-pair encoding (Sennrich, Haddow and Birch, 2016) over the bytes of the pieces that GPT-2's
-/// pattern cuts text into. Deterministic: the most frequent pair first, of equals the one with the
-/// lower ids; the order of documents does not matter. Time is linear in the text for counting, and
-/// in the occurrences of merged pairs after that.
+/// Byte-pair encoding (Sennrich, Haddow and Birch, 2016) over the bytes of the pieces produced by
+/// GPT-2's pattern. Deterministic: the most frequent pair is merged first, on ties the one with the
+/// lower ids. The order of documents does not matter. Time is linear in the text for counting, and
+/// in the occurrences of merged pairs for training.
 class BpeTrainer {
  public:
-  /// An Error (kConfig) tells of a size that holds no bytes, and of special tokens that are empty
-  /// or given twice.
+  /// Throws Error (config) if the size is below the minimum or a special token is empty or
+  /// duplicated.
   explicit BpeTrainer(BpeTrainingOptions options);
 
-  /// Counts a document; ill-formed UTF-8 counts as U+FFFD, a special token in it is not counted.
+  /// Counts the pieces of a document. Ill-formed UTF-8 counts as U+FFFD; special tokens are not
+  /// counted.
   void add(std::string_view document);
-  /// The bytes added so far.
+  /// Number of bytes added.
   int64_t bytes() const { return bytes_; }
-  /// tokenizer.json and tokenizer_config.json, which Hugging Face's library reads too.
+  /// Returns tokenizer.json and tokenizer_config.json, compatible with Hugging Face's library.
   TokenizerFiles train() const;
 
  private:
@@ -50,7 +52,7 @@ class BpeTrainer {
   int64_t bytes_ = 0;
 };
 
-/// The files in the order given, as documents. Writes `folder`/tokenizer.json and
+/// Trains on files in the given order, one document per file. Writes `folder`/tokenizer.json and
 /// tokenizer_config.json, and returns the tokenizer.
 std::shared_ptr<const Tokenizer> train_byte_level_bpe(
     const std::vector<std::filesystem::path>& files,

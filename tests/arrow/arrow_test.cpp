@@ -1,4 +1,4 @@
-// Parquet and Arrow files, written by Arrow's library, as records.
+// Reads Parquet and Arrow files written by Arrow's library as records.
 #include <arrow/builder.h>
 #include <arrow/io/file.h>
 #include <arrow/ipc/writer.h>
@@ -126,12 +126,12 @@ TEST(Columns, DamagedAndForeignFilesAreRefusedWithTheReason) {
   const std::string bytes = read_file(whole);
   for (const size_t size : {bytes.size() - 1, bytes.size() / 2, size_t{20}, size_t{4}}) {
     const fs::path cut = write(folder, "cut.parquet", bytes.substr(0, size));
-    expect_parts(error_of([&] { rows_of(cut); }), {"cut.parquet", "cut off, damaged"});
+    expect_parts(error_of([&] { rows_of(cut); }), {"cut.parquet", "truncated, damaged"});
   }
   const fs::path stream = write_arrow(folder, *rows, Ipc::kStream);
   const std::string arrow_bytes = read_file(stream);
   const fs::path cut = write(folder, "cut.arrow", arrow_bytes.substr(0, arrow_bytes.size() / 2));
-  expect_parts(error_of([&] { rows_of(cut); }), {"cut.arrow", "cut off, damaged"});
+  expect_parts(error_of([&] { rows_of(cut); }), {"cut.arrow", "truncated, damaged"});
   expect_parts(
       error_of([&] { rows_of(write(folder, "b.parquet", "text,n\na,1\n")); }), {"b.parquet"});
   expect_parts(error_of([&] { rows_of(write(folder, "empty.parquet", "")); }), {"empty.parquet"});

@@ -1,4 +1,4 @@
-// Exceptions become one screen of text and an exit code; what memory would save is told with them.
+// Tests of error output: one screen of text, the exit code, and memory advice.
 #include "cli/report_error.h"
 
 #include <new>
@@ -76,7 +76,7 @@ TEST(ReportErrors, AnErrorOfOursStaysWhatItIs) {
   }
 }
 
-/// GPT-2 XL as a user would train it first.
+/// GPT-2 XL with a user's typical first configuration.
 config::Config large() {
   config::Config config;
   config.model.preset = "gpt2-xl";
@@ -105,7 +105,7 @@ TEST(MemoryAdvice, TellsThreeChangesAtMostTheCheapestFirst) {
   EXPECT_EQ(error.message(), "the memory ran out");
   EXPECT_EQ(error.contexts(), (std::vector<std::string>{"the forward pass"}));
   EXPECT_EQ(count(error.remedy(), "saves about"), 3U) << error.remedy();
-  EXPECT_NE(error.remedy().find("a rank, by the estimate"), std::string::npos);
+  EXPECT_NE(error.remedy().find("per rank, cheapest first"), std::string::npos);
   const size_t bf16 = error.remedy().find("bf16=true"),
                stage = error.remedy().find("parallel.zero_stage=1");
   EXPECT_LT(bf16, stage) << error.remedy();
@@ -131,7 +131,7 @@ TEST(MemoryAdvice, SaysNothingOfWhatIsSoAlready) {
         << change << ": " << error.remedy();
   }
   EXPECT_NE(error.remedy().find("offload_optimizer.device=cpu"), std::string::npos);
-  config.training.use_cpu = true;  // where there is nothing to offload to
+  config.training.use_cpu = true;  // offload to host memory has no use on CPUs
   EXPECT_EQ(advised(config, 4).remedy().find("offload_optimizer"), std::string::npos);
 }
 

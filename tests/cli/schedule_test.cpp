@@ -1,4 +1,4 @@
-// lockstep schedule: what it prints of a schedule, what it writes, and what it does not take.
+// Tests of `lockstep schedule`: its output, written files and errors.
 #include "cli/schedule.h"
 
 #include <gtest/gtest.h>
@@ -38,17 +38,17 @@ std::string refused(const Words& words, ErrorKind kind = ErrorKind::kConfig) {
   return text;
 }
 
-/// (p - 1) / (m + p - 1) of all time, at forward and backward passes of any length.
+/// The bubble is (p - 1) / (m + p - 1) of the time for forward and backward passes of any length.
 TEST(ScheduleCommand, TellsTheBubbleOfTheFormula) {
   const std::string text = printed({"--stages", "2", "--chunks", "2"});
   EXPECT_TRUE(text.starts_with("1f1b: 2 ranks, 2 stages, 2 micro-batches\n")) << text;
-  EXPECT_NE(text.find("bubble 0.3333 of the time"), std::string::npos) << text;
+  EXPECT_NE(text.find("bubble 0.3333 of all ranks' time"), std::string::npos) << text;
   EXPECT_NE(
-      text.find("bubble of the formula, with messages that take no time: 0.3333"),
+      text.find("bubble of the formula, with instantaneous messages: 0.3333"),
       std::string::npos)
       << text;
   EXPECT_NE(text.find("by rank: 2 1\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("proved: complete, no deadlock"), std::string::npos) << text;
+  EXPECT_NE(text.find("verified: complete, free of deadlock"), std::string::npos) << text;
   EXPECT_NE(
       printed({"--stages", "2", "--chunks", "2", "--times", "3,1,2"}).find("bubble 0.3333"),
       std::string::npos);
@@ -57,7 +57,7 @@ TEST(ScheduleCommand, TellsTheBubbleOfTheFormula) {
 TEST(ScheduleCommand, MessagesThatTakeTimeMakeTheBubbleLarger) {
   const std::string text = printed({"--stages", "2", "--chunks", "2", "--message", "0.5"});
   EXPECT_EQ(text.find("bubble 0.3333 of"), std::string::npos) << text;
-  EXPECT_NE(text.find("no time: 0.3333"), std::string::npos) << text;
+  EXPECT_NE(text.find("instantaneous messages: 0.3333"), std::string::npos) << text;
 }
 
 TEST(ScheduleCommand, OneRankHasNone) {
@@ -85,7 +85,7 @@ TEST(ScheduleCommand, WhatItSavesIsTheSameSchedule) {
   EXPECT_NE(read_file(drawing).find("<svg"), std::string::npos);
   EXPECT_NE(read_file(drawing).find("zb-v: 3 ranks, 6 stages, 8 micro-batches"), std::string::npos);
   const std::string second = printed({"--file", actions, "--save", again});
-  const auto actions_of = [](const std::string& file) {  // behind the title
+  const auto actions_of = [](const std::string& file) {  // after the title
     const std::string text = read_file(file);
     return text.substr(text.find('\n'));
   };
@@ -101,7 +101,7 @@ TEST(ScheduleCommand, ALongOneIsToldInFigures) {
   EXPECT_NE(text.find("proved"), std::string::npos);
 }
 
-/// The stages sleep: a rehearsal takes the time that it says.
+/// The stages sleep, so a rehearsal takes the predicted time.
 TEST(ScheduleCommand, IsRehearsedOnThreads) {
   const std::string text =
       printed({"--stages", "2", "--chunks", "2", "--times", "1,1,1", "--rehearse", "2"});

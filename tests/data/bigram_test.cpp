@@ -1,3 +1,4 @@
+// Tests of the bigram baseline model.
 #include "data/bigram.h"
 
 #include <cmath>
@@ -16,7 +17,7 @@ TEST(Bigram, ProbabilitiesSumToOne) {
     std::vector<int64_t> ids(200);
     for (int64_t& id : ids) {
       id = static_cast<int64_t>(random() % static_cast<uint64_t>(vocabulary));
-      id = id * id / vocabulary;  // some are rare
+      id = id * id / vocabulary;  // skewed distribution with some rare ids
     }
     model.count(ids, ids);
     model.finish();
@@ -44,7 +45,7 @@ TEST(Bigram, FollowsTheFormula) {
   const double q = (1 - 0.95 + 0.95 * 3 / 3) / 3;
   EXPECT_NEAR(model.probability(0, 1), (2 - 0.5 + 0.5 * 2 * q) / 3, 1e-12);
   EXPECT_NEAR(model.probability(0, 0), 0.5 * 2 * q / 3, 1e-12);
-  EXPECT_NEAR(model.probability(2, 1), q, 1e-12);  // a context never seen
+  EXPECT_NEAR(model.probability(2, 1), q, 1e-12);  // an unseen context
 }
 
 TEST(Bigram, CountsTheTargetsOfEvaluation) {
@@ -52,8 +53,8 @@ TEST(Bigram, CountsTheTargetsOfEvaluation) {
   const auto train = TokenDataset::open(write_tokens(folder, {{{1, 2, 3, 1, 2, 3, 1, 2, 3}}}));
   const auto other =
       TokenDataset::open(write_tokens(folder, {{{1, 2, 3, 1}, 2}, {{2, 3}}}, 1000, "b.tokens"));
-  // Rows of 4: 1 2 3 1 and 2 3. The first of a row is no target, nor is a prompt: 3, 1 and 3
-  // remain.
+  // Rows of 4: 1 2 3 1 and 2 3. The first token of a row and prompt tokens are not targets: 3, 1
+  // and 3 remain.
   const LossTotal total = bigram_loss(SequenceView(train, 4), SequenceView(other, 4));
   EXPECT_EQ(total.targets, 3);
   BigramModel model(1000);
@@ -83,7 +84,7 @@ TEST(Bigram, BeatsLessModelsOnRealText) {
   const auto train = tokens(std::string_view(text).substr(0, 1'000'000), "a");
   const auto test = tokens(std::string_view(text).substr(1'000'000), "b");
   const double loss = bigram_loss(*train, *test).mean();
-  // nanoGPT's bigram of characters reaches about 2.46 on this text; unigrams are above 3.3.
+  // nanoGPT's character bigram reaches about 2.46 on this text; a unigram model is above 3.3.
   EXPECT_LT(loss, 2.52);
   EXPECT_GT(loss, 2.40);
 }

@@ -1,3 +1,4 @@
+// Tests of packing documents into rows (best-fit bins).
 #include "data/bins.h"
 
 #include <algorithm>
@@ -33,7 +34,8 @@ std::vector<std::vector<int32_t>> lengths_of(const Bins& bins) {
 }
 
 TEST(Bins, TheLongestGoFirstAndEachWhereItFitsBest) {
-  // 6 opens a row, 5 one, 4 fills the first, 3 the rest of the second but 2, which the 2 takes.
+  // 6 opens the first row and 5 the second, 4 fills the first, 3 and 2 fill the second, and 1 opens
+  // a third.
   EXPECT_EQ(
       lengths_of(Bins(pieces_of({3, 4, 5, 6, 2, 1}), 10)),
       (std::vector<std::vector<int32_t>>{{3, 5, 2}, {4, 6}, {1}}));
@@ -62,7 +64,7 @@ TEST(Bins, EveryPieceOnceInOrderAndFewRows) {
         all.push_back(piece);
       }
       ASSERT_LE(tokens, length);
-      ASSERT_GT(in_row.front().begin, first);  // rows by their first pieces
+      ASSERT_GT(in_row.front().begin, first);  // rows are ordered by their first pieces
       first = in_row.front().begin;
       EXPECT_TRUE(std::is_sorted(in_row.begin(), in_row.end(), [](const Piece& a, const Piece& b) {
         return a.begin < b.begin;
@@ -73,7 +75,7 @@ TEST(Bins, EveryPieceOnceInOrderAndFewRows) {
     EXPECT_EQ(all, pieces);
     const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
     const int64_t least = (tokens + length - 1) / length;
-    EXPECT_LE(bins.rows(), least + 2) << length;  // short pieces fill what long ones leave
+    EXPECT_LE(bins.rows(), least + 2) << length;  // short pieces fill the space left by long ones
   }
 }
 

@@ -1,3 +1,4 @@
+// Tests of reading plain, gzip and zstd files as byte streams.
 #include "data/byte_source.h"
 
 #include <random>
@@ -15,13 +16,13 @@ std::string read_all(const std::filesystem::path& path, size_t step) {
   while (const size_t count = source->read(block)) {
     text.append(block, 0, count);
   }
-  EXPECT_EQ(source->read(block), 0U);  // and stays at the end
+  EXPECT_EQ(source->read(block), 0U);  // remains at the end
   return text;
 }
 
 std::string noise(size_t size) {
   std::mt19937 random(7);
-  std::string text = "x";  // not the start of any other format
+  std::string text = "x";  // not the signature of another format
   while (text.size() < size) {
     text += static_cast<char>(random() % 7 == 0 ? random() : 'a' + random() % 4);
   }
@@ -69,13 +70,13 @@ TEST(ByteSource, TellsDataThatIsCutOffAnywhere) {
       EXPECT_NE(error.find(path.string()), std::string::npos) << error;
     }
     const auto path = write(folder, name, std::string_view(whole).substr(0, whole.size() - 1));
-    expect_parts(error_of([&] { read_all(path, 4096); }), {"ends early", "fetch it again"});
+    expect_parts(error_of([&] { read_all(path, 4096); }), {"ends early", "download it again"});
   }
 }
 
 TEST(ByteSource, ASmallFrameIsSoundOrNotHoweverMuchIsAskedFor) {
   const TemporaryFolder folder;
-  // 66 bytes are promised, none stand in the only block.
+  // The frame header announces 66 bytes, but its only block is empty.
   const std::string frame("\x28\xb5\x2f\xfd\x31\x00\x42\x01\x00\x00", 10);
   const auto path = write(folder, "a.zst", frame);
   for (const size_t step : {1UL, 7UL, 66UL, 65536UL}) {
@@ -85,7 +86,7 @@ TEST(ByteSource, ASmallFrameIsSoundOrNotHoweverMuchIsAskedFor) {
 
 TEST(ByteSource, ASmallFileThatFillsADiskIsRefused) {
   const TemporaryFolder folder;
-  const std::string most(size_t{96} << 20, 'a');  // zstd makes 3 kB of it, gzip 98
+  const std::string most(size_t{96} << 20, 'a');  // zstd compresses it to 3 kB, gzip to 98 kB
   const auto zst = write(folder, "bomb.zst", zstd(most));
   expect_parts(
       error_of([&] {
@@ -95,7 +96,7 @@ TEST(ByteSource, ASmallFileThatFillsADiskIsRefused) {
         }
       }),
       {"bomb.zst", "more than 1000 times", "decompress it first"});
-  const std::string much(size_t{60} << 20, 'a');  // of any file so much may come
+  const std::string much(size_t{60} << 20, 'a');  // this much is accepted at any compression ratio
   EXPECT_EQ(read_all(write(folder, "a.zst", zstd(much)), size_t{1} << 20).size(), much.size());
 }
 
@@ -187,7 +188,7 @@ TEST(LineReader, CutsLongLinesBetweenCodePoints) {
     joined += line.text;
   }
   EXPECT_EQ(joined, text);
-  const std::string bytes(5000, '\x80');  // not UTF-8: still cut, nothing lost
+  const std::string bytes(5000, '\x80');  // invalid UTF-8 is also cut without loss
   joined.clear();
   for (const Line& line : lines_of(write(folder, "a", bytes), 100)) {
     joined += line.text;

@@ -1,3 +1,4 @@
+// Tests of chat templates applied to messages and of their loss masks.
 #include "data/chat.h"
 
 #include "data/prepare.h"
@@ -18,7 +19,8 @@ constexpr const char* kMarked =
     "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}{{ "
     "m.content "
     "}}<end>{% endgeneration %}{% else %}{{ m.content }}<end>{% endif %}{% endfor %}";
-/// Drops the thoughts of all but the last message, and asks with an open one.
+/// Omits the reasoning of all but the last message and ends the generation prompt with an open
+/// <think>.
 constexpr const char* kThinking =
     "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}<think>{{ "
     "m.reasoning_content }}</think>{% endif %}{{ m.content }}<end>\n{% endfor %}{% if "
@@ -32,7 +34,7 @@ Chat chat_of(const char* messages) {
   return read_chat({{"messages", Json::parse(messages)}}, "messages", "a test");
 }
 
-/// What is learned, each span in brackets.
+/// Returns the text with each trained span in brackets.
 std::string marked(const ChatText& text) {
   std::string out;
   size_t at = 0;
@@ -121,7 +123,7 @@ TEST(Chat, WhatIsWrongNamesTheRow) {
       error(R"({"messages": [{"content": "a"}]})"), {"message 1 of \"messages\" has no role"});
   expect_parts(
       error(R"({"conversations": [{"from": "alien", "value": "a"}]})"), {"from \"alien\""});
-  expect_parts(error(R"({"conversations": [{"from": "human"}]})"), {"has no from and value"});
+  expect_parts(error(R"({"conversations": [{"from": "human"}]})"), {"has no \"from\" or \"value\""});
 }
 
 DataOptions options_of(const TemporaryFolder& folder) {
@@ -147,13 +149,13 @@ TEST(Chat, ARowWithoutAnAssistantIsAnErrorWithFileAndLine) {
   options.train = {write(folder, "rows.csv", "messages\na\n").string()};
   expect_parts(
       error_of([&] { prepare_data(options, byte_encoder()); }, ErrorKind::kConfig),
-      {"reads lists of messages"});
+      {"requires lists of messages"});
 }
 
 TEST(Chat, RowsHaveTheMaskOfTheTemplate) {
   const TemporaryFolder folder;
   std::string lines;
-  for (int i = 0; i < 40; ++i) {  // more than one word of bits
+  for (int i = 0; i < 40; ++i) {  // more than one word of the bit mask
     lines += "{\"messages\": [{\"role\": \"user\", \"content\": \"" + std::string(i % 5 + 1, 'q') +
              "\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}\n";
   }
@@ -188,7 +190,7 @@ TEST(Chat, ATokenThatIsLearnedInPartIsLearned) {
       "rows.jsonl",
       "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
       "\"content\": \"bb\"}]}\n");
-  Encoder pairs = byte_encoder();  // two bytes a token
+  Encoder pairs = byte_encoder();  // two bytes per token
   pairs.encode = [](std::string_view text) {
     std::vector<int32_t> ids;
     for (size_t at = 0; at < text.size(); at += 2) {

@@ -1,5 +1,4 @@
-// What the tests of data share: files of all kinds, a tokenizer of bytes, and expectations of
-// Errors.
+// Helpers of the data tests: files of all kinds, a byte tokenizer, and expectations of Errors.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +49,7 @@ inline std::filesystem::path write(
   return folder.path() / name;
 }
 
-/// The whole text of the Error that `body` throws; a failure of the test where it throws none.
+/// Returns the complete text of the Error that `body` throws; fails the test if it throws none.
 inline std::string error_of(const std::function<void()>& body, ErrorKind kind = ErrorKind::kData) {
   try {
     body();
@@ -62,14 +61,14 @@ inline std::string error_of(const std::function<void()>& body, ErrorKind kind = 
   return "";
 }
 
-/// Expects each of `parts` in `text`.
+/// Expects that `text` contains each of `parts`.
 inline void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) {
     EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in: " << text;
   }
 }
 
-/// Every byte is its own id; 256 ends a document, 257 begins one, 258 pads.
+/// Byte tokenizer: each byte is its own id; 256 is end of text, 257 begin of text, 258 padding.
 inline Encoder byte_encoder() {
   Encoder encoder;
   encoder.encode = [](std::string_view text) {
@@ -86,7 +85,7 @@ inline Encoder byte_encoder() {
   return encoder;
 }
 
-/// The documents of one file, parts joined: "prompt|text" where there is a prompt, else the text.
+/// Returns the documents of one file, joined as "prompt|text", or "text" without a prompt.
 inline std::vector<std::string> documents_of(
     const std::filesystem::path& path,
     Format format,
@@ -109,7 +108,7 @@ inline std::vector<std::string> documents_of(
   return texts;
 }
 
-/// A token file of documents, each a list of ids with the length of its prompt.
+/// Document of a token file: its ids and the length of its prompt.
 struct TestDocument {
   std::vector<int32_t> ids;
   int64_t prompt = 0;

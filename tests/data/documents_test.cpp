@@ -1,3 +1,4 @@
+// Tests of splitting text files into documents and of cuts within long text.
 #include "data/documents.h"
 
 #include "data/text_cut.h"
@@ -79,7 +80,7 @@ TEST(TextDocuments, AreCutInSectionsAtBlankLines) {
     joined += section;
   }
   EXPECT_EQ(joined, text);
-  // No blank lines, and no lines at all.
+  // Text without blank lines, and text without any newline.
   for (const std::string& hard : {std::string(100, 'x') + "\n", std::string("word ")}) {
     std::string whole;
     while (whole.size() < 5000) {
@@ -96,12 +97,12 @@ TEST(TextDocuments, AreCutInSectionsAtBlankLines) {
 
 TEST(TextCut, FindsTheLastSpaceBeforeAWord) {
   EXPECT_EQ(find_cut("aaaa bbbb cc"), 9U);
-  EXPECT_EQ(find_cut("aaaa bbbb   "), 11U);  // no such place: between code points
+  EXPECT_EQ(find_cut("aaaa bbbb   "), 11U);  // no such position: cut between code points
   EXPECT_EQ(find_cut("aaaaaa  b"), 7U);
   EXPECT_EQ(find_cut("aaa\nbbb"), 4U);
   EXPECT_EQ(find_cut("a\xC3\xA9"), 1U);
   EXPECT_EQ(find_cut("\xE4\xB8\xAD\n\xE4\xB8\xAD"), 4U);
-  EXPECT_EQ(find_cut("\xE3\x80\x80\n\xE4\xB8\xAD"), 4U);  // falls back, to the same place by chance
+  EXPECT_EQ(find_cut("\xE3\x80\x80\n\xE4\xB8\xAD"), 4U);  // uses the fallback, which finds the same position here
   EXPECT_TRUE(is_blank(" \t\r"));
   EXPECT_FALSE(is_blank(" x"));
 }
@@ -136,11 +137,11 @@ TEST(JsonDocuments, ErrorsNameTheLineAndColumn) {
   expect_parts(error("{\"text\": \"a\"}\n\n{\"text\" \"b\"}"), {"line 3, column 11"});
   expect_parts(error("[1]"), {"line 1", "of type number"});
   expect_parts(error("[{\"text\": \"a\"} {\"text\": \"b\"}]"), {"line 1, column 16", "comma"});
-  expect_parts(error("[{\"text\": \"a\"},\n]"), {"line 2, column 1", "nothing after"});
-  expect_parts(error("[,{\"text\": \"a\"}]"), {"nothing before"});
+  expect_parts(error("[{\"text\": \"a\"},\n]"), {"line 2, column 1", "end after a comma"});
+  expect_parts(error("[,{\"text\": \"a\"}]"), {"missing element before"});
   expect_parts(error("[{\"text\": \"a\"}"), {"not closed"});
   expect_parts(error("[{\"text\": \"a\"}] x"), {"after the array"});
-  expect_parts(error("[\n{\"text\": \"a\"},\n  {\"text\": \"a"), {"line 3, column 3", "cut off"});
+  expect_parts(error("[\n{\"text\": \"a\"},\n  {\"text\": \"a"), {"line 3, column 3", "truncated"});
   expect_parts(error("[\n{\"text\": \"a\"},\n  {\"text\" \"a\"}]"), {"line 3, column 13"});
   expect_parts(error("[}"), {"not JSON"});
   expect_parts(error("{\"text\": \"a\", \"text\": \"b\"}"), {"line 1", "twice"});
@@ -150,7 +151,7 @@ TEST(JsonDocuments, ErrorsNameTheLineAndColumn) {
       error(R"({"txt": "a", "id": 3})"),
       {"line 1 has no field \"text\"", "Did you mean 'txt'?", "id, txt", "data.text_field"});
   expect_parts(error(R"({"instruction": "a", "output": "b"})"), {"data.prompt=alpaca"});
-  expect_parts(error("{}"), {"It has: none"});
+  expect_parts(error("{}"), {"Its fields: none"});
 }
 
 TEST(JsonDocuments, MakePairs) {

@@ -1,3 +1,4 @@
+// Tests of the tokenizer adapter for datasets.
 #include "data/encoder.h"
 
 #include "data/prepare.h"
@@ -26,7 +27,7 @@ TEST(Encoder, OfGpt2EndsDocumentsAndTakesParts) {
 }
 
 TEST(Encoder, OfSentencePieceKindTakesWholeDocuments) {
-  // A tokenizer that marks the start of every text, as Llama 2's does, and puts <s> before it.
+  // A tokenizer that, like Llama 2's, marks the start of a text and prepends <s>.
   const TemporaryFolder folder;
   const auto path = write(folder, "tokenizer.json", R"({
     "version": "1.0", "truncation": null, "padding": null,
@@ -79,7 +80,7 @@ TEST(Encoder, PreparesRealFiles) {
   options.train = {(shared_data() / "shakespeare/input.txt").string()};
   const auto whole = TokenDataset::open(prepare_data(options, encoder).train);
   EXPECT_EQ(whole->documents(), 1);
-  EXPECT_EQ(whole->tokens(), 338'025 + 1);  // the count that is known of this text, and its end
+  EXPECT_EQ(whole->tokens(), 338'025 + 1);  // known token count of this text, plus the end token
   options.validation_fraction = 0.1;
   const PreparedData split = prepare_data(options, encoder);
   const int64_t held_out = TokenDataset::open(split.validation)->tokens();

@@ -1,3 +1,4 @@
+// Tests of the cache of file hashes.
 #include "data/file_marks.h"
 
 #include <chrono>
@@ -15,8 +16,8 @@ namespace fs = std::filesystem;
 TEST(FileMarks, HoldUntilTheFileChanges) {
   const TemporaryFolder folder;
   const auto path = write(folder, "a", "one");
-  // A file that was just written may be written again within the clock's tick: it is not
-  // remembered.
+  // A recently written file is not cached, because it may change again within the clock's
+  // resolution.
   EXPECT_EQ(FileMarks(folder.path(), 1).state_of(path), std::nullopt);
   const FileMarks marks(folder.path(), 1, 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -26,22 +27,22 @@ TEST(FileMarks, HoldUntilTheFileChanges) {
   marks.remember(path, "hash", state, "h");
   EXPECT_EQ(marks.find(path, "hash"), "h");
   EXPECT_EQ(marks.find(path, "other"), std::nullopt);
-  EXPECT_EQ(FileMarks(folder.path(), 4).find(path, "hash"), std::nullopt);  // too small to matter
+  EXPECT_EQ(FileMarks(folder.path(), 4).find(path, "hash"), std::nullopt);  // too small to be cached
   EXPECT_EQ(marks.find(folder.path() / "none", "hash"), std::nullopt);
 
-  // The same size and the same time of modification, set back: the time of change tells.
+  // Same size and a reset modification time: the change time reveals the modification.
   const auto modified = fs::last_write_time(path);
   write(folder, "a", "two");
   fs::last_write_time(path, modified);
   EXPECT_EQ(marks.find(path, "hash"), std::nullopt);
-  marks.remember(path, "hash", state, "old");  // was read before the change
+  marks.remember(path, "hash", state, "old");  // read before the change
   EXPECT_EQ(marks.find(path, "hash"), std::nullopt);
 }
 
 TEST(FileMarks, IgnoreDamageAndFoldersThatAreNone) {
   const TemporaryFolder folder;
   const FileMarks marks(folder.path() / "none", 0);
-  const fs::path program = "/bin/sh";  // a file that stands for long
+  const fs::path program = "/bin/sh";  // a file that has not changed for a long time
   marks.remember(program, "hash", marks.state_of(program), "h");
   EXPECT_EQ(marks.find(program, "hash"), std::nullopt);
   const FileMarks here(folder.path(), 0);

@@ -1,3 +1,4 @@
+// Tests of dataset paths: patterns, folders and slices.
 #include "data/inputs.h"
 
 #include "data_testing.h"
@@ -54,13 +55,13 @@ TEST(Inputs, SaysWhatIsMissingOrUnknown) {
   write(folder, "empty/x.bin", "x");
   expect_parts(
       error_of([&] { names_of(folder, {"trian.txt"}); }),
-      {"data.train", "there is no file", "Did you mean 'train.txt'?"});
-  expect_parts(error_of([&] { names_of(folder, {"no/such.txt"}); }), {"There is no folder"});
+      {"data.train", "does not exist", "Did you mean 'train.txt'?"});
+  expect_parts(error_of([&] { names_of(folder, {"no/such.txt"}); }), {"The folder "});
   expect_parts(error_of([&] { names_of(folder, {"*.json"}); }), {"no file matches"});
   expect_parts(
       error_of([&] { names_of(folder, {"data.bin"}); }),
-      {"data.bin", "does not show its format", "data.format=text"});
-  expect_parts(error_of([&] { names_of(folder, {"empty"}); }), {"has no file of text"});
+      {"data.bin", "the format of", "data.format=text"});
+  expect_parts(error_of([&] { names_of(folder, {"empty"}); }), {"contains no data files"});
 }
 
 TEST(DataOptions, ListsEveryProblem) {
@@ -83,14 +84,14 @@ TEST(RowPart, IsRoundedAsDatasetsRoundsIt) {
   };
   using Pair = std::pair<int64_t, int64_t>;
   EXPECT_EQ(of("[:80%]", 10), Pair(0, 8));
-  EXPECT_EQ(of("[50%:]", 5), Pair(2, 5));  // 2.5: to the even one
+  EXPECT_EQ(of("[50%:]", 5), Pair(2, 5));  // 2.5 rounds to even
   EXPECT_EQ(of("[50%:]", 7), Pair(4, 7));  // 3.5
   EXPECT_EQ(of("[:33%]", 10), Pair(0, 3));
   EXPECT_EQ(of("[-5%:]", 30), Pair(28, 30));  // -1.5
   EXPECT_EQ(of("[10:100]", 50), Pair(10, 50));
   EXPECT_EQ(of("[-3:]", 50), Pair(47, 50));
   EXPECT_EQ(of("[-300:-10]", 50), Pair(0, 40));
-  EXPECT_EQ(of("[10:80%]", 50), Pair(5, 40));  // one % makes both percent
+  EXPECT_EQ(of("[10:80%]", 50), Pair(5, 40));  // one % applies to both bounds
   EXPECT_EQ(of("[:]", 50), Pair(0, 50));
   EXPECT_FALSE(split_part("x[0-9]", "data.train").part);
   EXPECT_FALSE(split_part("x[a:b]", "data.train").part);

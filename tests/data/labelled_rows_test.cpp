@@ -1,3 +1,4 @@
+// Tests of labelled rows for classification.
 #include "data/labelled_rows.h"
 
 #include "data/loader.h"
@@ -20,7 +21,7 @@ LabelledRows read(const std::filesystem::path& path, const DataOptions& options 
   return read_labelled(words, options, "data.train");
 }
 
-/// "text|pair|label" of each row.
+/// Returns "text|pair|label" for each row.
 std::vector<std::string> shown(const LabelledRows& rows) {
   std::vector<std::string> result;
   for (const LabelledRow& row : rows.rows) {
@@ -127,7 +128,7 @@ TEST(LabelledRows, TakeTheTemplateOfAnEncoder) {
   const auto rows =
       read(write(folder, "a.csv", "sentence1,sentence2,label\nabcdef,xyz,1\n,,0\nab,,0\n"));
   Encoder encoder = byte_encoder();
-  encoder.begin = 1;  // which the template has too
+  encoder.begin = 1;  // already part of the template
   encoder.rows = text::RowTemplate{
       .before = {1},
       .after = {2},
@@ -160,7 +161,7 @@ TEST(LabelledRows, OfAnEncoderAreReadAtTheirFirstTokenAndTellSegments) {
   EXPECT_EQ(batch.positions, (std::vector<int64_t>{0, 0}));
   EXPECT_EQ(
       batch.token_types, (std::vector<int64_t>{0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
-  // Padding is a document by itself: nothing of the text sees it.
+  // Padding is a separate document, so the text does not attend to it.
   EXPECT_EQ(
       batch.document_starts,
       (std::vector<int64_t>{0, 0, 0, 0, 0, 0, 6, 6, 0, 0, 0, 3, 3, 3, 3, 3}));

@@ -1,3 +1,4 @@
+// Tests of the data loader: micro-batches and background loading.
 #include "data/loader.h"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ TEST(MicroBatch, PadsShortRowsAndMasksThem) {
   EXPECT_EQ(batch.ids, (std::vector<int64_t>{7, 8, 9, 999, 4, 5, 9, 6}));
   EXPECT_EQ(batch.labels, (std::vector<int64_t>{7, 8, 9, -100, -100, -100, 9, 6}));
   EXPECT_EQ(batch.samples, (std::vector<int64_t>{12, 13}));
-  EXPECT_EQ(make_micro_batch(*view, {{2, 0}}).length, 4);  // as many as the view has
+  EXPECT_EQ(make_micro_batch(*view, {{2, 0}}).length, 4);  // same length as the view
 }
 
 TEST(MicroBatch, IsAsLongAsAMultipleOfEightThatHoldsItsLongestRow) {
@@ -69,7 +70,7 @@ TEST(MicroBatch, PadsTheSourcesOfPairs) {
   EXPECT_EQ(batch.ids, (std::vector<int64_t>{7, 3, 9, 999, 7, 4, 9, 999}));
   EXPECT_EQ(batch.source_length, 4);
   EXPECT_EQ(batch.source, (std::vector<int64_t>{1, 2, 9, 999, 999, 999, 999, 999}));
-  EXPECT_EQ(batch.source_tokens, (std::vector<int64_t>{3, 1}));  // a source is never empty
+  EXPECT_EQ(batch.source_tokens, (std::vector<int64_t>{3, 1}));  // an empty source counts as one token
   const MicroBatch empty = make_micro_batch(view, {});
   EXPECT_EQ(empty.source, std::vector<int64_t>(4, 999));
   EXPECT_EQ(empty.labels, std::vector<int64_t>(4, -100));
@@ -121,7 +122,7 @@ TEST(Loader, GivesStepsInOrderAndTheirStates) {
 
 TEST(Loader, HandsOverErrorsAfterGoodStepsAndKeepsThem) {
   const TemporaryFolder folder;
-  // A sampler that counts more sequences than there are: the fourth cannot be read.
+  // The sampler expects more sequences than the dataset has, so reading the fourth one fails.
   Loader loader(make_view(folder, 4), Sampler(sequential(5, 1), {0, 0, 1}), 2);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(loader.next().samples, 1);
@@ -148,7 +149,7 @@ TEST(Loader, MeasuresOnlyItsOwnWaiting) {
   loader.next();
   const double before = loader.waited_seconds();
   EXPECT_GE(before, 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // two steps lie ready after it
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // two further steps have been prefetched
   loader.next();
   EXPECT_LT(loader.waited_seconds() - before, 0.04);
 }

@@ -1,3 +1,4 @@
+// Tests of masked language modeling: choice and replacement of masked tokens.
 #include "data/masking.h"
 
 #include <map>
@@ -26,7 +27,7 @@ struct Row {
   bool operator==(const Row&) const = default;
 };
 
-/// Ids from 100 on, between special tokens; every seventh has no label.
+/// Row of ids from 100 between special tokens; every seventh token has no label.
 Row plain_row(size_t length) {
   Row row;
   for (size_t i = 0; i < length; ++i) {
@@ -76,7 +77,7 @@ TEST(Masking, HangsOnTheSeedTheSampleAndThePlaceAlone) {
   Masking other = masking();
   other.seed = 8;
   EXPECT_NE(masked(other, 5, plain), row);
-  // A shorter row has the same places picked.
+  // A prefix of the row has the same positions selected.
   Row begin{
       {plain.ids.begin(), plain.ids.begin() + 20},
       {plain.labels.begin(), plain.labels.begin() + 20}};
@@ -90,7 +91,7 @@ TEST(Masking, PicksTheTokensOfAWordTogether) {
   words.probability = 0.3;
   words.continuing.assign(1000, false);
   words.continuing[50] = words.continuing[51] = true;
-  // 60 50 51 | 60 | special 50 | no label, 51 | 61 50
+  // whole words: 60 50 51 | 60 | special 50 | no label, 51 | 61 50
   const Row plain{
       {1, 60, 50, 51, 60, 2, 50, 60, 51, 61, 50, 2},
       {1, 60, 50, 51, 60, 2, 50, kIgnored, 51, 61, 50, 2}};

@@ -1,3 +1,4 @@
+// Tests of dataset mixtures.
 #include "data/mixture.h"
 
 #include <cmath>
@@ -52,7 +53,7 @@ TEST(MixtureOrder, SharesWhatASourceThatIsUsedUpLeaves) {
   for (int i = 0; i < 400; ++i) {
     order.next();
   }
-  EXPECT_EQ(order.taken()[0], 6);  // three sequences twice
+  EXPECT_EQ(order.taken()[0], 6);  // two passes over three sequences
   EXPECT_NEAR(static_cast<double>(order.taken()[1] - order.taken()[2]), 0, 2);
   EXPECT_EQ(std::accumulate(order.taken().begin(), order.taken().end(), int64_t{0}), 400);
 }
@@ -73,7 +74,7 @@ TEST(MixtureOrder, RefusesWhatCannotBeDrawnFrom) {
   EXPECT_THROW(MixtureOrder({{1, 1, 0}}), Error);
 }
 
-/// The sequences of `steps` steps, in the order of samples.
+/// Returns the sequences of `steps` steps in sample order.
 std::vector<int64_t> draw(SamplerOptions options, SamplerState& state, int64_t steps) {
   std::vector<Sampler> ranks;
   for (options.rank = 0; options.rank < options.ranks; ++options.rank) {

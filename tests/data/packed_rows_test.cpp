@@ -1,3 +1,4 @@
+// Tests of packing several documents into one row.
 #include "data/packed_rows.h"
 
 #include "base/counter_random.h"
@@ -12,7 +13,7 @@ namespace packed_rows_test {
 using Places = std::vector<DocumentPlace>;
 
 TEST(PackedRows, HaveTheLengthThatLeavesTheLeastPadding) {
-  // Rows of 16 hold 8 + 8, 8 + 7 and 16; rows of 32 would leave more room.
+  // Rows of 16 contain 8 + 8, 8 + 7 and 16. Rows of 32 would need more padding.
   const PackedRows packed = pack_rows(std::vector<int64_t>{8, 16, 8, 7, 8}, 64);
   EXPECT_EQ(packed.rows * packed.length, 48);
   EXPECT_EQ(packed.length, 16);
@@ -31,8 +32,8 @@ TEST(PackedRows, AreOfOneDocumentWhereNoOtherFits) {
   EXPECT_TRUE(none.places.empty());
 }
 
-/// Whatever the lengths: no two documents meet, no row is too long, and there is never more padding
-/// than in rows of one.
+/// For arbitrary lengths: documents do not overlap, no row is too long, and there is never more
+/// padding than with one document per row.
 TEST(PackedRows, HoldEachDocumentOnce) {
   for (uint64_t trial = 0; trial < 200; ++trial) {
     const auto draw = [&](uint64_t at, uint64_t below) {
@@ -59,7 +60,7 @@ TEST(PackedRows, HoldEachDocumentOnce) {
   }
 }
 
-/// Of the rows of a classifier.
+/// Rows of a classifier.
 TEST(PackedRows, AreReadWithTheirClassesInTheOrderOfTheDraws) {
   const TemporaryFolder folder;
   const std::vector<RowIds> ids{{{5, 6, 7}}, {{8}}, {{258, 258}}, {{4, 3, 258}}};
@@ -76,7 +77,7 @@ TEST(PackedRows, AreReadWithTheirClassesInTheOrderOfTheDraws) {
   EXPECT_EQ(batch.documents, (std::vector<int64_t>{0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 3, 3}));
   EXPECT_EQ(batch.document_starts, (std::vector<int64_t>{0, 0, 0, 3, 3, 3, 0, 0, 2, 3, 3, 3}));
   EXPECT_EQ(batch.classes, (std::vector<int64_t>{2, 1, kIgnored, 0}));
-  EXPECT_EQ(batch.positions, (std::vector<int64_t>{1, 2, 0, 0}));  // in each document
+  EXPECT_EQ(batch.positions, (std::vector<int64_t>{1, 2, 0, 0}));  // position within its document
   EXPECT_EQ(batch.row_tokens, (std::vector<int64_t>{6, 3}));
   EXPECT_EQ(batch.document_samples, (std::vector<int64_t>{10, 11, 12, 13}));
   EXPECT_EQ(batch.samples, (std::vector<int64_t>{10, 12}));
@@ -85,7 +86,7 @@ TEST(PackedRows, AreReadWithTheirClassesInTheOrderOfTheDraws) {
   EXPECT_EQ(empty.documents, std::vector<int64_t>(6, 0));
 }
 
-/// Of an encoder: each document begins with its own first token and segments.
+/// Encoder rows: each document starts with its own first token and has its own segments.
 TEST(PackedRows, OfAnEncoderTellSegments) {
   const TemporaryFolder folder;
   const std::vector<RowIds> ids{{{1, 5, 2, 6, 7, 2}, 3}, {{1, 8, 2}}};

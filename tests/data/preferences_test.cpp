@@ -1,3 +1,4 @@
+// Tests of reading and encoding preference data.
 #include "data/preferences.h"
 
 #include "data/loader.h"
@@ -15,7 +16,7 @@ Preferences read(const std::filesystem::path& path, Judged judged = kPairs) {
   return read_preferences(words, Format::kAuto, "data.train", judged);
 }
 
-/// "prompt|answer|rejected", or of single answers "prompt|answer|+".
+/// Returns "prompt|answer|rejected" for pairs, or "prompt|answer|+" for single answers.
 Texts shown(const Preferences& rows, Judged judged = kPairs) {
   Texts result;
   for (const PreferenceRow& row : rows.rows) {
@@ -25,7 +26,7 @@ Texts shown(const Preferences& rows, Judged judged = kPairs) {
   return result;
 }
 
-/// "prompt|answer" of bytes, "$" for the end of text and "^" for the begin.
+/// Returns "prompt|answer" decoded from bytes, with "$" for the end and "^" for the begin of text.
 Texts shown(const std::vector<EncodedAnswer>& answers) {
   Texts result;
   for (const EncodedAnswer& answer : answers) {
@@ -66,8 +67,8 @@ Preferences read_chats(const std::filesystem::path& path, Judged judged = kPairs
   });
 }
 
-/// As TRL's apply_chat_template and extract_prompt do it: the template asks for a second answer
-/// with a word that it does not write of one that is there.
+/// Matches TRL's apply_chat_template and extract_prompt. The template writes an extra word in the
+/// generation prompt that is not part of an existing answer.
 TEST(Preferences, MayBeMessages) {
   const TemporaryFolder folder;
   const std::string ask = R"({"role": "user", "content": "q"})";
@@ -116,7 +117,7 @@ TEST(Preferences, OfMessagesThatAreNone) {
       {"there is no message before the answer"});
 }
 
-/// As TRL's extract_prompt finds them.
+/// Matches TRL's extract_prompt.
 TEST(Preferences, PromptsMayBeTheSharedBeginning) {
   const TemporaryFolder folder;
   const auto json = write(
@@ -159,7 +160,7 @@ TEST(Preferences, WhatIsWrongIsNamedWithItsRow) {
       {"bad.jsonl, line 2", "no field \"chosen\"", "Did you mean 'chossen'?"});
   expect_parts(
       told(good + "{\"prompt\": \"p\", \"chosen\": \"c\", \"rejected\": \"c\"}\n"),
-      {"1 row whose chosen and rejected answers are the same", "bad.jsonl, line 2"});
+      {"1 row with equal chosen and rejected answers", "bad.jsonl, line 2"});
   expect_parts(
       told("{\"prompt\": \"p\", \"chosen\": \"\", \"rejected\": \"c\"}\n"), {"empty answer"});
   expect_parts(
@@ -168,7 +169,7 @@ TEST(Preferences, WhatIsWrongIsNamedWithItsRow) {
       {"\"prompt\" is a list of messages", "apply_chat_template"});
   expect_parts(told("{\"prompt\": \"p\", \"chosen\": 3, \"rejected\": \"r\"}\n"), {"type number"});
   expect_parts(told("[1]\n"), {"bad.jsonl, line 1", "type number"});
-  expect_parts(told("\n"), {"hold no rows"});
+  expect_parts(told("\n"), {"contain no rows"});
   expect_parts(
       told("{\"prompt\": \"p\", \"completion\": \"c\", \"label\": \"good\"}\n", kSingly),
       {"the label is \"good\""});
@@ -188,12 +189,12 @@ TEST(Preferences, AnswersEndAndPromptsAreWhatBothBeginWith) {
   EXPECT_EQ(
       found.roles,
       (std::vector{RowRole::kChosen, RowRole::kRejected, RowRole::kChosen, RowRole::kRejected}));
-  // A chat template writes begin and end itself.
+  // A chat template writes the begin and end tokens itself.
   rows.rows = {{"ab", "cd", "e", /*is_good=*/true, /*is_chat=*/true}};
   EXPECT_EQ(
       shown(encode_preferences(rows, encoder, {.length = 5}, kPairs).answers),
       (Texts{"ab|cd", "ab|e"}));
-  // What the tokenizer joins across the border belongs to the answer.
+  // A token across the boundary of prompt and answer belongs to the answer.
   encoder.encode = [](std::string_view text) {
     return text == "ab"    ? std::vector<int32_t>{1, 2}
            : text == "abc" ? std::vector<int32_t>{1, 3}
@@ -207,7 +208,7 @@ TEST(Preferences, AnswersEndAndPromptsAreWhatBothBeginWith) {
   encoder.end.reset();
   expect_parts(
       error_of([&] { encode_preferences(rows, encoder, {.length = 9}, kPairs); }),
-      {"no end of text"});
+      {"no EOS token"});
 }
 
 TEST(Preferences, AreCutAtEitherEnd) {
@@ -233,10 +234,10 @@ TEST(Preferences, AnswersAreMismatchedInBlocks) {
   EXPECT_EQ(shown(mismatched(answers, 2)), (Texts{"a|1", "b|0", "c|4", "d|2", "e|3"}));
   EXPECT_EQ(shown(mismatched(answers, 1)), shown(mismatched(answers, 2)));
   answers.resize(1);
-  expect_parts(error_of([&] { mismatched(answers, 3); }), {"one row alone"});
+  expect_parts(error_of([&] { mismatched(answers, 3); }), {"only one row"});
 }
 
-/// Both answers of a pair are in one micro-batch, which says what they are.
+/// Both answers of a pair are in the same micro-batch, which records their roles.
 TEST(Preferences, PairsStayTogether) {
   const TemporaryFolder folder;
   Preferences rows;

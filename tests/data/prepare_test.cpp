@@ -1,3 +1,4 @@
+// Tests of dataset preparation: tokenization, cache and validation split.
 #include "data/prepare.h"
 
 #include <atomic>
@@ -13,8 +14,8 @@ namespace prepare_test {
 
 namespace fs = std::filesystem;
 
-/// The documents of a token file of byte_encoder's, as text; 256 and 257 as $ and ^, the prompt in
-/// brackets.
+/// Returns the documents of a token file of byte_encoder() as text, with 256 and 257 as $ and ^ and
+/// the prompt in brackets.
 std::vector<std::string> texts_of(const fs::path& path) {
   const auto set = TokenDataset::open(path);
   std::vector<std::string> texts;
@@ -87,7 +88,7 @@ TEST(Prepare, TokenizesOnceAndAgainWhenAnythingChanges) {
   EXPECT_EQ(*c.calls, calls);  // from the cache
   write(c.folder, "b.txt", "some text");
   c.options.train = {(c.folder.path() / "b.txt").string()};
-  EXPECT_EQ(c.run().train, first);  // the contents count, not the name
+  EXPECT_EQ(c.run().train, first);  // the cache key is the contents, not the name
   EXPECT_EQ(*c.calls, calls);
   std::set<fs::path> paths{first};
   const auto changed = [&] { return paths.insert(c.run().train).second; };
@@ -207,7 +208,7 @@ TEST(Prepare, HoldsOutSharesOfDocuments) {
   EXPECT_EQ(joined, all);
   c.options.split_seed = 1;
   EXPECT_NE(texts_of(c.run().validation), validation);
-  // Files of its own go before a fraction.
+  // Explicit validation files take precedence over a split fraction.
   c.options.validation = {write(c.folder, "v.txt", "held out").string()};
   EXPECT_EQ(texts_of(c.run().validation), (std::vector<std::string>{"held out$"}));
 }
@@ -234,8 +235,7 @@ TEST(Prepare, SaysWhenNothingIsHeldOut) {
   Case c;
   c.options.validation_fraction = 0.01;
   c.train("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
-  // With fewer than a hundred documents it is chance whether one is held out; nothing held out is
-  // an error.
+  // With fewer than a hundred documents a random split may hold out none, which is an error.
   for (c.options.split_seed = 0; c.options.split_seed < 20; ++c.options.split_seed) {
     try {
       c.run();
@@ -252,7 +252,7 @@ TEST(Prepare, ListsAllProblemsOfOptions) {
   c.options.validation_fraction = 2;
   c.options.test_fraction = -1;
   const std::string error = error_of([&] { c.run(); }, ErrorKind::kConfig);
-  expect_parts(error, {"data.validation_fraction=2", "data.test_fraction=-1", "no data is named"});
+  expect_parts(error, {"data.validation_fraction=2", "data.test_fraction=-1", "no data is set"});
   Case d;
   d.train("a.txt", "x");
   d.encoder.end = 259;

@@ -1,3 +1,4 @@
+// Tests of question-answer data for unlearning.
 #include "data/questions.h"
 
 #include <map>
@@ -43,7 +44,7 @@ TEST(Questions, AreReadByTheirFields) {
   const auto told = [&](const QuestionKeys& keys) {
     return error_of([&] { (void)read_questions(words, Format::kAuto, "unlearning.forget", keys); });
   };
-  expect_parts(told({"q", "answer", ""}), {"line 1", "no field \"answer\"", "It has: a, other, q"});
+  expect_parts(told({"q", "answer", ""}), {"line 1", "no field \"answer\"", "Its fields: a, other, q"});
   const std::vector<std::string> bad{write(
                                          folder,
                                          "bad.jsonl",
@@ -95,7 +96,7 @@ TEST(QuestionTemplate, EncodesAndCutsOnTheRight) {
   const EncodedAnswer none = encode_question("Who?", "Me.", form, encoder, 12);
   EXPECT_TRUE(none.answer.empty());
   EXPECT_EQ(none.prompt.size(), 12U);
-  // A tokenizer that joins a space and the letter behind it.
+  // A tokenizer that merges a space with the next letter.
   Encoder joins = encoder;
   joins.encode = [](std::string_view text) {
     std::vector<int32_t> ids;
@@ -114,7 +115,7 @@ TEST(QuestionTemplate, EncodesAndCutsOnTheRight) {
   EXPECT_EQ(encode_prompt("a", "Me.", form, joins, 100), parted.prompt);
   encoder.end.reset();
   expect_parts(
-      error_of([&] { (void)encode_question("a", "b", form, encoder, 9); }), {"end of text"});
+      error_of([&] { (void)encode_question("a", "b", form, encoder, 9); }), {"no EOS token"});
 }
 
 TEST(Texts, AreJoinedAndCut) {
@@ -126,7 +127,7 @@ TEST(Texts, AreJoinedAndCut) {
   expect_parts(
       error_of([&] { (void)read_texts(words, Format::kAuto, "unlearning.forget", "text"); }),
       {"line 1", "no field \"text\""});
-  // A tokenizer of letters, by its file.
+  // A character tokenizer loaded from a file.
   const auto path = write(
       folder,
       "tokenizer.json",
@@ -167,7 +168,7 @@ TEST(Texts, GoOnWhatPrecedesThem) {
   using Pair = std::pair<std::string, std::string>;
   EXPECT_EQ(pieces("ab", "", 9), Pair("ab", "cde"));
   EXPECT_EQ(pieces("ab", " ", 3), Pair("ab", " cd"));
-  EXPECT_EQ(pieces("", " ", 9), Pair("c", "de"));  // the first id has nothing to follow from
+  EXPECT_EQ(pieces("", " ", 9), Pair("c", "de"));  // the first id has no preceding context
 }
 
 TEST(PartnerRows, TakesARowOfEachPart) {
@@ -181,7 +182,7 @@ TEST(PartnerRows, TakesARowOfEachPart) {
     const std::vector<int64_t> rows = parts.rows_of(draw);
     ASSERT_EQ(rows.size(), 3U);
     EXPECT_EQ(rows[0], draw.sequence);
-    // Of an epoch the first alternates, of the next one the second ones.
+    // The first epoch uses the first alternate answers, the next epoch the second ones.
     EXPECT_EQ(rows[1], 3 + 3 * ((sample / 3) % 2) + draw.sequence);
     EXPECT_EQ(rows, parts.rows_of(draw));
     ++kept[rows[2]];
@@ -189,7 +190,7 @@ TEST(PartnerRows, TakesARowOfEachPart) {
   ASSERT_EQ(kept.size(), 5U);
   for (const auto& [row, times] : kept) {
     EXPECT_GE(row, 9);
-    EXPECT_NEAR(times, 600, 120);  // uniform
+    EXPECT_NEAR(times, 600, 120);  // uniform distribution
   }
   const PartnerRows led{.forget = 3, .retain = 5, .retain_leads = true, .seed = 7};
   EXPECT_EQ(led.size(), 5);
@@ -223,7 +224,7 @@ TEST(PartnerRows, ComeTogetherInAMicroBatch) {
   EXPECT_EQ(batch.samples, (std::vector<int64_t>{10, 11, 12, 13}));
   EXPECT_EQ(batch.lengths[0], 5);
   EXPECT_EQ(batch.ids[0], 12);
-  // Without partners a view may be of the first rows alone.
+  // Without partners, a view may contain only the first rows.
   AnswerRows first;
   first.roles.assign(3, RowRole::kForget);
   EXPECT_EQ(SequenceView(dataset, 8, first).size(), 3);

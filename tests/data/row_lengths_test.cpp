@@ -1,3 +1,4 @@
+// Tests of padded row lengths.
 #include "data/row_lengths.h"
 
 #include "data_testing.h"
@@ -11,12 +12,12 @@ TEST(RowLengths, AreMultiplesOfEightUpToTheMost) {
   EXPECT_EQ(padded_length(8, 64), 8);
   EXPECT_EQ(padded_length(9, 64), 16);
   EXPECT_EQ(padded_length(62, 63), 63);
-  EXPECT_EQ(padded_length(64, 63), 64);  // with the token that starts a target
+  EXPECT_EQ(padded_length(64, 63), 64);  // includes the start token of the target
 }
 
 TEST(RowLengths, AreOfTheLongestOfAMicroBatch) {
   const TemporaryFolder folder;
-  // Sources of 2 and 12 tokens; targets of 9 and 1, and the one that starts them.
+  // Sources of 2 and 12 tokens; targets of 9 and 1, plus their start token.
   const auto set = TokenDataset::open(write_tokens(
       folder,
       {{{1, 9, 3, 4, 5, 6, 7, 8, 3, 4, 9}, 2}, {{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 9, 9}, 12}}));
@@ -26,7 +27,7 @@ TEST(RowLengths, AreOfTheLongestOfAMicroBatch) {
   EXPECT_DOUBLE_EQ(one.expected.tokens, 12);
   EXPECT_DOUBLE_EQ(one.longest.source, 16);
   EXPECT_DOUBLE_EQ(one.longest.tokens, 16);
-  // Of two draws all are short one time in four.
+  // With two draws, both are short with probability 1/4.
   EXPECT_DOUBLE_EQ(padded_lengths(pairs, 2).expected.source, 8 * 0.25 + 16 * 0.75);
   const PaddedLengths packed = padded_lengths(SequenceView(set, 5), 3);
   EXPECT_DOUBLE_EQ(packed.expected.tokens, 5);

@@ -1,3 +1,4 @@
+// Tests of classification and regression targets: labels, their order and missing values.
 #include "data/row_targets.h"
 
 #include "data_testing.h"
@@ -79,12 +80,12 @@ TEST(RowTargets, FormsAreToldByTheirLooks) {
   EXPECT_EQ(of_fields("g.csv", "text,x,y\na,0,1\nb,2,1\n"), kNumbers);
   expect_parts(
       error_of([&] { form("h.csv", "text,label\na,['x']\nb,x\nc,y\n"); }),
-      {"data.train: 1 row with a list of labels, where 2 others have a single one",
+      {"data.train: 1 row with a list of labels, while 2 others have a single one",
        "h.csv, line 2: [x]",
        "multi_label_classification"});
   expect_parts(
       error_of([&] { form("i.csv", "text,label\na,1.5\nb,x\nc,3\n"); }),
-      {"1 row with a label that is no number, where 2 others",
+      {"1 row with a label that is no number, while 2 others",
        "i.csv, line 3: \"x\"",
        "single_label_classification"});
 }

@@ -1,3 +1,4 @@
+// Tests of the generated sample datasets.
 #include "data/sample.h"
 
 #include <algorithm>
@@ -39,7 +40,8 @@ std::string sorted_numbers(std::vector<std::string> words) {
   return joined(words);
 }
 
-/// The answer, worked out from instruction and input alone; empty for what needs a reader.
+/// Computes the answer from instruction and input only; empty for tasks that need text
+/// comprehension.
 std::string solve(const SampleInstruction& task) {
   auto words = words_of(task.input);
   const auto number = [&](size_t i) { return std::stoi(words.at(i)); };
@@ -48,7 +50,7 @@ std::string solve(const SampleInstruction& task) {
     return std::to_string(number(0) + number(1));
   }
   if (kind == "add_in_words") {
-    const auto said = words_of(task.instruction);  // There were A bakers, and B more came.
+    const auto said = words_of(task.instruction);  // "There were A bakers, and B more came."
     return std::to_string(std::stoi(said.at(2)) + std::stoi(said.at(5)));
   }
   if (kind == "subtract") {
@@ -109,11 +111,10 @@ TEST(SampleInstructions, HaveTheRightAnswers) {
   EXPECT_GE(kinds.size(), 16U);
 }
 
-/// Follows a thing through the story's sentences by what they say alone, and tells who has it or
-/// where it is.
+/// Follows an object through the sentences of a story and returns its last owner or location.
 std::string follow(const std::string& story, const std::string& thing) {
   std::string state;
-  std::string speaker;  // the last person named as the one who acts, whom a pronoun means
+  std::string speaker;  // the last person who acted; referent of pronouns
   std::string text = story;
   std::replace(text.begin(), text.end(), '\n', ' ');
   size_t begin = 0;
@@ -240,7 +241,7 @@ TEST(SampleCorpus, IsTheSameForASeedAndReadable) {
   EXPECT_EQ(kinds, (std::set<std::string>{"complaint", "praise", "question", "request"}));
 }
 
-/// Words and marks, apart.
+/// Splits text into words and punctuation marks.
 std::vector<std::string> pieces_of(std::string_view text) {
   std::vector<std::string> pieces;
   bool inside = false;
@@ -282,8 +283,7 @@ TEST(SampleCorpus, ABigramModelIsFarFromEnough) {
   constexpr int64_t kRow = 256;
   const LossTotal bigram = bigram_loss(SequenceView(train, kRow), SequenceView(validation, kRow));
 
-  // One word more of context saves a fifth, and that is still no model that keeps track of
-  // anything.
+  // One more word of context lowers the loss by a fifth, but such a model still cannot track state.
   BigramModel model(encoder.vocabulary_size);
   std::vector<int64_t> row(static_cast<size_t>(train->tokens()));
   train->read(0, row);

@@ -1,3 +1,4 @@
+// Tests of the sampler and its permutation.
 #include "data/sampler.h"
 
 #include <map>
@@ -27,7 +28,7 @@ TEST(Permutation, IsABijectionOfEverySmallRange) {
 }
 
 TEST(Permutation, GivesEveryPlaceItsShare) {
-  // Where each of five things lands over 5,000 keys: 1,000 times in each place, give or take.
+  // Positions of five elements over 5,000 keys: about 1,000 times each.
   std::map<std::pair<int64_t, int64_t>, int> counts;
   for (uint64_t key = 0; key < 5000; ++key) {
     const Permutation order(5, key);
@@ -39,7 +40,7 @@ TEST(Permutation, GivesEveryPlaceItsShare) {
   for (const auto& [place, count] : counts) {
     EXPECT_NEAR(count, 1000, 150) << place.first << " " << place.second;
   }
-  // Neighbours do not stay neighbours.
+  // Neighbors are separated.
   const Permutation order(100'003, 9);
   int64_t near = 0;
   for (int64_t i = 1; i < 100'003; ++i) {
@@ -50,8 +51,8 @@ TEST(Permutation, GivesEveryPlaceItsShare) {
 
 using Order = std::vector<std::pair<int64_t, int64_t>>;  // sequence, sample
 
-/// All draws of `steps` steps on `ranks` ranks, in the order of samples, with what must hold of
-/// each step checked.
+/// Returns all draws of `steps` steps on `ranks` ranks in sample order, and checks the invariants
+/// of each step.
 Order draw(SamplerOptions options, SamplerState start, int64_t steps) {
   std::vector<Sampler> ranks;
   for (options.rank = 0; options.rank < options.ranks; ++options.rank) {
@@ -132,7 +133,7 @@ TEST(Sampler, ContinuesOnOtherRanksAndBatches) {
   EXPECT_EQ(state, (SamplerState{0, 40, 9}));
   options.ranks = 3;
   options.global_batch = 6;
-  const Order rest = draw(options, state, 2);  // 6 and 6 of the 13 that are left
+  const Order rest = draw(options, state, 2);  // 6 and 6 of the remaining 13
   EXPECT_EQ(rest, Order(whole.begin() + 40, whole.begin() + 52));
 }
 
@@ -208,7 +209,7 @@ TEST(Sampler, RefusesWhatCannotBe) {
   EXPECT_THROW(Sampler(options, {-1, 0, 0}), Error);
   options.rank = 1;
   EXPECT_THROW(Sampler(options, {}), Error);
-  // The end of an epoch is the start of the next.
+  // The end of an epoch equals the start of the next one.
   options.rank = 0;
   EXPECT_EQ(Sampler(options, {0, 3, 0}).next().micro_batches.front().front().sample, 3);
 }

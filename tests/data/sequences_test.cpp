@@ -1,3 +1,4 @@
+// Tests of sequence views over token datasets.
 #include "data/sequences.h"
 
 #include <numeric>
@@ -96,7 +97,7 @@ TEST(Sequences, PairsAreASourceAndATarget) {
     labels.push_back(label);
   }
   EXPECT_EQ(sources, (std::vector<std::vector<int64_t>>{{1, 2, 9}, {4, 9}, {8}}));
-  // The second is cut before its end of text.
+  // The second row is truncated before its end-of-text token.
   EXPECT_EQ(ids, (std::vector<std::vector<int64_t>>{{77, 3, 9}, {77, 5, 6, 9}, {77, 9}}));
   EXPECT_EQ(labels, (std::vector<std::vector<int64_t>>{{-100, 3, 9}, {-100, 5, 6, 9}, {-100, 9}}));
 }

@@ -1,3 +1,4 @@
+// Tests of the token file format.
 #include "data/token_file.h"
 
 #include <cstring>
@@ -35,7 +36,7 @@ TEST(TokenFile, GivesBackWhatWasWritten) {
     for (int64_t at = 0; at < 7; ++at) {
       EXPECT_EQ(set->document_of(at), expected[static_cast<size_t>(at)]);
     }
-    // Two-byte ids up to 65,536 entries: the data is as small as it can be.
+    // Vocabularies of up to 65,536 entries use two-byte ids, so the file has the minimum size.
     const uint64_t space = (7 * (vocabulary <= 65536 ? 2 : 4) + 7) / 8 * 8;
     EXPECT_EQ(std::filesystem::file_size(path), 4096 + space + 2 * 8 * 4);
   }
@@ -51,7 +52,7 @@ TEST(TokenFile, StreamsMoreThanABlock) {
   for (int32_t i = 0; i < 1500; ++i) {
     std::fill(ids.begin(), ids.end(), i);
     writer.add(ids);
-    writer.end_document(i == 1499 ? 5 : 0);  // prompts begin late
+    writer.end_document(i == 1499 ? 5 : 0);  // only a late document has a prompt
   }
   writer.commit();
   const auto set = TokenDataset::open(folder.path() / "a");

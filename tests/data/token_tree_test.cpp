@@ -1,3 +1,4 @@
+// Tests of merging texts with common prefixes into a token tree.
 #include "data/token_tree.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ const std::vector<JudgedText> kTexts{
 TEST(TokenTree, ATextIsItsPathAndATokenIsSeenByWhatFollowsIt) {
   const std::vector<size_t> members{1, 0, 2, 4, 3, 5};
   const TokenTree tree = tree_of(kTexts, members);
-  EXPECT_EQ(tree.ids.size(), 9);  // 1 2 3 7 8, 9 9, 4, 5: of 18 tokens
+  EXPECT_EQ(tree.ids.size(), 9);  // 1 2 3 7 8, 9 9, 4, 5: 9 of 18 tokens
   ASSERT_EQ(tree.paths.size(), members.size());
   for (size_t i = 0; i < members.size(); ++i) {
     const Ids& path = tree.paths[i];
@@ -30,7 +31,7 @@ TEST(TokenTree, ATextIsItsPathAndATokenIsSeenByWhatFollowsIt) {
       EXPECT_EQ(tree.parents[token], at == 0 ? -1 : path[at - 1]);
     }
     EXPECT_EQ(ids, kTexts[members[i]].ids);
-    // What the last of them sees is the path, and nothing else.
+    // The last token of a path attends to exactly that path.
     for (int64_t seen = 0; !path.empty() && seen < std::ssize(tree.ids); ++seen) {
       const bool is_seen =
           seen <= path.back() && path.back() < tree.seen_until[static_cast<size_t>(seen)];
@@ -50,7 +51,7 @@ TEST(TokenTree, TextsThatShareHalfOfTheirPromptsAreAlike) {
       {{1, 2, 3, 4, 5}, 4}, {{9, 9}, 1}, {{1, 2, 3, 4, 6}, 4}, {{1, 2, 0}, 2}, {{1, 8, 8, 8}, 3}};
   const auto groups = alike(texts, 100);
   EXPECT_EQ(groups, (std::vector<std::vector<size_t>>{{3, 0, 2}, {4}, {1}}));
-  // Seven tokens are the most: of the third text two are new.
+  // At most seven tokens per group: the third text adds two new ones.
   EXPECT_EQ(alike(texts, 6), (std::vector<std::vector<size_t>>{{3, 0}, {2}, {4}, {1}}));
   EXPECT_EQ(alike(texts, 7), groups);
   EXPECT_TRUE(alike({}, 5).empty());

@@ -199,7 +199,7 @@ class Image(ProgramTest):
 
         job = cluster.wait_for(number, "COMPLETED", "FAILED", "NODE_FAIL", seconds=120)
         self.assertEqual((job["JobState"], job["ExitCode"]), ("COMPLETED", "0:0"), log())
-        self.assertIn("task 0 of 2 on node 0 of 2, meeting at n1:", log())
+        self.assertIn("task 0 of 2 on node 0 of 2, rendezvous at n1:", log())
         self.assert_close(losses(self.folder / "contained"), losses(self.folder / "expected"), 1e-5)
 
 

@@ -69,7 +69,7 @@ class Slurm(ProgramTest):
         number = self.submit(DEPLOY / "many_nodes.sbatch", "job.yaml", "output_dir=two", RANKS_PER_NODE="1")
         self.assert_ended(number, 0)
         self.assert_close(losses(self.folder / "two"), self.one, 1e-5)
-        self.assertIn("task 0 of 2 on node 0 of 2, meeting at n1:", self.log(number))
+        self.assertIn("task 0 of 2 on node 0 of 2, rendezvous at n1:", self.log(number))
 
     def test_what_submit_sends(self):
         told = self.run_ok(

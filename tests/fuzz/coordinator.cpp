@@ -1,6 +1,6 @@
-// A coordinator on a real socket: strangers who say anything are told nothing but the challenge and
-// a refusal, and no round has them; a member who has proved the secret and then says anything ends
-// no process.
+// Fuzz targets for the coordinator on a real socket. Unauthenticated clients receive only the
+// challenge and a refusal and never join a round. An authenticated member that sends arbitrary
+// bytes must not crash the coordinator.
 #include "launch/agent/coordinator.h"
 
 #include <array>
@@ -44,7 +44,7 @@ struct Host {
   std::optional<launch::Coordinator> coordinator;
 };
 
-/// An agent that knows the secret.
+/// Agent that knows the secret.
 class Member {
  public:
   explicit Member(int port)
@@ -66,10 +66,10 @@ class Member {
   }
   void say(const std::string& line) {
     const json message = json::parse(line, nullptr, /*allow_exceptions=*/false);
-    // What is no JSON is sent as a text: a member's lines are sealed, and then taken apart.
+    // Send invalid JSON as a string, because the channel seals and parses complete JSON lines.
     channel_.send(message.is_discarded() ? json{{"beat", "x"}} : message);
   }
-  /// Takes what has come, without waiting.
+  /// Handles pending messages without blocking.
   void listen() { loop_.wait(milliseconds(0)); }
   bool has_round() const { return has_round_; }
   bool is_open() const { return channel_.open(); }
@@ -94,7 +94,7 @@ class Member {
   bool has_round_ = false;
 };
 
-/// All that comes until the other end closes.
+/// Reads until the other end closes the connection.
 std::string heard_from(const launch::Socket& socket) {
   std::string text;
   std::array<char, 4096> part{};
@@ -111,8 +111,8 @@ std::string heard_from(const launch::Socket& socket) {
 
 }  // namespace
 
-/// Lines, each behind the number of who says it: up to three strangers, in turns. The job has two
-/// nodes, one of which waits, as long as the process lives.
+/// Each line starts with the number of its sender, one of up to three unauthenticated clients. The
+/// job has two nodes; one of them waits for the lifetime of the process.
 void read_strangers(Bytes bytes) {
   static Host host(2);
   static Member member(host.port);
@@ -151,7 +151,7 @@ void read_strangers(Bytes bytes) {
   check(member.is_open() && !member.has_round(), "no round has strangers");
 }
 
-/// What a member says, a line each, after it was taken in.
+/// Each line is a message of a member after it has joined.
 void read_member(Bytes bytes) {
   const Host host(1);
   Member member(host.port);

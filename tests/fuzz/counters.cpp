@@ -1,9 +1,9 @@
-// libFuzzer clears and looks through the counters of all that is linked at every input, of which a
-// small parser reaches a part of a hundredth, and notes every comparison. Here it learns of a
-// counter when that first counts, and all that have counted stand one behind the other. Where they
-// are looked for is where a page was written to: until then it cannot be, and the fault tells. Of
-// comparisons it learns in one input of eight. The linker puts these functions instead of
-// libFuzzer's (cmake/Fuzz.cmake).
+// Sparse coverage counters for libFuzzer. By default libFuzzer clears and scans the counters of the
+// whole program for every input, although a small parser reaches less than 1 % of them, and records
+// every comparison. Here a counter is registered when it is first incremented, and registered
+// counters are stored contiguously. Only pages that were written to are scanned: pages start
+// read-only, and the write fault marks them. Comparisons are recorded for one input in eight. The
+// linker substitutes these functions for libFuzzer's (cmake/Fuzz.cmake).
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -29,8 +29,8 @@ namespace {
 
 constexpr uintptr_t kPage = 4096;
 constexpr size_t kBlock = 64;
-constexpr int kWordsOfPlace = 2;  // of the table of places: an address and its flags
-constexpr size_t kTold = 512;     // so many counters libFuzzer is told of at once
+constexpr int kWordsOfPlace = 2;  // words per entry of the PC table: an address and its flags
+constexpr size_t kTold = 512;     // counters registered with libFuzzer at a time
 constexpr unsigned kNotedOf = 8;
 
 uint8_t* counters;
@@ -38,7 +38,7 @@ uint8_t* counters_end;
 const uintptr_t* places;
 struct sigaction before;
 
-/// Where something was counted: a page, or what of one is counters.
+/// Memory range to scan: a page, or the part of a page that contains counters.
 struct Range {
   uint8_t* begin;
   uint8_t* end;
@@ -47,15 +47,15 @@ std::array<Range, 4096> ranges;
 std::array<std::atomic<bool>, ranges.size()> is_written;
 std::atomic<size_t> written;
 
-/// libFuzzer's: the counters that have counted, and their places; which of them a counter is,
-/// from 1.
+/// Registered with libFuzzer: the counters that were incremented and their PC table entries.
+/// `numbers` maps a counter to its index in `dense` plus 1.
 std::unique_ptr<uint8_t[]> dense;
 std::unique_ptr<uintptr_t[]> dense_places;
 std::unique_ptr<uint32_t[]> numbers;
 uint32_t counted;
 size_t told;
 
-std::atomic<bool> is_noted = true;  // what is compared
+std::atomic<bool> is_noted = true;  // true if comparisons are recorded
 
 uint8_t* page_of(uint8_t* at) {
   return reinterpret_cast<uint8_t*>(reinterpret_cast<uintptr_t>(at) / kPage * kPage);
@@ -90,7 +90,7 @@ void take_bytes(uint8_t* begin, const uint8_t* end) {
   }
 }
 
-/// Of whole blocks, most of which are empty.
+/// Scans whole blocks, most of which are empty.
 void take_blocks(uint8_t* begin, const uint8_t* end) {
   std::array<uint64_t, kBlock / sizeof(uint64_t)> words{};
   for (; begin < end; begin += kBlock) {
@@ -107,7 +107,8 @@ void take_blocks(uint8_t* begin, const uint8_t* end) {
   }
 }
 
-/// Between inputs libFuzzer counts: it shares some of std's functions with the parsers.
+/// Clears the counts that libFuzzer's own code caused between inputs; it shares std functions with
+/// the parsers.
 void clear() {
   const size_t most = written.load();
   for (size_t i = 0; i < most; ++i) {
@@ -115,7 +116,7 @@ void clear() {
   }
 }
 
-/// What one input counted.
+/// Collects the counts of one input.
 void take_counts() {
   const size_t most = written.load();
   for (size_t i = 0; i < most; ++i) {
@@ -132,11 +133,11 @@ void take_fault(int signal, siginfo_t* info, void* context) {
   auto* const at = static_cast<uint8_t*>(info->si_addr);
   if (at < counters || at >= counters_end ||
       ::mprotect(page_of(at), kPage, PROT_READ | PROT_WRITE) != 0) {
-    before.sa_sigaction(signal, info, context);  // a defect: ASan's
+    before.sa_sigaction(signal, info, context);  // a real fault: handled by ASan
     return;
   }
   const auto number = static_cast<size_t>(page_of(at) - page_of(counters)) / kPage;
-  if (!is_written.at(number).exchange(true)) {  // of two threads the first
+  if (!is_written.at(number).exchange(true)) {  // only the first of several threads adds the page
     ranges.at(written.fetch_add(1)) = {page_of(at), page_of(at) + kPage};
   }
 }
@@ -146,7 +147,7 @@ void take_fault(int signal, siginfo_t* info, void* context) {
 extern "C" {
 
 void __wrap___sanitizer_cov_8bit_counters_init(uint8_t* begin, uint8_t* end) {
-  counters = begin;  // of the whole program, whichever file's this call is
+  counters = begin;  // the linker merges the counters of all files
   counters_end = end;
 }
 
@@ -160,7 +161,7 @@ void __wrap___sanitizer_cov_pcs_init(const uintptr_t* begin, const uintptr_t* /*
   dense_places = std::make_unique<uintptr_t[]>(kWordsOfPlace * (all + kTold));
   numbers = std::make_unique<uint32_t[]>(all);
   tell();
-  // Pages at both ends hold other variables too.
+  // The first and the last page also contain other variables.
   uint8_t* const first = page_of(counters + kPage - 1);
   uint8_t* const last = page_of(counters_end);
   ranges[0] = {counters, first};
@@ -182,12 +183,13 @@ int __wrap_LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   is_noted.store(++number % kNotedOf == 0, std::memory_order_relaxed);
   const int taken = __real_LLVMFuzzerTestOneInput(data, size);
   take_counts();
-  // How deep the stack was would be a feature numbered behind the counters, of which more come.
+  // Hide the stack depth from libFuzzer: it would be a feature numbered after the counters, whose
+  // number grows.
   __sancov_lowest_stack = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   return taken;
 }
 
-// Of what is compared it keeps the last few dozen, to write one where the other stood.
+// libFuzzer keeps the last few dozen compared values and substitutes one operand for the other.
 #define LOCKSTEP_COMPARED(kind, first_type, second_type)                           \
   void __real___sanitizer_cov_trace_##kind(first_type first, second_type second);  \
   void __wrap___sanitizer_cov_trace_##kind(first_type first, second_type second) { \

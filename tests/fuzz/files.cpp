@@ -1,4 +1,4 @@
-// Parsers of files that stand beside a run: checkpoints, data, schedules, clusters.
+// Fuzz targets for files: checkpoints, data, schedules, cluster descriptions.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -40,8 +40,8 @@ void read_shards(Bytes bytes) {
   }
 }
 
-/// gzip and zstd: the same bytes however much is asked for at once, or an error both times; and
-/// their lines.
+/// Decompresses gzip and zstd. Reads of different sizes must give the same bytes, or fail both
+/// times. Also splits the result into lines.
 void read_compressed(Bytes bytes) {
   constexpr size_t kMost = size_t{1} << 20;
   const fs::path path = file_of(bytes, "f");
@@ -74,7 +74,8 @@ void read_compressed(Bytes bytes) {
   }
 }
 
-/// A header's fields and what follows it; the hashes are made to fit, as by who means harm.
+/// The input contains the header's fields and the rest of the file. Hashes are recomputed, as an
+/// attacker would do.
 void read_token_file(Bytes bytes) {
   data::TokenFileHeader header;
   constexpr size_t kFields = offsetof(data::TokenFileHeader, key) - sizeof header.magic;

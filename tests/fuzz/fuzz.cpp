@@ -1,8 +1,8 @@
-// The entrance of libFuzzer, and of replaying: the variable LOCKSTEP_FUZZ_PARSER names the parser.
+// Entry point for libFuzzer and for replaying inputs. LOCKSTEP_FUZZ_PARSER names the parser:
 //
-//   LOCKSTEP_FUZZ_PARSER=yaml fuzz_parsers CORPUS -max_total_time=20      (tools/fuzz.py does it)
+//   LOCKSTEP_FUZZ_PARSER=yaml fuzz_parsers CORPUS -max_total_time=20      (as in tools/fuzz.py)
 //
-// With LOCKSTEP_FUZZ_TELL it says of each input whether it was taken (tools/fuzz_differential.py).
+// With LOCKSTEP_FUZZ_TELL it prints whether each input was accepted (tools/fuzz_differential.py).
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -30,7 +30,7 @@ const lockstep::fuzz::Parser& chosen() {
     for (const lockstep::fuzz::Parser& each : lockstep::fuzz::parsers()) {
       std::fprintf(stderr, "parser %s\n", std::string(each.name).c_str());
     }
-    ::_exit(2);  // libFuzzer takes exit() for a defect
+    ::_exit(2);  // libFuzzer treats exit() as a defect
   }();
   return parser;
 }

@@ -1,4 +1,4 @@
-// What parsers of the fuzzer share: what has to hold, and files in memory.
+// Helpers of the fuzz targets: checks and files in memory.
 #pragma once
 
 #include <cstdio>
@@ -17,7 +17,7 @@ namespace lockstep::fuzz {
 using Bytes = std::string_view;
 namespace fs = std::filesystem;
 
-/// What must hold of a result.
+/// Aborts with a message if an invariant does not hold.
 inline void check(bool holds, const char* what) {
   if (!holds) {
     std::fprintf(stderr, "does not hold: %s\n", what);
@@ -25,7 +25,7 @@ inline void check(bool holds, const char* what) {
   }
 }
 
-/// A folder in memory, empty but for what is put there; removed at the end.
+/// Returns an empty in-memory folder, removed at exit.
 inline const fs::path& scratch() {
   struct Folder {
     Folder() {
@@ -46,7 +46,7 @@ inline const fs::path& scratch() {
   return folder.path;
 }
 
-/// A file of these bytes. One that is there is written over, for its pages are.
+/// Writes a file with these bytes. An existing file is overwritten in place to reuse its pages.
 inline fs::path file_of(Bytes bytes, const std::string& name) {
   const fs::path path = scratch() / name;
   const auto open = [&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600); };
@@ -63,7 +63,7 @@ inline fs::path file_of(Bytes bytes, const std::string& name) {
   return path;
 }
 
-/// What stands before `between`, and what behind it.
+/// Returns the bytes before and after the separator `between`.
 inline std::pair<Bytes, Bytes> before_and_behind(Bytes bytes, Bytes between) {
   const size_t at = bytes.find(between);
   return at == Bytes::npos ? std::pair(bytes, Bytes())

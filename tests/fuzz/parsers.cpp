@@ -1,3 +1,4 @@
+// Fuzz targets for text parsers, and the list of all targets.
 #include "fuzz/parsers.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@
 namespace lockstep::fuzz {
 namespace {
 
-/// Between two files of one input.
+/// Separator between two files of one input.
 constexpr Bytes kBetween = "\n====\n";
 
 void read_yaml(Bytes bytes) {
@@ -57,7 +58,7 @@ void read_json_with_comments(Bytes bytes) {
 }
 
 void read_strict_json(Bytes bytes) {
-  // What is read is written and read again as the same.
+  // Writing and reading the value again must give the same value.
   const nlohmann::json value = parse_json(bytes, "f.json");
   check(bytes.find('\0') == Bytes::npos, "all of a text is read");
   check(parse_json(value.dump(), "again") == value, "JSON is read as it was written");
@@ -72,7 +73,7 @@ void read_override(Bytes bytes) {
   (void)config::parse_override_value(bytes, "a value");
 }
 
-/// Words of a command line, one a line; none names a file outside of the scratch folder.
+/// One word of a command line per line. No word may name a file outside of the scratch folder.
 void read_command_line(Bytes bytes) {
   scratch();
   std::vector<std::string> words = lines_of(bytes);
@@ -128,7 +129,7 @@ void read_tokenizer(Bytes bytes) {
   use(*text::Tokenizer::parse({"folder", {{"tokenizer.json", std::string(bytes)}}}));
 }
 
-/// vocab.json, a line "====", merges.txt.
+/// Input: vocab.json, a line "====", merges.txt.
 void read_tokenizer_pair(Bytes bytes) {
   const auto [vocabulary, merges] = before_and_behind(bytes, kBetween);
   use(*text::Tokenizer::parse(
@@ -139,7 +140,7 @@ void read_regex(Bytes bytes) {
   const text::Regex regex(std::string(bytes), "a pattern");
   for (const Bytes text : kTexts) {
     size_t at = 0;
-    if (text.empty() || text.front() == '\xff') {  // it takes valid UTF-8
+    if (text.empty() || text.front() == '\xff') {  // requires valid UTF-8
       continue;
     }
     for (const text::Match& match : regex.matches(text)) {
@@ -161,8 +162,8 @@ void read_template(Bytes bytes) {
   }
 }
 
-/// gzip or zstd, which `compressed` reads: a few bytes become a megabyte, which takes as long as a
-/// thousand other inputs.
+/// True for gzip and zstd, which the target `compressed` covers: a few bytes may decompress to a
+/// megabyte, which takes as long as a thousand other inputs.
 bool is_compressed(Bytes bytes) {
   return bytes.starts_with("\x1f\x8b") || bytes.starts_with("\x28\xb5\x2f\xfd");
 }
@@ -190,7 +191,8 @@ void read_table(Bytes bytes, char delimiter) {
 }
 void read_csv(Bytes bytes) {
   read_table(bytes, ',');
-  // A field is read as it was written, whatever is in it but what no file of text holds.
+  // A written field must be read back unchanged, except for characters that text files do not
+  // contain.
   std::string field(bytes.substr(0, 200));
   std::erase_if(field, [](char c) { return c == '\r' || c == '\0'; });
   const std::string row = "a,b\n" + data::csv_field(field) + ",1\n";
@@ -201,7 +203,7 @@ void read_csv(Bytes bytes) {
     if (reader->next(record)) {
       check(data::split_row(record, ',', path).at(0) == field, "a field is read as it was written");
     }
-  } catch (const Error&) {  // what is no UTF-8
+  } catch (const Error&) {  // invalid UTF-8
   }
 }
 void read_tsv(Bytes bytes) {
@@ -223,13 +225,15 @@ void read_model_configuration(Bytes bytes) {
   (void)model::parse_model_config(bytes, "config.json");
 }
 
-/// What clients send to the store: pieces of a length byte each, from two clients in turn.
+/// Messages that clients send to the store: chunks with a length byte each, alternately from two
+/// clients.
 void read_store_messages(Bytes bytes) {
   constexpr uint64_t kHeld = uint64_t{1} << 20;
   launch::StoreProtocol store([](uint64_t, Bytes) {}, kHeld);
   const std::string greeting = launch::StoreProtocol::greeting_and_ping(1);
   std::array<bool, 2> open{true, true};
-  // The first byte says whether clients have greeted: most inputs should come further.
+  // The first byte selects whether the clients have sent the greeting, so that most inputs get past
+  // it.
   if (!bytes.empty() && bytes.front() != '\0') {
     for (uint64_t client = 0; client < open.size(); ++client) {
       open.at(client) = store.take(client, greeting);
@@ -298,7 +302,7 @@ void read_hosts(Bytes bytes) {
 
 void read_shell_words(Bytes bytes) {
   const std::string text(bytes);
-  // What is quoted is read back as one word.
+  // A quoted string must be split back into one word.
   if (text.find('\0') == std::string::npos) {
     check(
         launch::shell_split(launch::shell_quote(text)) == std::vector<std::string>{text},
@@ -323,7 +327,7 @@ void read_control_request(Bytes bytes) {
   (void)watch::parse_act(nlohmann::json::parse(bytes, nullptr, /*allow_exceptions=*/false));
 }
 
-/// The record of a run that was copied from elsewhere: metrics, and after a line "====", events.
+/// Record of a run copied from another machine: metrics, a line "====", events.
 void read_run_record(Bytes bytes) {
   const auto [metrics, told] = before_and_behind(bytes, kBetween);
   file_of(metrics, "run/metrics.jsonl");
@@ -346,7 +350,7 @@ void read_safetensors(Bytes bytes) {
   const checkpoint::SafetensorsFile file(file_of(bytes, "model.safetensors"));
   uint64_t all = 0;
   for (const checkpoint::TensorEntry& tensor : file.header().tensors) {
-    for (const std::byte byte : file.bytes(tensor)) {  // every one of them is there
+    for (const std::byte byte : file.bytes(tensor)) {  // all bytes are readable
       all += static_cast<uint8_t>(byte);
     }
     check(file.find(tensor.name) != nullptr, "a tensor is found by its name");

@@ -1,4 +1,4 @@
-// What reads bytes of unknown origin, each as a function of bytes: for tests/fuzz/fuzz.cpp.
+// Fuzz targets: functions that parse bytes of unknown origin, for tests/fuzz/fuzz.cpp.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@ namespace lockstep::fuzz {
 
 struct Parser {
   std::string_view name;
-  /// Reads the bytes; an Error is an answer, and any other exception a defect.
+  /// Reads the bytes. Throwing Error is allowed; any other exception is a defect.
   void (*read)(std::string_view bytes);
 };
 

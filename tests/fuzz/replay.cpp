@@ -1,6 +1,5 @@
-// The entrance where libFuzzer is not: each file that is named is read once, in its order. Options
-// of libFuzzer's, which begin with -, mean nothing here; ASan bounds one allocation
-// (tools/fuzz.py).
+// Entry point without libFuzzer: reads each named file once, in order. Options of libFuzzer, which
+// start with -, are ignored; ASan limits the size of allocations (tools/fuzz.py).
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -26,7 +25,7 @@ int main(int count, char** words) {
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
     ++read;
   }
-  if (read == 0) {  // as libFuzzer would begin: a parser without a name is told of
+  if (read == 0) {  // as libFuzzer does at startup; reports an unknown parser name
     LLVMFuzzerTestOneInput(nullptr, 0);
   }
   std::fprintf(stderr, "stat::number_of_executed_units: %d\n", read);

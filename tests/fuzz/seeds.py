@@ -182,22 +182,26 @@ SEEDS = {
     "terminal": ["\x1b[31mred\x1b]0;title\x07 \u202e é".encode(), b"\xff\xfe\x80a\tb"],
 }
 
-# Inputs that found a defect, which is mended: each is tried with every replay.
+# Inputs that once exposed a defect, now fixed. Every replay runs them.
 FOUND = {
-    # Bytes that are no UTF-8, whose capitals were looked for; an index that no integer holds; nothing, two thousand million times, one after the other.
+    # Uppercasing invalid UTF-8; an index too large for an integer; an empty value repeated two
+    # billion times.
     "template": [b"{% filter upper %}a\xff\xf3{% endfilter %}", b"{{ a.22222222222222222222222 }}", b"{{ a|map(attribute='22222222222222222222222')|list }}",
                  b"{{ 'abc'[9:] * 2222222222 }}{{ ([] * 2222222222) | length }}"],
-    # A host's name that is not UTF-8: JSON threw of it.
+    # A host name that is not valid UTF-8: the JSON library threw an exception.
     "hostfile": [b"n1 slots=4\n#=\n\xf5\x912 slots=2 "],
-    # A zero byte, which the library takes for the end: what stood behind it was passed over. Python's reader told.
+    # A zero byte: the library treated it as the end and ignored the rest. Found by comparison with
+    # Python's reader.
     "json": [b'{"a": 1}\x00{"a": 2}'],
     "safetensors": [safetensors(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}\x00{}', b"x")],
-    # A normalizer's table without a trie: memcpy to a null pointer. A template that puts an id around texts which no token has.
+    # A normalizer table without a trie: memcpy to a null pointer. A template with an id that is not
+    # in the vocabulary.
     "tokenizer": [tokenizer(UNIGRAM, normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="}),
                   tokenizer(BPE, post_processor={"type": "BertProcessing", "sep": ["</s>", 9], "cls": ["<unk>", 0]})],
-    # Frames that say another length than they have: sound or not, as there was room for all of it or not.
+    # Frames whose header has a wrong size: accepted or rejected depending on the size of the read
+    # buffer.
     "compressed": [bytes.fromhex("28b52ffd310042010000"), bytes.fromhex("28b52ffd32000000680100")],
-    # A number that no int holds was made one.
+    # A number that does not fit an int was converted to one.
     "timer": [b'{"pid": 5, "scope_id": "a", "expiration_time": 1.5e9, "signal": 2e21}'],
     "trainer_state": [b'{"global_step": 2e21}'],
     "run_record": [b'====\n{"time": 1.0, "step": 2e21, "event": "saved"}\n'],
@@ -205,7 +209,8 @@ FOUND = {
     "agent_message": [b'{"id": 2e21, "host": "n1"}'],
 }
 
-# Files of other packages that are of a parser's form: what they test themselves with, and what they ship (--wild of tools/fuzz.py).
+# Files of other packages in a parser's format: their test data and the files that they ship (--wild
+# of tools/fuzz.py).
 WILD = {
     "yaml": ("**/*.yaml", "**/*.yml"), "json": ("**/*.json",), "json_comments": ("**/*.json",), "csv": ("**/*.csv",), "tsv": ("**/*.tsv", "**/*.csv"),
     "jsonl": ("**/*.jsonl", "**/*.ndjson"), "text": ("**/*.txt",), "template": ("**/*.jinja", "**/*.j2", "**/*.jinja2"), "compressed": ("**/*.gz", "**/*.zst"),

@@ -1,5 +1,5 @@
-// What expressions and statements come to, as Jinja itself has it (tests/parity compares hundreds
-// more with it), and what is refused rather than written otherwise.
+// Results of expressions and statements in Jinja (tests/parity compares hundreds more), and errors
+// for unsupported constructs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -166,78 +166,78 @@ TEST(Expressions, StatementsAreThoseOfJinja) {
   });
 }
 
-/// Each is a text in Jinja: none is given otherwise here.
+/// These render in Jinja. Lockstep throws Error instead of rendering different text.
 TEST(Expressions, WhatIsNotSupportedIsRefused) {
   const Case cases[] = {
       {"{{ 10 ** 19 }}", "10 ** 19 is too large"},
       {"{{ (-8) ** 0.5 }}", "not a real number"},
-      {"{{ '99999999999999999999' | int }}", "too large for an integer here, of 64 bits"},
-      {"{{ 1e30 | int }}", "too large for an integer here"},
-      {"{{ 'ﬁ'.upper() }}", "the upper case of 'ﬁ' (U+FB01) is not known here"},
+      {"{{ '99999999999999999999' | int }}", "does not fit a 64-bit integer"},
+      {"{{ 1e30 | int }}", "does not fit a 64-bit integer"},
+      {"{{ 'ﬁ'.upper() }}", "the upper case of 'ﬁ' (U+FB01) is not supported"},
       {"{{ '²'.isdigit() }}", "U+00B2"},
-      {"{{ '%s' % name }}", "formatting by % is not supported: join the parts with ~"},
-      {"{{ 'a'.zfill(3) }}", "'str object' has no attribute 'zfill', and is called"},
-      {"{{ range(3) }}", "a range is not written as a text: write | list behind it"},
-      {"{{ user.keys() }}", "a view of a dict is not written as a text"},
-      {"{{ words | map('upper') }}", "a generator is not written as a text"},
-      {"{{ name.upper }}", "a function is not written as a text: call it, with ()"},
+      {"{{ '%s' % name }}", "formatting with % is not supported: join the strings with ~"},
+      {"{{ 'a'.zfill(3) }}", "'str object' has no attribute 'zfill', so it cannot be called"},
+      {"{{ range(3) }}", "a range cannot be printed: add | list after it"},
+      {"{{ user.keys() }}", "a view of a dict cannot be printed"},
+      {"{{ words | map('upper') }}", "a generator cannot be printed"},
+      {"{{ name.upper }}", "a function cannot be printed: call it, with ()"},
       {"{{ (1).real }}", "attributes of numbers are not supported: 'real'"},
       {"{% set g = words | map('upper') %}{{ g | join }}{{ g | join }}",
-       "read a second time, when Jinja finds nothing in it: write | list behind the filter"},
-      {"{{ ('<' | safe) + '<' }}", "Jinja would escape its & < > ' \": leave out | safe"},
-      {"{{ ('a' | safe).upper() }}", "has no method upper here: leave out | safe"},
-      {"{{ 'a' is sameas 'a' }}", "Python's affair: compare with =="},
+       "iterated a second time, when Jinja finds it empty: add | list after the filter"},
+      {"{{ ('<' | safe) + '<' }}", "Jinja would escape it: remove | safe"},
+      {"{{ ('a' | safe).upper() }}", "does not support the method upper: remove | safe"},
+      {"{{ 'a' is sameas 'a' }}", "depends on Python: compare with =="},
       {"{% macro m() %}{{ kwargs }}{% endmacro %}{{ m() }}", "name the macro's arguments"},
       {"{{ joiner(',') }}", "'joiner' is not supported"},
-      {"{{ '\\N{BULLET}' }}", "is no escape of a character here"},
-      {"{% for i in words %}{% set t %}{% break %}{% endset %}{% endfor %}", "stands in no loop"},
+      {"{{ '\\N{BULLET}' }}", "is not a supported escape"},
+      {"{% for i in words %}{% set t %}{% break %}{% endset %}{% endfor %}", "is not in a loop"},
   };
   for (const auto& [source, text] : cases) {
     EXPECT_THAT(error_of(source), HasSubstr(text)) << source;
   }
 }
 
-/// Each is an error in Jinja: none is passed over here.
+/// These are errors in Jinja and must be errors here.
 TEST(Expressions, WhatJinjaRefusesIsRefused) {
   const Case cases[] = {
-      {"{% break %}a", "{% break %} stands in no loop"},
+      {"{% break %}a", "{% break %} is not in a loop"},
       {"{% for i in words %}{% macro m() %}{% continue %}{% endmacro %}{% endfor %}",
-       "{% continue %} stands in no loop"},
-      {"{% for loop in words %}{% endfor %}", "'loop' cannot be set"},
-      {"{% set none = 1 %}", "'none' cannot be set"},
-      {"{% for i in words %}{% set loop.index = 1 %}{% endfor %}", "'loop' is no namespace"},
-      {"{% macro m(a, a) %}{% endmacro %}", "two parameters a"},
+       "{% continue %} is not in a loop"},
+      {"{% for loop in words %}{% endfor %}", "cannot assign to 'loop'"},
+      {"{% set none = 1 %}", "cannot assign to 'none'"},
+      {"{% for i in words %}{% set loop.index = 1 %}{% endfor %}", "cannot set an attribute of 'loop'"},
+      {"{% macro m(a, a) %}{% endmacro %}", "two parameters named a"},
       {"{% macro m(a=1, b) %}{% endmacro %}", "parameter b needs a default"},
-      {"{% macro m(a) %}{% endmacro %}{{ m(1, a=2) }}", "given its argument a twice"},
-      {"{{ name.split(sep=',', sep=';') }}", "a name of its own"},
-      {"{{ name.split(sep=',', 1) }}", "a name of its own"},
-      {"{{ 'a'.upper(1) }}", "upper takes 0 arguments, and 1 are given"},
+      {"{% macro m(a) %}{% endmacro %}{{ m(1, a=2) }}", "got multiple values for its argument a"},
+      {"{{ name.split(sep=',', sep=';') }}", "a unique named argument"},
+      {"{{ name.split(sep=',', 1) }}", "a unique named argument"},
+      {"{{ 'a'.upper(1) }}", "upper takes 0 arguments, but 1 were given"},
       {"{{ 'a' | upper(1) }}", "upper takes 0 arguments"},
-      {"{{ 1 | tojson(nothing=1) }}", "tojson takes no argument nothing"},
-      {"{{ 1 is in(1, 2) }}", "in takes 1 arguments, and 2 are given"},
-      {"{{ n is odd is true }}", "write ( ) around that one"},
-      {"{{ {[1]: 2} }}", "[1] is list, which is no key of a dict"},
-      {"{{ [1] in user }}", "which is no key of a dict"},
-      {"{{ user | dictsort(by='x') }}", "has to be 'key' or 'value'"},
-      {"{{ 2.5 | round(1, 'x') }}", "has to be common, ceil or floor"},
-      {"{{ words | select | length }}", "has no length: write | list behind the filter"},
+      {"{{ 1 | tojson(nothing=1) }}", "tojson has no argument nothing"},
+      {"{{ 1 is in(1, 2) }}", "in takes 1 arguments, but 2 were given"},
+      {"{{ n is odd is true }}", "parentheses around the first"},
+      {"{{ {[1]: 2} }}", "[1] is list, which is not a valid key of a dict"},
+      {"{{ [1] in user }}", "which is not a valid key of a dict"},
+      {"{{ user | dictsort(by='x') }}", "must be 'key' or 'value'"},
+      {"{{ 2.5 | round(1, 'x') }}", "must be common, ceil or floor"},
+      {"{{ words | select | length }}", "has no length: add | list after the filter"},
       {"{{ words | select | last }}", "has no last item"},
-      {"{{ range(3) + [1] }}", "range and list have no operator +"},
-      {"{{ range(3) | tojson }}", "tojson cannot write range"},
+      {"{{ range(3) + [1] }}", "range and list do not support the operator +"},
+      {"{{ range(3) | tojson }}", "tojson does not support range"},
       {"{{ words | map }}", "map needs a filter"},
       {"{{ missing | int }}", "'missing' is undefined"},
       {"{{ missing | reverse }}", "'missing' is undefined"},
       {"{{ 0 ** -1 }}", "0 to a negative power"},
       {"{{ 2.0 ** 10000 }}", "is too large"},
-      {"{{ 007 }}", "begins with 0"},
+      {"{{ 007 }}", "leading 0"},
       {"{{ 0x }}", "0x is not a number"},
-      {"{{ 1_ }}", "'_' stands"},
-      {"{{ '\\x4' }}", "is no escape of a character here"},
-      {"{{ '\\U00110000' }}", "is no escape of a character here"},
-      {"{{ a→b }}", "U+2192 is not expected in a tag"},
-      {"{{ n +}}", "a value is expected"},
+      {"{{ 1_ }}", "got '_'"},
+      {"{{ '\\x4' }}", "is not a supported escape"},
+      {"{{ '\\U00110000' }}", "is not a supported escape"},
+      {"{{ a→b }}", "unexpected U+2192 in a tag"},
+      {"{{ n +}}", "expected a value"},
       {"{{ 'a'.partition('') }}", "an empty separator"},
-      {"{{ [1] < (2,) }}", "list and tuple have no order"},
+      {"{{ [1] < (2,) }}", "list and tuple cannot be ordered"},
   };
   for (const auto& [source, text] : cases) {
     EXPECT_THAT(error_of(source), HasSubstr(text)) << source;
@@ -248,7 +248,7 @@ TEST(Expressions, TakeVariablesOfAnyOrigin) {
   const auto rendered = [](std::string_view source, const Json& value) {
     return Template(source, "a test").render({{"v", value}}).text;
   };
-  // A text that is not UTF-8, cut in the middle of a character.
+  // Invalid UTF-8, truncated within a character.
   const std::string broken = "a\xff\xe4\xb8";
   EXPECT_EQ(rendered("{{ v | upper }}{{ v | length }}", broken), "A\uFFFD\uFFFD3");
   EXPECT_EQ(
@@ -266,7 +266,7 @@ TEST(Expressions, TakeVariablesOfAnyOrigin) {
 
 TEST(Expressions, AreBounded) {
   EXPECT_THAT(error_of("{{ [1] | batch(999999999, 0) | list }}"), HasSubstr("100000 items"));
-  // A range that ends where 64 bits do.
+  // A range that ends at the largest 64-bit integer.
   EXPECT_EQ(
       render("{% set top = 2 ** 62 + (2 ** 62 - 1) %}{{ range(top - 7, top, 5) | list }}"),
       "[9223372036854775800, 9223372036854775805]");

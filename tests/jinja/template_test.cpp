@@ -1,3 +1,4 @@
+// Tests of templates: statements, filters, errors and limits.
 #include "jinja/template.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +28,7 @@ std::string error_of(std::string_view source, const Json& variables = Json::obje
   return "";
 }
 
-/// A template and what Jinja makes of it, with transformers' options.
+/// Template and the text that Jinja renders with transformers' options.
 struct Case {
   const char* source;
   const char* text;
@@ -171,18 +172,18 @@ TEST(Template, TellsWhatIsGenerated) {
 }
 
 TEST(Template, ErrorsSayWhereAndWhy) {
-  EXPECT_THAT(error_of("a\n{% if x %}"), HasSubstr("a test, line 2: {% endif %} is expected"));
-  EXPECT_THAT(error_of("{{ 1 +* 2 }}"), HasSubstr("a value is expected where '*' stands"));
+  EXPECT_THAT(error_of("a\n{% if x %}"), HasSubstr("a test, line 2: expected {% endif %}"));
+  EXPECT_THAT(error_of("{{ 1 +* 2 }}"), HasSubstr("expected a value, got '*'"));
   EXPECT_THAT(error_of("{{ 'a }}"), HasSubstr("a string is not closed"));
-  EXPECT_THAT(error_of("{% include 'x' %}"), HasSubstr("there is no block 'include'"));
+  EXPECT_THAT(error_of("{% include 'x' %}"), HasSubstr("unknown block 'include'"));
   EXPECT_THAT(
       error_of("\n\n{{ raise_exception('no ' + 'roles') }}"), HasSubstr("line 3: no roles"));
   EXPECT_THAT(error_of("{{ a.b }}"), HasSubstr("'a' is undefined"));
-  EXPECT_THAT(error_of("{{ 1 + 'a' }}"), HasSubstr("int and str have no operator +"));
-  EXPECT_THAT(error_of("{{ 1 | frob }}"), HasSubstr("there is no filter 'frob'"));
+  EXPECT_THAT(error_of("{{ 1 + 'a' }}"), HasSubstr("int and str do not support the operator +"));
+  EXPECT_THAT(error_of("{{ 1 | frob }}"), HasSubstr("unknown filter 'frob'"));
   EXPECT_THAT(error_of("{{ [1].append(2) }}"), HasSubstr("may not change values"));
-  EXPECT_THAT(error_of("{{ f() }}"), HasSubstr("'f' is undefined, and is called"));
-  EXPECT_THAT(error_of("ab\xff{{ 'a' | upper }}"), HasSubstr("byte 3 is not UTF-8"));
+  EXPECT_THAT(error_of("{{ f() }}"), HasSubstr("'f' is undefined, so it cannot be called"));
+  EXPECT_THAT(error_of("ab\xff{{ 'a' | upper }}"), HasSubstr("byte 3 is not valid UTF-8"));
   EXPECT_THAT(error_of("{{ a.2222222222222222222222 }}"), HasSubstr("is too large"));
 }
 
@@ -199,7 +200,7 @@ TEST(Template, IsBounded) {
   EXPECT_THAT(
       error_of("{{ " + std::string(500, '(') + "1" + std::string(500, ')') + " }}"),
       HasSubstr("nested deeper"));
-  // What takes long within a step, or many times within one.
+  // Expensive single steps, and many operations within one step.
   for (const char* text :
        {"{% for i in range(100000) %}{% set a = ('a' * 9999999) | length %}{% endfor %}",
         "{% set a = range(100000) | list %}{% for i in a %}{% set b = a[1:] %}{% endfor %}",
@@ -210,7 +211,7 @@ TEST(Template, IsBounded) {
         "{% set n.b = [n.b, n.b] %}{% endfor %}{{ n.a == n.b }}"}) {
     EXPECT_THAT(error_of(text), HasSubstr("steps")) << text;
   }
-  // Nothing, however often, takes no time.
+  // Repeating an empty value costs nothing.
   EXPECT_EQ(render("{{ '' * 2222222222 }}{{ ([] * 2222222222) | length }}"), "0");
 }
 

@@ -1,3 +1,4 @@
+// Tests of the checks of `lockstep doctor` and of device lists.
 #include "launch/doctor/checkup.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Tests of the placement from variables of SLURM and MPI.
 #include "launch/plan/cluster.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// What the coordinator says to whom: strangers on real sockets, beside agents that know the secret.
+// Tests of the coordinator's protocol with hand-written peers on real sockets, with and without the
+// secret.
 #include "launch/agent/coordinator.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 const std::string kSecret = "0123456789abcdef";
 
-// One end of a connection to the coordinator. It says what it is told to say, and no more.
+// One end of a connection to the coordinator. It sends only the messages that the test specifies.
 class Caller {
  public:
   explicit Caller(int port)
@@ -34,11 +35,11 @@ class Caller {
             [this](const std::string&) {}) {}
 
   void say(const json& message) { channel_.send(message); }
-  // What stands in a line, past the seal.
+  // Sends a line to the socket directly, bypassing the seal.
   void say_raw(const std::string& line) {
     ::send(channel_.socket().get(), line.data(), line.size(), MSG_NOSIGNAL);
   }
-  /// Whether it came within 20 s.
+  /// Returns true if the condition becomes true within `limit`.
   template <class Condition>
   bool await(Condition condition, std::chrono::milliseconds limit = std::chrono::seconds(20)) {
     const auto begin = Clock::now();
@@ -203,8 +204,8 @@ TEST(Coordinator, AnAgentOutsideARoundEndsNothing) {
   EXPECT_TRUE(second.hears("start"));
 }
 
-// Where a link is cut between agents alone: the other side stops its workers, and all agree to save
-// and leave.
+// The link is cut between agents only: the other side stops its workers, and all workers agree to
+// save and exit.
 TEST(Coordinator, AJobWhoseWorkersLeftForALostNodeGoesOn) {
   const Host host(2, /*restarts=*/1);
   Caller stays(host.port);
@@ -228,7 +229,7 @@ TEST(Coordinator, AJobWhoseWorkersLeftForALostNodeGoesOn) {
   EXPECT_THAT(stays.all_heard(), ::testing::Not(Contains("end")));
 }
 
-// Whoever sits between two agents can let the greeting pass and no more.
+// A man in the middle can let the greeting pass and nothing more.
 TEST(Coordinator, TakesOnlySealedLinesAfterTheGreeting) {
   const std::string ready = R"({"ready":1})";
   const auto is_refused = [&](const auto& line) {
@@ -249,7 +250,7 @@ TEST(Coordinator, TakesOnlySealedLinesAfterTheGreeting) {
   });
   is_refused([&](LineSeal seal) {
     seal.seal(ready);
-    return seal.seal(ready);  // one was left out
+    return seal.seal(ready);  // one line was dropped
   });
   is_refused([&](LineSeal seal) {
     const std::string beat = seal.seal(R"({"beat":1})");
@@ -303,7 +304,7 @@ TEST(Coordinator, StrangersInNumbersDoNotLockAgentsOut) {
     strangers.push_back(connect_within("127.0.0.1", host.port, std::chrono::seconds(10)));
     if (!strangers.back().error.empty() || !strangers.back().socket) {
       strangers.pop_back();
-      break;  // no more open files for this process
+      break;  // this process is out of file descriptors
     }
   }
   strangers.resize(strangers.size() - 50);

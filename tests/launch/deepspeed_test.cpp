@@ -1,3 +1,4 @@
+// Tests of deepspeed's command line, hostfiles and remote transports.
 #include "launch/frontends/deepspeed.h"
 
 #include <csignal>
@@ -51,7 +52,7 @@ TEST(Hostfile, IsReadStrictly) {
     return problem_of([&] { parse_hostfile(text, "hosts"); });
   };
   EXPECT_THAT(
-      problem("n1 slots=2\nn1 slots=3\n"), HasSubstr("hosts:2: host n1 stands there twice"));
+      problem("n1 slots=2\nn1 slots=3\n"), HasSubstr("hosts:2: host n1 is listed twice"));
   for (const char* bad :
        {"n1",
         "n\xf5 slots=1",
@@ -64,7 +65,7 @@ TEST(Hostfile, IsReadStrictly) {
         "-oProxyCommand=x slots=1"}) {
     EXPECT_THAT(problem(bad), HasSubstr("hosts:1: ")) << bad;
   }
-  EXPECT_THAT(problem("\n# none\n"), HasSubstr("no host in it"));
+  EXPECT_THAT(problem("\n# none\n"), HasSubstr("no hosts"));
 }
 
 TEST(Hostfile, FiltersInTheHostfilesOrder) {
@@ -78,11 +79,11 @@ TEST(Hostfile, FiltersInTheHostfilesOrder) {
   };
   EXPECT_THAT(problem("n4", ""), HasSubstr("host 'n4' is not in the hostfile"));
   EXPECT_THAT(problem("n1:3", ""), HasSubstr("host n1 has no slot 3"));
-  EXPECT_THAT(problem("n1:a", ""), HasSubstr("is no slot"));
-  EXPECT_THAT(problem("n1:", ""), HasSubstr("names no slot"));
+  EXPECT_THAT(problem("n1:a", ""), HasSubstr("is not a slot"));
+  EXPECT_THAT(problem("n1:", ""), HasSubstr("has no slot after"));
   EXPECT_THAT(problem("@n1", ""), HasSubstr("without a name"));
-  EXPECT_THAT(problem("", "n1@n2@n3"), HasSubstr("leave no slot"));
-  EXPECT_THAT(problem("n1", "n2"), HasSubstr("exclude each other"));
+  EXPECT_THAT(problem("", "n1@n2@n3"), HasSubstr("exclude every slot"));
+  EXPECT_THAT(problem("n1", "n2"), HasSubstr("mutually exclusive"));
 }
 
 TEST(Hostfile, WorldInfoIsUrlSafeBase64OfJson) {
@@ -169,7 +170,7 @@ TEST(Deepspeed, TellsAllProblems) {
       }),
       ::testing::AllOf(
           HasSubstr("cannot be combined"),
-          HasSubstr("exclude each other"),
+          HasSubstr("mutually exclusive"),
           HasSubstr("--launcher rsh"),
           HasSubstr("plan --apply")));
 }
@@ -240,7 +241,7 @@ TEST(Transports, QuoteForTheRemoteShellAndNothingElse) {
   EXPECT_THAT(remote_commands("mvapich", job)[0].argv, Contains("mpirun_rsh"));
 }
 
-// Arguments are everybody's: what a job keeps to itself goes by stdin, or by the environment.
+// Other users can read arguments, so secrets are passed on stdin or in the environment.
 TEST(Transports, PutNoSecretIntoArguments) {
   RemoteJob job;
   job.hosts = {{"n1", {0}}, {"n2", {0, 1}}};
@@ -272,8 +273,8 @@ TEST(Transports, PutNoSecretIntoArguments) {
   ::close(ends[0]);
 }
 
-// Three machines, and an ssh of the test's that enters their namespaces: the whole way of
-// `deepspeed --hostfile`.
+// `deepspeed --hostfile` end to end on three machines; a fake ssh of the test enters their
+// namespaces.
 TEST(Deepspeed, StartsTheHostsOfAHostfileWithSsh) {
   const std::string reason = testing::Machines::unavailable();
   if (!reason.empty()) {

@@ -1,6 +1,6 @@
-// Every option of every launcher that we stand in for, once: it changes what is started, or is
-// refused, or is one of the few that are accepted for nothing and say so. An option that is added
-// to a table and forgotten elsewhere fails here.
+// Tests every option of every supported launcher once: the option changes the started job, is
+// refused, or is documented to have no effect. An option that is added to a table but not handled
+// fails here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::string text_of(const StdSpec& spec) {
   return text;
 }
 
-/// All of a plan but its random id.
+/// Formats a plan without its random id.
 std::string text_of(const LaunchPlan& plan) {
   const RendezvousPoint& rendezvous = plan.rendezvous;
   std::string text = fmt::format(
@@ -93,15 +93,15 @@ std::string text_of(const LaunchPlan& plan) {
   return text + fmt::format("notes {}", fmt::join(plan.notes, "\n"));
 }
 
-/// An option with the words beside which it is read.
+/// An option and the other arguments that it is tested with.
 struct Given {
   const char* name;  // as in the table
   Words words;
   Words beside = {};
-  const char* refused = "";  // part of the problem, where it is refused
+  const char* refused = "";  // fragment of the problem if the option is refused
 };
 
-/// What has no effect, and whose help says so.
+/// An option without effect, and a fragment of its help that says so.
 struct Idle {
   const char* name;
   Words words;
@@ -129,7 +129,7 @@ class EveryOption : public ::testing::Test {
     return words;
   }
 
-  /// What is started, or the problem.
+  /// Returns the started job as text, or the problem.
   template <class Plan>
   std::string outcome(const Plan& plan, const Words& words, const Words& beside) const {
     try {
@@ -150,7 +150,7 @@ class EveryOption : public ::testing::Test {
       left[option.name] = &option;
     }
     for (const char* of_ours : {"help", "compat", "print-completion"}) {
-      left.erase(of_ours);  // compat.cpp answers them
+      left.erase(of_ours);  // handled by compat.cpp
     }
     for (const Given& one : given) {
       const std::string with = outcome(plan, one.words, one.beside);
@@ -160,7 +160,7 @@ class EveryOption : public ::testing::Test {
         EXPECT_THAT(with, AllOf(HasSubstr("refused: "), HasSubstr(one.refused))) << one.name;
       } else {
         EXPECT_THAT(with, Not(HasSubstr("refused: "))) << one.name;
-        EXPECT_NE(with, without) << "--" << one.name << " is passed over";
+        EXPECT_NE(with, without) << "--" << one.name << " is ignored";
       }
       left.erase(one.name);
     }
@@ -171,7 +171,7 @@ class EveryOption : public ::testing::Test {
       left.erase(one.name);
     }
     for (const auto& [name, option] : left) {
-      ADD_FAILURE() << "--" << name << " stands in no table of this test";
+      ADD_FAILURE() << "--" << name << " is in no table of this test";
     }
   }
 
@@ -185,7 +185,7 @@ TEST_F(EveryOption, OfTorchrun) {
       {"nnodes", {"--nnodes=3"}, {"--master-port=1", "--rdzv-insecure"}},
       {"nproc-per-node", {"--nproc-per-node=3"}},
       {"rdzv-backend", {"--rdzv-backend=c10d"}, two},
-      {"rdzv-backend", {"--rdzv-backend=etcd-v2"}, two, "static and c10d are supported"},
+      {"rdzv-backend", {"--rdzv-backend=etcd-v2"}, two, "use static or c10d"},
       {"rdzv-endpoint", {"--rdzv-endpoint=h:5"}, dynamic},
       {"rdzv-id", {"--rdzv-id=job"}, dynamic},
       {"rdzv-conf", {"--rdzv-conf=join_timeout=9"}},
@@ -209,7 +209,7 @@ TEST_F(EveryOption, OfTorchrun) {
       {"duplicate-stdout-filters", {"--duplicate-stdout-filters=a,b"}},
       {"duplicate-stderr-filters", {"--duplicate-stderr-filters=a"}},
       {"node-rank", {"--node-rank=1"}, two},
-      {"node-rank", {"--node-rank=2"}, two, "0 to 1 are allowed"},
+      {"node-rank", {"--node-rank=2"}, two, "use 0 to 1"},
       {"master-addr", {"--master-addr=h"}, two},
       {"master-port", {"--master-port=77"}, two},
       {"local-addr", {"--local-addr=10.0.0.2"}},
@@ -223,9 +223,9 @@ TEST_F(EveryOption, OfTorchrun) {
       {"propagate-exit-code", {"--propagate-exit-code"}},
   };
   const std::vector<Idle> idle = {
-      {"monitor-interval", {"--monitor-interval=3"}, "accepted; a worker's end is seen at once"},
+      {"monitor-interval", {"--monitor-interval=3"}, "accepted; the end of a worker is detected at once"},
       {"start-method", {"--start-method=fork"}, "accepted; programs are always executed"},
-      {"use-env", {"--use-env"}, "of torch.distributed.launch"},
+      {"use-env", {"--use-env"}, "torch.distributed.launch only"},
   };
   expect_all(torchrun_options(), given, idle, [](const Words& words) {
     return text_of(plan_torchrun(words, kNothing));
@@ -235,7 +235,7 @@ TEST_F(EveryOption, OfTorchrun) {
   };
   EXPECT_THAT(outcome(launch, {}, {}), HasSubstr("--local-rank={}"));
   EXPECT_THAT(outcome(launch, {"--use-env"}, {}), Not(HasSubstr("--local-rank={}")));
-  EXPECT_THAT(outcome(launch, {"--no-python"}, {}), HasSubstr("wants --use-env"));
+  EXPECT_THAT(outcome(launch, {"--no-python"}, {}), HasSubstr("requires --use-env"));
 }
 
 TEST_F(EveryOption, OfDeepspeed) {
@@ -245,22 +245,22 @@ TEST_F(EveryOption, OfDeepspeed) {
       {"hostfile", {"--hostfile=@hosts"}, {"--launcher=ssh"}},
       {"include", {"--include=n1"}, hosts},
       {"exclude", {"--exclude=n1:0"}, hosts},
-      {"exclude", {"--exclude=n1"}, {"--hostfile=@hosts", "--include=n2"}, "exclude each other"},
+      {"exclude", {"--exclude=n1"}, {"--hostfile=@hosts", "--include=n2"}, "mutually exclusive"},
       {"num-nodes", {"--num_nodes=1"}, hosts},
-      {"num-nodes", {"--num_nodes=3"}, hosts, "the hostfile has 2 hosts"},
-      {"num-nodes", {"--num_nodes=0"}, {}, "want at least 1"},
+      {"num-nodes", {"--num_nodes=3"}, hosts, "exceeds the 2 hosts"},
+      {"num-nodes", {"--num_nodes=0"}, {}, "must be at least 1"},
       {"num-gpus", {"--num_gpus=3"}},
       {"num-accelerators", {"--num_accelerators=3"}},
       {"master-port", {"--master_port=77"}},
       {"master-addr", {"--master_addr=h"}, node},
       {"node-rank", {"--node_rank=0"}, node},
-      {"node-rank", {"--node_rank=2"}, node, "--node_rank 2 of 2 hosts"},
+      {"node-rank", {"--node_rank=2"}, node, "--node_rank 2 is out of range for 2 hosts"},
       {"launcher", {"--launcher=slurm"}, hosts},
-      {"launcher", {"--launcher=rsh"}, {}, "allowed are pdsh, ssh, openmpi"},
+      {"launcher", {"--launcher=rsh"}, {}, "must be one of pdsh, ssh, openmpi"},
       {"launcher-args", {"--launcher_args=-o X=y"}, hosts},
       {"module", {"--module"}},
       {"no-python", {"--no_python"}},
-      {"no-python", {"--no_python"}, {"--module"}, "exclude each other"},
+      {"no-python", {"--no_python"}, {"--module"}, "mutually exclusive"},
       {"no-local-rank", {"--no_local_rank"}},
       {"no-ssh", {"--no_ssh", "--node_rank=0", "--rdzv_insecure"}, hosts},
       {"force-multi", {"--force_multi"}, {"--hostfile=@hosts", "--num_nodes=1", "--launcher=ssh"}},
@@ -269,8 +269,8 @@ TEST_F(EveryOption, OfDeepspeed) {
       {"autotuning", {"--autotuning=run"}, {}, "lockstep plan --apply"},
       {"bind-cores-to-rank", {"--bind_cores_to_rank"}},
       {"bind-core-list", {"--bind_core_list=0-3"}},
-      {"bind-core-list", {"--bind_core_list=x"}, {}, "a list as 0-7,16 is wanted"},
-      {"bind-core-list", {"--bind_core_list=0"}, {"--num_gpus=2"}, "1 cores cannot be bound to 2"},
+      {"bind-core-list", {"--bind_core_list=x"}, {}, "not a list such as 0-7,16"},
+      {"bind-core-list", {"--bind_core_list=0"}, {"--num_gpus=2"}, "1 cores are too few for 2"},
       {"ssh-port", {"--ssh_port=2222"}, hosts},
       {"venv-script", {"--venv_script=/v/activate"}, hosts},
       {"log-level", {"--log_level=debug"}},
@@ -291,18 +291,18 @@ TEST_F(EveryOption, OfDeepspeed) {
         "--rdzv_insecure",
         "--elastic_training",
         "--min_elastic_nodes=2"},
-       "--min_elastic_nodes 2 is more than --max_elastic_nodes 1"},
+       "--min_elastic_nodes 2 exceeds --max_elastic_nodes 1"},
       {"rdzv-secret-file", {"--rdzv_secret_file=@secret"}},
       {"rdzv-insecure", {"--rdzv_insecure"}},
       {"world-info", {"--world_info=x"}, {}, "world"},
       {"watch-stdin", {"--watch_stdin"}},
   };
   const std::vector<Idle> idle = {
-      {"no-ssh-check", {"--no_ssh_check"}, "accepted: hosts are not tried beforehand"},
+      {"no-ssh-check", {"--no_ssh_check"}, "accepted; hosts are not checked beforehand"},
   };
   std::vector<OptionSpec> table(deepspeed_options().begin(), deepspeed_options().end());
   std::erase_if(table, [](const OptionSpec& option) {
-    return std::string(option.name) == "read-stdin";  // program tests: it reads this one's stdin
+    return std::string(option.name) == "read-stdin";  // tested by the program tests, because it reads this process's stdin
   });
   expect_all(table, given, idle, [](const Words& words) {
     const DeepspeedRequest request = plan_deepspeed(words, kNothing);
@@ -314,7 +314,7 @@ TEST_F(EveryOption, OfDeepspeed) {
   });
 }
 
-/// The options that are handed on to the workers as variables, by what has them handed on.
+/// Options that are passed to the workers as variables, with the option that enables each group.
 std::vector<Given> handed_on() {
   const std::vector<std::pair<std::string, Words>> groups = {
       {"fsdp-", {"--use_fsdp", "--num_processes=2"}},
@@ -330,7 +330,7 @@ std::vector<Given> handed_on() {
       if (!name.starts_with(group)) {
         continue;
       }
-      // Any value but the one that it has by itself.
+      // Any value except the default.
       std::string value = "7";
       for (const std::string& choice : split(option.choices, '|')) {
         if (choice != option.fallback) {
@@ -339,10 +339,10 @@ std::vector<Given> handed_on() {
       }
       if (name == "fsdp-sync-module-states") {
         all.push_back(
-            {option.name, {"--" + name + "=false"}, beside, "--fsdp-sync-module-states must be"});
+            {option.name, {"--" + name + "=false"}, beside, "requires --fsdp-sync-module-states"});
         continue;
       }
-      if (value == "True" || value == "False") {  // however it is written
+      if (value == "True" || value == "False") {  // in either spelling
         value = std::string(option.fallback) == "true" ? "false" : "true";
       }
       all.push_back(
@@ -368,8 +368,8 @@ TEST_F(EveryOption, OfAccelerate) {
       {"config-file", {"--config_file=@config.yaml"}},
       {"quiet", {"-q"}},
       {"cpu", {"--cpu"}},
-      {"multi-gpu", {"--multi_gpu"}, {}, "wants --num-processes of at least 2"},
-      {"tpu", {"--tpu"}, {}, "--tpu is not supported here"},
+      {"multi-gpu", {"--multi_gpu"}, {}, "requires --num-processes of at least 2"},
+      {"tpu", {"--tpu"}, {}, "--tpu is not supported"},
       {"use-deepspeed", {"--use_deepspeed"}},
       {"use-fsdp", {"--use_fsdp"}},
       {"use-megatron-lm", {"--use_megatron_lm"}},
@@ -380,7 +380,7 @@ TEST_F(EveryOption, OfAccelerate) {
       {"num-processes", {"--num_processes=3"}},
       {"num-machines", {"--num_machines=4"}, two},
       {"machine-rank", {"--machine_rank=1"}, two},
-      {"machine-rank", {"--machine_rank=2"}, two, "--machine-rank 2 of 2 machines"},
+      {"machine-rank", {"--machine_rank=2"}, two, "--machine-rank 2 is out of range for 2 machines"},
       {"num-cpu-threads-per-process", {"--num_cpu_threads_per_process=3"}},
       {"num-cpu-threads-per-process",
        {"--num_cpu_threads_per_process=x"},
@@ -393,7 +393,7 @@ TEST_F(EveryOption, OfAccelerate) {
       {"debug", {"--debug"}},
       {"module", {"-m"}},
       {"no-python", {"--no_python"}},
-      {"no-python", {"--no_python"}, {"-m"}, "exclude each other"},
+      {"no-python", {"--no_python"}, {"-m"}, "mutually exclusive"},
       {"tee", {"--tee=3"}},
       {"log-dir", {"--log_dir=logs"}},
       {"role", {"--role=trainer"}},
@@ -433,18 +433,18 @@ TEST_F(EveryOption, OfAccelerate) {
       {"deepspeed-exclusion-filter", {"--deepspeed_exclusion_filter=n1:0"}, ds_hosts},
       {"deepspeed-inclusion-filter", {"--deepspeed_inclusion_filter=n1"}, ds_hosts},
       {"deepspeed-multinode-launcher", {"--deepspeed_multinode_launcher=nossh"}, ds_hosts},
-      {"aws-access-key-id", {"--aws_access_key_id=x"}, {}, "is not supported here"},
-      {"aws-secret-access-key", {"--aws_secret_access_key=x"}, {}, "is not supported here"},
-      {"tpu-use-cluster", {"--tpu_use_cluster"}, {}, "is not supported here"},
-      {"tpu-use-sudo", {"--tpu_use_sudo"}, {}, "is not supported here"},
-      {"vm", {"--vm=x"}, {}, "is not supported here"},
-      {"env", {"--env=x"}, {}, "is not supported here"},
-      {"main-training-function", {"--main_training_function=f"}, {}, "is not supported here"},
-      {"downcast-bf16", {"--downcast_bf16"}, {}, "is not supported here"},
+      {"aws-access-key-id", {"--aws_access_key_id=x"}, {}, "is not supported"},
+      {"aws-secret-access-key", {"--aws_secret_access_key=x"}, {}, "is not supported"},
+      {"tpu-use-cluster", {"--tpu_use_cluster"}, {}, "is not supported"},
+      {"tpu-use-sudo", {"--tpu_use_sudo"}, {}, "is not supported"},
+      {"vm", {"--vm=x"}, {}, "is not supported"},
+      {"env", {"--env=x"}, {}, "is not supported"},
+      {"main-training-function", {"--main_training_function=f"}, {}, "is not supported"},
+      {"downcast-bf16", {"--downcast_bf16"}, {}, "is not supported"},
   };
   given.insert(given.end(), others.begin(), others.end());
   const std::vector<Idle> idle = {
-      {"same-network", {"--same_network"}, "machines meet at main_process_ip"},
+      {"same-network", {"--same_network"}, "use main_process_ip as the rendezvous address"},
   };
   expect_all(accelerate_options(), given, idle, [](const Words& words) {
     const AccelerateRequest request = plan_accelerate(words, kNothing);

@@ -1,3 +1,4 @@
+// Tests of failure lists, repeated failures and restart limits.
 #include "launch/workers/failure_list.h"
 
 #include <gmock/gmock.h>
@@ -31,8 +32,8 @@ json travel(const FailureList& list) {
   return message;
 }
 
-// As many workers as there may be, each with as much to say as it may: one message carries it, and
-// the one that is to blame is in it.
+// The maximum number of workers with the longest reports fit into one message that includes the
+// root cause.
 TEST(FailureList, FitsIntoAMessageAndKeepsTheRootCause) {
   FailureList coordinator;
   for (int node = 0; node < 40; ++node) {
@@ -70,7 +71,7 @@ TEST(FailureList, KeepsARankThatHangsAmongManyThatLostIt) {
   EXPECT_EQ(received.failures()[root_cause(received.failures())].rank, 40);
 }
 
-// Clocks of machines differ: of two machines' failures the one that was told first counts.
+// Clocks differ between machines, so failures of different machines are ordered by arrival.
 TEST(FailureList, OrdersMachinesByArrivalAndOneMachineByItsClock) {
   Failure first = failure(0, 3), later = failure(9, 4), same = failure(1, 5);
   first.time = 1000;
@@ -108,13 +109,13 @@ TEST(Repetition, KnowsWhatComesAgain) {
   };
   const char* const ours = "lockstep::Error: text";
   EXPECT_TRUE(expected({2}, ours));
-  EXPECT_FALSE(expected({2}, "SystemExit: 2"));  // another program's code means something else
+  EXPECT_FALSE(expected({2}, "SystemExit: 2"));  // another program's exit codes have other meanings
   EXPECT_FALSE(expected({6}, ours));
   EXPECT_TRUE(expected({6, 6}, ours));
   EXPECT_FALSE(expected({6, 4, 6}, ours));
   EXPECT_FALSE(expected({4, 4, 4}, ours));
   EXPECT_FALSE(Repetition().expected({}, 3));
-  // What diverges further on has come past the last time's step.
+  // A later divergence has passed the step of the previous one.
   EXPECT_TRUE(expected({6, 6}, ours, {7, 7}));
   EXPECT_TRUE(expected({6, 6}, ours, {7, -1}));
   EXPECT_FALSE(expected({6, 6, 6}, ours, {7, 8, 90}));
@@ -135,7 +136,7 @@ TEST(Restarts, AreCountedInAWindowOrForTheWholeJob) {
   EXPECT_TRUE(restarts.may_be_one_more(hourly, begin + seconds(7201)));
   EXPECT_FALSE(restarts.may_be_one_more(ever, begin + seconds(1'000'000)));
   EXPECT_FALSE(restarts.may_be_one_more({}, begin + seconds(1'000'000)));
-  // As the next host gets them, whose clock is another.
+  // As received by the next coordinator, whose clock differs.
   const Restarts told = Restarts::from_json(restarts.to_json(begin + seconds(7200)), begin);
   EXPECT_EQ(told.count(), 4);
   EXPECT_FALSE(told.may_be_one_more(hourly, begin));
@@ -149,18 +150,19 @@ TEST(Progress, EndsAJobThatGetsNoFurther) {
     size_t rounds = 0;
     for (const auto step : steps) {
       ++rounds;
-      progress = Progress::from_json(progress.to_json());  // as the next host gets it
+      progress = Progress::from_json(progress.to_json());  // as received by the next coordinator
       if (progress.in_vain(step, fmt::format("cause {}", rounds))) {
         return fmt::format("{}: {}", rounds, progress.told());
       }
     }
     return std::string();
   };
-  const std::string words = "3 rounds in a row brought no new step:\n    cause ";
+  const std::string words = "3 rounds in a row made no progress:\n    cause ";
   EXPECT_EQ(ended_after({7, 7, 3, 7}), "4: " + words + "2\n    cause 3\n    cause 4");
   EXPECT_EQ(ended_after({-1, -1, -1}), "3: " + words + "1\n    cause 2\n    cause 3");
   EXPECT_EQ(ended_after({7, 7, 7, 8, 8, 8, 9}), "");
-  // Workers that die before they tell of steps, after some that did; and those that never do.
+  // Workers that fail before they report a step, after workers that reported some; and workers that
+  // never report steps.
   EXPECT_EQ(ended_after({5, {}, {}, {}}), "4: " + words + "2\n    cause 3\n    cause 4");
   EXPECT_EQ(ended_after(Steps(9)), "");
 }

@@ -1,4 +1,4 @@
-// The report of a worker for which the others waited in vain.
+// Tests of the report of a hanging worker.
 #include <gtest/gtest.h>
 
 #include "launch/workers/failure_report.h"
@@ -40,7 +40,7 @@ TEST(Hanging, ItIsTheRootCauseAndTravels) {
   const std::string text = report("job", {earlier, hanging});
   const std::string root = text.substr(text.find("Root Cause"));
   EXPECT_NE(root.find("rank      : 3 "), std::string::npos) << root;
-  EXPECT_NE(root.find("it hangs: rank 1 gave up waiting"), std::string::npos) << root;
+  EXPECT_NE(root.find("hanging: rank 1 timed out waiting"), std::string::npos) << root;
   EXPECT_NE(root.find("all_reduce number 12"), std::string::npos) << root;
   const auto travelled = failure_from_json(to_json(hanging));
   ASSERT_TRUE(travelled);

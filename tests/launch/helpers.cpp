@@ -1,3 +1,4 @@
+// Runs this test program again as workers and supervisors.
 #include "launch/helpers.h"
 
 #include <chrono>
@@ -130,7 +131,7 @@ int main(int argc, char** argv) {
   if (argc > 2 && std::string(argv[1]) == "--part") {
     return lockstep::launch::testing::play(argc, argv);
   }
-  if (argc > 1 && std::string(argv[1]) == "launch") {  // an agent that a transport started
+  if (argc > 1 && std::string(argv[1]) == "launch") {  // started as an agent by a transport
     return lockstep::launch::testing::play_as("launch", argc - 2, argv + 2);
   }
   ::testing::InitGoogleTest(&argc, argv);

@@ -1,5 +1,5 @@
-// The test program plays other parts when it is started with a first argument "--part": a worker, a
-// supervisor. So the tests run real processes without a program of their own.
+// Helpers that run the test program in another role ("--part NAME" as the first argument): a
+// worker, a supervisor. The tests thus run real processes without a separate program.
 #pragma once
 
 #include <functional>
@@ -10,38 +10,38 @@
 
 namespace lockstep::launch::testing {
 
-/// What a run of a program gave.
+/// Result of running a program.
 struct Ran {
   ExitStatus status;
   std::string output, error_output;
   double seconds = 0;
 };
 
-/// Runs argv to its end, with `environment` (NAME=VALUE) added. `during`, where given, is called
-/// with its pid once `marker` stands in its stdout or stderr.
+/// Runs argv until it ends, with `environment` (NAME=VALUE) added. `during`, if given, is called
+/// with the pid once `marker` appears in stdout or stderr.
 Ran run(
     const std::vector<std::string>& argv,
     const std::vector<std::string>& environment = {},
     const std::string& marker = "",
     const std::function<void(pid_t)>& during = {});
 
-/// argv of this test program in `part` with more arguments.
+/// Returns the argv that runs this test program as `part`, followed by `more`.
 std::vector<std::string> part(const std::string& part, const std::vector<std::string>& more = {});
 
-/// Runs `lockstep::launch::supervise` in a process of its own, N workers of `sh -c script`.
+/// Runs `lockstep::launch::supervise` in a separate process with N workers of `sh -c script`.
 Ran supervise_script(
     int workers,
     const std::string& script,
     const std::string& marker = "",
     const std::function<void(pid_t)>& during = {});
 
-/// How many processes carry this test process's tag: workers that were left behind.
+/// Returns the number of remaining processes with this test process's tag.
 int processes_left(const std::string& needle);
 
-/// A text that no other process has in its environment.
+/// Returns a string that is in no other process's environment.
 std::string unique_mark();
 
-/// The parts; register more in a test file by a static object.
+/// Registry of parts. Test files register parts with a static object.
 using Part = std::function<int(int argc, char** argv)>;
 struct RegisterPart {
   RegisterPart(const std::string& name, Part body);

@@ -1,5 +1,5 @@
-// Random and damaged input for what reads files, command lines and messages: an Error or a result
-// comes of it, and nothing else. The seed is fixed, so that a failure comes again.
+// Random and damaged input for parsers of files, command lines and messages: each must return an
+// Error or a result. The seed is fixed, so failures are reproducible.
 #include <algorithm>
 #include <fstream>
 #include <random>
@@ -30,7 +30,7 @@
 namespace lockstep::launch {
 namespace hostile_test {
 
-// Damages good inputs, and makes bad ones of their parts.
+// Damages valid inputs and recombines their parts.
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
@@ -208,8 +208,7 @@ TEST(Hostile, NodesThatIntroduceThemselves) {
   }
 }
 
-// Strangers at the coordinator's port, each with a damaged greeting. Whoever comes rightly is
-// welcome after all of them.
+// Many peers send damaged greetings to the coordinator. A valid peer is accepted afterwards.
 TEST(Hostile, MessagesToTheCoordinator) {
   LaunchPlan plan;
   plan.min_nodes = plan.max_nodes = 2;
@@ -250,7 +249,7 @@ TEST(Hostile, MessagesToTheCoordinator) {
   };
   Random random(6);
   for (int i = 0; i < 300; ++i) {
-    // Two bytes of damage that no greeting survives, so that the answer comes at once.
+    // Two damaged bytes that always invalidate the greeting, so that the answer comes at once.
     std::string greeting = random.damaged(join.dump());
     greeting.insert(random.below(greeting.size() + 1), "}{");
     converse({greeting, random.damaged(random.one_of(later))});

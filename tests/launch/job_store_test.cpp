@@ -1,3 +1,4 @@
+// Tests of the job store over sockets.
 #include "launch/system/job_store.h"
 
 #include <chrono>
@@ -32,7 +33,7 @@ bool answers(const JobStore& store) {
   return answers("127.0.0.1", store.port());
 }
 
-// Asks the store at ADDRESS PORT for a sign of life, as USER: exit code 0 where it answers.
+// Pings the store at ADDRESS PORT as USER; exits with 0 if it answers.
 const testing::RegisterPart ask_store("ask-store", [](int, char** argv) {
   const auto user = static_cast<uid_t>(std::stoi(argv[2]));
   if (::setresuid(user, user, user) != 0) {
@@ -56,7 +57,7 @@ TEST(JobStore, CutsOffWhatIsNoClient) {
 
 TEST(JobStore, ServesItsOwnUserAlone) {
   if (::geteuid() != 0) {
-    GTEST_SKIP() << "only root can act as somebody else";
+    GTEST_SKIP() << "only root can act as another user";
   }
   const JobStore store;
   const auto code_as = [&](const char* user) {
@@ -65,7 +66,7 @@ TEST(JobStore, ServesItsOwnUserAlone) {
         .status.shell_code();
   };
   if (code_as("65534") == 99) {
-    GTEST_SKIP() << "no other user here";
+    GTEST_SKIP() << "no other user on this machine";
   }
   EXPECT_EQ(code_as("0"), 0);
   EXPECT_EQ(code_as("65534"), 1);
@@ -73,8 +74,8 @@ TEST(JobStore, ServesItsOwnUserAlone) {
 }
 
 TEST(JobStore, AThousandClientsMeet) {
-  // In a network of its own: c10d's clients ask DNS for their own names, and DNS servers limit how
-  // often they answer.
+  // Runs in a separate network namespace, because c10d's clients look up their own names and DNS
+  // servers limit the rate of queries.
   std::vector<std::string> argv{
       "unshare",
       "--net",
@@ -95,7 +96,7 @@ TEST(JobStore, IsReachedAtItsAddressAlone) {
   const JobStore store("127.0.0.1");
   const std::chrono::milliseconds soon(300);
   EXPECT_EQ(connect_within("127.0.0.1", store.port(), soon).error, "");
-  // Another address of loopback stands for another interface: the server itself listens on all.
+  // Another loopback address stands for another interface; the server itself listens on all.
   EXPECT_NE(connect_within("127.0.0.2", store.port(), soon).error, "");
 }
 
@@ -109,7 +110,7 @@ TEST(JobStore, TellsWhoHasThePort) {
     EXPECT_THAT(
         error.what(),
         HasSubstr(
-            fmt::format("port {} of 127.0.0.1 is taken by PID {}", store.port(), ::getpid())));
+            fmt::format("port {} of 127.0.0.1 is in use by PID {}", store.port(), ::getpid())));
   }
 }
 

@@ -1,4 +1,4 @@
-// `lockstep launch` on one machine, with real processes.
+// Tests of `lockstep launch` on one machine with real processes.
 #include <csignal>
 #include <regex>
 
@@ -77,15 +77,15 @@ TEST(Launch, StartsWorkersThatGetNoFurtherThreeTimes) {
     return launch({"--max-restarts=5", "--no-python", "sh", "-c", "echo again; " + script});
   };
   const Ran told = rounds("echo 7 0 0 > $LOCKSTEP_STEP_FILE; exit 5");
-  EXPECT_EQ(told.output, "again\nagain\nagain\nagain\n");  // the first came to a new step
+  EXPECT_EQ(told.output, "again\nagain\nagain\nagain\n");  // the first reached a new step
   EXPECT_EQ(told.status.shell_code(), 1);
   EXPECT_THAT(
       told.error_output,
-      HasSubstr("the workers are not started again: 3 rounds in a row brought no new step:\n    "
+      HasSubstr("not restarting the workers: 3 rounds in a row made no progress:\n    "
                 "rank 0 on "));
   EXPECT_EQ(rounds("echo $LOCKSTEP_ROUND 0 0 > $LOCKSTEP_STEP_FILE; exit 5").output.size(), 36U);
   EXPECT_EQ(
-      rounds("exit 5").output.size(), 36U);  // of programs that tell no steps nothing is known
+      rounds("exit 5").output.size(), 36U);  // programs that report no steps are always restarted
 }
 
 TEST(Launch, WritesTorchrunsLogFolder) {
@@ -177,7 +177,7 @@ TEST(Launch, RestartsAndKeepsTheLogsOfEveryAttempt) {
   const Ran gave_up = launch({"--max-restarts=1", "--no-python", "sh", "-c", "echo run; exit 3"});
   EXPECT_EQ(gave_up.output, "run\nrun\n");
   EXPECT_EQ(gave_up.status.shell_code(), 1);
-  // Each fails more than a second after the last one.
+  // Each failure comes more than a second after the previous one.
   const Ran in_a_window = launch(
       {"--max-restarts=1",
        "--restart-window=1",
@@ -270,7 +270,7 @@ TEST(Launch, GoesOnWhereTheLogDiskIsFull) {
   EXPECT_EQ(ran.status.shell_code(), 1);
   EXPECT_THAT(ran.output, HasSubstr("]:end\n"));
   EXPECT_THAT(
-      ran.error_output, HasSubstr("No space left on device; it ends here, the job goes on"));
+      ran.error_output, HasSubstr("No space left on device; logging to it stops, the job continues"));
   EXPECT_THAT(ran.error_output, HasSubstr("exitcode  : 9"));
 }
 

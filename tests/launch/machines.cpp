@@ -1,3 +1,4 @@
+// Network namespaces that act as machines.
 #include "launch/machines.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +71,7 @@ std::future<Ran> Machines::launch(
   const std::string hosts =
       file == hosts_.end() ? ""
                            : fmt::format("mount --bind {} /etc/hosts; ", file->second.string());
-  // exec all the way, so that the pid is the agent's.
+  // Uses exec throughout, so that the pid is the agent's.
   std::vector<std::string> argv{
       "ip",
       "netns",

@@ -1,5 +1,5 @@
-// Machines as network namespaces: each with an address, a host name and a network of its own,
-// joined by a bridge.
+// Network namespaces that act as machines: each has its own address, host name and network, joined
+// by a bridge.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace lockstep::launch::testing {
 
 class Machines {
  public:
-  /// Empty where namespaces are allowed here, else the reason.
+  /// Returns an empty string if namespaces are allowed, otherwise the reason.
   static std::string unavailable();
 
   explicit Machines(int count);
@@ -22,13 +22,13 @@ class Machines {
   Machines(const Machines&) = delete;
   Machines& operator=(const Machines&) = delete;
 
-  /// "10.77.0.1" of machine 0, and so on.
+  /// Returns the address of a machine: "10.77.0.1" for machine 0, and so on.
   std::string address(int machine) const;
-  /// The namespace's name.
+  /// Returns the namespace's name.
   std::string name(int machine) const;
   /// Later launches on `machine` see this file as /etc/hosts.
   void set_hosts(int machine, const std::filesystem::path& file) { hosts_[machine] = file; }
-  /// Runs a shell command on a machine, to its end.
+  /// Runs a shell command on a machine until it ends.
   Ran shell(int machine, const std::string& command) const;
   /// Starts `lockstep launch` with these arguments on a machine. `during` as in run().
   std::future<Ran> launch(

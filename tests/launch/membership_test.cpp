@@ -1,3 +1,4 @@
+// Tests of the membership of rounds, the order of nodes and standby coordinators.
 #include "launch/agent/membership.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// `lockstep launch` on several machines: real agents and workers in network namespaces.
+// Tests of `lockstep launch` on several machines: real agents and workers in network namespaces.
 #include <array>
 #include <csignal>
 #include <fstream>
@@ -22,7 +22,7 @@ using ::testing::Not;
 using testing::part;
 using testing::Ran;
 
-// A worker that meets all the others in the store, as a training rank would.
+// A worker that meets all other workers in the store, as a training rank does.
 const std::vector<std::string> kMeet{LOCKSTEP_STORE_CLIENT, "meet"};
 
 class Nodes : public ::testing::Test {
@@ -36,7 +36,7 @@ class Nodes : public ::testing::Test {
     secret_ = "--rdzv-secret-file=" + secret("secret", "fedcba9876543210").string();
   }
 
-  // A file that only its owner may read.
+  // Creates a file that only its owner may read.
   std::filesystem::path secret(const char* name, const char* text) {
     write_file_atomically(folder_.path() / name, text);
     std::filesystem::permissions(folder_.path() / name, std::filesystem::perms(0600));
@@ -77,7 +77,7 @@ class Nodes : public ::testing::Test {
 
   std::vector<std::string> shell(const std::string& script) { return {"sh", "-c", script}; }
 
-  // A worker that says where it is, and stays until its round is the `last`, as "TERM.WORLD".
+  // A worker that prints its round and stays until its round is `last`, in the form "TERM.WORLD".
   std::vector<std::string> stay_until(const std::string& last) {
     return shell(fmt::format(
         "echo term $LOCKSTEP_TERM world $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT; "
@@ -86,7 +86,7 @@ class Nodes : public ::testing::Test {
         folder_.path().string(),
         last));
   }
-  // Until all workers of a round have spoken.
+  // Waits until all workers of a round have started.
   void wait_for_round(int term, int world) {
     for (int rank = 0; rank < world; ++rank) {
       const auto spoken = folder_.path() / fmt::format("{}.{}.{}", term, world, rank);
@@ -183,7 +183,7 @@ TEST_F(Nodes, AreStoppedWhereTheHostIsKilled) {
   nodes.push_back(machines_->launch(1, fixed(1, program, 2)));
   const Ran ran = nodes[1].get();
   EXPECT_EQ(ran.status.shell_code(), 7);
-  EXPECT_THAT(ran.error_output, HasSubstr("the node that hosts the job, 10.77.0.1, was lost"));
+  EXPECT_THAT(ran.error_output, HasSubstr("the coordinator's node 10.77.0.1 was lost"));
 }
 
 TEST_F(Nodes, GoOnUnderAnHeirWhereTheHostIsKilled) {
@@ -204,13 +204,13 @@ TEST_F(Nodes, GoOnUnderAnHeirWhereTheHostIsKilled) {
     EXPECT_THAT(
         ran.error_output,
         HasSubstr(
-            "the node that hosts the job, 10.77.0.1, was lost: the connection was closed; node1 "
+            "the coordinator's node 10.77.0.1 was lost: the connection was closed; node1 "
             "(10.77.0.2) hosts it now"));
   }
   host.get();
 }
 
-// The old host loses the others, and cannot tell that they have another one.
+// The old coordinator loses the other nodes and cannot know that they have a new coordinator.
 TEST_F(Nodes, AreJoinedByTheOldHostOnceItIsReachedAgain) {
   const std::vector<std::string> more{"--max-restarts=3", "--rdzv-conf=heartbeat_timeout=2"};
   const auto arguments = dynamic("2:3", more, stay_until("1.3"));
@@ -233,7 +233,8 @@ TEST_F(Nodes, AreJoinedByTheOldHostOnceItIsReachedAgain) {
   }
 }
 
-// Alone it would be enough: it stood still, and another has hosted the job since then.
+// One node would be enough for a round, but this coordinator was stopped and another one has hosted
+// the job since.
 TEST_F(Nodes, AreJoinedByAHostThatStoodStill) {
   const std::vector<std::string> more{"--max-restarts=3", "--rdzv-conf=heartbeat_timeout=2"};
   const auto arguments = dynamic("1:2", more, stay_until("1.2"));
@@ -251,11 +252,12 @@ TEST_F(Nodes, AreJoinedByAHostThatStoodStill) {
   const Ran ran = host.get();
   EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
   EXPECT_EQ(ran.output, "term 0 world 2 restart 0\nterm 1 world 2 restart 1\n");
-  // It is told, or finds its own coordinator as silent as the others do, and asks the heirs itself.
+  // It is redirected, or finds its own coordinator silent like the other agents do, and contacts
+  // the standbys itself.
   EXPECT_THAT(
       ran.error_output,
       ::testing::AnyOf(
-          HasSubstr("the job went on without this host: 10.77.0.2 port "),
+          HasSubstr("the job continued without this coordinator; 10.77.0.2 port "),
           HasSubstr("node1 (10.77.0.2) hosts it now")));
 }
 
@@ -279,7 +281,7 @@ TEST_F(Nodes, AreJoinedByAHostThatIsStartedAnew) {
 
 TEST_F(Nodes, GoOnWhereOneHostAfterTheOtherIsKilled) {
   const std::vector<std::string> more{"--max-restarts=2"};
-  // Alone a node has half of the last round's heirs: one, which is most of one.
+  // A single node is the only standby of the last round, which is a majority of one.
   const auto arguments = dynamic("1:3", more, stay_until("2.1"));
   std::vector<std::future<Ran>> nodes;
   for (const int node : {0, 1}) {
@@ -305,11 +307,11 @@ TEST_F(Nodes, EndWhereThreeRoundsBringNoNewStep) {
     const Ran ran = node->get();
     EXPECT_EQ(ran.status.shell_code(), 5);
     EXPECT_EQ(ran.output, "again\nagain\nagain\nagain\n");
-    EXPECT_THAT(ran.error_output, HasSubstr("3 rounds in a row brought no new step"));
+    EXPECT_THAT(ran.error_output, HasSubstr("3 rounds in a row made no progress"));
   }
 }
 
-// It cannot know whether the others go on without it.
+// The node cannot know whether the other nodes continue without it.
 TEST_F(Nodes, EndWhereMostHeirsAreLostWithTheHost) {
   const std::vector<std::string> more{"--max-restarts=9", "--rdzv-conf=join_timeout=12"};
   const auto arguments = dynamic("1:3", more, stay_until("none"));
@@ -323,14 +325,15 @@ TEST_F(Nodes, EndWhereMostHeirsAreLostWithTheHost) {
   auto left = machines_->launch(2, arguments);
   const pid_t host = agents[0].get_future().get(), standby = agents[1].get_future().get();
   wait_for_round(0, 3);
-  // At once: an heir that lived on would begin a round of two, of which the last is most.
+  // Both at once: a surviving standby would begin a round of two, of which the last node is a
+  // majority.
   ::kill(standby, SIGKILL);
   ::kill(host, SIGKILL);
   const Ran last = left.get();
   EXPECT_EQ(last.status.shell_code(), 7);
   EXPECT_EQ(last.output, "term 0 world 3 restart 0\n");
-  EXPECT_THAT(last.error_output, HasSubstr("1 of 2 nodes are here"));
-  EXPECT_THAT(last.error_output, HasSubstr("only 1 of 2 nodes came"));
+  EXPECT_THAT(last.error_output, HasSubstr("1 of 2 nodes have joined"));
+  EXPECT_THAT(last.error_output, HasSubstr("only 1 of 2 nodes joined"));
 }
 
 TEST_F(Nodes, NoticeThatOneIsSilentWithinFiveSeconds) {
@@ -370,12 +373,12 @@ TEST_F(Nodes, NoticeACutLink) {
 
 TEST_F(Nodes, TakeALateOneInAndGoOnWithoutALostOne) {
   const TemporaryFolder folder;
-  // Workers run until three of them are there, or, in a later round, until the killed node is gone.
+  // Workers run until there are three of them or, in a later round, until the killed node is gone.
   const auto program = shell(
       "echo round $LOCKSTEP_ROUND world $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT; touch " +
       folder.path().string() +
       "/$LOCKSTEP_ROUND.$RANK; [ $LOCKSTEP_ROUND = 2 ] && exit 0; exec sleep 100");
-  // The workers of both nodes that stay have spoken.
+  // The workers of both remaining nodes have started.
   const auto wait_for = [&](int round) {
     for (const int rank : {0, 1}) {
       while (!std::filesystem::exists(folder.path() / fmt::format("{}.{}", round, rank))) {
@@ -405,7 +408,7 @@ TEST_F(Nodes, TakeALateOneInAndGoOnWithoutALostOne) {
 
 TEST_F(Nodes, RestartTogetherAfterAFailure) {
   const TemporaryFolder folder;
-  // The first has spoken before the second fails.
+  // The first worker has started before the second fails.
   const auto program = shell(fmt::format(
       "echo restart $TORCHELASTIC_RESTART_COUNT; touch {0}/$RANK; [ $LOCKSTEP_ROUND = 1 ] && exit "
       "0; [ $RANK = 0 ] && exec sleep 100; until [ -e {0}/0 ]; do sleep 0.02; done; exit 3",
@@ -438,7 +441,7 @@ TEST_F(Nodes, MeetWithoutASecretOnlyWhereThatIsAskedFor) {
   for (const int node : {0, 1}) {
     const Ran ran = machines_->launch(node, fixed(node, kMeet, 2)).get();
     EXPECT_EQ(ran.status.shell_code(), 2);
-    EXPECT_THAT(ran.error_output, HasSubstr("the agents would meet at 10.77.0.1 without a secret"));
+    EXPECT_THAT(ran.error_output, HasSubstr("a secret is required for a rendezvous at 10.77.0.1"));
   }
   secret_ = "--rdzv-insecure";
   auto host = machines_->launch(0, fixed(0, kMeet, 2));
@@ -447,7 +450,7 @@ TEST_F(Nodes, MeetWithoutASecretOnlyWhereThatIsAskedFor) {
   EXPECT_EQ(host.get().status.shell_code(), 0);
 }
 
-// The store knows no secret: it serves the machines of the round.
+// The store has no secret: it serves the machines of the round.
 TEST_F(Nodes, AStoreIsClosedToOtherMachines) {
   const auto program = shell(fmt::format(
       "[ $RANK = 0 ] && echo $MASTER_PORT > {0}/new && mv {0}/new {0}/port; "
@@ -476,7 +479,7 @@ TEST_F(Nodes, AStoreIsClosedToOtherMachines) {
   EXPECT_EQ(second.get().status.shell_code(), 0);
 }
 
-// As Debian's /etc/hosts has the machine's own name: it stands for loopback there, and there alone.
+// As in Debian's /etc/hosts, the machine's own name resolves to loopback, but only on that machine.
 TEST_F(Nodes, MeetAtANameThatIsLoopbackOnItsOwnMachine) {
   write_file_atomically(folder_.path() / "own", "127.0.0.1 localhost\n127.0.1.1 node0\n");
   write_file_atomically(folder_.path() / "other", "127.0.0.1 localhost\n10.77.0.1 node0\n");
@@ -499,11 +502,11 @@ TEST_F(Nodes, MeetAtANameThatIsLoopbackOnItsOwnMachine) {
     const Ran ran = node->get();
     EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
     EXPECT_THAT(ran.output, HasSubstr("master 10.77.0.1\n"));
-    EXPECT_THAT(ran.error_output, Not(HasSubstr("00:0000 0A")));  // nobody listens on all
+    EXPECT_THAT(ran.error_output, Not(HasSubstr("00:0000 0A")));  // no socket listens on all addresses
   }
 }
 
-// As the name of a pod is, which has an address minutes after others look for it.
+// Like the name of a pod, which resolves only minutes after other nodes look it up.
 TEST_F(Nodes, LookForANameUntilItIsKnown) {
   const std::filesystem::path own = folder_.path() / "own", other = folder_.path() / "other";
   write_file_atomically(own, "127.0.0.1 localhost\n10.77.0.1 set-node-0-0.set\n");
@@ -535,11 +538,11 @@ TEST_F(Nodes, ProveTheSecret) {
   secret_ = "--rdzv-secret-file=" + wrong;
   const Ran refused = machines_->launch(2, dynamic("2", {}, kMeet)).get();
   EXPECT_EQ(refused.status.shell_code(), 2);
-  EXPECT_THAT(refused.error_output, HasSubstr("the secret is not the same (--rdzv-secret-file)"));
+  EXPECT_THAT(refused.error_output, HasSubstr("the secret (--rdzv-secret-file) or the job id (--rdzv-id) differs"));
   secret_ = "--rdzv-insecure";
   const Ran without = machines_->launch(2, dynamic("2", {}, kMeet)).get();
   EXPECT_EQ(without.status.shell_code(), 2);
-  EXPECT_THAT(without.error_output, HasSubstr("it wants a secret"));
+  EXPECT_THAT(without.error_output, HasSubstr("requires a secret"));
   auto second = machines_->launch(1, second_arguments);
   EXPECT_EQ(host.get().status.shell_code(), 0);
   EXPECT_EQ(second.get().status.shell_code(), 0);
@@ -561,7 +564,7 @@ TEST_F(Nodes, TellABusyPortAndAnUnreachableAddress) {
   EXPECT_THAT(
       none.error_output,
       HasSubstr(
-          "the meeting point 10.77.0.99 port 29512 cannot be reached out of eth0 (10.77.0.2)"));
+          "rendezvous endpoint 10.77.0.99 port 29512 is unreachable from eth0 (10.77.0.2)"));
   const Ran busy = machines_->shell(
       0,
       fmt::format(
@@ -575,7 +578,7 @@ TEST_F(Nodes, TellABusyPortAndAnUnreachableAddress) {
           "echo code $?; kill $first; wait $first || true",
           part("x")[0]));
   EXPECT_THAT(busy.output, HasSubstr("code 3"));
-  EXPECT_THAT(busy.error_output, HasSubstr("port 29513 of 10.77.0.1 is taken by PID "));
+  EXPECT_THAT(busy.error_output, HasSubstr("port 29513 of 10.77.0.1 is in use by PID "));
 }
 
 TEST_F(Nodes, TellWhichPairCannotConnect) {

@@ -1,3 +1,4 @@
+// Test of out-of-memory explanations in a memory cgroup.
 #include "launch/system/oom_explanation.h"
 
 #include <fstream>
@@ -25,7 +26,7 @@ const testing::RegisterPart eater("eat", [](int, char**) {
 TEST(MemoryWord, TellsThatTheCgroupKilledAWorker) {
   const auto counters = read_memory_counters();
   if (!counters) {
-    GTEST_SKIP() << "no memory cgroup can be read here";
+    GTEST_SKIP() << "no memory cgroup is readable";
   }
   const std::string folder = fmt::format("{}/lockstep-test-{}", counters->folder, ::getpid());
   const bool version1 = std::ifstream(counters->folder + "/memory.limit_in_bytes").good();
@@ -46,7 +47,7 @@ TEST(MemoryWord, TellsThatTheCgroupKilledAWorker) {
   const auto ran = testing::run(argv);
   testing::run({"rmdir", folder});
   if (ran.status.shell_code() == 99) {
-    GTEST_SKIP() << "no cgroup can be made here: " << ran.error_output;
+    GTEST_SKIP() << "cannot create a cgroup: " << ran.error_output;
   }
   EXPECT_EQ(ran.status.shell_code(), 137) << ran.error_output;
   EXPECT_THAT(

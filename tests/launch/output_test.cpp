@@ -1,3 +1,4 @@
+// Tests of status lines on a shared console.
 #include "launch/workers/output.h"
 
 #include <fcntl.h>
@@ -10,7 +11,7 @@ namespace output_test {
 
 const std::string kClear = "\r\x1b[K";
 
-// Two workers' streams that lead to one console, all of them pipes of this process.
+// Streams of two workers on one console; all are pipes of this process.
 class Streams : public ::testing::Test {
  protected:
   Streams() {
@@ -33,7 +34,7 @@ class Streams : public ::testing::Test {
     }
   }
 
-  // What the console gets for what a worker says.
+  // Returns the console's output for a worker's text.
   std::string say(int* pipe, const std::string& text) {
     EXPECT_EQ(::write(pipe[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
     while (loop_.wait(std::chrono::milliseconds(0))) {
@@ -41,7 +42,7 @@ class Streams : public ::testing::Test {
     return shown();
   }
   std::string shown() {
-    // A mark behind what was written, so that reading does not wait.
+    // A mark after the output, so that reading does not block.
     EXPECT_EQ(::write(shown_[1], "|", 1), 1);
     std::string text(65536, '\0');
     text.resize(static_cast<size_t>(::read(shown_[0], text.data(), text.size())));
@@ -60,11 +61,11 @@ TEST_F(Streams, KeepTheStatusLineBelowEverybodysLines) {
   EXPECT_EQ(say(first_, kClear + "step 1"), kClear + "step 1");
   EXPECT_EQ(say(second_, "a line\n"), kClear + "a line\n" + kClear + "step 1");
   EXPECT_EQ(say(first_, kClear + "step 2"), kClear + "step 2");
-  // A line of the worker that has the status line, as base/log.h writes it.
+  // A line of the worker that owns the status line, in the format of base/log.h.
   const std::string both = say(first_, kClear + "saved\n" + kClear + "step 3");
   EXPECT_TRUE(both.ends_with("saved\n" + kClear + "step 3")) << both;
   EXPECT_EQ(both.find("step 2"), std::string::npos);
-  // It ends, and stays on the screen.
+  // The status line ends and stays on the screen.
   EXPECT_EQ(say(first_, "\n"), kClear + "step 3\n");
   EXPECT_EQ(say(second_, "the end\n"), "the end\n");
 }

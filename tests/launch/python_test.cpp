@@ -1,4 +1,4 @@
-// Python scripts written for torchrun, run unchanged: with the torch package of the test
+// Tests of unchanged Python scripts written for torchrun, with the torch package of the test
 // environment.
 #include <filesystem>
 
@@ -17,8 +17,8 @@ using testing::Ran;
 
 const std::string kPython = std::string(LOCKSTEP_SOURCE_DIR) + "/.deps/python/bin/python";
 
-// Data-parallel training as torch's tutorials write it; @record; a failure in the first attempt
-// where asked for.
+// Data-parallel training as in torch's tutorials, with @record; on request it fails in the first
+// attempt.
 constexpr const char* kScript = R"(
 import os, sys
 import torch, torch.distributed as dist
@@ -90,7 +90,7 @@ TEST_F(Python, IsEndedByTorchelasticsFileTimer) {
       {"PYTHON_EXEC=" + kPython, "TORCHELASTIC_ENABLE_FILE_TIMER=1", "CUDA_VISIBLE_DEVICES="});
   EXPECT_EQ(ran.status.shell_code(), 1);
   EXPECT_THAT(ran.output, HasSubstr("in time\n"));
-  EXPECT_THAT(ran.error_output, HasSubstr("was not done with 'an epoch' in time"));
+  EXPECT_THAT(ran.error_output, HasSubstr("did not finish 'an epoch' in time"));
   EXPECT_THAT(ran.error_output, HasSubstr("exitcode  : -9"));
 }
 

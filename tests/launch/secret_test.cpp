@@ -1,3 +1,4 @@
+// Test of SHA-256 and HMAC with published vectors.
 #include "launch/system/secret.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ std::string hex(const std::array<uint8_t, 32>& bytes) {
 }
 
 TEST(Secret, EqualsThePublishedVectors) {
-  // FIPS 180-4's examples, and RFC 4231's cases 1, 2 and 6.
+  // Examples of FIPS 180-4, and cases 1, 2 and 6 of RFC 4231.
   EXPECT_EQ(hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(hex(sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(

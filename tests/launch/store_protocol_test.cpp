@@ -1,3 +1,4 @@
+// Tests of the server side of c10d's TCPStore protocol.
 #include "launch/system/store_protocol.h"
 
 #include <cstring>
@@ -30,7 +31,7 @@ std::string request(uint8_t kind, const std::string& rest = "") {
 
 const std::string kGreeting = request(0, raw<uint32_t>(0x3C85F7CE));
 
-// The protocol, and what each client was sent.
+// The protocol, with the bytes sent to each client.
 struct Exchange {
   std::map<StoreProtocol::Client, std::string> sent;
   uint64_t most_held = StoreProtocol::kMostHeld;
@@ -104,14 +105,14 @@ TEST(StoreProtocol, HoldsNoMoreThanItMay) {
   }
   exchange.take(1, request(kSet, text("large") + text(std::string(half - 4096, 'x'))));
   const uint64_t before = exchange.protocol.held();
-  // Values, queues, what has not come whole, and keys that are waited for count alike.
+  // Values, queues, incomplete requests and awaited keys all count towards the limit.
   EXPECT_FALSE(
       exchange.protocol.take(2, request(kSet, text("more") + text(std::string(half - 4096, 'x')))));
   EXPECT_FALSE(exchange.protocol.take(
       3, request(kQueuePush, text("more") + text(std::string(half - 4096, 'x')))));
   EXPECT_FALSE(exchange.protocol.take(4, std::string(half + 4096, 'x')));
   EXPECT_EQ(exchange.protocol.held(), before);
-  // One value in many answers of one request is the answer's length.
+  // One value repeated in a single request counts towards the length of the answer.
   std::string many = raw<uint64_t>(8);
   for (int i = 0; i < 8; ++i) {
     many += text("large");
@@ -120,7 +121,7 @@ TEST(StoreProtocol, HoldsNoMoreThanItMay) {
   EXPECT_EQ(exchange.take(1, request(kAdd, text("n") + raw<int64_t>(1))), raw<int64_t>(1));
 }
 
-// What is kept is counted rightly whatever happens: nothing is left of nothing.
+// The number of stored bytes stays correct: after everything is deleted, it is 0.
 TEST(StoreProtocol, CountsWhatItHolds) {
   Exchange exchange;
   exchange.take(1, kGreeting);
@@ -144,8 +145,7 @@ TEST(StoreProtocol, CountsWhatItHolds) {
   }
 }
 
-// Requests of every kind with random, often wrong, contents, cut anywhere: nothing but an answer or
-// a refusal comes of them.
+// Random, often invalid requests of every kind, cut anywhere: each is answered or refused.
 TEST(StoreProtocol, BearsRandomRequests) {
   std::mt19937 random(20240607);
   const auto below = [&](uint32_t most) { return static_cast<uint32_t>(random() % most); };

@@ -1,3 +1,4 @@
+// Tests of the single-machine supervisor with real worker processes.
 #include "launch/workers/supervisor.h"
 
 #include <algorithm>
@@ -56,7 +57,7 @@ TEST(Supervisor, ThreadsThatAreMoreThanTheProcessorsTakeTurns) {
   EXPECT_EQ(shared({}, 2), share);
 }
 
-// What a copy of a supervising process finds: its variables, descriptors and signals.
+// Prints the variables, descriptors and signals of a copy of a supervising process.
 int look_around() {
   const auto is_open = [](const char* name) {
     return ::fcntl(std::stoi(std::getenv(name)), F_GETFD) >= 0 ? "open" : "closed";
@@ -81,7 +82,7 @@ const testing::RegisterPart copies("copies", [](int, char**) {
       {"KEPT", std::to_string(::open("/dev/null", O_RDONLY))},
       {"OURS", std::to_string(::open("/dev/null", O_RDONLY | O_CLOEXEC))}};
   options.name = "copies";
-  std::printf("once\n");  // is in a buffer when the workers are made
+  std::printf("once\n");  // is buffered when the workers are forked
   return supervise(options);
 });
 
@@ -129,13 +130,13 @@ TEST(Supervisor, KillsAWorkerThatIgnoresSigterm) {
   EXPECT_EQ(ran.status.shell_code(), 3);
   EXPECT_LT(ran.seconds, 40);
   EXPECT_THAT(
-      ran.error_output, HasSubstr("ranks 0 did not end within 0.7 s of SIGTERM and were killed"));
+      ran.error_output, HasSubstr("killed ranks 0, which did not end within 0.7 s of SIGTERM"));
 }
 
 TEST(Supervisor, LeavesNoGrandchild) {
   for (const char* end : {"exit 0", "exit 9"}) {
     const std::string mark = testing::unique_mark();
-    // The grandchild leaves the session, and its parent ends: only the subreaper finds it.
+    // The grandchild leaves the session and its parent ends: only the subreaper finds it.
     const Ran ran = supervise_script(
         2,
         "export " + mark + "; (setsid sleep 300 & setsid sh -c 'trap \"\" TERM; sleep 300' &) ; " +
@@ -171,7 +172,7 @@ TEST(Supervisor, ForwardsSignalsAndPassesPreemptionOn) {
   EXPECT_THAT(ran.error_output, Not(HasSubstr("FAILED")));
 }
 
-// As SLURM tells a step and the srun that passes it on; the save takes longer than that.
+// As when SLURM signals a step and also the srun that forwards the signal; the save takes longer.
 TEST(Supervisor, TakesTwoTermsForOneRequest) {
   const Ran ran = supervise_script(
       2,
@@ -193,7 +194,7 @@ TEST(Supervisor, EndsAtOnceAtASecondInterrupt) {
         ::usleep(100'000);
         ::kill(pid, SIGINT);
       });
-  EXPECT_LT(ran.seconds, 20);  // and not the 30 s that are there for saving
+  EXPECT_LT(ran.seconds, 20);  // instead of the 30 s for saving
 }
 
 TEST(Supervisor, DiesOfASignalAsItsWorkersDo) {
@@ -233,7 +234,7 @@ TEST(Supervisor, TakesABrokenPipeForALostPeer) {
 }
 
 TEST(Supervisor, PassesRankZeroThroughByteForByte) {
-  // More than a pipe holds, no newline, bytes that are no text.
+  // More than a pipe buffers, without newline, with bytes that are not text.
   const Ran ran =
       supervise_script(1, "head -c 300000 /dev/zero | tr '\\0' '\\377'; printf '\\000end'");
   EXPECT_EQ(ran.output.size(), 300004U);
@@ -276,7 +277,7 @@ TEST(Supervisor, RunsSixtyFourWorkers) {
   }
 }
 
-// Each adds itself to a key of the store, and waits until all have.
+// Each worker increments a key of the store and waits until all have done so.
 TEST(Supervisor, RunsSixtyFourWorkersThatMeet) {
   constexpr const char* kMeet = R"(
 import os, socket, struct, sys

@@ -1,3 +1,4 @@
+// Tests of torchrun's command line.
 #include "launch/frontends/torchrun.h"
 
 #include <csignal>
@@ -58,7 +59,7 @@ TEST(Torchrun, TakesItsPlaceFromAnIndexedJob) {
   const std::vector<std::string> words{
       "--nnodes", "4", "--master-addr", "set-node-0-0.set", "--rdzv-insecure", "x"};
   EXPECT_EQ(plan_torchrun(words, {{"JOB_COMPLETION_INDEX", "3"}}).rendezvous.node_rank, 3);
-  // Who says it himself, or Kubeflow by its own variable, is right.
+  // An explicit rank of the user or of Kubeflow takes precedence.
   EXPECT_EQ(
       plan_torchrun(words, {{"JOB_COMPLETION_INDEX", "3"}, {"PET_NODE_RANK", "1"}})
           .rendezvous.node_rank,
@@ -76,7 +77,7 @@ TEST(Torchrun, SaysThatKubeflowCountsCpus) {
     return plan_torchrun({"x"}, environment).notes;
   };
   const Environment pod{{"KUBERNETES_SERVICE_HOST", "10.0.0.1"}};
-  EXPECT_THAT(notes("32", pod), ElementsAre(HasSubstr("32 ranks of few threads")));
+  EXPECT_THAT(notes("32", pod), ElementsAre(HasSubstr("starting 32 ranks with few threads")));
   EXPECT_THAT(notes("1", pod), ElementsAre());
   EXPECT_THAT(notes("32", {}), ElementsAre());
 }
@@ -128,18 +129,18 @@ TEST(Torchrun, TellsAllProblemsAtOnce) {
         "--nproc-per-node 0",
         "--max-restarts -1",
         "--restart-window -3600",
-        "no option --nproc-per-noed. Did you mean 'nproc-per-node'?",
+        "unknown option --nproc-per-noed. Did you mean 'nproc-per-node'?",
         "--start-method thread",
         "Did you mean 'join_timeout'?",
-        "exclude each other"}) {
+        "mutually exclusive"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_THAT(problem_of({"--r", "x"}), HasSubstr("ambiguous"));
-  EXPECT_THAT(problem_of({"--tee", "4", "x"}), HasSubstr("not a choice of streams"));
-  EXPECT_THAT(problem_of({"--rdzv-backend=etcd", "x"}), HasSubstr("c10d needs no service"));
+  EXPECT_THAT(problem_of({"--tee", "4", "x"}), HasSubstr("invalid selection of streams"));
+  EXPECT_THAT(problem_of({"--rdzv-backend=etcd", "x"}), HasSubstr("c10d needs no external service"));
   EXPECT_THAT(
-      problem_of({"--rdzv-backend=c10d", "--rdzv-endpoint=a b", "x"}), HasSubstr("no endpoint"));
-  EXPECT_THAT(problem_of({"--nproc-per-node"}), HasSubstr("wants a value"));
+      problem_of({"--rdzv-backend=c10d", "--rdzv-endpoint=a b", "x"}), HasSubstr("not an endpoint"));
+  EXPECT_THAT(problem_of({"--nproc-per-node"}), HasSubstr("requires a value"));
 }
 
 TEST(StdSpec, NamesRanksOfAnyNumberOfDigits) {

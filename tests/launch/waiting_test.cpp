@@ -1,4 +1,4 @@
-// Which rank hangs, and who waits for whom, by what the ranks tell; and the stacks of a process.
+// Tests of hang detection from the rank status, of the graph of waits, and of a process's stacks.
 #include "launch/workers/waiting.h"
 
 #include <csignal>
@@ -25,7 +25,7 @@ using ::testing::Not;
 
 constexpr double kNow = 1000;
 
-/// A rank of `ranks` that trains, and got on a moment ago.
+/// A rank of `ranks` that trains and made progress a moment ago.
 RankView rank_of(int rank, int ranks) {
   RankView view;
   view.rank_status.rank = rank;
@@ -45,7 +45,7 @@ RankView rank_of(int rank, int ranks) {
   return view;
 }
 
-/// It began the call and waits in it for `seconds`.
+/// Puts a rank into a call, in which it has waited for `seconds`.
 void wait_in(RankView& view, CallKind kind, double seconds) {
   GroupCalls& world = view.rank_status.groups.front();
   PendingCall wait{"all_reduce", "world", "", 12, {6}, kNow - seconds, world.ranks, kind, 0};
@@ -94,7 +94,7 @@ TEST(Hangs, TheLimitIsTheLargerOfThreeMediansAndTheConfigurations) {
   for (RankView& view : views) {
     view.rank_status.report_after = 0;
   }
-  EXPECT_FALSE(find_hang(views, kNow + 1e6));  // switched off
+  EXPECT_FALSE(find_hang(views, kNow + 1e6));  // detection is disabled
 }
 
 TEST(Hangs, BeforeTheFirstStepOnlyProcessesThatStandAreNamed) {
@@ -113,7 +113,7 @@ TEST(Hangs, OneThatWasStoppedInTheCallItselfIsNamed) {
   EXPECT_EQ(find_hang(views, kNow)->ranks, std::vector<int>{1});
   EXPECT_THAT(
       describe_waiting(views, kNow),
-      HasSubstr("ranks 0, 2 wait for rank 1 (which came): all_reduce"));
+      HasSubstr("ranks 0, 2 wait for rank 1 (which has arrived): all_reduce"));
 }
 
 TEST(Hangs, OneThatStandsIsNamedBeforeOneThatIsSlow) {
@@ -126,7 +126,7 @@ TEST(Hangs, NobodyIsNamedForARankOfAnotherMachine) {
   std::vector<RankView> views = all_wait_but(4, 3, 40);
   views.pop_back();
   EXPECT_FALSE(find_hang(views, kNow));
-  EXPECT_EQ(describe_waiting(views, kNow), "");  // nothing is known of it
+  EXPECT_EQ(describe_waiting(views, kNow), "");  // nothing is known about a rank of another machine
 }
 
 TEST(Hangs, RanksThatCameToDifferentOperationsAreACircle) {
@@ -137,12 +137,12 @@ TEST(Hangs, RanksThatCameToDifferentOperationsAreACircle) {
   ASSERT_TRUE(hang);
   EXPECT_TRUE(hang->is_circle);
   EXPECT_EQ(hang->ranks, (std::vector<int>{0, 1}));
-  EXPECT_THAT(describe_hang(*hang, views, kNow), HasSubstr("came to different operations"));
-  views[1].rank_status.changed = kNow;  // one of them got on
+  EXPECT_THAT(describe_hang(*hang, views, kNow), HasSubstr("they are in different operations"));
+  views[1].rank_status.changed = kNow;  // one rank made progress
   EXPECT_FALSE(find_hang(views, kNow));
 }
 
-/// As over NCCL: the host goes on where its device waits.
+/// As with NCCL, the host continues while its device waits.
 TEST(Hangs, DevicesThatWaitAreNoHostsThatHang) {
   std::vector<RankView> views = all_wait_but(3, 1, 40);
   for (RankView& view : views) {
@@ -150,7 +150,7 @@ TEST(Hangs, DevicesThatWaitAreNoHostsThatHang) {
       wait.on_device = true;
     }
   }
-  views[1].rank_status.changed = kNow - 35;  // the host of the one that hangs moved last
+  views[1].rank_status.changed = kNow - 35;  // the hanging rank's host made progress last
   const auto hang = find_hang(views, kNow);
   ASSERT_TRUE(hang);
   EXPECT_EQ(hang->ranks, std::vector<int>{1});
@@ -159,15 +159,15 @@ TEST(Hangs, DevicesThatWaitAreNoHostsThatHang) {
       text,
       HasSubstr("ranks 0, 2 wait for rank 1: all_reduce number 12 of group world, shape [6]"));
   EXPECT_THAT(
-      describe_rank(views[0], kNow), HasSubstr("its device was given all_reduce number 12"));
-  // All have come to it: it may have ended long ago, and nobody waits.
+      describe_rank(views[0], kNow), HasSubstr("last queued on its device: all_reduce number 12"));
+  // All ranks have arrived: the call may have ended long ago, and no rank waits.
   views = all_wait_but(3, -1, 40);
   for (RankView& view : views) {
     view.rank_status.waits.front().on_device = true;
   }
   EXPECT_EQ(describe_waiting(views, kNow), "");
   views[2].state = 'T';
-  EXPECT_THAT(describe_waiting(views, kNow), HasSubstr("ranks 0, 1 wait for rank 2 (which came)"));
+  EXPECT_THAT(describe_waiting(views, kNow), HasSubstr("ranks 0, 1 wait for rank 2 (which has arrived)"));
 }
 
 TEST(Hangs, AMessageIsWaitedForByItsOtherEndsAlone) {
@@ -214,20 +214,20 @@ TEST(Stacks, AreReadFromOutsideAlsoWhereTheProcessIsStopped) {
   EXPECT_THAT(awake, HasSubstr("sleeping"));
   EXPECT_THAT(awake, HasSubstr("stand_in_a_named_function"));
   EXPECT_THAT(awake, HasSubstr("#0 "));
-  EXPECT_TRUE(comes_to('S'));  // once more, after it was woken to be looked at
+  EXPECT_TRUE(comes_to('S'));  // again, after reading the stacks woke it
   ::kill(child, SIGSTOP);
   ::waitpid(child, nullptr, WUNTRACED);
   const std::string stopped = stacks_of(child);
   EXPECT_THAT(stopped, HasSubstr("stand_in_a_named_function"));
   EXPECT_THAT(stopped, HasSubstr("stopped"));
-  EXPECT_TRUE(comes_to('T'));  // again
+  EXPECT_TRUE(comes_to('T'));  // again, after the stop
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  EXPECT_THAT(stacks_of(child), HasSubstr("there is no process"));
+  EXPECT_THAT(stacks_of(child), HasSubstr("does not exist"));
 }
 
-/// A worker that trains four steps; then rank 1 is in a user's code for ever, though no signal
-/// stopped it, and rank 0 waits for it.
+/// A worker that trains four steps. Then rank 1 stays in user code forever, without being stopped
+/// by a signal, and rank 0 waits for it.
 [[noreturn]] int work_and_hang() {
   RankStatus& told = *rank_status();
   told.set_limits(/*report_after=*/1, /*end_after=*/3);
@@ -267,7 +267,7 @@ TEST(HangWatch, NamesARankThatHangsInUserCodeWithItsStackAndEndsIt) {
   EXPECT_THAT(
       ran.error_output, HasSubstr("rank 0 waits for rank 1: all_reduce number 5 of group world"));
   EXPECT_THAT(ran.error_output, HasSubstr("stand_in_a_named_function"));
-  EXPECT_THAT(ran.error_output, HasSubstr("hangs for longer than training.hang_timeout"));
+  EXPECT_THAT(ran.error_output, HasSubstr("it hung for longer than training.hang_timeout"));
   const std::string root = ran.error_output.substr(ran.error_output.find("Root Cause"));
   EXPECT_THAT(root, HasSubstr("rank      : 1 "));
   EXPECT_THAT(root, HasSubstr("a user's hook"));

@@ -1,3 +1,4 @@
+// Tests of torchelastic's file timers and of the health endpoint.
 #include "launch/workers/watchdog.h"
 
 #include <csignal>
@@ -59,7 +60,7 @@ const std::string kSay =
 TEST(Watchdog, EndsAWorkerThatIsLate) {
   const Ran ran = launch_watched(kSay + "say epoch $(date +%s); sleep 60");
   EXPECT_EQ(ran.status.shell_code(), 128 + SIGUSR1) << ran.error_output;
-  EXPECT_THAT(ran.error_output, HasSubstr("was not done with 'epoch' in time: it gets SIGUSR1"));
+  EXPECT_THAT(ran.error_output, HasSubstr("did not finish 'epoch' in time; sending SIGUSR1"));
 }
 
 TEST(Watchdog, LeavesAWorkerThatReleasesItsTimers) {
@@ -114,7 +115,7 @@ TEST(HealthCheck, TellsWhetherWorkersRunAndGetOn) {
   const std::filesystem::path quick = folder.path() / "quick", slow = folder.path() / "slow";
   Health health;
   EXPECT_EQ(health.answer("/readyz").status, 503);
-  EXPECT_EQ(health.answer("/healthz?steps=20").status, 200);  // nothing is late that has not begun
+  EXPECT_EQ(health.answer("/healthz?steps=20").status, 200);  // no step is late before one has started
   health.workers_run({quick, slow});
   EXPECT_EQ(health.answer("/readyz").status, 200);
   StepWriter first(quick), second(slow);
@@ -122,7 +123,7 @@ TEST(HealthCheck, TellsWhetherWorkersRunAndGetOn) {
     first.begin(step);
   }
   second.begin(38);
-  second.begin(39);  // the median is of this pair, and a step that takes long is late by it
+  second.begin(39);  // the median is of these two steps, so a long step counts as late
   ::usleep(100'000);
   first.begin(41);
   const std::string told = health.answer("/healthz").body;
@@ -171,7 +172,7 @@ TEST(HealthCheck, IsThereAsLongAsTheAgentIs) {
   EXPECT_EQ(ran.output, "b'alive\\n'\n") << ran.error_output;
 }
 
-// A process that has called vfork sleeps uninterruptibly until its child ends.
+// After vfork a process is in uninterruptible sleep until its child ends.
 TEST(Watchdog, KillsAWorkerThatHangsInTheKernelAndDoesNotStartItAgain) {
   const Ran ran = testing::run(
       testing::part(
@@ -189,8 +190,8 @@ TEST(Watchdog, KillsAWorkerThatHangsInTheKernelAndDoesNotStartItAgain) {
       {"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=1"});
   EXPECT_EQ(ran.status.shell_code(), 128 + SIGKILL) << ran.error_output;
   EXPECT_THAT(ran.error_output, HasSubstr("rank 0 (PID "));
-  EXPECT_THAT(ran.error_output, HasSubstr("is in uninterruptible sleep for longer than"));
-  EXPECT_EQ(ran.output, "begins\n");  // once
+  EXPECT_THAT(ran.error_output, HasSubstr("in uninterruptible sleep for longer than"));
+  EXPECT_EQ(ran.output, "begins\n");  // the worker was started once
 }
 
 TEST(Watchdog, RefusesATimeThatIsNone) {
@@ -200,7 +201,7 @@ TEST(Watchdog, RefusesATimeThatIsNone) {
   EXPECT_EQ(ran.status.shell_code(), 2);
   EXPECT_THAT(
       ran.error_output,
-      HasSubstr("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=soon: seconds are wanted"));
+      HasSubstr("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=soon: not a number of seconds"));
 }
 
 }  // namespace watchdog_test

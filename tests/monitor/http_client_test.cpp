@@ -1,4 +1,4 @@
-// What trackers send goes through libcurl: what is asked, what an error tells, and what it hides.
+// Tests of the HTTP client: requests, error messages, and secrets that errors must not contain.
 #include "monitor/http_client.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace lockstep::monitor {
 namespace http_client_test {
 
-/// The error of a request that gets no answer.
+/// Returns the error of a request without an answer.
 Error error_of(HttpClient& client, const std::string& url) {
   try {
     client.send(url, "");

@@ -1,3 +1,4 @@
+// Tests of metrics.jsonl and of windowed rates.
 #include "monitor/metrics.h"
 
 #include <cmath>
@@ -94,7 +95,7 @@ TEST(MetricsFile, ContinuesAfterTheCheckpointsStep) {
       "{\"step\": 1, \"epoch\": 0.5, \"loss\": 1.0}\n{\"step\": 2, \"epoch\": 1.0, \"loss\": 1.0}\n"
       "{\"step\": 3, \"epoch\": 1.5, \"loss\": 1.0}\n{\"step\": 4, \"epoch\": 2.0, \"loss\": "
       "2.0}\n");
-  MetricsFile(path, 0);  // not a resume: begins anew
+  MetricsFile(path, 0);  // not a resume: starts an empty file
   EXPECT_EQ(read_file(path), "");
   std::filesystem::remove(path);
   MetricsFile(path, 3);  // a resume whose metrics were moved away
@@ -154,11 +155,11 @@ TEST(WindowedRate, ForgetsWhatIsOlderThanItsWindow) {
     rate.add(second, 2);
   }
   EXPECT_DOUBLE_EQ(rate.per_second(), 2);
-  rate.add(500, 30);  // an interval longer than the window still counts whole
+  rate.add(500, 30);  // an interval longer than the window counts completely
   EXPECT_DOUBLE_EQ(rate.per_second(), 30.0 / 301);
   rate.start(600);
   EXPECT_EQ(rate.per_second(), 0);
-  rate.add(600, 5);  // no time went by
+  rate.add(600, 5);  // no time has passed
   EXPECT_EQ(rate.per_second(), 0);
 }
 

@@ -1,4 +1,4 @@
-// MLflow: what the environment says, what its server is asked, and what a folder of runs holds.
+// Tests of MLflow: settings from the environment, requests to the server, and folders of runs.
 #include "monitor/mlflow.h"
 
 #include <cmath>
@@ -91,7 +91,8 @@ TEST(MlflowNames, AreThoseThatItTakes) {
   EXPECT_EQ(mlflow_name("a..b/..c"), "a..b/..c");
 }
 
-/// Its stores keep a name as a path: none may lead out of the run's folder, or to another's place.
+/// MLflow's stores use a name as a path: it must stay within the run's folder and not collide with
+/// another name.
 TEST(MlflowNames, StayWithinTheRun) {
   const std::filesystem::path run("/run");
   for (const char* name :
@@ -141,12 +142,12 @@ TEST(MlflowEnds, AreOfTheEventsThatEndARun) {
   EXPECT_EQ(mlflow_time(1.7e9 + 0.0015), 1'700'000'000'001);
 }
 
-/// A tracking server that has nothing yet.
+/// Tracking server that is initially empty.
 struct Tracker {
   TemporaryFolder folder;
   std::map<std::string, std::string> experiments;
-  bool others_are_faster = false;  // the experiment is made while we ask for it
-  std::string refuses;             // the call that is answered with `refusal`
+  bool others_are_faster = false;  // another client creates the experiment at the same time
+  std::string refuses;             // the call that gets `refusal` as its answer
   OneServer::Reply refusal;
   OneServer server{[this](const OneServer::Request& request) { return answer(request); }};
 
@@ -175,7 +176,7 @@ struct Tracker {
     }
     return {};
   }
-  /// Empty: none.
+  /// An empty `call` refuses none.
   void refuse(const std::string& call, const OneServer::Reply& reply = {}) {
     server.between([&] {
       refuses = call;
@@ -265,7 +266,7 @@ TEST(MlflowSender, GoesOnWithTheRunOfItsFolder) {
   EXPECT_EQ(sent[0].json().at("run_id"), "r0");
 }
 
-/// Somebody deleted it, or MLFLOW_TRACKING_URI is another server now: nothing goes into the void.
+/// The run was deleted, or MLFLOW_TRACKING_URI names another server: a new run is created.
 TEST(MlflowSender, MakesARunWhereTheServerDoesNotHaveTheOneOfItsFolder) {
   Tracker tracker;
   write_file_atomically(tracker.run_file(), R"({"run_id": "r0"})");
@@ -376,7 +377,7 @@ TEST(MlflowRun, ANewRunDoesNotGoOnWithTheOneBefore) {
   EXPECT_TRUE(tracker.server.requests("runs/update").empty());
 }
 
-/// A folder of runs, and the run within it.
+/// Folder of runs, and a run in it.
 struct Store {
   TemporaryFolder folder;
 
@@ -471,7 +472,7 @@ TEST(MlflowFolder, RunsOfOneExperimentLieBesideEachOther) {
   EXPECT_NE(store.place("a"), store.place("b"));
 }
 
-/// MLflow writes YAML with single quotes, and marks what is deleted.
+/// MLflow writes YAML with single quotes and marks deleted experiments.
 TEST(MlflowFolder, FindsTheExperimentThatMlflowMadeAndNotOneThatIsDeleted) {
   const Store store;
   const auto make = [&](const char* number, const char* stage) {

@@ -1,3 +1,4 @@
+// Tests of Monitor: logging, rates, result files and trackers.
 #include "monitor/monitor.h"
 
 #include <cmath>
@@ -14,7 +15,7 @@
 namespace lockstep::monitor {
 namespace monitor_test {
 
-/// A run whose time the test sets.
+/// Run with a clock that the test sets.
 struct TimedRun {
   TemporaryFolder folder;
   double now = 50;
@@ -99,7 +100,7 @@ TEST(Monitor, LogsTheShareOfTheRooflineWhereThatIsKnown) {
   monitor.set_roofline(0.125);
   monitor.step(run.report(3));
   monitor.step(run.report(4));
-  EXPECT_EQ(run.metrics().at(1).at("roofline_share"), 0.25);  // of steps of 0.5 s
+  EXPECT_EQ(run.metrics().at(1).at("roofline_share"), 0.25);  // steps take 0.5 s
 }
 
 TEST(Monitor, LogsByItsStrategy) {
@@ -118,7 +119,7 @@ TEST(Monitor, LogsByItsStrategy) {
     return steps;
   };
   using Steps = std::vector<int64_t>;
-  EXPECT_EQ(logged(LoggingStrategy::kSteps, false, 4), (Steps{4, 6}));  // the last one always
+  EXPECT_EQ(logged(LoggingStrategy::kSteps, false, 4), (Steps{4, 6}));  // the last step is always logged
   EXPECT_EQ(logged(LoggingStrategy::kSteps, true, 4), (Steps{1, 4, 6}));
   EXPECT_EQ(logged(LoggingStrategy::kEpoch, false, 1), (Steps{3, 6}));
   EXPECT_EQ(logged(LoggingStrategy::kNo, true, 1), (Steps{}));
@@ -151,10 +152,10 @@ TEST(Monitor, WritesEvaluationsAndResults) {
           {"eval_steps_per_second", 0.5}}));
   EXPECT_EQ(run.file("eval_results.json")["eval_loss"], 2.0);
 
-  run.now += 3.5;  // the evaluation
+  run.now += 3.5;  // duration of the evaluation
   monitor.step(run.report(2));
   monitor.finish();
-  monitor.finish();  // once is enough
+  monitor.finish();  // a second call has no effect
   EXPECT_EQ(
       run.file("train_results.json"),
       (nlohmann::json{
@@ -186,7 +187,7 @@ TEST(Monitor, ResumesAsIfNothingHadHappened) {
   std::string checkpoint;
   {
     Monitor monitor(twice.options(), std::nullopt, twice.clocks());
-    for (int64_t step = 1; step <= 5; ++step) {  // killed after 5, with a checkpoint of 2
+    for (int64_t step = 1; step <= 5; ++step) {  // killed after step 5, with a checkpoint of step 2
       monitor.step(twice.report(step));
       if (step == 2) {
         checkpoint = to_json(monitor.state());
@@ -229,7 +230,7 @@ TEST(Monitor, KeepsJsonWholeWhereALossIsNone) {
   StepReport report = run.report(1);
   report.loss = std::nan("");
   monitor.step(report);
-  monitor.evaluation({.step = 1, .loss = 1e6});  // whose perplexity overflows
+  monitor.evaluation({.step = 1, .loss = 1e6});  // its perplexity overflows
   monitor.finish();
   EXPECT_TRUE(run.metrics()[0]["loss"].is_null());
   EXPECT_TRUE(run.metrics()[1]["eval_perplexity"].is_null());
@@ -283,7 +284,7 @@ TEST(TrainerState, ReadsHuggingFacesAndRefusesWhatIsNone) {
   }
 }
 
-/// What a full disk does to a file.
+/// Sink that behaves like a file on a full disk.
 class FullDisk : public MetricsSink {
  public:
   explicit FullDisk(int& calls) : calls_(calls) {}
@@ -307,9 +308,9 @@ TEST(Monitor, AFullDiskCostsMetricsAndNotTheRun) {
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(told.find("No space left on device"), told.rfind("No space left on device")) << told;
-  EXPECT_NE(told.find("training goes on without"), std::string::npos) << told;
+  EXPECT_NE(told.find("training continues without"), std::string::npos) << told;
   EXPECT_EQ(run.metrics().size(), 2U);
-  // The results stand in a folder that is gone.
+  // The folder of the results no longer exists.
   std::filesystem::remove_all(run.folder.path() / "out");
   write_file_atomically(run.folder.path() / "out", "a file");
   testing::internal::CaptureStderr();

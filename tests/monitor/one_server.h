@@ -1,5 +1,4 @@
-// A server of HTTP on this machine, for what is sent to trackers: it answers as a test says, and
-// keeps what it was asked.
+// Local HTTP server for tracker tests: answers as the test specifies and records the requests.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +23,7 @@ class OneServer {
  public:
   struct Request {
     std::string line;     // "POST /a?b=c HTTP/1.1"
-    std::string headers;  // as they came
+    std::string headers;  // unmodified
     std::string body;
 
     nlohmann::json json() const { return nlohmann::json::parse(body); }
@@ -33,9 +32,9 @@ class OneServer {
   struct Reply {
     int status = 200;
     std::string body = "{}";
-    std::string header = {};  // one more, "Location: /b"
+    std::string header = {};  // additional header, such as "Location: /b"
   };
-  /// Called by the server's thread.
+  /// Called from the server's thread.
   using Answer = std::function<Reply(const Request& request)>;
 
   OneServer() : OneServer([](const Request&) { return Reply{}; }) {}
@@ -62,19 +61,19 @@ class OneServer {
   OneServer(const OneServer&) = delete;
   OneServer& operator=(const OneServer&) = delete;
 
-  /// Without a scheme: "127.0.0.1:4711".
+  /// Address without a scheme: "127.0.0.1:4711".
   std::string host() const { return "127.0.0.1:" + std::to_string(port_); }
   std::string address() const { return "http://" + host(); }
   std::vector<Request> requests() {
     const std::lock_guard lock(mutex_);
     return requests_;
   }
-  /// Changes what answers are made of, between two requests.
+  /// Runs `body` between two requests, to change the answers.
   void between(const std::function<void()>& body) {
     const std::lock_guard lock(mutex_);
     body();
   }
-  /// Those whose first line has `text`.
+  /// Returns the requests whose first line contains `text`.
   std::vector<Request> requests(const std::string& text) {
     std::vector<Request> found;
     for (const Request& request : requests()) {
@@ -113,7 +112,7 @@ class OneServer {
       sent += static_cast<size_t>(count);
     }
   }
-  /// Reads on until `text` is so long, or nothing more comes.
+  /// Reads more data into `text`; returns false at the end.
   static bool read_more(int client, std::string& text) {
     char some[4096];
     const ssize_t count = ::recv(client, some, sizeof some, 0);
@@ -150,7 +149,7 @@ class OneServer {
   std::thread thread_;
 };
 
-/// An address at which nobody listens.
+/// Returns an address on which no server listens.
 inline std::string nobodys_address() {
   const OneServer server;
   return server.address();

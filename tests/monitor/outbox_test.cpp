@@ -1,3 +1,4 @@
+// Tests of the outbox: order, retries and recovery after a kill.
 #include "monitor/outbox.h"
 
 #include <atomic>
@@ -13,7 +14,7 @@
 namespace lockstep::monitor {
 namespace outbox_test {
 
-/// A server that may be down.
+/// Server that can be switched off.
 struct Server {
   std::mutex mutex;
   std::vector<std::string> got;
@@ -72,7 +73,7 @@ TEST(Outbox, KeepsWhatAServerThatIsDownDidNotGetForTheNextAttempt) {
   }
   EXPECT_GE(server.asked, 1);
   EXPECT_EQ(read_file(folder.path() / "outbox"), "one\ntwo\n");
-  write_file_atomically(folder.path() / "outbox", "one\ntwo\nthr");  // killed while it wrote
+  write_file_atomically(folder.path() / "outbox", "one\ntwo\nthr");  // killed during a write
   server.is_down = false;
   Outbox again(folder.path() / "outbox", "it", true, server.send(), nothing);
   again.add("four");

@@ -1,3 +1,4 @@
+// Tests of the progress line.
 #include "monitor/progress.h"
 
 #include <array>
@@ -31,7 +32,7 @@ ProgressFigures all_figures(int64_t step = 12) {
       .seconds_left = 192};
 }
 
-/// Sets an environment variable while it lives.
+/// Sets an environment variable for its lifetime.
 class Environment {
  public:
   Environment(const char* name, const char* value) : name_(name) {
@@ -135,7 +136,7 @@ TEST(Progress, RedrawsInPlaceAndIsNotTornByOtherLines) {
     Progress progress(Progress::Style::kTerminal, 21);
     progress.update(all_figures(1), true, 0.0);
     log_warning("the disk is slow");
-    progress.update(all_figures(2), true, 0.01);  // too soon: kept for later
+    progress.update(all_figures(2), true, 0.01);  // too soon: drawn later
     progress.update(all_figures(3), true, 0.02);
     progress.activity("evaluating", 0.03);
     progress.update(all_figures(4), true, 0.04);
@@ -189,7 +190,7 @@ TEST(Progress, TakesTheWidthOfARealTerminal) {
   }
   ::dup2(saved, STDERR_FILENO);
   ::close(saved);
-  // A terminal hands on what is written in pieces of its own: we read up to the end of the line.
+  // A terminal may deliver the output in several chunks: read up to the end of the line.
   std::string drawn;
   std::array<char, 200> piece{};
   pollfd readable{.fd = terminal, .events = POLLIN, .revents = 0};

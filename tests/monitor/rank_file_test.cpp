@@ -1,3 +1,4 @@
+// Tests of ranks.jsonl and straggler detection.
 #include "monitor/rank_file.h"
 
 #include <gtest/gtest.h>
@@ -18,15 +19,15 @@ RankShares of(std::vector<double> step, std::vector<double> data, std::vector<do
 }
 
 TEST(SlowRank, IsTheOneThatTheOthersWaitFor) {
-  // All steps take the same, since each waits for the slowest.
+  // All steps take equally long, because every rank waits for the slowest.
   const auto slow = slow_rank(of({4, 4, 4}, {0, 0, 0}, {2, 2, 0}));
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->rank, 2U);
   EXPECT_EQ(slow->factor, 2);
   EXPECT_EQ(
       slow_text(of({4, 4, 4}, {0, 0, 0}, {2, 2, 0})),
-      "rank 2 is slow by its compute: without waiting for others a step takes 2.00 times what is "
-      "usual");
+      "rank 2 is slowed by its compute: without waiting for other ranks, a step takes 2.00 times "
+      "the usual time");
 }
 
 TEST(SlowRank, IsToldByWhatItTakesLonger) {
@@ -45,14 +46,14 @@ TEST(SlowRank, IsToldByWhatItTakesLonger) {
 
 TEST(SlowRank, IsSlowInCommunicationByItsOwnPartOfIt) {
   RankShares shares = of({4, 4, 4}, {0, 0, 0}, {3, 3, 3});
-  EXPECT_FALSE(slow_rank(shares));  // whose waits are all for others
+  EXPECT_FALSE(slow_rank(shares));  // all of its waiting is for other ranks
   shares.moving_s = {0.1, 0.1, 2.1};
   const auto slow = slow_rank(shares);
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->rank, 2U);
   EXPECT_NEAR(slow->factor, 3.1 / 1.1, 1e-9);
   EXPECT_EQ(name_of(slow->by), "communication");
-  // What was on its way while it computed held nobody up.
+  // Communication that overlaps compute does not delay other ranks.
   shares = of({4, 4, 4}, {0, 0, 0}, {0.1, 0.1, 0.1});
   shares.moving_s = {0.1, 0.1, 3.1};
   EXPECT_FALSE(slow_rank(shares));
@@ -70,7 +71,7 @@ TEST(SlowRank, ThatIsAStageOfItsOwnIsComparedWithItself) {
   const std::vector<std::vector<double>> before(kUsualParts, {2, 4, 3});
   const std::vector<double> usual = usual_compute(before);
   EXPECT_EQ(usual, (std::vector<double>{2, 4, 3}));
-  EXPECT_FALSE(slow_rank(at({2, 6, 3})));  // nothing is known of before
+  EXPECT_FALSE(slow_rank(at({2, 6, 3})));  // no earlier times are known
   EXPECT_TRUE(usual_compute({before.begin(), before.end() - 1}).empty());
   EXPECT_FALSE(slow_rank(at({2, 4, 3}), usual));
   const auto slow = slow_rank(at({2, 6, 3}), usual);
@@ -78,9 +79,9 @@ TEST(SlowRank, ThatIsAStageOfItsOwnIsComparedWithItself) {
   EXPECT_EQ(slow->rank, 1U);
   EXPECT_EQ(slow->factor, 1.5);
   EXPECT_EQ(name_of(slow->by), "compute");
-  EXPECT_FALSE(slow_rank(at({3, 6, 4.5}), usual));  // all of them, alike
-  EXPECT_FALSE(slow_rank(at({1, 4, 3}), usual));    // one that became faster
-  // Who has others in its stage is compared with them, whatever was before.
+  EXPECT_FALSE(slow_rank(at({3, 6, 4.5}), usual));  // all ranks became slower by the same factor
+  EXPECT_FALSE(slow_rank(at({1, 4, 3}), usual));    // one rank became faster
+  // A rank that shares its stage with others is compared with them, whatever its own earlier times.
   RankShares shares = at({2, 2, 3});
   shares.stages = {0, 0, 1};
   EXPECT_FALSE(slow_rank(shares, usual));
@@ -89,7 +90,7 @@ TEST(SlowRank, ThatIsAStageOfItsOwnIsComparedWithItself) {
 }
 
 TEST(SlowRank, IsComparedWithTheRanksOfItsStage) {
-  // A first stage with twice the work: neither it nor its ranks are slow.
+  // The first stage has twice the work: neither the stage nor its ranks are slow.
   RankShares shares = {
       .step_s = {4, 4, 4, 4},
       .data_wait_s = {0, 0, 0, 0},
@@ -100,7 +101,8 @@ TEST(SlowRank, IsComparedWithTheRanksOfItsStage) {
   EXPECT_FALSE(slow_rank(shares));
   shares.stages = {};
   EXPECT_TRUE(slow_rank(shares));
-  // The second of the stage with less work, though it does less than the first stage's.
+  // A rank of the second stage is slow, although it does less work than the ranks of the first
+  // stage.
   shares.stages = {0, 0, 1, 1, 0, 1};
   shares.step_s = {4, 4, 4, 4, 4, 4};
   shares.communication_wait_s = {0, 0, 2, 0.5, 0, 2};
@@ -109,7 +111,7 @@ TEST(SlowRank, IsComparedWithTheRanksOfItsStage) {
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->rank, 3U);
   EXPECT_EQ(slow->factor, 1.75);
-  // Of stages of one rank each, waiting for data is compared with all.
+  // In stages of one rank each, the time waiting for data is compared with all ranks.
   shares = of({4, 4, 4}, {0, 2, 0}, {0, 0, 3});
   shares.stages = {0, 1, 2};
   EXPECT_EQ(slow_rank(shares)->rank, 1U);
@@ -120,7 +122,7 @@ TEST(SlowRank, IsNoneAmongEquals) {
   EXPECT_FALSE(slow_rank(of({4, 4, 4}, {0, 0, 0}, {1, 1.2, 1.3})));
   EXPECT_EQ(
       slow_text(of({4, 4, 4}, {0, 0, 0}, {1, 1.2, 1.3})),
-      "no rank is slower than 1.2 times what is usual");
+      "no rank is slower than 1.2 times the usual time");
   EXPECT_FALSE(slow_rank(of({4}, {0}, {0})));
   EXPECT_EQ(slow_text(of({4}, {0}, {0})), "");
   EXPECT_EQ(slow_text({}), "");

@@ -1,4 +1,4 @@
-// Spans of steps and phases, as an OpenTelemetry collector gets them.
+// Tests of the spans that an OpenTelemetry collector receives.
 #include "monitor/spans.h"
 
 #include <cmath>

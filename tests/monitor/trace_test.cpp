@@ -1,3 +1,4 @@
+// Tests of step traces and their summaries.
 #include "monitor/trace.h"
 
 #include <map>
@@ -14,7 +15,8 @@ namespace trace_test {
 
 using Kind = TraceEvent::Kind;
 
-/// Two stages, one micro-batch: the second waits for the first, and back.
+/// Two stages with one micro-batch: the second stage waits for the first, and the first for the
+/// gradient.
 std::vector<RankTrace> two_ranks() {
   RankTrace first{0, "pipeline 0", 10, 15, {}};
   first.events = {
@@ -33,10 +35,10 @@ std::vector<RankTrace> two_ranks() {
 TEST(Trace, SummaryTellsBubbleComputeAndExposedCommunication) {
   const auto summaries = summarize(two_ranks());
   EXPECT_DOUBLE_EQ(summaries[0].step, 5);
-  EXPECT_DOUBLE_EQ(summaries[0].compute, 1.75);  // a quarter of 0B0 stood still for the reduction
-  EXPECT_DOUBLE_EQ(summaries[0].exposed, 0.75);  // the wait for the stage is the bubble's
+  EXPECT_DOUBLE_EQ(summaries[0].compute, 1.75);  // a quarter of 0B0 was blocked by the reduction
+  EXPECT_DOUBLE_EQ(summaries[0].exposed, 0.75);  // the wait for the stage counts as bubble
   EXPECT_DOUBLE_EQ(summaries[0].stage_waits, 2);
-  EXPECT_DOUBLE_EQ(summaries[0].other, 0.5);  // from the reduction to the step's end
+  EXPECT_DOUBLE_EQ(summaries[0].other, 0.5);  // from the reduction to the end of the step
   EXPECT_DOUBLE_EQ(summaries[0].bubble, 0.5);
   EXPECT_DOUBLE_EQ(summaries[1].bubble, 0.5);
   EXPECT_NE(summary_table(two_ranks()).find("50.0%"), std::string::npos);
@@ -58,7 +60,7 @@ TEST(Trace, ChromeTraceHasAProcessARankAndALineAGroup) {
     }
   }
   EXPECT_EQ(actions, 4);
-  EXPECT_EQ(lines, 4);  // actions of both, two groups of the first
+  EXPECT_EQ(lines, 4);  // actions of both ranks, two groups of the first
 }
 
 TEST(Trace, CopiesThatAreWaitedForAreExposed) {

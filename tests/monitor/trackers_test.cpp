@@ -1,3 +1,4 @@
+// Tests of the TensorBoard and W&B trackers.
 #include "monitor/trackers.h"
 
 #include <cmath>
@@ -39,7 +40,7 @@ TEST(Tensorboard, HasCastagnolisChecksum) {
 }
 
 TEST(Tensorboard, WritesTheBytesThatItsReaderExpects) {
-  // Read back by tensorboard 2.21.
+  // Verified with tensorboard 2.21.
   EXPECT_EQ(
       hex(tensorboard_frame(tensorboard_version_event(1000.0))),
       "1800000000000000a37f4b22090000000000408f401a0d627261696e2e4576656e743a3273ae6b56");
@@ -81,13 +82,13 @@ TEST(Tensorboard, WritesHistogramsInItsOwnFields) {
       std::string::npos);
 }
 
-/// The records of a .wandb file; fails the test where a fragment is wrong.
+/// Returns the records of a .wandb file; fails the test on an invalid fragment.
 std::vector<std::string> wandb_records(const std::filesystem::path& path) {
   const std::string text = read_file(path);
   EXPECT_EQ(hex(text.substr(0, 7)), "3a572642e1be00");
   std::vector<std::string> records;
   std::string partial;
-  bool within = false;  // a record that goes on
+  bool within = false;  // inside a record of several fragments
   size_t at = 7;
   while (at < text.size()) {
     const size_t room = 32768 - at % 32768;
@@ -122,7 +123,7 @@ std::vector<std::string> wandb_records(const std::filesystem::path& path) {
 
 TEST(WandbLog, SplitsRecordsOverBlocks) {
   const TemporaryFolder folder;
-  // Sizes around the end of a block, where headers do not fit, and over several blocks.
+  // Sizes around the end of a block, where headers do not fit, and records across several blocks.
   for (const size_t first : {0UL, 32740UL, 32747UL, 32748UL, 32752UL, 32754UL, 32755UL, 100000UL}) {
     std::vector<std::string> written{std::string(first, 'a'), "b", std::string(40000, 'c'), "d"};
     WandbLog log(folder.path() / "a");
@@ -171,7 +172,7 @@ TEST(WandbRun, WritesWhatWandbSyncReads) {
       std::string::npos)
       << hex(records[1]);  // start_time {1000 s, 500000000 ns}
   EXPECT_NE(records[4].find("train/loss"), std::string::npos);
-  EXPECT_NE(records[4].find("train/global_step"), std::string::npos);  // below it in charts
+  EXPECT_NE(records[4].find("train/global_step"), std::string::npos);  // x-axis of the charts
   // history item {nested_key "train/loss", value_json "2.5"}
   EXPECT_NE(hex(records[7]).find("0a12120a747261696e2f6c6f7373820103322e35"), std::string::npos)
       << hex(records[7]);
@@ -186,7 +187,7 @@ TEST(WandbRun, WritesWhatWandbSyncReads) {
       std::string::npos);
 }
 
-/// Of the only .wandb file in the folder of an attempt.
+/// Returns the contents of the only .wandb file in an attempt's folder.
 std::string records_of(const WandbRun& run) {
   std::string all;
   for (const auto& each : std::filesystem::directory_iterator(run.folder())) {
@@ -206,14 +207,14 @@ TEST(WandbRun, GoesOnUnderItsId) {
   std::string id;
   {
     WandbRun first(options);
-    EXPECT_FALSE(first.goes_on());  // there is nothing to go on with
+    EXPECT_FALSE(first.goes_on());  // no earlier run to continue
     first.log(a_record());
     first.log(a_record());
     first.log_event("stopped", 1020);
     id = first.folder().filename().string().substr(sizeof("offline-run-19700101_000000"));
-    EXPECT_NE(hex(records_of(first)).find("ba0100"), std::string::npos);  // it will go on
+    EXPECT_NE(hex(records_of(first)).find("ba0100"), std::string::npos);  // the run will be resumed
   }
-  // As a run leaves it that was killed.
+  // The state that a killed run leaves.
   EXPECT_NE(read_file(folder.path() / "wandb.json").find("2}"), std::string::npos);
   {
     WandbRun second(options);  // within the same second
@@ -258,7 +259,7 @@ TEST(WandbRun, TellsEachRankInARunOfItsOwn) {
       all += record;
     }
     EXPECT_NE(all.find(fmt::format("n-rank{}", rank)), std::string::npos);
-    EXPECT_NE(all.find("n-job"), std::string::npos);  // their group
+    EXPECT_NE(all.find("n-job"), std::string::npos);  // group of the rank runs
     EXPECT_NE(
         hex(all).find(hex("train/step_s\x82\x01\x03") + (rank == 0 ? "31" : "32")),
         std::string::npos);
@@ -328,9 +329,9 @@ TEST(Trackers, AreMadeByName) {
   EXPECT_EQ(
       problems_of_report_to({"tensorbord", "comet_ml"}),
       (std::vector<std::string>{
-          "training.report_to has 'tensorbord', which is not one of tensorboard, wandb, mlflow, "
+          "training.report_to contains 'tensorbord', which is not one of tensorboard, wandb, mlflow, "
           "all, none. Did you mean 'tensorboard'?",
-          "training.report_to has 'comet_ml', which is not one of tensorboard, wandb, mlflow, all, "
+          "training.report_to contains 'comet_ml', which is not one of tensorboard, wandb, mlflow, all, "
           "none."}));
   const TemporaryFolder folder;
   MonitorOptions options{.output_dir = folder.path(), .report_to = {"all"}};
@@ -340,7 +341,7 @@ TEST(Trackers, AreMadeByName) {
   EXPECT_EQ(make_trackers(options, 1000.0, false).size(), 1U);
   EXPECT_TRUE(std::filesystem::is_directory(folder.path() / "runs"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "wandb"));
-  options.report_to = {"mlflow"};  // no server is named
+  options.report_to = {"mlflow"};  // the environment names no server
   EXPECT_THROW(make_trackers(options, 1000.0, false), Error);
 }
 

@@ -1,4 +1,4 @@
-// The status of a TrainJob, as the operator of Kubeflow's Trainer is told of it.
+// Tests of the TrainJob status that is sent to Kubeflow's operator.
 #include "monitor/train_job_status.h"
 
 #include <algorithm>
@@ -65,9 +65,9 @@ TEST(TrainJobStatus, ARunThatDoesNotIsNotAndTheLastStateIsSent) {
     status->log_progress({.step = 4, .total_steps = 4});
   }
   const nlohmann::json last = last_of(server);
-  EXPECT_EQ(last.at("progressPercentage"), 99);  // what follows the last step is part of the run
+  EXPECT_EQ(last.at("progressPercentage"), 99);  // work after the last step belongs to the run
   EXPECT_FALSE(last.contains("estimatedRemainingSeconds"));
-  EXPECT_LE(server.requests().size(), 2U);  // steps are not sent one by one
+  EXPECT_LE(server.requests().size(), 2U);  // steps are not sent individually
 }
 
 TEST(TrainJobStatus, SaysNothingWhereNothingHappened) {
@@ -88,7 +88,7 @@ TEST(TrainJobStatus, LeavesOutWhatTheOperatorDoesNotTake) {
     record.values.emplace_back("m" + std::to_string(i), 1.0);
   }
   status->log(record);
-  record.values = {{"m0", 2.0}};  // one that is there already stays up to date
+  record.values = {{"m0", 2.0}};  // an existing metric is updated
   status->log(record);
   status->finish();
   const nlohmann::json sent = last_of(server).at("metrics");
@@ -135,7 +135,7 @@ TEST(TrainJobStatus, TroubleIsToldOnceAndTheRunGoesOn) {
       status->finish();
     }
     const std::string told = ::testing::internal::GetCapturedStderr();
-    const std::string warning = "the TrainJob's status is not told, and the run goes on";
+    const std::string warning = "the TrainJob's status cannot be updated; training continues";
     const size_t at = told.find(warning);
     ASSERT_NE(at, std::string::npos) << told;
     EXPECT_EQ(told.find(warning, at + 1), std::string::npos) << told;

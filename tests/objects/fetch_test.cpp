@@ -1,4 +1,4 @@
-// Names of objects as names of files: none leads out of the folder of copies.
+// Tests of object names as file names: no name leaves the cache folder.
 #include "objects/fetch.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests of object-store locations.
 #include "objects/store.h"
 
 #include <gtest/gtest.h>

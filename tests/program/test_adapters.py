@@ -169,9 +169,9 @@ class Adapters(ProgramTest):
             self.assertIn(told, self.run_fails(2, "generate", "--model", "base", *both, *more, *prompt).err)
             self.assertIn(told, self.run_fails(2, "eval", "--model", "base", *both, *more, *words).err)
         for more, told in (
-            (["--adapter-weight", "x"], "'x' is no number"),
-            (["--adapter-combination", "svd"], "none of cat, linear"),
-            (["lora.r=3"], "leave these out"),
+            (["--adapter-weight", "x"], "'x' is not a number"),
+            (["--adapter-combination", "svd"], "not cat or linear"),
+            (["lora.r=3"], "remove these keys"),
         ):
             self.assertIn(told, self.run_fails(2, "eval", "--model", "base", *both, *more, *words).err)
 

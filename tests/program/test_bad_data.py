@@ -86,11 +86,11 @@ class BadData(ProgramTest):
         for words in ([], ["task.type=sequence_classification"]):
             error = self.told("data.train=cut.parquet", *words)
             self.assertIn("cut.parquet", error)
-            self.assertIn("cut off, damaged", error)
+            self.assertIn("truncated, damaged", error)
 
     def test_a_template_that_calls_what_it_may_not(self):
         self.write("chats.jsonl", json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}) + "\n")
-        for text, named in (("{% include 'other.jinja' %}", "there is no block 'include'"), ("{{ messages.__class__ }}", "__class__"),
+        for text, named in (("{% include 'other.jinja' %}", "unknown block 'include'"), ("{{ messages.__class__ }}", "__class__"),
                             ("{{ open('/etc/passwd') }}", "open"), ("{{ messages.append(1) }}", "templates may not change values"),
                             ("{% for i in range(1000000000) %}{{ i }}{% endfor %}", "100000")):
             error = self.chat("data.train=chats.jsonl", f"data.chat_template={self.write('evil.jinja', text)}")
@@ -100,9 +100,9 @@ class BadData(ProgramTest):
     def test_a_chat_in_which_the_assistant_says_nothing(self):
         rows = [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, {"messages": [{"role": "user", "content": "a"}]}]
         self.write("mute.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-        self.assertIn("mute.jsonl, line 2: no message of the assistant", self.chat("data.train=mute.jsonl", "data.chat_template=chatml.jinja"))
+        self.assertIn("mute.jsonl, line 2: there is no assistant message", self.chat("data.train=mute.jsonl", "data.chat_template=chatml.jinja"))
         silent = self.write("silent.jinja", "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}")
-        self.assertIn("mute.jsonl, line 1: the chat template writes nothing of what the assistant says",
+        self.assertIn("mute.jsonl, line 1: the chat template renders no text of the assistant",
                       self.chat("data.train=mute.jsonl", f"data.chat_template={silent}"))
 
     def test_weights_that_sum_to_nothing(self):

@@ -15,7 +15,7 @@ class Calibrate(ProgramTest):
         [cls.usual] = (cls.folder / "caches" / "lockstep").glob("machine-1x1-*.yaml")
 
     def test_the_file_is_read_by_plan_and_train(self):
-        for part in ("products in float32", "products in bfloat16", "memory: ", "passes of small models", "the worst is"):
+        for part in ("products in float32", "products in bfloat16", "memory: ", "passes of small models", "the largest error is"):
             self.assertIn(part, self.told)
         self.assertTrue(self.told.endswith(f"written: {self.usual}\n"), self.told)
         text = self.usual.read_text()

@@ -83,7 +83,7 @@ class Chat(ProgramTest):
         result = self.run_fails(2, "data", "show", "data.train=chats.jsonl", "data.prompt=chat", "tokenizer.path=tokenizer")
         self.assertIn("the tokenizer has no chat template", result.err)
         result = self.run_fails(4, "data", "show", "data.train=chats.jsonl", "tokenizer.path=tokenizer")
-        self.assertIn("these are chats: set data.prompt=chat", result.err)
+        self.assertIn("for chats, set data.prompt=chat", result.err)
 
 
 if __name__ == "__main__":

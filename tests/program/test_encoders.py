@@ -111,7 +111,7 @@ class Encoders(ProgramTest):
         self.assertAlmostEqual(report["eval_loss"], again["eval_loss"], places=5)
         answer = self.run_ok("predict", "--model", "one", "--text", "It is light, and it never broke.", "use_cpu=true")
         self.assertIn("prediction", answer.out)
-        self.assertIn("continues none", self.run_fails(2, "generate", "--model", "one", "--prompt", "It").err)
+        self.assertIn("cannot continue one", self.run_fails(2, "generate", "--model", "one", "--prompt", "It").err)
 
     @long
     def test_pairs_tell_their_segments(self):

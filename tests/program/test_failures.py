@@ -38,7 +38,7 @@ class Failures(ProgramTest):
         (self.folder / "full" / "metrics.jsonl").symlink_to("/dev/full")
         result = self.train("full", steps=4)
         self.assertEqual(result.err.count("No space left on device"), 1, result.err)
-        self.assertIn("training goes on without metrics", result.err)
+        self.assertIn("training continues without metrics", result.err)
         self.assertTrue((self.folder / "full" / "model.safetensors").exists())
 
     def test_streams_that_are_closed_or_go_away_end_nothing(self):
@@ -92,7 +92,7 @@ class Failures(ProgramTest):
             (2, ["tensor=2"], ["there is no such key. Did you mean 'parallel.tensor'?;"]),
             (2, ["--tensor", "2"], ["Did you mean '--parallel.tensor'?"]),
             (2, ["train_batch_size=4"], ["Did you mean 'per_device_train_batch_size'?"]),
-            (2, ["--nproc", 100000], ["a machine starts 4096 ranks at most"]),
+            (2, ["--nproc", 100000], ["at most 4096 ranks per machine"]),
             (2, ["lr_scheduler_type=Linaer"], ["Did you mean 'linear'?"]),
             (2, ["nothing_like_it=4"], ["there is no such key;"]),
             (2, ["learning_rate=inf"], ["at least 0, and finite"]),

@@ -157,7 +157,7 @@ class Generative(ProgramTest):
         self.assertIn("unknown field {txt}", told("generative.prompt_template='{txt}: {label}'"))
         self.assertIn("4 labels", told("generative.verbalizers=[a,b]", "task.labels=[complaint,praise,question,request]"))
         self.assertIn("has the same tokens as another label", told("generative.verbalizers=[a,a,b,c]", "task.labels=[complaint,praise,question,request]"))
-        self.assertIn("raise data.sequence_length", told("data.sequence_length=8"))
+        self.assertIn("increase data.sequence_length", told("data.sequence_length=8"))
         self.assertIn("a text is written for one label a row", told("task.problem_type=regression"))
         self.assertIn("task.thresholds", told("task.thresholds=tuned"))
         self.assertIn("requires validation data", told("task.calibration=temperature", "data.validation=[]"))

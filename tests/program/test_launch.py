@@ -118,7 +118,7 @@ class Elastic(ProgramTest):
         self.finish(third)
         self.assertIn("this node hosts the job now", err)
         self.assertIn("continues with 1, with the same 8 sequences", err)
-        self.assertRegex(err, r"the node that hosts the job, 127\.0\.0\.1, was lost: .*; \S+ \(127\.0\.0\.1\) hosts it now")
+        self.assertRegex(err, r"the coordinator's node 127\.0\.0\.1 was lost: .*; \S+ \(127\.0\.0\.1\) hosts it now")
         self.assertIn(" joins", err)
         self.assertEqual(self.steps("heir"), list(range(1, self.STEPS + 1)))
         self.assert_close(losses(self.folder / "heir"), self.undisturbed("whole-4", ranks=4), 1e-5)
@@ -138,7 +138,7 @@ class Elastic(ProgramTest):
         for pid in machine:
             os.kill(pid, signal.SIGCONT)
         self.assertIn("takes it", self.finish(second))  # output_dir, whose lock a rank that stood still has
-        self.assertRegex(self.finish(host), "the job went on without this host|hosts it now")
+        self.assertRegex(self.finish(host), "the job continued without this coordinator|hosts it now")
         self.assertEqual(self.steps("still"), list(range(1, self.STEPS + 1)))
         self.assert_close(losses(self.folder / "still"), self.undisturbed("whole-4", ranks=4), 1e-5)
 
@@ -210,10 +210,10 @@ class Words(ProgramTest):
 
     def test_bad_words_are_told_on_one_screen(self):
         for words, texts in (
-                (["--nproc-per-nodx=2", "x.py"], ["no launcher knows", "--help"]),
+                (["--nproc-per-nodx=2", "x.py"], ["no launcher accepts", "--help"]),
                 (["--compat", "torchrun", "--nproc_per_nodes=2", "x.py"], ["Did you mean 'nproc-per-node'?"]),
-                (["--nproc-per-node", "none", "x.py"], ["a number, auto, gpu or cpu is wanted"]),
-                ([], ["nothing to launch"])):
+                (["--nproc-per-node", "none", "x.py"], ["must be a number, auto, gpu or cpu"]),
+                ([], ["a program to launch is required"])):
             result = self.run_fails(2, "launch", *words)
             for text in texts:
                 self.assertIn(text, result.err)

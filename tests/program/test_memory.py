@@ -90,7 +90,7 @@ class Bench(ProgramTest):
             list(rows),
             ["stage 0", "stage 1", "stage 2", "stage 2, offload", "stage 3", "stage 3, offload"])
         self.assertEqual(len({row[-1] for row in rows.values()}), 1, out)  # they train alike
-        self.assertIn("quickest first: ", out)
+        self.assertIn("fastest first: ", out)
 
     def test_one_process_threads_and_processes_side_by_side(self):
         rows, out = self.rows_of("dp-vs-ddp")

@@ -70,7 +70,7 @@ class NamedData(ProgramTest):
         # Files have parts too.
         self.run_ok("train", *words, "--train_file", "most.jsonl[:50%]", "data.validation='most.jsonl[-10:]'", "output_dir=half")
         told = self.run_fails(4, "train", *words, *named, "--data.train_split", "train[400:]", "output_dir=refused", env=self.environment).err
-        self.assertIn("has no rows: there are 400", told)
+        self.assertIn("selects no rows; the files have 400", told)
         told = self.run_fails(2, "train", *words, *named, "--data.train_split", "train[80%]", "output_dir=refused", env=self.environment).err
         self.assertIn("is no part of a split", told)
 

@@ -152,7 +152,7 @@ class NothingSilent(ProgramTest):
         for key in ({"weight": 0}, {"train": False}):
             self.assertNotEqual(plain, self.learned_text(row(**key)))
         self.assertEqual(self.learned_text(row(weight=0)), self.learned_text(row(train=False)))
-        for key, hint in (({"weight": 0.5}, "weight is 0 or 1"), ({"train": "no"}, "train is true or false")):
+        for key, hint in (({"weight": 0.5}, "must be 0 or 1"), ({"train": "no"}, "must be true or false")):
             error = self.run_fails(4, *self.train_on(self.write("bad.jsonl", [row(**key)]), "bad", "data.prompt=chat",
                                                      "data.chat_template=chatml.jinja")).err
             self.assertIn("bad.jsonl, line 1", error)
@@ -231,13 +231,13 @@ class NothingSilent(ProgramTest):
         (folder / "README.md").write_text("# A data set\n")
         (folder / "notes.bin").write_bytes(b"x")
         result = self.run_ok(*self.train_on("saved", "saved-run", "data.sequence_length=16"))
-        self.assertIn("1 files of saved are not read, their names are unknown: notes.bin", result.err)
+        self.assertIn("skipped 1 files of saved with unknown names: notes.bin", result.err)
         both = self.folder / "both"
         both.mkdir()
         (both / "dataset_dict.json").write_text('{"splits": ["train"]}')
         shutil.copytree(folder, both / "train")
         error = self.run_fails(4, *self.train_on("both", "both-run")).err
-        self.assertIn("holds the splits train", error)
+        self.assertIn("contains the splits train", error)
         self.assertIn("data.train=both/train", error)
 
     def test_a_plateau_follows_the_metric_that_was_chosen(self):

@@ -366,7 +366,7 @@ class NullGpu(ProgramTest):
         process = start(
             *self.train_arguments("threads", "--in-process", "use_cpu=false", ranks=2), cwd=self.folder,
             env=environment(**pretend.variables(LIBRARIES, self.folder / "threads.reports", 2)))
-        warned = any("2 ranks of one process share CUDA's locks, which may hang them" in line for line in process.stderr)
+        warned = any("2 ranks of one process share CUDA's locks, which may cause a hang" in line for line in process.stderr)
         process.kill()
         process.communicate()
         self.assertTrue(warned)

@@ -98,7 +98,7 @@ class Parallel(ProgramTest):
         self.assertIn("equal within", table)
         self.assertIn("transformer.h.", table)
         table = self.run_fails(6, *verify, "parallel.tensor=3", "--tolerance", "1e-12").out
-        self.assertIn("they part at", table)
+        self.assertIn("they first differ at", table)
 
     @long
     def test_verify_takes_rounding_for_rounding(self):

@@ -164,7 +164,7 @@ class Predict(ProgramTest):
         self.assertRegex(self.run_ok(*words, "parallel.data=4").out, r"1\. data 4 × ")
         self.assertIn("1 × 3 h100-80gb", self.run_ok("plan", "--model", "gpt2", "--gpus", 3).out)
         self.assertIn("would", self.run_fails(2, *words, "--global-batch", 37, "parallel.data=8").err)
-        self.assertIn("--cluster is given", self.run_fails(2, *words, "--cluster", "no.yaml").err)
+        self.assertIn("--cluster cannot be combined", self.run_fails(2, *words, "--cluster", "no.yaml").err)
         self.assertIn("more than a million", self.run_fails(2, "plan", "--model", "gpt2", "--gpus", 2000000).err)
         for command in (words, ("estimate", "--model", "gpt2")):
             self.assertIn("1024 that the model has learned", self.run_fails(2, *command, "data.sequence_length=4096").err)
@@ -215,8 +215,8 @@ class Predict(ProgramTest):
     def test_a_model_that_nothing_fits_names_what_would(self):
         self.write_model("large.json", 12288, 96)
         told = self.run_fails(5, "plan", "--model", "large.json", "--gpu", "rtx-4090", "--gpus", 2).err
-        self.assertRegex(told, r"\d+ devices of rtx-4090 would do: data")
-        self.assertIn("here the nearest is", told)
+        self.assertRegex(told, r"\d+ devices of rtx-4090 would suffice: data")
+        self.assertIn("the closest on these is", told)
 
 
 if __name__ == "__main__":

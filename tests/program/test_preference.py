@@ -138,7 +138,7 @@ class Preference(ProgramTest):
         good = {"prompt": "a", "chosen": " b", "rejected": " c"}
         for rows, words in (
             ([good, {"prompt": "a", "chosen": "b", "reject": "c"}], ["bad.jsonl, line 2", "Did you mean 'reject'?"]),
-            ([good, {**good, "rejected": " b"}], ["1 row whose chosen and rejected answers are the same", "bad.jsonl, line 2"]),
+            ([good, {**good, "rejected": " b"}], ["1 row with equal chosen and rejected answers", "bad.jsonl, line 2"]),
             ([{**good, "chosen": ""}], ["empty answer", "bad.jsonl, line 1"]),
             ([{"chosen": [{"role": "user", "content": "x"}], "rejected": []}], ["the tokenizer has no chat template", "data.chat_template"]),
             ([{**good, "prompt": "word " * 900}], ["data.sequence_length=64"]),
@@ -154,7 +154,7 @@ class Preference(ProgramTest):
         told = self.run_fails(2, *common, "task.type=reward_model", "preference.beta=0.2").err
         self.assertIn("a reward model takes center_rewards_coefficient", told)
         write_lines(self.folder / "one.jsonl", [{"prompt": "a", "completion": "b", "label": True}])
-        self.assertIn("one row alone", self.run_fails(
+        self.assertIn("only one row", self.run_fails(
             4, *common, "data.train=one.jsonl", "preference.objective=kto").err)
         dry = self.run_ok(*common, "--dry-run").out
         self.assertIn("preference.objective=dpo, loss sigmoid: 1 training pairs", dry)

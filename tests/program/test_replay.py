@@ -15,7 +15,7 @@ class Replay(ProgramTest):
         self.train("run", "save_steps=4", "save_strategy=steps", ranks=2, steps=10)
         result = self.run_ok("replay", "run/checkpoint-4", "--step", "7")
         self.assertIn("step 7: loss", result.out)
-        self.assertIn("3 of 3 recorded lines come again to the bit", result.out)
+        self.assertIn("3 of 3 recorded lines are reproduced bit for bit", result.out)
         # The folder of the run is as it was, and what was done again lies beside it.
         self.assertEqual(len([line for line in metrics(self.folder / "run") if "loss" in line]), 10)
         self.assertEqual([line["step"] for line in metrics(self.folder / "run/replay-7")], [5, 6, 7])
@@ -34,17 +34,17 @@ class Replay(ProgramTest):
                 line["loss"] *= 1 + 1e-12  # as a flipped bit would have it
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         result = self.run_fails(6, "replay", "flipped/checkpoint-3", "--step", "6")
-        self.assertIn("2 of 3 recorded lines come again", result.out)
+        self.assertIn("2 of 3 recorded lines are reproduced", result.out)
         self.assertRegex(result.out, r"step 5: .*recorded were")
 
     def test_lines_that_hold_several_steps_are_compared_as_their_mean(self):
         self.train("means", "save_steps=4", "save_strategy=steps", "logging_steps=3", ranks=1, steps=12)
         result = self.run_ok("replay", "means/checkpoint-4", "--step", "12")
-        self.assertIn("2 of 2 recorded lines come again to the bit", result.out)  # 7 to 9, 10 to 12
+        self.assertIn("2 of 2 recorded lines are reproduced bit for bit", result.out)  # 7 to 9, 10 to 12
 
     def test_what_is_no_checkpoint_is_refused(self):
         self.assertIn("checkpoint-STEP", self.run_fails(2, "replay", "model.json").err)
-        self.assertIn("wants the folder", self.run_fails(2, "replay").err)
+        self.assertIn("the folder of a checkpoint is required", self.run_fails(2, "replay").err)
         self.train("short", "save_strategy=steps", "save_steps=2", ranks=1, steps=4)
         self.assertIn("step 5 is none", self.run_fails(2, "replay", "short/checkpoint-2", "--step", 5).err)
 

@@ -32,7 +32,7 @@ class Selftest(ProgramTest):
         self.assertEqual(list(scratch.iterdir()), [])
 
     def test_what_it_does_not_know(self):
-        self.assertIn("'all' is no option", self.run_fails(2, "selftest", "all").err)
+        self.assertIn("unknown option 'all'", self.run_fails(2, "selftest", "all").err)
 
 
 if __name__ == "__main__":

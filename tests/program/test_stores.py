@@ -281,10 +281,10 @@ class LostConnections(Stores):
         self.assertIn("s3://work/large.txt", told.err)
         proxy.judge = lambda method, path: None
         told = self.run_ok(*arguments, env=self.env("large", proxy.port))
-        self.assertRegex(told.err, r"fetching s3://work/large.txt, from byte [1-9]\d+ on")
+        self.assertRegex(told.err, r"fetching s3://work/large.txt, resumed at byte [1-9]\d+")
         copies = list((self.folder / "caches" / "large").rglob("large.txt"))
         self.assertEqual([digest(copy.read_bytes()) for copy in copies], [digest(data)])
-        # It is fetched once, and anew when it was written anew.
+        # It is fetched once, and again after it has changed.
         self.assertNotIn("fetching", self.run_ok(*arguments, env=self.env("large", proxy.port)).err)
         self.server.ask("PUT", "large.txt", data + b"And again.\n")
         self.assertIn("fetching", self.run_ok(*arguments, env=self.env("large", proxy.port)).err)
@@ -422,7 +422,7 @@ class Google(ProgramTest):
         here = self.run_ok("generate", "--model", "on-disk", "--prompt", "Once", "--max-new-tokens", "4")
         self.assertEqual(wrote.out, here.out, key)
         told = self.run_fails(3, "generate", "--model", "gs://missing/run", "--prompt", "Once", env=env)
-        self.assertIn("there is no bucket missing", told.err)
+        self.assertIn("bucket missing does not exist", told.err)
 
 
 class Azure(ProgramTest):
@@ -464,7 +464,7 @@ class Azure(ProgramTest):
 
     @long
     def test_killed_at_requests_of_saves(self):
-        """What is written anew is whole at any moment, though Arrow's stream begins with an empty object."""
+        """A replaced object is complete at any moment, although Arrow's stream begins with an empty object."""
         self.run_ok(*self.words("counted", steps=3), env=self.env("counted"))
         writes = [i for i, (method, _) in enumerate(self.server.asked) if method in ("PUT", "DELETE")]
         self.train("undisturbed", "save_steps=1", steps=4)
@@ -503,7 +503,7 @@ class Azure(ProgramTest):
                 self.assertIn(word, told.err)
             self.assertNotIn(azure.KEY, told.out + told.err)
 
-        refused(3, "az://wrong/corpus/train.txt", "there is no bucket wrong", "AZURE_STORAGE_ACCOUNT")
+        refused(3, "az://wrong/corpus/train.txt", "bucket wrong does not exist", "AZURE_STORAGE_ACCOUNT")
         refused(4, "az://work/corpus/none.txt", "there is nothing in az://work/corpus/none.txt")
         refused(3, "az://work/corpus/train.txt", "AZURE_STORAGE_SAS_TOKEN", AZURE_STORAGE_KEY="AAAA")
         refused(3, "az://work/corpus/train.txt", "AZURE_STORAGE_SAS_TOKEN", AZURE_STORAGE_SAS_TOKEN="sv=2024-08-04&sig=wrong")
@@ -521,12 +521,12 @@ class BadInput(Stores):
         self.assertNotIn(SECRET, told.out + told.err)
 
     def test_each_is_told_with_what_to_do(self):
-        self.refused(3, "there is no bucket wrong", data__train="s3://wrong/corpus/train.txt")
+        self.refused(3, "bucket wrong does not exist", data__train="s3://wrong/corpus/train.txt")
         self.refused(4, "there is nothing in s3://work/nothing/*.txt", data__train="s3://work/nothing/*.txt")
         self.refused(4, "there is nothing in s3://work/corpus/tran.txt", data__train="s3://work/corpus/tran.txt")
-        self.refused(4, "there is nothing in s3://work/no-model", model__path="s3://work/no-model")
-        self.refused(2, "names no bucket", "AWS_ACCESS_KEY_ID", data__train="s3://")
-        self.refused(3, "there is no bucket wrong", output_dir="s3://wrong/run")
+        self.refused(4, "no objects in s3://work/no-model", model__path="s3://work/no-model")
+        self.refused(2, "the bucket is missing", "AWS_ACCESS_KEY_ID", data__train="s3://")
+        self.refused(3, "bucket wrong does not exist", output_dir="s3://wrong/run")
         self.refused(3, "s3://work/corpus/train.txt", "AWS_ENDPOINT_URL", env=self.env("bad", free_port()))
 
     @long

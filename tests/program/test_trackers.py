@@ -244,11 +244,11 @@ class TrainJob(ProgramTest):
     def test_a_server_that_refuses_or_is_not_known_costs_a_warning(self):
         server, env = self.serve()
         server.status = 403
-        self.assertEqual(self.train("refused", env=env).err.count("the TrainJob's status is not told"), 1)
+        self.assertEqual(self.train("refused", env=env).err.count("the TrainJob's status cannot be updated"), 1)
         server.status = 200
         (self.folder / "none.pem").write_text("")
         strange = self.train("strange", env={**env, "KUBEFLOW_TRAINER_SERVER_CA_CERT": str(self.folder / "none.pem")})
-        self.assertEqual(strange.err.count("the TrainJob's status is not told"), 1)
+        self.assertEqual(strange.err.count("the TrainJob's status cannot be updated"), 1)
         self.train("off", env={**env, "DISABLE_KUBEFLOW_INTEGRATION": "true"})
         self.assertEqual(server.posts, [])
 

@@ -393,7 +393,7 @@ class Unlearning(ProgramTest):
         told = lockstep("verify", "--model", "model.json", "--nproc", 2, "use_cpu=true", "task.type=unlearning",
                         "unlearning.method=NPO", "unlearning.compatibility=upstream", cwd=self.folder)
         self.assertEqual(told.code, 2, told)
-        self.assertIn("takes means of micro-batches", told.err)
+        self.assertIn("averages over micro-batches", told.err)
 
         def estimate(*more):
             return json.loads(self.run_ok("estimate", "--model", "gpt2", "--gpu", "a100-40gb", "--json", *more).out)
@@ -417,8 +417,8 @@ class Unlearning(ProgramTest):
         for launcher in (["--num_processes", "1"], ["--standalone", "--nproc-per-node", "1"], ["--num_gpus", "1"]):
             result = self.run_ok_in(theirs, "launch", *launcher, "src/train.py", *words)
             self.assertIn("their trainer runs", result.out)
-            self.assertIn("put \"unlearn -cp configs -cn unlearn.yaml experiment=short 'task_name=a b' model.model_args.x=1\" "
-                          "instead of train.py and what follows it", result.err)
+            self.assertIn("use \"unlearn -cp configs -cn unlearn.yaml experiment=short 'task_name=a b' model.model_args.x=1\" "
+                          "instead of train.py and its arguments", result.err)
         shutil.rmtree(theirs / "configs")
         alone = self.run_ok_in(theirs, "launch", "--nproc-per-node", "1", "src/train.py", *words)
         self.assertNotIn("-cp configs", alone.err)
@@ -464,7 +464,7 @@ class Unlearning(ProgramTest):
              ["others.json has 2 rows, but forget_split has 7"]),
             (["unlearning.method=CEU", forget, *measured, "unlearning.forget_split=holdout01"],
              ["holdout01_perturbed.jsonl, line 1 has no field \"paraphrased_answer\"", "unlearning.metrics=[forget_Q_A_Prob"]),
-            (["unlearning.method=CEU", forget, "model.path=endless", "tokenizer.path=endless"], ["the tokenizer has no end of text"]),
+            (["unlearning.method=CEU", forget, "model.path=endless", "tokenizer.path=endless"], ["the tokenizer has no EOS token"]),
         ):
             result = lockstep(*common, *words, cwd=self.folder)
             self.assertIn(result.code, (2, 4), words)

@@ -124,7 +124,7 @@ class SlowRanks(ProgramTest):
         process = self.ranks[SLOW]
         with self.stopped(lambda: None, lambda: process.send_signal(signal.SIGSTOP), lambda: process.send_signal(signal.SIGCONT), still=0.03, runs=0.01):
             self.named("compute", "compute")
-            wait_for(lambda: f"rank {SLOW} is slow by its compute" in self.run_ok("monitor", "--text", "--once", "compute").out)
+            wait_for(lambda: f"rank {SLOW} is slowed by its compute" in self.run_ok("monitor", "--text", "--once", "compute").out)
 
     def test_compute_of_a_stage_of_its_own(self):
         (self.folder / "deep.json").write_text(json.dumps({**CONFIG, "n_layer": 3}))

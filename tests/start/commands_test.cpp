@@ -1,4 +1,4 @@
-// What the program does without libtorch: its help, its small commands, and what they refuse.
+// Tests of commands that run without libtorch: help, output and errors.
 #include "start/commands.h"
 
 #include <algorithm>
@@ -24,10 +24,10 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using Words = std::vector<std::string>;
 
-/// Of a command that this program does itself.
+/// Result of a command that this program runs itself.
 struct Done {
   std::optional<int> code;
-  std::string out, error;  // `error`: what is told, remedy and all
+  std::string out, error;  // `error`: the message with its hint
   ErrorKind kind = ErrorKind::kInternal;
 };
 
@@ -69,7 +69,7 @@ TEST(StartCommands, HelpNamesTheCommandAndEndsWell) {
   for (const Command& command : commands()) {
     const Done done = run({std::string(command.name), "--help"});
     EXPECT_EQ(done.error, "") << command.name;
-    if (done.code) {  // of the others lockstep-core tells it
+    if (done.code) {  // lockstep-core prints the help of the other commands
       EXPECT_EQ(done.code, 0) << command.name;
       EXPECT_THAT(done.out, HasSubstr("lockstep " + std::string(command.name)));
     }
@@ -77,8 +77,8 @@ TEST(StartCommands, HelpNamesTheCommandAndEndsWell) {
 }
 
 TEST(StartCommands, HelpOfThePlannersSaysWhatTheirFlagsAre) {
-  EXPECT_THAT(run({"plan", "--help"}).out, HasSubstr("Sequences of a step"));
-  EXPECT_THAT(run({"estimate", "--help"}).out, HasSubstr("--gpu list names all"));
+  EXPECT_THAT(run({"plan", "--help"}).out, HasSubstr("Sequences per step"));
+  EXPECT_THAT(run({"estimate", "--help"}).out, HasSubstr("--gpu list prints all"));
 }
 
 TEST(StartCommands, AnOptionThatNobodyKnowsIsNamedWithWhereToLook) {
@@ -110,7 +110,7 @@ TEST(Parse, NumbersAreOfTheirRange) {
   }
 }
 
-/// A run that listens, and answers as the test says.
+/// A run with a control socket that answers as the test specifies.
 struct Listening {
   TemporaryFolder folder;
   watch::ControlServer server{folder.path(), [](const watch::Act& act) {
@@ -124,7 +124,8 @@ struct Listening {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  /// The act is heard, done or not, and answered.
+  /// Runs the command against the server, which stores the action in `heard` and reports success or
+  /// failure.
   Done ask(const Words& more, bool is_done, watch::Act& heard) {
     std::jthread trainer([&] {
       for (;;) {
@@ -163,7 +164,7 @@ TEST(Ctl, TellsTheStatusInLinesOrAsJson) {
   EXPECT_EQ(json.at("steps"), 100);
 }
 
-/// JSON has no NaN: it is null there.
+/// JSON has no NaN, so the loss is null.
 TEST(Ctl, ALossThatIsNoNumberIsLeftOut) {
   Listening of;
   of.server.publish({{"step", 7}, {"steps", 100}, {"loss", std::nan("")}, {"learning_rate", 0.5}});
@@ -189,7 +190,7 @@ TEST(Ctl, AnActIsAnsweredOrRefused) {
   done = of.ask({"log", "debug", "--json"}, true, heard);
   EXPECT_EQ(nlohmann::json::parse(done.out).at("text"), "it is done");
   done = of.ask({"stop"}, false, heard);
-  EXPECT_THAT(done.error, HasSubstr("the run refuses: the disk is full"));
+  EXPECT_THAT(done.error, HasSubstr("the run refused: the disk is full"));
   EXPECT_EQ(done.kind, ErrorKind::kConfig);
   EXPECT_THAT(refused(of.words({"eval"})), HasSubstr("nothing to evaluate on"));
   EXPECT_THAT(refused(of.words({"sav"})), HasSubstr("Did you mean 'save'?"));
@@ -203,14 +204,14 @@ TEST(Ctl, WordsThatMakeNoActAreToldBeforeAnybodyIsAsked) {
     all.insert(all.end(), words.begin(), words.end());
     EXPECT_THAT(refused(all), HasSubstr(words[0] + " takes"));
   }
-  EXPECT_THAT(refused({"ctl", "/nowhere", "trace", "3.5"}), HasSubstr("no number of steps"));
-  EXPECT_THAT(refused({"ctl", "/nowhere", "trace", ""}), HasSubstr("no number of steps"));
+  EXPECT_THAT(refused({"ctl", "/nowhere", "trace", "3.5"}), HasSubstr("not a valid number of steps"));
+  EXPECT_THAT(refused({"ctl", "/nowhere", "trace", ""}), HasSubstr("not a valid number of steps"));
   EXPECT_THAT(
-      refused({"ctl", "/nowhere", "set", "learning_rate=fast"}), HasSubstr("no learning rate"));
+      refused({"ctl", "/nowhere", "set", "learning_rate=fast"}), HasSubstr("not a valid learning rate"));
   EXPECT_THAT(
       refused({"ctl", "/nowhere", "set", "seed=7"}),
-      HasSubstr("cannot be set while a run goes on"));
-  EXPECT_THAT(refused({"ctl", "/nowhere", "stacks", "all"}), HasSubstr("takes no words"));
+      HasSubstr("cannot be changed during a run"));
+  EXPECT_THAT(refused({"ctl", "/nowhere", "stacks", "all"}), HasSubstr("takes no argument"));
   EXPECT_THAT(refused({"ctl", "/nowhere"}), HasSubstr("act"));
 }
 
@@ -225,7 +226,7 @@ TEST(Ctl, AFolderInWhichNoRunListensIsAnErrorOfTheMachine) {
       refused({"ctl", "/nowhere", "status"}, ErrorKind::kEnvironment), HasSubstr("/nowhere"));
 }
 
-/// A text, and a tokenizer that was trained on it.
+/// A text file and a tokenizer that was trained on it.
 struct Text {
   TemporaryFolder folder;
   std::string file = (folder.path() / "text.txt").string();
@@ -258,8 +259,8 @@ TEST(TokenizerCommand, TellsHowManyTokensTheTextGave) {
   EXPECT_THAT(done.out, HasSubstr("/tokenizer.json: 270 tokens, in "));
   EXPECT_THAT(done.out, Not(HasSubstr("fewer")));
   done = text.train({"--vocab-size", "5000"});
-  EXPECT_THAT(done.out, HasSubstr("no more pairs that occur 2 times"));
-  EXPECT_THAT(done.out, HasSubstr("tokens fewer than asked for"));
+  EXPECT_THAT(done.out, HasSubstr("No more pairs occur 2 times"));
+  EXPECT_THAT(done.out, HasSubstr("tokens fewer than requested"));
   EXPECT_TRUE(std::filesystem::exists(text.tokenizer + "/tokenizer.json"));
 }
 
@@ -269,7 +270,7 @@ TEST(TokenizerCommand, RefusesWhatCannotBe) {
   EXPECT_THAT(refused({"tokenizer", "train", "--files", text.file}), HasSubstr("--output"));
   EXPECT_THAT(refused({"tokenizer", "train", "--output", "a"}), HasSubstr("--files"));
   EXPECT_THAT(text.train({"--vocab-size", "many"}).error, HasSubstr("--vocab-size"));
-  for (const char* size : {"-1", "0", "10"}) {  // fewer than there are bytes
+  for (const char* size : {"-1", "0", "10"}) {  // fewer than the 256 bytes
     const Done done = text.train({"--vocab-size", size});
     EXPECT_FALSE(done.error.empty()) << size;
     EXPECT_NE(done.kind, ErrorKind::kInternal) << done.error;
@@ -344,7 +345,7 @@ TEST(RunsCommand, AFolderWithoutRunsSaysSoAndOneThatIsNotThereIsRefused) {
   EXPECT_THAT(refused({"sync", path}), HasSubstr(path));
 }
 
-/// Of a run that was copied from elsewhere, or killed, the files are all that there is.
+/// A run that was copied from another machine or killed is described by its files only.
 TEST(RunsCommand, ARunIsToldByItsFilesAlone) {
   const TemporaryFolder folder;
   const auto write = [&](const char* run, const std::string& metrics, const std::string& events) {
@@ -371,7 +372,7 @@ TEST(RunsCommand, ARunIsToldByItsFilesAlone) {
   const Done same =
       run({"compare", (folder.path() / "torn").string(), (folder.path() / "torn").string()});
   EXPECT_EQ(same.code, 0) << same.error;
-  EXPECT_EQ(run({"sync", (folder.path() / "done").string()}).out, "everything is sent\n");
+  EXPECT_EQ(run({"sync", (folder.path() / "done").string()}).out, "all records are uploaded\n");
 }
 
 TEST(SampleCommand, RefusesSizesThatCannotBe) {

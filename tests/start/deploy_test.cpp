@@ -1,6 +1,5 @@
-// The files of deploy/kubernetes: what their operators and the launcher rely on. No schema of these
-// operators is kept here, and no cluster has run them: this holds their structure to what is
-// documented.
+// Tests of the files in deploy/kubernetes: their structure matches what the operators and the
+// launcher document. The tests use neither the operators' schemas nor a cluster.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -30,7 +29,7 @@ std::vector<std::string> names(const YAML::Node& list, const char* key = "name")
   return found;
 }
 
-/// What every pod has: no rights, a root that is read only, places to write, time to save.
+/// Every pod has no privileges, a read-only root, writable folders, and time to save.
 void check_pod(const YAML::Node& pod) {
   EXPECT_GE(pod["terminationGracePeriodSeconds"].as<int>(), 60);
   EXPECT_TRUE(pod["securityContext"]["runAsNonRoot"].as<bool>());
@@ -45,7 +44,7 @@ void check_pod(const YAML::Node& pod) {
   EXPECT_EQ(pod["volumes"][2]["emptyDir"]["medium"].as<std::string>(), "Memory");
   const std::vector<std::string> variables = names(container["env"]);
   EXPECT_THAT(variables, IsSupersetOf({"LOCKSTEP_RDZV_SECRET"}));
-  for (const std::string& variable : variables) {  // the operator refuses these
+  for (const std::string& variable : variables) {  // the operator refuses these variables
     EXPECT_EQ(
         std::set<std::string>({"PET_NNODES",
                                "PET_NPROC_PER_NODE",
@@ -58,7 +57,7 @@ void check_pod(const YAML::Node& pod) {
   }
 }
 
-/// Probes ask where the agent listens: at the pod's address, on the port that it was told.
+/// Probes use the agent's endpoint: the pod's address and the port in its variable.
 void check_probes(const YAML::Node& container) {
   int port = 0;
   for (const YAML::Node& variable : container["env"]) {
@@ -78,7 +77,7 @@ void check_probes(const YAML::Node& container) {
       "/healthz?steps=");
 }
 
-/// Exit codes that would only come again end the job, and no other does.
+/// Exit codes of errors that would recur end the job; no other code does.
 void check_policies(const YAML::Node& set, const YAML::Node& job) {
   for (const YAML::Node& rule : set["failurePolicy"]["rules"]) {
     EXPECT_TRUE(rule["name"]) << "JobSet wants a name of each rule";
@@ -104,7 +103,7 @@ TEST(Deploy, TheRuntimeOfTrainJobs) {
   EXPECT_TRUE(runtime["spec"]["mlPolicy"]["torch"].IsMap());
   const YAML::Node set = runtime["spec"]["template"]["spec"];
   const YAML::Node job = set["replicatedJobs"][0];
-  // The operator looks for the trainer by these two names.
+  // The operator finds the trainer by these two names.
   EXPECT_EQ(job["name"].as<std::string>(), "node");
   EXPECT_EQ(
       job["template"]["metadata"]["labels"]["trainer.kubeflow.org/trainjob-ancestor-step"]
@@ -112,7 +111,7 @@ TEST(Deploy, TheRuntimeOfTrainJobs) {
       "trainer");
   check_policies(set, job["template"]["spec"]);
   const YAML::Node pod = job["template"]["spec"]["template"]["spec"];
-  EXPECT_EQ(pod["restartPolicy"].as<std::string>(), "Never");  // podFailurePolicy wants it
+  EXPECT_EQ(pod["restartPolicy"].as<std::string>(), "Never");  // required by podFailurePolicy
   check_pod(pod);
   check_probes(pod["containers"][0]);
 

@@ -1,4 +1,4 @@
-// lockstep plan: which devices it plans with, and what it says of words that mean none.
+// Tests of `lockstep plan`: the devices that it plans for, and errors for invalid arguments.
 #include "start/plan.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Words = std::vector<std::string>;
 
-/// Two nodes of two, and one whose name ends in a digit.
+/// A cluster with a group of two nodes, and a node whose name ends in a digit.
 struct Planned {
   TemporaryFolder folder;
   std::string cluster = (folder.path() / "cluster.yaml").string();
@@ -85,7 +85,7 @@ TEST(PlanCommand, ANodeThatIsNotThereIsToldWithThoseThatAre) {
   const Planned planned;
   for (const char* name : {"a1002", "rack", "rack11", "node3", "node", "node-1", "", "b"}) {
     const std::string text = planned.refused({"--without", name});
-    EXPECT_THAT(text, HasSubstr("there is no such node")) << name;
+    EXPECT_THAT(text, HasSubstr("unknown node")) << name;
     EXPECT_THAT(text, HasSubstr("one of a100, rack1, node0 to node2")) << name;
   }
   EXPECT_THAT(

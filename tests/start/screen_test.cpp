@@ -1,3 +1,4 @@
+// Tests of the lines of the terminal monitor.
 #include "start/screen.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Tests of the job files of `lockstep submit`.
 #include "start/submit.h"
 
 #include <array>
@@ -56,7 +57,7 @@ class Submit : public ::testing::Test {
     return "no error";
   }
 
-  /// What a program says of a text as its file; empty: nothing is wrong with it.
+  /// Checks a text as a file of `command` and returns its complaints; empty: the file is valid.
   std::string checked(const std::string& command, const std::string& text) const {
     const std::string file = (folder_.path() / "checked").string();
     write_file_atomically(file, text);
@@ -93,7 +94,7 @@ TEST_F(Submit, SlurmGetsNodesGpusAndTheRequeue) {
           "  train -c {} 'run_name='\\''my run'\\''' seed=2 resume_from_checkpoint=true\n",
           job())));
   EXPECT_THAT(text, HasSubstr("# planned: data 12"));
-  // One node needs no secret, and ranks on processors no GPUs.
+  // A single node needs no secret, and CPU ranks need no GPUs.
   const std::string alone =
       printed({"--on=slurm", "--nodes=1", "--ranks-per-node=2", job(), "use_cpu=true"});
   EXPECT_THAT(alone, Not(HasSubstr("SECRET")));
@@ -158,7 +159,7 @@ TEST_F(Submit, SshGetsAHostfile) {
 }
 
 TEST_F(Submit, SaysWhatIsWrong) {
-  EXPECT_THAT(problem_of({job()}), HasSubstr("for which engine?"));
+  EXPECT_THAT(problem_of({job()}), HasSubstr("--on is required"));
   EXPECT_THAT(problem_of({"--on=slrum", job()}), HasSubstr("Did you mean 'slurm'"));
   EXPECT_THAT(problem_of({"--on=slurm", "--name=My Run", job()}), HasSubstr("--name My Run"));
   EXPECT_THAT(problem_of({"--on=slurm", job(), "sede=1"}), HasSubstr("sede"));

@@ -1,5 +1,5 @@
-// Added tokens that take the white space around them, and what is left for those beside them: as
-// Hugging Face's library has it, text for text.
+// Added tokens that strip the surrounding white space, compared with results of Hugging Face's
+// library.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -41,19 +41,20 @@ TEST(AddedTokens, TakeWhiteSpaceOnce) {
     Ids ids;
   };
   const std::vector<Case> cases = {
-      // The second takes again what the first has stripped to its right.
+      // The second token reuses white space that the first one stripped on its right.
       {false, false, "AB     x", {kFirst, kSecond, kSecond, kSpace, kX}},
       {false, false, "AB  x", {kFirst, kSecond, kX}},
       {false, false, "AB   ", {kFirst, kSecond, kSpace}},
       {false, true, "AB     x", {kFirst, kSecond, kSecond, kX}},
       {false, true, "AB   x", {kFirst, kSecond, kX}},
-      // One that strips to its left begins where the first ends, and nothing is left of it.
+      // A token that strips on its left starts at the end of the first one; it becomes empty and is
+      // dropped.
       {true, false, "AB  x", {kFirst, kX}},
       {true, false, "AB  ", {kFirst}},
       {true, true, "AB     x", {kFirst, kX}},
       {true, true, "AB  x", {kFirst, kX}},
       {true, true, "AB  ", {kFirst}},
-      // Nor does it there where Hugging Face's library ends in a panic.
+      // Hugging Face's library panics on this input.
       {true, false, "AB     x", {kFirst, kX}},
   };
   for (const Case& c : cases) {

@@ -1,3 +1,4 @@
+// Tests of BPE merging, the piece cache and the vocabulary.
 #include "text/models/bpe.h"
 
 #include <chrono>
@@ -13,7 +14,7 @@
 namespace lockstep::text {
 namespace bpe_test {
 
-/// Merging as the paper tells it, slowly.
+/// Reference implementation of the merging in the paper.
 std::vector<int32_t> merge_slowly(const PairMap& merges, std::vector<int32_t> symbols) {
   while (true) {
     const PairMap::Merge* best = nullptr;
@@ -69,7 +70,7 @@ TEST(PieceCache, RemembersAndForgets) {
   for (size_t length = 1; length <= PieceCache::kShortPiece; ++length) {
     const std::string_view piece = std::string_view(text).substr(0, length);
     const PieceCache::Key key = PieceCache::key_of(piece, end);
-    // The key does not depend on what may be read after the piece.
+    // The key does not depend on the readable bytes after the piece.
     EXPECT_EQ(key, PieceCache::key_of(piece, piece.data() + piece.size()));
     EXPECT_EQ(cache.find(key), nullptr);
     cache.insert(key, std::vector<int32_t>{static_cast<int32_t>(length), 5});
@@ -128,7 +129,7 @@ TEST(Bpe, FallsBackToBytes) {
   const BpeModel model(description, BpeModel::Pieces::kText, "t");
   EXPECT_EQ(encode(model, "a\u00e9"), (std::vector<int32_t>{2, 0, 1}));
   EXPECT_EQ(
-      encode(model, "a\u00e8"), (std::vector<int32_t>{2, 3}));  // not all of its bytes are there
+      encode(model, "a\u00e8"), (std::vector<int32_t>{2, 3}));  // not all of its bytes are in the vocabulary
   EXPECT_FALSE(BpeModel::can_take_bytes(description));
 }
 

@@ -1,4 +1,4 @@
-// The components of tokenizer.json that GPT-2 does not use: normalizers, pre-tokenizers, models,
+// Tests of tokenizer.json components that GPT-2 does not use: normalizers, pre-tokenizers, models,
 // decoders.
 #include <cstring>
 #include <random>
@@ -26,7 +26,7 @@ std::string normalized(const json& description, const std::string& text) {
   return result.text;
 }
 
-// Stage after stage: one that is bounded by what it gets would still multiply.
+// The limit covers all stages together; a limit per stage would still allow exponential growth.
 TEST(Normalizers, ASmallTextDoesNotTakeAllMemory) {
   const auto replace = [](const std::string& pattern, size_t times) {
     return json{
@@ -60,7 +60,7 @@ TEST(Normalizers, DoWhatTheirNamesSay) {
   EXPECT_EQ(
       normalized(
           {{"type", "BertNormalizer"}, {"lowercase", true}}, "H\u00c9LLO\u0000\tx\u4e2d\u6587"),
-      "hello");  // the string literal ends at its zero
+      "hello");  // the string literal ends at the zero byte
   EXPECT_EQ(
       normalized({{"type", "BertNormalizer"}, {"lowercase", true}}, "\u00c9\tx\u4e2d"),
       "e x \u4e2d ");
@@ -91,7 +91,7 @@ std::string base64(const std::string& bytes) {
   return text.substr(0, (bytes.size() * 8 + 5) / 6);
 }
 
-/// A map that replaces "A" by what stands at `place` of `replacements`.
+/// Returns a map that replaces "A" by the string at offset `place` of `replacements`.
 json map_of_a(uint32_t place, const std::string& replacements) {
   constexpr uint32_t kHasLeaf = 1 << 8, kLeaf = uint32_t{1} << 31;
   std::vector<uint32_t> units('A' + 1);
@@ -104,8 +104,8 @@ json map_of_a(uint32_t place, const std::string& replacements) {
   return {{"type", "Precompiled"}, {"precompiled_charsmap", base64(bytes + replacements)}};
 }
 
-/// Metaspace's "first" asks whether a text still begins where the user's did: as Hugging Face
-/// counts.
+/// Metaspace's "first" depends on whether a text still starts where the user's text did. The rules
+/// are Hugging Face's.
 TEST(Normalizers, TellWhetherATextBeginsWhereItDid) {
   const auto begins = [](const json& description, const std::string& text) {
     NormalizedText result{text, true};
@@ -295,8 +295,8 @@ TEST(Unigram, FindsTheMostProbableTokens) {
   const auto tokenizer = tokenizer_of(unigram());
   EXPECT_EQ(tokenizer->encode("abc"), (Ids{3, 5}));
   EXPECT_EQ(
-      tokenizer->encode("abxyc\u00e9"), (Ids{3, 0, 5, 0}));  // neighbours that are unknown are one
-  EXPECT_EQ(tokenizer->decode(Ids{3, 5}), "ab c");           // no decoder: joined by spaces
+      tokenizer->encode("abxyc\u00e9"), (Ids{3, 0, 5, 0}));  // adjacent unknown characters become one token
+  EXPECT_EQ(tokenizer->decode(Ids{3, 5}), "ab c");           // without a decoder: joined by spaces
   json fallback = unigram();
   fallback["model"]["byte_fallback"] = true;
   EXPECT_EQ(tokenizer_of(fallback)->encode("a\u00e9"), (Ids{1, 6, 7}));
@@ -308,8 +308,7 @@ TEST(Unigram, FindsTheMostProbableTokens) {
   EXPECT_THROW(tokenizer_of(without), Error);
 }
 
-/// Half a character at the end of a text was taken for a whole one, and a step behind the last was
-/// written.
+/// Regression test: an incomplete character at the end of a text caused a write past the last step.
 TEST(Unigram, StaysInsideItsText) {
   json model = unigram();
   model["model"]["vocab"] = json::parse(R"([["<unk>", 1], ["a", 1]])");
@@ -395,7 +394,7 @@ TEST(ModelTables, AreReadApart) {
   }
 }
 
-/// Whatever is done to the components of a tokenizer.json, it loads and works, or is an Error.
+/// A modified tokenizer.json either loads and works, or throws Error.
 TEST(Components, DamagedFilesNeverCrash) {
   json all = word_piece();
   all["added_tokens"] = {{{"id", 8}, {"content", "<x>"}, {"special", true}, {"lstrip", true}}};

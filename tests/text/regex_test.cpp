@@ -1,3 +1,4 @@
+// Tests of regular expressions in Oniguruma's syntax.
 #include "text/stages/regex.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +31,7 @@ TEST(Regex, KnowsTheClassesOfUnicode16) {
   EXPECT_EQ(matches(R"(\s+)", "a\u180e \u0085b"), (List{" \u0085"}));
   EXPECT_EQ(matches(R"(\d)", "1\u00b2\u0663"), (List{"1", "\u0663"}));
   EXPECT_EQ(matches(R"(\w+)", "a\u0301_\u00b2-"), (List{"a\u0301_\u00b2"}));
-  EXPECT_EQ(matches(R"([\w]+)", "a\u0301_\u00b2-"), (List{"a\u0301_"}));  // as Oniguruma has it
+  EXPECT_EQ(matches(R"([\w]+)", "a\u0301_\u00b2-"), (List{"a\u0301_"}));  // as in Oniguruma
   EXPECT_EQ(
       matches(R"(\p{Han}+|\p{Latin}+)", "ab\u4e2d\U00031350c"),
       (List{"ab", "\u4e2d\U00031350", "c"}));

@@ -1,4 +1,4 @@
-// A small byte-level tokenizer for tests, trained on a few sentences.
+// Small byte-level tokenizer for tests, trained on a few sentences.
 #pragma once
 
 #include <memory>

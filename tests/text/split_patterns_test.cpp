@@ -1,3 +1,4 @@
+// Tests of the hand-written split scanners.
 #include "text/stages/split_patterns.h"
 
 #include <random>
@@ -83,8 +84,7 @@ TEST(SplitPatterns, CutAsLlama3AndQwen2) {
   EXPECT_EQ(pieces(SplitPattern::kLlama3, "a'\u017fx"), (List{"a", "'\u017f", "x"}));
 }
 
-/// The scanners against PCRE2's matching of the same patterns, on letters that all Unicode versions
-/// agree on.
+/// Compares the scanners with PCRE2, on letters that all Unicode versions agree on.
 TEST(SplitPatterns, EqualTheRegularExpressions) {
   const std::vector<std::string> alphabet{
       "a",      "s",      "t",      "L",      "l",      "v",      "e",          "r",

@@ -1,3 +1,4 @@
+// Tests of loading tokenizers, encoding and decoding.
 #include "text/tokenizer.h"
 
 #include <random>
@@ -146,7 +147,7 @@ TEST(StreamDecoder, EqualsDecodingOfTheWhole) {
   }
 }
 
-/// The error that a tokenizer.json with one value changed gives.
+/// Returns the error of a tokenizer.json with one value changed.
 std::string error_of(const std::string& pointer, const nlohmann::json& value) {
   TokenizerFiles files = sample_files();
   files.place = "m";
@@ -165,43 +166,44 @@ std::string error_of(const std::string& pointer, const nlohmann::json& value) {
 
 TEST(TokenizerErrors, NameFileKeyAndProblem) {
   EXPECT_EQ(error_of("/version", "1.0"), "");
-  EXPECT_EQ(error_of("/version", "2.0"), "m/tokenizer.json: is of version \"2.0\"");
+  EXPECT_EQ(error_of("/version", "2.0"), "m/tokenizer.json: has version \"2.0\"");
   EXPECT_EQ(
       error_of("/model/type", "Magic"),
-      "m/tokenizer.json: model is of type \"Magic\", which is not known");
+      "m/tokenizer.json: model has the unknown type \"Magic\"");
   EXPECT_EQ(
       error_of("/model/vocab", 3),
-      "m/tokenizer.json: model.vocab should be an object of tokens and ids");
+      "m/tokenizer.json: model.vocab should be an object that maps tokens to ids");
   EXPECT_EQ(
       error_of("/model/vocab/a", "x"),
-      "m/tokenizer.json: model.vocab gives \"a\" an id that is not a whole number");
+      "m/tokenizer.json: model.vocab has an id for \"a\" that is not a whole number");
   EXPECT_EQ(
       error_of("/model/vocab/a", 1e15),
-      "m/tokenizer.json: model.vocab gives \"a\" an id that is not a whole number");
+      "m/tokenizer.json: model.vocab has an id for \"a\" that is not a whole number");
   EXPECT_EQ(
       error_of("/model/vocab/a", int64_t{1} << 50),
-      "m/tokenizer.json: model.vocab gives \"a\" the id 1125899906842624");
+      "m/tokenizer.json: model.vocab: \"a\" has the invalid id 1125899906842624");
   EXPECT_EQ(
       error_of("/model/merges/3", "a b c"),
-      "m/tokenizer.json: model.merges holds, at 3, what is not two tokens and one space");
+      "m/tokenizer.json: model.merges has an invalid entry at 3: expected two tokens separated "
+      "by one space");
   EXPECT_EQ(
       error_of("/model/byte_fallback", 1),
       "m/tokenizer.json: model.byte_fallback should be true or false, but is number");
   EXPECT_EQ(
       error_of("/model/dropout", 0.1),
-      "m/tokenizer.json: model.dropout drops merges at random, which is not supported");
+      "m/tokenizer.json: model.dropout is not 0: BPE dropout is not supported");
   EXPECT_EQ(
       error_of("/added_tokens/1/id", 7),
-      "m/tokenizer.json: added_tokens[1] gives \"<|user|>\" the id 7, but it would get 1");
+      "m/tokenizer.json: added_tokens[1]: \"<|user|>\" has the id 7, but the next free id is 1");
   EXPECT_EQ(
       error_of("/pre_tokenizer/type", "Odd"),
-      "m/tokenizer.json: pre_tokenizer is of type \"Odd\", which is not known");
+      "m/tokenizer.json: pre_tokenizer has the unknown type \"Odd\"");
   EXPECT_EQ(
       error_of("/decoder", nlohmann::json::object()),
       "m/tokenizer.json: decoder lacks the key \"type\"");
   EXPECT_EQ(
       error_of("/normalizer", {{"type", "Odd"}}),
-      "m/tokenizer.json: normalizer is of type \"Odd\", which is not known");
+      "m/tokenizer.json: normalizer has the unknown type \"Odd\"");
   EXPECT_EQ(
       error_of(
           "/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", -5}}, {"cls", {"y", 1}}}),
@@ -209,9 +211,8 @@ TEST(TokenizerErrors, NameFileKeyAndProblem) {
   EXPECT_EQ(
       error_of(
           "/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 9999}}, {"cls", {"y", 0}}}),
-      "m/tokenizer.json: post_processor puts the id 9999 around texts, and the vocabulary ends "
-      "with "
-      "359");
+      "m/tokenizer.json: post_processor adds the id 9999, but the highest id of the vocabulary "
+      "is 359");
 }
 
 TEST(TokenizerErrors, TellWhatWasLookedFor) {
@@ -247,7 +248,7 @@ TEST(TokenizerErrors, ReadSpecialTokensFromEitherFile) {
       R"({"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>"})";
   const auto tokenizer = Tokenizer::parse(files);
   EXPECT_EQ(tokenizer->bos(), 1);
-  EXPECT_EQ(tokenizer->eos(), 2);  // not in the vocabulary: added after it
+  EXPECT_EQ(tokenizer->eos(), 2);  // not in the vocabulary, so its id is appended
   EXPECT_EQ(tokenizer->encode("a</s><s>"), (Ids{0, 2, 1}));
   files.contents["tokenizer_config.json"] = R"({"tokenizer_class": "BartTokenizer"})";
   EXPECT_THROW(Tokenizer::parse(files), Error);
@@ -255,7 +256,7 @@ TEST(TokenizerErrors, ReadSpecialTokensFromEitherFile) {
   EXPECT_THROW(Tokenizer::parse(files), Error);
 }
 
-/// Whatever is done to a tokenizer.json, it loads and works, or is an Error.
+/// A modified tokenizer.json either loads and works, or throws Error.
 TEST(TokenizerErrors, DamagedFilesNeverCrash) {
   const std::string good = sample_files(280).contents.at("tokenizer.json");
   std::mt19937 random(5);

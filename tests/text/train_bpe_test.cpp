@@ -1,3 +1,4 @@
+// Tests of BPE training.
 #include "text/train_bpe.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +24,8 @@ TEST(TrainBpe, MergesTheMostFrequentPairFirst) {
   BpeTrainer trainer(options);
   trainer.add("aaa aaa ab<end>ab ab ab");
   const nlohmann::json model = model_of(trainer.train());
-  // " a" 5 times; then "ab" without a space once, " ab" 3 times, "aa" in " aaa" once and in "aaa"
-  // twice.
+  // " a" occurs 5 times, "ab" without a space once, " ab" 3 times, "aa" once in " aaa" and twice in
+  // "aaa".
   EXPECT_EQ(model["merges"][0], (nlohmann::json{"a", "a"}));
   EXPECT_EQ(model["vocab"]["<end>"], 0);
   EXPECT_EQ(model["vocab"]["!"], 1);

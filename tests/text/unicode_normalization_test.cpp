@@ -1,3 +1,4 @@
+// Tests of Unicode normalization forms and lowercase mapping.
 #include "text/unicode/unicode_normalization.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ TEST(Normalization, ComposesAndDecomposes) {
   EXPECT_EQ(normalize("\u1e69", Form::kNfd), "s\u0323\u0307");
   EXPECT_EQ(normalize("s\u0307\u0323", Form::kNfc), "\u1e69");  // marks are sorted first
   EXPECT_EQ(
-      normalize("\u212b \u2126", Form::kNfc), "\u00c5 \u03a9");  // singletons do not come back
+      normalize("\u212b \u2126", Form::kNfc), "\u00c5 \u03a9");  // singletons do not recompose
   EXPECT_EQ(normalize("\u0958", Form::kNfc), "\u0915\u093c");    // excluded from composition
   EXPECT_EQ(
       normalize("\ufb01\u00bd\u2460", Form::kNfkc),
@@ -31,7 +32,7 @@ TEST(Normalization, KnowsHangul) {
   EXPECT_EQ(normalize("\u1112\u1161\u11ab", Form::kNfc), "\ud55c");
   EXPECT_EQ(normalize("\ud55c\uae00", Form::kNfd), "\u1112\u1161\u11ab\u1100\u1173\u11af");
   EXPECT_EQ(normalize("\ud558\u11ab", Form::kNfc), "\ud55c");
-  EXPECT_EQ(normalize("\ud55c\u11ab", Form::kNfc), "\ud55c\u11ab");  // has its final already
+  EXPECT_EQ(normalize("\ud55c\u11ab", Form::kNfc), "\ud55c\u11ab");  // already has a final consonant
 }
 
 TEST(Normalization, BlocksMarksOfTheSameClass) {

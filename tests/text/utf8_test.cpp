@@ -1,3 +1,4 @@
+// Tests of UTF-8 repair and character classes.
 #include "text/unicode/utf8.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ TEST(Utf8, ReplacesEachMaximalPart) {
   EXPECT_EQ(replaced("\xE0\x80\x80"), "\uFFFD\uFFFD\uFFFD");            // overlong
   EXPECT_EQ(replaced("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");            // a surrogate
   EXPECT_EQ(replaced("\xF4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");  // beyond U+10FFFF
-  EXPECT_EQ(replaced("\xE4\xB8z"), "\uFFFDz");  // cut short: one for both bytes
+  EXPECT_EQ(replaced("\xE4\xB8z"), "\uFFFDz");  // truncated: one U+FFFD for both bytes
   EXPECT_EQ(replaced("\xF0\x9F\x98"), "\uFFFD");
   EXPECT_EQ(replaced("\xF0\x9F\x98\xF0\x9F\x98\x80"), "\uFFFD\U0001F600");
   EXPECT_EQ(replaced("12345678\x80"), "12345678\uFFFD");
@@ -72,8 +73,8 @@ TEST(Unicode, IsOfVersion16) {
   EXPECT_EQ(letters, 141028U);
   EXPECT_EQ(numbers, 1911U);
   EXPECT_EQ(spaces, 25U);
-  EXPECT_EQ(characters.class_of(0x105D2), CharacterClass::kLetter);  // Todhri, new in 16
-  EXPECT_EQ(characters.class_of(0x180E), CharacterClass::kOther);    // a space until 6.3
+  EXPECT_EQ(characters.class_of(0x105D2), CharacterClass::kLetter);  // Todhri, added in Unicode 16
+  EXPECT_EQ(characters.class_of(0x180E), CharacterClass::kOther);    // a space until Unicode 6.3
   EXPECT_TRUE(characters.in('_', kWordBit));
   EXPECT_TRUE(characters.in('$', kPunctuationBit));
   EXPECT_TRUE(characters.in(0x2167, kNumericBit));

@@ -1,3 +1,4 @@
+// Tests of the control socket.
 #include <fstream>
 #include <thread>
 
@@ -16,7 +17,7 @@ namespace control_test {
 
 using json = nlohmann::ordered_json;
 
-/// Waits for the next act that the server heard of.
+/// Waits for the next command that the server receives.
 Asked next(ControlServer& server) {
   for (;;) {
     std::vector<Asked> asked = server.take();
@@ -65,7 +66,7 @@ TEST(Control, WhatCannotBeDoneIsRefusedAtOnce) {
            {{{"act", "set"}, {"logging_steps", 0.5}}, "a whole number"},
            {{{"act", "log"}, {"level", "loud"}}, "debug, info, warning, error"},
            {{{"act", "trace"}, {"steps", 0}}, "1 to 100"},
-           {{{"act", 5}}, "not understood"},
+           {{{"act", 5}}, "invalid request"},
            {json::array({1}), "one line, a JSON object"}}) {
     const json answer = ask_run(folder.path(), request);
     EXPECT_FALSE(answer.at("ok").get<bool>()) << request;
@@ -117,7 +118,7 @@ TEST(Control, AFolderOfALongNameIsReachedToo) {
   EXPECT_TRUE(ask_run(deep, {{"act", "status"}}).at("ok").get<bool>());
 }
 
-/// Sends bytes as they are, and hangs up.
+/// Sends raw bytes and closes the connection.
 void send_raw(const std::filesystem::path& folder, const std::string& bytes) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

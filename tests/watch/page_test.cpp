@@ -1,3 +1,4 @@
+// Tests of the web page of runs and its HTTP server.
 #include "watch/page/page.h"
 
 #include <fstream>
@@ -25,7 +26,7 @@ class Page : public testing::Test {
       metrics << fmt::format(
           "{{\"step\": {}, \"loss\": {}.5, \"odd \\\"name\": 1}}\n", step, step % 7);
     }
-    metrics << "{\"step\": 5001, \"lo";  // a run that is still writing
+    metrics << "{\"step\": 5001, \"lo";  // incomplete line of an active run
     metrics.close();
     std::ofstream(folder_.path() / "config.yaml") << "training:\n  seed: 3\n  learning_rate: 0.1\n";
     std::ofstream(folder_.path() / "events.jsonl")
@@ -86,7 +87,7 @@ TEST_F(Page, OtherHostsAndSitesAreNotServed) {
   };
   EXPECT_EQ(status("host", "evil.example:8000"), 403);
   EXPECT_EQ(status("host", ""), 403);
-  EXPECT_EQ(status("host", "localhost:9999"), 200);  // a tunnel's own port
+  EXPECT_EQ(status("host", "localhost:9999"), 200);  // an SSH tunnel may use another port
   EXPECT_EQ(status("host", "[::1]:80"), 200);
   EXPECT_EQ(status("origin", "http://127.0.0.1:8000"), 200);
   EXPECT_EQ(status("origin", "http://127.0.0.1:8001"), 403);
@@ -109,7 +110,7 @@ TEST_F(Page, EveryAnswerKeepsScriptsOut) {
   }
   const std::string index(page_file("index.html"));
   EXPECT_NE(index.find("<script src=\"app.js\" defer></script>"), std::string::npos);
-  EXPECT_EQ(index.find("style="), std::string::npos);  // the policy would drop it
+  EXPECT_EQ(index.find("style="), std::string::npos);  // the content security policy would block it
   for (const char* const name : {"index.html", "app.js", "app.css"}) {
     EXPECT_EQ(page_file(name).find("https://"), std::string::npos) << name;
   }
@@ -122,7 +123,7 @@ TEST_F(Page, RunsAreToldWithTheirMetrics) {
   const auto runs = nlohmann::json::parse(page.answer(request("/api/runs")).body);
   ASSERT_EQ(runs.size(), 1U);
   EXPECT_EQ(runs[0].at("last_step"), 5000);
-  EXPECT_EQ(runs[0].at("end"), "ended without a word");
+  EXPECT_EQ(runs[0].at("end"), "ended unexpectedly");
   EXPECT_EQ(runs[0].at("metrics"), (nlohmann::json{"loss", "odd \"name"}));
   const auto run = nlohmann::json::parse(page.answer(request("/api/run", {{"id", "0"}})).body);
   EXPECT_EQ(run.at("checkpoints"), nlohmann::json{10});
@@ -180,7 +181,7 @@ TEST(PageWithoutRuns, AnEmptyFolderHasNoRunsYetAndAMissingOneIsAnError) {
   EXPECT_THROW(RunsPage({folder.path() / "no"}, "127.0.0.1", "t"), Error);
 }
 
-/// What a server at `port` answers to some bytes, until it hangs up.
+/// Sends bytes to a server at `port` and returns its complete answer.
 std::string talk(int port, const std::string& bytes) {
   sockaddr_in address{
       .sin_family = AF_INET,

@@ -1,3 +1,4 @@
+// Tests of the incremental reader of ranks.jsonl.
 #include "watch/record/rank_times.h"
 
 #include <fstream>
@@ -45,11 +46,11 @@ TEST(RankTimes, ARankThatIsAStageOfItsOwnIsSlowerThanItWas) {
     times.refresh();
     return nlohmann::json::parse(times.json())["slow"].get<std::string>();
   };
-  EXPECT_EQ(run(1, 150, 2), "no rank is slower than 1.2 times what is usual");
+  EXPECT_EQ(run(1, 150, 2), "no rank is slower than 1.2 times the usual time");
   EXPECT_EQ(
       run(151, 220, 3),
-      "rank 1 is slow by its compute: without waiting for others a step takes 1.50 times what is "
-      "usual");
+      "rank 1 is slowed by its compute: without waiting for other ranks, a step takes 1.50 times "
+      "the usual time");
 }
 
 TEST(RankTimes, LongRunsAreThinnedToMeansOfNeighbours) {
@@ -93,7 +94,7 @@ TEST(RankTimes, BadLinesAreNotReadAndACutFileIsReadAnew) {
   std::ofstream(path) << good;
   times.refresh();
   EXPECT_EQ(times.lines().size(), 1U);
-  // A restart with other ranks: what was before is of no rank that there is now.
+  // A restart with another number of ranks discards the earlier entries.
   monitor::RankFile file(folder.path(), 1);
   file.log(shares(2, 1, 2));
   times.refresh();

@@ -1,4 +1,4 @@
-// Where the ranks of a run are, as its folder says it.
+// Tests of the rank locations in a run's folder.
 #include "watch/record/ranks.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests of reading, summarizing and comparing runs.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -133,11 +134,11 @@ TEST_F(Record, LinesOfManyFormsAreReadByThem) {
 
 TEST_F(Record, AFileIsReadOnWhileItIsWritten) {
   MetricsReader reader(path("m"));
-  EXPECT_FALSE(reader.refresh());  // not there yet
+  EXPECT_FALSE(reader.refresh());  // the file does not exist yet
   add("m", "{\"step\": 1, \"loss\": 1.5}\n{\"step\": 2, \"lo");
   EXPECT_TRUE(reader.refresh());
   EXPECT_EQ(reader.find("loss").size(), 1U);
-  EXPECT_FALSE(reader.refresh());  // the torn line waits
+  EXPECT_FALSE(reader.refresh());  // an incomplete line is left for later
   add("m", "ss\": 2.5}\n");
   EXPECT_TRUE(reader.refresh());
   EXPECT_EQ(reader.find("loss").values, (std::vector<double>{1.5, 2.5}));
@@ -150,7 +151,7 @@ TEST_F(Record, AFileThatWasCutOrMadeAnewIsReadAnew) {
   put("m", "{\"step\": 1, \"loss\": 1.5}\n");
   EXPECT_TRUE(reader.refresh());
   EXPECT_EQ(reader.find("loss").values, (std::vector<double>{1.5}));
-  put("m", "{\"step\": 1, \"loss\": 7.5}\n{\"step\": 2, \"loss\": 8.5}\n");  // longer, and another
+  put("m", "{\"step\": 1, \"loss\": 7.5}\n{\"step\": 2, \"loss\": 8.5}\n");  // longer than before and with other contents
   EXPECT_TRUE(reader.refresh());
   EXPECT_EQ(reader.find("loss").values, (std::vector<double>{7.5, 8.5}));
   put("m", "");
@@ -204,12 +205,12 @@ TEST_F(Record, OfALongFileAPartIsThereAtOnce) {
   add("m", "ss\": 1.5}\n");
   EXPECT_TRUE(reader.look());
   EXPECT_EQ(reader.find("loss").steps.back(), 60001);
-  // Who wants all waits for it.
+  // refresh() waits for the complete data.
   MetricsReader whole(path("m"), /*long_from=*/1000);
   whole.look();
   whole.refresh();
   EXPECT_EQ(whole.find("loss").size(), 60001U);
-  // A file of one line, and one of none.
+  // A file with one line, and an empty file.
   put("one", "{\"step\": 1, \"loss\": 2.5}\n");
   MetricsReader one(path("one"), /*long_from=*/1);
   one.look();
@@ -250,7 +251,7 @@ TEST(Downsample, KeepsTheExtremesAndTheEnds) {
   EXPECT_TRUE(std::is_sorted(points.steps.begin(), points.steps.end()));
   EXPECT_EQ(*std::max_element(points.values.begin(), points.values.end()), 50);
   EXPECT_EQ(*std::min_element(points.values.begin(), points.values.end()), -60);
-  for (size_t i = 0; i < points.steps.size(); ++i) {  // each is a point of the series
+  for (size_t i = 0; i < points.steps.size(); ++i) {  // every point is an original point of the series
     EXPECT_EQ(points.values[i], series.values[static_cast<size_t>(points.steps[i] / 3)]);
   }
 }
@@ -283,7 +284,7 @@ TEST(Downsample, SmoothsOverAllStepsWithoutBias) {
   EXPECT_DOUBLE_EQ(two[0], 1);
   EXPECT_TRUE(std::isnan(two[1]));
   EXPECT_DOUBLE_EQ(two[2], (0.25 * 1 + 0.5 * 3) / 0.75);
-  // A range of a smoothed series is that of the whole one.
+  // A range of a smoothed series equals that range of the complete smoothed series.
   const Series series = waves(100);
   const Points all = downsample(series, 0, 1000, 100, 0.8);
   const Points part = downsample(series, 90, 93, 100, 0.8);
@@ -366,7 +367,7 @@ TEST_F(Record, RunsWithoutARecordAreComparedByTheirCurves) {
   add("b/metrics.jsonl", "no line\n");
   const std::string text = comparison_text(compare_runs(path("a"), path("b"), 1000));
   EXPECT_NE(text.find("data: not recorded"), std::string::npos) << text;
-  EXPECT_NE(text.find("no step's loss was logged by both"), std::string::npos) << text;
+  EXPECT_NE(text.find("no step has a loss in both runs"), std::string::npos) << text;
 }
 
 TEST_F(Record, ComparisonsNameWhatDiffers) {
@@ -392,16 +393,16 @@ TEST_F(Record, ComparisonsNameWhatDiffers) {
   EXPECT_EQ(found.first_other_loss, 2);
   EXPECT_EQ(found.common_losses, 2);
   const std::string text = comparison_text(found);
-  EXPECT_NE(text.find("the first that differs is that of step 2"), std::string::npos) << text;
+  EXPECT_NE(text.find("the first difference is at step 2"), std::string::npos) << text;
   add("b/events.jsonl",
-      "{\"time\": 1, \"step\": 1, \"event\": \"saved\"}\n");  // it has lost its first line
+      "{\"time\": 1, \"step\": 1, \"event\": \"saved\"}\n");  // the file has lost its first line
   EXPECT_EQ(compare_runs(path("a"), path("b"), 10).data.size(), 1U);
   const Comparison same = compare_runs(path("a"), path("a"), 10);
   EXPECT_FALSE(same.first_other_loss);
   EXPECT_EQ(to_json(same).at("configuration").size(), 0U);
   const std::string table = runs_table({found.first, found.second}, folder_.path());
   EXPECT_EQ(table.substr(0, 3), "run");
-  EXPECT_NE(table.find("ended without a word"), std::string::npos) << table;
+  EXPECT_NE(table.find("ended unexpectedly"), std::string::npos) << table;
 }
 
 }  // namespace record_test

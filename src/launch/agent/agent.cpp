@@ -271,8 +271,7 @@ int Agent::run() {
     std::vector<std::string> quoted(own.size());
     std::ranges::transform(own, quoted.begin(), shell_quote);
     log_info(
-        "Lockstep does the same itself, without Python: put \"{}\" instead of {} and what "
-        "follows it (docs/unlearning.md)",
+        "Lockstep can run this without Python: use \"{}\" instead of {} and its arguments (docs/unlearning.md)",
         fmt::join(quoted, " "),
         plan_.name);
   }
@@ -319,7 +318,7 @@ int Agent::run() {
     }
     tell(verdict);
     log_info(
-        "the workers are started again (restart {} {})",
+        "restarting the workers (restart {} {})",
         round->restarts + (verdict.failures.empty() && verdict.reason.empty() ? 0 : 1),
         plan_.restarts.text());
   }

@@ -14,7 +14,7 @@ namespace lockstep::launch {
 AttemptEnd end_in(const nlohmann::json& said) {
   const int64_t number = integer_of(said);
   if (number < 0 || number > static_cast<int64_t>(AttemptEnd::kInterrupted)) {
-    throw Error(ErrorKind::kPeerLost, fmt::format("no attempt ends as {}", number));
+    throw Error(ErrorKind::kPeerLost, fmt::format("invalid attempt outcome {}", number));
   }
   return static_cast<AttemptEnd>(number);
 }
@@ -22,7 +22,7 @@ AttemptEnd end_in(const nlohmann::json& said) {
 int signal_in(const nlohmann::json& said) {
   const int64_t number = integer_of(said);
   if (number < 1 || number >= NSIG || number == SIGKILL || number == SIGSTOP) {
-    throw Error(ErrorKind::kPeerLost, fmt::format("signal {} is not passed on", number));
+    throw Error(ErrorKind::kPeerLost, fmt::format("signal {} cannot be forwarded", number));
   }
   return static_cast<int>(number);
 }

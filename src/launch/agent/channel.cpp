@@ -67,7 +67,7 @@ void Channel::write_some() {
         part.size() - begin,
         MSG_NOSIGNAL | MSG_DONTWAIT | (in_seal ? MSG_MORE : 0));
     if (size < 0) {
-      // A broken connection is seen by reading, from the loop: closing here would surprise the
+      // The loop detects a broken connection when it reads. Closing it here would surprise the
       // caller of send().
       if (errno != EAGAIN && errno != EINTR) {
         outgoing_.clear();
@@ -115,19 +115,19 @@ void Channel::take_lines() {
     const std::optional<std::string_view> said =
         receiving_ ? receiving_->open(line) : std::optional<std::string_view>(line);
     if (!said) {
-      close("it sent a line that is not sealed with the secret");
+      close("received a line without a valid seal");
       return;
     }
     try {
       on_message_(parse_json(std::string(*said), "a message", ErrorKind::kPeerLost));
     } catch (const std::exception& error) {
-      close(std::string("it sent what is no message: ") + error.what());
+      close(std::string("received an invalid message: ") + error.what());
       return;
     }
   }
   incoming_.erase(0, begin);
   if (incoming_.size() > limit_) {
-    close("it sent a message that is too long");
+    close("received a message that is too long");
   }
 }
 

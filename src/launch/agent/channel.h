@@ -44,8 +44,8 @@ class Channel {
   void send_line(const Line& line);
   /// Accepts long lines from now on, because the peer has authenticated itself.
   void trust() { limit_ = kLongestLine; }
-  /// From the next line on, in each direction: sent lines carry a seal with one key, and a received
-  /// line without the other key's seal closes the channel.
+  /// Seals all later lines: sent lines carry a seal with one key, and a received line without a
+  /// seal of the other key closes the channel.
   void seal(const std::string& sending_key, const std::string& receiving_key);
   void close(const std::string& reason);
   bool open() const { return static_cast<bool>(socket_); }
@@ -74,7 +74,7 @@ class Channel {
     Line text;
   };
   std::deque<Outgoing> outgoing_;
-  size_t sent_ = 0;  // of the first of these, with its seal
+  size_t sent_ = 0;  // bytes already sent of the first message, including its seal
   std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
 };
 

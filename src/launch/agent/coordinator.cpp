@@ -105,8 +105,7 @@ void Coordinator::State::accept(const Socket& listener) {
     }
     return;
   }
-  // Without a secret, connections on this machine's own addresses must at least belong to this
-  // user.
+  // Without a secret, local connections must at least belong to this user.
   const bool is_open = plan_.rendezvous.secret.empty() && !plan_.rendezvous.insecure;
   if (is_open && !is_from_own_user(socket)) {
     return;
@@ -124,7 +123,7 @@ void Coordinator::State::accept(const Socket& listener) {
         [this, &agent](const json& message) { hear(agent, message); },
         [this, &agent](const std::string& why) { lose(agent, why); });
   } catch (const Error& error) {
-    log_warning("an agent could not be heard: {}", error.message());
+    log_warning("cannot accept an agent's connection: {}", error.message());
     agents_.pop_back();
     return;
   }
@@ -144,7 +143,7 @@ void Coordinator::State::make_room_for_a_stranger() {
     }
   }
   if (strangers >= std::max(kMostStrangers, static_cast<size_t>(rules_.most))) {
-    oldest->channel->close("others wait");
+    oldest->channel->close("too many unauthenticated connections");
   }
 }
 
@@ -173,13 +172,13 @@ void Coordinator::State::hear(AgentConnection& agent, const json& message) {
   for (const Rule& rule : kRules) {
     if (message.is_object() && message.contains(rule.message)) {
       if ((rule.stages & at_stages({agent.stage})) == 0) {
-        throw Error(ErrorKind::kPeerLost, fmt::format("'{}' has no place here", rule.message));
+        throw Error(ErrorKind::kPeerLost, fmt::format("message '{}' is not allowed in this state", rule.message));
       }
       (this->*rule.take)(agent, message);
       return;
     }
   }
-  throw Error(ErrorKind::kPeerLost, "it is none that agents send");
+  throw Error(ErrorKind::kPeerLost, "unknown message");
 }
 
 void Coordinator::State::take_ready(AgentConnection& agent, const json& /*message*/) {
@@ -198,13 +197,13 @@ void Coordinator::State::take_ready(AgentConnection& agent, const json& /*messag
 void Coordinator::State::take_moved(AgentConnection& agent, const json& message) {
   const HostPlace now = place_from_json(message.at("moved"));
   const bool is_later = integer_of(message.at("term")) > replicated_state_.term();
-  // A rebooted machine has started a job of its own with the same command.
+  // A rebooted machine has started its own job with the same command.
   const bool is_ours = message.at("job").get<std::string>() == replicated_state_.job.id ||
                        message.at("command").get<std::string>() == command_of(plan_);
   if (!is_later || !is_ours) {
-    throw Error(ErrorKind::kPeerLost, "it hosts no later part of this job");
+    throw Error(ErrorKind::kPeerLost, "the sender does not host a later term of this job");
   }
-  log_warning("the job went on without this host: {} port {} hosts it now", now.address, now.port);
+  log_warning("the job continued without this coordinator; {} port {} hosts it now", now.address, now.port);
   phase_ = Phase::kOver;
   last_word_ = {{"moved", to_json(now)}};
   for (AgentConnection& other : agents_) {
@@ -212,11 +211,11 @@ void Coordinator::State::take_moved(AgentConnection& agent, const json& message)
       other.channel->send(last_word_);
     }
   }
-  agent.channel->close("it hosts the job now");
+  agent.channel->close("that node hosts the job now");
 }
 
 void Coordinator::State::refuse(AgentConnection& agent, const std::string& why) {
-  log_warning("an agent at {} was refused: {}", peer_address(agent.channel->socket()), why);
+  log_warning("refused an agent at {}: {}", peer_address(agent.channel->socket()), why);
   agent.channel->send({{"refused", why}});
   agent.stage = AgentConnection::Stage::kRefused;
   agent.refused = Clock::now();
@@ -234,11 +233,11 @@ void Coordinator::State::greet(AgentConnection& agent, const json& message) {
                              message.at("proof").get<std::string>(), said.proof(secret, "agent"))) {
     refuse(
         agent,
-        "the secret is not the same (--rdzv-secret-file), or the job's id is another (--rdzv-id)");
+        "the secret (--rdzv-secret-file) or the job id (--rdzv-id) differs");
     return;
   }
   if (run_id != plan_.run_id) {
-    refuse(agent, "the job here has another id (--rdzv-id)");
+    refuse(agent, "the job id differs (--rdzv-id)");
     return;
   }
   agent.node = node_from_json(message.at("node"));
@@ -290,9 +289,9 @@ void Coordinator::State::serve_agents() {
       continue;
     }
     if (agent.stage == AgentConnection::Stage::kGreeting && since(agent.came) > kGreeting) {
-      agent.channel->close("it did not say who it is");
+      agent.channel->close("no introduction was received");
     } else if (agent.stage == AgentConnection::Stage::kRefused && since(agent.refused) > kRefusal) {
-      agent.channel->close("it was refused");
+      agent.channel->close("the agent was refused");
     } else if (agent.welcome() && since(agent.channel->heard()) > silent) {
       agent.channel->catch_up();
       if (agent.welcome() && since(agent.channel->heard()) > silent) {

@@ -1,5 +1,6 @@
-// The coordinator of a job, hosted by one of its agents: decides which nodes take part, when workers start, that a failure anywhere stops
-// all workers, and what follows. It runs on its own thread.
+// Coordinator of a job, hosted by one of its agents. It selects the nodes of each round, starts the
+// workers, stops all workers after a failure on any node, and decides whether the job restarts. It
+// runs on its own thread.
 //
 // Agents and coordinator exchange JSON lines over TCP:
 //   greeting  <- {lockstep, challenge, secret}   -> {join, nonce, proof, node}
@@ -8,11 +9,12 @@
 //             <- {roster, heritage} to agents outside the round
 //   its end   -> {ending, end, failures}   <- {stop}   -> {ended, end, exit_code, failures, step}
 //             <- {again} or {end}
-//   failover  -> {moved, term, job, command} from the new coordinator   <- {moved} to all agents, which reconnect there
+//   failover  -> {moved, term, job, command} from the new coordinator
+//             <- {moved} to all agents, which reconnect there
 //   always    {beat} each second, both ways
 //
-// A message that does not belong to the connection's stage closes it. With a secret, every line after the greeting is sealed with a
-// key derived from it for this connection.
+// A message that is not allowed in the connection's stage closes the connection. With a secret,
+// every line after the greeting is sealed with a key derived for this connection.
 #pragma once
 
 #include <memory>

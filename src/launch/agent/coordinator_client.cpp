@@ -57,7 +57,8 @@ std::string address_of(const RendezvousPoint& rendezvous, bool is_host) {
   return !outside.empty() ? outside : is_host ? first : rendezvous.host;
 }
 
-// A process that joins the agents receives work and the addresses of all nodes.
+// Throws Error (config) if the endpoint is reachable from other machines and no secret is set: a
+// process that joins becomes a node of the job and receives the addresses of all nodes.
 void want_a_secret(const RendezvousPoint& rendezvous, const std::string& address) {
   const std::vector<std::string> numbers = resolve(address);
   const bool reachable =
@@ -69,13 +70,12 @@ void want_a_secret(const RendezvousPoint& rendezvous, const std::string& address
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "the agents would meet at {} without a secret: whoever reaches it could join", address),
-        "make one, (umask 077; head -c 32 /dev/urandom | base64 > FILE), and give every node "
-        "--rdzv-secret-file FILE; or --rdzv-insecure where all who reach the address may join");
+            "a secret is required for a rendezvous at {}: otherwise any process that reaches this address could join", address),
+        "create one with (umask 077; head -c 32 /dev/urandom | base64 > FILE) and pass --rdzv-secret-file FILE on every node, or pass --rdzv-insecure to accept every process that reaches the address");
   }
   if (is_public(address)) {
     log_warning(
-        "agents meet at the public address {} without a secret: anybody who reaches it can join",
+        "rendezvous at the public address {} without a secret: any process that reaches it can join",
         address);
   }
 }
@@ -120,8 +120,8 @@ class Remote : public Rendezvous {
   int timer_ = -1;
   NodeInfo self_;
   std::string lost_;
-  std::string host_;  // of the job, as it is printed
-  HostPlace place_;   // address of the coordinator as this node reaches it
+  std::string host_;  // name of the coordinator's node, for messages
+  HostPlace place_;   // address of the coordinator as seen from this node
   std::optional<Greeting> greeting_;
   std::optional<ReplicatedJobState> replicated_state_;  // of the last round received
   std::vector<NodeInfo> standbys_;                      // standby coordinators, in order
@@ -153,7 +153,7 @@ Remote::~Remote() {
   ::close(timer_);
   channel_.reset();
   coordinator_
-      .reset();  // after our own channel: it waits until the other agents have read how the job ended
+      .reset();  // last, because it waits until the other agents have read the job's outcome
 }
 
 void Remote::host() {
@@ -171,7 +171,7 @@ void Remote::host() {
     return;
   }
   if (place_.address != plan_.rendezvous.host && plan_.rendezvous.host != "localhost") {
-    log_info("{} is {} for the agents of this job", plan_.rendezvous.host, place_.address);
+    log_info("{} resolves to {} for the agents of this job", plan_.rendezvous.host, place_.address);
   }
   coordinator_.emplace(plan_, std::move(listener), place_.address);
 }
@@ -188,7 +188,7 @@ Socket Remote::reach() {
       return std::move(attempt.socket);
     }
     const std::string text = fmt::format(
-        "the meeting point {} port {} cannot be reached out of {}: {}",
+        "rendezvous endpoint {} port {} is unreachable from {}: {}",
         rendezvous.host,
         rendezvous.port,
         route_to(rendezvous.host),
@@ -197,13 +197,11 @@ Socket Remote::reach() {
       throw Error(
           ErrorKind::kEnvironment,
           fmt::format("{} (tried for {} s)", text, rendezvous.join_timeout.count() / 1000),
-          "check that the host node runs, its address and port, and the firewall between; "
-          "--local-addr chooses "
-          "this node's address");
+          "check that the host node is running, its address and port, and firewalls; --local-addr selects this node's address");
     }
     if (!told && Clock::now() - begin > std::chrono::seconds(2)) {
       told = true;
-      log_warning("{}; trying on for {} s", text, rendezvous.join_timeout.count() / 1000);
+      log_warning("{}; retrying for {} s", text, rendezvous.join_timeout.count() / 1000);
     }
     guard_.loop().wait(kRetry);
   }
@@ -213,7 +211,7 @@ Socket Remote::reach() {
 // Introduces this node. Returns false if it is not accepted: the greeting was refused, or the
 // channel is lost.
 bool Remote::introduce(Socket socket, milliseconds patience) {
-  if (!probe_) {  // the first time: other nodes know it by this introduction
+  if (!probe_) {  // on the first call: other nodes know this node by this introduction
     self_.host = own_host_name();
     self_.address = plan_.rendezvous.local_address.empty() ? own_address(socket)
                                                            : plan_.rendezvous.local_address;
@@ -254,16 +252,16 @@ bool Remote::connect() {
   const bool welcome = introduce(std::move(socket), kTell);
   if (!greeting_->refused().empty()) {
     throw Error(
-        ErrorKind::kConfig, "the host of the job refused this node: " + greeting_->refused());
+        ErrorKind::kConfig, "the coordinator refused this node: " + greeting_->refused());
   }
   if (!welcome && !guard_.signal()) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format(
-            "what answers at {} port {} is no agent of this job ({})",
+            "the program at {} port {} is not a coordinator of this job ({})",
             plan_.rendezvous.host,
             plan_.rendezvous.port,
-            lost_.empty() ? "it says nothing" : lost_),
+            lost_.empty() ? "no answer" : lost_),
         "choose another port with --rdzv-endpoint or --master-port");
   }
   return welcome;
@@ -299,7 +297,7 @@ void Remote::hear(const json& message) {
   }
 }
 
-// Reads the members of a round, and what this node needs to host the job later.
+// Reads the members of a round and the replicated job state.
 std::vector<NodeInfo> Remote::take_membership(const json& message) {
   std::vector<NodeInfo> nodes;
   for (const json& entry : message.at(message.contains("roster") ? "roster" : "nodes")) {
@@ -329,7 +327,7 @@ void Remote::take_round(const json& message) {
     ++round.nodes;
   }
   round_ = round;
-  // Together they take less time than the heartbeat timeout.
+  // Both probes together take less time than the heartbeat timeout.
   const auto begin = Clock::now();
   std::vector<std::string> problems =
       probe_nodes(self_, tried_by(nodes, static_cast<size_t>(round.node)), kProbe);
@@ -374,7 +372,7 @@ void Remote::beat() {
 }
 
 std::string Remote::host_lost() const {
-  return fmt::format("the node that hosts the job, {}, was lost: {}", host_, lost_);
+  return fmt::format("the coordinator's node {} was lost: {}", host_, lost_);
 }
 
 Verdict Remote::lost_host() const {
@@ -385,7 +383,7 @@ Verdict Remote::lost_host() const {
   return verdict;
 }
 
-// From here on this node hosts the job, which has lost a round together with its host.
+// Takes over as coordinator. The loss of the coordinator's node counts as a failed round.
 void Remote::host_as_standby(const AttemptResult& result) {
   ReplicatedJobState before = *replicated_state_;
   before.restarts.add();
@@ -438,7 +436,7 @@ bool Remote::follow_standby(const AttemptResult& result) {
         "{} does not host the job: {}",
         standby.name(),
         !there.error.empty()           ? there.error
-        : greeting_->refused().empty() ? "it does not answer"
+        : greeting_->refused().empty() ? "no answer"
                                        : greeting_->refused());
     channel_.reset();
   }
@@ -455,7 +453,7 @@ std::optional<Round> Remote::give_up() {
       verdict.exit_code == exit_code(ErrorKind::kPeerLost) ? ErrorKind::kPeerLost
                                                            : ErrorKind::kEnvironment,
       verdict.reason.empty() ? "the job ended before this node took part" : verdict.reason,
-      "check the nodes that are missing, and addresses and firewalls between those named");
+      "check the missing nodes, and the addresses and firewalls of the nodes named above");
 }
 
 std::optional<Round> Remote::next_round() {
@@ -478,7 +476,7 @@ std::optional<Round> Remote::next_round() {
     }
     guard_.loop().wait(kForEver);
     if (stopped_ && !started_ && !verdict_) {
-      // The round was called off before its workers started.
+      // The round was cancelled before its workers started.
       stopped_ = false;
       channel_->send(
           {{"ended", static_cast<int>(AttemptEnd::kInterrupted)},

@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLastCallAgain{
-    500};  // for the rounds after the first: survivors are here already
-constexpr milliseconds kSlowest{3000};  // from noticing the host's loss to having stopped its workers
+    500};  // after the first round, the remaining nodes are already connected
+constexpr milliseconds kSlowest{3000};  // from the loss of the coordinator until a node has stopped its workers
 constexpr milliseconds kFenced{3000};   // for another coordinator to announce itself
 constexpr milliseconds kQuorum{30000};  // for a majority of standbys, which are running already, to connect
 constexpr milliseconds kWaitsUntold{3000};
@@ -36,7 +36,7 @@ void Coordinator::State::take_in_latecomers() {
     if (agent.stage == AgentConnection::Stage::kReady &&
         static_cast<int>(members_.size()) < rules_.most) {
       membership_changed_ = true;
-      log_info("{} joins: the workers may save, and are started again with it", agent.node.name());
+      log_info("{} joins: the workers save and restart with it", agent.node.name());
       stop_round(agent.node.name() + " joins");
       return;
     }
@@ -98,7 +98,7 @@ void Coordinator::State::gather() {
       break;
   }
   reason_ += fmt::format(
-      "{}only {} of {} nodes came within {} s: {}",
+      "{}only {} of {} nodes joined within {} s: {}",
       reason_.empty() ? "" : "; then ",
       count,
       rules.least,
@@ -117,12 +117,12 @@ std::string Coordinator::State::names_of_ready() const {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Once, and whenever that changes.
+// Logs the number of joined nodes once and whenever it changes.
 void Coordinator::State::tell_who_waits(const GatheringRules& rules, int count) {
   if (told_ready_ != count) {
     told_ready_ = count;
     log_info(
-        "{} of {} nodes are here ({}); the others are awaited at {} port {} for {} s in all",
+        "{} of {} nodes have joined ({}); waiting for the rest at {} port {}, {} s in total",
         count,
         rules.least,
         names_of_ready(),
@@ -226,7 +226,7 @@ void Coordinator::State::checked(AgentConnection& agent, const json& message) {
     take_in_latecomers();
     return;
   }
-  reason_ = "the nodes cannot all reach each other:";
+  reason_ = "some nodes cannot reach each other:";
   for (const std::string& problem : problems_) {
     reason_ += "\n    " + problem;
   }
@@ -237,7 +237,7 @@ void Coordinator::State::ending(AgentConnection& /*guest*/, const json& message)
   const auto end = end_in(message.at("ending"));
   if (end == AttemptEnd::kFailed && making_room()) {
     // A worker lost a peer that had already left. Workers that are still saving need not continue.
-    stop_round("a worker failed while the others made room");
+    stop_round("a worker failed while the other workers made room for new nodes");
     return;
   }
   if (end == AttemptEnd::kFailed || end == AttemptEnd::kSignalled) {
@@ -247,7 +247,7 @@ void Coordinator::State::ending(AgentConnection& /*guest*/, const json& message)
       exit_code_ = integer_of<int>(message.at("exit_code"));
       signal_ = end == AttemptEnd::kSignalled ? signal_in(message.at("signal")) : 0;
     }
-    stop_round("a worker failed or a signal came on another node");
+    stop_round("a worker failed or a signal arrived on another node");
   }
 }
 
@@ -267,7 +267,7 @@ void Coordinator::State::ended(AgentConnection& agent, const json& message) {
   }
   if (end == AttemptEnd::kSignalled && end_ == AttemptEnd::kSignalled) {
     exit_code_ =
-        integer_of<int>(message.at("exit_code"));  // known only now: workers may have saved
+        integer_of<int>(message.at("exit_code"));  // only known now, because workers may have saved
   }
   if (failures_.empty() && !making_room()) {
     failures_.add_from(message);
@@ -288,7 +288,7 @@ bool Coordinator::State::repeats() {
   const bool repeats =
       end_ == AttemptEnd::kFailed && repetition_.expected(failures_.failures(), step_);
   if (repeats) {
-    log_info("the workers are not started again: they would fail in the same way");
+    log_info("not restarting the workers: they would fail in the same way");
   }
   return repeats;
 }
@@ -297,7 +297,7 @@ bool Coordinator::State::is_in_vain() {
   if (!replicated_state_.progress.in_vain(step_, cause_of(failures_.failures(), reason_))) {
     return false;
   }
-  reason_ = "the workers are not started again: " + replicated_state_.progress.told();
+  reason_ = "not restarting the workers: " + replicated_state_.progress.told();
   return true;
 }
 

@@ -75,7 +75,7 @@ class Coordinator::State {
   void settle();
   void end_job(AttemptEnd end, int code);
   bool everybody(AgentConnection::Stage stage) const;
-  /// The round ends for new nodes and nothing has failed.
+  /// True if the round ends only because nodes have joined.
   bool making_room() const { return membership_changed_ && end_ == AttemptEnd::kSucceeded; }
   void tell_round(const nlohmann::json& message);
   int ready() const;
@@ -92,11 +92,11 @@ class Coordinator::State {
   Phase phase_ = Phase::kGathering;
   Clock::time_point gathering_since_ = Clock::now(), enough_since_ = Clock::now(),
                     last_beat_ = Clock::now();
-  std::optional<int> told_ready_;  // number of nodes when the missing ones were last logged
+  std::optional<int> told_ready_;  // number of joined nodes when it was last logged
   int64_t next_id_ = 1;
-  ReplicatedJobState replicated_state_;  // of the job until now, this host included
-  int awaited_standbys_ = 0;   // of the host that was lost, before the first round of this one
-  nlohmann::json membership_;  // of the round, for agents outside it
+  ReplicatedJobState replicated_state_;  // includes this coordinator
+  int awaited_standbys_ = 0;   // standby coordinators of the lost coordinator, until the first round begins
+  nlohmann::json membership_;  // members of the round, as a message for agents outside it
   std::optional<LeaderFence> fence_;
   // This process was stopped long enough for the agents to have another coordinator.
   std::optional<Clock::time_point> stood_still_;
@@ -106,9 +106,9 @@ class Coordinator::State {
   AttemptEnd end_ = AttemptEnd::kSucceeded;
   int exit_code_ = 0, signal_ = 0;
   bool membership_changed_ = false;
-  bool gentle_ = false;     // the workers were stopped so that they may save
-  bool made_room_ = false;  // and some had not finished their work
-  bool stuck_ = false;      // some node cannot start workers again
+  bool gentle_ = false;     // workers are stopped with time to save
+  bool made_room_ = false;  // some workers left for new nodes before they had finished
+  bool stuck_ = false;      // a node cannot restart its workers
   std::string reason_;
   FailureList failures_;
   std::optional<int64_t> step_;  // the last step that a worker of the round began

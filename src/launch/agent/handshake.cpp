@@ -37,12 +37,12 @@ void Greeting::take(const nlohmann::json& message, Channel& channel) {
   }
   if (message.contains("challenge")) {
     if (integer_of(message.at("lockstep")) != kProtocol) {
-      refused_ = "it is another version of lockstep";
+      refused_ = "the coordinator runs an incompatible version of lockstep";
       return;
     }
     if (message.at("secret").get<bool>() == secret_.empty()) {
-      refused_ = secret_.empty() ? "it wants a secret (--rdzv-secret-file)"
-                                 : "it was started without --rdzv-secret-file, this node with it";
+      refused_ = secret_.empty() ? "the coordinator requires a secret (--rdzv-secret-file)"
+                                 : "this node uses --rdzv-secret-file, but the coordinator does not";
       return;
     }
     const nlohmann::json node = to_json(self_);
@@ -56,7 +56,7 @@ void Greeting::take(const nlohmann::json& message, Channel& channel) {
   }
   if (!equal_in_constant_time(
           message.at("proof").get<std::string>(), said_.proof(secret_, "host"))) {
-    refused_ = "it does not know the secret itself";
+    refused_ = "the coordinator does not know the secret";
     return;
   }
   if (!secret_.empty()) {

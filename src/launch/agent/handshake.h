@@ -20,9 +20,9 @@ struct Handshake {
   std::string run_id;
   std::string node;  // the agent's introduction, as it was sent
 
-  /// The HMAC that an agent ("agent") or the coordinator ("host") proves the secret with.
+  /// HMAC by which an agent ("agent") or the coordinator ("host") proves that it knows the secret.
   std::string proof(const std::string& secret, const std::string& side) const;
-  /// The key of the lines that a side sends.
+  /// Key that seals the lines sent by one side.
   std::string key(const std::string& secret, const std::string& side) const;
 };
 
@@ -40,9 +40,10 @@ class Greeting {
   /// Processes the host's next message while the handshake is neither complete nor refused, and
   /// answers it.
   void take(const nlohmann::json& message, Channel& channel);
-  /// The host has proved the secret and took this node in: the channel is sealed.
+  /// True if the coordinator proved that it knows the secret and accepted this node. The channel is
+  /// then sealed.
   bool welcome() const { return id_ != 0; }
-  /// Reason why one side refused the other; empty: not refused.
+  /// Reason for a refusal by either side; empty: not refused.
   const std::string& refused() const { return refused_; }
   int64_t id() const { return id_; }
 

@@ -61,7 +61,7 @@ void Health::workers_ended() {
 
 Health::Answer Health::getting_on(double most_medians) const {
   nlohmann::ordered_json told{{"workers", step_files_.size()}};
-  std::optional<StepMark> last;  // of the worker whose step started earliest
+  std::optional<StepMark> last;  // of the worker whose current step started earliest
   for (const std::filesystem::path& file : step_files_) {
     const std::optional<StepMark> mark = read_step(file);
     if (mark && (!last || mark->began < last->began)) {

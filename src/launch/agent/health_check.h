@@ -2,7 +2,7 @@
 //
 //   /healthz            200 while the agent answers, with the workers' progress
 //   /healthz?steps=N    503 if a worker's step takes more than N times its median
-//   /readyz             200 while workers run, 503 while the agent waits for nodes or restarts workers
+//   /readyz             200 while workers run, 503 while the agent waits for nodes or restarts them
 //   anything else       200 "alive", as in torchelastic
 #pragma once
 
@@ -26,12 +26,13 @@ class Health {
     std::string body;
   };
 
-  /// Workers run and write their steps to these files (launch/system/step_file.h).
+  /// Called when workers have started. They write their steps to these files
+  /// (launch/system/step_file.h).
   void workers_run(std::vector<std::filesystem::path> step_files);
-  /// No workers run.
+  /// Called when the workers have ended.
   void workers_ended();
 
-  /// To a request's target: a path, and perhaps a query.
+  /// Returns the response to a request target: a path with an optional query.
   Answer answer(std::string_view target) const;
 
  private:

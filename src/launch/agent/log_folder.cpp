@@ -23,8 +23,8 @@ fs::path make_unique(std::string pattern) {
   if (::mkdtemp(pattern.data()) == nullptr) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("cannot make the log folder {}: {}", pattern, std::strerror(errno)),
-        "give a folder that can be written with --log-dir, or --log-dir /dev/null for no files");
+        fmt::format("cannot create the log folder {}: {}", pattern, std::strerror(errno)),
+        "set --log-dir to a writable folder, or to /dev/null for no log files");
   }
   return pattern;
 }
@@ -56,7 +56,7 @@ LogFolder::LogFolder(const LogPlan& plan, const std::string& run_id) : plan_(pla
   } else {
     create_folders(base, ErrorKind::kEnvironment);
   }
-  // The run's id is a name that the user chose: only its harmless characters make a file name.
+  // The user chooses the run id, so characters that are unsafe in a file name are replaced.
   std::string name = run_id;
   std::replace_if(
       name.begin(),

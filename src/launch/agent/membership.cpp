@@ -18,12 +18,12 @@ namespace {
 int64_t number_at(const nlohmann::json& object, const char* key, int64_t least, int64_t most) {
   const int64_t value = integer_of(object.at(key));
   if (value < least || value > most) {
-    throw Error(ErrorKind::kPeerLost, fmt::format("a node says {} {}", key, value));
+    throw Error(ErrorKind::kPeerLost, fmt::format("invalid introduction of a node: {} is {}", key, value));
   }
   return value;
 }
 
-// Names are printed, on every node.
+// Every node prints the names, so control characters are removed.
 std::string name_at(const nlohmann::json& object, const char* key) {
   constexpr size_t kLongestName = 255;
   return printable(object.at(key).get<std::string>().substr(0, kLongestName));
@@ -65,7 +65,7 @@ NodeInfo node_from_json(const nlohmann::json& object) {
     return node;
   } catch (const nlohmann::json::exception& error) {
     throw Error(
-        ErrorKind::kPeerLost, fmt::format("a node introduces itself wrongly: {}", error.what()));
+        ErrorKind::kPeerLost, fmt::format("invalid introduction of a node: {}", error.what()));
   }
 }
 

@@ -9,17 +9,17 @@
 
 namespace lockstep::launch {
 
-/// An agent as it introduces itself.
+/// Introduction of an agent to the coordinator.
 struct NodeInfo {
   int64_t id = 0;  // assigned by the coordinator in the order of joining
   std::string host, address;
   int64_t pid = 0;
   int workers = 1;
-  int node_rank = -1;  // wanted; -1: any
+  int node_rank = -1;  // requested rank; -1: any
   int probe_port = 0;
   std::string probe_token;
   int host_port = 0;   // port on which it would host the job if the coordinator is lost; 0: none
-  bool hosts = false;  // the job, now
+  bool hosts = false;  // hosts the coordinator
 
   /// "n1 (10.0.0.1)".
   std::string name() const;

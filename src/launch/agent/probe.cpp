@@ -49,7 +49,7 @@ void advance(Attempt& attempt) {
     attempt.done = true;
     if (attempt.answer != attempt.node->probe_token) {
       attempt.problem = size < 0 ? std::strerror(errno)
-                                 : "another program or another machine answers at this address";
+                                 : "another program or machine answers at this address";
     }
   }
 }
@@ -134,7 +134,7 @@ std::vector<std::string> probe_nodes(
     }
     const NodeInfo& node = *attempt.node;
     problems.push_back(fmt::format(
-        "{} -> {} port {}, out of {}: {}",
+        "{} -> {} port {}, from {}: {}",
         self.name(),
         node.name(),
         node.probe_port,
@@ -168,12 +168,12 @@ std::string probe_store(
     if (size > 0) {
       answer.append(buffer, static_cast<size_t>(size));
     } else {
-      problem = "it closes the connection: this node comes from another address than it met from";
+      problem = "connection closed by the store: this node connects from another address than it used in the rendezvous";
     }
   }
   return problem.empty() ? ""
                          : fmt::format(
-                               "{} -> the store of the job at {} port {}, out of {}: {}",
+                               "{} -> store of the job at {} port {}, from {}: {}",
                                self.name(),
                                address,
                                port,

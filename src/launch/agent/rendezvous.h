@@ -15,7 +15,7 @@ namespace lockstep::launch {
 struct JobIdentity {
   std::string id;            // drawn at random
   int64_t started = 0;       // seconds since 1970
-  int first_world_size = 0;  // of the first round: the ranks that a batch was configured for
+  int first_world_size = 0;  // of the first round, for which the batch was configured
   static JobIdentity draw();
 };
 
@@ -35,13 +35,13 @@ struct Round {
 struct Verdict {
   enum class Next { kAgain, kEnd } next = Next::kEnd;
   AttemptEnd end = AttemptEnd::kSucceeded;  // of the job, with kEnd
-  std::vector<Failure> failures;            // of every node, the root cause among them
+  std::vector<Failure> failures;            // from all nodes, including the root cause
   int64_t other_failures = 0;               // failures omitted because there are too many
   std::string reason;                       // if no worker is the cause: "node b was lost: ..."
   int exit_code = 0;
 };
 
-/// One agent's side of the meeting. All calls are on the thread of the guard's loop.
+/// Agent's side of the rendezvous. All calls are made on the thread of the guard's loop.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;

@@ -16,7 +16,7 @@ using nlohmann::json;
 int count_at(const json& object, const char* key, int most = 1 << 30) {
   const auto value = integer_of(object.at(key));
   if (value < 0 || value > most) {
-    throw Error(ErrorKind::kPeerLost, fmt::format("a host says {} {}", key, value));
+    throw Error(ErrorKind::kPeerLost, fmt::format("invalid replicated job state: {} is {}", key, value));
   }
   return static_cast<int>(value);
 }
@@ -63,11 +63,11 @@ ReplicatedJobState replicated_state_from_json(const json& object) try {
   }
   replicated_state.standbys = count_at(object, "heirs");
   if (replicated_state.hosts.empty()) {
-    throw Error(ErrorKind::kPeerLost, "a host says that nobody hosts the job");
+    throw Error(ErrorKind::kPeerLost, "invalid replicated job state: it has no coordinator");
   }
   return replicated_state;
 } catch (const json::exception& error) {
-  throw Error(ErrorKind::kPeerLost, fmt::format("a host tells the job wrongly: {}", error.what()));
+  throw Error(ErrorKind::kPeerLost, fmt::format("invalid replicated job state: {}", error.what()));
 }
 
 }  // namespace lockstep::launch

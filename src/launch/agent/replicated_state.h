@@ -1,4 +1,4 @@
-// Replicated job state: what every agent knows, so that any of them can become the coordinator.
+// Job state that is replicated to every agent, so that any agent can become the coordinator.
 #pragma once
 
 #include <string>
@@ -18,14 +18,14 @@ struct HostPlace {
   int port = 0;
 };
 
-/// Sent with each round and taken over by the next coordinator.
+/// Sent with each round and adopted by the next coordinator.
 struct ReplicatedJobState {
   JobIdentity job;
   int rounds = 0;  // started so far
   Restarts restarts;
   Progress progress;
   std::vector<HostPlace> hosts;  // of the job until now; the last one hosts it
-  int standbys = 0;              // of the last round, that may host the job after this host
+  int standbys = 0;              // number of standby coordinators in the last round
 
   /// Number of earlier coordinators of the job.
   int term() const { return static_cast<int>(hosts.size()) - 1; }
@@ -35,7 +35,7 @@ nlohmann::json to_json(const ReplicatedJobState& replicated_state);
 /// Throws Error (peer lost) if the object is invalid.
 ReplicatedJobState replicated_state_from_json(const nlohmann::json& object);
 
-/// "10.0.0.2" and a port in a message. Error (peer lost) as above.
+/// Address and port of a coordinator in a message. Throws Error (peer lost) if it is invalid.
 nlohmann::json to_json(const HostPlace& place);
 HostPlace place_from_json(const nlohmann::json& object);
 

@@ -43,11 +43,11 @@ class Alone : public Rendezvous {
     bool again = result.end == AttemptEnd::kFailed && !result.stuck &&
                  restarts_.may_be_one_more(plan_.restarts);
     if (again && repetition_.expected(result.failures, result.step)) {
-      log_info("the workers are not started again: they would fail in the same way");
+      log_info("not restarting the workers: they would fail in the same way");
       again = false;
     }
     if (again && progress_.in_vain(result.step, cause_of(result.failures, "a worker failed"))) {
-      verdict.reason = "the workers are not started again: " + progress_.told();
+      verdict.reason = "not restarting the workers: " + progress_.told();
       again = false;
     }
     if (again) {

@@ -92,7 +92,7 @@ void examine_gpus(const Environment& environment, std::vector<Finding>& findings
       {hidden ? State::kWarning : State::kGood,
        "GPUs",
        value,
-       hidden ? "unset CUDA_VISIBLE_DEVICES, or name GPUs in it" : ""});
+       hidden ? "unset CUDA_VISIBLE_DEVICES, or list GPUs in it" : ""});
   const std::string driver = first_line("/proc/driver/nvidia/version");
   if (gpus.empty() && driver.empty()) {
     return;
@@ -104,8 +104,7 @@ void examine_gpus(const Environment& environment, std::vector<Finding>& findings
       {smi.empty() ? State::kBroken : State::kGood,
        "driver",
        driver.empty() ? "loaded" : driver.substr(0, 90),
-       smi.empty() ? "nvidia-smi does not answer: reload the driver, or reboot; `dmesg | grep -i "
-                     "xid` tells more"
+       smi.empty() ? "nvidia-smi does not answer: reload the driver or reboot; see also `dmesg | grep -i xid`"
                    : ""});
   const std::string links = output_of("nvidia-smi topo -m");
   const bool nvlink = links.find("\tNV") != std::string::npos;
@@ -126,8 +125,8 @@ void examine_nccl(std::vector<Finding>& findings) {
   findings.push_back(
       {there ? State::kGood : State::kBroken,
        "NCCL",
-       there ? "liblockstep_cuda.so is there"
-             : "liblockstep_cuda.so is neither beside the program nor in ../lib",
+       there ? "liblockstep_cuda.so found"
+             : "liblockstep_cuda.so is neither next to the program nor in ../lib",
        there ? "" : "build with LOCKSTEP_CUDA=1"});
 }
 
@@ -139,8 +138,7 @@ Finding own_name() {
         State::kWarning,
         "host name",
         host + " does not resolve",
-        "add it to /etc/hosts or DNS, or give addresses: --rdzv-endpoint ADDRESS:PORT, "
-        "--local-addr"};
+        "add it to /etc/hosts or DNS, or use addresses: --rdzv-endpoint ADDRESS:PORT, --local-addr"};
   }
   const bool loopback = is_loopback(addresses.front());
   return {
@@ -150,7 +148,7 @@ Finding own_name() {
           "{} is {}{}",
           host,
           addresses.front(),
-          loopback ? " (loopback: not for several machines)" : ""),
+          loopback ? " (loopback: single machine only)" : ""),
       ""};
 }
 
@@ -168,8 +166,8 @@ Finding free_port() {
     return {
         State::kGood,
         "ports",
-        usual ? "free ports are given, 29500 is free"
-              : fmt::format("free ports are given; 29500 is taken by {}", port_holder(29500)),
+        usual ? "ports can be opened, 29500 is free"
+              : fmt::format("ports can be opened; 29500 is used by {}", port_holder(29500)),
         ""};
   } catch (const Error& error) {
     return {
@@ -192,7 +190,7 @@ Finding judge_shared_memory(double free_bytes) {
       small ? State::kWarning : State::kGood,
       "shared memory",
       value,
-      small ? "NCCL and data loaders may want more: docker run --shm-size=8g" : ""};
+      small ? "NCCL and data loaders may need more: docker run --shm-size=8g" : ""};
 }
 
 Finding judge_open_files(double limit) {
@@ -204,7 +202,7 @@ Finding judge_open_files(double limit) {
       limit < 4096 ? State::kWarning : State::kGood,
       "limits",
       value,
-      limit < 4096 ? "many workers want more: ulimit -n 65536" : ""};
+      limit < 4096 ? "many workers need more: ulimit -n 65536" : ""};
 }
 
 Finding judge_disk(const std::filesystem::path& folder) {
@@ -230,7 +228,7 @@ Finding judge_disk(const std::filesystem::path& folder) {
         State::kBroken,
         "disk",
         fmt::format("{}: {}", folder.string(), std::strerror(reason)),
-        "free space, or give another folder with --output"};
+        "free disk space, or choose another folder with --output"};
   }
   struct statvfs space{};
   ::statvfs(folder.c_str(), &space);
@@ -246,7 +244,7 @@ Finding judge_disk(const std::filesystem::path& folder) {
           folder.string(),
           speed / 1e6,
           bytes_text(free_bytes)),
-      slow ? "checkpoints will be slow: use a local or a faster disk" : ""};
+      slow ? "checkpoints will be slow: use a local or faster disk" : ""};
 }
 
 Finding judge_bandwidth(int ranks, double all_reduce, double expected) {
@@ -263,7 +261,7 @@ Finding judge_bandwidth(int ranks, double all_reduce, double expected) {
       value,
       state == State::kGood
           ? ""
-          : "other jobs on the machine, a slow interface (NCCL_SOCKET_IFNAME), or PCIe settings"};
+          : "check for other jobs on the machine, a slow interface (NCCL_SOCKET_IFNAME), or PCIe settings"};
 }
 
 Finding judge_clocks(double largest_seconds, int nodes) {
@@ -271,8 +269,8 @@ Finding judge_clocks(double largest_seconds, int nodes) {
   return {
       far ? State::kWarning : State::kGood,
       "clocks",
-      fmt::format("{:.3f} s apart at most, {} nodes", largest_seconds, nodes),
-      far ? "start NTP or chrony on every node: times in logs and reports do not compare" : ""};
+      fmt::format("largest clock difference {:.3f} s, {} nodes", largest_seconds, nodes),
+      far ? "start NTP or chrony on every node, so that times in logs and reports are comparable" : ""};
 }
 
 std::vector<Finding> examine_machine(

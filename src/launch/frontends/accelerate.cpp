@@ -136,7 +136,7 @@ void check_options(Options& options) {
     }
   }
   if (kinds.size() > 1) {
-    options.problem(fmt::format("{} exclude each other", fmt::join(kinds, ", ")));
+    options.problem(fmt::format("{} are mutually exclusive", fmt::join(kinds, ", ")));
   }
   for (const char* name :
        {"tpu",
@@ -150,23 +150,23 @@ void check_options(Options& options) {
         "downcast-bf16"}) {
     if (options.given(name)) {
       options.problem(
-          fmt::format("--{} is not supported here: this launcher starts CPU and GPU jobs", name));
+          fmt::format("--{} is not supported: this launcher starts CPU and GPU jobs", name));
     }
   }
   if (options.flag("use-parallelism-config") &&
       !(options.flag("use-fsdp") && options.text("fsdp-version") == "2")) {
-    options.problem("--use-parallelism-config wants --use-fsdp and --fsdp-version 2");
+    options.problem("--use-parallelism-config requires --use-fsdp and --fsdp-version 2");
   }
   if (options.flag("use-fsdp") && is_truth_word(options.text("fsdp-cpu-ram-efficient-loading")) &&
       !is_truth_word(options.text("fsdp-sync-module-states"))) {
     options.problem(
-        "--fsdp-sync-module-states must be true where --fsdp-cpu-ram-efficient-loading is");
+        "--fsdp-cpu-ram-efficient-loading requires --fsdp-sync-module-states");
   }
   if (options.flag("module") && options.flag("no-python")) {
-    options.problem("--module and --no-python exclude each other");
+    options.problem("--module and --no-python are mutually exclusive");
   }
   if (options.seconds("monitor-interval", 0) <= 0) {
-    options.problem("--monitor-interval must be more than 0");
+    options.problem("--monitor-interval must be greater than 0");
   }
   if (!options.text("num-cpu-threads-per-process").empty()) {
     options.integer("num-cpu-threads-per-process", 1);
@@ -190,20 +190,20 @@ void count_workers(
   if (!wanted.empty() && wanted != "-1") {
     total = static_cast<int>(options.integer("num-processes", 1));
   } else if (wanted == "-1") {
-    options.problem("num_processes is -1 in the configuration file: give --num_processes");
+    options.problem("num_processes is -1 in the configuration file; use --num_processes");
   } else if (file.distributed_type.empty()) {
     plan.notes.push_back(fmt::format(
-        "no configuration file: num_processes={}, num_machines={}, mixed_precision={}",
+        "no configuration file; using num_processes={}, num_machines={}, mixed_precision={}",
         total,
         machines,
         options.text("mixed-precision").empty() ? "no" : options.text("mixed-precision")));
   }
   if (options.given("multi-gpu") && total < 2) {
-    options.problem("--multi-gpu wants --num-processes of at least 2");
+    options.problem("--multi-gpu requires --num-processes of at least 2");
   }
   if (total % machines != 0) {
     options.problem(
-        fmt::format("--num-processes {}: it does not divide by {} machines", total, machines));
+        fmt::format("--num-processes {} is not divisible by {} machines", total, machines));
   }
   plan.workers = std::max(1, total / machines);
   plan.min_nodes = plan.max_nodes = machines;
@@ -223,7 +223,7 @@ void plan_accelerate_rendezvous(Options& options, LaunchPlan& plan) {
         listen_on("127.0.0.1", port);
         rendezvous.store_port = port;
       } catch (const Error& error) {
-        plan.notes.push_back(fmt::format("warning: {}; a free port is taken", error.message()));
+        plan.notes.push_back(fmt::format("warning: {}; using a free port", error.message()));
       }
     }
     return;
@@ -232,11 +232,11 @@ void plan_accelerate_rendezvous(Options& options, LaunchPlan& plan) {
   rendezvous.port = port;
   rendezvous.node_rank = static_cast<int>(options.integer("machine-rank", 0));
   if (rendezvous.host.empty()) {
-    options.problem("several machines want --main-process-ip");
+    options.problem("several machines require --main-process-ip");
   }
   if (rendezvous.node_rank >= plan.max_nodes) {
     options.problem(
-        fmt::format("--machine-rank {} of {} machines", rendezvous.node_rank, plan.max_nodes));
+        fmt::format("--machine-rank {} is out of range for {} machines", rendezvous.node_rank, plan.max_nodes));
   }
   const bool dynamic = options.text("rdzv-backend") == "c10d";
   rendezvous.kind = dynamic ? RendezvousPoint::Kind::kDynamic : RendezvousPoint::Kind::kStatic;
@@ -337,7 +337,7 @@ AccelerateRequest plan_accelerate(
   plan.numa_binding = options.flag("enable-cpu-affinity") ? "node" : "";
   if (options.text("dynamo-backend") != "no") {
     plan.notes.emplace_back(
-        "dynamo options have no effect on `lockstep train`; they are handed on");
+        "dynamo options have no effect on `lockstep train`; they are passed to the workers");
   }
   options.finish(rules);
   plan.environment = worker_variables(options, file);

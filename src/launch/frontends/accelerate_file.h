@@ -19,7 +19,7 @@ struct AccelerateFile {
 /// read.
 AccelerateFile read_accelerate_file(const std::string& path, Options& options);
 
-/// "no" and "yes" and their like, as YAML 1.1 and Python write them.
+/// True for the boolean words of YAML 1.1 and Python, such as "no" and "yes".
 bool is_truth_word(const std::string& text);
 
 }  // namespace lockstep::launch

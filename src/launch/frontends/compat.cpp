@@ -55,9 +55,7 @@ std::string compat_of(const std::vector<std::string>& arguments) {
 
 std::string usage(const Known& known) {
   return fmt::format(
-      "usage: lockstep launch [options of {}] PROGRAM [arguments]\n\n{}\nOther words: --compat "
-      "torchrun|accelerate|deepspeed; the launcher follows from the options where it is not "
-      "given.\n",
+      "usage: lockstep launch [options of {}] PROGRAM [arguments]\n\n{}\nUse --compat torchrun|accelerate|deepspeed to select the launcher; otherwise it is inferred from the options.\n",
       known.name,
       help_text(known.options));
 }
@@ -83,8 +81,8 @@ Surface surface_of(const std::vector<std::string>& arguments) {
   if (!compat.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("--compat {}: there is no such launcher", compat),
-        "torchrun, accelerate, deepspeed or torch.distributed.launch");
+        fmt::format("--compat {}: unknown launcher", compat),
+        "use torchrun, accelerate, deepspeed or torch.distributed.launch");
   }
   const std::vector<OptionSpec> words = all_options();
   std::vector<std::string> complaints;
@@ -94,13 +92,12 @@ Surface surface_of(const std::vector<std::string>& arguments) {
       return known.surface;
     }
     complaints.push_back(
-        fmt::format("  {} does not know {}", known.name, fmt::join(found.unknown, ", ")));
+        fmt::format("  {} does not accept {}", known.name, fmt::join(found.unknown, ", ")));
   }
   throw Error(
       ErrorKind::kConfig,
-      fmt::format("no launcher knows all of these options:\n{}", fmt::join(complaints, "\n")),
-      "`lockstep launch --compat torchrun --help` (or accelerate, deepspeed) lists what each "
-      "takes");
+      fmt::format("no launcher accepts all of these options:\n{}", fmt::join(complaints, "\n")),
+      "`lockstep launch --compat torchrun --help` (or accelerate, deepspeed) lists the options of each");
 }
 
 LaunchRequest read_launch(
@@ -127,8 +124,8 @@ LaunchRequest read_launch(
     if (arguments.empty()) {
       throw Error(
           ErrorKind::kConfig,
-          "nothing to launch",
-          "lockstep launch --nproc-per-node 2 train.py, or --help");
+          "a program to launch is required",
+          "for example: lockstep launch --nproc-per-node 2 train.py; see also --help");
     }
   }
   if (surface == Surface::kDeepspeed) {

@@ -39,7 +39,7 @@ std::vector<HostSlots> remote_hosts(Options& options) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     if (options.given("hostfile")) {
-      options.warning(fmt::format("there is no hostfile {}: this machine is used alone", path));
+      options.warning(fmt::format("hostfile {} does not exist; using this machine only", path));
     }
     return {};
   }
@@ -51,7 +51,7 @@ std::vector<HostSlots> remote_hosts(Options& options) {
   if (nodes > 0) {
     if (static_cast<size_t>(nodes) > hosts.size()) {
       options.problem(
-          fmt::format("--num_nodes {}: the hostfile has {} hosts", nodes, hosts.size()));
+          fmt::format("--num_nodes {} exceeds the {} hosts of the hostfile", nodes, hosts.size()));
       return hosts;
     }
     hosts.resize(static_cast<size_t>(nodes));
@@ -103,7 +103,7 @@ HostSlots local_host(Options& options, const Environment& environment) {
       const std::vector<int> index = parse_cpu_list(entry);
       if (index.size() != 1) {
         options.problem(fmt::format(
-            "CUDA_VISIBLE_DEVICES entry '{}': give numbers, or --include localhost:0,1", entry));
+            "CUDA_VISIBLE_DEVICES entry '{}' is not a number; use numbers, or --include localhost:0,1", entry));
         return all;
       }
       all.slots.push_back(index[0]);
@@ -119,7 +119,7 @@ void bind_cores(Options& options, LaunchPlan& plan) {
   std::vector<int> cores = parse_cpu_list(options.text("bind-core-list"));
   if (!options.text("bind-core-list").empty() && cores.empty()) {
     options.problem(fmt::format(
-        "--bind_core_list {}: a list as 0-7,16 is wanted", options.text("bind-core-list")));
+        "--bind_core_list {}: not a list such as 0-7,16", options.text("bind-core-list")));
     return;
   }
   for (int core = 0; cores.empty() && core < usable_cores(); ++core) {
@@ -128,7 +128,7 @@ void bind_cores(Options& options, LaunchPlan& plan) {
   const size_t share = cores.size() / static_cast<size_t>(plan.workers);
   if (share == 0) {
     options.problem(
-        fmt::format("{} cores cannot be bound to {} workers", cores.size(), plan.workers));
+        fmt::format("{} cores are too few for {} workers", cores.size(), plan.workers));
     return;
   }
   for (int worker = 0; worker < plan.workers; ++worker) {
@@ -155,7 +155,7 @@ void plan_elasticity(Options& options, int node, LaunchPlan& plan) {
   plan.rendezvous.node_rank = -1;
   if (plan.min_nodes > plan.max_nodes) {
     options.problem(fmt::format(
-        "--min_elastic_nodes {} is more than --max_elastic_nodes {}",
+        "--min_elastic_nodes {} exceeds --max_elastic_nodes {}",
         plan.min_nodes,
         plan.max_nodes));
   }
@@ -292,16 +292,14 @@ std::vector<DeepspeedRequest::Command> start_remotely(
   job.after = options.rest();
   std::string transport = lower_case(options.text("launcher"));
   if (transport == "pdsh" && find_in_path("pdsh", environment).empty()) {
-    log_info("pdsh is not installed: ssh is used");
+    log_info("pdsh is not installed; using ssh");
     transport = "ssh";
   }
   if (options.text("rdzv-secret-file").empty() && !options.flag("rdzv-insecure")) {
     job.secret = random_hex();
     if (transport == "pdsh" && job.transport_arguments.empty()) {
       log_info(
-          "pdsh cannot hand the agents a secret: ssh is used (--rdzv-secret-file FILE, of mode "
-          "0600 "
-          "on all hosts, keeps pdsh)");
+          "pdsh cannot pass a secret to the agents; using ssh (to use pdsh, pass --rdzv-secret-file FILE with mode 0600 on all hosts)");
       transport = "ssh";
     }
   }
@@ -320,27 +318,27 @@ LogLevel level_of(const Options& options) {
 
 void check_deepspeed_options(Options& options) {
   if (options.integer("num-nodes", -1) == 0 || options.integer("num-gpus", -1) == 0) {
-    options.problem("--num_nodes and --num_gpus want at least 1");
+    options.problem("--num_nodes and --num_gpus must be at least 1");
   }
   const bool filters = !options.text("include").empty() || !options.text("exclude").empty();
   if (filters && (options.integer("num-nodes", -1) > 0 || gpu_count(options) > 0)) {
     options.problem("--include and --exclude cannot be combined with --num_nodes and --num_gpus");
   }
   if (!options.text("include").empty() && !options.text("exclude").empty()) {
-    options.problem("--include and --exclude exclude each other");
+    options.problem("--include and --exclude are mutually exclusive");
   }
   static const std::vector<std::string> transports{
       "pdsh", "ssh", "openmpi", "mvapich", "slurm", "mpich", "impi"};
   const std::string transport = lower_case(options.text("launcher"));
   if (std::find(transports.begin(), transports.end(), transport) == transports.end()) {
     options.problem(
-        fmt::format("--launcher {}: allowed are {}", transport, fmt::join(transports, ", ")));
+        fmt::format("--launcher {}: must be one of {}", transport, fmt::join(transports, ", ")));
   }
   if (!options.text("autotuning").empty()) {
-    options.problem("--autotuning: `lockstep plan --apply` searches for the best plan instead");
+    options.problem("--autotuning is not supported; `lockstep plan --apply` searches for the best plan");
   }
   if (options.flag("module") && options.flag("no-python")) {
-    options.problem("--module and --no_python exclude each other");
+    options.problem("--module and --no_python are mutually exclusive");
   }
 }
 
@@ -393,7 +391,7 @@ DeepspeedRequest plan_deepspeed(
     }
   }
   if (node < 0 || static_cast<size_t>(node) >= hosts.size()) {
-    options.problem(fmt::format("--node_rank {} of {} hosts", node, hosts.size()));
+    options.problem(fmt::format("--node_rank {} is out of range for {} hosts", node, hosts.size()));
     node = 0;
   }
   options.finish(rules);

@@ -22,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-constexpr milliseconds kSave{35000};    // the agents' own grace, and a little
-constexpr milliseconds kOthers{10000};  // after a failure: the agents stop each other
+constexpr milliseconds kSave{35000};    // the agents' own grace period plus a margin
+constexpr milliseconds kOthers{10000};  // after a failure, while the agents stop each other
 constexpr milliseconds kRemoteLastWords{60000};
 
 milliseconds left_until(const std::optional<Clock::time_point>& deadline) {
@@ -36,7 +36,7 @@ int code_of(const WorkerGroup& group, const std::vector<DeepspeedRequest::Comman
   const std::vector<const Worker*> failures = group.failures();
   for (const Worker* worker : failures) {
     log_error(
-        "the agent on {} ended with {}",
+        "the agent on {} exited with {}",
         commands[static_cast<size_t>(worker->rank)].host,
         worker->status->shell_code());
   }
@@ -50,7 +50,7 @@ Socket input_that_says(const std::string& text, std::vector<Socket>& alive) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw Error(
-        ErrorKind::kEnvironment, "cannot make a pipe", "raise the limit of open files: ulimit -n");
+        ErrorKind::kEnvironment, "cannot create a pipe", "raise the limit of open files: ulimit -n");
   }
   Socket read(ends[0]);
   alive.emplace_back(ends[1]);
@@ -60,7 +60,7 @@ Socket input_that_says(const std::string& text, std::vector<Socket>& alive) {
   if (::write(ends[1], text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     throw Error(
         ErrorKind::kEnvironment,
-        "cannot hand the agents their environment: it is too long for a pipe",
+        "the environment of the agents is too long for a pipe",
         "make .deepspeed_env shorter");
   }
   return read;
@@ -71,7 +71,7 @@ Socket input_that_says(const std::string& text, std::vector<Socket>& alive) {
 int run_remotely(const std::vector<DeepspeedRequest::Command>& commands) {
   Guard guard({SIGTERM, SIGINT, SIGHUP, SIGQUIT});
   Console output(guard.loop(), STDOUT_FILENO), error_output(guard.loop(), STDERR_FILENO);
-  std::vector<Socket> inputs, alive;  // while these are open, the agents know that the launcher is alive
+  std::vector<Socket> inputs, alive;  // while these pipes are open, the agents know that the launcher is alive
   Environment environment = current_environment();
   environment[Guard::kTagName] = guard.tag();
   std::vector<WorkerSpec> specs;

@@ -16,83 +16,83 @@ constexpr int kStaticPort = 29500, kDynamicPort = 29400;
 
 constexpr OptionSpec kTorchrunOptions[] = {
     {"nnodes", kValue, "1:1", "number of nodes, or MIN:MAX"},
-    {"nproc-per-node", kValue, "1", "workers on each node: a number, auto, gpu, cpu"},
-    {"rdzv-backend", kValue, "static", "how nodes meet: static or c10d"},
-    {"rdzv-endpoint", kValue, "", "where nodes meet: HOST[:PORT]"},
-    {"rdzv-id", kValue, "none", "name of the job, the same on all nodes"},
-    {"rdzv-conf", kValue, "", "key=value,... for the meeting"},
+    {"nproc-per-node", kValue, "1", "number of workers per node, or auto, gpu, cpu"},
+    {"rdzv-backend", kValue, "static", "rendezvous backend: static or c10d"},
+    {"rdzv-endpoint", kValue, "", "rendezvous endpoint: HOST[:PORT]"},
+    {"rdzv-id", kValue, "none", "job id, the same on all nodes"},
+    {"rdzv-conf", kValue, "", "rendezvous settings: key=value,..."},
     {"rdzv-secret-file",
      kValue,
      "",
-     "a file of mode 0600 that all nodes have: agents without it are refused"},
-    {"rdzv-insecure", kFlag, "", "meet without a secret: whoever reaches the address may join"},
-    {"standalone", kFlag, "", "one node, a free port, a random id"},
-    {"max-restarts", kValue, "0", "how often the workers are started again after a failure"},
+     "file of mode 0600 with the secret shared by all nodes; agents without it are refused"},
+    {"rdzv-insecure", kFlag, "", "allow a rendezvous without a secret: any process that reaches the address can join"},
+    {"standalone", kFlag, "", "single node with a free port and a random id"},
+    {"max-restarts", kValue, "0", "maximum number of restarts after failures"},
     {"restart-window",
      kValue,
      "0",
-     "seconds in which --max-restarts counts; 0: it counts for the whole job"},
-    {"monitor-interval", kValue, "0.1", "accepted; a worker's end is seen at once"},
+     "period in seconds to which --max-restarts applies; 0: the whole job"},
+    {"monitor-interval", kValue, "0.1", "accepted; the end of a worker is detected at once"},
     {"start-method",
      kValue,
      "spawn",
      "accepted; programs are always executed",
      0,
      "spawn|fork|forkserver"},
-    {"event-log-handler", kValue, "null", "where events go: null, console, jsonl:PATH"},
-    {"role", kValue, "default", "name of the workers' role"},
+    {"event-log-handler", kValue, "null", "destination of events: null, console, jsonl:PATH"},
+    {"role", kValue, "default", "role name of the workers"},
     {"module", kFlag, "", "run the program as a Python module", 'm'},
     {"no-python", kFlag, "", "run the program directly"},
     {"run-path", kFlag, "", "accepted; the program is run by python"},
-    {"log-dir", kValue, "", "folder of log files; /dev/null for none"},
-    {"redirects", kValue, "0", "streams that go to files only: 0-3, or RANK:0-3,...", 'r'},
-    {"tee", kValue, "0", "streams that go to files and the console", 't'},
+    {"log-dir", kValue, "", "folder for log files; /dev/null for none"},
+    {"redirects", kValue, "0", "streams written to files only: 0-3, or RANK:0-3,...", 'r'},
+    {"tee", kValue, "0", "streams written to both files and the console", 't'},
     {"log-line-prefix-template",
      kValue,
      "",
-     "prefix of console lines; ${role_name} ${local_rank} ${rank} ${hostname}"},
-    {"local-ranks-filter", kValue, "", "local ranks that the console shows: 0,1,..."},
+     "template for the prefix of console lines: ${role_name} ${local_rank} ${rank} ${hostname}"},
+    {"local-ranks-filter", kValue, "", "local ranks whose output is shown: 0,1,..."},
     {"duplicate-stdout-filters",
      kValue,
      "",
-     "copy lines that hold any of these to filtered_stdout.log"},
+     "copy lines that contain any of these strings to filtered_stdout.log"},
     {"duplicate-stderr-filters",
      kValue,
      "",
-     "copy lines that hold any of these to filtered_stderr.log"},
+     "copy lines that contain any of these strings to filtered_stderr.log"},
     {"node-rank", kValue, "0", "rank of this node, with the static backend"},
     {"master-addr", kValue, "127.0.0.1", "address of node 0, with the static backend"},
     {"master-port", kValue, "", "port of node 0 [29500]"},
-    {"local-addr", kValue, "", "address of this node that the others shall use"},
-    {"logs-specs", kValue, "", "not supported: the name of a Python plug-in"},
+    {"local-addr", kValue, "", "address of this node for the other nodes"},
+    {"logs-specs", kValue, "", "not supported: name of a Python plug-in"},
     {"numa-binding",
      kValue,
      "",
-     "bind workers to CPUs next to their GPU",
+     "bind workers to CPUs close to their GPU",
      0,
      "node|socket|exclusive|core-complex"},
     {"signals-to-handle",
      kValue,
      "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
-     "signals that are passed on to workers"},
+     "signals to forward to the workers"},
     {"shutdown-timeout",
      kValue,
      "",
      "seconds from a stop to SIGKILL [30 after a signal, 0.7 after a failure]"},
-    {"virtual-local-rank", kFlag, "", "LOCAL_RANK=0 and one visible GPU for every worker"},
+    {"virtual-local-rank", kFlag, "", "set LOCAL_RANK=0 and one visible GPU for every worker"},
     {"propagate-exit-code",
      kFlag,
      "",
-     "exit with the failed worker's code (128 + N for signal N), not with 1"},
-    {"use-env", kFlag, "", "of torch.distributed.launch: no --local-rank argument"},
+     "exit with the failed worker's code (128 + N for signal N) instead of 1"},
+    {"use-env", kFlag, "", "torch.distributed.launch only: do not pass --local-rank"},
     {"print-completion", kValue, "", "print a completion script", 0, "bash|zsh|tcsh"},
     {"compat",
      kValue,
      "",
-     "read the options as this launcher does",
+     "parse the options as this launcher does",
      0,
      "torchrun|accelerate|deepspeed|torch.distributed.launch"},
-    {"help", kFlag, "", "this text", 'h'},
+    {"help", kFlag, "", "print this help", 'h'},
 };
 
 // --node-rank, or the index of this pod in an Indexed Job or JobSet.
@@ -105,7 +105,7 @@ int node_rank_of(Options& options, const Environment& environment, int nodes) {
   const std::string& text = pod->second;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), rank);
   if (problem != std::errc() || end != text.data() + text.size() || rank < 0) {
-    options.problem(fmt::format("JOB_COMPLETION_INDEX={}: the number of a pod is wanted", text));
+    options.problem(fmt::format("JOB_COMPLETION_INDEX={}: not a pod index", text));
   }
   return rank;
 }
@@ -119,9 +119,7 @@ void note_workers_of_cpus(
   const bool counted = told != environment.end() && options.text("nproc-per-node") == told->second;
   if (is_pod && counted && plan.workers >= kMany && usable_gpus(environment).empty()) {
     plan.notes.push_back(fmt::format(
-        "{} ranks of few threads each, because this pod has no GPU and PET_NPROC_PER_NODE counts "
-        "its CPUs: `numProcPerNode: 1` in the runtime, or --nproc-per-node 1, gives one rank all "
-        "of them",
+        "starting {} ranks with few threads each, because this pod has no GPU and PET_NPROC_PER_NODE counts its CPUs; set `numProcPerNode: 1` in the runtime or --nproc-per-node 1 for one rank with all threads",
         plan.workers));
   }
 }
@@ -131,8 +129,7 @@ void plan_torchrun_rendezvous(Options& options, const Environment& environment, 
   const std::string& endpoint = options.text("rdzv-endpoint");
   if (backend != "static" && backend != "c10d") {
     options.problem(fmt::format(
-        "--rdzv-backend {}: static and c10d are supported; c10d needs no service of its own, give "
-        "--rdzv-backend c10d --rdzv-endpoint HOST:PORT",
+        "--rdzv-backend {} is not supported; use static or c10d. c10d needs no external service: --rdzv-backend c10d --rdzv-endpoint HOST:PORT",
         backend));
     backend = "c10d";
   }
@@ -160,13 +157,13 @@ void plan_torchrun_rendezvous(Options& options, const Environment& environment, 
     }
     if (rendezvous.node_rank >= plan.max_nodes) {
       options.problem(fmt::format(
-          "--node-rank {} of {} nodes: 0 to {} are allowed",
+          "--node-rank {} is out of range for {} nodes; use 0 to {}",
           rendezvous.node_rank,
           plan.max_nodes,
           plan.max_nodes - 1));
     }
     if (plan.min_nodes != plan.max_nodes) {
-      options.problem("--nnodes MIN:MAX wants --rdzv-backend c10d and --rdzv-endpoint HOST:PORT");
+      options.problem("--nnodes MIN:MAX requires --rdzv-backend c10d and --rdzv-endpoint HOST:PORT");
     }
     return;
   }
@@ -179,11 +176,11 @@ void plan_torchrun_rendezvous(Options& options, const Environment& environment, 
   }
   if (options.set("master-addr")) {
     plan.notes.emplace_back(
-        "--master-addr has no effect with --rdzv-backend c10d: the endpoint says where to meet");
+        "--master-addr has no effect with --rdzv-backend c10d, which uses --rdzv-endpoint");
   }
   if (rendezvous.node_rank != 0) {
     plan.notes.emplace_back(
-        "--node-rank has no effect with --rdzv-backend c10d: ranks follow from addresses");
+        "--node-rank has no effect with --rdzv-backend c10d, which assigns ranks by address");
     rendezvous.node_rank = -1;
   }
 }
@@ -214,7 +211,7 @@ void plan_end(Options& options, const Environment& environment, LaunchPlan& plan
     const std::string& text = timeout->second;
     if (std::from_chars(text.data(), text.data() + text.size(), seconds).ec != std::errc() ||
         seconds < 0) {
-      options.problem(fmt::format("TORCH_ELASTIC_SHUTDOWN_TIMEOUT={}: seconds are wanted", text));
+      options.problem(fmt::format("TORCH_ELASTIC_SHUTDOWN_TIMEOUT={}: not a number of seconds", text));
     }
     plan.shutdown_timeout = std::chrono::seconds(seconds);
   }
@@ -223,7 +220,7 @@ void plan_end(Options& options, const Environment& environment, LaunchPlan& plan
   if (!plan.event_log.empty() && plan.event_log != "console" &&
       !plan.event_log.starts_with("jsonl:")) {
     options.problem(
-        fmt::format("--event-log-handler {}: null, console or jsonl:PATH is wanted", events));
+        fmt::format("--event-log-handler {}: must be null, console or jsonl:PATH", events));
   }
 }
 
@@ -249,9 +246,9 @@ void plan_watches(Options& options, const Environment& environment, LaunchPlan& 
     }
     return result;
   };
-  plan.health_check_port = number("TORCHELASTIC_HEALTH_CHECK_PORT", 65535, "a port is wanted");
+  plan.health_check_port = number("TORCHELASTIC_HEALTH_CHECK_PORT", 65535, "not a port");
   plan.uninterruptible = std::chrono::seconds(
-      number("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", 1'000'000, "seconds are wanted")
+      number("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", 1'000'000, "not a number of seconds")
           .value_or(0));
 }
 
@@ -281,7 +278,7 @@ LaunchPlan plan_torchrun(
   plan.restarts.most = static_cast<int>(options.integer("max-restarts", 0));
   plan.restarts.window = std::chrono::seconds(options.integer("restart-window", 0));
   if (options.seconds("monitor-interval", 0) <= 0) {
-    options.problem("--monitor-interval must be more than 0");
+    options.problem("--monitor-interval must be greater than 0");
   }
   plan_torchrun_rendezvous(options, environment, plan);
   note_workers_of_cpus(plan, options, environment);
@@ -293,19 +290,19 @@ LaunchPlan plan_torchrun(
   plan.numa_binding = options.text("numa-binding");
   if (!options.text("logs-specs").empty()) {
     options.problem(
-        "--logs-specs names a Python plug-in, which this launcher has not; leave it out");
+        "--logs-specs names a Python plug-in, which is not supported; omit it");
   }
   if (options.flag("module") && options.flag("no-python")) {
-    options.problem("--module and --no-python exclude each other");
+    options.problem("--module and --no-python are mutually exclusive");
   }
   if (options.flag("run-path")) {
     plan.notes.emplace_back(
-        "--run-path has no effect: the program is run by python in a process of its own");
+        "--run-path has no effect: python runs the program in its own process");
   }
   if (distributed_launch && !options.flag("use-env")) {
     plan.local_rank_argument = "--local-rank={}";
     if (options.flag("no-python")) {
-      options.problem("--no-python wants --use-env with torch.distributed.launch");
+      options.problem("--no-python requires --use-env with torch.distributed.launch");
     }
   }
   options.finish(rules);

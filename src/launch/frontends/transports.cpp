@@ -199,7 +199,7 @@ HandedOver HandedOver::read(int descriptor) {
     throw Error(ErrorKind::kEnvironment, "the launcher that started this agent is gone");
   }
   const nlohmann::json object =
-      parse_json(text, "what the launcher hands over", ErrorKind::kEnvironment);
+      parse_json(text, "the launcher's settings on stdin", ErrorKind::kEnvironment);
   return {object.at("secret").get<std::string>(), object.at("environment").get<Environment>()};
 }
 

@@ -14,7 +14,7 @@ struct RemoteJob {
   std::vector<HostSlots> hosts;
   std::string hostfile;
   Environment exported;
-  std::string secret;               // for the agents; empty: they have one or need none
+  std::string secret;               // for the agents; empty: they already have one or need none
   std::string folder;               // working directory
   std::vector<std::string> before;  // the agent's words before "--node_rank=I"
   std::vector<std::string> after;

@@ -108,7 +108,7 @@ std::optional<ClusterPlace> find_cluster(const Environment& environment) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "{}={} of {}={}, {}={}: the variables of {} contradict each other",
+              "{}={}, {}={}, {}={}: the variables of {} are inconsistent",
               names.rank,
               place.rank,
               names.size,
@@ -134,7 +134,7 @@ void join_cluster(const ClusterPlace& place, const Environment& environment, Lau
   if (host.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} does not tell where rank 0 runs", place.manager),
+        fmt::format("{} does not provide the host of rank 0", place.manager),
         "set MASTER_ADDR to its address: mpirun -x MASTER_ADDR=HOST ...");
   }
   const int port = reader.number("MASTER_PORT").value_or(place.port);
@@ -161,7 +161,7 @@ void join_cluster(const ClusterPlace& place, const Environment& environment, Lau
     plan.rendezvous.kind = RendezvousPoint::Kind::kLocal;
   }
   plan.notes.push_back(fmt::format(
-      "{}: task {} of {} on node {} of {}, meeting at {}:{}",
+      "{}: task {} of {} on node {} of {}, rendezvous at {}:{}",
       place.manager,
       place.rank,
       place.size,

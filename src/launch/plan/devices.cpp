@@ -111,7 +111,7 @@ std::vector<Gpu> installed_gpus() {
   }
   std::sort(result.begin(), result.end(), [](const Gpu& a, const Gpu& b) { return a.pci < b.pci; });
   const size_t files = device_files();
-  // The container may have only some of the machine's GPUs: the device files show which.
+  // A container may see only some of the machine's GPUs; the device files show which.
   if (result.empty() || (files > 0 && files < result.size())) {
     result.assign(files, Gpu{});
   }

@@ -15,7 +15,7 @@ struct Gpu {
   int numa_node = -1;
 };
 
-/// All of the machine, in PCI order.
+/// All GPUs of the machine, in PCI order.
 std::vector<Gpu> installed_gpus();
 
 /// The entries of CUDA_VISIBLE_DEVICES as CUDA reads them (up to the first "-1" or empty one);

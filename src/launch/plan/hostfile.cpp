@@ -55,7 +55,7 @@ HostSlots parse_line(std::string_view line, const std::string& where) {
   // A name that starts with '-' would be an option of ssh or mpirun.
   if (!count || *count > kMostSlots || name[0] == '-' || !is_plain) {
     fail(
-        fmt::format("{}: '{}' is not a line of a hostfile", where, line.substr(0, 80)),
+        fmt::format("{}: '{}' is not a valid hostfile line", where, line.substr(0, 80)),
         fmt::format("write HOST slots=N, with N of at most {}", kMostSlots));
   }
   HostSlots host{std::string(name), {}};
@@ -82,13 +82,13 @@ std::vector<Chosen> parse_filter(const std::string& filter) {
         const auto slot = number_in(trim(part));
         if (!slot) {
           fail(
-              fmt::format("'{}' in the filter '{}' is no slot", part, filter),
+              fmt::format("'{}' in the filter '{}' is not a slot", part, filter),
               "write NODE:0,2@NODE");
         }
         chosen.slots.push_back(*slot);
       }
       if (parts.empty()) {
-        fail(fmt::format("the filter '{}' names no slot after ':'", filter), "write NODE:0,2@NODE");
+        fail(fmt::format("the filter '{}' has no slot after ':'", filter), "write NODE:0,2@NODE");
       }
     }
     if (chosen.host.empty()) {
@@ -158,7 +158,7 @@ std::optional<std::string> from_base64(std::string text) {
   return bytes;
 }
 
-// The names of "01-03" or "7" after `prefix`, with the same number of digits.
+// Appends the names of "01-03" or "7" after `prefix`, with the same number of digits.
 void expand_range(
     const std::string& range, const std::string& prefix, std::vector<std::string>& names) {
   const size_t dash = range.find('-');
@@ -166,7 +166,7 @@ void expand_range(
   const auto low = number_in(first);
   const auto high = dash == std::string::npos ? low : number_in(range.substr(dash + 1));
   if (!low || !high || *high < *low || static_cast<size_t>(*high - *low) >= kMostHosts) {
-    fail(fmt::format("'{}' is no range of hosts", range), "as in n[01-03,7]");
+    fail(fmt::format("'{}' is not a range of hosts", range), "for example n[01-03,7]");
   }
   for (int number = *low; number <= *high; ++number) {
     names.push_back(fmt::format("{}{:0{}}", prefix, number, first.size()));
@@ -190,7 +190,7 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
     for (const HostSlots& other : hosts) {
       if (other.host == host.host) {
         fail(
-            fmt::format("{}:{}: host {} stands there twice", source, number, host.host),
+            fmt::format("{}:{}: host {} is listed twice", source, number, host.host),
             "join its lines");
       }
     }
@@ -200,7 +200,7 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
     }
   }
   if (hosts.empty()) {
-    fail(fmt::format("{}: no host in it", source), "write a line HOST slots=N for each");
+    fail(fmt::format("{}: no hosts", source), "write a line HOST slots=N for each host");
   }
   return hosts;
 }
@@ -208,7 +208,7 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
 std::vector<HostSlots> filter_hosts(
     const std::vector<HostSlots>& hosts, const std::string& include, const std::string& exclude) {
   if (!include.empty() && !exclude.empty()) {
-    fail("--include and --exclude exclude each other", "give one of them");
+    fail("--include and --exclude are mutually exclusive", "use only one of them");
   }
   const std::vector<Chosen> filter = parse_filter(include.empty() ? exclude : include);
   std::vector<std::string> names;
@@ -237,7 +237,7 @@ std::vector<HostSlots> filter_hosts(
     }
   }
   if (result.empty()) {
-    fail("the filters leave no slot", "loosen --include or --exclude");
+    fail("the filters exclude every slot", "relax --include or --exclude");
   }
   return result;
 }
@@ -268,7 +268,7 @@ std::vector<HostSlots> decode_world(const std::string& text) {
   if (!good) {
     fail(
         "--world_info is not base64 of {\"host\": [slots]}",
-        "let `lockstep launch --hostfile` start the nodes");
+        "use `lockstep launch --hostfile` to start the nodes");
   }
   return hosts;
 }
@@ -288,7 +288,7 @@ std::vector<std::string> expand_hosts(const std::string& list) {
     }
     const size_t close = list.find(']', stop);
     if (close == std::string::npos || (close + 1 < list.size() && list[close + 1] != ',')) {
-      fail(fmt::format("'{}' is not a list of hosts", list), "as in n[01-03,7],m2");
+      fail(fmt::format("'{}' is not a list of hosts", list), "for example n[01-03,7],m2");
     }
     for (const std::string& range : split(list.substr(stop + 1, close - stop - 1), ',')) {
       expand_range(range, prefix, names);

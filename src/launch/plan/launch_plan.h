@@ -24,7 +24,7 @@ struct RendezvousPoint {
   std::string host = "127.0.0.1";
   int port = 29400;
   int node_rank = -1;           // kStatic
-  std::optional<bool> is_host;  // kDynamic: decided, not found out
+  std::optional<bool> is_host;  // with kDynamic: set by the user instead of detected
   std::string local_address;    // address of this node for its peers; empty: detected
   std::string secret;           // shared by the agents; empty: none
   bool insecure = false;        // do not require a secret even on a publicly reachable address

@@ -98,7 +98,7 @@ std::string unknown_option(std::span<const OptionSpec> table, const std::string&
   if (longer.size() > 1) {
     return fmt::format("{} is ambiguous: {}", shown, fmt::join(longer, ", "));
   }
-  return fmt::format("there is no option {}.{}", shown, did_you_mean(name, names));
+  return fmt::format("unknown option {}.{}", shown, did_you_mean(name, names));
 }
 
 }  // namespace
@@ -124,7 +124,7 @@ int64_t Options::integer(const std::string& name, int64_t least) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc() || end != value.data() + value.size() || number < least) {
-    problem(fmt::format("--{} {}: a whole number of at least {} is wanted", name, value, least));
+    problem(fmt::format("--{} {}: must be an integer of at least {}", name, value, least));
     return least;
   }
   return number;
@@ -137,7 +137,7 @@ double Options::seconds(const std::string& name, double least) {
   if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number) ||
       number < least) {
     problem(
-        fmt::format("--{} {}: a number of seconds of at least {} is wanted", name, value, least));
+        fmt::format("--{} {}: must be a number of seconds of at least {}", name, value, least));
     return least;
   }
   return number;
@@ -190,7 +190,7 @@ Options parse_options(
       word.value = std::string("1");
     } else if (!word.value) {
       if (at + 1 == arguments.size()) {
-        result.problem(fmt::format("{} wants a value: {}", word.shown, option.help));
+        result.problem(fmt::format("{} requires a value: {}", word.shown, option.help));
         continue;
       }
       word.value = arguments[++at];
@@ -203,7 +203,7 @@ Options parse_options(
     if (found != result.values_.end() && !choices.empty() &&
         std::find(choices.begin(), choices.end(), found->second) == choices.end()) {
       result.problem(fmt::format(
-          "--{} {}: allowed are {}.{}",
+          "--{} {}: must be one of {}.{}",
           option.name,
           found->second,
           allowed(option),

@@ -16,7 +16,7 @@ namespace lockstep::launch {
 
 enum class OptionKind { kValue, kFlag };
 inline constexpr OptionKind kValue = OptionKind::kValue,
-                            kFlag = OptionKind::kFlag;  // for the tables
+                            kFlag = OptionKind::kFlag;  // short names for the option tables
 
 /// One option of a launcher.
 struct OptionSpec {
@@ -96,7 +96,7 @@ bool takes_next_word(std::span<const OptionSpec> table, const std::string& word)
 
 /// Formats help, one option per line.
 std::string help_text(std::span<const OptionSpec> table);
-/// A completion script of our own for "bash", "zsh" or "tcsh".
+/// Returns a completion script for "bash", "zsh" or "tcsh".
 std::string completion_script(
     std::span<const OptionSpec> table, const std::string& program, const std::string& shell);
 

@@ -41,13 +41,13 @@ Nodes parse_nodes(Options& options, const std::string& text) {
     good = good && second.ec == std::errc() && second.ptr == end;
   }
   if (!good || nodes.least < 1 || nodes.most < nodes.least || nodes.most > 100000) {
-    options.problem(fmt::format("--nnodes {}: N or MIN:MAX with 0 < MIN <= MAX is wanted", text));
+    options.problem(fmt::format("--nnodes {}: must be N or MIN:MAX with 0 < MIN <= MAX", text));
     return {};
   }
   return nodes;
 }
 
-// "a,b,,c" is "a" and "b,c": a doubled comma is one.
+// Splits at single commas. A doubled comma stands for one: "a,b,,c" gives "a" and "b,c".
 std::vector<std::string> parse_needles(const std::string& text) {
   std::vector<std::string> result;
   std::string part;
@@ -75,7 +75,7 @@ std::vector<int> parse_ranks(Options& options, const std::string& text) {
     const char* end = part.data() + part.size();
     if (std::from_chars(part.data(), end, rank).ptr != end || rank < 0) {
       options.problem(
-          fmt::format("--local-ranks-filter {}: ranks separated by commas are wanted", text));
+          fmt::format("--local-ranks-filter {}: must be ranks separated by commas", text));
       return {};
     }
     result.push_back(rank);
@@ -108,8 +108,8 @@ Endpoint parse_endpoint(const std::string& text) {
   if (!good_port || !good_host || (bracketed && host_end == std::string::npos)) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("'{}' is no endpoint", text),
-        "HOST, HOST:PORT or [IPV6]:PORT, with a port below 65536");
+        fmt::format("'{}' is not an endpoint", text),
+        "write HOST, HOST:PORT or [IPV6]:PORT, with a port below 65536");
   }
   result.port = has_port ? number : -1;
   return result;
@@ -125,15 +125,15 @@ int workers_for(Options& options, const std::string& text, const Environment& en
     if (gpus == 0) {
       throw Error(
           ErrorKind::kEnvironment,
-          "--nproc-per-node gpu: no GPU is visible here",
-          "give a number, or cpu; `lockstep doctor` tells what is wrong with the GPUs");
+          "--nproc-per-node gpu: no GPU is visible",
+          "use a number or cpu; `lockstep doctor` checks the GPUs");
     }
     return gpus;
   }
   int number = 0;
   const char* end = text.data() + text.size();
   if (std::from_chars(text.data(), end, number).ptr != end || number < 1 || number > 65536) {
-    options.problem(fmt::format("--nproc-per-node {}: a number, auto, gpu or cpu is wanted", text));
+    options.problem(fmt::format("--nproc-per-node {}: must be a number, auto, gpu or cpu", text));
     return 1;
   }
   return number;
@@ -145,7 +145,7 @@ std::vector<int> signals_for(Options& options, const std::string& text) {
     const std::optional<int> number = signal_number(name);
     if (!number || *number == SIGKILL || *number == SIGSTOP) {
       options.problem(fmt::format(
-          "--signals-to-handle {}: '{}' is no signal that can be passed on", text, name));
+          "--signals-to-handle {}: '{}' is not a signal that can be forwarded", text, name));
     } else {
       result.push_back(*number);
     }
@@ -178,16 +178,16 @@ void apply_rendezvous_conf(Options& options, const std::string& text, Rendezvous
     const std::string value = part.substr(equals + 1);
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       options.problem(
-          fmt::format("--rdzv-conf: there is no '{}'.{}", key, did_you_mean(key, known)));
+          fmt::format("--rdzv-conf: unknown key '{}'.{}", key, did_you_mean(key, known)));
     } else if (key == "store_type" && value != "tcp") {
-      options.problem("--rdzv-conf store_type: tcp is supported");
+      options.problem("--rdzv-conf store_type: only tcp is supported");
     } else if (key == "is_host") {
       rendezvous.is_host = value == "1" || value == "true" || value == "True" || value == "yes";
     } else if (key != "store_type") {
       double number = 0;
       const char* end = value.data() + value.size();
       if (std::from_chars(value.data(), end, number).ptr != end || !(number >= 0) || number > 1e7) {
-        options.problem(fmt::format("--rdzv-conf {}={}: a number is wanted", key, value));
+        options.problem(fmt::format("--rdzv-conf {}={}: not a number", key, value));
         continue;
       }
       const milliseconds time(static_cast<int64_t>(number * 1000));
@@ -217,21 +217,20 @@ std::string read_secret(const std::string& path) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format("--rdzv-secret-file {}: {}", path, std::strerror(errno)),
-        "make one: (umask 077; head -c 32 /dev/urandom | base64 > FILE), and copy it to every "
-        "node");
+        "create one: (umask 077; head -c 32 /dev/urandom | base64 > FILE), and copy it to every node");
   }
   if ((info.st_mode & 077) != 0) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "--rdzv-secret-file {}: others may read it (mode {:o})", path, info.st_mode & 0777),
+            "--rdzv-secret-file {}: other users can read it (mode {:o})", path, info.st_mode & 0777),
         fmt::format("chmod 600 {}", path));
   }
   if (!S_ISREG(info.st_mode) || (info.st_uid != ::geteuid() && info.st_uid != 0)) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("--rdzv-secret-file {}: it is no file of this user's", path),
-        "make one: (umask 077; head -c 32 /dev/urandom | base64 > FILE)");
+        fmt::format("--rdzv-secret-file {}: not a file of this user", path),
+        "create one: (umask 077; head -c 32 /dev/urandom | base64 > FILE)");
   }
   char bytes[4096];
   const ssize_t size = ::read(file.get(), bytes, sizeof bytes);
@@ -240,8 +239,8 @@ std::string read_secret(const std::string& path) {
   if (secret.size() < 16) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("--rdzv-secret-file {}: fewer than 16 bytes are no secret", path),
-        "make one: (umask 077; head -c 32 /dev/urandom | base64 > FILE)");
+        fmt::format("--rdzv-secret-file {}: a secret must have at least 16 bytes", path),
+        "create one: (umask 077; head -c 32 /dev/urandom | base64 > FILE)");
   }
   return secret;
 }

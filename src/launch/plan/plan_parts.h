@@ -15,13 +15,14 @@ struct Nodes {
 };
 Nodes parse_nodes(Options& options, const std::string& text);
 
-/// "a,b,,c" is "a" and "b,c": a doubled comma is one.
+/// Splits at single commas. A doubled comma stands for one: "a,b,,c" gives "a" and "b,c".
 std::vector<std::string> parse_needles(const std::string& text);
 
 /// "0,1,2". Problems go to `options`.
 std::vector<int> parse_ranks(Options& options, const std::string& text);
 
-/// "host", "host:port", "[::1]:port"; empty is localhost. Error (config) else.
+/// Parsed form of "host", "host:port" or "[::1]:port"; an empty string is localhost. Throws Error
+/// (config) for other strings.
 struct Endpoint {
   std::string host;
   int port = -1;  // not given
@@ -37,7 +38,7 @@ std::vector<int> signals_for(Options& options, const std::string& text);
 /// Reads --rdzv-conf's "key=value,...". Problems go to `options`.
 void apply_rendezvous_conf(Options& options, const std::string& text, RendezvousPoint& rendezvous);
 
-/// The secret that agents share: the content of a file that only its owner may read. Error
+/// Reads the secret that agents share from a file that only its owner may read. Throws Error
 /// (config).
 std::string read_secret(const std::string& path);
 

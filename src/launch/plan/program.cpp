@@ -40,7 +40,7 @@ bool is_own_command(const std::string& word) {
          !fs::exists(word, ignored);
 }
 
-// Compiled for this machine, so that no interpreter can be meant.
+// True if the file is a compiled program and needs no interpreter.
 bool is_compiled(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::array<char, 4> magic{};
@@ -128,7 +128,7 @@ Program worker_program(
         fs::exists(words[0], ignored) ? words[0] : find_in_path(words[0], environment);
     const bool direct = rules.no_python || (!rules.module && is_compiled(file));
     if (direct) {
-      // A file in the current folder is meant even if PATH does not include it.
+      // Runs a file of the current folder even if PATH does not include the folder.
       const bool here = fs::exists(words[0], ignored) && words[0].find('/') == std::string::npos &&
                         find_in_path(words[0], environment).empty();
       program.argv = {here ? "./" + words[0] : words[0]};

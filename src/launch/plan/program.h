@@ -32,7 +32,7 @@ Program worker_program(
 /// configuration folder; empty for other programs. `words` as above.
 std::vector<std::string> own_words_for(const std::vector<std::string>& words);
 
-/// The path of the program that is running.
+/// Returns the path of the running program.
 std::string own_path();
 /// Returns the file that a shell would run for `name`; empty if there is none.
 std::string find_in_path(const std::string& name, const Environment& environment);

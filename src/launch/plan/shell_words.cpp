@@ -57,7 +57,7 @@ std::vector<std::string> shell_split(const std::string& text) {
     }
   }
   if (quote != 0) {
-    throw Error(ErrorKind::kConfig, fmt::format("a quote is open in: {}", text), "close it");
+    throw Error(ErrorKind::kConfig, fmt::format("unterminated quote in: {}", text), "close the quote");
   }
   if (inside) {
     words.push_back(word);

@@ -36,9 +36,8 @@ StdSpec StdSpec::parse(const std::string& text, const std::string& option) {
   if (!good) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("--{} {}: not a choice of streams", option, text),
-        "0 none, 1 stdout, 2 stderr, 3 both, for all workers; or a list by local rank, as in "
-        "0:1,12:3");
+        fmt::format("--{} {}: invalid selection of streams", option, text),
+        "use 0 (none), 1 (stdout), 2 (stderr) or 3 (both) for all workers, or a list by local rank such as 0:1,12:3");
   }
   return result;
 }

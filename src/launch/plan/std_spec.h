@@ -14,8 +14,8 @@ struct Streams {
 class StdSpec {
  public:
   StdSpec() = default;
-  /// "0" to "3" for all ranks, or "RANK:0-3,..." for some (ranks of any number of digits). Error
-  /// (config) with the option's name else.
+  /// Parses "0" to "3" for all ranks, or "RANK:0-3,..." for some ranks (with any number of digits).
+  /// Throws Error (config) with the option's name for other strings.
   static StdSpec parse(const std::string& text, const std::string& option);
   Streams of(int local_rank) const;
   bool any() const { return all_ != 0 || !some_.empty(); }

@@ -138,7 +138,8 @@ void kill_tagged(const std::string& tag) {
   sigset_t all;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
-  // Closes the supervisor's descriptors: a reader of its stdout waits for their end.
+  // Closes the supervisor's descriptors, because a reader of its stdout waits until all copies are
+  // closed.
   if (end != 3) {
     ::dup2(end, 3);
   }

@@ -14,10 +14,10 @@ namespace lockstep::launch {
 /// From now on, orphans among this process's descendants become its children
 /// (PR_SET_CHILD_SUBREAPER), so that descendants_of(getpid()) finds them.
 void adopt_orphans();
-/// Every process below `root`, unordered, without `root`. From /proc.
+/// Returns all processes below `root`, without `root`, in no particular order. Reads /proc.
 std::vector<pid_t> descendants_of(pid_t root);
-/// Every process whose initial environment contains `text`. From /proc; those of other users are
-/// invisible.
+/// Returns all processes whose initial environment contains `text`. Reads /proc, which hides
+/// processes of other users.
 std::vector<pid_t> processes_with_environment(const std::string& text);
 
 /// Terminates every descendant of this process except `spared` and their descendants: SIGTERM, at

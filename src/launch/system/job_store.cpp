@@ -68,7 +68,7 @@ class JobStore::Server {
   std::unordered_map<StoreProtocol::Client, AgentConnection> agents_;
   std::vector<StoreProtocol::Client> gone_;  // removed after the handlers have returned
   StoreProtocol::Client next_ = 1;
-  size_t unread_ = 0;  // of all guests
+  size_t unread_ = 0;  // of all clients
   std::atomic<bool> leaving_{false};
   std::thread thread_;
 };
@@ -79,7 +79,7 @@ void JobStore::Server::serve() {
     loop_.wait(kForEver);
     drop_gone();
   } catch (const std::exception& error) {
-    log_warning("the store of the job: {}", error.what());
+    log_warning("store of the job: {}", error.what());
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
@@ -118,7 +118,7 @@ void JobStore::Server::take(StoreProtocol::Client client) {
   try {
     hear(client);
   } catch (const std::exception& error) {
-    log_warning("the store of the job cut off a client: {}", error.what());
+    log_warning("the store of the job disconnected a client: {}", error.what());
     drop(client);
   }
 }
@@ -156,7 +156,7 @@ void JobStore::Server::write_some(AgentConnection& agent) {
         agent.unread.size() - done,
         MSG_NOSIGNAL | MSG_DONTWAIT);
     if (size < 0) {
-      // A connection that is broken is seen by reading.
+      // The loop detects a broken connection when it reads.
       done = errno == EAGAIN || errno == EINTR ? done : agent.unread.size();
       break;
     }

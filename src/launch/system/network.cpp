@@ -49,7 +49,7 @@ Addresses look_up(const std::string& name, int port, int flags, std::string& err
   return Addresses(found);
 }
 
-// 10.0.0.1 for ::ffff:10.0.0.1.
+// Returns 10.0.0.1 for ::ffff:10.0.0.1.
 std::string without_mapping(const std::string& address) {
   return address.starts_with("::ffff:") ? address.substr(7) : address;
 }
@@ -68,7 +68,7 @@ int port_of(const sockaddr_storage& address) {
                                     : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-// Of every interface: its name and numeric address.
+// Returns the name and numeric address of every interface.
 std::vector<std::pair<std::string, std::string>> own_interfaces() {
   std::vector<std::pair<std::string, std::string>> result;
   ifaddrs* list = nullptr;
@@ -150,8 +150,8 @@ std::optional<unsigned> asked_user(const sockaddr_storage& from, const sockaddr_
   return is_it ? std::optional<unsigned>(said.idiag_uid) : std::nullopt;
 }
 
-// The inodes of the sockets that listen on `port`, from /proc/net/tcp: "sl local remote st ...
-// inode".
+// Returns the inodes of the sockets that listen on `port`. Lines of /proc/net/tcp are "sl local
+// remote st ... inode".
 std::set<std::string> listening_inodes(int port) {
   std::set<std::string> result;
   const std::string suffix = fmt::format(":{:04X}", port);
@@ -217,13 +217,13 @@ Socket listen_on(const std::string& address, int port) {
   if (reason == EADDRINUSE) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("port {} of {} is taken by {}", port, address, port_holder(port)),
+        fmt::format("port {} of {} is in use by {}", port, address, port_holder(port)),
         "choose another port, or 0 for a free one");
   }
   throw Error(
       ErrorKind::kEnvironment,
       fmt::format("cannot listen on {} port {}: {}", address, port, std::strerror(reason)),
-      "give an address of this machine (`ip address` lists them)");
+      "use an address of this machine (`ip address` lists them)");
 }
 
 int bound_port(const Socket& socket) {

@@ -28,19 +28,19 @@ class Socket {
 /// Throws Error (environment) if the name cannot be resolved, the address is not local, or the port
 /// is in use, naming the process.
 Socket listen_on(const std::string& address, int port);
-/// The port that a socket is bound to.
+/// Returns the port that a socket is bound to.
 int bound_port(const Socket& socket);
 
 /// "PID 123 (python)" of the process listening on `port`; "another process" if it is invisible.
 std::string port_holder(int port);
 
-/// A connection in progress. Wait until it is writable, then call connection_error().
+/// A connection in progress. Wait until the socket is writable, then call connection_error().
 struct Connecting {
   Socket socket;
   std::string error;  // if it failed immediately
 };
 Connecting begin_connect(const std::string& address, int port);
-/// Empty if the socket is connected.
+/// Returns an empty string if the socket is connected.
 std::string connection_error(const Socket& socket);
 /// Blocks at most `timeout`. The error is empty if the socket is connected.
 Connecting connect_within(const std::string& address, int port, std::chrono::milliseconds timeout);
@@ -60,7 +60,7 @@ std::optional<unsigned> peer_user(const Socket& socket);
 
 /// Numeric addresses of a name; empty if it does not resolve.
 std::vector<std::string> resolve(const std::string& name);
-/// One of this machine's interfaces has this numeric address.
+/// True if one of this machine's interfaces has this numeric address.
 bool is_own_address(const std::string& address);
 bool is_loopback(const std::string& address);
 /// True if the address is neither loopback nor link-local nor private (RFC 1918, RFC 4193). Names

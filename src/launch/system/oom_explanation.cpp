@@ -125,7 +125,7 @@ std::optional<MemoryCounters> read_memory_counters() {
 std::string oom_explanation(
     const std::optional<MemoryCounters>& before, const std::optional<MemoryCounters>& after) {
   if (!after) {
-    return "no memory cgroup can be read here; if memory ran out, `dmesg` says so";
+    return "no memory cgroup is readable; see `dmesg` for out-of-memory kills";
   }
   const std::string limit =
       fmt::format("limit {}", after->limit ? gibibytes(*after->limit) : std::string("none"));
@@ -134,16 +134,14 @@ std::string oom_explanation(
   const int64_t kills = after->kills - (before ? before->kills : 0);
   if (kills > 0) {
     return fmt::format(
-        "out of memory: the kernel killed {} process{} of this cgroup for memory ({}{})",
+        "out of memory: the kernel killed {} process{} of this cgroup ({}{})",
         kills,
         kills == 1 ? "" : "es",
         limit,
         peak);
   }
   return fmt::format(
-      "not killed for memory by this cgroup ({}{}): somebody sent the signal, or the whole machine "
-      "ran out "
-      "(`dmesg`)",
+      "not killed for memory by this cgroup ({}{}): another process sent the signal, or the whole machine ran out of memory (see `dmesg`)",
       limit,
       peak);
 }

@@ -19,7 +19,8 @@ struct MemoryCounters {
 /// Reads the counters; nullopt if no memory cgroup is readable.
 std::optional<MemoryCounters> read_memory_counters();
 
-/// Sentence for the report of a worker ended by SIGKILL: whether the kernel killed it for memory.
+/// Returns a sentence for the report of a worker that was ended by SIGKILL: whether the kernel
+/// killed it for memory.
 std::string oom_explanation(
     const std::optional<MemoryCounters>& before, const std::optional<MemoryCounters>& after);
 

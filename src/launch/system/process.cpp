@@ -34,7 +34,7 @@ Pipe make_pipe() {
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("cannot make a pipe for a worker: {}", std::strerror(errno)),
+        fmt::format("cannot create a pipe for a worker: {}", std::strerror(errno)),
         "raise the limit of open files: ulimit -n");
   }
   return {ends[0], ends[1]};
@@ -64,7 +64,7 @@ void prepare(const ChildPlan& plan) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.parent) {
-    ::_exit(127);  // the parent died before the line above
+    ::_exit(127);  // the parent died before prctl()
   }
   if (plan.cpus != nullptr) {
     ::sched_setaffinity(0, sizeof *plan.cpus, plan.cpus);
@@ -150,7 +150,7 @@ std::optional<int> signal_number(const std::string& name) {
 
 Process Process::start(const ProcessSpec& spec) {
   if (spec.argv.empty() && !spec.body) {
-    throw Error(ErrorKind::kInternal, "a worker without a program");
+    throw Error(ErrorKind::kInternal, "the worker has no program");
   }
   const std::vector<char*> argv = pointers(spec.argv), environment = pointers(spec.environment);
   cpu_set_t cpus;
@@ -171,7 +171,7 @@ Process Process::start(const ProcessSpec& spec) {
       failure.write,
       spec.cpus.empty() ? nullptr : &cpus,
       spec.handed_on};
-  std::fflush(nullptr);  // or a copy of this process would write it again
+  std::fflush(nullptr);  // otherwise the child would write the buffered output again
   const pid_t pid = ::fork();
   if (pid == 0) {
     prepare(plan);
@@ -214,13 +214,13 @@ Process Process::start(const ProcessSpec& spec) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("cannot run '{}': {}", spec.argv[0], std::strerror(reason)),
-        "check the program's name, that it is executable, and PATH");
+        "check the program's name, its permissions, and PATH");
   }
   if (unwatched != 0) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("cannot watch '{}': pidfd_open: {}", spec.argv[0], std::strerror(unwatched)),
-        "Linux 5.3 or later is needed, and a container that allows this call");
+        "use Linux 5.3 or later, and a container that allows this call");
   }
   for (const int descriptor : {process.output_, process.error_output_}) {
     ::fcntl(descriptor, F_SETFL, O_NONBLOCK);

@@ -18,9 +18,9 @@ struct ExitStatus {
   bool core = false;
 
   bool succeeded() const { return code == 0 && signal == 0; }
-  /// The shell's form: the code, or 128 + the signal.
+  /// Code in the shell's form: the exit code, or 128 + the signal.
   int shell_code() const { return signal != 0 ? 128 + signal : code; }
-  /// torchrun's form: the code, or minus the signal.
+  /// Code in torchrun's form: the exit code, or minus the signal.
   int signed_code() const { return signal != 0 ? -signal : code; }
 };
 
@@ -37,7 +37,7 @@ struct ProcessSpec {
   /// program would.
   std::function<int()> body;
   std::vector<std::string> environment;  // whole, each NAME=VALUE
-  bool inherit_stdin = false;            // else /dev/null, or
+  bool inherit_stdin = false;            // otherwise /dev/null or `input`
   int input = -1;                        // descriptor for stdin, owned by the caller
   std::vector<int> cpus;                 // the CPUs that it is bound to; empty: not bound
   int handed_on = -1;                    // descriptor that the child inherits under the same number

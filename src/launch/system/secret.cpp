@@ -21,7 +21,7 @@ const unsigned char* as_bytes(std::string_view text) {
 std::string hex(std::span<const uint8_t> bytes) {
   std::string text(2 * bytes.size() + 1, '\0');
   sodium_bin2hex(text.data(), text.size(), bytes.data(), bytes.size());
-  text.pop_back();  // the zero byte that C wants
+  text.pop_back();  // removes the terminating zero byte
   return text;
 }
 
@@ -50,7 +50,7 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 std::string random_hex() {
   std::array<uint8_t, 32> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw Error(ErrorKind::kEnvironment, "the kernel gives no random bytes");
+    throw Error(ErrorKind::kEnvironment, "cannot read random bytes from the kernel");
   }
   return hex(bytes);
 }

@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kBetweenLooks{200};     // at workers that may hang
+constexpr milliseconds kBetweenLooks{200};     // interval of the checks for hanging workers
 constexpr milliseconds kOthersFailingToo{10};  // so that the report lists all simultaneous failures
 constexpr milliseconds kCauseOfLostPeer{500};  // the loss of a peer may be noticed before the peer's own end
 constexpr milliseconds kFromErrorToEnd{2000};  // a Python worker takes time to exit
@@ -48,15 +48,14 @@ Interruption interruption_of(const AttemptOptions& options) {
 }
 
 // Kills a worker that has hung in the kernel for too long; its end is the failure. Returns true if
-// there was one.
+// a worker was killed.
 bool kill_one_that_hangs(WorkerGroup& group, UninterruptibleWatch& hanging) {
   const Worker* worker = hanging.look(group, Clock::now());
   if (worker == nullptr) {
     return false;
   }
   log_error(
-      "rank {} (PID {}) is in uninterruptible sleep for longer than "
-      "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT: it is killed, and the job is not started again",
+      "killed rank {} (PID {}): in uninterruptible sleep for longer than TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT; the job is not restarted",
       worker->rank,
       worker->pid);
   ::kill(-worker->pid, SIGKILL);
@@ -67,7 +66,7 @@ bool kill_one_that_hangs(WorkerGroup& group, UninterruptibleWatch& hanging) {
 void end_one_that_stands(HangWatch& hangs) {
   if (const Worker* worker = hangs.look()) {
     log_error(
-        "rank {} (PID {}) is killed: it hangs for longer than training.hang_timeout",
+        "killed rank {} (PID {}): it hung for longer than training.hang_timeout",
         worker->rank,
         worker->pid);
     ::kill(-worker->pid, SIGKILL);
@@ -163,7 +162,7 @@ void end_workers(
     }
     if (!stubborn.empty() && first != SIGKILL) {
       log_warning(
-          "ranks {} did not end within {:.1f} s of {} and were killed",
+          "killed ranks {}, which did not end within {:.1f} s of {}",
           fmt::join(stubborn, ", "),
           hurry() ? 0.0 : static_cast<double>(grace.count()) / 1000,
           signal_name(first));
@@ -173,8 +172,7 @@ void end_workers(
     if (!worker->status) {
       result.stuck = true;
       log_error(
-          "rank {} (PID {}) hangs in the kernel and cannot be ended; a driver or a file system "
-          "does not answer (`cat /proc/{}/stack` tells more)",
+          "rank {} (PID {}) hangs in the kernel and cannot be killed: a driver or a file system does not respond (see `cat /proc/{}/stack`)",
           worker->rank,
           worker->pid,
           worker->pid);
@@ -201,8 +199,8 @@ std::vector<const Worker*> failed_while_stopping(const WorkerGroup& group) {
   return result;
 }
 
-// The worker for which others gave up waiting: named by them, or found from the rank status. Its
-// stacks are taken while it still hangs.
+// Returns the worker for which other workers timed out: named by them, or found from the rank
+// status. Its stacks are read while it still hangs.
 const Worker* find_hanging(
     WorkerGroup& group, HangWatch& hangs, const std::vector<const Worker*>& failed) {
   for (const Worker* worker : failed) {

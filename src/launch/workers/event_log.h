@@ -12,7 +12,7 @@ namespace lockstep::launch {
 
 class EventLog {
  public:
-  /// "" disables it, "console" writes to stderr, "jsonl:PATH" appends to a file.
+  /// `where`: "" disables the log, "console" writes to stderr, "jsonl:PATH" appends to a file.
   EventLog(const std::string& where, const std::string& run_id);
   /// Adds "event", "run_id", "time" (seconds), "host" and the fields of `more`, an object.
   void write(const std::string& event, const nlohmann::json& more);

@@ -21,7 +21,7 @@ bool is_ours(const Failure& failure, ErrorKind kind) {
 
 constexpr size_t kLongestCause = 500;
 
-/// It names a failed worker without a reason, so it is the first to be dropped.
+/// True if the failure only reports a lost peer. Such failures are dropped first.
 bool tells_little(const Failure& failure) {
   return !failure.hangs && lost_a_peer(failure.status);
 }
@@ -81,7 +81,7 @@ bool Progress::in_vain(std::optional<int64_t> step, const std::string& why) {
 
 std::string Progress::told() const {
   return fmt::format(
-      "{} rounds in a row brought no new step:\n    {}",
+      "{} rounds in a row made no progress:\n    {}",
       in_vain_.size(),
       fmt::join(in_vain_, "\n    "));
 }

@@ -57,7 +57,7 @@ class Progress {
   /// Called after a failed round; `step` is the last step that a worker began (-1: none; nullopt:
   /// not reported). Returns true if the job must not restart.
   bool in_vain(std::optional<int64_t> step, const std::string& why);
-  /// The rounds in vain and why each failed, in lines.
+  /// Lists the rounds without progress and the cause of each, one per line.
   std::string told() const;
 
   nlohmann::json to_json() const;
@@ -65,10 +65,11 @@ class Progress {
 
  private:
   std::optional<int64_t> furthest_;
-  std::vector<std::string> in_vain_;  // why each failed
+  std::vector<std::string> in_vain_;  // cause of each failed round
 };
 
-/// Why a round has failed, in a line: the message of its root cause, else `otherwise`.
+/// Returns the cause of a failed round in one line: the message of the root cause, or `otherwise`
+/// if there are no failures.
 std::string cause_of(const std::vector<Failure>& failures, const std::string& otherwise);
 
 }  // namespace lockstep::launch

@@ -76,7 +76,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 std::string exit_text(const Failure& failure) {
   if (failure.hangs) {
-    return fmt::format("none (pid: {}): it hangs", failure.pid);
+    return fmt::format("none (pid: {}): hanging", failure.pid);
   }
   std::string text = fmt::format("{} (pid: {})", failure.status.signed_code(), failure.pid);
   if (failure.status.signal != 0) {
@@ -227,7 +227,7 @@ void copy_error_file(
     }
     write_file_atomically(to, whole.dump());
   } catch (const std::exception&) {
-    // The report has everything; the copy for a parent launcher is optional.
+    // The report is complete without it; the copy for a parent launcher is optional.
   }
 }
 
@@ -257,8 +257,7 @@ Failure describe(
         result.pid);
   } else {
     result.message =
-        "no error file: the program ended by itself, or is not wrapped in record() (C++) or "
-        "@record (Python)";
+        "no error file: the program exited by itself, or does not use record() (C++) or @record (Python)";
   }
   if (result.status.signal == SIGKILL) {
     result.memory = oom_explanation(before, after);
@@ -299,13 +298,12 @@ Failure describe_hanging(
   result.time = who_gave_up.time;
   result.hangs = true;
   result.message = fmt::format(
-      "it hangs: rank {} gave up waiting for it: {}", who_gave_up.rank, who_gave_up.message);
+      "hanging: rank {} timed out waiting for it: {}", who_gave_up.rank, who_gave_up.message);
   if (!found.empty()) {
     result.callstack = result.message + "\n" + found;
   }
   result.hint =
-      "see what it does (a stopped process, a disk or a network that does not answer); where it "
-      "is only slow, raise ddp_timeout";
+      "look for a stopped process, or a disk or network that does not respond; if it is only slow, raise ddp_timeout";
   result.step = who_gave_up.step;
   for (const std::string& line : worker.tail.lines()) {
     result.last_lines.push_back(printable(line));
@@ -314,8 +312,8 @@ Failure describe_hanging(
 }
 
 std::string to_json(const Failure& failure) {
-  // Eight failures must fit in one message, escaped again: strings that are too long lose their
-  // beginning.
+  // Eight failures must fit in one message even after escaping, so strings that are too long lose
+  // their beginning.
   constexpr size_t kLongest = size_t{192} << 10;
   std::string text;
   for (size_t most = size_t{64} << 10; most > 64; most /= 2) {
@@ -359,7 +357,7 @@ bool lost_a_peer(const ExitStatus& status) {
 }
 
 size_t root_cause(const std::vector<Failure>& failures) {
-  // Clocks of two machines are not compared: of theirs the one that was seen first counts.
+  // Clocks of different machines are not comparable, so their failures are ordered by arrival.
   const auto precedes = [](const Failure& a, const Failure& b) {
     const auto weight = [](const Failure& failure) {
       return std::pair(!failure.hangs, lost_a_peer(failure.status));
@@ -414,10 +412,10 @@ std::string report(
     text += fmt::format("  try       : {}\n", printable(first.hint));
   }
   if (first.last_lines.empty()) {
-    text += "  it printed nothing\n";
+    text += "  no output\n";
   } else {
     const size_t count = std::min(lines, first.last_lines.size());
-    text += fmt::format("  its last {} lines:\n", count);
+    text += fmt::format("  last {} lines of output:\n", count);
     for (size_t i = first.last_lines.size() - count; i < first.last_lines.size(); ++i) {
       text += fmt::format("    | {}\n", printable(first.last_lines[i]));
     }

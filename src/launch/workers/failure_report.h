@@ -16,7 +16,7 @@ namespace lockstep::launch {
 /// Content of a worker's error file (TORCHELASTIC_ERROR_FILE), in either of its forms.
 struct ErrorFile {
   std::string message;
-  std::string callstack;  // Python's or ours
+  std::string callstack;  // Python's or Lockstep's
   std::string hint;
   std::optional<int64_t> timestamp;  // seconds
   std::optional<int64_t> step;
@@ -24,8 +24,7 @@ struct ErrorFile {
 
 /// Reads it; nullopt if it is missing, truncated, larger than 16 MiB, or invalid.
 std::optional<ErrorFile> read_error_file(const std::filesystem::path& path);
-/// A copy of the file with the exit code in it, as torchelastic's parents expect; failures are
-/// ignored.
+/// Copies the file and adds the exit code, as torchelastic's parents expect. Failures are ignored.
 void copy_error_file(
     const std::filesystem::path& from, const std::filesystem::path& to, int exit_code);
 
@@ -39,7 +38,7 @@ struct Failure {
   std::string error_file, message, callstack, hint, memory;
   std::optional<int64_t> step;
   std::vector<std::string> last_lines;
-  bool hangs = false;  // it did not fail: its peers waited for it in vain
+  bool hangs = false;  // the worker hung while its peers timed out waiting for it
 };
 
 /// Collects what is known about a failed worker.
@@ -48,7 +47,7 @@ Failure describe(
     const std::optional<MemoryCounters>& before,
     const std::optional<MemoryCounters>& after);
 
-/// The rank for which a timed-out worker waited: the last one that its message names as
+/// Returns the rank for which a timed-out worker waited: the last one that its message lists as
 /// unresponsive.
 std::optional<int> unanswering_rank(const std::string& message);
 /// True if a worker's message reports an operation's timeout, Lockstep's or Gloo's.
@@ -62,15 +61,15 @@ std::string to_json(const Failure& failure);
 /// The inverse; nullopt if the string is invalid.
 std::optional<Failure> failure_from_json(const std::string& text);
 
-/// The exit code of a worker of ours that lost a peer, the last of our codes for errors.
+/// Exit code of a Lockstep worker that lost a peer, the highest of Lockstep's error codes.
 inline constexpr int kPeerLostCode = 7;
 
-/// True if this exit merely indicates a lost peer: exit code 7, or SIGPIPE.
+/// True if the exit merely indicates a lost peer: exit code 7 or SIGPIPE.
 bool lost_a_peer(const ExitStatus& status);
 
-/// The index of the root cause: one that hangs; else one that did not merely lose a peer; of these
-/// the first that was seen, and on its machine the earliest by error file. `failures` is not empty,
-/// and in the order seen.
+/// Returns the index of the root cause: a hanging worker, otherwise a failure that is not merely a
+/// lost peer. Among several, the first to arrive wins; among failures of its machine, the earliest
+/// by error file. `failures` is not empty and in the order of arrival.
 size_t root_cause(const std::vector<Failure>& failures);
 
 /// Formats the report as torchrun does: "NAME FAILED", the other failures, the root cause with at

@@ -62,7 +62,7 @@ Guard::Guard(std::vector<int> signals) : tag_(make_tag()) {
   sigset_t mask;
   sigemptyset(&mask);
   for (const int signal : signals) {
-    if (signal != SIGHUP || !is_ignored(signal)) {  // else it was started by nohup
+    if (signal != SIGHUP || !is_ignored(signal)) {  // ignored if the process was started by nohup
       sigaddset(&mask, signal);
     }
   }
@@ -73,7 +73,7 @@ Guard::Guard(std::vector<int> signals) : tag_(make_tag()) {
     }
   }
   sigset_t blocked = mask;
-  sigaddset(&blocked, SIGPIPE);  // write() reports a closed console
+  sigaddset(&blocked, SIGPIPE);  // write() reports a closed console instead
   ::pthread_sigmask(SIG_BLOCK, &blocked, &old_mask_);
   signal_descriptor_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signal_descriptor_ < 0) {

@@ -17,7 +17,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenReadings{1000};
-constexpr size_t kMostWalked = 4;      // of the ranks of a circle
+constexpr size_t kMostWalked = 4;      // maximum number of ranks of a cycle whose stacks are read
 constexpr double kAfterTimeout = 1.0;  // seconds without progress while other ranks gave up waiting
 constexpr size_t kLinesInReport = 16;  // of the first thread's stack, in the report of the failure
 
@@ -115,12 +115,12 @@ void HangWatch::go_on_with_report() {
   }
   if (late) {
     ::kill(walker_->pid(), SIGKILL);
-    stacks_ += "  the kernel did not let its stacks be read in time\n";
+    stacks_ += "  timed out while reading the stacks\n";
   }
   walker_.reset();
   to_walk_.erase(to_walk_.begin());
   all_stacks_ += fmt::format("stacks of rank {}:\n{}", walked_rank_, stacks_);
-  found_[walked_rank_] += "its stack:\n" + first_thread(stacks_);
+  found_[walked_rank_] += "stack:\n" + first_thread(stacks_);
   if (to_walk_.empty()) {
     log_error("{}{}", report_, all_stacks_);
   }
@@ -139,7 +139,7 @@ const Worker* HangWatch::look() {
   if (!hang) {
     // The findings about an ended worker are kept for the report of its end.
     if (told_ && worker_of(told_->ranks.front()) != nullptr) {
-      log_warning("rank {} gets on again after {:.3g} s", told_->ranks.front(), told_->seconds);
+      log_warning("rank {} resumed after {:.3g} s", told_->ranks.front(), told_->seconds);
       found_.clear();
       told_.reset();
     }

@@ -37,7 +37,8 @@ class HangWatch {
   /// calls `pump` meanwhile. `known`: its rank, if the workers name it.
   const Worker* find_after_timeout(
       std::optional<int> known, const std::function<void(std::chrono::milliseconds)>& pump);
-  /// Findings about a rank: state, graph, stack of the first thread. Empty: none.
+  /// Returns the findings about a rank: state, graph of waits, stack of the first thread. Empty:
+  /// none.
   std::string found(int rank) const;
 
  private:
@@ -51,7 +52,7 @@ class HangWatch {
   const WorkerGroup& group_;
   std::chrono::steady_clock::time_point looked_{};
   std::optional<Hang> told_;                    // reported, or about to be
-  std::string report_;                          // of it, without stacks
+  std::string report_;                          // the report, without stacks
   std::vector<std::pair<int, pid_t>> to_walk_;  // ranks whose stacks have not been taken yet
   std::optional<Process> walker_;
   int walked_rank_ = 0;

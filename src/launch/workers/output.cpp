@@ -145,7 +145,7 @@ LogFile::~LogFile() {
 
 void LogFile::give_up(const char* action) {
   log_warning(
-      "cannot {} the log {}: {}; it ends here, the job goes on",
+      "cannot {} the log {}: {}; logging to it stops, the job continues",
       action,
       path_.string(),
       std::strerror(errno));

@@ -31,7 +31,7 @@ class Console {
   /// Draws the status line, a worker's text on the terminal's last line (base/log.h). It is redrawn
   /// below every written line. An empty string removes it.
   void set_status(std::string_view text);
-  /// So much waits that writers should pause.
+  /// True if so much output is buffered that writers should pause.
   bool full() const { return pending_.size() > kFull; }
   /// Blocks until all is written, or `timeout` passed.
   void flush(std::chrono::milliseconds timeout);
@@ -86,11 +86,11 @@ struct StreamRoute {
       true;            // false: bytes unchanged, for a stream that has the console to itself
   std::string prefix;  // before each line on the console
   std::shared_ptr<LogFile> file;      // null: none
-  std::vector<std::string> needles;   // lines that contain any of these go, with the prefix, to ...
-  std::shared_ptr<LogFile> filtered;  // ... this file, shared among workers
+  std::vector<std::string> needles;   // lines that contain any of these strings are also written, with the prefix, to `filtered`
+  std::shared_ptr<LogFile> filtered;  // file for these lines, shared among workers
 };
 
-/// One stream of one worker: reads its pipe whenever there is something, and passes it on.
+/// One stream of one worker: reads its pipe when it is readable and forwards the output.
 class OutputPump {
  public:
   /// The caller owns `descriptor`, which must outlive the pump.

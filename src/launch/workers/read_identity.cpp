@@ -43,9 +43,8 @@ class IdentityReader {
     if (!problems_.empty()) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("the launcher's variables are not whole: {}", fmt::join(problems_, "; ")),
-          "start the job with `lockstep train --nproc N`, `lockstep launch` or torchrun, or unset "
-          "RANK and WORLD_SIZE for one rank");
+          fmt::format("the launcher's variables are incomplete: {}", fmt::join(problems_, "; ")),
+          "start the job with `lockstep train --nproc N`, `lockstep launch` or torchrun; or unset RANK and WORLD_SIZE to run one rank");
     }
   }
 

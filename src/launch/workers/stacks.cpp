@@ -28,7 +28,7 @@ constexpr int kMostFrames = 64;      // of a thread
 constexpr size_t kMostThreads = 64;  // of a process
 constexpr size_t kLongestName = 120;
 
-/// The functions of libdw.so.1 that are used.
+/// Functions of libdw.so.1 that are used.
 #define LOCKSTEP_DWFL_FUNCTIONS(DO) \
   DO(dwfl_begin)                    \
   DO(dwfl_end)                      \
@@ -52,7 +52,7 @@ struct DwflLibrary {
 #undef LOCKSTEP_DWFL
 };
 
-/// Null if it is not installed.
+/// Returns null if the library is not installed.
 const DwflLibrary* dwfl_library() {
   static const std::unique_ptr<const DwflLibrary> library = [] {
     std::unique_ptr<DwflLibrary> found;
@@ -81,7 +81,8 @@ std::string line_of(const std::filesystem::path& path) {
   return text;
 }
 
-/// The state letter after the name, which may contain any character, in a `stat` of /proc.
+/// Returns the state letter in a `stat` file of /proc. It follows the name, which may contain any
+/// character.
 char letter_of(const std::string& stat) {
   const size_t end = stat.rfind(") ");
   return end == std::string::npos || end + 2 >= stat.size() ? '\0' : stat[end + 2];
@@ -114,7 +115,7 @@ std::string file_name(const char* path) {
   return std::filesystem::path(path != nullptr ? path : "?").filename().string();
 }
 
-/// A process that libdwfl has looked at.
+/// libdwfl session of one process.
 class Session {
  public:
   Session(const DwflLibrary& library, pid_t process) : library_(library) {
@@ -124,11 +125,11 @@ class Session {
     dwfl_ = library.dwfl_begin(&callbacks_);
     if (dwfl_ == nullptr || library.dwfl_linux_proc_report(dwfl_, process) != 0 ||
         library.dwfl_report_end(dwfl_, nullptr, nullptr) != 0) {
-      problem_ = "its files cannot be read: " + message();
+      problem_ = "cannot read its files: " + message();
     } else if (const int failed =
                    library.dwfl_linux_proc_attach(dwfl_, process, /*assume_ptrace_stopped=*/false);
                failed != 0) {
-      problem_ = "it cannot be held: " +
+      problem_ = "cannot attach to it: " +
                  (failed > 0 ? std::generic_category().message(failed) : message());
     }
   }
@@ -145,8 +146,8 @@ class Session {
   std::string frames(pid_t thread) {
     Walk walk{this, {}, 0};
     const int ended = library_.dwfl_getthread_frames(dwfl_, thread, add_frame, &walk);
-    // If no frame could be read, the reason; a stack whose outermost frame lacks unwind rules is
-    // shown as far as it was read.
+    // Reports the reason only if no frame could be read. A stack whose outermost frame lacks unwind
+    // rules is shown up to that frame.
     if (walk.count == 0 && ended != 0) {
       return fmt::format("    no frames: {}\n", message());
     }
@@ -162,7 +163,7 @@ class Session {
 
   std::string message() const {
     const char* const text = library_.dwfl_errmsg(-1);
-    return text != nullptr ? text : "no reason is given";
+    return text != nullptr ? text : "no reason given";
   }
 
   static int add_frame(Dwfl_Frame* frame, void* walk_of) {
@@ -219,7 +220,7 @@ std::string state_text(char state) {
     case 'T':
       return "stopped";
     case 't':
-      return "held by a debugger";
+      return "stopped by a debugger";
     case 'Z':
       return "dead";
     default:
@@ -230,7 +231,7 @@ std::string state_text(char state) {
 std::string stacks_of(pid_t process) {
   const std::vector<pid_t> threads = threads_of(process);
   if (threads.empty()) {
-    return fmt::format("  there is no process {}\n", process);
+    return fmt::format("  process {} does not exist\n", process);
   }
   std::map<pid_t, char> states;
   for (const pid_t thread : threads) {
@@ -240,7 +241,7 @@ std::string stacks_of(pid_t process) {
   std::unique_ptr<Session> session;
   std::string text;
   if (library == nullptr) {
-    text = "  no frames: libdw.so.1 is not on this machine (Debian: apt install libdw1)\n";
+    text = "  no frames: libdw.so.1 is not installed (Debian: apt install libdw1)\n";
   } else if (states[process] != 'D') {
     session = std::make_unique<Session>(*library, process);
     if (!session->problem().empty()) {

@@ -28,8 +28,8 @@ class ErrorFolder {
     if (::mkdtemp(pattern.data()) == nullptr) {
       throw Error(
           ErrorKind::kEnvironment,
-          fmt::format("cannot make a folder in {}: {}", pattern, std::strerror(errno)),
-          "set TMPDIR to a folder that can be written");
+          fmt::format("cannot create a folder in {}: {}", pattern, std::strerror(errno)),
+          "set TMPDIR to a writable folder");
     }
     path_ = pattern;
   }

@@ -91,10 +91,10 @@ std::string remedy_of(const RankView& view) {
   switch (view.state) {
     case 'T':
       return fmt::format(
-          "  it was stopped by SIGSTOP or a terminal: `kill -CONT {}` lets it go on\n",
+          "  stopped by SIGSTOP or a terminal: `kill -CONT {}` resumes it\n",
           view.process);
     case 'D':
-      return "  a disk, a file system or a driver does not answer it\n";
+      return "  a disk, a file system or a driver does not respond\n";
     default:
       return "";
   }
@@ -207,7 +207,7 @@ std::optional<Hang> find_hang(
 
 std::string describe_rank(const RankView& view, double now) {
   std::string text = fmt::format(
-      "rank {}{}: step {}, {} for {:.3g} s, its last sign {:.3g} s ago, process {} {}",
+      "rank {}{}: step {}, {} for {:.3g} s, last progress {:.3g} s ago, process {} {}",
       view.rank(),
       view.rank_status.coordinate.empty()
           ? ""
@@ -225,7 +225,7 @@ std::string describe_rank(const RankView& view, double now) {
   }
   if (const PendingCall* const last = last_on_device(view)) {
     text +=
-        fmt::format("; its device was given {} {:.3g} s ago", call_text(*last), now - last->since);
+        fmt::format("; last queued on its device: {} {:.3g} s ago", call_text(*last), now - last->since);
   }
   return text;
 }
@@ -261,7 +261,7 @@ std::string describe_waiting(const std::vector<RankView>& ranks, double now) {
         names_of(line.from),
         line.from.size() == 1 ? "waits" : "wait",
         names_of(line.to),
-        line.come ? " (which came)" : "",
+        line.come ? " (which has arrived)" : "",
         std::get<0>(call),
         now - line.since);
   }
@@ -272,7 +272,7 @@ std::string describe_hang(const Hang& hang, const std::vector<RankView>& ranks, 
   std::string text;
   if (hang.is_circle) {
     text = fmt::format(
-        "{} wait for each other for {:.3g} s: they came to different operations\n",
+        "{} have waited for each other for {:.3g} s: they are in different operations\n",
         names_of(hang.ranks),
         hang.seconds);
   } else {
@@ -288,7 +288,7 @@ std::string describe_hang(const Hang& hang, const std::vector<RankView>& ranks, 
     }
   }
   const std::string graph = describe_waiting(ranks, now);
-  return text + (graph.empty() ? "" : "who waits for whom:\n" + graph);
+  return text + (graph.empty() ? "" : "graph of waits:\n" + graph);
 }
 
 }  // namespace lockstep::launch

@@ -14,7 +14,7 @@
 
 namespace lockstep::launch {
 
-/// A rank of this machine as it is now.
+/// Current state of a rank of this machine.
 struct RankView {
   RankStatusReading rank_status;
   pid_t process = 0;
@@ -29,8 +29,8 @@ struct RankView {
 /// Reads a rank's status; nullopt if it has none yet.
 std::optional<RankView> view_rank(const std::filesystem::path& file);
 
-/// Edge: `from` waits for `to`, which has not arrived at the call (`has_come`: it has arrived and
-/// is in it). Ranks of other machines are known by number only.
+/// Edge of the graph: `from` waits for `to`, which has not arrived at the call (if `has_come`, it
+/// has arrived and is inside the call). Only the number is known of ranks of other machines.
 struct Awaiting {
   int from = 0, to = 0;
   bool has_come = false;
@@ -43,9 +43,9 @@ std::vector<Awaiting> who_waits(const std::vector<RankView>& ranks);
 
 /// A hanging rank, or several that wait for each other.
 struct Hang {
-  std::vector<int> ranks;  // one; of a circle all
+  std::vector<int> ranks;  // the hanging rank, or all ranks of a cycle
   bool is_circle = false;
-  double seconds = 0;  // since it last got on
+  double seconds = 0;  // seconds since the last progress
   double limit = 0;    // seconds after which it is reported
 };
 

@@ -65,10 +65,11 @@ Watchdog::Watchdog(EventLoop& loop, const std::string& path)
   if (::mkfifo(path_.c_str(), 0600) != 0) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("cannot make the pipe {}: {}", path_.string(), std::strerror(errno)),
-        "set TORCHELASTIC_TIMER_FILE to a name that is free");
+        fmt::format("cannot create the pipe {}: {}", path_.string(), std::strerror(errno)),
+        "set TORCHELASTIC_TIMER_FILE to an unused name");
   }
-  // Also open for writing: otherwise the last writer's end would be the end of the pipe.
+  // Opened for writing too, because otherwise the end of the last writer would be the end of the
+  // pipe.
   pipe_ = ::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
   timer_ = ::timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);
   loop_.watch(pipe_, [this] { read_requests(); });
@@ -100,7 +101,7 @@ void Watchdog::read_requests() {
     if (const auto request = parse_timer_request(line_)) {
       take(*request);
     } else {
-      log_warning("what came through {} is no timer: {}", path_.string(), line_.substr(0, 80));
+      log_warning("ignored invalid timer from {}: {}", path_.string(), line_.substr(0, 80));
     }
     line_.clear();
   }
@@ -121,7 +122,7 @@ void Watchdog::take(const TimerRequest& request) {
 
 void Watchdog::end_late_workers() {
   const double time = now();
-  std::map<pid_t, const TimerRequest*> late;  // of each worker, the first with a signal
+  std::map<pid_t, const TimerRequest*> late;  // per worker, the first expired request with a signal
   for (const auto& [key, request] : timers_) {
     if (request.expires <= time) {
       const TimerRequest*& first = late[request.pid];
@@ -136,7 +137,7 @@ void Watchdog::end_late_workers() {
     // ended.
     if (request->signal > 0 && std::find(ours.begin(), ours.end(), pid) != ours.end()) {
       log_error(
-          "the worker with PID {} was not done with '{}' in time: it gets {}",
+          "the worker with PID {} did not finish '{}' in time; sending {}",
           pid,
           request->scope,
           signal_name(request->signal));

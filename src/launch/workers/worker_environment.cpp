@@ -92,7 +92,7 @@ void share_cores(Environment& environment, int workers) {
     environment["OMP_NUM_THREADS"] = std::to_string(threads);
     if (workers > 1 || quota_bounds_cpus()) {
       log_info(
-          "OMP_NUM_THREADS={} for each of {} workers ({} cores); set it to choose",
+          "OMP_NUM_THREADS={} for each of {} workers ({} cores); set the variable to override it",
           threads,
           workers,
           usable_cores());
@@ -101,8 +101,7 @@ void share_cores(Environment& environment, int workers) {
   if (has_too_many_threads(environment, workers) &&
       environment.emplace("OMP_WAIT_POLICY", "passive").second) {
     log_warning(
-        "OMP_NUM_THREADS={} for each of {} workers, and {} processors: threads take turns, slower "
-        "than with {} each",
+        "OMP_NUM_THREADS={} for each of {} workers exceeds the {} processors: threads take turns, which is slower than {} threads each",
         environment["OMP_NUM_THREADS"],
         workers,
         usable_cpus(),

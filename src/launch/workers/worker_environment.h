@@ -11,7 +11,7 @@ using Environment = std::map<std::string, std::string>;
 
 /// This process's own environment.
 Environment current_environment();
-/// As exec wants it: NAME=VALUE.
+/// Returns the variables in the form that exec expects: NAME=VALUE.
 std::vector<std::string> flatten(const Environment& environment);
 
 /// Rank and rendezvous of a worker.
@@ -34,14 +34,14 @@ struct WorkerIdentity {
 /// Adds the variables of `identity`. An existing setting of NCCL's error handling is kept.
 void set_identity(Environment& environment, const WorkerIdentity& identity);
 
-/// Sets LOCKSTEP_TERMINAL_WIDTH to the columns of this process's stderr if that is a terminal that
-/// can redraw a line; otherwise unsets it. Workers write to a pipe and learn from it that a
+/// Sets LOCKSTEP_TERMINAL_WIDTH to the columns of this process's stderr if it is a terminal that
+/// can redraw a line; otherwise unsets it. Workers write to a pipe; the variable indicates that a
 /// terminal shows their output.
 void set_terminal_width(Environment& environment);
 
-/// Sets OMP_NUM_THREADS for each of `workers` if it is unset: usable cores divided by workers, at
-/// least 1, and prints it. If all threads together exceed the CPUs, also sets
-/// OMP_WAIT_POLICY=passive if unset, because spinning threads would keep others from running.
+/// Sets and prints OMP_NUM_THREADS for each of `workers` if it is unset: usable cores divided by
+/// workers, at least 1. If all threads together exceed the CPUs, also sets OMP_WAIT_POLICY=passive
+/// if unset, because spinning threads would keep others from running.
 void share_cores(Environment& environment, int workers);
 
 /// True if OMP_NUM_THREADS gives `workers` several threads each and more in total than there are

@@ -1,5 +1,5 @@
-// BERT (Devlin et al., 2019) and, of the same encoder, RoBERTa (Liu et al., 2019) and DistilBERT
-// (Sanh et al., 2019): every token sees all of its text, and norms stand behind the sums.
+// BERT (Devlin et al., 2019) and encoders of the same structure, RoBERTa (Liu et al., 2019) and
+// DistilBERT (Sanh et al., 2019): bidirectional attention and post-norm blocks.
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr double kDistilBertEps = 1e-12;
 constexpr double kMostDropout = 0.999;
 
-/// Old files call its parameters otherwise.
+/// Old checkpoints use other parameter names.
 LayerSpec& bert_norm(LayerList& list, const char* role, const std::string& prefix) {
   LayerSpec& norm = list.layer_norm(role, prefix, list.hidden());
   norm.parameters[0].aliases.push_back(prefix + ".gamma");
@@ -22,7 +22,7 @@ LayerSpec& bert_norm(LayerList& list, const char* role, const std::string& prefi
   return norm;
 }
 
-/// `base`: what the encoder is called inside a model with a head.
+/// `base`: prefix of the encoder in a model with a head.
 void describe_embeddings(LayerList& list, const std::string& base) {
   const ModelConfig& config = list.config();
   const std::string place = base + ".embeddings.";
@@ -53,7 +53,7 @@ void describe_embeddings(LayerList& list, const std::string& base) {
   bert_norm(list, "embedding_norm", place + "LayerNorm");
 }
 
-/// What the layers of a block are called.
+/// Names of a block's layers.
 struct BlockNames {
   const char *query, *key, *value, *attention_out, *attention_norm, *mlp_up, *mlp_down, *mlp_norm;
 };
@@ -63,8 +63,8 @@ void describe_encoder_block(LayerList& list, const std::string& place, const Blo
     list.linear(role, place + module, out, in, LayerList::Bias::kZeros);
   };
   linear("query", names.query, list.queries(), list.hidden());
-  // A bias of the keys adds the same to all scores of a query: nothing hangs on it, and a gradient
-  // would be rounding alone, of which AdamW makes whole steps.
+  // A key bias shifts all scores of a query equally, so it has no effect. Its gradient would be
+  // rounding noise, which AdamW would turn into full-size updates.
   list.linear("key", place + names.key, list.key_values(), list.hidden(), LayerList::Bias::kZeros)
       .parameters.back()
       .learns = false;
@@ -76,8 +76,8 @@ void describe_encoder_block(LayerList& list, const std::string& place, const Blo
   bert_norm(list, "mlp_sum_norm", place + names.mlp_norm);
 }
 
-/// Of masked language modelling: a linear, a norm, the product with the tokens, and where files
-/// have that one's bias where it is tied.
+/// Masked language modeling head: a linear, a norm and the vocabulary product, with the name under
+/// which checkpoints store the product's bias if it is tied.
 struct MaskedHeadNames {
   const char *dense, *norm, *decoder, *bias;
 };
@@ -224,7 +224,7 @@ void parse_distilbert(ConfigReader& reader, ModelConfig& config) {
 
 EncoderHead encoder_head(const ModelConfig& config) {
   if (!config.head.classifies()) {
-    // RoBERTa's has its own, whatever the blocks have.
+    // RoBERTa's head has a fixed activation, independent of the blocks'.
     return {config.family == Family::kRoberta ? Activation::kGelu : config.activation};
   }
   const double dropout = config.classifier_dropout;

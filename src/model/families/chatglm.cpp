@@ -1,5 +1,5 @@
-// ChatGLM2, ChatGLM3 and GLM-4 (GLM Team, "ChatGLM", 2024) under the names of their first folders:
-// GLM's mathematics (glm.cpp), with queries, keys and values in one product.
+// ChatGLM2, ChatGLM3 and GLM-4 (GLM Team, "ChatGLM", 2024) in their original checkpoint format: the
+// same computation as GLM (glm.cpp), with packed query-key-value.
 #include <string_view>
 
 #include "base/format.h"
@@ -41,7 +41,7 @@ void chatglm_head(LayerList& list) {
   list.head("transformer.output_layer");
 }
 
-/// Switches of which every published folder has the same side.
+/// Options that have the same value in every published checkpoint.
 void check_switches(ConfigReader& reader) {
   struct Switch {
     const char* key;
@@ -75,7 +75,7 @@ void parse_chatglm(ConfigReader& reader, ModelConfig& config) {
 
 void parse_chatglm_rotary(ConfigReader& reader, ModelConfig& config) {
   const double ratio = reader.number("rope_ratio", 1, 1e-6, 1e9);
-  // The long form of ChatGLM2 divides positions by it, and nothing but the name tells.
+  // ChatGLM2's long-context model divides positions by it; only the name distinguishes that model.
   if (ratio != 1 && reader.text("_name_or_path", "").find("chatglm2") != std::string::npos) {
     reader.problem("rope_ratio", "of a chatglm2 is not supported: convert the folder to glm");
   }

@@ -1,6 +1,6 @@
-// Mixtures of experts in Llama's form: Mixtral (Jiang et al., 2024), Qwen2's (Yang et al., 2024,
-// with an expert that every token goes through), Qwen3's (2025) and OLMoE (Muennighoff et al.,
-// 2024), which differ by names and options; GLM-4.5's (glm4_moe.cpp) has these layers too.
+// Mixtures of experts with Llama's block: Mixtral (Jiang et al., 2024), Qwen2 MoE (Yang et al.,
+// 2024, with a shared expert), Qwen3 MoE (2025) and OLMoE (Muennighoff et al., 2024), which differ
+// in names and options. GLM-4.5 (glm4_moe.cpp) also uses these layers.
 #include "model/families/experts.h"
 
 #include <string>
@@ -16,9 +16,9 @@
 namespace lockstep::model {
 namespace {
 
-/// What files call the parts of a mixture.
+/// Parameter names of a mixture in checkpoints.
 struct ExpertNames {
-  const char* module;  // in the block
+  const char* module;  // name in the block
   const char *gate, *up, *down;
 };
 
@@ -27,7 +27,7 @@ ExpertNames expert_names(Family family) {
                                     : ExpertNames{"mlp", "gate_proj", "up_proj", "down_proj"};
 }
 
-/// Adds a matrix of an expert, whose elements lie from `offset` on in the block's stack.
+/// Adds an expert's matrix, stored at `offset` in the block's stacked tensor.
 void add_expert(
     LayerList& list,
     int64_t expert,

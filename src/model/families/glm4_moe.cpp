@@ -1,8 +1,8 @@
-// GLM-4.5 (GLM Team, 2025): Llama's block, the first part of each head rotated, perhaps norms of
-// queries and keys, and DeepSeek-V3's mixture of experts (DeepSeek-AI, 2024, section 2.1.2): scores
-// by a sigmoid, chosen with a correction that no gradient trains, within groups, and an expert that
-// every token goes through. The first layers have an MLP. Layers behind those of the model, which
-// predict further tokens, are neither read nor written.
+// GLM-4.5 (GLM Team, 2025): Llama's block with partial rotary positions, optional query and key
+// norms, and DeepSeek-V3's mixture of experts (DeepSeek-AI, 2024, section 2.1.2): sigmoid scores,
+// selection with a correction bias that is not trained by gradient, group-limited routing, and a
+// shared expert. The first layers have a dense MLP. Multi-token prediction layers after the model's
+// last layer are neither read nor written.
 #include <algorithm>
 #include <numeric>
 
@@ -15,7 +15,7 @@
 namespace lockstep::model {
 namespace {
 
-/// transformers' class reads none of them: another value would be passed over in silence.
+/// transformers' class ignores these keys, so another value would have no effect there.
 void check_keys_of_others(ConfigReader& reader) {
   if (reader.integer("decoder_sparse_step", 1, 0, int64_t{1} << 31) != 1) {
     reader.problem(
@@ -31,7 +31,8 @@ void check_keys_of_others(ConfigReader& reader) {
   }
 }
 
-/// A token's experts are of the `groups_per_token` groups whose two best scores add up to the most.
+/// A token may only use experts of the `groups_per_token` groups with the largest sums of their two
+/// best scores.
 void parse_groups(ConfigReader& reader, Experts& experts) {
   constexpr int64_t kMostGroups = 1 << 14;
   experts.groups = reader.integer("n_group", 1, 1, kMostGroups);
@@ -77,14 +78,14 @@ void parse_glm4_moe(ConfigReader& reader, ModelConfig& config) {
       {.count = 128,
        .per_token = 8,
        .width = 1408,
-       .balance_loss = 1e-4,  // DeepSeek-V3's: the family has no such loss
+       .balance_loss = 1e-4,  // DeepSeek-V3's value; GLM-4.5's config has no such key
        .count_key = "n_routed_experts",
        .other_count_key = "num_local_experts",
        .normalizes = true});
   if (experts.count == 0) {
     return;  // its layers are all dense
   }
-  experts.wants_balance = false;  // output_router_logits gives them, and adds nothing to the loss
+  experts.wants_balance = false;  // output_router_logits only returns the logits; no loss term is added
   experts.scores = RouterScores::kSigmoid;
   experts.corrects_scores = true;
   experts.weighs_shared = false;

@@ -1,5 +1,5 @@
-// GPT-Neo (Black et al., 2021): GPT-2's block with linears [out, in], scores that are not scaled,
-// and windows in every other layer.
+// GPT-Neo (Black et al., 2021): GPT-2's block with [out, in] weights, unscaled attention scores,
+// and a sliding window in every other layer.
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
@@ -52,8 +52,9 @@ void parse_gpt_neo(ConfigReader& /*reader*/, ModelConfig& config) {
   config.upcast_attention = true;
 }
 
-/// attention_types, [[["global", "local"], 12]]: each list of kinds as often as its number says.
-/// Whether each layer is local; a problem is told, and empty returned.
+/// attention_types, [[["global", "local"], 12]]: each list of kinds repeated the given number of
+/// times. Returns true for each local layer; records a problem and returns an empty vector if the
+/// value is invalid.
 std::vector<bool> parse_local_layers(ConfigReader& reader, int64_t layers) {
   using nlohmann::json;
   static const json fallback = {{{"global", "local"}, 12}};
@@ -70,7 +71,7 @@ std::vector<bool> parse_local_layers(ConfigReader& reader, int64_t layers) {
         !item[1].is_number_integer() || item[1].get<int64_t>() < 0) {
       return refuse(kForm);
     }
-    // No more than there are layers, and one: the number may be of any size.
+    // Limited to the number of layers plus one: the repeat count may be arbitrarily large.
     const int64_t times = std::min(item[1].get<int64_t>(), layers + 1);
     for (int64_t i = 0; i < times && static_cast<int64_t>(local.size()) <= layers; ++i) {
       for (const json& kind : item[0]) {
@@ -87,8 +88,8 @@ std::vector<bool> parse_local_layers(ConfigReader& reader, int64_t layers) {
   return local;
 }
 
-/// attention_layers, a list of kinds: transformers goes by it, and by attention_types where it is
-/// missing. It has to say the same.
+/// attention_layers, a list of kinds: transformers uses it, and falls back to attention_types. The
+/// two must agree.
 void check_listed_layers(ConfigReader& reader, const std::vector<bool>& local) {
   const char* key = "attention_layers";
   const nlohmann::json listed = reader.has(key) ? reader.object().at(key) : nlohmann::json();

@@ -1,5 +1,5 @@
-// GPT-NeoX (Black et al., 2022) and with it Pythia: attention and MLP read the same hidden states,
-// and each is added to them; the heads are packed head by head.
+// GPT-NeoX (Black et al., 2022), including Pythia: attention and MLP read the same hidden states
+// and both outputs are added to them; query, key and value are packed per head.
 #include "base/format.h"
 #include "model/config_reader.h"
 #include "model/family.h"
@@ -37,7 +37,7 @@ void gpt_neox_block(LayerList& list, int64_t block) {
 void gpt_neox_head(LayerList& list) {
   list.layer_norm("final_norm", "gpt_neox.final_layer_norm", list.hidden());
   if (LayerSpec* const head = list.head("embed_out")) {
-    head->parameters.front().aliases.emplace_back("lm_head.weight");  // in newer versions' memory
+    head->parameters.front().aliases.emplace_back("lm_head.weight");  // parameter name in newer versions of transformers
   }
 }
 

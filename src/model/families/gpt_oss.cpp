@@ -1,6 +1,6 @@
-// gpt-oss (OpenAI, 2025): a mixture of experts whose linears have biases, every second layer with a
-// window, and in each head's softmax a learned score that no key has. Its files hold the experts of
-// a layer in one tensor, as [in, out], gate and up number by number.
+// gpt-oss (OpenAI, 2025): a mixture of experts with biased linears, a sliding window in every
+// second layer, and a learned attention sink per head. Checkpoints store a layer's experts in
+// stacked tensors, [in, out], with gate and up interleaved element by element.
 #include <utility>
 
 #include "base/format.h"
@@ -14,7 +14,7 @@
 namespace lockstep::model {
 namespace {
 
-/// Adds a linear of an expert, which lies with the others' in the tensors `module` and module_bias.
+/// Adds an expert's linear, stored in the stacked tensors `module` and module_bias.
 void add_stacked(
     LayerList& list,
     int64_t block,
@@ -76,7 +76,8 @@ void parse_gpt_oss(ConfigReader& reader, ModelConfig& config) {
   if (config.activation != Activation::kSilu) {
     reader.problem("hidden_act", "transformers passes over it in gpt_oss: set it to \"silu\"");
   }
-  // The softmax of the chosen experts' logits is that of all divided by their sum.
+  // The softmax over the chosen experts' logits equals the full softmax normalized over the chosen
+  // experts.
   parse_mixture(
       reader,
       config,

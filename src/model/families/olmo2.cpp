@@ -1,5 +1,5 @@
-// OLMo 2 (OLMo Team, 2024) and OLMo 3 (2025): a norm behind each sublayer and none before it, and
-// norms over all heads of queries, and of keys, together.
+// OLMo 2 (OLMo Team, 2024) and OLMo 3 (2025): norms after each sublayer and none before, and query
+// and key norms over all heads together.
 #include "base/format.h"
 #include "model/config_reader.h"
 #include "model/family.h"

@@ -1,5 +1,5 @@
-// Phi-3 (Abdin et al., 2024) and Phi-4: Llama's block with queries, keys and values in one product,
-// and gate and up in another.
+// Phi-3 (Abdin et al., 2024) and Phi-4: Llama's block with packed query-key-value and packed
+// gate-up projections.
 #include "base/format.h"
 #include "model/config_reader.h"
 #include "model/family.h"

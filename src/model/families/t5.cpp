@@ -1,5 +1,5 @@
-// T5 (Raffel et al., "Exploring the Limits of Transfer Learning", 2020). Each of its matrices
-// starts by its own width: the scaling that its attention lacks is in the queries'.
+// T5 (Raffel et al., "Exploring the Limits of Transfer Learning", 2020). Each matrix is initialized
+// by its own width; the missing scaling of attention scores is part of the queries' initialization.
 #include <cmath>
 #include <string_view>
 
@@ -17,8 +17,8 @@ double inverse_root(int64_t n) {
 
 constexpr std::string_view kBodyOfClassifier = "transformer.";
 
-/// The body of a classifier has a name of its own, and either model is read from the other's files:
-/// of the layers that there are so far.
+/// Gives the body the classifier's alternative names; checkpoints of either model can be read.
+/// Applies to the layers added so far.
 void name_body(LayerList& list) {
   const bool classifies = list.config().head.classifies();
   const auto within = [](std::string_view name) {
@@ -37,7 +37,7 @@ void name_body(LayerList& list) {
   }
 }
 
-/// Where the block stands in its own stack.
+/// Prefix of the block in its own stack.
 std::string place_of(const ModelConfig& config, int64_t block) {
   const bool encodes = block < config.encoder_layers;
   return fmt::format(
@@ -52,7 +52,7 @@ void t5_embedding(LayerList& list) {
   for (const char* stack : {"encoder", "decoder"}) {
     tokens.parameters.front().aliases.push_back(fmt::format("{}.embed_tokens.weight", stack));
   }
-  // The tables of relative positions are carried along from the embedding to the blocks.
+  // The tables of relative positions are passed from the embedding to the blocks.
   const auto add_table = [&](const char* role, int64_t first_block) {
     LayerSpec& table = list.table(
         LayerKind::kRelativePositions,
@@ -129,7 +129,7 @@ void t5_head(LayerList& list) {
     return;
   }
   if (LayerSpec* const head = list.head("lm_head")) {
-    // Newer files leave a head out that is not scaled and still equal to the embedding.
+    // Newer checkpoints omit a head that is not scaled and equals the embedding.
     head->parameters.front().aliases.push_back(embedding_name(list.config()));
   }
 }

@@ -1,3 +1,4 @@
+// BPE model: symbol lookup, unknown tokens and the merge of each piece.
 #include "text/models/bpe.h"
 
 #include <algorithm>
@@ -64,7 +65,7 @@ void BpeModel::read_merges(
                 left,
                 right,
                 token),
-            "take vocabulary and merges from the same tokenizer");
+            "use the vocabulary and merges of the same tokenizer");
       }
       return *id;
     };
@@ -153,15 +154,14 @@ int32_t BpeModel::unknown_id() const {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the text has a character that the tokenizer lacks, and its unk_token \"{}\" is not in "
-            "its vocabulary",
+            "the text contains a character that is not in the vocabulary, and neither is the unk_token \"{}\"",
             *unknown_token_),
         "add the token to model.vocab of tokenizer.json, or set model.unk_token to null");
   }
   return *unknown_id_;
 }
 
-/// Unknown characters wait, so that neighbours can be fused into one.
+/// Collects unknown characters so that adjacent ones can be fused into one unknown token.
 struct BpeModel::Unknown {
   const BpeModel& model;
   std::vector<int32_t>& symbols;

@@ -1,4 +1,4 @@
-// Byte-pair encoding as Hugging Face's tokenizers do it.
+// Byte-pair encoding, compatible with Hugging Face tokenizers.
 #pragma once
 
 #include <array>
@@ -16,27 +16,28 @@ namespace lockstep::text {
 
 struct BpeDescription {
   Vocabulary vocabulary;
-  std::vector<std::pair<std::string, std::string>> merges;  // by rank
+  std::vector<std::pair<std::string, std::string>> merges;  // in order of rank
   std::optional<std::string> unknown_token;
-  std::string continuing_prefix;   // before every character of a piece but the first
-  std::string end_of_word_suffix;  // after the last character of a piece
+  std::string continuing_prefix;   // prepended to every character of a piece except the first
+  std::string end_of_word_suffix;  // appended to the last character of a piece
   bool fuse_unknown = false;
   bool byte_fallback = false;
-  bool ignore_merges = false;  // a piece that is a token is that token
+  bool ignore_merges = false;  // if true, a piece that is in the vocabulary is not merged
 };
 
 class BpeModel final : public Model {
  public:
-  /// What the pieces are made of.
+  /// Alphabet of the pieces to encode.
   enum class Pieces {
-    kText,   // the vocabulary's own characters
-    kBytes,  // any bytes, which the vocabulary writes in GPT-2's alphabet (see can_take_bytes)
+    kText,   // the characters of the vocabulary
+    kBytes,  // arbitrary bytes, mapped to GPT-2's byte alphabet in the vocabulary (see can_take_bytes)
   };
 
-  /// An Error names `source` and the merge whose parts or result are not in the vocabulary.
+  /// Throws Error that names `source` and the merge if a merge or its result is not in the
+  /// vocabulary.
   BpeModel(BpeDescription description, Pieces pieces, const std::string& source);
-  /// Bytes stand for characters of the alphabet one to one, unless prefixes, suffixes or fallbacks
-  /// come between.
+  /// True if the model can encode bytes directly: bytes map one to one to characters of the
+  /// alphabet unless the model has prefixes, suffixes or byte fallback.
   static bool can_take_bytes(const BpeDescription& description);
 
   void encode(
@@ -70,8 +71,8 @@ class BpeModel final : public Model {
   std::string continuing_prefix_, end_of_word_suffix_;
   bool fuse_unknown_, byte_fallback_, ignore_merges_;
   std::array<int32_t, 256>
-      byte_ids_{};  // kBytes: of each byte's character; -1: not in the vocabulary
-  std::array<int32_t, 256> fallback_ids_{};  // of "<0x00>" to "<0xFF>"; -1: not in the vocabulary
+      byte_ids_{};  // kBytes: id of each byte's character; -1 if not in the vocabulary
+  std::array<int32_t, 256> fallback_ids_{};  // ids of "<0x00>" to "<0xFF>"; -1 if not in the vocabulary
   PairMap merges_;
   std::vector<int32_t> ids_by_rank_;
 };

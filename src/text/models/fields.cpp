@@ -1,3 +1,4 @@
+// Typed access to JSON values, with errors that name the file and key.
 #include "text/models/fields.h"
 
 #include <nlohmann/json.hpp>
@@ -19,7 +20,7 @@ bool Field::is_string() const {
 
 Error Field::error(std::string_view problem, std::string remedy) const {
   if (remedy.empty()) {
-    remedy = "correct the file, or save it anew with transformers' save_pretrained";
+    remedy = "fix the file, or save it again with transformers' save_pretrained";
   }
   return Error(ErrorKind::kData, fmt::format("{} {}", place_, problem), std::move(remedy));
 }

@@ -1,5 +1,4 @@
-// Reading the JSON of a tokenizer: each value knows the file and key it came from, so that every
-// error names them.
+// Reader for tokenizer JSON. Each value knows its file and key, so that errors can name them.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,7 @@
 
 namespace lockstep::text {
 
-/// A JSON value and where it stands ("tokenizer.json: model.vocab"). A view: the JSON must outlive
-/// it.
+/// JSON value and its location ("tokenizer.json: model.vocab"). A view: the JSON must outlive it.
 class Field {
  public:
   Field(const nlohmann::json& value, std::string place)
@@ -29,27 +27,27 @@ class Field {
   bool is_object() const;
   bool is_string() const;
 
-  /// The value itself, which must be of that kind.
+  /// Return the value; throw Error if it has another type.
   std::string string() const;
   bool boolean() const;
   int64_t integer() const;
   double number() const;
-  /// Exactly one code point.
+  /// Returns the value, which must be a string of exactly one code point.
   char32_t character() const;
   std::vector<Field> list() const;
-  /// Calls entry(key, value) for each, in the order of the keys.
+  /// Calls entry(key, value) for each member, in key order.
   void each(const std::function<void(const std::string&, const Field&)>& entry) const;
 
-  /// The value of a key of this object, which must be there.
+  /// Returns the member with this key; throws Error if it is missing.
   Field at(std::string_view key) const;
-  /// The value of a key, unless it is missing or null.
+  /// Returns the member with this key, or nullopt if it is missing or null.
   std::optional<Field> find(std::string_view key) const;
   std::string string_or(std::string_view key, std::string otherwise) const;
   bool boolean_or(std::string_view key, bool otherwise) const;
   int64_t integer_or(std::string_view key, int64_t otherwise) const;
   std::optional<std::string> optional_string(std::string_view key) const;
 
-  /// The Error that this value is not what it should be: "FILE: KEY <problem>".
+  /// Returns an Error about this value: "FILE: KEY <problem>".
   Error error(std::string_view problem, std::string remedy = "") const;
 
  private:

@@ -1,3 +1,4 @@
+// BPE merging: linear scan for short words, heap over a linked list for long ones.
 #include "text/models/merger.h"
 
 #include <algorithm>
@@ -7,9 +8,9 @@
 namespace lockstep::text {
 namespace {
 
-constexpr size_t kShort = 48;  // symbols; scanning is quicker than a heap up to about here
+constexpr size_t kShort = 48;  // symbols; up to about this length a scan is faster than a heap
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
-constexpr int32_t kGone = -1;  // a symbol that was merged into the one on its left
+constexpr int32_t kGone = -1;  // marks a symbol that was merged into its left neighbor
 
 }  // namespace
 
@@ -91,7 +92,7 @@ void Merger::merge_long(
     }
     const PairMap::Merge* found = merges.find(symbols[left], symbols[right]);
     if (found == nullptr || found->id != id) {
-      continue;  // one of the two has changed since
+      continue;  // stale: one of the two symbols has changed
     }
     symbols[left] = id;
     symbols[right] = kGone;

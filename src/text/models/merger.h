@@ -1,6 +1,6 @@
-// Byte-pair merging (Sennrich, Haddow and Birch, 2016): while any two neighbours merge, the pair of
-// lowest rank does, the leftmost first among equals. Short words by scanning, long ones by a heap
-// over a linked list: O(n log n).
+// Byte-pair merging (Sennrich, Haddow and Birch, 2016). Repeatedly merges the adjacent pair with
+// the lowest rank, leftmost first on ties. Short words use a scan, long ones a heap over a linked
+// list: O(n log n).
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace lockstep::text {
 
-/// The working memory of one thread.
+/// Per-thread working memory.
 class Merger {
  public:
-  /// Merges `symbols` in place until no neighbours merge. ids_by_rank[rank] is what that merge
-  /// makes.
+  /// Merges `symbols` in place until no adjacent pair can be merged. ids_by_rank[rank] is the id
+  /// that the merge produces.
   void merge(
       const PairMap& merges,
       const std::vector<int32_t>& ids_by_rank,
@@ -32,7 +32,7 @@ class Merger {
     uint32_t previous, next;
   };
   std::vector<uint64_t>
-      candidates_;  // rank << 32 | place of the left symbol: a heap, the smallest on top
+      candidates_;  // min-heap of rank << 32 | index of the left symbol
   std::vector<Link> links_;
   std::vector<PairMap::Merge> short_merges_;
 };

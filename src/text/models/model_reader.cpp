@@ -1,3 +1,4 @@
+// Reads the "model" section of a tokenizer.json: BPE, Unigram, WordLevel and WordPiece.
 #include "text/models/model_reader.h"
 
 #include <utility>
@@ -11,7 +12,7 @@
 namespace lockstep::text {
 namespace {
 
-/// The value of "vocab", or the table that was read in its place.
+/// Returns the vocabulary from `tables` if given, otherwise from "vocab".
 Vocabulary read_vocabulary(const Field& model, std::optional<ModelTables>& tables) {
   if (tables) {
     return Vocabulary(std::move(tables->vocabulary), model.place() + ".vocab");
@@ -19,19 +20,19 @@ Vocabulary read_vocabulary(const Field& model, std::optional<ModelTables>& table
   const Field field = model.at("vocab");
   TokenIds tokens;
   if (!field.is_object()) {
-    throw field.error("should be an object of tokens and ids");
+    throw field.error("should be an object that maps tokens to ids");
   }
   tokens.reserve(field.json().size());
   for (const auto& [token, id] : field.json().items()) {
     if (!id.is_number_integer()) {
-      throw field.error(fmt::format("gives \"{}\" an id that is not a whole number", token));
+      throw field.error(fmt::format("has an id for \"{}\" that is not a whole number", token));
     }
     tokens.emplace_back(token, id.get<int64_t>());
   }
   return Vocabulary(std::move(tokens), field.place());
 }
 
-/// "a b", or ["a", "b"].
+/// Parses a merge, which is "a b" or ["a", "b"].
 std::pair<std::string, std::string> read_merge(
     const nlohmann::json& merge, const Field& list, size_t index) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
@@ -44,7 +45,7 @@ std::pair<std::string, std::string> read_merge(
       return {text.substr(0, space), text.substr(space + 1)};
     }
   }
-  throw list.error(fmt::format("holds, at {}, what is not two tokens and one space", index));
+  throw list.error(fmt::format("has an invalid entry at {}: expected two tokens separated by one space", index));
 }
 
 MergePairs read_merges(const Field& model, std::optional<ModelTables>& tables) {
@@ -71,7 +72,7 @@ ReadModel read_bpe(const Field& field, ModelInput input, std::optional<ModelTabl
   const std::optional<Field> dropout = field.find("dropout");
   if (dropout && dropout->number() != 0) {
     throw dropout->error(
-        "drops merges at random, which is not supported", "set model.dropout to null");
+        "is not 0: BPE dropout is not supported", "set model.dropout to null");
   }
   BpeDescription description;
   description.vocabulary = read_vocabulary(field, tables);
@@ -127,7 +128,7 @@ std::unique_ptr<Model> read_unigram(const Field& field) {
   return std::make_unique<UnigramModel>(std::move(description));
 }
 
-/// Old files leave the type out.
+/// Infers the model type. Old files do not contain it.
 std::string guess_type(const Field& field, const std::optional<ModelTables>& tables) {
   if (tables || field.find("merges")) {
     return "BPE";
@@ -159,7 +160,7 @@ ReadModel read_model(const Field& field, ModelInput input, std::optional<ModelTa
     return {read_unigram(field), false};
   }
   throw field.error(
-      fmt::format("is of type \"{}\", which is not known", type),
+      fmt::format("has the unknown type \"{}\"", type),
       "known models: BPE, Unigram, WordLevel, WordPiece");
 }
 

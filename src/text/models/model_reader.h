@@ -1,4 +1,4 @@
-// The "model" of a tokenizer.json.
+// Reader for the "model" section of a tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,10 @@
 
 namespace lockstep::text {
 
-/// What a model is read for.
+/// Input that the model receives.
 enum class ModelInput {
   kText,
-  kBytesIfPossible,  // the pre-tokenizer's last step maps bytes: a BPE model may take the bytes
-                     // themselves
+  kBytesIfPossible,  // used if the pre-tokenizer ends with a byte mapping: a BPE model may encode the bytes directly
 };
 
 struct ReadModel {
@@ -23,8 +22,8 @@ struct ReadModel {
   bool takes_bytes;
 };
 
-/// An Error names the key that is wrong, or the type that is not known.
-/// `tables`, where given, are taken in place of "vocab" and "merges".
+/// Reads a model. Throws Error that names the invalid key or the unknown type. If given, `tables`
+/// replace "vocab" and "merges".
 ReadModel read_model(const Field& field, ModelInput input, std::optional<ModelTables> tables);
 
 }  // namespace lockstep::text

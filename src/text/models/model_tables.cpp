@@ -1,3 +1,4 @@
+// Fast parser for the vocabulary and merges of a tokenizer.json, without a document tree.
 #include "text/models/model_tables.h"
 
 #include <charconv>
@@ -7,8 +8,8 @@
 namespace lockstep::text {
 namespace {
 
-/// Reads JSON from left to right. Each reader is false where the text is otherwise, after which all
-/// is given up.
+/// Forward-only JSON reader. Each read function returns false on unexpected input; the caller then
+/// abandons the fast path.
 class Cursor {
  public:
   explicit Cursor(std::string_view text) : at_(text.data()), end_(at_ + text.size()) {}
@@ -39,12 +40,12 @@ class Cursor {
     at_ = after;
     return whole;
   }
-  /// Any value. Its strings are skipped, not read.
+  /// Skips any value; its strings are not decoded.
   bool skip_value();
-  /// Calls member(key) at each value of an object, which it must read.
+  /// Calls member(key) at each value of an object; the callback must read the value.
   template <class Member>
   bool object(Member&& member);
-  /// Calls element() at each value of a list, which it must read.
+  /// Calls element() at each value of a list; the callback must read the value.
   template <class Element>
   bool list(Element&& element);
 
@@ -221,7 +222,7 @@ bool read_ids(Cursor& cursor, TokenIds& ids) {
   });
 }
 
-/// "a b", with exactly one space.
+/// Splits "a b", which must contain exactly one space.
 bool split_merge(const std::string& text, MergePairs& merges) {
   const size_t space = text.find(' ');
   if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos ||

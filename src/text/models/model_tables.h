@@ -1,5 +1,5 @@
-// The large parts of a model's description, vocabulary and merges, read without a document tree: a
-// tokenizer.json of some megabytes then opens in some milliseconds.
+// Fast reader for the vocabulary and merges of a tokenizer. It builds no document tree, so a
+// tokenizer.json of several megabytes opens in a few milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace lockstep::text {
 using TokenIds = std::vector<std::pair<std::string, int64_t>>;
 using MergePairs = std::vector<std::pair<std::string, std::string>>;
 
-/// The tables of a BPE model.
+/// Vocabulary and merges of a BPE model.
 struct ModelTables {
   TokenIds vocabulary;
   MergePairs merges;
 };
 
-/// A tokenizer.json in two: the tables, and the rest of its text with null in their place.
+/// Tokenizer.json split into its tables and the remaining JSON, in which the tables are null.
 struct SplitTokenizer {
   std::string rest;
   ModelTables tables;
 };
 
-/// Nothing where the text is not of the usual shape, damaged ones included: read it whole then,
-/// which tells what is wrong.
+/// Returns nullopt if the file does not have the usual layout or is damaged. The caller then parses
+/// the whole file, which reports the error.
 std::optional<SplitTokenizer> split_tokenizer(std::string_view json);
-/// {"token": id, ...}; nothing where it is not.
+/// Parses {"token": id, ...}; returns nullopt if the JSON has another form.
 std::optional<TokenIds> read_token_ids(std::string_view json);
 
 }  // namespace lockstep::text

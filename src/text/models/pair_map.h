@@ -1,4 +1,4 @@
-// The merges of a BPE model: a pair of ids to its rank and to the id of the two together.
+// Hash map of BPE merges: pair of ids -> rank and merged id.
 #pragma once
 
 #include <bit>
@@ -19,7 +19,7 @@ class PairMap {
     shift_ = 64 - std::countr_zero(slots_.size());
   }
 
-  /// A pair that is there already takes the new merge. At most `count` distinct pairs.
+  /// Inserts a merge or replaces the pair's existing one. At most `count` distinct pairs.
   void insert(int32_t left, int32_t right, Merge merge) {
     const uint64_t key = key_of(left, right);
     size_t slot = home_of(key);
@@ -29,7 +29,7 @@ class PairMap {
     slots_[slot] = {key, merge};
   }
 
-  /// Null where the pair does not merge.
+  /// Returns the merge of a pair, or null if there is none.
   const Merge* find(int32_t left, int32_t right) const {
     const uint64_t key = key_of(left, right);
     size_t slot = home_of(key);
@@ -43,7 +43,7 @@ class PairMap {
   }
 
  private:
-  static constexpr uint64_t kEmpty = ~uint64_t{0};  // ids are not negative
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // not a valid key: ids are non-negative
   struct Slot {
     uint64_t key = kEmpty;
     Merge merge{};

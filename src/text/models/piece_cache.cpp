@@ -1,3 +1,4 @@
+// Per-thread cache from pieces of text to token ids.
 #include "text/models/piece_cache.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// What a thread remembers of the pieces it has encoded. Natural text repeats its words, so that
-// nearly every piece is found here: short ones with few ids in a table of one cache line a bucket,
-// others in a map.
+// Per-thread cache of encoded pieces. Natural text repeats its words, so almost every piece is a
+// hit. Short pieces with few ids are stored in a table with one cache line per bucket, longer ones
+// in a map.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@ class PieceCache {
  public:
   static constexpr size_t kShortPiece = 15;  // bytes
   static constexpr size_t kShortIds = 3;
-  static constexpr size_t kLongPiece = 255;  // longer pieces are not remembered
+  static constexpr size_t kLongPiece = 255;  // longer pieces are not cached
 
-  /// A short piece: its bytes, zeros, and its length in the last byte.
+  /// Short piece: its bytes, zero padding, and the length in the last byte.
   struct Key {
     uint64_t low, high;
     bool operator==(const Key&) const = default;
   };
-  /// `piece` has 1 to kShortPiece bytes. Bytes up to `readable_end` may be read.
+  /// Packs a piece of 1 to kShortPiece bytes. Memory up to `readable_end` may be read.
   static Key key_of(std::string_view piece, const char* readable_end);
 
   struct alignas(32) Entry {
-    Key key{0, 0};  // no key is zero
+    Key key{0, 0};  // zero marks an empty entry; no valid key is zero
     int32_t ids[kShortIds] = {};
     uint32_t count = 0;
   };
 
   PieceCache() : buckets_(kBuckets) {}
 
-  /// Null where the piece is not remembered.
+  /// Returns the entry of a piece, or null if it is not cached.
   const Entry* find(const Key& key) {
     Bucket& bucket = buckets_[bucket_of(key)];
     if (bucket.entries[0].key == key) {
@@ -48,17 +48,17 @@ class PieceCache {
     }
     return nullptr;
   }
-  /// ids.size() <= kShortIds. The bucket's older piece is forgotten.
+  /// Inserts a piece with at most kShortIds ids and evicts the bucket's older piece.
   void insert(const Key& key, std::span<const int32_t> ids);
 
   const std::vector<int32_t>* find_long(std::string_view piece) const;
-  /// Does nothing for a piece of more than kLongPiece bytes.
+  /// Inserts a long piece; does nothing if it exceeds kLongPiece bytes.
   void insert_long(std::string_view piece, std::span<const int32_t> ids);
 
  private:
   static constexpr int kBucketBits = 14;
   static constexpr size_t kBuckets = size_t{1}
-                                     << kBucketBits;  // 1 MiB: about a core's second-level cache
+                                     << kBucketBits;  // 1 MiB, about the size of a core's L2 cache
   static constexpr size_t kMostLong = 1 << 14;
   struct alignas(64) Bucket {
     Entry entries[2];

@@ -1,4 +1,4 @@
-// A trie of tokens' bytes, for models that look for the tokens that a text begins with.
+// Trie over token bytes, for models that look up the tokens that are prefixes of a text.
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@ class TokenTrie {
   static constexpr Node kNone = ~Node{0};
 
   TokenTrie() = default;
-  /// Each token once; the strings need not live on.
+  /// Builds the trie. Tokens must be distinct; the strings need not outlive the call.
   explicit TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens);
 
-  /// The child by a byte, or kNone.
+  /// Returns the child for a byte, or kNone.
   Node child(Node node, char byte) const {
     const auto label = static_cast<uint8_t>(byte);
     if (node == kRoot) {
@@ -34,14 +34,14 @@ class TokenTrie {
     }
     return kNone;
   }
-  /// The id of the token that ends here, or -1.
+  /// Returns the id of the token that ends at this node, or -1.
   int32_t id(Node node) const { return nodes_[node].id; }
-  /// Where `text` leads from the root, or kNone.
+  /// Returns the node reached from the root by `text`, or kNone.
   Node walk(std::string_view text) const;
 
  private:
   struct Entry {
-    uint32_t children = 0;  // the first child; they lie together, by rising label
+    uint32_t children = 0;  // index of the first child; children are contiguous and sorted by label
     uint16_t count = 0;
     uint8_t label = 0;
     int32_t id = -1;

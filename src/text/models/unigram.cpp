@@ -1,3 +1,4 @@
+// Unigram model: Viterbi decoding over the token trie.
 #include "text/models/unigram.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace lockstep::text {
 namespace {
 
 constexpr double kUnknownPenalty =
-    10;  // an unknown character costs that much more than the rarest token
+    10;  // score penalty of an unknown character, relative to the rarest token
 constexpr int32_t kUnknown = -1;
 constexpr uint32_t kUnreached = std::numeric_limits<uint32_t>::max();
 
@@ -26,7 +27,7 @@ TokenTrie piece_trie(const Vocabulary& vocabulary) {
 }  // namespace
 
 struct UnigramModel::Memory final : Model::Scratch {
-  /// The best way to a byte of the piece.
+  /// Best path to a byte position of the piece.
   struct Step {
     double score = 0;
     uint32_t begin = kUnreached;
@@ -57,7 +58,7 @@ int32_t UnigramModel::unknown_id() const {
   if (!description_.unknown_id) {
     throw Error(
         ErrorKind::kData,
-        "the text has a character that the tokenizer lacks, and its model names no unk_id",
+        "the text contains a character that is not in the vocabulary, and the model has no unk_id",
         "set model.unk_id of tokenizer.json");
   }
   return *description_.unknown_id;
@@ -102,7 +103,7 @@ void UnigramModel::encode(
   auto& memory = static_cast<Memory&>(scratch);
   for (const std::string_view piece : pieces) {
     find_best(piece, memory);
-    // From the end: neighbours that are unknown become one token.
+    // Backtrack from the end. Adjacent unknown characters become one token.
     memory.tokens.clear();
     bool unknown_after = false;
     for (size_t end = piece.size(); end > 0;) {

@@ -1,5 +1,6 @@
-// The unigram language model (Kudo, 2018) as Hugging Face's tokenizers decode it: the most probable
-// sequence of tokens by Viterbi's algorithm, in double precision, the first found among equals.
+// Unigram language model (Kudo, 2018), compatible with Hugging Face tokenizers. Finds the most
+// probable token sequence with the Viterbi algorithm in double precision; on ties, the first path
+// found wins.
 #pragma once
 
 #include <array>
@@ -15,7 +16,7 @@ namespace lockstep::text {
 
 struct UnigramDescription {
   Vocabulary vocabulary;
-  std::vector<double> scores;  // by id
+  std::vector<double> scores;  // indexed by id
   std::optional<int32_t> unknown_id;
   bool byte_fallback = false;
 };
@@ -48,7 +49,7 @@ class UnigramModel final : public Model {
   UnigramDescription description_;
   TokenTrie trie_;
   double unknown_score_;
-  std::array<int32_t, 256> fallback_ids_{};  // of "<0x00>" to "<0xFF>"; -1: not in the vocabulary
+  std::array<int32_t, 256> fallback_ids_{};  // ids of "<0x00>" to "<0xFF>"; -1 if not in the vocabulary
 };
 
 }  // namespace lockstep::text

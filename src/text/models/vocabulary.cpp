@@ -1,3 +1,4 @@
+// Vocabulary: open-addressing hash table over one string of all tokens.
 #include "text/models/vocabulary.h"
 
 #include <algorithm>
@@ -18,14 +19,14 @@ Vocabulary::Vocabulary(
     if (id < 0 || id > kMaximumTokenId) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{} gives \"{}\" the id {}", source, token, id),
+          fmt::format("{}: \"{}\" has the invalid id {}", source, token, id),
           fmt::format("ids are whole numbers from 0 to {}", kMaximumTokenId));
     }
     highest = std::max(highest, id);
     bytes += token.size();
   }
   if (bytes > std::numeric_limits<uint32_t>::max()) {
-    throw Error(ErrorKind::kData, fmt::format("{} holds more than 4 GiB of tokens", source));
+    throw Error(ErrorKind::kData, fmt::format("{} contains more than 4 GiB of tokens", source));
   }
   text_.reserve(bytes);
   places_.resize(static_cast<size_t>(highest + 1));
@@ -36,13 +37,13 @@ Vocabulary::Vocabulary(
     if (place.length >= 0) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{} gives the id {} to \"{}\" and to \"{}\"", source, id, at(place), token),
-          "give each token an id of its own");
+          fmt::format("{}: the id {} is assigned to both \"{}\" and \"{}\"", source, id, at(place), token),
+          "give each token a unique id");
     }
     place = {static_cast<uint32_t>(text_.size()), static_cast<int32_t>(token.size())};
     text_ += token;
     if (insert(token, id)) {
-      throw Error(ErrorKind::kData, fmt::format("{} holds the token \"{}\" twice", source, token));
+      throw Error(ErrorKind::kData, fmt::format("{} contains the token \"{}\" twice", source, token));
     }
   }
   size_ = static_cast<int64_t>(tokens.size());

@@ -1,3 +1,4 @@
+// WordLevel and WordPiece models.
 #include "text/models/word_models.h"
 
 #include "base/error.h"
@@ -25,11 +26,9 @@ int32_t VocabularyModel::unknown_id() const {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the text has a word that the tokenizer lacks, and its unk_token \"{}\" is not in its "
-            "vocabulary",
+            "the text contains a word that is not in the vocabulary, and neither is the unk_token \"{}\"",
             unknown_token_),
-        "add the token to model.vocab of tokenizer.json, or name one that is there as "
-        "model.unk_token");
+        "add the token to model.vocab of tokenizer.json, or set model.unk_token to a token of the vocabulary");
   }
   return *id;
 }

@@ -1,4 +1,4 @@
-// The models that take words apart by their vocabulary alone: WordPiece (BERT) and WordLevel.
+// Word-based models that need only a vocabulary: WordPiece (BERT) and WordLevel.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace lockstep::text {
 
-/// What the two have in common: a vocabulary and a token for what it lacks.
+/// Common base: a vocabulary and a token for unknown words.
 class VocabularyModel : public Model {
  public:
   VocabularyModel(Vocabulary vocabulary, std::string unknown_token)
@@ -26,7 +26,7 @@ class VocabularyModel : public Model {
 
  protected:
   const Vocabulary& vocabulary() const { return vocabulary_; }
-  /// An Error where the vocabulary lacks it.
+  /// Throws Error if the unknown token is not in the vocabulary.
   int32_t unknown_id() const;
 
  private:
@@ -34,7 +34,7 @@ class VocabularyModel : public Model {
   std::string unknown_token_;
 };
 
-/// Each piece is a token, or unknown.
+/// Maps each piece to its token, or to the unknown token.
 class WordLevelModel final : public VocabularyModel {
  public:
   using VocabularyModel::VocabularyModel;
@@ -45,9 +45,9 @@ class WordLevelModel final : public VocabularyModel {
       std::vector<int32_t>& ids) const override;
 };
 
-/// The longest token that a piece begins with, then the longest that goes on, written with a prefix
-/// such as "##"; a piece that cannot be taken apart, or of more than `longest_word` code points, is
-/// unknown (Song et al., 2021, section 3).
+/// Greedy longest-match-first segmentation (Song et al., 2021, section 3). Tokens after the first
+/// of a piece have a prefix such as "##". A piece that cannot be segmented, or that has more than
+/// `longest_word` code points, becomes the unknown token.
 class WordPieceModel final : public VocabularyModel {
  public:
   WordPieceModel(

@@ -1,3 +1,4 @@
+// Finds added tokens in text and splits the text at them.
 #include "text/stages/added_tokens.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ bool starts_with_word(std::string_view text) {
   return !text.empty() && Characters().in(code_point_at(text.data()), kWordBit);
 }
 
-/// Where the white space before `at` begins, not before `from`.
+/// Returns the start of the white space that ends at `at`, but not before `from`.
 size_t space_before(std::string_view text, size_t from, size_t at) {
   const Characters characters;
   while (at > from) {
@@ -62,7 +63,8 @@ void TokenFinder::add(std::string_view text, int32_t id) {
 
 std::optional<TokenFinder::Match> TokenFinder::find(std::string_view text, size_t from) const {
   const auto& first = nodes_[0].children;
-  // Most texts hold no added token: with one first byte, such as '<', look for it by memchr.
+  // Most text contains no added token. If all tokens start with the same byte, such as '<', use
+  // memchr.
   const bool one = first.size() == 1;
   for (size_t begin = from; begin < text.size(); ++begin) {
     if (one) {
@@ -110,8 +112,8 @@ void AddedTokens::add(
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{} gives \"{}\" the id {}, but it would get {}", place, token.content, *id, given),
-        "list added tokens by rising ids that follow the vocabulary without holes");
+            "{}: \"{}\" has the id {}, but the next free id is {}", place, token.content, *id, given),
+        "list added tokens by ascending id, continuing the vocabulary without gaps");
   }
   if (given > kMaximumTokenId) {
     throw Error(ErrorKind::kData, fmt::format("{} has too many tokens", place));
@@ -146,9 +148,10 @@ void AddedTokens::split(
     if ((!specials && is_special(token.content)) || inside_word) {
       continue;
     }
-    // Stripping may run into the token before, and a later token may begin in what was stripped: as
-    // in Hugging Face's tokenizers, a token that strips to its left begins where that one ends, and
-    // is none where nothing is left of it; others take again what was stripped.
+    // Overlaps are resolved as in Hugging Face tokenizers. Stripping may reach into the previous
+    // token, and a later token may start within stripped white space. A token that strips to its
+    // left starts at the end of the previous token, and is dropped if it becomes empty. Other
+    // tokens reuse the stripped characters.
     size_t begin = match->begin;
     if (token.strip_left) {
       begin = begin > done ? space_before(text, done, begin) : done;

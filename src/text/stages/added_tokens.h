@@ -1,5 +1,5 @@
-// Tokens that were added to a model's vocabulary: special ones, and words of the user's. They are
-// found in the text before anything else is done to it.
+// Tokens added to a model's vocabulary: special tokens and user-defined words. They are found in
+// the text before any other processing.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ namespace lockstep::text {
 
 struct AddedToken {
   std::string content;
-  bool single_word = false;  // only where no word character is its neighbour
-  bool strip_left = false;   // takes the white space on its left
+  bool single_word = false;  // matches only if no adjacent character is a word character
+  bool strip_left = false;   // also consumes the white space to its left
   bool strip_right = false;
-  bool normalized = true;  // found in the normalized text, by its own normalized form
-  bool special = false;    // left out by decoding on request
+  bool normalized = true;  // its normalized form is searched for in the normalized text
+  bool special = false;    // omitted from decoded text on request
 };
 
-/// A stretch of text, or an added token in its place.
+/// Span of text, or an added token.
 struct Segment {
   std::string_view text;
   std::optional<int32_t> id;
 };
 
-/// Finds strings in text, the leftmost first and the longest of those.
+/// Multi-string search; returns the leftmost match and, among those, the longest.
 class TokenFinder {
  public:
-  /// An empty string is never found.
+  /// Adds a string; an empty one never matches.
   void add(std::string_view text, int32_t id);
   bool empty() const { return nodes_.size() <= 1; }
 
@@ -43,7 +43,7 @@ class TokenFinder {
     size_t begin, end;
     int32_t id;
   };
-  /// The first match that begins at `from` or later.
+  /// Returns the first match that starts at or after `from`.
   std::optional<Match> find(std::string_view text, size_t from) const;
 
  private:
@@ -56,8 +56,8 @@ class TokenFinder {
 
 class AddedTokens {
  public:
-  /// In the order in which they are added: a token that the model has takes its id there, another
-  /// one the next free id. An `id` that differs from that is an Error that names `place`.
+  /// Adds a token; call in file order. The token gets its id in the model's vocabulary if it has
+  /// one, otherwise the next free id. Throws Error that names `place` if `id` differs from that.
   void add(
       const Model& model,
       const Normalizer* normalizer,
@@ -65,14 +65,14 @@ class AddedTokens {
       std::optional<int64_t> id,
       const std::string& place);
 
-  /// Cuts `text` at the added tokens that are looked for before normalization, or after it.
-  /// `specials`: whether special tokens are looked for.
+  /// Splits `text` at added tokens: at those matched before normalization, or at those matched
+  /// after it if `normalized`. Special tokens are matched only if `specials` is true.
   void split(
       std::string_view text, bool normalized, bool specials, std::vector<Segment>& segments) const;
 
   std::optional<int32_t> find(std::string_view content) const;
-  /// The token that a decoder is given (normalized, where it was found normalized), if `id` is an
-  /// added one.
+  /// Returns the string that the decoder receives for an added token (normalized if it is matched
+  /// in normalized text), or null if `id` is not an added token.
   const std::string* decoded(int32_t id) const;
   const AddedToken* token(int32_t id) const;
   bool is_special(std::string_view token) const { return specials_.contains(std::string(token)); }

@@ -1,3 +1,4 @@
+// Decoders of a tokenizer.json, implemented as streaming stages.
 #include "text/stages/decoder.h"
 
 #include <charconv>
@@ -13,7 +14,7 @@
 namespace lockstep::text {
 namespace {
 
-/// A stage that wants its tokens whole.
+/// Base of stages that process complete tokens.
 class WholeTokens : public DecoderStage {
  public:
   explicit WholeTokens(DecoderStage& next) : next_(next) {}
@@ -38,7 +39,7 @@ class WholeTokens : public DecoderStage {
   std::string token_;
 };
 
-/// A decoder that is a stage of type Stage, made from `next` and a copy of the options.
+/// Decoder whose stage is Stage(next, options...).
 template <class Stage, class... Options>
 class DecoderOf final : public Decoder {
  public:
@@ -58,7 +59,7 @@ std::unique_ptr<Decoder> decoder_of(Options... options) {
   return std::make_unique<DecoderOf<Stage, Options...>>(std::move(options)...);
 }
 
-/// All tokens' bytes, as one token of UTF-8 with U+FFFD for what is not valid.
+/// Joins the bytes of all tokens into one UTF-8 token; invalid sequences become U+FFFD.
 class ByteLevelDecoder final : public WholeTokens {
  public:
   explicit ByteLevelDecoder(DecoderStage& next) : WholeTokens(next) {}
@@ -85,7 +86,7 @@ class ByteLevelDecoder final : public WholeTokens {
     next().fragment(replace_invalid_utf8(bytes_));
     next().end_token();
   }
-  /// A token with a character outside the alphabet is taken as it is.
+  /// Appends a token's bytes. A token with a character outside the alphabet is appended unchanged.
   void append_bytes(const std::string& token) {
     const size_t before = bytes_.size();
     for (size_t at = 0; at < token.size(); at += code_point_length(token[at])) {
@@ -99,7 +100,7 @@ class ByteLevelDecoder final : public WholeTokens {
     }
   }
 
-  std::string bytes_;  // the start of a character that is not whole yet
+  std::string bytes_;  // the start of an incomplete character
 };
 
 class ReplaceDecoder final : public WholeTokens {
@@ -125,7 +126,7 @@ class ReplaceDecoder final : public WholeTokens {
   std::string content_;
 };
 
-/// Runs of "<0xNN>" become the UTF-8 that they spell, or one U+FFFD each.
+/// Decodes runs of "<0xNN>" as UTF-8; bytes of an invalid run become one U+FFFD each.
 class ByteFallback final : public WholeTokens {
  public:
   explicit ByteFallback(DecoderStage& next) : WholeTokens(next) {}
@@ -158,7 +159,7 @@ class ByteFallback final : public WholeTokens {
   std::string run_;
 };
 
-/// All tokens become one.
+/// Joins all tokens into one.
 class Fuse final : public DecoderStage {
  public:
   explicit Fuse(DecoderStage& next) : next_(next) {}
@@ -173,8 +174,8 @@ class Fuse final : public DecoderStage {
   DecoderStage& next_;
 };
 
-/// Up to `start` of a character at the start of each token, and up to `stop` at its end, are
-/// dropped.
+/// Strips up to `start` copies of a character from the start of each token and up to `stop` from
+/// its end.
 class StripDecoder final : public DecoderStage {
  public:
   StripDecoder(DecoderStage& next, std::string content, int64_t start, int64_t stop)
@@ -201,7 +202,7 @@ class StripDecoder final : public DecoderStage {
     held_.erase(0, certain);
   }
   void end_token() override {
-    // What is held is `stop_` at most of the character, which end the token.
+    // The held text is at most `stop_` copies of the character at the end of the token: drop it.
     held_.clear();
     at_start_ = true;
     dropped_ = 0;
@@ -221,7 +222,7 @@ class StripDecoder final : public DecoderStage {
   int64_t dropped_ = 0;
 };
 
-/// The replacement becomes a space, but nothing in the first token.
+/// Replaces the replacement character by a space, or by nothing in the first token.
 class MetaspaceDecoder final : public WholeTokens {
  public:
   MetaspaceDecoder(DecoderStage& next, std::string replacement, bool prepends)
@@ -255,7 +256,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   }
 }
 
-/// The spaces that BERT's tokenization leaves before punctuation and contractions.
+/// Removes the spaces that BERT tokenization leaves before punctuation and contractions.
 void clean_up(std::string& text) {
   constexpr std::pair<std::string_view, std::string_view> kChanges[] = {
       {" .", "."},
@@ -301,8 +302,8 @@ class WordPiece final : public WholeTokens {
   bool cleanup_, first_ = true;
 };
 
-/// The suffix becomes a space, but nothing in the last token: the last one is held until more
-/// comes.
+/// Replaces the suffix by a space, or by nothing in the last token. The latest token is held back
+/// until another one arrives.
 class BpeSuffix final : public WholeTokens {
  public:
   BpeSuffix(DecoderStage& next, std::string suffix)
@@ -427,7 +428,7 @@ void add_decoders(const Field& field, std::vector<std::unique_ptr<Decoder>>& dec
         field.boolean_or("cleanup", true)));
   } else {
     throw field.error(
-        fmt::format("is of type \"{}\", which is not known", type),
+        fmt::format("has the unknown type \"{}\"", type),
         "known decoders: BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, Metaspace, "
         "Replace, "
         "Sequence, Strip, WordPiece");

@@ -1,6 +1,6 @@
-// Decoders: from tokens back to text, as a stream. A decoder is a chain of stages; tokens are
-// pushed in at one end, and text comes out at the other as soon as it is certain, so that the whole
-// stream equals Hugging Face's decoding of the whole list.
+// Streaming decoders from tokens to text. A decoder is a chain of stages. Tokens are pushed in at
+// one end, and text is emitted at the other as soon as later tokens cannot change it. The
+// concatenated output equals Hugging Face's decoding of the whole list.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace lockstep::text {
 
-/// One stage at work: it takes tokens and gives tokens to the next. A token may come in several
-/// fragments, the last followed by end_token().
+/// Running stage: receives tokens and passes tokens to the next stage. A token may arrive in
+/// several fragments, followed by end_token().
 class DecoderStage {
  public:
   DecoderStage() = default;
@@ -23,44 +23,44 @@ class DecoderStage {
 
   virtual void fragment(std::string_view text) = 0;
   virtual void end_token() = 0;
-  /// No more tokens come. Called once; passes itself on to the next stage.
+  /// Signals the end of the tokens. Called once; also finishes the next stage.
   virtual void finish() = 0;
 };
 
-/// The description of a chain, which may be at work in many places at once. Immutable.
+/// Immutable description of a stage; several streams may use it concurrently.
 class Decoder {
  public:
   Decoder() = default;
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
   virtual ~Decoder() = default;
-  /// A new stage at work, which gives its tokens to `next`; `next` must outlive it.
+  /// Returns a new running stage that passes its tokens to `next`, which must outlive it.
   virtual std::unique_ptr<DecoderStage> start(DecoderStage& next) const = 0;
 };
 
-/// A decoder at work from end to end: tokens in, text out.
+/// Running decoder chain: tokens in, text out.
 class Decoding {
  public:
-  /// The decoders in their order; they must outlive this.
+  /// Takes the decoders in order; they must outlive this object.
   explicit Decoding(const std::vector<std::unique_ptr<Decoder>>& decoders);
   ~Decoding();
   Decoding(Decoding&&) noexcept;
   Decoding& operator=(Decoding&&) noexcept;
 
-  /// The text that has become certain.
+  /// Returns the text that later tokens can no longer change.
   std::string push(std::string_view token);
-  /// The rest.
+  /// Returns the remaining text.
   std::string finish();
 
  private:
   class Sink;
   std::unique_ptr<Sink> sink_;
-  std::vector<std::unique_ptr<DecoderStage>> stages_;  // the last first
+  std::vector<std::unique_ptr<DecoderStage>> stages_;  // in reverse order
 };
 
-/// The chain of a tokenizer.json; an Error names a type that is not known.
+/// Reads the decoder chain of a tokenizer.json. Throws Error if a type is unknown.
 std::vector<std::unique_ptr<Decoder>> make_decoders(const Field& field);
-/// What stands for a missing decoder: tokens joined by spaces.
+/// Default if the file has no decoder: joins tokens with spaces.
 std::vector<std::unique_ptr<Decoder>> make_joining_decoder();
 
 }  // namespace lockstep::text

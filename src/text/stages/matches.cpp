@@ -1,3 +1,4 @@
+// Split behaviors (Removed, Isolated, ...) and matchers for strings and regular expressions.
 #include "text/stages/matches.h"
 
 #include <algorithm>
@@ -8,7 +9,8 @@
 namespace lockstep::text {
 namespace {
 
-/// Joins a match to its neighbour in the order given; `join(kept, match)` extends the kept stretch.
+/// Joins each match with the element before it in iteration order; `join(kept, match)` extends that
+/// element.
 template <class Iterator, class Join>
 std::vector<Match> merge_matches(Iterator begin, Iterator end, Join&& join) {
   std::vector<Match> kept;

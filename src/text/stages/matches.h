@@ -1,4 +1,4 @@
-// Splitting text by what a pattern matches, with Hugging Face's five ways to treat the matches.
+// Splits text at the matches of a pattern, with Hugging Face's five behaviors for the matches.
 #pragma once
 
 #include <cstddef>
@@ -12,26 +12,27 @@
 
 namespace lockstep::text {
 
-/// A stretch of text that a pattern matches, or one between two matches.
+/// Span of text: a match of the pattern or the text between two matches.
 struct Match {
   size_t begin, end;
   bool is_match;
 };
 
-/// Cuts a text into matches and what is between them: in order, without holes, none empty except
-/// that a pattern may match nothing. The text is not empty.
+/// Splits a non-empty text into matches and the text between them, in order and without gaps. Only
+/// matches may be empty.
 using Matcher = std::function<std::vector<Match>(std::string_view)>;
 
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 SplitBehavior read_split_behavior(const Field& field);
 
-/// The stretches that remain, which may be empty where a match was.
+/// Applies the behavior and returns the resulting spans, which may be empty in place of a match.
 std::vector<Match> apply_behavior(std::vector<Match> matches, SplitBehavior behavior);
 
-/// A matcher of a fixed string, left to right without overlap; an empty one matches nothing.
+/// Returns a matcher for a fixed string, left to right without overlap. An empty string never
+/// matches.
 Matcher make_string_matcher(std::string pattern);
-/// A matcher of a "pattern" object: {"String": s} or {"Regex": r}.
+/// Returns a matcher for a "pattern" object: {"String": s} or {"Regex": r}.
 Matcher make_matcher(const Field& pattern);
 
 }  // namespace lockstep::text

@@ -1,3 +1,4 @@
+// Normalizers of a tokenizer.json: Unicode forms, BERT, Nmt, Replace, Strip and others.
 #include "text/stages/normalizer.h"
 
 #include <utility>
@@ -54,8 +55,8 @@ class ReplaceNormalizer final : public Normalizer {
     }
     const std::vector<Match> matches = matcher_(text.text);
     if (!matches.empty() && matches[0].is_match && matches[0].end > matches[0].begin) {
-      // What is put in place of several characters counts as from where the last of them was, as in
-      // Hugging Face's library.
+      // If several characters are replaced, the result counts as originating at the last of them,
+      // as in Hugging Face's library.
       const size_t first = code_point_length(text.text[matches[0].begin]);
       const bool is_one = matches[0].end == matches[0].begin + first;
       text.at_start = text.at_start && is_one && !content_.empty();
@@ -122,7 +123,7 @@ class Lowercase final : public Normalizer {
 
 constexpr char32_t kDropped = ~char32_t{0};
 
-/// What `map(code point)` makes of each code point, which may be kDropped.
+/// Replaces each code point by `map(code point)`, which may return kDropped.
 template <class Map>
 void map_code_points(NormalizedText& text, Map&& map) {
   std::string mapped;
@@ -147,7 +148,7 @@ class StripAccents final : public Normalizer {
   }
 };
 
-/// SentencePiece's "nmt" rules: controls go, odd spaces become spaces.
+/// SentencePiece's "nmt" rules: removes control characters and maps unusual spaces to ' '.
 class Nmt final : public Normalizer {
  public:
   void normalize(NormalizedText& text) const override {
@@ -253,14 +254,15 @@ std::unique_ptr<Normalizer> make_sequence(const Field& field) {
 }  // namespace
 
 void NormalizedText::check_growth(size_t size) {
-  // The longest that Unicode makes of a character is 11 times as long, and names of spaces 3 times.
+  // Unicode normalization expands a character at most 11 times and space names expand it 3 times,
+  // so 64 leaves room for both.
   constexpr size_t kMostTimes = 64, kAlways = size_t{1} << 16;
   most = most > 0 ? most : kAlways + kMostTimes * text.size();
   if (size > most) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("the tokenizer's normalizer makes more than {} bytes of a text", most),
-        "look at the contents of its replacements (normalizer in tokenizer.json)");
+        fmt::format("the tokenizer's normalizer expands a text to more than {} bytes", most),
+        "check its replacements (normalizer in tokenizer.json)");
   }
 }
 
@@ -302,7 +304,7 @@ std::unique_ptr<Normalizer> make_normalizer(const Field& field) {
     return make_precompiled(field);
   }
   throw field.error(
-      fmt::format("is of type \"{}\", which is not known", type),
+      fmt::format("has the unknown type \"{}\"", type),
       "known normalizers: BertNormalizer, ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, "
       "Nmt, "
       "Precompiled, "

@@ -1,4 +1,4 @@
-// Normalizers: what is done to text before it is split.
+// Normalizers, which transform text before it is split.
 #pragma once
 
 #include <memory>
@@ -8,17 +8,17 @@
 
 namespace lockstep::text {
 
-/// A stretch of text on its way through a tokenizer. Valid UTF-8.
+/// Span of text during normalization. Valid UTF-8.
 struct NormalizedText {
   std::string text;
-  /// Its first character came from the start of the user's text (Metaspace's prepend_scheme "first"
-  /// asks).
+  /// True if its first character is the start of the user's text. Used by Metaspace with
+  /// prepend_scheme "first".
   bool at_start = true;
-  /// What it may grow to, in bytes; 0: the first stage that makes it longer says so.
+  /// Maximum size in bytes; 0 until the first stage that lengthens the text sets it.
   size_t most = 0;
 
-  /// Whoever replaces parts of the text by what a file says calls this with the size so far. Error
-  /// (data) where a small text would take all memory.
+  /// Limits the growth of the text. Stages that insert strings from the file call it with the
+  /// current size. Throws Error (data) if a short text would exhaust memory.
   void check_growth(size_t size);
 };
 
@@ -31,7 +31,7 @@ class Normalizer {
   virtual void normalize(NormalizedText& text) const = 0;
 };
 
-/// The normalizer of a tokenizer.json; an Error names a type that is not known.
+/// Reads the normalizer of a tokenizer.json. Throws Error if a type is unknown.
 std::unique_ptr<Normalizer> make_normalizer(const Field& field);
 
 }  // namespace lockstep::text

@@ -1,3 +1,4 @@
+// Reads the post-processor of a tokenizer.json into a RowTemplate.
 #include "text/stages/post_processor.h"
 
 #include "base/format.h"
@@ -18,17 +19,17 @@ void add_template_token(const Field& piece, const Field& tokens, std::vector<int
   const Field token = piece.at("SpecialToken").at("id");
   const std::optional<Field> found = tokens.find(token.string());
   if (!found) {
-    throw token.error(fmt::format("names \"{}\", which special_tokens lacks", token.string()));
+    throw token.error(fmt::format("contains \"{}\", which is not in special_tokens", token.string()));
   }
   for (const Field& id : found->at("ids").list()) {
     ids.push_back(read_id(id));
   }
 }
 
-/// The pieces of a template, in their order: special tokens, and the texts.
+/// Element of a template: special tokens or one of the two texts.
 struct TemplatePiece {
-  std::vector<int32_t> ids;  // none of a text's
-  char text = 0;             // 'A', 'B' or 0
+  std::vector<int32_t> ids;  // empty for a text
+  char text = 0;             // 'A', 'B', or 0 for special tokens
   int64_t type = 0;
 };
 
@@ -46,7 +47,7 @@ std::vector<TemplatePiece> read_pieces(const Field& list, const Field& tokens) {
     } else if (const std::string name = sequence->at("id").string(); name == "A" || name == "B") {
       made.text = name.front();
     } else {
-      throw piece.error("should hold a text, Sequence A or B");
+      throw piece.error("should be Sequence A or Sequence B");
     }
   }
   return pieces;
@@ -61,14 +62,14 @@ void read_single(const Field& field, const Field& tokens, RowTemplate& form) {
   for (const TemplatePiece& piece : read_pieces(field, tokens)) {
     if (piece.text != 0) {
       if (seen_text || piece.text != 'A') {
-        throw field.error("should hold the text (Sequence A) once");
+        throw field.error("should contain the text (Sequence A) exactly once");
       }
       seen_text = true;
     }
     append(seen_text ? form.after : form.before, piece.ids);
   }
   if (!seen_text) {
-    throw field.error("lacks the text (Sequence A)");
+    throw field.error("does not contain the text (Sequence A)");
   }
 }
 
@@ -88,7 +89,7 @@ void read_two(const Field& field, const Field& tokens, RowTemplate& form) {
     }
   }
   if (seen != "AB") {
-    throw field.error("should hold each of the texts once, Sequence A before Sequence B");
+    throw field.error("should contain each text exactly once, Sequence A before Sequence B");
   }
 }
 
@@ -102,7 +103,7 @@ RowTemplate read_template(const Field& field) {
   return form;
 }
 
-/// ["</s>", 2]
+/// Reads ["</s>", 2].
 int32_t read_pair(const Field& field) {
   const std::vector<Field> pair = field.list();
   if (pair.size() != 2) {
@@ -111,7 +112,8 @@ int32_t read_pair(const Field& field) {
   return read_id(pair[1]);
 }
 
-/// BERT's and RoBERTa's, which puts two tokens between texts and tells no segments.
+/// Reads BertProcessing or RobertaProcessing. RoBERTa puts two tokens between the texts and does
+/// not distinguish segments.
 RowTemplate read_named(const Field& field, bool is_bert) {
   const int32_t cls = read_pair(field.at("cls")), sep = read_pair(field.at("sep"));
   RowTemplate form{.before = {cls}, .after = {sep}, .pair_before = {cls}, .pair_after = {sep}};
@@ -139,7 +141,7 @@ void put_around(RowTemplate& inner, const RowTemplate& outer) {
 RowTemplate read_post_processor(const Field& field) {
   const std::string type = field.at("type").string();
   if (type == "ByteLevel") {
-    return {};  // it moves offsets, which are not kept
+    return {};  // ByteLevel only changes offsets, which are not stored
   }
   if (type == "TemplateProcessing") {
     return read_template(field);
@@ -155,7 +157,7 @@ RowTemplate read_post_processor(const Field& field) {
     return all;
   }
   throw field.error(
-      fmt::format("is of type \"{}\", which is not known", type),
+      fmt::format("has the unknown type \"{}\"", type),
       "known post-processors: BertProcessing, ByteLevel, RobertaProcessing, Sequence, "
       "TemplateProcessing");
 }

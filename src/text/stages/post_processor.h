@@ -1,4 +1,4 @@
-// Post-processors: the ids that are put around a text, such as <s> before it.
+// Post-processors, which add ids around a text, such as <s> before it.
 #pragma once
 
 #include "text/models/fields.h"
@@ -6,8 +6,7 @@
 
 namespace lockstep::text {
 
-/// The surroundings that a tokenizer.json's post-processor gives; an Error names a type that is not
-/// known.
+/// Reads the row template of a tokenizer.json's post-processor. Throws Error if a type is unknown.
 RowTemplate read_post_processor(const Field& field);
 
 }  // namespace lockstep::text

@@ -1,3 +1,4 @@
+// Pre-tokenizers of a tokenizer.json: ByteLevel, Metaspace, Split, Whitespace and others.
 #include "text/stages/pre_tokenizer.h"
 
 #include <utility>
@@ -13,8 +14,7 @@
 namespace lockstep::text {
 namespace {
 
-/// Puts what `cut` makes of each piece in its place. `cut(piece, add)` calls add(begin, end) for
-/// each part.
+/// Replaces each piece by its parts. `cut(piece, add)` calls add(begin, end) for each part.
 template <class Cut>
 void replace_pieces(Pieces& pieces, Cut&& cut) {
   std::vector<Piece> parts;
@@ -180,7 +180,7 @@ class SequencePreTokenizer final : public PreTokenizer {
   std::vector<std::unique_ptr<PreTokenizer>> parts_;
 };
 
-/// Matches each code point for which predicate(characters, code point) holds.
+/// Returns a matcher for each code point that satisfies predicate(characters, code point).
 template <class Predicate>
 Matcher match_each(Predicate predicate) {
   return [predicate](std::string_view text) {
@@ -205,7 +205,7 @@ Matcher match_each(Predicate predicate) {
   };
 }
 
-/// \w+|[^\w\s]+ of the regex crate; what is between is white space.
+/// Matches \w+|[^\w\s]+ as the regex crate does; the text between matches is white space.
 std::vector<Match> match_words(std::string_view text) {
   const Characters characters;
   const auto kind = [&](size_t at) {
@@ -251,7 +251,7 @@ std::unique_ptr<PreTokenizer> make_metaspace(const Field& field) {
   } else if (name != "always") {
     throw field.at("prepend_scheme").error("should be always, first or never");
   }
-  if (!field.boolean_or("add_prefix_space", true)) {  // the older name of "never"
+  if (!field.boolean_or("add_prefix_space", true)) {  // older spelling of "never"
     if (field.find("prepend_scheme") && scheme != PrependScheme::kNever) {
       throw field.error("has add_prefix_space false, which contradicts its prepend_scheme");
     }
@@ -267,7 +267,7 @@ std::unique_ptr<PreTokenizer> make_split(const Field& field) {
   const bool invert = field.boolean_or("invert", false);
   const std::optional<Field> regex = pattern.find("Regex");
   if (regex && !pattern.find("String")) {
-    // The known patterns match every character, so that nothing is between the matches.
+    // The known patterns match every character, so there is no text between matches.
     const std::optional<SplitPattern> known = known_pattern(regex->string());
     if (known &&
         (behavior == SplitBehavior::kIsolated || (behavior == SplitBehavior::kRemoved && invert))) {
@@ -331,7 +331,7 @@ std::unique_ptr<PreTokenizer> make_simple(const Field& field, const std::string&
     return std::make_unique<FixedLength>(length);
   }
   throw field.error(
-      fmt::format("is of type \"{}\", which is not known", type),
+      fmt::format("has the unknown type \"{}\"", type),
       "known pre-tokenizers: BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, "
       "FixedLength, "
       "Metaspace, Punctuation, Sequence, Split, Whitespace, "

@@ -1,4 +1,4 @@
-// Pre-tokenizers: where text is split into the pieces that the model encodes one by one.
+// Pre-tokenizers, which split text into pieces that the model encodes independently.
 #pragma once
 
 #include <deque>
@@ -13,18 +13,18 @@
 
 namespace lockstep::text {
 
-/// A piece of text; see NormalizedText for at_start. Never empty.
+/// Non-empty piece of text; see NormalizedText for at_start.
 struct Piece {
   std::string_view text;
   bool at_start;
 };
 
-/// The pieces of a text, and the texts that pre-tokenizers wrote anew.
+/// Pieces of a text, and the strings that pre-tokenizers created.
 struct Pieces {
   std::vector<Piece> pieces;
   std::deque<std::string> texts;
 
-  /// Keeps `text` as long as this object lives.
+  /// Stores `text` for the lifetime of this object.
   std::string_view keep(std::string text) { return texts.emplace_back(std::move(text)); }
 };
 
@@ -35,24 +35,23 @@ class PreTokenizer {
   PreTokenizer& operator=(const PreTokenizer&) = delete;
   virtual ~PreTokenizer() = default;
 
-  /// Replaces each piece by those it is split into.
+  /// Splits each piece and replaces it by its parts.
   virtual void split(Pieces& pieces) const = 0;
-  /// The pattern whose scanner alone does what this does, if any: the tokenizer then takes the
-  /// short way.
+  /// Returns the pattern whose scanner is equivalent to this pre-tokenizer, if any. The tokenizer
+  /// then uses the scanner directly.
   virtual std::optional<SplitPattern> pattern() const { return std::nullopt; }
 };
 
-/// What a model that encodes bytes makes of ByteLevel's last step.
+/// Treatment of ByteLevel's final byte mapping.
 enum class ByteMapping {
-  kWrite,  // each byte becomes its character of GPT-2's alphabet
-  kLeave,  // bytes stay as they are, for a model that takes bytes
+  kWrite,  // replace each byte by its character of GPT-2's alphabet
+  kLeave,  // keep the bytes, for a model that encodes bytes
 };
 
-/// Whether the last thing that the pre-tokenizer does is ByteLevel's mapping, so that it can be
-/// left out.
+/// True if the last step of the pre-tokenizer is ByteLevel's mapping, so that it can be skipped.
 bool ends_with_byte_mapping(const Field& field);
-/// The pre-tokenizer of a tokenizer.json; an Error names a type that is not known. kLeave leaves
-/// out the mapping at the end, and asks that ends_with_byte_mapping(field).
+/// Reads the pre-tokenizer of a tokenizer.json. Throws Error if a type is unknown. kLeave skips the
+/// final mapping and requires ends_with_byte_mapping(field).
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Field& field, ByteMapping mapping);
 
 }  // namespace lockstep::text

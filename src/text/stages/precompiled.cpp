@@ -1,3 +1,4 @@
+// Normalizer that applies a SentencePiece precompiled character map.
 #include "text/stages/precompiled.h"
 
 #include <array>
@@ -13,13 +14,14 @@
 namespace lockstep::text {
 namespace {
 
-/// A Darts-clone double array: units of an offset to the children, a label, and a leaf's value.
+/// Darts-clone double array. Each unit contains the offset of the children, a label and a leaf
+/// value.
 class DoubleArray {
  public:
   explicit DoubleArray(std::vector<uint32_t> units) : units_(std::move(units)) {}
 
-  /// The value of the shortest key that `text` begins with, which is the one that SentencePiece's
-  /// map takes.
+  /// Returns the value of the shortest key that is a prefix of `text`. SentencePiece's map uses the
+  /// shortest match.
   std::optional<uint32_t> shortest_prefix(std::string_view text) const {
     size_t place = 0;
     if (units_.empty()) {
@@ -62,8 +64,8 @@ class Precompiled final : public Normalizer {
       const size_t end = grapheme_end(text.text, at);
       const std::string_view cluster = std::string_view(text.text).substr(at, end - at);
       at = end;
-      // A short cluster is replaced whole where any start of it is a key; otherwise its code points
-      // are.
+      // If a prefix of a short cluster is a key, the whole cluster is replaced; otherwise its code
+      // points are replaced individually.
       if (cluster.size() < kShortCluster) {
         if (const std::optional<std::string_view> found = replacement(cluster)) {
           normal += *found;
@@ -87,8 +89,8 @@ class Precompiled final : public Normalizer {
 
   std::optional<std::string_view> replacement(std::string_view text) const {
     const std::optional<uint32_t> place = trie_.shortest_prefix(text);
-    // The place is the file's word: it may point into a character, and what is made of text is to
-    // stay UTF-8.
+    // The offset is untrusted input: it may point into the middle of a character, and the output
+    // must be valid UTF-8.
     if (!place || *place >= replacements_.size() || is_continuation(replacements_[*place])) {
       return std::nullopt;
     }
@@ -97,7 +99,7 @@ class Precompiled final : public Normalizer {
   }
 
   DoubleArray trie_;
-  std::string replacements_;  // each ends with a zero byte
+  std::string replacements_;  // zero-terminated strings
 };
 
 std::optional<std::string> decode_base64(std::string_view text) {
@@ -144,15 +146,15 @@ std::unique_ptr<Normalizer> make_precompiled(const Field& field) {
   }
   if (bytes->size() < sizeof(trie_bytes) || trie_bytes % 4 != 0 ||
       trie_bytes > bytes->size() - sizeof(trie_bytes)) {
-    throw map.error("is cut short: its trie is longer than itself");
+    throw map.error("is truncated: its trie extends past the end");
   }
   std::vector<uint32_t> units(trie_bytes / 4);
-  if (!units.empty()) {  // an empty one has no address to copy to
+  if (!units.empty()) {  // data() of an empty vector may be null, which memcpy does not accept
     std::memcpy(units.data(), bytes->data() + sizeof(trie_bytes), trie_bytes);
   }
   std::string replacements = bytes->substr(sizeof(trie_bytes) + trie_bytes);
   if (valid_utf8_prefix(replacements) != replacements.size()) {
-    throw map.error("holds replacements that are not UTF-8");
+    throw map.error("contains replacements that are not valid UTF-8");
   }
   return std::make_unique<Precompiled>(DoubleArray(std::move(units)), std::move(replacements));
 }

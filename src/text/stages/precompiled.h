@@ -1,5 +1,5 @@
-// SentencePiece's precompiled character map, as T5, XLM-R and their kin have it: a trie of what is
-// replaced, and the replacements.
+// SentencePiece's precompiled character map, used by T5, XLM-R and related models: a trie of the
+// keys, and their replacements.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace lockstep::text {
 
-/// The normalizer of "precompiled_charsmap", in base64. An Error tells of one that is not whole.
+/// Reads the normalizer from "precompiled_charsmap" (base64). Throws Error if the map is damaged.
 std::unique_ptr<Normalizer> make_precompiled(const Field& field);
 
 }  // namespace lockstep::text

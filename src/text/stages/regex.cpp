@@ -1,3 +1,4 @@
+// Regular expressions of a tokenizer.json, matched by PCRE2 under time and memory limits.
 #include "text/stages/regex.h"
 
 #include <algorithm>
@@ -18,15 +19,14 @@
 namespace lockstep::text {
 namespace {
 
-// PCRE2 counts these for each place where a match may begin. Patterns of real tokenizers need a
-// few.
+// Limits that PCRE2 applies per start position. Patterns of real tokenizers stay far below them.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kDepthLimit = 1'000'000;
 constexpr uint32_t kHeapLimitKilobytes = 64 * 1024;
-constexpr size_t kJitStackBytes = 128 << 20;  // reserved, not taken
-// So that many such places are tried between two looks at the clock,
+constexpr size_t kJitStackBytes = 128 << 20;  // reserved address space; committed on use
+// start positions tried between two checks of the clock
 constexpr size_t kWindow = 32;
-// and so much time of the processor is allowed, ten times what slow patterns take.
+// CPU time limit, ten times the cost of slow patterns
 constexpr double kSecondsAtLeast = 1;
 constexpr double kSecondsPerByte = 1e-6;
 
@@ -58,8 +58,8 @@ struct FreeMatchData {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
 };
 
-/// What matches of any pattern need. A thread makes it once: a stage of a tokenizer may search
-/// each word by itself.
+/// PCRE2 match state, created once per thread because a tokenizer stage may search each word
+/// separately.
 struct MatchMemory {
   std::unique_ptr<pcre2_match_data, FreeMatchData> data{pcre2_match_data_create(1, nullptr)};
   std::unique_ptr<pcre2_match_context, FreeMatchContext> context{
@@ -69,7 +69,7 @@ struct MatchMemory {
 
   MatchMemory() {
     if (data == nullptr || context == nullptr || stack == nullptr) {
-      throw Error(ErrorKind::kOutOfMemory, "no memory to match a regular expression");
+      throw Error(ErrorKind::kOutOfMemory, "out of memory while matching a regular expression");
     }
     pcre2_set_match_limit(context.get(), kMatchLimit);
     pcre2_set_depth_limit(context.get(), kDepthLimit);
@@ -101,7 +101,7 @@ Regex::Regex(const std::string& pattern, std::string place)
   if (context != nullptr) {
     pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   }
-  // Oniguruma's default syntax is Ruby's, where ^ and $ always match at lines.
+  // Oniguruma's default syntax is Ruby's, in which ^ and $ always match at line boundaries.
   code_->code = pcre2_compile(
       reinterpret_cast<PCRE2_SPTR>(translated.data()),
       translated.size(),
@@ -113,19 +113,19 @@ Regex::Regex(const std::string& pattern, std::string place)
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{}: the pattern {} cannot be read: {}",
+            "{}: the pattern {} is invalid: {}",
             place_,
             shown_pattern(pattern_),
             message_of(error)),
-        "write the pattern in the syntax that Oniguruma and PCRE2 share");
+        "use the syntax that Oniguruma and PCRE2 have in common");
   }
   pcre2_jit_compile(
-      code_->code, PCRE2_JIT_COMPLETE);  // without it, matching is slower, not different
+      code_->code, PCRE2_JIT_COMPLETE);  // without the JIT, matching is slower but gives the same result
 }
 
 Regex::~Regex() = default;
 
-/// One search of a text at work.
+/// Search of one text.
 class Regex::Search {
  public:
   Search(const Regex& regex, std::string_view text)
@@ -136,7 +136,7 @@ class Regex::Search {
   struct Place {
     size_t begin, end;
   };
-  /// The first match that begins at `from` or later.
+  /// Returns the first match that starts at or after `from`.
   std::optional<Place> next(size_t from) {
     while (from <= text_.size()) {
       size_t last = std::min(from + kWindow, text_.size());
@@ -172,20 +172,21 @@ class Regex::Search {
   }
 
  private:
-  /// A word that is searched by itself is not worth a look at the clock.
+  /// Throws Error if the CPU time limit is exceeded. The limit starts with the first call, so a
+  /// search of a short word does not read the clock.
   void check_time() {
     const double now = thread_seconds();
     if (latest_ == 0) {
       latest_ = now + kSecondsAtLeast + kSecondsPerByte * static_cast<double>(text_.size());
     } else if (now > latest_) {
-      regex_.too_long("time is up");
+      regex_.too_long("time limit exceeded");
     }
   }
 
   const Regex& regex_;
   std::string_view text_;
   MatchMemory& memory_;
-  double latest_ = 0;  // until the first look at the clock
+  double latest_ = 0;  // deadline in seconds; 0 until the first check
   size_t found_ = 0;
 };
 
@@ -197,7 +198,7 @@ void Regex::too_long(const std::string& reason) const {
           place_,
           shown_pattern(pattern_),
           reason),
-      "leave the text out, or use a tokenizer whose pattern does not backtrack so much");
+      "remove the text, or use a tokenizer whose pattern backtracks less");
 }
 
 std::vector<Match> Regex::matches(std::string_view text) const {
@@ -208,7 +209,7 @@ std::vector<Match> Regex::matches(std::string_view text) const {
   bool any = false;
   while (const std::optional<Search::Place> place = search.next(from)) {
     const auto [begin, end] = *place;
-    if (begin == end && any && end == done) {  // nothing again, right after a match
+    if (begin == end && any && end == done) {  // skip an empty match directly after a match
       from += from < text.size() ? code_point_length(text[from]) : 1;
       continue;
     }

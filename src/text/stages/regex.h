@@ -1,5 +1,5 @@
-// Regular expressions that have no scanner of ours, by PCRE2 under limits: a pattern that would
-// take too long is an Error, never a wrong answer.
+// Regular expressions without a hand-written scanner, matched by PCRE2 under limits. A pattern that
+// would take too long causes an Error.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,17 @@
 
 namespace lockstep::text {
 
-/// A compiled pattern in Oniguruma's syntax, as tokenizer.json holds it. Thread-safe. Matching is
-/// bounded by PCRE2's own limits, and by the processor's time: a second, and one more for each
-/// megabyte.
+/// Compiled pattern in Oniguruma's syntax, as in tokenizer.json. Thread-safe. Matching is bounded
+/// by PCRE2's limits and by a CPU time of one second plus one second per megabyte.
 class Regex {
  public:
-  /// `place` (file and key) is named by the Error of a pattern that does not compile.
+  /// Compiles the pattern. Throws Error that names `place` (file and key) if it does not compile.
   Regex(const std::string& pattern, std::string place);
   ~Regex();
   Regex(const Regex&) = delete;
   Regex& operator=(const Regex&) = delete;
 
-  /// Valid UTF-8, not empty.
+  /// Returns the matches and the text between them; `text` is non-empty, valid UTF-8.
   std::vector<Match> matches(std::string_view text) const;
 
  private:

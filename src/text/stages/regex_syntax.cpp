@@ -1,3 +1,4 @@
+// Translates Oniguruma patterns to PCRE2 syntax.
 #include "text/stages/regex_syntax.h"
 
 #include <algorithm>
@@ -17,8 +18,8 @@
 namespace lockstep::text {
 namespace {
 
-/// The code points that a class of PCRE2's own matches, in the version that we are linked with;
-/// none where it does not know the class. All of Unicode is matched to find them.
+/// Returns the code points that a PCRE2 character class matches in the linked version, or an empty
+/// list if PCRE2 does not know the class. Found by matching all of Unicode.
 CodePointRanges find_pcre_ranges(const std::string& class_text) {
   const std::string pattern = "[" + class_text + "]+";
   int error = 0;
@@ -65,8 +66,7 @@ CodePointRanges find_pcre_ranges(const std::string& class_text) {
   return ranges;
 }
 
-/// Found once: the patterns of a tokenizer, and those of other tokenizers, name the same few
-/// classes.
+/// Cached find_pcre_ranges(): the patterns of most tokenizers use the same few classes.
 CodePointRanges pcre_ranges(const std::string& class_text) {
   constexpr size_t kMostKnown = 64;
   static std::mutex mutex;
@@ -127,7 +127,7 @@ class Translator {
   char peek(size_t ahead = 0) const { return at_end(ahead) ? '\0' : pattern_[at_ + ahead]; }
   bool starts(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
   void copy(size_t count) {
-    count = std::min(count, pattern_.size() - at_);  // a pattern may end in the middle of an escape
+    count = std::min(count, pattern_.size() - at_);  // a pattern may end within an escape
     out_ += pattern_.substr(at_, count);
     at_ += count;
   }
@@ -135,15 +135,15 @@ class Translator {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{}: the pattern {} holds {}, which is not supported",
+            "{}: the pattern {} contains {}, which is not supported",
             place_,
             shown_pattern(pattern_),
             what),
-        "write the pattern without it, in the syntax that Oniguruma and PCRE2 share");
+        "rewrite the pattern in the syntax that Oniguruma and PCRE2 have in common");
   }
 
-  /// Where an escape stands: \w holds six Latin-1 numbers (such as U+00B2) outside of a class, and
-  /// not in one.
+  /// Context of an escape. Outside of a class, \w includes six Latin-1 numbers (such as U+00B2);
+  /// inside a class it does not.
   enum class Where { kOutside, kInClass };
 
   CodePointRanges ranges_of(const std::string& name, Where where) const {
@@ -157,14 +157,14 @@ class Translator {
                : *ranges;
   }
 
-  /// The inside of a class that matches the property.
+  /// Returns the contents of a character class that matches the property.
   const std::string& property(const std::string& name, Where where) {
     const auto [found, is_new] = properties_.try_emplace({name, where});
     if (!is_new) {
       return found->second;
     }
     const CodePointRanges ranges = ranges_of(name, where);
-    // PCRE2's own classes are quick, so that ours are theirs and what they lack.
+    // PCRE2's own classes are fast: use them and add the missing code points.
     const std::string own = name == "Word" ? R"(\p{L}\p{M}\p{Nd}\p{Pc})" : "\\p{" + name + "}";
     const CodePointRanges known = pcre_ranges(own);
     const bool usable = !known.empty() && subtract(known, ranges).empty();
@@ -172,8 +172,7 @@ class Translator {
     return found->second;
   }
 
-  /// The property that an escape at the current place names, after which it stands: \p{L}, \P{^L},
-  /// \s, \W.
+  /// Property named by an escape: \p{L}, \P{^L}, \s, \W. Reading it moves past the escape.
   struct Named {
     std::string name;
     bool negative;
@@ -202,10 +201,11 @@ class Translator {
     return std::nullopt;
   }
 
-  /// Escapes that both read alike or that have a twin; true where it was one.
+  /// Translates escapes that have the same meaning or an equivalent in PCRE2; returns false for
+  /// others.
   bool simple_escape() {
     const char letter = peek(1);
-    if (letter == 'h' || letter == 'H') {  // a hexadecimal digit, in Ruby
+    if (letter == 'h' || letter == 'H') {  // hexadecimal digit in Ruby
       unsupported("\\h");
     }
     if (letter == 'v') {
@@ -249,7 +249,7 @@ class Translator {
   void read_class() {
     copy(peek(1) == '^' ? 2 : 1);
     if (peek() == ']') {
-      unsupported("a class that is empty or begins with ]");
+      unsupported("a class that is empty or starts with ]");
     }
     while (!at_end() && peek() != ']') {
       if (peek() == '[') {
@@ -284,7 +284,7 @@ class Translator {
     unsupported("a class in a class");
   }
 
-  /// Flags: what is (?m) in Ruby is (?s) elsewhere.
+  /// Translates group flags: Ruby's (?m) is PCRE2's (?s).
   void open_group() {
     if (!starts("(?")) {
       copy(1);
@@ -300,7 +300,7 @@ class Translator {
     }
   }
 
-  /// {,n} means {0,n} in Ruby, and a + after an interval repeats it.
+  /// Translates intervals: in Ruby {,n} means {0,n}, and a + after an interval repeats it.
   void interval() {
     const size_t end = pattern_.find_first_not_of("0123456789,", at_ + 1);
     const bool is_interval = end != std::string_view::npos && pattern_[end] == '}' && end > at_ + 1;

@@ -1,5 +1,5 @@
-// Patterns in Oniguruma's syntax (Ruby's), which tokenizer.json files hold, as PCRE2 reads them,
-// with the character classes of Unicode 16 whatever the version of PCRE2's own.
+// Translation of regular expressions from Oniguruma's (Ruby's) syntax, used in tokenizer.json, to
+// PCRE2. Character classes follow Unicode 16 regardless of the PCRE2 version.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace lockstep::text {
 
-/// The same pattern for PCRE2. What the two read differently and we do not translate is an Error
-/// that names `place`, never another meaning.
+/// Returns the equivalent PCRE2 pattern. Throws Error that names `place` for constructs that differ
+/// between the two and are not translated.
 std::string to_pcre(std::string_view pattern, const std::string& place);
 
-/// Its first characters, as messages show it.
+/// Returns the start of the pattern, shortened for messages.
 std::string shown_pattern(std::string_view pattern);
 
 }  // namespace lockstep::text

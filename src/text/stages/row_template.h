@@ -1,4 +1,4 @@
-// What a tokenizer's template puts around texts.
+// Template of ids that a tokenizer adds around texts.
 #pragma once
 
 #include <algorithm>
@@ -7,14 +7,14 @@
 
 namespace lockstep::text {
 
-/// What the template puts around the texts of a row: [CLS] a [SEP], and [CLS] a [SEP] b [SEP].
+/// Ids around the one or two texts of a row: [CLS] a [SEP], and [CLS] a [SEP] b [SEP].
 struct RowTemplate {
-  std::vector<int32_t> before = {}, after = {};                          // of one text
-  std::vector<int32_t> pair_before = {}, between = {}, pair_after = {};  // of two
-  int64_t between_of_first = 0;  // of `between`, those of the first segment
-  bool tells_segments = false;   // the second text is a segment of its own
+  std::vector<int32_t> before = {}, after = {};                          // for one text
+  std::vector<int32_t> pair_before = {}, between = {}, pair_after = {};  // for a pair
+  int64_t between_of_first = 0;  // number of ids in `between` that belong to the first segment
+  bool tells_segments = false;   // the second text has segment id 1
 
-  /// -1 where it puts nothing around texts.
+  /// Returns the highest id, or -1 if the template is empty.
   int32_t highest_id() const {
     int32_t highest = -1;
     for (const auto* ids : {&before, &after, &pair_before, &between, &pair_after}) {

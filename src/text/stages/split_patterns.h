@@ -1,10 +1,11 @@
-// Hand-written scanners for the patterns that GPT-2, Llama 3 and Qwen2 split text by. Each cuts
-// valid UTF-8 into pieces that cover it, in linear time, and equals the regular expression
-// (Oniguruma's semantics) on every text:
-//   GPT-2    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-//   Llama 3  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
-//   ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ Qwen2    Llama 3's with \p{N} in place of
-//   \p{N}{1,3}
+// Hand-written scanners for the split patterns of GPT-2, Llama 3 and Qwen2. Each splits valid UTF-8
+// into pieces that cover it, in linear time, and is equivalent to the regular expression
+// (Oniguruma's semantics):
+//
+// GPT-2:    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// Llama 3:  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}
+//           | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+// Qwen2:    as Llama 3, with \p{N} instead of \p{N}{1,3}
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ namespace lockstep::text {
 
 enum class SplitPattern { kGpt2, kLlama3, kQwen2 };
 
-/// The scanner that a regular expression of a tokenizer.json has, if any.
+/// Returns the scanner that is equivalent to a regular expression of a tokenizer.json, if any.
 std::optional<SplitPattern> known_pattern(std::string_view regex);
 
 namespace internal {
@@ -27,7 +28,7 @@ inline CharacterClass class_at(const Characters& characters, const char* at) {
   return characters.class_of(code_point_at(at));
 }
 
-/// The end of the run of `wanted` that begins at `at`, which may be empty.
+/// Returns the end of the run of `wanted` characters that starts at `at`; the run may be empty.
 inline const char* skip_run(
     const Characters& characters, const char* at, const char* end, CharacterClass wanted) {
   while (at < end && class_at(characters, at) == wanted) {
@@ -36,8 +37,8 @@ inline const char* skip_run(
   return at;
 }
 
-/// The end of a contraction ('s 't 're 've 'm 'll 'd) that begins with the apostrophe at `at`, or
-/// `at`. Ignoring case, U+017F (long s) counts as an s, as case folding has it.
+/// Returns the end of a contraction ('s 't 're 've 'm 'll 'd) whose apostrophe is at `at`, or `at`
+/// if there is none. With kIgnoreCase, U+017F (long s) counts as s, as in Unicode case folding.
 template <bool kIgnoreCase>
 const char* skip_contraction(const char* at, const char* end) {
   const auto lower = [](char c) {
@@ -64,8 +65,8 @@ const char* skip_contraction(const char* at, const char* end) {
   return at;
 }
 
-/// White space that no word follows closely: the whole run at the end of the text, else all but its
-/// last character, which goes with what follows; a run of one is itself.
+/// Returns the end of a white-space piece. At the end of the text it is the whole run. Otherwise
+/// the last space is left for the next piece, unless the run has only one character.
 inline const char* end_of_spaces(
     const char* begin, const char* run_end, const char* last, const char* end) {
   return run_end == end || last == begin ? run_end : last;
@@ -103,7 +104,8 @@ inline const char* skip_newlines(const char* at, const char* end) {
   return at;
 }
 
-/// White space: up to the run's last newline, else as end_of_spaces has it.
+/// Returns the end of a white-space piece: after the run's last newline, otherwise as
+/// end_of_spaces().
 inline const char* llama3_spaces_end(
     const Characters& characters, const char* at, const char* end) {
   const char* after_newline = nullptr;
@@ -151,8 +153,8 @@ const char* llama3_piece_end(const Characters& characters, const char* at, const
 
 }  // namespace internal
 
-/// The end of the piece that begins at `at`; at < end, valid UTF-8. `end` is the end of the text,
-/// which white space before it depends on.
+/// Returns the end of the piece that starts at `at`, where at < end in valid UTF-8. `end` must be
+/// the end of the text, because white space before it is split differently.
 template <SplitPattern kPattern>
 const char* piece_end(const Characters& characters, const char* at, const char* end) {
   if constexpr (kPattern == SplitPattern::kGpt2) {

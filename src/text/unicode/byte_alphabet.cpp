@@ -1,3 +1,4 @@
+// GPT-2's byte alphabet: conversion between bytes and printable characters.
 #include "text/unicode/byte_alphabet.h"
 
 #include <array>

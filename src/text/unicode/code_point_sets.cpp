@@ -1,3 +1,4 @@
+// Parses the Unicode property tables into ranges of code points.
 #include "text/unicode/code_point_sets.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ void add(CodePointRanges& ranges, char32_t first, char32_t last) {
   }
 }
 
-/// Property names are compared without case, spaces, '-' and '_' (UAX 44, UAX44-LM3).
+/// Normalizes a property name: case, spaces, '-' and '_' are ignored (UAX 44, UAX44-LM3).
 std::string loosely(std::string_view name) {
   std::string plain;
   for (const char c : name) {
@@ -88,7 +89,8 @@ std::string_view category_of(std::string_view plain_name) {
   return {};
 }
 
-/// Runs of kCategories: a hexadecimal code point and two letters, such as 30Nd.
+/// Returns the ranges of a category. Entries of kCategories are a hexadecimal code point and two
+/// letters, such as 30Nd.
 CodePointRanges category_ranges(std::string_view category) {
   CodePointRanges ranges;
   std::string_view rest = kCategories;
@@ -96,7 +98,7 @@ CodePointRanges category_ranges(std::string_view category) {
   char32_t first = 0;
   while (!rest.empty()) {
     uint32_t point = 0;
-    // A category is an upper-case and a lower-case letter, which no hexadecimal digit here is.
+    // A category starts with an uppercase letter, and the hexadecimal digits are lowercase.
     const size_t digits = rest.find_first_not_of("0123456789abcdef");
     std::from_chars(rest.data(), rest.data() + digits, point, 16);
     if (inside) {
@@ -112,7 +114,7 @@ CodePointRanges category_ranges(std::string_view category) {
   return ranges;
 }
 
-/// The ranges of an entry of kProperties: "Name:first-last,first-last;".
+/// Returns the ranges of an entry of kProperties: "Name:first-last,first-last;".
 std::optional<CodePointRanges> listed_ranges(std::string_view plain_name) {
   std::string_view rest = kProperties;
   while (!rest.empty()) {

@@ -1,4 +1,4 @@
-// Sets of code points by property, as regular expressions name them: general categories, some
+// Sets of code points by the property names of regular expressions: general categories, some
 // scripts, \w.
 #pragma once
 
@@ -11,15 +11,15 @@
 
 namespace lockstep::text {
 
-/// First and last code points of runs, rising, not touching. No surrogates.
+/// Inclusive ranges (first, last), sorted and non-adjacent, without surrogates.
 using CodePointRanges = std::vector<std::pair<char32_t, char32_t>>;
 
-/// The set of a property's name ("L", "Lu", "Letter", "Han", "Word", "Alphabetic"), of Unicode 16;
-/// nothing where it is not known.
+/// Returns the code points with a Unicode 16 property ("L", "Lu", "Letter", "Han", "Word",
+/// "Alphabetic"), or nullopt if the name is unknown.
 std::optional<CodePointRanges> property_ranges(std::string_view name);
-/// What of `from` is not in `ranges`.
+/// Returns the code points of `from` that are not in `ranges`.
 CodePointRanges subtract(const CodePointRanges& from, const CodePointRanges& ranges);
-/// All code points but surrogates that are not in `ranges`.
+/// Returns all code points that are not in `ranges`, except surrogates.
 CodePointRanges complement(const CodePointRanges& ranges);
 
 }  // namespace lockstep::text

@@ -1,3 +1,4 @@
+// Segmentation into extended grapheme clusters (UAX 29).
 #include "text/unicode/graphemes.h"
 
 #include <charconv>
@@ -11,7 +12,7 @@ namespace {
 
 #include "text/unicode/grapheme_tables.inc"
 
-/// Grapheme_Cluster_Break, by the letters of the table; Hangul syllables are told by arithmetic.
+/// Grapheme_Cluster_Break values, with the letters of the table. Hangul syllables are computed.
 enum class Break : uint8_t {
   kOther = '-',
   kControl = 'C',
@@ -64,7 +65,7 @@ bool is_open_syllable(char32_t point) {
   return is_syllable(point) && (point - 0xAC00) % 28 == 0;
 }
 
-/// GB6 to GB8.
+/// Implements rules GB6 to GB8.
 bool joins_hangul(char32_t left, Break left_break, char32_t right, Break right_break) {
   if (left_break == Break::kLead) {
     return right_break == Break::kLead || right_break == Break::kVowel || is_syllable(right);
@@ -75,12 +76,12 @@ bool joins_hangul(char32_t left, Break left_break, char32_t right, Break right_b
   return (left_break == Break::kTail || is_syllable(left)) && right_break == Break::kTail;
 }
 
-/// What the rules with long memory know of a cluster: GB9c, GB11, GB12.
+/// State for the rules that need more than the previous code point: GB9c, GB11, GB12.
 struct Memory {
   bool after_pictograph = false;   // ExtPict Extend*
   bool joined_pictograph = false;  // ExtPict Extend* ZWJ
   bool after_consonant = false;    // Consonant [Extend Linker]*
-  bool linked_consonant = false;   // the same with a Linker in it
+  bool linked_consonant = false;   // same, with at least one Linker
   bool odd_regionals = false;
 
   void take(Kind kind) {

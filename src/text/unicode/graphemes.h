@@ -1,4 +1,4 @@
-// Extended grapheme clusters (UAX 29): what a reader takes for one character.
+// Extended grapheme clusters (UAX 29), the characters that a reader perceives.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace lockstep::text {
 
-/// The end of the cluster that begins at `at`, a boundary of clusters in valid UTF-8; at <
-/// text.size().
+/// Returns the end of the cluster that starts at `at`, which must be a cluster boundary in valid
+/// UTF-8 below text.size().
 size_t grapheme_end(std::string_view text, size_t at);
 
 }  // namespace lockstep::text

@@ -1,3 +1,4 @@
+// Builds the table of character classes from the generated Unicode ranges.
 #include "text/unicode/unicode.h"
 
 #include <memory>

@@ -1,3 +1,4 @@
+// Unicode normalization forms and lowercase mapping.
 #include "text/unicode/unicode_normalization.h"
 
 #include <algorithm>
@@ -26,18 +27,18 @@ bool is_hangul_syllable(char32_t point) {
 
 enum Trait : uint8_t {
   kCanonicalTrait = 1,   // has a canonical decomposition
-  kCompatibleTrait = 2,  // has a compatibility decomposition of its own
-  kCombiningTrait = 4,   // its combining class is not 0
-  kSecondTrait = 8,      // composes with a code point before it
-  kExcludedTrait = 16,   // has a canonical decomposition that does not compose to it again
+  kCompatibleTrait = 2,  // has a separate compatibility decomposition
+  kCombiningTrait = 4,   // has a combining class other than 0
+  kSecondTrait = 8,      // composes with a preceding code point
+  kExcludedTrait = 16,   // has a canonical decomposition that does not compose back to it
 };
 
-/// Reads the words of a table: numbers separated by one of ".=-/;", the last by ';'.
+/// Reads the numbers of a table, which are separated by one of ".=-/;"; an entry ends with ';'.
 class TableReader {
  public:
   explicit TableReader(std::string_view table) : rest_(table) {}
   bool at_end() const { return rest_.empty(); }
-  /// The next number, and the separator after it.
+  /// Returns the next number and the separator after it.
   char32_t next(char& separator, int base = 16) {
     uint32_t number = 0;
     const auto result = std::from_chars(rest_.data(), rest_.data() + rest_.size(), number, base);
@@ -62,7 +63,7 @@ class Tables {
     return has(point, kCombiningTrait) ? classes_.at(point) : 0;
   }
   void decompose(char32_t point, bool compatible, std::u32string& out) const;
-  /// 0 where the two do not compose.
+  /// Returns the composed code point, or 0 if the two do not compose.
   char32_t compose(char32_t first, char32_t second) const;
   char32_t lower(char32_t point) const {
     const auto found = lower_.find(point);
@@ -175,7 +176,7 @@ char32_t Tables::compose(char32_t first, char32_t second) const {
   return found == compositions_.end() ? 0 : found->second;
 }
 
-/// Sorts each run of combining marks by class, keeping the order of equals (UAX 15, D109).
+/// Sorts each run of combining marks by class with a stable sort (UAX 15, D109).
 void reorder(const Tables& tables, std::u32string& points) {
   for (size_t at = 0; at < points.size();) {
     size_t end = at;
@@ -194,7 +195,7 @@ void reorder(const Tables& tables, std::u32string& points) {
   }
 }
 
-/// Canonical composition (UAX 15, D117), in place.
+/// Applies canonical composition (UAX 15, D117) in place.
 void compose(const Tables& tables, std::u32string& points) {
   size_t used = 0;
   size_t starter = points.size();  // none yet
@@ -243,7 +244,7 @@ std::string normalize(std::string_view text, NormalizationForm form) {
   normal.reserve(text.size());
   std::u32string points;
   size_t done = 0;
-  size_t last = 0;  // the last code point before `at`, which one at `at` may combine with
+  size_t last = 0;  // the last code point before `at`, a candidate for composition
   for (size_t at = 0; at < text.size();) {
     if (!tables.has(code_point_at(text.data() + at), active)) {
       last = at;

@@ -1,3 +1,4 @@
+// UTF-8 decoding, encoding and validation.
 #include "text/unicode/utf8.h"
 
 #include <algorithm>
@@ -6,10 +7,10 @@
 namespace lockstep::text {
 namespace {
 
-/// What may follow a lead byte (Unicode 16, table 3-7): the length, and the bounds of the second
+/// Valid sequences for a lead byte (Unicode 16, table 3-7): the length and the bounds of the second
 /// byte.
 struct ByteSequence {
-  size_t length;  // 0: no sequence begins with this byte
+  size_t length;  // 0 if no sequence starts with this byte
   unsigned char low, high;
 };
 
@@ -35,7 +36,8 @@ ByteSequence sequence_of(unsigned char lead) {
       static_cast<unsigned char>(lead == 0xF4 ? 0x8F : 0xBF)};
 }
 
-/// How many bytes at the start of `text` follow the grammar, up to `sequence.length`.
+/// Returns the number of valid bytes of the sequence at the start of `text`, up to
+/// `sequence.length`.
 size_t matching_bytes(const ByteSequence& sequence, std::string_view text) {
   const size_t limit = std::min(sequence.length, text.size());
   size_t matched = 1;

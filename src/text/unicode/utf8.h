@@ -1,6 +1,5 @@
-// UTF-8: reading valid text, writing it, and replacing what is invalid as Rust, Python and the
-// WHATWG do (one U+FFFD for each maximal part of an ill-formed sequence; Unicode 16, section 3.9,
-// table 3-8).
+// UTF-8 reading, writing and repair. Repair replaces each maximal part of an ill-formed sequence by
+// one U+FFFD, as Rust, Python and the WHATWG do (Unicode 16, section 3.9, table 3-8).
 #pragma once
 
 #include <cstddef>
@@ -12,19 +11,19 @@ namespace lockstep::text {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
-/// Whether a byte stands inside a code point, not at its start.
+/// True for a continuation byte.
 inline bool is_continuation(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
-/// The bytes of the code point that begins with `lead`, in valid UTF-8; 1 for a byte that stands
-/// inside one.
+/// Returns the length in bytes of the code point that starts with `lead`; 1 for a continuation
+/// byte.
 inline size_t code_point_length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-/// The code point at `at`; `at` must be the first byte of one, in valid UTF-8.
+/// Returns the code point whose first byte is at `at`, in valid UTF-8.
 inline char32_t code_point_at(const char* at) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(at);
   if (bytes[0] < 0x80) {
@@ -42,8 +41,8 @@ inline char32_t code_point_at(const char* at) {
       (bytes[3] & 0x3F));
 }
 
-/// The start of the code point that ends just before `at`; valid UTF-8, begin < at. Never before
-/// `begin`.
+/// Returns the start of the code point that ends just before `at`, but not before `begin`. Requires
+/// valid UTF-8 and begin < at.
 inline const char* previous_code_point(const char* begin, const char* at) {
   do {
     --at;
@@ -53,21 +52,21 @@ inline const char* previous_code_point(const char* begin, const char* at) {
 
 void append_code_point(std::string& text, char32_t code_point);
 std::string to_utf8(std::u32string_view code_points);
-/// The code points of valid UTF-8.
+/// Convert or count the code points of valid UTF-8.
 std::u32string to_code_points(std::string_view text);
 size_t count_code_points(std::string_view text);
 
-/// How many bytes from the start of `text` are valid UTF-8.
+/// Returns the length in bytes of the longest valid UTF-8 prefix of `text`.
 size_t valid_utf8_prefix(std::string_view text);
-/// `text` with each ill-formed part replaced by U+FFFD.
+/// Returns `text` with each ill-formed part replaced by U+FFFD.
 std::string replace_invalid_utf8(std::string_view text);
 
-/// What stands at the start of a text that is not valid there.
+/// Ill-formed sequence at the start of a text.
 struct IllFormed {
-  size_t length;    // the bytes that one U+FFFD stands for; at least 1
-  bool incomplete;  // the text ends in the middle of a sequence that later bytes could complete
+  size_t length;    // number of bytes replaced by one U+FFFD; at least 1
+  bool incomplete;  // the text ends within a sequence that more bytes could complete
 };
-/// `text` is not empty and its first code point is not valid.
+/// Describes the sequence at the start of `text`, which must be non-empty and ill-formed there.
 IllFormed ill_formed_at_start(std::string_view text);
 
 }  // namespace lockstep::text

@@ -1,3 +1,4 @@
+// Control socket of a run: parses requests, answers status and queues actions.
 #include "watch/control/server.h"
 
 #include <array>
@@ -27,12 +28,12 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr size_t kLongestRequest = 4096;  // bytes
-constexpr int kPatienceSeconds = 2;       // for the rest of a request
+constexpr int kPatienceSeconds = 2;       // wait for the rest of a request
 constexpr int64_t kMostTraces = 100;
-constexpr int64_t kLongestRun = int64_t{1} << 40;  // steps; a double holds it
+constexpr int64_t kLongestRun = int64_t{1} << 40;  // steps; exactly representable as a double
 
-/// A folder's socket by a short name: the address of a socket holds 107 bytes, and a path may be
-/// longer.
+/// Short path to a folder's socket. Socket addresses are limited to 107 bytes, and the folder's
+/// path may be longer.
 class SocketName {
  public:
   explicit SocketName(const std::filesystem::path& folder)
@@ -41,7 +42,7 @@ class SocketName {
       throw Error(
           ErrorKind::kEnvironment,
           fmt::format("cannot open the folder {}: {}", folder.string(), std::strerror(errno)),
-          "give the output_dir of a run");
+          "pass the output_dir of a run");
     }
     address_.sun_family = AF_UNIX;
     const std::string name = fmt::format("/proc/self/fd/{}/{}", folder_, kControlName);
@@ -63,7 +64,7 @@ void set_patience(int connection, int seconds) {
   ::setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 }
 
-/// A line without its newline; what came until the connection's end where there is none.
+/// Reads a line without its newline, or everything up to the end of the connection.
 std::string receive_line(int connection, size_t longest) {
   std::string text;
   std::array<char, 1024> part{};
@@ -102,8 +103,8 @@ Act parse_logging_steps(const nlohmann::json& steps) {
       steps.get<int64_t>() > kLongestRun) {
     throw Error(
         ErrorKind::kConfig,
-        "set logging_steps takes a whole number of steps, 1 or more",
-        "such as: lockstep ctl RUN set logging_steps=10");
+        "set logging_steps: expected a whole number of steps, 1 or more",
+        "for example: lockstep ctl RUN set logging_steps=10");
   }
   return {.kind = Act::Kind::kLogEvery, .steps = steps.get<int64_t>()};
 }
@@ -117,15 +118,14 @@ Act parse_set(const nlohmann::json& request) {
       rate->get<double>() < 0) {
     throw Error(
         ErrorKind::kConfig,
-        "set takes learning_rate=NUMBER, which is not negative",
-        "such as: lockstep ctl RUN set learning_rate=1e-4 --force");
+        "set: expected learning_rate=NUMBER, not negative",
+        "for example: lockstep ctl RUN set learning_rate=1e-4 --force");
   }
   if (!request.value("force", false)) {
     throw Error(
         ErrorKind::kConfig,
-        "another learning_rate makes this run another one than its configuration describes",
-        "add --force; the record and the checkpoints keep what was set, and a resume does the "
-        "same at the same step");
+        "changing learning_rate makes the run deviate from its configuration",
+        "add --force; the change is recorded in the events and checkpoints, and a resume applies it at the same step");
   }
   return {.kind = Act::Kind::kSet, .learning_rate = rate->get<double>(), .forced = true};
 }
@@ -140,7 +140,7 @@ Act parse_log(const nlohmann::json& request) {
   }
   throw Error(
       ErrorKind::kConfig,
-      fmt::format("'{}' is no level of the log", level),
+      fmt::format("'{}' is not a log level", level),
       fmt::format("one of {}", fmt::join(kLevels, ", ")));
 }
 
@@ -149,7 +149,7 @@ Act parse_trace(const nlohmann::json& request) {
   if (steps == request.end() || !steps->is_number_integer() || steps->get<int64_t>() < 1 ||
       steps->get<int64_t>() > kMostTraces) {
     throw Error(
-        ErrorKind::kConfig, fmt::format("trace takes a number of steps, 1 to {}", kMostTraces));
+        ErrorKind::kConfig, fmt::format("trace: expected a number of steps, 1 to {}", kMostTraces));
   }
   return {.kind = Act::Kind::kTrace, .steps = steps->get<int64_t>()};
 }
@@ -177,10 +177,10 @@ Act parse_act(const nlohmann::json& request) {
     }
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("there is no act '{}'.{}", name, did_you_mean(name, names)),
+        fmt::format("unknown command '{}'.{}", name, did_you_mean(name, names)),
         fmt::format("one of {}", fmt::join(names, ", ")));
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorKind::kConfig, fmt::format("a request is not understood: {}", error.what()));
+    throw Error(ErrorKind::kConfig, fmt::format("invalid request: {}", error.what()));
   }
 }
 
@@ -202,9 +202,9 @@ ControlServer::ControlServer(
     : folder_(folder),
       check_(std::move(check)) {
   const SocketName name(folder);
-  ::unlink((folder / kControlName).c_str());  // of a run that was killed: this one has the folder
+  ::unlink((folder / kControlName).c_str());  // left by a killed run; this run has locked the folder
   listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  // The file takes the mode of the socket that is bound to it: no moment is left to others.
+  // The socket file inherits the mode of the socket, so it is never accessible to other users.
   const bool bound = listener_ >= 0 && ::fchmod(listener_, S_IRUSR | S_IWUSR) == 0 &&
                      ::bind(listener_, name.address(), SocketName::kSize) == 0;
   wake_ = ::eventfd(0, EFD_CLOEXEC);
@@ -263,7 +263,7 @@ std::string ControlServer::status_line() {
 }
 
 void ControlServer::hear(int connection) {
-  Asked asked({}, connection);  // closes it
+  Asked asked({}, connection);  // closes the connection
   if (!is_our_user(connection)) {
     return;
   }
@@ -272,7 +272,7 @@ void ControlServer::hear(int connection) {
   try {
     const auto request = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!request.is_object()) {
-      throw Error(ErrorKind::kConfig, "a request is one line, a JSON object");
+      throw Error(ErrorKind::kConfig, "a request must be one line, a JSON object");
     }
     if (request.contains("act") && request.at("act") == "status") {
       send_line(connection, json::parse(status_line()));
@@ -294,10 +294,8 @@ json ask_run(const std::filesystem::path& folder, const json& request) {
   if (connection < 0 || ::connect(connection, name.address(), SocketName::kSize) != 0) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("no run listens in {}: {}", folder.string(), std::strerror(errno)),
-        "a run that trains on this machine does, where its user asks, unless "
-        "monitor.control=false; "
-        "`lockstep runs` tells which train");
+        fmt::format("no run is listening in {}: {}", folder.string(), std::strerror(errno)),
+        "use the machine and user of the run, and check that it does not have monitor.control=false; `lockstep runs` lists active runs");
   }
   send_line(connection, request);
   const std::string text = receive_line(connection, size_t{1} << 20);
@@ -306,7 +304,7 @@ json ask_run(const std::filesystem::path& folder, const json& request) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("the run in {} ended before it answered", folder.string()),
-        "`lockstep runs` tells how");
+        "`lockstep runs` shows the reason");
   }
   return answer;
 }

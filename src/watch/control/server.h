@@ -1,4 +1,4 @@
-// A run's ear: a unix socket in its folder, at which its user asks how it is and asks it to act.
+// Control socket of a run: a unix socket in the run's folder for status requests and commands.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +16,28 @@
 
 namespace lockstep::watch {
 
-/// The socket's name in a run's folder.
+/// Name of the socket in a run's folder.
 inline constexpr const char* kControlName = ".lockstep-control";
 
-/// What a run is asked to do between two steps.
+/// Command that a run executes between two steps.
 struct Act {
   enum class Kind { kSave, kStop, kEvaluate, kLog, kSet, kLogEvery, kTrace };
   Kind kind = Kind::kSave;
-  int level = 0;             // of kLog: LogLevel's number
-  double learning_rate = 0;  // of kSet
-  int64_t steps = 0;         // of kTrace, kLogEvery
+  int level = 0;             // for kLog: a LogLevel
+  double learning_rate = 0;  // for kSet
+  int64_t steps = 0;         // for kTrace and kLogEvery
   bool forced = false;
 };
 
-/// The act of a request such as {"act": "set", "learning_rate": 1e-4, "force": true}. Throws Error
-/// (config) that says what is not understood, or that an act which makes the run another one than
-/// its configuration describes wants to be forced.
+/// Parses a request such as {"act": "set", "learning_rate": 1e-4, "force": true}. Throws Error
+/// (config) if it is invalid, or if it deviates from the run's configuration without "force".
 Act parse_act(const nlohmann::json& request);
 
-/// Somebody waits for the answer to an act.
+/// Pending command whose client waits for an answer.
 class Asked {
  public:
   Asked(Act act, int connection) : act(act), connection_(connection) {}
-  /// An act that was not answered is told to have been dropped, by the connection's end.
+  /// Closes the connection; without an answer, the client reports that the command was dropped.
   ~Asked();
   Asked(Asked&& other) noexcept
       : act(other.act),
@@ -49,7 +48,7 @@ class Asked {
     return *this;
   }
 
-  /// Says what was done, or why it was not, and hangs up. Never blocks.
+  /// Sends the result, or the reason for a failure, and closes the connection. Never blocks.
   void answer(bool done, const std::string& text);
 
   Act act;
@@ -58,21 +57,21 @@ class Asked {
   int connection_;
 };
 
-/// Listens on `folder`/.lockstep-control, mode 0600, in a thread of its own; whoever connects must
-/// be of this process's user, or root. Status is answered at once, whatever the run does. The
-/// socket goes with the object.
+/// Listens on `folder`/.lockstep-control (mode 0600) in a background thread. Accepts connections
+/// from this process's user and root only. Answers status requests immediately, even if the run is
+/// blocked. The destructor removes the socket.
 class ControlServer {
  public:
-  /// `check` throws an Error for an act that this run cannot do; any thread. Throws Error
-  /// (environment) where the folder cannot hold a socket.
+  /// `check` throws Error for commands that this run does not support; it is called from any
+  /// thread. Throws Error (environment) if the socket cannot be created.
   ControlServer(const std::filesystem::path& folder, std::function<void(const Act&)> check);
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
-  /// What `status` answers from now on, with "age_s" added: the seconds since.
+  /// Sets the answer to `status` requests. "age_s", the seconds since this call, is added to it.
   void publish(nlohmann::ordered_json status);
-  /// What was asked for since the last call.
+  /// Returns the commands received since the previous call.
   std::vector<Asked> take();
 
  private:
@@ -85,14 +84,15 @@ class ControlServer {
   int listener_ = -1, wake_ = -1;
   std::mutex mutex_;
   nlohmann::ordered_json status_ =
-      nlohmann::ordered_json::object();  // guarded by mutex_, as the next two are
+      nlohmann::ordered_json::object();  // guarded by mutex_, as are the next two members
   double published_ = 0;
   std::vector<Asked> asked_;
   std::thread thread_;
 };
 
 /// Sends a request to the run of a folder and waits for its answer: {"ok": bool, "text": ..} and
-/// what status adds. Throws Error (environment) where no run listens, or it ended meanwhile.
+/// the fields of status. Throws Error (environment) if no run is listening or it ends before it
+/// answers.
 nlohmann::ordered_json ask_run(
     const std::filesystem::path& folder, const nlohmann::ordered_json& request);
 

@@ -1,3 +1,4 @@
+// Single-threaded HTTP/1.1 server based on poll().
 #include "watch/page/http_server.h"
 
 #include <algorithm>
@@ -23,14 +24,14 @@ namespace {
 
 constexpr size_t kLongestRequestHead = size_t{16} << 10;  // bytes
 constexpr size_t kMostConnections = 64;
-constexpr double kPatience = 10;  // seconds without a byte
+constexpr double kPatience = 10;  // seconds without any data
 
 int hex_digit(char letter) {
   const char low = static_cast<char>(letter | 0x20);
   return is_digit(letter) ? letter - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
 }
 
-/// %41 and + of a query; nothing where a % is not followed by two digits.
+/// Decodes %41 and + in a query; returns nullopt if a % is not followed by two hexadecimal digits.
 std::optional<std::string> decoded(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -141,7 +142,7 @@ int listen_at(const std::string& address, int port) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("cannot listen on {} port {}: {}", address, port, reason),
-        "give another --address or --port; port 0 is a free one");
+        "choose another --address or --port; port 0 selects a free one");
   }
   return listener;
 }
@@ -204,7 +205,7 @@ int parse_request(std::string_view text, HttpRequest& request) {
       return 400;
     }
     const std::string name = lower_case(std::string(line.substr(0, colon)));
-    // Of two that contradict each other, one would be checked and the other believed.
+    // Reject duplicates of these headers: one value could be checked and the other one used.
     if (!request.headers.emplace(name, trimmed(line.substr(colon + 1))).second &&
         (name == "host" || name == "origin" || name == "authorization")) {
       return 400;

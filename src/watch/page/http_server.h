@@ -1,4 +1,4 @@
-// A small HTTP/1.1 server for one user on one machine: GET alone, small requests, one thread.
+// Small HTTP/1.1 server for one user on one machine: GET only, small requests, one thread.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@ namespace lockstep::watch {
 
 struct HttpRequest {
   std::string path;                            // decoded, without the query
-  std::map<std::string, std::string> query;    // decoded; of a name that comes twice the last
-  std::map<std::string, std::string> headers;  // names in lower case
+  std::map<std::string, std::string> query;    // decoded; for a repeated name, the last value
+  std::map<std::string, std::string> headers;  // names in lowercase
 
-  /// The value, or "".
+  /// Returns the value, or "".
   std::string header(const std::string& name) const;
   std::string parameter(const std::string& name, const std::string& otherwise = "") const;
 };
@@ -30,26 +30,25 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers{};
 };
 
-/// Parses a request's text up to its empty line. Returns the status of what is wrong with it, 0
-/// where nothing is.
+/// Parses a request up to its empty line. Returns 0, or the HTTP status of the error.
 int parse_request(std::string_view text, HttpRequest& request);
 
-/// Answers on one address. A connection serves one request and is closed; requests of more than 16
-/// KiB, connections beyond 64 and clients that take more than 10 s to ask or to listen are dropped.
+/// HTTP server on one address. A connection serves one request and is closed. Drops requests of
+/// more than 16 KiB, connections beyond 64, and clients that are idle for more than 10 s.
 class HttpServer {
  public:
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
-  /// Listens on a numeric or named `address` and `port` (0: a free one). The handler is called by
-  /// the thread of run(), one request at a time; what it throws is answered with 500. Throws Error
-  /// (environment) where the address cannot be had.
+  /// Listens on a numeric or named `address` and `port` (0: any free port). run() calls the handler
+  /// for one request at a time; exceptions become status 500. Throws Error (environment) if the
+  /// address is not available.
   HttpServer(const std::string& address, int port, Handler handler);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   int port() const { return port_; }
-  /// Serves until stop(), which any thread and a signal's handler may call.
+  /// Serves requests until stop(), which may be called from any thread or a signal handler.
   void run();
   void stop();
 

@@ -1,3 +1,4 @@
+// Web page of runs: authentication, JSON endpoints and Prometheus metrics.
 #include "watch/page/page.h"
 
 #include <algorithm>
@@ -29,13 +30,13 @@ namespace {
 
 constexpr double kLookAgainSeconds = 3;
 constexpr int64_t kMostBuckets = 4000, kUsualBuckets = 600;
-constexpr size_t kValuesAThread = size_t{1} << 17;  // about, of curves that are thinned out
+constexpr size_t kValuesAThread = size_t{1} << 17;  // values that a thread should process at least
 constexpr std::string_view kTrace = "trace-";
-constexpr size_t kEnding = 5;                             // of ".json"
+constexpr size_t kEnding = 5;                             // length of ".json"
 constexpr uintmax_t kLargestTrace = uintmax_t{64} << 20;  // bytes
 constexpr const char* kJson = "application/json";
 
-/// The host of "name:port", "[::1]:port" or a name alone.
+/// Returns the host of "name:port", "[::1]:port" or a plain name.
 std::string host_of(const std::string& header) {
   if (header.starts_with('[')) {
     return header.substr(1, header.find(']') - 1);
@@ -43,7 +44,8 @@ std::string host_of(const std::string& header) {
   return header.substr(0, header.find(':'));
 }
 
-/// Whoever makes a name resolve to this machine cannot make a page of that name speak to it.
+/// True for hosts that cannot be used for DNS rebinding: a foreign name that resolves to this
+/// machine is rejected.
 bool is_safe_host(const std::string& host, const std::string& address) {
   std::array<unsigned char, sizeof(in6_addr)> number{};
   return host == "localhost" || host == address ||
@@ -51,7 +53,7 @@ bool is_safe_host(const std::string& host, const std::string& address) {
          ::inet_pton(AF_INET6, host.c_str(), number.data()) == 1;
 }
 
-/// In a time that does not depend on how much of it is right.
+/// Constant-time comparison.
 bool is_same(std::string_view given, std::string_view secret) {
   unsigned different = given.size() == secret.size() ? 0 : 1;
   for (size_t i = 0; i < secret.size(); ++i) {
@@ -61,7 +63,7 @@ bool is_same(std::string_view given, std::string_view secret) {
   return different == 0;
 }
 
-/// The cookie of our name, or "".
+/// Returns the cookie with this name, or "".
 std::string cookie_of(const std::string& header, const std::string& name) {
   for (size_t at = 0; at < header.size();) {
     const size_t end = std::min(header.find(';', at), header.size());
@@ -124,7 +126,7 @@ void add_points(std::string& text, const Points& points) {
   text += "]]";
 }
 
-/// In a label of Prometheus' text.
+/// Escapes a label value for Prometheus' text format.
 std::string label_text(const std::string& text) {
   std::string escaped;
   for (const char letter : text) {
@@ -140,7 +142,7 @@ double wall_now() {
   return static_cast<double>(std::time(nullptr));
 }
 
-/// The steps whose traces lie in a run's folder, ascending.
+/// Returns the steps that have a trace in a run's folder, ascending.
 std::vector<int64_t> traces_of(const std::filesystem::path& folder) {
   std::vector<int64_t> steps;
   std::error_code none;
@@ -158,7 +160,7 @@ std::vector<int64_t> traces_of(const std::filesystem::path& folder) {
   return steps;
 }
 
-/// The file itself: the page draws it.
+/// Returns the unmodified trace file, which the page draws.
 HttpAnswer trace_of(const std::filesystem::path& folder, int64_t step) {
   const std::filesystem::path path = folder / fmt::format("{}{}.json", kTrace, step);
   std::error_code none;
@@ -166,13 +168,13 @@ HttpAnswer trace_of(const std::filesystem::path& folder, int64_t step) {
   if (none || size > kLargestTrace) {
     return {
         .status = 404,
-        .body = none ? "there is no such trace\n"
+        .body = none ? "trace not found\n"
                      : "this trace is too large for the page: open it in ui.perfetto.dev\n"};
   }
   return {.type = kJson, .body = read_file(path)};
 }
 
-/// Changes whenever what details_json tells of a run does.
+/// Returns a value that changes whenever details_json() of the run changes.
 std::string version_of(const std::filesystem::path& folder, const std::string& end) {
   std::error_code none;
   const auto written = std::filesystem::last_write_time(folder, none).time_since_epoch().count();
@@ -181,7 +183,7 @@ std::string version_of(const std::filesystem::path& folder, const std::string& e
 }
 
 Error no_such_run() {
-  return Error(ErrorKind::kConfig, "there is no such run");
+  return Error(ErrorKind::kConfig, "run not found");
 }
 
 }  // namespace
@@ -189,7 +191,7 @@ Error no_such_run() {
 std::string draw_token() {
   std::array<unsigned char, 16> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw Error(ErrorKind::kEnvironment, "the system gives no random numbers");
+    throw Error(ErrorKind::kEnvironment, "the system provides no random numbers");
   }
   std::string token;
   for (const unsigned char byte : bytes) {
@@ -266,11 +268,11 @@ HttpAnswer RunsPage::answer(const HttpRequest& request) {
   HttpAnswer answer;
   answer.status = refusal(request);
   if (answer.status == 401) {
-    answer.body = "open the address that lockstep monitor printed: it holds a token\n";
+    answer.body = "open the address that lockstep monitor printed; it contains a token\n";
   } else if (answer.status == 403) {
-    answer.body = "this host or origin is not served\n";
+    answer.body = "requests with this host or origin are not allowed\n";
   } else if (request.path == "/" && request.query.contains("token")) {
-    answer.status = 303;  // the token leaves the address line, and with it the history
+    answer.status = 303;  // redirect, so that the token disappears from the address bar and the history
     answer.headers = {
         {"Location", "/"},
         {"Set-Cookie", fmt::format("lockstep={}; HttpOnly; SameSite=Strict; Path=/", token_)}};
@@ -324,14 +326,14 @@ HttpAnswer RunsPage::answer_data(const HttpRequest& request) {
   if (path == "/metrics") {
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = prometheus()};
   }
-  return {.status = 404, .body = "there is no such page\n"};
+  return {.status = 404, .body = "page not found\n"};
 }
 
 std::string RunsPage::runs_json() {
   auto list = nlohmann::ordered_json::array();
   for (size_t id = 0; id < runs_.size(); ++id) {
     if (!is_run(runs_[id].folder)) {
-      continue;  // it was moved away
+      continue;  // the folder was moved
     }
     runs_[id].metrics->look();
     nlohmann::ordered_json run = to_json(summarize(runs_[id].folder, wall_now()));
@@ -377,7 +379,7 @@ std::string RunsPage::details_json(Watched& run) const {
 
 HttpAnswer RunsPage::live_ranks(const HttpRequest& request, const Watched& run) const {
   if (live_ == nullptr) {
-    return {.status = 404, .body = "lockstep monitor tells this, a run's own page does not\n"};
+    return {.status = 404, .body = "live status is available in lockstep monitor, not in a run's own page\n"};
   }
   const nlohmann::json answer{{"text", live_(run.folder, request.parameter("stacks") == "1")}};
   return {

@@ -1,4 +1,4 @@
-// The page of runs: what `lockstep monitor` serves, for a browser on this machine.
+// Web page of runs, served by `lockstep monitor`.
 #pragma once
 
 #include <filesystem>
@@ -15,33 +15,34 @@
 
 namespace lockstep::watch {
 
-/// A file of the page, as it lies in src/watch/page/web when the program is built: "index.html",
-/// "app.js", "ranks.js", "app.css". Empty where there is none of that name.
+/// Returns a file of src/watch/page/web that was embedded at build time: "index.html", "app.js",
+/// "ranks.js", "app.css". Empty for other names.
 std::string_view page_file(std::string_view name);
 
-/// 128 random bits, as 32 hexadecimal digits.
+/// Returns 128 random bits as 32 hexadecimal digits.
 std::string draw_token();
 
-/// "http://127.0.0.1:8000/?token=..": what a user opens.
+/// Returns the address that the user opens: "http://127.0.0.1:8000/?token=..".
 std::string page_address(const std::string& address, int port, const std::string& token);
 
-/// Answers for some folders' runs. Nothing is answered to who does not know the token (in the
-/// query of the first visit, which puts it into a cookie, or as "Authorization: Bearer"), who
-/// speaks to a host that is neither this machine's address nor `address` (names that others make
-/// resolve to it), or who comes from another site's page. It reads, and writes nothing.
+/// Request handler for the runs of several folders. Read-only. Rejects requests without the token
+/// (in the query of the first visit, which sets a cookie, or as "Authorization: Bearer"), with a
+/// host other than this machine's address or `address` (DNS rebinding), or from pages of other
+/// origins.
 class RunsPage {
  public:
-  /// Runs are those at and below the folders, looked for anew as it is asked. Throws Error (config)
-  /// where there is no such folder.
+  /// Serves the runs in the folders and their subfolders; requests rescan the folders. Throws Error
+  /// (config) if a folder does not exist.
   RunsPage(std::vector<std::filesystem::path> folders, std::string address, std::string token);
 
-  /// What the ranks of a run that trains on this machine do now, as a text for people; with the
-  /// stacks of their threads where asked. Throws Error where none train.
+  /// Describes the current activity of the ranks of a run on this machine, with the stacks of their
+  /// threads if requested. Throws Error if the run is not training.
   using LiveRanks = std::function<std::string(const std::filesystem::path& run, bool with_stacks)>;
-  /// Without it nothing live is told: a run that serves its own page would have to look at itself.
+  /// Enables live status. A run that serves its own page leaves it disabled, because it cannot
+  /// inspect itself.
   void set_live_ranks(LiveRanks live) { live_ = std::move(live); }
 
-  /// One at a time.
+  /// Answers a request. Not thread-safe.
   HttpAnswer answer(const HttpRequest& request);
   const std::string& token() const { return token_; }
 
@@ -65,8 +66,8 @@ class RunsPage {
   std::vector<std::filesystem::path> folders_;
   std::string address_, token_;
   LiveRanks live_;
-  double looked_ = -1e9;       // steady clock
-  std::vector<Watched> runs_;  // a run keeps its place, which is its id
+  double looked_ = -1e9;       // time of the last scan, steady clock
+  std::vector<Watched> runs_;  // append-only: the index of a run is its id
 };
 
 }  // namespace lockstep::watch

@@ -1,3 +1,4 @@
+// Parses metrics.jsonl into columns, in parallel and incrementally.
 #include "watch/record/columns.h"
 
 #include <algorithm>
@@ -20,9 +21,9 @@
 namespace lockstep::watch {
 namespace {
 
-constexpr size_t kRemembered = 256;                 // bytes before the end
-constexpr size_t kSome = 4000;                      // lines of a long file that are shown at first
-constexpr size_t kSmallestShare = size_t{1} << 20;  // bytes, for a thread of its own
+constexpr size_t kRemembered = 256;                 // bytes at the end of the data read
+constexpr size_t kSome = 4000;                      // lines of a long file that are shown first
+constexpr size_t kSmallestShare = size_t{1} << 20;  // minimum bytes per thread
 
 struct Column {
   std::string name;
@@ -33,7 +34,7 @@ bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
 }
 
-/// A number of JSON, or null, which is NaN.
+/// Reads a JSON number, or null as NaN.
 bool read_number(const char*& at, const char* end, double& value) {
   if (end - at >= 4 && std::string_view(at, 4) == "null") {
     at += 4;
@@ -41,7 +42,7 @@ bool read_number(const char*& at, const char* end, double& value) {
     return true;
   }
   const auto [rest, problem] = std::from_chars(at, end, value);
-  // JSON has no "inf", "nan", ".5" and "5.", which from_chars knows.
+  // from_chars accepts "inf", "nan", ".5" and "5.", which are not valid JSON.
   if (problem != std::errc() || !is_digit(at[*at == '-' ? 1 : 0]) || !is_digit(rest[-1])) {
     return false;
   }
@@ -49,11 +50,11 @@ bool read_number(const char*& at, const char* end, double& value) {
   return true;
 }
 
-/// Reads lines into columns. Lines of one kind have the same text between their numbers, so a line
-/// is read by the forms of those before it.
+/// Reads lines into columns. Lines of one kind have the same text between their numbers, so most
+/// lines match the form of an earlier one and need no JSON parser.
 class LineReader {
  public:
-  /// `room`: bytes of text for which columns get their room at once, since growing would copy them.
+  /// `room`: bytes of text to reserve space for, which avoids copies when the columns grow.
   void read(std::string_view lines, size_t room) {
     room_ = room;
     while (!lines.empty()) {
@@ -74,7 +75,7 @@ class LineReader {
 
   std::vector<Column>& columns() { return columns_; }
   int64_t bad() const { return bad_; }
-  /// Whether no step is below one before it.
+  /// True if the steps never decrease.
   bool ascends() const { return ascends_; }
   std::optional<int64_t> first_step() const { return first_step_; }
   int64_t last_step() const { return last_step_; }
@@ -83,7 +84,7 @@ class LineReader {
   static constexpr size_t kStep = std::numeric_limits<size_t>::max();
   static constexpr size_t kMostForms = 8;
 
-  /// What lies before a number: "{\"step\": ", ", \"loss\": ".
+  /// Text before a number: "{\"step\": ", ", \"loss\": ".
   struct Part {
     std::string text;
     size_t column;
@@ -108,7 +109,7 @@ class LineReader {
     const auto [found, is_new] = by_name_.try_emplace(std::string(name), columns_.size());
     if (is_new) {
       columns_.push_back({std::string(name), {}});
-      if (!first_step_) {  // a key of the first line: of all, as it seems
+      if (!first_step_) {  // a key of the first line, probably present in all lines
         const size_t lines = room_ / (line_bytes_ + 1) + 1;
         columns_.back().series.steps.reserve(lines);
         columns_.back().series.values.reserve(lines);
@@ -126,7 +127,7 @@ class LineReader {
     return true;
   }
 
-  /// A number of the line, before which its part was.
+  /// Reads the number after a part of the form.
   bool take(size_t column, const char*& at, const char* end) {
     if (column == kStep) {
       return read_step(at, end);
@@ -166,7 +167,7 @@ class LineReader {
     return false;
   }
 
-  /// Reads a flat line of numbers whatever its keys, and keeps its form; false for any other.
+  /// Reads a flat line of numbers with any keys and stores its form; returns false for other lines.
   bool learn(std::string_view line) {
     found_.clear();
     Form form;
@@ -206,7 +207,7 @@ class LineReader {
     return true;
   }
 
-  /// Any flat object; what is no number in it is passed over.
+  /// Reads any flat object and skips non-numeric values.
   bool read_any(std::string_view line) {
     found_.clear();
     const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -225,15 +226,15 @@ class LineReader {
   std::vector<Column> columns_;
   std::unordered_map<std::string, size_t> by_name_;
   std::vector<Form> forms_;
-  size_t form_ = 0;                               // the one by which a line was read last
-  std::vector<std::pair<size_t, double>> found_;  // of this line
+  size_t form_ = 0;                               // form of the previous line
+  std::vector<std::pair<size_t, double>> found_;  // values of this line
   size_t room_ = 0, line_bytes_ = 0;
   int64_t step_ = 0, bad_ = 0, last_step_ = 0;
   std::optional<int64_t> first_step_;
   bool ascends_ = true;
 };
 
-/// The text in shares of whole lines.
+/// Splits the text at line boundaries into one share per thread.
 std::vector<std::string_view> shares_of(std::string_view text) {
   const size_t threads = threads_for(text.size(), kSmallestShare);
   std::vector<std::string_view> shares;
@@ -256,7 +257,7 @@ void append(Series& to, Series from) {
   to.values.insert(to.values.end(), from.values.begin(), from.values.end());
 }
 
-/// A file that somebody put together from several has its steps in any order.
+/// A file that was concatenated from several has unordered steps.
 void sort_by_step(Series& series) {
   std::vector<size_t> order(series.size());
   std::iota(order.begin(), order.end(), 0);
@@ -351,7 +352,7 @@ bool MetricsReader::refresh() {
 void MetricsReader::take(std::string_view lines) {
   const std::vector<std::string_view> shares = shares_of(lines);
   std::vector<LineReader> readers(shares.size());
-  // The first one's columns take what the others read.
+  // The columns of the first reader receive those of the others.
   in_threads(shares.size(), shares.size(), [&](size_t i) {
     readers[i].read(shares[i], i == 0 ? lines.size() : shares[i].size());
   });

@@ -1,5 +1,5 @@
-// The numbers of metrics.jsonl as columns, read as fast as the file comes from memory, and read on
-// while the run writes.
+// Columnar reader for metrics.jsonl. Reads at memory bandwidth and follows a file that is being
+// written.
 #pragma once
 
 #include <cstdint>
@@ -13,41 +13,41 @@
 
 namespace lockstep::watch {
 
-/// A metric over a run, in order of steps. NaN where the file has null.
+/// Values of a metric over a run, ordered by step. null in the file becomes NaN.
 struct Series {
   std::vector<int64_t> steps;
-  std::vector<double> values;  // as many
+  std::vector<double> values;  // same length as steps
   size_t size() const { return steps.size(); }
 };
 
-/// What a metrics.jsonl holds so far.
+/// Reader for a metrics.jsonl that may grow.
 class MetricsReader {
  public:
   static constexpr uintmax_t kLong = uintmax_t{64} << 20;  // bytes
 
-  /// A file that is not there yet is an empty one. `long_from`: bytes from which look() does not
-  /// read all at once.
+  /// A missing file counts as empty. `long_from`: file size in bytes from which look() reads in the
+  /// background.
   explicit MetricsReader(std::filesystem::path path, uintmax_t long_from = kLong)
       : path_(std::move(path)),
         long_from_(long_from) {}
 
-  /// Reads the whole lines that were added since the last call; all anew where the file was cut or
-  /// made anew meanwhile (a resume cuts it). A last line without a newline waits for its end; lines
-  /// that are no flat JSON object with an integer "step" are counted and passed over. Returns
-  /// whether anything changed. Throws Error (data) where the file cannot be read.
+  /// Reads the complete lines added since the last call. Reads the whole file again if it was
+  /// truncated or re-created, as a resume does. An incomplete last line is left for the next call.
+  /// Lines that are not flat JSON objects with an integer "step" are counted and skipped. Returns
+  /// true if anything changed. Throws Error (data) if the file cannot be read.
   bool refresh();
-  /// refresh(), but a long file that was not read yet is read by a thread, and until that has ended
-  /// the series hold every so many-th line of it, and the last. Never takes long.
+  /// Like refresh(), but never takes long: a long file is first read by a background thread. Until
+  /// that has finished, the series contain a regular sample of its lines and the last one.
   bool look();
-  /// Whether the series hold a part of the lines alone.
+  /// True while the series contain only a sample of the lines.
   bool is_partial() const { return whole_.valid(); }
 
-  /// By name; "step" itself is none.
+  /// Series by metric name, without "step".
   const std::map<std::string, Series>& series() const { return series_; }
-  /// The series of that name; an empty one where there is none.
+  /// Returns the series with this name, or an empty one.
   const Series& find(const std::string& name) const;
   int64_t bad_lines() const { return bad_lines_; }
-  /// The last step of any line; 0 before the first.
+  /// Last step of any line; 0 if there is none.
   int64_t last_step() const { return last_step_; }
 
  private:
@@ -57,11 +57,11 @@ class MetricsReader {
 
   std::filesystem::path path_;
   uintmax_t long_from_;
-  std::future<std::unique_ptr<MetricsReader>> whole_;  // while series_ is of a part
+  std::future<std::unique_ptr<MetricsReader>> whole_;  // valid while series_ contains a sample
   std::map<std::string, Series> series_;
   int64_t bad_lines_ = 0, last_step_ = 0;
-  size_t end_ = 0;    // bytes taken
-  std::string last_;  // the last of them, to tell a file that was made anew
+  size_t end_ = 0;    // bytes read
+  std::string last_;  // last bytes read, used to detect a re-created file
 };
 
 }  // namespace lockstep::watch

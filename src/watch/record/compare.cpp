@@ -1,3 +1,4 @@
+// Comparison of two runs and the table of runs.
 #include "watch/record/compare.h"
 
 #include <algorithm>
@@ -15,13 +16,13 @@ namespace {
 
 using Values = std::map<std::string, std::string>;
 
-constexpr size_t kWidest = 48;  // characters of a value or an end in a table
+constexpr size_t kWidest = 48;  // maximum characters of a value in a table
 
 std::string number(const std::optional<double>& value) {
   return value ? fmt::format("{:.6g}", *value) : "-";
 }
 
-/// For a terminal: cut before a whole character, and without what a terminal would obey.
+/// Shortens text for a terminal: cuts at a character boundary and removes control characters.
 std::string shortened(std::string text) {
   if (text.size() > kWidest) {
     size_t end = kWidest - 3;
@@ -35,7 +36,7 @@ std::string shortened(std::string text) {
   return text;
 }
 
-/// The last "began" of a run's record; an empty object where it has none.
+/// Returns the last "began" event of a run, or an empty object.
 nlohmann::json beginning_of(const RunSummary& run) {
   nlohmann::json found = nlohmann::json::object();
   for (Event& event : read_events(run.folder)) {
@@ -46,7 +47,7 @@ nlohmann::json beginning_of(const RunSummary& run) {
   return found;
 }
 
-/// The members of an object as text; `prefix`: of their names.
+/// Adds the members of an object as text; `prefix` is prepended to their names.
 void add_members(Values& values, const nlohmann::json& object, const char* prefix) {
   if (object.is_object()) {
     for (const auto& [name, value] : object.items()) {
@@ -112,7 +113,7 @@ void compare_losses(Comparison& result, const Series& first, const Series& secon
   }
 }
 
-/// Rows of cells, padded to their columns' widths.
+/// Formats rows of cells, padded to the column widths.
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;
   for (const auto& row : rows) {
@@ -212,16 +213,15 @@ std::string comparison_text(const Comparison& comparison) {
   text += section("program", comparison.program, alike);
   text += section("curves", comparison.curves, "the same");
   if (comparison.common_losses == 0) {
-    return text + "no step's loss was logged by both\n";
+    return text + "no step has a loss in both runs\n";
   }
   return text + (comparison.first_other_loss
                      ? fmt::format(
-                           "of the {} losses that both logged the first that differs is that of "
-                           "step {}\n",
+                           "of {} losses in both runs, the first difference is at step {}\n",
                            comparison.common_losses,
                            *comparison.first_other_loss)
                      : fmt::format(
-                           "the {} losses that both logged are the same numbers\n",
+                           "the {} losses in both runs are identical\n",
                            comparison.common_losses));
 }
 

@@ -1,4 +1,4 @@
-// What two runs differ in.
+// Comparison of two runs.
 #pragma once
 
 #include <filesystem>
@@ -12,28 +12,28 @@
 
 namespace lockstep::watch {
 
-/// A value that differs; "-" where one of the runs has none.
+/// Value that differs; "-" if a run does not have it.
 struct Difference {
   std::string name, first, second;
 };
 
 struct Comparison {
   RunSummary first, second;
-  std::vector<Difference> configuration;  // by key, but for output_dir
-  std::vector<Difference> data;           // the data's identity: hashes, numbers of sequences
+  std::vector<Difference> configuration;  // by key, without output_dir
+  std::vector<Difference> data;           // dataset hashes and numbers of sequences
   std::vector<Difference> program;        // versions, builds, ranks, plan, machine
-  std::vector<Difference> curves;         // last loss, least evaluations, tokens/s, goodput
-  /// The first step that both logged whose losses are not the same number; nothing where all are.
+  std::vector<Difference> curves;         // last loss, lowest evaluation metrics, tokens/s, goodput
+  /// First step logged by both runs whose losses differ; nullopt if all are equal.
   std::optional<int64_t> first_other_loss;
-  int64_t common_losses = 0;  // steps whose losses both logged
+  int64_t common_losses = 0;  // number of steps whose loss both runs logged
 };
 
-/// Reads both runs whole. Throws Error (config) where a folder is no run's. `now`: seconds since
-/// 1970.
+/// Reads both runs completely. Throws Error (config) if a folder does not contain a run. `now`:
+/// seconds since 1970.
 Comparison compare_runs(
     const std::filesystem::path& first, const std::filesystem::path& second, double now);
 
-/// What differs, of maps by name.
+/// Returns the differences between two maps by name.
 std::vector<Difference> differences(
     const std::map<std::string, std::string>& first,
     const std::map<std::string, std::string>& second);
@@ -42,7 +42,7 @@ std::string comparison_text(const Comparison& comparison);
 nlohmann::ordered_json to_json(const Comparison& comparison);
 nlohmann::ordered_json to_json(const RunSummary& run);
 
-/// The runs as a table with a line of titles.
+/// Formats the runs as a table with a header line.
 std::string runs_table(const std::vector<RunSummary>& runs, const std::filesystem::path& base);
 
 }  // namespace lockstep::watch

@@ -1,3 +1,4 @@
+// Downsampling (M4) and smoothing of series.
 #include "watch/record/downsample.h"
 
 #include <algorithm>
@@ -10,9 +11,9 @@ namespace lockstep::watch {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr size_t kKept = 4;  // of a bucket: first, least, greatest, last
+constexpr size_t kKept = 4;  // points per bucket: first, minimum, maximum, last
 
-/// The kept points of the values [begin, end), in their order.
+/// Appends the points kept from the values [begin, end), in order.
 void keep_extremes(
     const Series& series,
     std::span<const double> values,
@@ -20,7 +21,7 @@ void keep_extremes(
     size_t end,
     Points& points) {
   size_t least = end, greatest = end;
-  double low = kInfinity, high = -kInfinity;  // of the finite ones: nothing is below infinity
+  double low = kInfinity, high = -kInfinity;  // of the finite values
   for (size_t i = begin; i < end; ++i) {
     const double value = values[i];
     if (value < low && value > -kInfinity) {

@@ -1,4 +1,4 @@
-// A long series as the few points that a picture of it needs.
+// Downsampling of long series for plots.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@ namespace lockstep::watch {
 
 struct Points {
   std::vector<int64_t> steps;
-  std::vector<double> values;  // as many; NaN: the line is interrupted here
+  std::vector<double> values;  // same length as steps; NaN interrupts the line
 };
 
-/// The exponential moving average with its bias taken out, as TensorBoard smooths: a_t = weight
-/// a_{t-1} + (1 - weight) x_t, divided by 1 - weight^t. NaN and infinity are passed through and not
-/// averaged. `weight` in [0, 1).
+/// Exponential moving average with bias correction, as in TensorBoard: a_t = weight a_{t-1} + (1 -
+/// weight) x_t, divided by 1 - weight^t. NaN and infinity are passed through and not averaged.
+/// `weight` in [0, 1).
 std::vector<double> smoothed(const std::vector<double>& values, double weight);
 
-/// The steps in [from, to], in at most `buckets` shares of equal width of which each keeps its
-/// first, least, greatest and last value (Jugel et al., M4, 2014): a line through these is, on as
-/// many pixels, the line through all. Smoothed first, over all steps, where `weight` is above 0.
-/// All points where they are no more than 4 a bucket.
+/// Returns the points with steps in [from, to], downsampled with M4 (Jugel et al., 2014): at most
+/// `buckets` intervals of equal width, each with its first, minimum, maximum and last value. Drawn
+/// on that many pixels, the line equals the line through all points. If `weight` is above 0, the
+/// whole series is smoothed first. Returns all points if there are at most 4 per bucket.
 Points downsample(const Series& series, int64_t from, int64_t to, size_t buckets, double weight);
 
 }  // namespace lockstep::watch

@@ -1,3 +1,4 @@
+// Reads ranks.jsonl incrementally and thins it out.
 #include "watch/record/rank_times.h"
 
 #include <algorithm>
@@ -14,10 +15,10 @@ namespace {
 using monitor::RankShares;
 
 constexpr size_t kEndKept = 64;
-constexpr size_t kLately = 16;        // lines at least, and
-constexpr int64_t kLatelySteps = 50;  // steps
+constexpr size_t kLately = 16;        // minimum number of lines
+constexpr int64_t kLatelySteps = 50;  // minimum number of steps
 
-/// Nothing of a line that is none, or whose lists are of other lengths.
+/// Parses a line; returns false if it is invalid or its lists have different lengths.
 bool read_shares(std::string_view text, RankShares& shares) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto is_number = [](const nlohmann::json& value) { return value.is_number(); };
@@ -38,7 +39,7 @@ bool read_shares(std::string_view text, RankShares& shares) {
     into = values->get<std::vector<double>>();
     return into.size() == json["step_s"].size();
   };
-  const auto is_new = [](std::string_view name) {  // older records are without
+  const auto is_new = [](std::string_view name) {  // missing in older files
     return name == "checkpoint_s" || name == "moving_s";
   };
   if (!json.contains("step_s") || !read("memory_bytes", shares.memory_bytes)) {
@@ -106,7 +107,7 @@ void RankTimes::take(std::string_view line) {
       }
     }
     lines_ = std::move(halved);
-    waiting_ = 1;  // of the last one's, which was begun just now
+    waiting_ = 1;  // lines merged into the last entry, which was just started
     stride_ *= 2;
   }
 }

@@ -1,5 +1,5 @@
-// What ranks.jsonl tells (monitor/rank_file.h), thinned out for a picture, and read on while the
-// run writes.
+// Reader for ranks.jsonl (monitor/rank_file.h) that follows a growing file and thins it out for
+// plots.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ namespace lockstep::watch {
 
 class RankTimes {
  public:
-  /// A file that is not there is an empty one.
+  /// A missing file counts as empty.
   explicit RankTimes(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /// Reads the whole lines that were added; all anew where the file was cut or made anew. Lines
-  /// that are none of this file are passed over. Throws Error (data) where it cannot be read.
+  /// Reads the complete lines that were added. Reads the whole file again if it was truncated or
+  /// re-created. Invalid lines are skipped. Throws Error (data) if the file cannot be read.
   void refresh();
 
-  /// In order of steps, at most kMost: neighbours are made one where there would be more. Of the
-  /// ranks that the run has now: what fewer or more of them did before a restart is left out.
+  /// Entries ordered by step, at most kMost: neighbors are merged if there are more. After a
+  /// restart with another number of ranks, entries of the previous ranks are dropped.
   const std::vector<monitor::RankShares>& lines() const { return lines_; }
   static constexpr size_t kMost = 128;
 
-  /// monitor::usual_compute() of these lines.
+  /// Returns monitor::usual_compute() of these entries.
   std::vector<double> usual_compute() const;
-  /// The last lines as one; no steps where there is none.
+  /// Returns the most recent entries merged into one; its `steps` is 0 if there is none.
   monitor::RankShares lately() const;
-  /// {"ranks": n, "steps": [..], "step_s": [[.. of each line] of each rank], ..., "slow": which
-  /// rank lately was}.
+  /// Returns {"ranks": n, "steps": [..], "step_s": [per rank: [per entry]], ..., "slow":
+  /// description of the current straggler}.
   std::string json() const;
 
  private:
@@ -39,9 +39,9 @@ class RankTimes {
 
   std::filesystem::path path_;
   std::vector<monitor::RankShares> lines_;
-  uint64_t end_ = 0;                  // bytes taken
-  std::string last_;                  // the last of them
-  int64_t stride_ = 1, waiting_ = 0;  // lines of the file that one of ours is made of, and so far
+  uint64_t end_ = 0;                  // bytes read
+  std::string last_;                  // last bytes read
+  int64_t stride_ = 1, waiting_ = 0;  // lines of the file per entry, and lines merged into the last entry
 };
 
 }  // namespace lockstep::watch

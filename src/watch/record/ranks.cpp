@@ -1,3 +1,4 @@
+// Reads and writes the list of rank locations in a run's folder.
 #include "watch/record/ranks.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ RankPlace place_from_json(const std::string& line) {
         object.at("pulse").get<std::string>()};
   } catch (const nlohmann::json::exception& error) {
     throw Error(
-        ErrorKind::kEnvironment, fmt::format("a rank's place is not understood: {}", error.what()));
+        ErrorKind::kEnvironment, fmt::format("invalid rank location: {}", error.what()));
   }
 }
 
@@ -61,7 +62,7 @@ std::vector<RankPlace> read_ranks(const std::filesystem::path& folder) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("no run trains into {}", folder.string()),
-        "`lockstep runs` tells which train");
+        "`lockstep runs` lists active runs");
   }
   std::sort(places.begin(), places.end(), [](const RankPlace& a, const RankPlace& b) {
     return a.rank < b.rank;

@@ -1,4 +1,4 @@
-// Where the ranks of a run are, for who looks at them from outside.
+// Locations of a run's ranks, for tools outside of the run.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,27 @@
 
 namespace lockstep::watch {
 
-/// One rank of a run that goes on.
+/// Location of one rank of an active run.
 struct RankPlace {
   int rank = 0;
   std::string host;
   int64_t process = 0;
-  std::filesystem::path rank_status;  // what it tells of itself, on its host (base/rank_status.h)
+  std::filesystem::path rank_status;  // status file of the rank on its host (base/rank_status.h)
 };
 
-/// A place as a line of JSON, and back; a line that is none throws Error (environment).
+/// Convert a location to and from a line of JSON. An invalid line throws Error (environment).
 std::string to_json(const RankPlace& place);
 RankPlace place_from_json(const std::string& line);
 
-/// Writes `lines` into the run's folder, or takes them away. Rank 0 calls.
+/// Write `lines` to the run's folder, or remove them. Called by rank 0.
 void write_ranks(const std::filesystem::path& folder, const std::vector<std::string>& lines);
 void remove_ranks(const std::filesystem::path& folder) noexcept;
 
-/// The ranks of the run that trains into a folder, in order. Throws Error (environment) where none
-/// does.
+/// Returns the ranks of the run that trains into a folder, in order. Throws Error (environment) if
+/// there is none.
 std::vector<RankPlace> read_ranks(const std::filesystem::path& folder);
 
-/// This machine's name, as places have it.
+/// Returns this machine's name as used in locations.
 std::string own_host();
 
 }  // namespace lockstep::watch

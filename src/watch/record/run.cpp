@@ -1,3 +1,4 @@
+// Reads the state of a run from its folder.
 #include "watch/record/run.h"
 
 #include <algorithm>
@@ -18,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kTail = size_t{64} << 10;  // bytes of metrics.jsonl that a summary reads
-constexpr int kDeepest = 8;                 // folders below the one that is searched
+constexpr size_t kTail = size_t{64} << 10;  // bytes at the end of metrics.jsonl that a summary reads
+constexpr int kDeepest = 8;                 // maximum depth of the search for runs
 
 template <class Body>
 void for_each_line(std::string_view text, const Body& body) {
@@ -29,7 +30,7 @@ void for_each_line(std::string_view text, const Body& body) {
   }
 }
 
-/// The object of a line; null where it is none.
+/// Returns the JSON object in a line, or null.
 nlohmann::json object_of(std::string_view line) {
   auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   return json.is_object() ? json : nlohmann::json();
@@ -54,7 +55,7 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-/// The last whole lines of a file.
+/// Returns the last complete lines of a file.
 std::string tail_of(const fs::path& path) {
   std::error_code none;
   if (!fs::is_regular_file(path, none)) {
@@ -96,8 +97,8 @@ double modified_at(const fs::path& path) {
       .count();
 }
 
-/// Seconds in steps that were kept: of each attempt but the last what it had saved, or had done
-/// where no other followed.
+/// Returns the seconds spent in steps that were not lost: for an attempt that was followed by
+/// another, up to its last checkpoint; for the last attempt, all.
 double kept_seconds(const std::vector<Event>& events) {
   double kept = 0, saved = 0, done = 0;
   for (const Event& event : events) {
@@ -124,7 +125,7 @@ void read_end(RunSummary& run, const std::vector<Event>& events, double now) {
     run.reason = text_at(last->fields, "by", "");
   } else if (ended_as("failed")) {
     run.end = End::kFailed;
-    run.reason = first_line(text_at(last->fields, "error", "no reason is recorded"));
+    run.reason = first_line(text_at(last->fields, "error", "no reason recorded"));
   } else {
     run.end = is_locked(run.folder / ".lockstep-lock") ? End::kRunning : End::kKilled;
   }
@@ -182,7 +183,7 @@ std::string end_text(const RunSummary& run) {
     case End::kKilled:
       break;
   }
-  return "ended without a word";
+  return "ended unexpectedly";
 }
 
 bool is_run(const fs::path& folder) {
@@ -195,8 +196,8 @@ RunSummary summarize(const fs::path& folder, double now) {
   if (!is_run(folder)) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} is no run's folder: it has no metrics.jsonl", folder.string()),
-        "give the output_dir of a run; `lockstep runs DIR` lists those below a folder");
+        fmt::format("{} does not contain a run: metrics.jsonl is missing", folder.string()),
+        "pass the output_dir of a run; `lockstep runs DIR` lists the runs in a folder");
   }
   RunSummary run;
   run.folder = folder;
@@ -227,8 +228,8 @@ std::vector<fs::path> find_runs(const fs::path& folder) {
   if (!fs::is_directory(folder, problem)) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("there is no folder {}", folder.string()),
-        "give the folder in which the runs' output_dirs lie");
+        fmt::format("the folder {} does not exist", folder.string()),
+        "pass a folder that contains the output_dirs of runs");
   }
   std::vector<fs::path> runs;
   if (is_run(folder)) {

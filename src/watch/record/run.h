@@ -1,4 +1,4 @@
-// A run as its folder tells it, whether it goes on, has ended, or was copied from elsewhere.
+// State of a run read from its folder. The run may be active, finished, or copied from elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::watch {
 
-/// A line of events.jsonl (monitor/events.h says which there are).
+/// Line of events.jsonl (see monitor/events.h for the events).
 struct Event {
   double time = 0;  // seconds since 1970
   int64_t step = 0;
@@ -21,52 +21,52 @@ struct Event {
   nlohmann::json fields;  // the whole line
 };
 
-/// The events of a folder since its run began anew: what an earlier run left in the file is not
-/// told. A torn last line and lines that are no events are passed over.
+/// Returns the events of the current run; events of an earlier run in the same folder are skipped,
+/// as are an incomplete last line and invalid lines.
 std::vector<Event> read_events(const std::filesystem::path& folder);
 
-/// How a run is.
+/// State of a run.
 enum class End {
   kRunning,
   kFinished,
-  kStopped,  // it saved and stopped on request
+  kStopped,  // saved a checkpoint and stopped on request
   kFailed,
-  kKilled,  // it says nothing of its end, and nobody holds its folder
+  kKilled,  // recorded no end, and no process has locked its folder
 };
 
-/// What is known of a run without reading all of its metrics.
+/// Summary of a run that does not require reading all of its metrics.
 struct RunSummary {
   std::filesystem::path folder;
   std::string model = "?", plan = "?";  // "?": not recorded
   int64_t ranks = 0, step = 0, total_steps = 0;
   End end = End::kKilled;
-  std::string reason;                                               // of kFailed and kStopped
-  std::optional<double> loss, learning_rate, tokens_per_s, step_s;  // as last logged
-  std::optional<std::pair<std::string, double>> best;               // the metric's name, its value
+  std::string reason;                                               // for kFailed and kStopped
+  std::optional<double> loss, learning_rate, tokens_per_s, step_s;  // last logged values
+  std::optional<std::pair<std::string, double>> best;               // name and value of the metric
   std::optional<double> began;                                      // seconds since 1970
-  /// The share of the time from the first beginning until the last sign of life that went into
-  /// steps that were kept: what was saved, starting, waiting between attempts and steps that were
-  /// done again are not of it.
+  /// Fraction of the time from the first start to the last sign of activity that was spent in steps
+  /// that were not lost. Excludes saving, startup, waiting between attempts, and repeated steps.
   std::optional<double> goodput;
   std::optional<double>
-      seconds_left;  // at the pace of the last logged steps, of a run that goes on
+      seconds_left;  // for an active run, at the speed of the last logged steps
 };
 
-/// "running", "finished", "failed: reason".
+/// Returns the state as text: "running", "finished", "failed: reason".
 std::string end_text(const RunSummary& run);
 
-/// Whether a folder is a run's output_dir: it has metrics, or a record of events.
+/// True if a folder is the output_dir of a run: it contains metrics or events.
 bool is_run(const std::filesystem::path& folder);
 
-/// Throws Error (config) where the folder is no run's. `now`: seconds since 1970.
+/// Summarizes a run. Throws Error (config) if the folder does not contain one. `now`: seconds since
+/// 1970.
 RunSummary summarize(const std::filesystem::path& folder, double now);
 
-/// The runs at and below a folder, by name. Links are not followed, and checkpoints not searched.
-/// Throws Error (config) where there is no such folder.
+/// Returns the runs in a folder and its subfolders, sorted by name. Does not follow links or search
+/// checkpoints. Throws Error (config) if the folder does not exist.
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
 
-/// A configuration's values by dotted key, as text: those of `folder`/config.yaml, none where it
-/// has none, and what a hand on the run made of them: "0.001, 0.01 after step 57".
+/// Returns the configuration of a run as text by dotted key: the values of `folder`/config.yaml, if
+/// it exists, with later changes by the user: "0.001, 0.01 after step 57".
 std::map<std::string, std::string> configuration_of(const std::filesystem::path& folder);
 
 }  // namespace lockstep::watch

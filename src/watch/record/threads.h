@@ -1,4 +1,4 @@
-// Work on a whole record, by all processors.
+// Parallel loops over a record.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,13 @@
 
 namespace lockstep::watch {
 
-/// How many threads such work is worth: `work` over `least`, no more than processors, nor 8.
+/// Returns the number of threads for `work` units with at least `least` units per thread; at most
+/// the number of CPUs and 8.
 inline size_t threads_for(size_t work, size_t least) {
   return std::clamp<size_t>(work / least, 1, static_cast<size_t>(std::clamp(usable_cpus(), 1, 8)));
 }
 
-/// body(0) to body(count - 1), each once, by so many threads with the caller's.
+/// Calls body(0) to body(count - 1), each once, from `threads` threads including the caller's.
 template <class Body>
 void in_threads(size_t threads, size_t count, const Body& body) {
   std::atomic<size_t> next = 0;

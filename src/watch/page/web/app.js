@@ -1,16 +1,16 @@
-// The page of runs. It asks the server for the points that its charts have pixels for, and draws them as SVG.
+// Web page of runs. Requests as many points as the charts have pixels and draws them as SVG.
 "use strict";
 
 const COLORS = ["#1f77b4", "#e07b1a", "#2ca02c", "#d1403f", "#8e63c0", "#8c564b", "#d667b0", "#7f7f7f", "#a8a81d", "#17a3b8"];
 const FIRST = ["loss", "learning_rate", "grad_norm", "tokens_per_s", "peak_share", "roofline_share", "step_s", "peak_memory_bytes"];
 const HIDDEN = new Set(["epoch", "tokens", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second"]);
-// Events that are no marks of a chart.
+// Events without a mark in the charts.
 const QUIET = new Set(["best", "samples", "memory", "forecast", "time", "compared replicas"]);
-const MOST_TOLD = 6;  // lines whose last values stand below a chart
-const MOST_EVENTS = 300;  // in a run's table: the last ones
+const MOST_TOLD = 6;  // maximum number of lines whose last values are listed below a chart
+const MOST_EVENTS = 300;  // most recent events listed per run
 const WIDTH = 640, HEIGHT = 260, LEFT = 62, RIGHT = 8, TOP = 8, BOTTOM = 24;
 const SVG = "http://www.w3.org/2000/svg";
-const REFRESH_MS = 2000, PARTIAL_MS = 300;  // the latter while a long record is read
+const REFRESH_MS = 2000, PARTIAL_MS = 300;  // PARTIAL_MS while a long file is being read
 
 const state = {
   runs: [], shown: new Set(), known: new Set(), series: {}, details: {}, from: 0, to: null, smooth: 0, logy: false, logx: false,
@@ -57,7 +57,7 @@ const nameOf = (run) => run.name.split("/").filter(Boolean).slice(-2).join("/") 
 const shownRuns = () => state.runs.filter((run) => state.shown.has(run.id));
 const lastStep = () => Math.max(1, ...shownRuns().map((run) => run.last_step));
 
-// ---- the table of runs
+// ---- table of runs
 
 function drawRuns() {
   const titles = ["", "run", "model", "plan", "step", "loss", "best", "tokens/s", "left", "goodput", "end"];
@@ -82,7 +82,7 @@ function drawRuns() {
     ];
     return element("tr", {"data-run": run.id}, ...cells);
   });
-  const none = element("p", {}, "No runs here yet: a run shows once it has written its first metrics.");
+  const none = element("p", {}, "No runs yet. A run appears once it has written its first metrics.");
   $("runs").replaceChildren(rows.length ? element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)) : none);
 }
 
@@ -93,7 +93,7 @@ function toggle(id) {
 
 // ---- charts
 
-// A chart's metrics: a loss and its evaluation share one.
+// Metrics of each chart. Training and evaluation loss share one.
 function chartNames() {
   const all = new Set(shownRuns().flatMap((run) => run.metrics).filter((name) => !HIDDEN.has(name)));
   const order = [...FIRST.filter((name) => all.has(name)), ...[...all].filter((name) => !FIRST.includes(name)).sort()];
@@ -171,13 +171,13 @@ function axes(svg, x, y, xs, ys) {
     svg.append(text({x: LEFT - 5, y: y(value) + 4}, "end", short(value)));
   }
   for (const value of ticks(...xs, state.logx)) {
-    const told = short(value), half = 3.5 * told.length;  // of its width, about: the last one stays within the picture
+    const told = short(value), half = 3.5 * told.length;  // approximate half width; keeps the last label inside the picture
     svg.append(text({x: Math.min(x(value), WIDTH - half), y: HEIGHT - 7}, "middle", told));
   }
   svg.append(element("svg:rect", {x: LEFT, y: TOP, width: WIDTH - LEFT - RIGHT, height: HEIGHT - TOP - BOTTOM, fill: "none", stroke: "currentColor", opacity: 0.3}));
 }
 
-// Checkpoints and events of the runs shown, at the lower edge.
+// Draws checkpoints and events of the shown runs at the lower edge.
 function marks(svg, x, xs) {
   for (const run of shownRuns()) {
     const details = state.details[run.id];
@@ -193,7 +193,7 @@ function marks(svg, x, xs) {
   }
 }
 
-// For who does not see it: where each line stands, and between what it ran.
+// Text alternative for screen readers: last value and range of each line.
 function describeChart(names, lines) {
   const told = lines.map((line) => {
     const values = line.values.filter((value) => value !== null);
@@ -206,7 +206,7 @@ function drawInto(card) {
   const lines = linesOf(card.names), ys = rangeOf(lines), svg = card.svg;
   svg.replaceChildren();
   if (!ys) {
-    card.legend.textContent = state.logy && lines.length ? "nothing above 0" : "no values in these steps";
+    card.legend.textContent = state.logy && lines.length ? "no values above 0" : "no values in these steps";
     return;
   }
   if (!card.read) tellLast(card, lines);
@@ -249,7 +249,7 @@ function place(card, event) {
 
 const lineName = (card, line) => `${nameOf(line.run)}${card.names.length > 1 ? " " + line.name : ""}`;
 
-// What a chart says while nobody reads it; a screen reader has the same in the picture's label, and is not told again.
+// Default legend of a chart. Not announced by screen readers, because the picture's label contains the same.
 function tellLast(card, lines) {
   card.read = false;
   card.legend.setAttribute("aria-live", "off");
@@ -292,7 +292,7 @@ function listen(card) {
     const by = {ArrowLeft: -1, ArrowRight: 1, Home: -1000, End: 1000}[event.key], steps = linesOf(card.names)[0]?.steps;
     if (by === undefined || !card.hair || !steps?.length) return;
     event.preventDefault();
-    event.stopPropagation();  // the page would move all charts
+    event.stopPropagation();  // otherwise the page would move all charts
     const [low, high] = card.xs, wanted = (card.step ?? high) + by * Math.max(1, (high - low) / 50);
     card.step = steps[nearest(steps, Math.min(high, Math.max(low, wanted)))];
     tell(card, Math.min(WIDTH - RIGHT, Math.max(LEFT, card.x(card.step))));
@@ -318,7 +318,7 @@ function svgText(card) {
   return new XMLSerializer().serializeToString(copy);
 }
 
-// What the chart shows: its points, as they were thinned out for it. All of a run is in its own table.
+// The downsampled points of a chart. The complete data of a run has its own CSV link.
 function csvText(card) {
   const rows = ["run,metric,step,value"];
   for (const line of linesOf(card.names)) {
@@ -352,23 +352,23 @@ function drawCharts() {
   wanted.forEach(drawInto);
 }
 
-// ---- details: configuration, events, what differs
+// ---- details: configuration, events, differences
 
 function tableOf(titles, rows) {
   return element("table", {}, element("thead", {}, element("tr", {}, ...titles.map((t) => element("th", {scope: "col"}, t)))),
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell instanceof Node ? cell : String(cell)))))));
 }
 
-// What an event says; of others their fields are told.
+// Texts of events. Other events list their fields.
 const TELL = {
-  began: (e) => `${e.model} in ${e.precision}, ${e.plan}, ${e.ranks} rank${e.ranks === 1 ? "" : "s"} on ${e.host}, ${e.sequences_a_step} sequences a step`,
-  saved: (e) => `${e.checkpoint}: training waited ${short(e.waited_s)} s${e.in_background ? ", the rest is written in the background" : ""}`,
+  began: (e) => `${e.model} in ${e.precision}, ${e.plan}, ${e.ranks} rank${e.ranks === 1 ? "" : "s"} on ${e.host}, ${e.sequences_a_step} sequences per step`,
+  saved: (e) => `${e.checkpoint}: training waited ${short(e.waited_s)} s${e.in_background ? ", written in the background" : ""}`,
   best: (e) => `${e.metric} ${short(e.value)}`,
-  overflow: () => "the step was left out: its gradients were not finite in float16",
-  spike: (e) => `gradient norm ${short(e.grad_norm)}: 99% of those before are at most ${short(e.quantile_99)}`,
-  "slow rank": (e) => e.rank === null ? "none any more" : `rank ${e.rank}, ${short(e.factor)} times, by its ${e.by}`,
-  "compared replicas": (e) => `the same bits everywhere (${short(e.seconds)} s)`,
-  "computed twice": (e) => e.differed ? `with another gradient norm the second time: ${short(e.first_grad_norm)}, then ${short(e.grad_norm)}` : "with the same gradient both times",
+  overflow: () => "step skipped: float16 gradients contain NaN or Inf",
+  spike: (e) => `gradient norm ${short(e.grad_norm)}; 99% of the previous ones are at most ${short(e.quantile_99)}`,
+  "slow rank": (e) => e.rank === null ? "none" : `rank ${e.rank}, ${short(e.factor)} times the usual time, due to ${e.by}`,
+  "compared replicas": (e) => `bit-identical (${short(e.seconds)} s)`,
+  "computed twice": (e) => e.differed ? `the gradient norms differ: ${short(e.first_grad_norm)}, then ${short(e.grad_norm)}` : "both gradients are identical",
   memory: (e) => `rank ${e.rank}: ${bytes(e.bytes)}`,
   forecast: (e) => `${bytes(e.bytes)} of ${bytes(e.room)}`,
   samples: (e) => e.samples.map((s) => s.prompt + s.text).join(" | "),
@@ -389,7 +389,7 @@ function eventRow(event) {
   return [new Date(event.time * 1000).toLocaleString(), event.step, bad ? element("span", {class: "bad"}, name) : name, eventText(event)];
 }
 
-// A part that a reader opened stays open when it is drawn again.
+// Keeps a section open when it is redrawn.
 function part(id, title, content) {
   const open = document.querySelector(`details[data-part="${id}"]`)?.open;
   const made = element("details", {"data-part": id}, element("summary", {}, title), element("div", {}, content));
@@ -405,8 +405,8 @@ async function drawDetails() {
     const changed = details.configuration.filter((row) => row[2] !== "default");
     parts.push(part(`events-${run.id}`, `${nameOf(run)}: ${details.events.length} events, checkpoints ${details.checkpoints.join(", ") || "none"}`,
       tableOf(["time", "step", "event", ""], details.events.slice(-MOST_EVENTS).map(eventRow))));
-    parts.push(part(`configuration-${run.id}`, `${nameOf(run)}: configuration (${changed.length} values that are no defaults)`,
-      tableOf(["key", "value", "from"], [...changed, ...details.configuration.filter((row) => row[2] === "default")])));
+    parts.push(part(`configuration-${run.id}`, `${nameOf(run)}: configuration (${changed.length} non-default values)`,
+      tableOf(["key", "value", "source"], [...changed, ...details.configuration.filter((row) => row[2] === "default")])));
     const csv = element("a", {href: `api/csv?id=${run.id}`, download: `${nameOf(run).replaceAll("/", "-")}.csv`}, "all metrics of this run as CSV");
     parts.push(part(`table-${run.id}`, `${nameOf(run)}: download`, csv));
   }
@@ -414,14 +414,14 @@ async function drawDetails() {
   if (pair.length === 2) {
     const found = await ask(`api/difference?first=${pair[0].id}&second=${pair[1].id}`);
     const rows = ["configuration", "data", "program", "curves"].flatMap((kind) => Object.entries(found[kind]).map(([name, [a, b]]) => [kind, name, a, b]));
-    rows.push(["curves", "first step with another loss", found.first_other_loss ?? "none", `of ${found.common_losses} that both logged`]);
-    parts.unshift(part("difference", `What ${nameOf(pair[0])} and ${nameOf(pair[1])} differ in: ${rows.length - 1} values`,
+    rows.push(["curves", "first step with a different loss", found.first_other_loss ?? "none", `of ${found.common_losses} common steps`]);
+    parts.unshift(part("difference", `Differences between ${nameOf(pair[0])} and ${nameOf(pair[1])}: ${rows.length - 1} values`,
       tableOf(["", "", nameOf(pair[0]), nameOf(pair[1])], rows)));
   }
   $("details").replaceChildren(...parts);
 }
 
-// ---- what is shown
+// ---- view: zoom, refresh and keys
 
 function zoom(from, to) {
   state.from = Math.max(0, from);
@@ -437,7 +437,7 @@ function move(share) {
 let drawings = 0, drawing = false, again = false;
 let drawnDetails = "";
 
-// What is asked for while a drawing is under way is drawn after it: of many changes the last.
+// Requests during a redraw are coalesced into one further redraw.
 async function refresh() {
   again = true;
   if (drawing) return;
@@ -449,7 +449,7 @@ async function refresh() {
   drawing = false;
 }
 
-// A run's details change with its folder and its events.
+// Returns the details of a run; reloads them if its version has changed.
 async function detailsOf(run) {
   const known = state.details[run.id];
   return known?.version === run.version ? known : {...await ask(`api/run?id=${run.id}`), version: run.version};
@@ -478,12 +478,12 @@ async function draw() {
       await drawDetails();
     }
     const going = runs.filter((run) => run.running), partial = shown.filter((run) => run.partial);
-    $("state").textContent = partial.length ? `reading all of ${nameOf(partial[0])}: until then every so many-th step is shown`
+    $("state").textContent = partial.length ? `reading ${nameOf(partial[0])}: a sample of its steps is shown until then`
       : going.length ? `${going.length} running` : `${runs.length} runs, none running`;
     if (partial.length) setTimeout(refresh, PARTIAL_MS);
     document.body.dataset.ready = String(++drawings);
   } catch (error) {
-    $("state").textContent = `the server does not answer: ${error.message}`;
+    $("state").textContent = `server not reachable: ${error.message}`;
   }
 }
 

@@ -1,19 +1,19 @@
-// Of each run that is shown: its ranks' times as a heat map and in shares, memory by kind beside the estimate, samples of
-// its evaluations, timelines of traced steps, and what its ranks do now.
+// Per-run cards: heat map and breakdown of the ranks' times, measured and estimated memory, samples, timelines of traced
+// steps, and the live status of the ranks.
 "use strict";
 
 const KINDS = ["parameters", "gradients", "optimizer", "activations", "gathered", "buffers", "other"];
 const HEAT_WIDTH = 640, HEAT_LEFT = 46, MOST_ROWS = 64, MOST_RUNS = 4;
 const VIEWS = {
-  work: {title: "own work a step", unit: "s", of: (t, r, i) => Math.max(0, t.step_s[r][i] - t.data_wait_s[r][i] - t.communication_wait_s[r][i])},
-  step_s: {title: "whole step", unit: "s", of: (t, r, i) => t.step_s[r][i]},
-  data: {title: "share of waiting for data", unit: "%", of: (t, r, i) => 100 * t.data_wait_s[r][i] / (t.step_s[r][i] || 1)},
-  communication: {title: "share of waiting for other ranks", unit: "%", of: (t, r, i) => 100 * t.communication_wait_s[r][i] / (t.step_s[r][i] || 1)},
-  checkpoint: {title: "own saving, a step", unit: "s", of: (t, r, i) => t.checkpoint_s[r][i]},
-  moving: {title: "own part of communication, a step", unit: "s", of: (t, r, i) => t.moving_s[r][i]},
-  memory: {title: "most memory of tensors", unit: "B", of: (t, r, i) => t.memory_bytes[r][i]},
+  work: {title: "compute per step", unit: "s", of: (t, r, i) => Math.max(0, t.step_s[r][i] - t.data_wait_s[r][i] - t.communication_wait_s[r][i])},
+  step_s: {title: "step time", unit: "s", of: (t, r, i) => t.step_s[r][i]},
+  data: {title: "time waiting for data", unit: "%", of: (t, r, i) => 100 * t.data_wait_s[r][i] / (t.step_s[r][i] || 1)},
+  communication: {title: "time waiting for other ranks", unit: "%", of: (t, r, i) => 100 * t.communication_wait_s[r][i] / (t.step_s[r][i] || 1)},
+  checkpoint: {title: "checkpointing per step", unit: "s", of: (t, r, i) => t.checkpoint_s[r][i]},
+  moving: {title: "communication per step, without waiting", unit: "s", of: (t, r, i) => t.moving_s[r][i]},
+  memory: {title: "peak tensor memory", unit: "B", of: (t, r, i) => t.memory_bytes[r][i]},
 };
-const rankCards = new Map();  // by run's id
+const rankCards = new Map();  // by run id
 
 const amount = (value, unit) => unit === "%" ? `${value.toFixed(1)}%` : unit === "B" ? bytes(value) : `${short(Number(value.toPrecision(3)))} ${unit}`;
 
@@ -25,7 +25,7 @@ function bytes(value) {
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / (values.length || 1);
 const svgText2 = (x, y, anchor, content) => element("svg:text", {x, y, "text-anchor": anchor, fill: "currentColor", "font-size": 11, opacity: 0.75}, content);
 
-// ---- the heat map: a column a logged span of steps, a row a rank (of many ranks the most of some neighbours)
+// ---- heat map: one column per logged interval, one row per rank (for many ranks, the maximum over neighbors)
 
 function drawHeat(card) {
   const times = card.times, view = VIEWS[card.view.value], columns = times.steps.length;
@@ -39,7 +39,7 @@ function drawHeat(card) {
       cells.push(most);
     }
   }
-  // The first steps set things up and would leave no contrast for the others.
+  // The color scale ignores the top 2 % of the values: slow first steps would hide the differences between the others.
   const sorted = [...cells].sort((a, b) => a - b);
   const low = sorted[0], high = sorted[Math.max(0, Math.ceil(sorted.length * 0.98) - 1)];
   const svg = card.heat, width = (HEAT_WIDTH - HEAT_LEFT) / columns;
@@ -67,11 +67,11 @@ function tellCell(card, event) {
   const column = Math.floor(((event.clientX - box.left) / box.width * HEAT_WIDTH - HEAT_LEFT) / c.width);
   const row = Math.floor((event.clientY - box.top) / box.height * c.whole / c.height);
   if (column < 0 || column >= c.columns || row < 0 || row >= c.rows) return;
-  const ranks = c.together > 1 ? `ranks ${row * c.together} to ${Math.min(card.times.ranks, (row + 1) * c.together) - 1}, the most` : `rank ${row}`;
-  card.scale.textContent = `${ranks}, until step ${card.times.steps[column]}: ${amount(c.values[row * c.columns + column], c.view.unit)} of ${c.view.title}`;
+  const ranks = c.together > 1 ? `ranks ${row * c.together} to ${Math.min(card.times.ranks, (row + 1) * c.together) - 1} (maximum)` : `rank ${row}`;
+  card.scale.textContent = `${ranks}, up to step ${card.times.steps[column]}: ${c.view.title} ${amount(c.values[row * c.columns + column], c.view.unit)}`;
 }
 
-// ---- where each rank's time goes, over what is shown
+// ---- breakdown of each rank's time over the steps shown
 
 function sharesOf(times) {
   const from = times.steps.length > 4 ? 1 : 0;
@@ -96,10 +96,10 @@ function sharesTable(shares) {
   });
   const key = (kind, text) => element("th", {scope: "col"}, element("span", {class: `swatch key-${kind}`}), ` ${text}`);
   return element("table", {class: "compact"}, element("thead", {}, element("tr", {}, element("th", {scope: "col"}, "rank"), element("th"),
-    key("work", "own work"), key("others", "other ranks"), key("data", "data"))), element("tbody", {}, ...rows));
+    key("work", "compute"), key("others", "waiting for ranks"), key("data", "waiting for data"))), element("tbody", {}, ...rows));
 }
 
-// ---- memory by kind beside the estimate
+// ---- memory by kind, measured and estimated
 
 function memoryTable(events) {
   const last = (name) => events.filter((event) => event.event === name).at(-1);
@@ -114,11 +114,11 @@ function memoryTable(events) {
   const head = element("tr", {}, element("th"), element("th", {scope: "col", colspan: 2}, "estimate"),
     element("th", {scope: "col", colspan: 2}, measured ? `measured, rank ${measured.rank}` : "measured"));
   const table = element("table", {class: "compact", "data-part": "memory"}, element("thead", {}, head), element("tbody", {}, ...rows));
-  const note = predicted ? `estimate: ${bytes(predicted.bytes)} of ${bytes(predicted.room)} that a rank can have, code and libraries (other) included` : "";
+  const note = predicted ? `estimate: ${bytes(predicted.bytes)} of ${bytes(predicted.room)} available per rank, including code and libraries (other)` : "";
   return element("div", {}, element("h3", {}, "memory of the fullest rank, by kind"), table, element("p", {}, note));
 }
 
-// ---- samples: each prompt's continuations, the newest first
+// ---- samples: generated continuations of each prompt, newest first
 
 function samplesList(id, events) {
   const told = events.filter((event) => event.event === "samples");
@@ -131,7 +131,7 @@ function samplesList(id, events) {
   return element("div", {"data-part": `sample-list-${id}`}, ...parts);
 }
 
-// ---- a traced step: what was measured, and under it the schedule with each pass as long as its mean
+// ---- traced step: the measured passes and, below them, the predicted schedule with mean durations
 
 function timelineSvg(trace) {
   const passes = trace.traceEvents.filter((e) => e.ph === "X" && (e.cat === "action" || e.cat === "compute"));
@@ -145,7 +145,7 @@ function timelineSvg(trace) {
   const box = (name, from, to, y, height, faint) => {
     const kind = /B|I/.test(name) ? "others" : /W/.test(name) ? "data" : "work";
     svg.append(element("svg:rect", {class: `bar-${kind}`, x: x(from).toFixed(2), y, width: Math.max(0.4, x(to) - x(from) - 0.4).toFixed(2), height, "fill-opacity": faint ? 0.45 : 1},
-      element("svg:title", {}, `${name}${faint ? ", by the schedule" : ""}: ${short((to - from) / 1e3)} ms`)));
+      element("svg:title", {}, `${name}${faint ? ", predicted" : ""}: ${short((to - from) / 1e3)} ms`)));
   };
   ranks.forEach((rank, i) => {
     svg.append(svgText2(HEAT_LEFT - 5, i * row + 11, "end", `${rank}`));
@@ -161,13 +161,13 @@ async function showTrace(card, step) {
     const trace = await ask(`api/trace?id=${card.id}&step=${step}`);
     const key = (kind, text) => element("span", {}, element("span", {class: `swatch key-${kind}`}), ` ${text}  `);
     card.timeline.replaceChildren(element("p", {}, `step ${step}: `, key("work", "forward"), key("others", "backward"), key("data", "weights"),
-      trace.lockstep?.predicted?.length ? "below, faint: the schedule with free messages, each pass as long as the mean of its kind" : ""), timelineSvg(trace));
+      trace.lockstep?.predicted?.length ? "below, faint: the schedule with mean pass durations and without communication time" : ""), timelineSvg(trace));
   } catch (error) {
     card.timeline.replaceChildren(element("p", {}, error.message));
   }
 }
 
-// ---- now
+// ---- live status
 
 async function showLive(card, withStacks) {
   try {
@@ -178,13 +178,13 @@ async function showLive(card, withStacks) {
   }
 }
 
-// ---- a run's card
+// ---- card of a run
 
 function rankCardOf(run) {
   if (rankCards.has(run.id)) return rankCards.get(run.id);
   const card = {id: run.id, heat: element("svg:svg", {role: "img", tabindex: 0}), scale: element("p"), slow: element("p", {role: "status"}),
     shares: element("div"), memory: element("div"), samples: element("div"), timeline: element("div"), live: element("pre"), stacks: element("pre"), traces: element("span")};
-  card.view = element("select", {"aria-label": "what the heat map shows", onchange: () => drawHeat(card)},
+  card.view = element("select", {"aria-label": "quantity shown in the heat map", onchange: () => drawHeat(card)},
     ...Object.entries(VIEWS).map(([key, view]) => element("option", {value: key}, view.title)));
   card.heat.addEventListener("pointermove", (event) => tellCell(card, event));
   card.times_box = element("div", {}, element("div", {class: "row"}, element("h3", {}, "ranks"), card.view), card.heat, card.scale, card.slow, card.shares);
@@ -198,7 +198,7 @@ function rankCardOf(run) {
   return card;
 }
 
-// Of the runs that are shown, `details` by their ids.
+// Draws the cards of the shown runs; `details` are indexed by run id.
 async function drawRanks(runs, details) {
   const cards = [];
   for (const run of runs.slice(0, MOST_RUNS)) {
