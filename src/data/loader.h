@@ -53,6 +53,7 @@ struct MicroBatch {
   /// together, by numbers from 0. Else empty.
   std::vector<RowRole> roles;
   std::vector<int64_t> groups;
+  std::vector<double> margins;   // of answers with AnswerRows::margins: [documents]; else empty
   std::vector<int64_t> lengths;  // likewise: tokens of each, padding left out
   /// Of answers whose prompts are learned: [documents], tokens before the answer. Else empty.
   std::vector<int64_t> prompts;

@@ -30,6 +30,7 @@ struct PreferenceRow {
   bool is_chat = false;  // written by a chat template, with its own begin and end of text
   size_t file = 0;       // of Preferences::files
   int64_t line = 0;
+  std::optional<double> margin = {};  // of pairs: the least difference of their rewards
 };
 
 /// The rows of some files, in their order.
@@ -78,6 +79,7 @@ struct EncodedPreferences {
   /// As many as rows, or of pairs two each: the chosen one, then the rejected one. Not cut.
   std::vector<EncodedAnswer> answers;
   std::vector<RowRole> roles;  // of answers
+  std::vector<double> margins;  // of answers, if any row has one; empty: all are 0
   int64_t dropped = 0;         // rows whose prompt left no room for an answer, or that are too long
   int64_t cut = 0;             // answers that are longer than the limit
 };

@@ -31,6 +31,9 @@ struct AnswerRows {
   bool learns_prompts = false;  // prompts of chosen rows have labels too
   bool are_rewarded = false;    // no token has a label: a head of one class reads each row's last
   std::optional<PartnerRows> partners = {};  // whose rows_at_once() `at_once` then is
+  /// Of pairs for a reward model: by how much the chosen answer's reward is to exceed the rejected
+  /// one's, for each row (both of a pair have it); empty: 0.
+  std::vector<double> margins = {};
 };
 
 /// How an encoder reads rows: all tokens of a document at once, and so never padding. What a row is
