@@ -103,7 +103,7 @@ programs: $(BUILD)/.flags
 
 test test-long: $(BUILD)/.flags
 	@$(COMPILE)
-	@python3 tools/run_tests.py $(BUILD) $(if $(AGAIN),--again) --cores $(JOBS) $(if $(TESTS),-R '$(TESTS)') $(if $(filter test-long,$@),-L long)
+	@python3 tools/run_tests.py $(BUILD) $(if $(AGAIN),--again) $(if $(MAY_SKIP),--may-skip $(MAY_SKIP)) --cores $(JOBS) $(if $(TESTS),-R '$(TESTS)') $(if $(filter test-long,$@),-L long)
 
 test-gpu: $(BUILD)/.flags
 	@$(COMPILE)

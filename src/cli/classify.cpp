@@ -63,7 +63,6 @@ ClassifiedRows classify_rows(
     train::RankContext& rank_context,
     const std::optional<std::string>& text) {
   const model::ModelSource source = train::find_source(config.model.path, "");
-  model::require_weights(source);
   const auto adapter = train::saved_adapter(config.lora.adapter);
   model::ModelConfig classifier = train::config_with(source.config, adapter);
   const train::ClassifierNotes notes = notes_of_model(source, adapter);
@@ -82,6 +81,7 @@ ClassifiedRows classify_rows(
         "train one: lockstep train task.type=sequence_classification model.path=... "
         "data.train=FILE");
   }
+  model::require_weights(source);
   train::apply_notes(notes, given, config.data);
   const auto tokenizer =
       train::load_tokenizer(train::tokenizer_path(config.tokenizer.path, adapter), source);

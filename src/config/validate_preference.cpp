@@ -94,6 +94,23 @@ void check_loss(const PreferenceSection& section, Checker& check) {
   const double smoothing = section.label_smoothing;
   check.require(
       smoothing >= 0 && smoothing < 0.5, "preference.label_smoothing", "from 0 to below 0.5");
+  static constexpr std::string_view kSmoothed[] = {"sigmoid", "exo_pair", "robust"};
+  const bool smooths = section.objective != "dpo" && section.objective != "cpo"
+                           ? section.objective == "simpo"
+                           : std::ranges::find(kSmoothed, loss) != std::end(kSmoothed);
+  if (smoothing != 0 && !smooths && loss != "simpo") {
+    check.fail(
+        "preference.label_smoothing",
+        fmt::format("has no effect with preference.loss_type={}", loss),
+        fmt::format("remove it; {} use it", fmt::join(kSmoothed, ", ")));
+  }
+  if (check.origin("preference.discopop_tau").source == Origin::Source::kCommandLine &&
+      loss != "discopop") {
+    check.fail(
+        "preference.discopop_tau",
+        fmt::format("has no effect with preference.loss_type={}", loss),
+        "remove it, or set preference.loss_type=discopop");
+  }
   if (loss == "exo_pair" && smoothing <= 0) {
     check.fail(
         "preference.label_smoothing",

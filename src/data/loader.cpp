@@ -161,12 +161,16 @@ void add_answers(const SequenceView& view, const std::vector<Draw>& rows, MicroB
   batch.roles.assign(documents, RowRole::kPlain);
   batch.groups.assign(documents, 0);
   batch.lengths.assign(documents, 0);
+  batch.margins.assign(answers.margins.empty() ? 0 : documents, 0);
   batch.prompts.assign(answers.learns_prompts ? documents : 0, 0);
   for (size_t i = 0; i < rows.size(); ++i) {
     const int64_t sequence = rows[i].sequence;
     batch.roles[i] = answers.roles[static_cast<size_t>(sequence)];
     batch.groups[i] = static_cast<int64_t>(i) / answers.at_once;
     batch.lengths[i] = view.tokens(sequence);
+    if (!answers.margins.empty()) {
+      batch.margins[i] = answers.margins[static_cast<size_t>(sequence)];
+    }
     if (answers.learns_prompts && batch.roles[i] == RowRole::kChosen) {
       const auto begin = static_cast<std::ptrdiff_t>(batch.begin(i));
       batch.prompts[i] = view.prompt_tokens(sequence);

@@ -53,6 +53,8 @@ struct MicroBatch {
   /// of answers that are scored together. Otherwise empty.
   std::vector<RowRole> roles;
   std::vector<int64_t> groups;
+  /// For answers with AnswerRows::margins: [documents]. Otherwise empty.
+  std::vector<double> margins;
   std::vector<int64_t> lengths;  // for answers: number of tokens of each, without padding
   /// For answers whose prompts have a loss: [documents], number of tokens before the answer.
   /// Otherwise empty.

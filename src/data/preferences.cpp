@@ -108,6 +108,8 @@ EncodedPreferences encode_preferences(
   }
   EncodedPreferences result;
   const AnswersOfRows all = encode_all(rows, encoder);
+  const bool has_margins =
+      std::ranges::any_of(rows.rows, [](const PreferenceRow& row) { return row.margin.has_value(); });
   for (size_t i = 0; i < all.size(); ++i) {
     const int64_t prompt =
         std::min<int64_t>(std::ssize(all[i].front().prompt), limits.prompt.value_or(limits.length));
@@ -122,6 +124,9 @@ EncodedPreferences encode_preferences(
     for (const EncodedAnswer& answer : all[i]) {
       result.cut += prompt + std::ssize(answer.answer) > limits.length ? 1 : 0;
       result.answers.push_back(answer);
+    }
+    if (has_margins) {
+      result.margins.insert(result.margins.end(), all[i].size(), rows.rows[i].margin.value_or(0));
     }
     if (judged == Judged::kInPairs) {
       result.roles.insert(result.roles.end(), {RowRole::kChosen, RowRole::kRejected});

@@ -30,6 +30,7 @@ struct PreferenceRow {
   bool is_chat = false;  // rendered by a chat template, including BOS and EOS
   size_t file = 0;       // index into Preferences::files
   int64_t line = 0;
+  std::optional<double> margin = {};  // for pairs: minimum difference of the rewards
 };
 
 /// Rows of one or more files, in order.
@@ -78,8 +79,11 @@ struct EncodedPreferences {
   /// One per row, or two per pair: the chosen one, then the rejected one. Not truncated.
   std::vector<EncodedAnswer> answers;
   std::vector<RowRole> roles;  // one per answer
-  int64_t dropped = 0;         // dropped rows: too long, or without room for an answer after the prompt
-  int64_t cut = 0;             // answers longer than the limit
+  /// Margin of each answer. Empty if no row has one.
+  std::vector<double> margins;
+  /// Number of dropped rows: too long, or without room for an answer after the prompt.
+  int64_t dropped = 0;
+  int64_t cut = 0;  // answers longer than the limit
 };
 /// Encodes on all cores. Prompt and answer are encoded together after BOS; the prompt is the common
 /// prefix. Throws Error (data) if the tokenizer has no EOS or if no row is left.

@@ -1,5 +1,7 @@
 // Reads preference rows and checks their fields.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -198,6 +200,30 @@ PreferenceRow take_single(const RecordFields& fields) {
   return row;
 }
 
+/// Returns the field `margin` of a pair, or nullopt if there is none.
+std::optional<double> margin_of(const RecordFields& fields) {
+  if (!fields.has("margin")) {
+    return std::nullopt;
+  }
+  const nlohmann::json& value = fields.find("margin");
+  std::optional<double> margin;
+  if (value.is_number()) {
+    margin = value.get<double>();
+  } else if (value.is_string()) {  // from a CSV or Parquet table
+    const std::string text = value.get<std::string>();
+    char* end = nullptr;
+    const double number = std::strtod(text.c_str(), &end);
+    margin = !text.empty() && *end == '\0' ? std::optional(number) : std::nullopt;
+  }
+  if (!margin || !std::isfinite(*margin)) {
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{}: the margin is {}", fields.place(), value.dump()),
+        "a margin is a number: by how much the chosen answer's reward is to exceed the other's");
+  }
+  return margin;
+}
+
 /// Rows with one kind of error: their number and the first of them.
 class Faults {
  public:
@@ -330,6 +356,7 @@ Preferences read_preferences(
         PreferenceRow row = is_chat ? (is_single ? take_single_chat(fields, *chat_template)
                                                  : take_pair_of_chats(fields, *chat_template))
                                     : (is_single ? take_single(fields) : take_pair(fields));
+        row.margin = is_single ? std::nullopt : margin_of(fields);
         row.file = file;
         row.line = fields.line();
         (is_single ? result.rows : pairs).push_back(std::move(row));

@@ -31,6 +31,9 @@ struct AnswerRows {
   bool learns_prompts = false;  // prompts of chosen rows also have labels
   bool are_rewarded = false;    // tokens have no labels; a score is read at each row's last token
   std::optional<PartnerRows> partners = {};  // its rows_at_once() equals `at_once`
+  /// Reward models: minimum difference between the rewards of the chosen and the rejected answer,
+  /// per row (the same for both rows of a pair). Empty: 0.
+  std::vector<double> margins = {};
 };
 
 /// Settings of encoder rows. All tokens of a document attend to each other, but not to padding. The

@@ -75,7 +75,7 @@ std::optional<int64_t> integer_in(std::string text, int64_t base) {
     return std::nullopt;
   }
   if (error == std::errc::result_out_of_range) {
-    fail(fmt::format("{} does not fit a 64-bit integer", text.substr(0, 40)));
+    fail(fmt::format("{} is too large for a 64-bit integer", text.substr(0, 40)));
   }
   return is_negative ? -number : number;
 }
@@ -106,7 +106,7 @@ std::optional<double> float_in(std::string text) {
 /// Implements int(number), which truncates.
 Value truncated(double number) {
   if (std::abs(number) >= 9.2e18) {
-    fail(fmt::format("{} does not fit a 64-bit integer", number));
+    fail(fmt::format("{} is too large for a 64-bit integer", number));
   }
   return static_cast<int64_t>(number);
 }

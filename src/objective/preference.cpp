@@ -184,8 +184,11 @@ class RewardOfPairs final : public Objective {
         sums_of_groups(targets, rewards * of_kind(targets, nn::RowKind::kRejected));
     const Tensor exist = sums_of_groups(targets, is_chosen);
     const Tensor margins = chosen - rejected;
+    const Tensor wanted = targets.baseline.defined()
+                              ? sums_of_groups(targets, targets.baseline * is_chosen)
+                              : at::zeros_like(margins);
     const Tensor losses =
-        -at::log_sigmoid(margins) * exist + center_ * (chosen + rejected).square();
+        -at::log_sigmoid(margins - wanted) * exist + center_ * (chosen + rejected).square();
     return at::stack(
         {losses.sum(),
          exist.sum(),

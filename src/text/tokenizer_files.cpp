@@ -228,6 +228,141 @@ TokenizerDescription two_file_tokenizer(const TokenizerFiles& files) {
   return {std::move(description), std::move(tables)};
 }
 
+/// A token of tokenizer_config.json: a string, or an AddedToken with its flags.
+json to_added_token(const json& given, bool is_special) {
+  if (given.is_string()) {
+    return added_token(-1, given.get<std::string>(), is_special);
+  }
+  json token = added_token(-1, given.value("content", ""), given.value("special", is_special));
+  for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized"}) {
+    token[flag] = given.value(flag, token[flag].get<bool>());
+  }
+  token["special"] = token["special"].get<bool>() || is_special;
+  return token;
+}
+
+/// The tokens that transformers adds to a tokenizer.json from the files beside it, in its order:
+/// added_tokens_decoder (or added_tokens.json), the named special tokens, then further special ones.
+std::vector<json> tokens_beside(const TokenizerFiles& files) {
+  static constexpr const char* kNames[] = {
+      "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+  const json config = read_optional(files, "tokenizer_config.json").value_or(json::object());
+  const json map = read_optional(files, "special_tokens_map.json").value_or(json::object());
+  const auto is_token = [](const json& value) { return value.is_string() || value.is_object(); };
+  std::vector<json> named, further;
+  for (const char* name : kNames) {
+    for (const json* file : {&config, &map}) {
+      if (file->is_object() && file->contains(name) && is_token(file->at(name))) {
+        named.push_back(to_added_token(file->at(name), true));
+        break;
+      }
+    }
+  }
+  for (const json* file : {&config, &map}) {
+    for (const char* name : {"additional_special_tokens", "extra_special_tokens"}) {
+      if (!file->is_object() || !file->contains(name) || !file->at(name).is_structured()) {
+        continue;
+      }
+      for (const json& token : file->at(name)) {
+        if (is_token(token)) {
+          further.push_back(to_added_token(token, true));
+        }
+      }
+    }
+  }
+  const auto is_named = [&](const std::string& content) {
+    const auto has = [&](const json& token) { return token["content"] == content; };
+    return std::ranges::any_of(named, has) || std::ranges::any_of(further, has);
+  };
+  std::map<int64_t, json> by_id;
+  if (config.is_object() && config.contains("added_tokens_decoder")) {
+    Field(config, place_of(files, "tokenizer_config.json") + ":")
+        .at("added_tokens_decoder")
+        .each([&](const std::string& id, const Field& token) {
+          const std::string content = token.at("content").string();
+          by_id[std::atoll(id.c_str())] =
+              to_added_token(config["added_tokens_decoder"][id], is_named(content));
+        });
+  } else if (const std::optional<json> added = read_optional(files, "added_tokens.json")) {
+    Field(*added, place_of(files, "added_tokens.json") + ":")
+        .each([&](const std::string& token, const Field& id) {
+          by_id[id.integer()] = added_token(-1, token, is_named(token));
+        });
+  }
+  std::vector<json> tokens;
+  for (auto& [id, token] : by_id) {
+    tokens.push_back(std::move(token));
+  }
+  tokens.insert(tokens.end(), named.begin(), named.end());
+  tokens.insert(tokens.end(), further.begin(), further.end());
+  return tokens;
+}
+
+/// The ids of a model's vocabulary.
+TokenIds vocabulary_of(const TokenizerDescription& description) {
+  if (description.tables) {
+    return description.tables->vocabulary;
+  }
+  TokenIds ids;
+  const json& model = description.json->value("model", json::object());
+  const json vocabulary = model.value("vocab", json::object());
+  if (vocabulary.is_array()) {  // Unigram: a token and its score, by id
+    for (const json& entry : vocabulary) {
+      if (entry.is_array() && !entry.empty() && entry[0].is_string()) {
+        ids.emplace_back(entry[0].get<std::string>(), static_cast<int64_t>(ids.size()));
+      }
+    }
+  } else {
+    for (const auto& [token, id] : vocabulary.items()) {
+      if (id.is_number_integer()) {
+        ids.emplace_back(token, id.get<int64_t>());
+      }
+    }
+  }
+  return ids;
+}
+
+/// Adds the tokens that tokenizer.json lacks, with the ids that transformers' AutoTokenizer gives
+/// them: that of the vocabulary, otherwise the next free one.
+TokenizerDescription with_tokens_beside(
+    TokenizerDescription description, const TokenizerFiles& files) {
+  json added = description.json->value("added_tokens", json::array());
+  if (!added.is_array()) {
+    return description;  // its reader reports it
+  }
+  const auto has = [&](const json& content) {
+    return std::ranges::any_of(added, [&](const json& token) {
+      return token.is_object() && token.value("content", "") == content;
+    });
+  };
+  std::optional<TokenIds> vocabulary;
+  int64_t highest = -1;
+  for (const json& token : added) {
+    highest = std::max(highest, token.is_object() ? token.value("id", int64_t{-1}) : -1);
+  }
+  const size_t before = added.size();
+  for (json token : tokens_beside(files)) {
+    if (token["content"] == "" || has(token["content"])) {
+      continue;
+    }
+    if (!vocabulary) {
+      vocabulary = vocabulary_of(description);
+    }
+    const auto size = static_cast<int64_t>(vocabulary->size());
+    token["id"] = find_token(*vocabulary, token["content"].get<std::string>())
+                      .value_or(highest >= size ? highest + 1 : size);
+    highest = std::max(highest, token["id"].get<int64_t>());
+    added.push_back(std::move(token));
+  }
+  if (added.size() == before) {
+    return description;
+  }
+  json whole = *description.json;
+  whole["added_tokens"] = std::move(added);
+  description.json = std::make_shared<const json>(std::move(whole));
+  return description;
+}
+
 }  // namespace
 
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file) {
@@ -269,9 +404,12 @@ TokenizerDescription read_description(const TokenizerFiles& files) {
   }
   const std::string place = place_of(files, "tokenizer.json");
   if (std::optional<SplitTokenizer> split = split_tokenizer(found->second)) {
-    return {std::make_shared<const json>(parse_json(split->rest, place)), std::move(split->tables)};
+    return with_tokens_beside(
+        {std::make_shared<const json>(parse_json(split->rest, place)), std::move(split->tables)},
+        files);
   }
-  return {std::make_shared<const json>(parse_json(found->second, place)), std::nullopt};
+  return with_tokens_beside(
+      {std::make_shared<const json>(parse_json(found->second, place)), std::nullopt}, files);
 }
 
 std::string two_files_as_json(const TokenizerFiles& files) {

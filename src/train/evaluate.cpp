@@ -54,7 +54,9 @@ Evaluation evaluate(
   Evaluation result;
   result.samples = sequences.size();
   result.batches = (sequences.size() + batch_size - 1) / batch_size;
-  const at::Tensor totals = at::zeros({objective.sums()}, at::kDouble);
+  // The objective's sums, and the number of targets as the host counts it.
+  const at::Tensor totals = at::zeros({objective.sums() + 1}, at::kDouble);
+  const at::Tensor own_sums = totals.narrow(0, 0, objective.sums());
   const comm::Communicator& data = axes.along(mesh::Axis::kData);
   // With a pipeline, several batches run at once to fill the stages. Otherwise batches run one at a
   // time.
@@ -76,12 +78,15 @@ Evaluation evaluate(
     if (prepare) {
       prepare(rows, made);
     }
+    if (counts) {
+      totals[objective.sums()] += objective.counts(rows.targets).values().at(0);
+    }
     inputs.push_back(to_device(rows, device));
     if (!counts) {
       inputs.back().targets = inputs.back().targets.ignored();
     }
     if (std::ssize(inputs) == at_once || first + data.size() >= result.batches) {
-      totals.add_(statistics(inputs));
+      own_sums.add_(statistics(inputs));
       inputs.clear();
     }
     if (progress) {
@@ -89,10 +94,11 @@ Evaluation evaluate(
     }
   }
   axes.data_context().all_reduce(totals).wait();
-  const std::span sums(totals.const_data_ptr<double>(), static_cast<size_t>(totals.numel()));
+  const std::span sums(
+      own_sums.const_data_ptr<double>(), static_cast<size_t>(objective.sums()));
   result.report = objective.report(sums);
   result.targets = static_cast<int64_t>(sums[1]);
-  if (result.samples > 0 && result.targets == 0) {
+  if (result.samples > 0 && totals[objective.sums()].item<double>() == 0) {
     throw Error(
         ErrorKind::kData,
         fmt::format("evaluation: none of {} rows has a token to predict", result.samples),

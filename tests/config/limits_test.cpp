@@ -192,7 +192,11 @@ TEST(Limits, OfPreferences) {
   const Limit limits[] = {
       {"preference.beta", "-1", "must be above 0", "0.01", objective("dpo")},
       {"preference.label_smoothing", "-0.1", "from 0 to below 0.5", "0.49", objective("dpo")},
-      {"preference.discopop_tau", "0", "must be above 0", "0.05", objective("dpo")},
+      {"preference.discopop_tau",
+       "0",
+       "must be above 0",
+       "0.05",
+       {"task.type=preference", "preference.objective=dpo", "preference.loss_type=discopop"}},
       {"preference.rpo_alpha", "-1", "must be at least 0", "0", objective("dpo")},
       {"preference.simpo_gamma", "nan", "must be a number", "-1", objective("simpo")},
       {"preference.cpo_alpha", "-1", "must be at least 0", "0", objective("cpo")},

@@ -62,7 +62,7 @@ class Member {
     while (!greeting_->welcome() && Clock::now() - begin < seconds(20)) {
       loop_.wait(milliseconds(100));
     }
-    check(greeting_->welcome(), "who knows the secret is welcome");
+    check(greeting_->welcome(), "a client that knows the secret joins");
   }
   void say(const std::string& line) {
     const json message = json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -100,7 +100,7 @@ std::string heard_from(const launch::Socket& socket) {
   std::array<char, 4096> part{};
   while (true) {
     pollfd waiting{socket.get(), POLLIN, 0};
-    check(::poll(&waiting, 1, 20'000) == 1, "a stranger who is done is cut off");
+    check(::poll(&waiting, 1, 20'000) == 1, "the connection of a finished client is closed");
     const ssize_t got = ::recv(socket.get(), part.data(), part.size(), 0);
     if (got <= 0) {
       return text;
@@ -129,7 +129,7 @@ void read_strangers(Bytes bytes) {
     launch::Socket& stranger = strangers.at(static_cast<uint8_t>(line.front()) % strangers.size());
     if (!stranger) {
       stranger = launch::connect_within("127.0.0.1", host.port, seconds(10)).socket;
-      check(static_cast<bool>(stranger), "a stranger is heard");
+      check(static_cast<bool>(stranger), "an unauthenticated client can connect");
     }
     const std::string said = line.substr(1) + "\n";
     (void)::send(stranger.get(), said.data(), said.size(), MSG_NOSIGNAL);
@@ -144,11 +144,11 @@ void read_strangers(Bytes bytes) {
       check(
           told.is_object() && (told.contains("challenge") || told.contains("refused")) &&
               !told.contains("nodes") && !told.contains("welcome"),
-          "strangers are told the challenge, or that they are refused");
+          "an unauthenticated client receives only the challenge or a refusal");
     }
   }
   member.listen();
-  check(member.is_open() && !member.has_round(), "no round has strangers");
+  check(member.is_open() && !member.has_round(), "no round contains an unauthenticated client");
 }
 
 /// Each line is a message of a member after it has joined.
@@ -163,7 +163,7 @@ void read_member(Bytes bytes) {
   const auto begin = Clock::now();
   while (member.is_open()) {
     member.loop().wait(milliseconds(50));
-    check(Clock::now() - begin < seconds(20), "a member who is done is let go");
+    check(Clock::now() - begin < seconds(20), "the connection of a finished member is closed");
   }
 }
 

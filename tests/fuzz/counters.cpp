@@ -172,7 +172,7 @@ void __wrap___sanitizer_cov_pcs_init(const uintptr_t* begin, const uintptr_t* /*
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   if (::sigaction(SIGSEGV, &action, &before) != 0 || (before.sa_flags & SA_SIGINFO) == 0 ||
       ::mprotect(first, static_cast<size_t>(last - first), PROT_READ) != 0) {
-    std::perror("fuzz: counters cannot be watched");
+    std::perror("fuzz: cannot protect the counters");
     std::_Exit(2);
   }
 }

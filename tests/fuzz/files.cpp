@@ -27,16 +27,16 @@ void read_manifest_text(Bytes bytes) {
   const std::string text = checkpoint::manifest_json(manifest);
   check(
       checkpoint::manifest_json(checkpoint::parse_manifest(text, "again")) == text,
-      "a manifest is read as it was written");
+      "a manifest survives writing and reading");
   for (const auto& [name, record] : manifest.files) {
-    check(fs::path(name).filename() == name && name != "..", "a file lies in its folder");
+    check(fs::path(name).filename() == name && name != "..", "a file is in its folder");
   }
 }
 
 void read_shards(Bytes bytes) {
   const fs::path index = file_of(bytes, "model.safetensors.index.json");
   for (const auto& [tensor, file] : checkpoint::read_shard_index(index, ErrorKind::kData)) {
-    check(fs::path(file).filename() == file && file != "..", "a shard lies in its folder");
+    check(fs::path(file).filename() == file && file != "..", "a shard is in its folder");
   }
 }
 
@@ -52,7 +52,7 @@ void read_compressed(Bytes bytes) {
       std::string part(step, '\0');
       while (text.size() < kMost) {
         const size_t got = source->read({part.data(), part.size()});
-        check(got <= part.size(), "no more is read than there is room for");
+        check(got <= part.size(), "a read does not exceed the buffer");
         if (got == 0) {
           return {text, true};
         }
@@ -66,8 +66,8 @@ void read_compressed(Bytes bytes) {
   const auto [whole, is_sound] = read(size_t{1} << 16);
   if (whole.size() < (size_t{1} << 14)) {
     const auto [in_parts, is_sound_too] = read(7);
-    check(is_sound == is_sound_too, "a file is sound however it is read");
-    check(!is_sound || whole == in_parts, "the same bytes however they are read");
+    check(is_sound == is_sound_too, "the validity of a file does not depend on the read size");
+    check(!is_sound || whole == in_parts, "the bytes do not depend on the read size");
     const auto lines = data::open_text(path, {});
     for (data::Record record; lines->next(record);) {
     }
@@ -97,7 +97,7 @@ void read_token_file(Bytes bytes) {
   std::vector<int64_t> ids(static_cast<size_t>(set->tokens()));
   set->read(0, ids);
   for (const int64_t id : ids) {
-    check(id < set->vocabulary_size(), "an id is of the vocabulary");
+    check(id < set->vocabulary_size(), "an id is in the vocabulary");
   }
   int64_t at = 0;
   for (int64_t i = 0; i < set->documents(); ++i) {
@@ -105,9 +105,9 @@ void read_token_file(Bytes bytes) {
     check(
         document.begin == at && document.begin <= document.prompt_end &&
             document.prompt_end <= document.end && document.end <= set->tokens(),
-        "documents follow each other");
+        "documents are consecutive");
     if (document.end > document.begin) {
-      check(set->document_of(document.begin) == i, "a token is of its document");
+      check(set->document_of(document.begin) == i, "a token belongs to its document");
     }
     at = document.end;
   }
@@ -118,10 +118,10 @@ void read_token_file(Bytes bytes) {
 
 void read_unicode(Bytes bytes) {
   const size_t valid = text::valid_utf8_prefix(bytes);
-  check(valid <= bytes.size(), "a prefix is one");
+  check(valid <= bytes.size(), "the result is a prefix");
   const Bytes text = bytes.substr(0, valid);
-  check(text::valid_utf8_prefix(text) == text.size(), "what is valid stays valid");
-  check(text::to_utf8(text::to_code_points(text)) == text, "code points are written as read");
+  check(text::valid_utf8_prefix(text) == text.size(), "valid text is unchanged");
+  check(text::to_utf8(text::to_code_points(text)) == text, "code points survive reading and writing");
   for (size_t at = 0; at < text.size();) {
     const size_t end = text::grapheme_end(text, at);
     check(at < end && end <= text.size(), "a grapheme has an end");
@@ -130,11 +130,11 @@ void read_unicode(Bytes bytes) {
   using Form = text::NormalizationForm;
   for (const Form form : {Form::kNfc, Form::kNfd, Form::kNfkc, Form::kNfkd}) {
     const std::string normal = text::normalize(text, form);
-    check(text::valid_utf8_prefix(normal) == normal.size(), "what is normalized is UTF-8");
-    check(text::normalize(normal, form) == normal, "what is normalized stays so");
+    check(text::valid_utf8_prefix(normal) == normal.size(), "normalized text is valid UTF-8");
+    check(text::normalize(normal, form) == normal, "normalization is idempotent");
   }
   const std::string lower = text::to_lower_case(text);
-  check(text::valid_utf8_prefix(lower) == lower.size(), "lower case is UTF-8");
+  check(text::valid_utf8_prefix(lower) == lower.size(), "lowercase text is valid UTF-8");
 }
 
 void read_schedule_file(Bytes bytes) {
@@ -142,7 +142,7 @@ void read_schedule_file(Bytes bytes) {
   const std::string text = schedule::schedule_text(schedule);
   check(
       schedule::schedule_text(schedule::parse_schedule(text, "again")) == text,
-      "a schedule is read as it was written");
+      "a schedule survives writing and reading");
 }
 
 void read_cluster_file(Bytes bytes) {
@@ -154,12 +154,12 @@ void read_trainer_state_file(Bytes bytes) {
   const std::string text = monitor::to_json(state);
   check(
       monitor::to_json(monitor::parse_trainer_state(text, "again")) == text,
-      "a state is read as it was written");
+      "a state survives writing and reading");
 }
 
 void read_timer_request(Bytes bytes) {
   if (const auto request = launch::parse_timer_request(bytes)) {
-    check(request->pid > 0, "a timer is of one process");
+    check(request->pid > 0, "a timer belongs to one process");
   }
 }
 

@@ -26,7 +26,7 @@ const lockstep::fuzz::Parser& chosen() {
         return each;
       }
     }
-    std::fprintf(stderr, "LOCKSTEP_FUZZ_PARSER is to name one of:\n");
+    std::fprintf(stderr, "LOCKSTEP_FUZZ_PARSER must be one of:\n");
     for (const lockstep::fuzz::Parser& each : lockstep::fuzz::parsers()) {
       std::fprintf(stderr, "parser %s\n", std::string(each.name).c_str());
     }

@@ -60,8 +60,8 @@ void read_json_with_comments(Bytes bytes) {
 void read_strict_json(Bytes bytes) {
   // Writing and reading the value again must give the same value.
   const nlohmann::json value = parse_json(bytes, "f.json");
-  check(bytes.find('\0') == Bytes::npos, "all of a text is read");
-  check(parse_json(value.dump(), "again") == value, "JSON is read as it was written");
+  check(bytes.find('\0') == Bytes::npos, "the whole text is parsed");
+  check(parse_json(value.dump(), "again") == value, "JSON survives writing and reading");
 }
 
 void read_override(Bytes bytes) {
@@ -117,7 +117,7 @@ void use(const text::Tokenizer& tokenizer) {
   for (const Bytes text : kTexts) {
     const std::vector<int32_t> ids = tokenizer.encode(text);
     for (const int32_t id : ids) {
-      check(id >= 0 && id < tokenizer.vocabulary_size(), "an id is of the vocabulary");
+      check(id >= 0 && id < tokenizer.vocabulary_size(), "an id is in the vocabulary");
     }
     (void)tokenizer.decode(ids);
   }
@@ -158,7 +158,7 @@ void read_template(Bytes bytes) {
       R"("bos_token":"<s>","eos_token":"</s>","add_generation_prompt":true,"tools":null,"n":3})");
   const jinja::Rendering text = made.render(kVariables);
   for (const jinja::TextSpan& span : text.generated) {
-    check(span.begin <= span.end && span.end <= text.text.size(), "spans lie in the text");
+    check(span.begin <= span.end && span.end <= text.text.size(), "spans are within the text");
   }
 }
 
@@ -201,7 +201,7 @@ void read_csv(Bytes bytes) {
     const auto reader = data::open_table(path, ',');
     data::Record record;
     if (reader->next(record)) {
-      check(data::split_row(record, ',', path).at(0) == field, "a field is read as it was written");
+      check(data::split_row(record, ',', path).at(0) == field, "a field survives writing and reading");
     }
   } catch (const Error&) {  // invalid UTF-8
   }
@@ -218,7 +218,7 @@ void read_text(Bytes bytes) {
   for (data::Record record; reader->next(record);) {
     all += record.text.size();
   }
-  check(all <= bytes.size() + 3, "text is not made more");
+  check(all <= bytes.size() + 3, "the text does not grow");
 }
 
 void read_model_configuration(Bytes bytes) {
@@ -245,7 +245,7 @@ void read_store_messages(Bytes bytes) {
     if (open.at(turn % 2)) {
       open.at(turn % 2) = store.take(turn % 2, bytes.substr(1, length));
     }
-    check(store.held() <= kHeld, "the store keeps no more than it may");
+    check(store.held() <= kHeld, "the store does not exceed its memory limit");
     bytes = bytes.substr(1 + length);
   }
   store.forget(0);
@@ -273,7 +273,7 @@ void read_failure(Bytes bytes) {
     check(text.size() <= (size_t{192} << 10), "a failure is short");
     check(launch::failure_from_json(text).has_value(), "a failure travels");
     const std::string report = launch::report("job", {*failure});
-    check(report.find('\x1b') == std::string::npos, "no report holds an escape");
+    check(report.find('\x1b') == std::string::npos, "no report contains an escape sequence");
   }
   (void)launch::read_error_file(file_of(bytes, "error.json"));
 }
@@ -295,7 +295,7 @@ void read_hosts(Bytes bytes) {
   attempt([&] { (void)launch::filter_hosts(hosts, text, ""); });
   attempt([&] { (void)launch::filter_hosts(hosts, "", text); });
   attempt([&] { (void)launch::decode_world(text); });
-  attempt([&] { check(launch::expand_hosts(text).size() <= 65'536, "hosts are bounded"); });
+  attempt([&] { check(launch::expand_hosts(text).size() <= 65'536, "the number of hosts is limited"); });
   attempt([&] { (void)launch::StdSpec::parse(text, "--tee"); });
   attempt([&] { (void)launch::parse_endpoint(text); });
 }
@@ -361,7 +361,7 @@ void read_safetensors(Bytes bytes) {
 void read_terminal_text(Bytes bytes) {
   const std::string text = launch::printable(bytes);
   check(text.find('\x1b') == std::string::npos, "no escapes");
-  check(launch::printable(text) == text, "what is printable stays");
+  check(launch::printable(text) == text, "printable text is unchanged");
 }
 
 constexpr std::array kParsers{

@@ -1,5 +1,5 @@
-"""What the fuzzer begins with: for each parser (tests/fuzz/parsers.cpp) a few inputs that it takes, words that it knows,
-and, below, every input that has ever found a defect. tools/fuzz.py writes them as files."""
+"""Seed corpus of the fuzzer: for each parser (tests/fuzz/parsers.cpp) a few valid inputs, a dictionary of tokens, and every input
+that once exposed a defect. tools/fuzz.py writes them to files."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def files(*patterns):
-    """Files of the repository, of at most 16 KB."""
+    """Returns the contents of files of the repository, of at most 16 KB each."""
     found = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
     return [path.read_bytes() for path in found if path.stat().st_size <= 16384]
 
@@ -40,7 +40,7 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 
 
 def store(*messages):
-    """Messages of c10d's store, in pieces of up to 255 bytes, after the greeting."""
+    """Returns messages of c10d's store, split into chunks of up to 255 bytes, after the greeting."""
     pieces = b""
     for message in messages:
         for at in range(0, len(message), 255):
@@ -53,7 +53,7 @@ def text(value):
 
 
 def token_file(token_bytes, tokens, documents, vocabulary, flags, contents):
-    """What the fuzzer makes a token file of: the header's fields after its magic number, and what follows the header."""
+    """Returns the input for a token file: the header's fields after its magic number, and the contents after the header."""
     return struct.pack("<IIQQQQQ", 1, token_bytes, tokens, documents, vocabulary, 0, flags) + contents
 
 
@@ -220,7 +220,7 @@ MOST_WILD = 400  # of one form
 
 
 def wild(parser, folders=None):
-    """Files of Python's packages here and of Python's own tests, of at most 16 KB, each once; the smallest first."""
+    """Returns distinct files of the installed Python packages and of Python's own tests, of at most 16 KB each, smallest first."""
     folders = folders or [pathlib.Path(path) for path in [*sys.path, *ROOT.glob(".deps/*/lib/python3*/site-packages")] if "python3" in str(path)]
     found = {}
     for folder in folders:

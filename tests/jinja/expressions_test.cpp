@@ -171,8 +171,8 @@ TEST(Expressions, WhatIsNotSupportedIsRefused) {
   const Case cases[] = {
       {"{{ 10 ** 19 }}", "10 ** 19 is too large"},
       {"{{ (-8) ** 0.5 }}", "not a real number"},
-      {"{{ '99999999999999999999' | int }}", "does not fit a 64-bit integer"},
-      {"{{ 1e30 | int }}", "does not fit a 64-bit integer"},
+      {"{{ '99999999999999999999' | int }}", "too large for a 64-bit integer"},
+      {"{{ 1e30 | int }}", "too large for a 64-bit integer"},
       {"{{ 'ﬁ'.upper() }}", "the upper case of 'ﬁ' (U+FB01) is not supported"},
       {"{{ '²'.isdigit() }}", "U+00B2"},
       {"{{ '%s' % name }}", "formatting with % is not supported: join the strings with ~"},

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import struct
 import unittest
@@ -203,6 +204,42 @@ class NothingSilent(ProgramTest):
         self.assertNotEqual(with_tools, self.preference_loss(rows({"name": "get", "arguments": {}}), "toolless"))
         styled = self.preference_loss(rows({"name": "get", "arguments": {}}, chat_template_kwargs={"style": "!!"}), "styled")
         self.assertNotEqual(styled, with_tools)
+
+    def test_margins_of_rewards_are_used_and_elsewhere_refused(self):
+        pairs = judged_pairs(self.folder)
+        reward = ("task.type=reward_model", "learning_rate=1e-3")
+        for name, rows in (("plain", pairs), ("zero", [{**row, "margin": 0.0} for row in pairs]), ("wide", [{**row, "margin": 2} for row in pairs])):
+            self.run_ok(*self.train_on(self.write(f"{name}.jsonl", rows), f"reward-{name}", *reward))
+        self.assertEqual(losses(self.folder / "reward-plain"), losses(self.folder / "reward-zero"))
+        # -log sigmoid(c - r - 2), with rewards that are nearly equal in the first step.
+        self.assertAlmostEqual(losses(self.folder / "reward-wide")[0], math.log(1 + math.exp(2)), delta=0.1)
+        error = self.run_fails(4, *self.train_on("wide.jsonl", "dpo-wide", "task.type=preference")).err
+        self.assertIn('wide.jsonl, line 1: the field "margin" is used by reward models only', error)
+        error = self.run_fails(4, *self.train_on(self.write("bad-margin.jsonl", [{**pairs[0], "margin": "x"}]), "bad-margin", *reward)).err
+        self.assertIn('the margin is "x"', error)
+
+    def added_tokens(self, name, **files):
+        """The number of tokens of a text with a token that only the files beside tokenizer.json know."""
+        folder = self.folder / name
+        shutil.copytree(self.folder / "tokenizer", folder)
+        for file, content in files.items():
+            path = folder / f"{file}.json"
+            known = json.loads(path.read_text()) if path.exists() else {}
+            path.write_text(json.dumps({**known, **content}))
+        (self.folder / "marked.txt").write_text("a<|im_start|>b")
+        shown = self.run_ok("data", "show", "model.path=model.json", f"tokenizer.path={name}", "data.train=marked.txt", "model.resize_embeddings=true",
+                            "data.append_eos=false").out
+        return int(re.search(r"document 1: (\d+) tokens", shown)[1])
+
+    def test_tokens_beside_a_tokenizer_file_are_added_as_transformers_does(self):
+        token = {"content": "<|im_start|>", "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
+        plain = self.added_tokens("tokens-none")
+        self.assertGreater(plain, 3)
+        for name, files in (("map", {"tokenizer_config": {"additional_special_tokens": ["<|im_start|>"]}}),
+                            ("decoder", {"tokenizer_config": {"added_tokens_decoder": {"512": token}}}),
+                            ("added", {"added_tokens": {"<|im_start|>": 512}}),
+                            ("eos", {"tokenizer_config": {"eos_token": "<|im_start|>"}})):
+            self.assertEqual(self.added_tokens(f"tokens-{name}", **files), 3, name)
 
     # ---- caches
 

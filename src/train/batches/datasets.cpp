@@ -456,6 +456,11 @@ Datasets open_datasets(
     return std::string();
   });
   if (communicator.rank() == 0) {
+    if (section.append_eos && !tokenizer->eos() && !model.bidirectional && !options.chat) {
+      log_warning(
+          "the tokenizer has no end-of-text token: none is appended to documents (set eos_token in "
+          "tokenizer_config.json, or data.append_eos=false)");
+    }
     tell_packing(sets, section.long_documents);
     tell_mixture(sets, section);
   }

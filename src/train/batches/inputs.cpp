@@ -66,6 +66,9 @@ nn::Targets targets_of_answers(const data::MicroBatch& batch) {
   }
   targets.kinds = at::tensor(kinds, at::kLong);
   targets.groups = at::tensor(batch.groups, at::kLong);
+  if (!batch.margins.empty()) {
+    targets.baseline = at::tensor(batch.margins, at::kDouble);
+  }
   return targets;
 }
 

@@ -121,6 +121,16 @@ EncodedSets read_and_encode(
       });
     }
   }
+  for (size_t i = 0; i < kSets && !trains_rewards(config.task); ++i) {
+    const auto row = std::ranges::find_if(
+        sets[i].rows, [](const data::PreferenceRow& each) { return each.margin.has_value(); });
+    if (row != sets[i].rows.end()) {
+      throw Error(
+          ErrorKind::kData,
+          fmt::format("{}: the field \"margin\" is used by reward models only", sets[i].place(*row)),
+          "remove the column, or set task.type=reward_model");
+    }
+  }
   split_answers(sets, options);
   EncodedSets encoded;
   for (size_t i = 0; i < kSets; ++i) {
@@ -287,7 +297,8 @@ AnswerSets open_preference_data(
           {{"rows", is_there ? write(set.answers) : ""},
            {"mismatched",
             is_there && mismatches ? write(data::mismatched(set.answers, block)) : ""},
-           {"roles", roles}});
+           {"roles", roles},
+           {"margins", set.margins}});
     }
     return json.dump();
   });
@@ -305,6 +316,7 @@ AnswerSets open_preference_data(
     for (const int role : json.at(set).at("roles")) {
       answers.roles.push_back(static_cast<data::RowRole>(role));
     }
+    answers.margins = json.at(set).at("margins").get<std::vector<double>>();
     auto rows = std::make_shared<data::SequenceView>(
         data::TokenDataset::open(path), sequence_length, std::move(answers));
     rows->set_packed(packs);
