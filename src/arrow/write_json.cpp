@@ -24,7 +24,8 @@ using arrow::Type;
 /// control character. Processes eight bytes at a time, because most of the output is strings.
 size_t plain_bytes(std::string_view text) {
   constexpr uint64_t kOnes = 0x0101010101010101U, kHigh = 0x8080808080808080U;
-  const auto below = [](uint64_t bytes, uint64_t limit) {  // sets the high bit of each byte that is below the limit
+  const auto below = [](uint64_t bytes,
+                        uint64_t limit) {  // sets the high bit of each byte that is below the limit
     return (bytes - kOnes * limit) & ~bytes & kHigh;
   };
   size_t at = 0;

@@ -66,8 +66,9 @@ class AsyncSaver {
   void lend(std::span<const Piece> pieces);
 
   comm::Communicator communicator_;
-  at::Tensor memory_;          // reused between saves, so that its pages are faulted in once
-  std::vector<Piece> pieces_;  // pieces of the save in progress; their data is in memory_ or shared with training
+  at::Tensor memory_;  // reused between saves, so that its pages are faulted in once
+  std::vector<Piece>
+      pieces_;  // pieces of the save in progress; their data is in memory_ or shared with training
   Snapshot snapshot_;
   CopyOnWriteState lent_;
   SaveCache kept_;

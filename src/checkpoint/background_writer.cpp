@@ -19,7 +19,10 @@ BackgroundWriter::BackgroundWriter(Disk& disk) : disk_(disk), jobs_{} {
   if (memory_ == nullptr) {
     throw std::bad_alloc();
   }
-  ::madvise(memory_.get(), kBytes, MADV_HUGEPAGE);  // huge pages let the device receive a buffer in one piece
+  ::madvise(
+      memory_.get(),
+      kBytes,
+      MADV_HUGEPAGE);  // huge pages let the device receive a buffer in one piece
   thread_ = std::thread([this] { run(); });
 }
 

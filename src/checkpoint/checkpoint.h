@@ -89,7 +89,8 @@ struct ExpectedTensor {
   std::string file_group;
   std::string name;
   std::vector<int64_t> shape;
-  std::optional<at::ScalarType> dtype = std::nullopt;  // nullopt: any floating type; values are converted
+  std::optional<at::ScalarType> dtype =
+      std::nullopt;  // nullopt: any floating type; values are converted
 };
 
 /// A verified checkpoint. Reads touch only the requested pages. Move-only.

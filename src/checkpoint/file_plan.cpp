@@ -17,7 +17,8 @@ Shards deal(std::span<const GlobalTensor> tensors, const std::string& group, uin
     if (tensor.file_group != group) {
       continue;
     }
-    const uint64_t bytes = tensor_bytes(tensor.entry).value_or(0);  // combine_pieces has checked that there is a value
+    const uint64_t bytes =
+        tensor_bytes(tensor.entry).value_or(0);  // combine_pieces has checked that there is a value
     if (shards.empty() || (size > 0 && bytes > most - std::min(size, most))) {
       shards.emplace_back();
       size = 0;

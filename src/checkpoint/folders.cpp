@@ -108,7 +108,8 @@ std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output_dir) {
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return std::tie(a.sequence, a.step) > std::tie(b.sequence, b.step);
   });
-  for (ListedCheckpoint& listed : without_manifest) {  // checkpoints without a manifest are ordered by step only
+  for (ListedCheckpoint& listed :
+       without_manifest) {  // checkpoints without a manifest are ordered by step only
     const auto place = std::find_if(
         found.begin(), found.end(), [&](const auto& other) { return other.step < listed.step; });
     found.insert(place, std::move(listed));
@@ -124,8 +125,9 @@ void check_is_no_run(const fs::path& folder) {
         ErrorKind::kCheckpoint,
         all.empty() ? fmt::format("checkpoint {} does not exist", folder.string())
                     : fmt::format("{} is the folder of a run, not a checkpoint", folder.string()),
-        all.empty() ? "give a folder checkpoint-STEP, or =true for the newest checkpoint of output_dir"
-                    : "give one of its checkpoints: " + all.front().folder.string());
+        all.empty()
+            ? "give a folder checkpoint-STEP, or =true for the newest checkpoint of output_dir"
+            : "give one of its checkpoints: " + all.front().folder.string());
   }
 }
 
@@ -191,7 +193,8 @@ void check_shared_folder(const fs::path& folder, comm::Communicator& communicato
   on_all_ranks(communicator, ErrorKind::kConfig, [&] {
     if (communicator.rank() == 0) {
       create_folders(folder, ErrorKind::kConfig);
-      std::random_device random;  // a random name that no cache of a network file system can contain
+      std::random_device
+          random;  // a random name that no cache of a network file system can contain
       name = fmt::format(".lockstep-shared-{:08x}{:08x}", random(), random());
       write_file_atomically(folder / name, name, ErrorKind::kConfig);
     }
@@ -223,7 +226,8 @@ void check_shared_folder(const fs::path& folder, comm::Communicator& communicato
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "the output folder {} is not shared by all nodes: files that rank 0 on {} writes there are not visible to {}",
+            "the output folder {} is not shared by all nodes: files that rank 0 on {} writes there "
+            "are not visible to {}",
             folder.string(),
             answers.front().substr(1),
             list_text(blind)),

@@ -132,7 +132,8 @@ std::vector<Piece> pieces_of(const Found& found) {
       found.about.at("pieces").get<std::string>(), [&](int64_t elements, at::ScalarType type) {
         const int64_t begin = layout.place(elements, type);
         if (elements < 0 || layout.end() > end) {
-          throw Error(ErrorKind::kCheckpoint, "the in-memory checkpoint is shorter than its description");
+          throw Error(
+              ErrorKind::kCheckpoint, "the in-memory checkpoint is shorter than its description");
         }
         return at::from_blob(
             found.part->data() + found.at + begin,
@@ -197,7 +198,9 @@ void InMemoryPart::reserve(int64_t bytes) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format(
-            "cannot allocate {} bytes for the in-memory checkpoint: {}", bytes, std::strerror(errno)),
+            "cannot allocate {} bytes for the in-memory checkpoint: {}",
+            bytes,
+            std::strerror(errno)),
         "set checkpoint.replicas=0");
   }
   data_ = static_cast<std::byte*>(at);

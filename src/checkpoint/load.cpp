@@ -62,7 +62,8 @@ Checkpoint Checkpoint::open_verified(
         if (!checkpoint.has_file(name)) {
           throw Error(
               ErrorKind::kCheckpoint,
-              fmt::format("{} was added to the checkpoint after it was saved", (folder / name).string()),
+              fmt::format(
+                  "{} was added to the checkpoint after it was saved", (folder / name).string()),
               "move the file away");
         }
       }
@@ -196,9 +197,7 @@ std::optional<Checkpoint> latest_checkpoint(
     }
     if (communicator.rank() == 0) {
       log_warning(
-          "skipped checkpoint {}: {}",
-          folder.string(),
-          list_text(verification.problems, 4));
+          "skipped checkpoint {}: {}", folder.string(), list_text(verification.problems, 4));
     }
     problems.push_back(verification.problems.front());
   }

@@ -135,7 +135,8 @@ Verification verify_folder(
       const Manifest manifest = read_manifest(folder);
       found["manifest"] = manifest_json(manifest);
       found["problems"] = size_problems(folder, manifest);
-    } catch (const std::exception& error) {  // any exception, because the other ranks wait for the answer
+    } catch (const std::exception&
+                 error) {  // any exception, because the other ranks wait for the answer
       found["problems"] = {error.what()};
     }
   }

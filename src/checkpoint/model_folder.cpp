@@ -61,9 +61,11 @@ TensorFiles open_model(const std::filesystem::path& folder, ErrorKind kind) {
     throw Error(
         kind,
         fmt::format(
-            "{} has its weights only as a pickle (pytorch_model.bin), which is never unpickled for security",
+            "{} has its weights only as a pickle (pytorch_model.bin), which is never unpickled for "
+            "security",
             folder.string()),
-        "convert it on a machine where you trust it: AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR)");
+        "convert it on a machine where you trust it: "
+        "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR)");
   }
   return TensorFiles(folder, "model", kind);
 }

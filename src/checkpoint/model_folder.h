@@ -72,7 +72,7 @@ struct WantedTensor {
   std::vector<int64_t> shape;
   std::vector<std::string> aliases = {};
   std::optional<StackedTensor> stacked = {};  // read instead if none of the names exists
-  bool is_optional = false;  // may be missing or have another shape
+  bool is_optional = false;                   // may be missing or have another shape
 };
 
 /// Weights of a Hugging Face model folder by the model's names. Files of the base model without a

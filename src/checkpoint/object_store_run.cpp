@@ -370,7 +370,8 @@ void ObjectStoreRun::commit(int64_t step, const std::string& name, Manifest mani
       ObjectStoreCheckpoint{step, sequence_, name, ""}.place(place_).below(kManifestName),
       manifest_json(manifest));
   const ObjectStoreState state = look_at(place_, known_);
-  check();  // if the lease was lost meanwhile, the new checkpoint may be invalid, so no older one is removed
+  check();  // if the lease was lost meanwhile, the new checkpoint may be invalid, so no older one
+            // is removed
   for (const ObjectStoreCheckpoint& each : state.committed()) {
     if (each.step == step && each.folder != name) {
       remove(each);
@@ -380,7 +381,8 @@ void ObjectStoreRun::commit(int64_t step, const std::string& name, Manifest mani
 
 void ObjectStoreRun::remove(const ObjectStoreCheckpoint& stored) {
   const Location going = stored.place(place_);
-  Store::of(place_).remove(going.below(kManifestName));  // removed first, so that a partial checkpoint is not valid
+  Store::of(place_).remove(
+      going.below(kManifestName));  // removed first, so that a partial checkpoint is not valid
   Store::of(place_).remove_below(going);
   const Location step = place_.below(fmt::format("checkpoint-{}", stored.step));
   if (Store::of(place_).list(step).empty()) {

@@ -30,7 +30,8 @@ std::optional<ObjectStoreLease> read_hold(const Location& run, const Object& obj
   try {
     const std::string text = Store::of(run).read_text(object);
     if (text.empty()) {
-      return std::nullopt;  // the object is being written for the first time; Azure's store makes such objects visible
+      return std::nullopt;  // the object is being written for the first time; Azure's store makes
+                            // such objects visible
     }
     const json read = parse_json(text, object.key, ErrorKind::kCheckpoint);
     ObjectStoreLease hold{

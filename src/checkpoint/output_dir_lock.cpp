@@ -214,7 +214,8 @@ OutputDirLock::~OutputDirLock() {
     return;
   }
   if (is_the_file(file_, descriptor_)) {
-    ::unlink(file_.c_str());  // before the lock is released, because a waiting process checks the name again
+    ::unlink(file_.c_str());  // before the lock is released, because a waiting process checks the
+                              // name again
   }
   ::close(descriptor_);
 }

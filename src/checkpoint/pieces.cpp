@@ -26,8 +26,9 @@ struct HeldRange {
   mesh::Cut cut;
   int64_t begin, end;
   size_t rank;
-  std::vector<int64_t> shape;  // shape of the sharded tensor, which may be one of several in a stacked tensor
-  int64_t offset;              // offset of that tensor in the stacked tensor
+  std::vector<int64_t>
+      shape;       // shape of the sharded tensor, which may be one of several in a stacked tensor
+  int64_t offset;  // offset of that tensor in the stacked tensor
 };
 
 /// The ranks' descriptions of one tensor.
@@ -148,8 +149,7 @@ void check_coverage(const Described& tensor, std::vector<std::string>& problems)
   size_t last_rank = 0;
   for (const Run& run : runs) {
     if (run.begin > next) {
-      problems.push_back(
-          fmt::format("no rank has {} of {}", range_text(next, run.begin), what));
+      problems.push_back(fmt::format("no rank has {} of {}", range_text(next, run.begin), what));
     } else if (run.begin < next) {
       problems.push_back(fmt::format(
           "{} of {} overlap between rank {} and rank {}",
@@ -232,7 +232,8 @@ std::vector<Piece> parse_pieces(
       pieces.push_back(std::move(piece));
     }
   } catch (const json::exception& error) {
-    throw Error(ErrorKind::kCheckpoint, fmt::format("invalid description of pieces: {}", error.what()));
+    throw Error(
+        ErrorKind::kCheckpoint, fmt::format("invalid description of pieces: {}", error.what()));
   } catch (const std::bad_optional_access&) {
     throw Error(ErrorKind::kCheckpoint, "invalid description of pieces");
   }

@@ -34,7 +34,8 @@ struct Piece {
   at::Tensor
       data;  // contiguous, of any shape and device; undefined or empty if this rank has no elements
   mesh::Cut cut = {};  // the shard that `begin` refers to; default: the whole tensor
-  std::optional<StackedTensor> stack = {};  // the stacked tensor of the files that contains it, if any
+  std::optional<StackedTensor> stack =
+      {};  // the stacked tensor of the files that contains it, if any
 
   /// stored_name() is the name of the tensor in the files; stored_offset() is the index of this
   /// tensor's first element in it.

@@ -317,7 +317,9 @@ SafetensorsHeader parse_safetensors_header(
   }
   if (length > file_size - 8 || length > bytes.size() - 8) {
     reader.fail(fmt::format(
-        "its header length is {} bytes, but the file has only {}: it is truncated", length, file_size));
+        "its header length is {} bytes, but the file has only {}: it is truncated",
+        length,
+        file_size));
   }
   header.data_begin = 8 + length;
   std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);

@@ -139,14 +139,15 @@ void Save::create(const std::function<void()>& prepare) {
           });
       if (!plain_file_name(name) || planned || name == kManifestName) {
         throw Error(
-            ErrorKind::kInternal, fmt::format("a save cannot contain a small file {}", shown(name)));
+            ErrorKind::kInternal,
+            fmt::format("a save cannot contain a small file {}", shown(name)));
       }
     }
     prepare();
     disk_.remove(staging_);
     disk_.create_folder(staging_);
-    for (const PlannedFile& file :
-         file_plan().files) {  // all files before any byte is written, so that a full disk is reported immediately
+    for (const PlannedFile& file : file_plan().files) {  // all files before any byte is written, so
+                                                         // that a full disk is reported immediately
       disk_.create_file(staging_ / file.name, file.header.layout.file_size);
     }
     for (const auto& [name, text] : files_) {
@@ -211,7 +212,9 @@ void Save::write(std::span<const Piece> pieces) {
       communicator_,
       not_finite_,
       ErrorKind::kNumeric,
-      "nothing was saved, and the earlier checkpoints are unchanged. Resume from the last one. If it happens again, lower the learning rate; if it does not, suspect that rank's memory or processor");
+      "nothing was saved, and the earlier checkpoints are unchanged. Resume from the last one. If "
+      "it happens again, lower the learning rate; if it does not, suspect that rank's memory or "
+      "processor");
 }
 
 void Save::write_piece(const Piece& piece, PageWriter& writer, uint64_t offset) {
@@ -401,7 +404,8 @@ void swap_in(const fs::path& staging, const fs::path& folder, Disk& disk) {
   try {
     disk.remove(old);
   } catch (const Error& error) {
-    log_warning("replaced checkpoint not removed: {}", error.message());  // the new checkpoint is committed
+    log_warning(
+        "replaced checkpoint not removed: {}", error.message());  // the new checkpoint is committed
   }
 }
 
@@ -518,7 +522,8 @@ void save_model(
             names.insert(name);
           }
         }
-        if (!names.contains("adapter_model.safetensors")) {  // an adapter may be saved in its model's folder
+        if (!names.contains(
+                "adapter_model.safetensors")) {  // an adapter may be saved in its model's folder
           remove_stale_weights(folder, names, disk);
         }
         for (const std::string& name : names) {

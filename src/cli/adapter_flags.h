@@ -12,7 +12,8 @@ inline constexpr const char* kAdapterHelp =
 inline constexpr const char* kAdapterWeightHelp =
     "Weight of each --adapter, in their order. float; repeatable; default: 1";
 inline constexpr const char* kAdapterCombinationHelp =
-    "Combination of several adapters, as in PEFT. string: cat (sum of their outputs) or linear (sum of their factors)";
+    "Combination of several adapters, as in PEFT. string: cat (sum of their outputs) or linear "
+    "(sum of their factors)";
 
 /// Adds --adapter, --adapter-weight and --adapter-combination, and returns the first.
 inline CLI::Option* add_adapter_flags(CLI::App& app, train::AdapterFlags& flags) {

@@ -186,7 +186,10 @@ int run_bench(std::vector<std::string> arguments) {
   Words words;
   BenchOptions& bench = words.bench;
   CLI::App app(
-      "Compare ways to train the same model on this machine. zero: the ZeRO stages, with and without offload, alternately. dp-vs-ddp: one process that replicates the module in every step (DataParallel), ranks as threads of one process, ranks as processes; on GPUs with and without NCCL's peer-to-peer copies.",
+      "Compare ways to train the same model on this machine. zero: the ZeRO stages, with and "
+      "without offload, alternately. dp-vs-ddp: one process that replicates the module in every "
+      "step (DataParallel), ranks as threads of one process, ranks as processes; on GPUs with and "
+      "without NCCL's peer-to-peer copies.",
       "lockstep bench");
   app.add_option("what", words.what, "zero or dp-vs-ddp")->required();
   app.add_option("--nproc", bench.ranks, "Ranks")->capture_default_str();
@@ -197,9 +200,11 @@ int run_bench(std::vector<std::string> arguments) {
   app.add_option("--vocabulary", bench.vocabulary, "Vocabulary size. int")->capture_default_str();
   app.add_option("--length", bench.length, "Tokens per sequence. int")->capture_default_str();
   app.add_option("--rows", bench.rows, "Sequences per rank. int")->capture_default_str();
-  app.add_flag("--float32", bench.float32, "Use float32 instead of bfloat16 for weights and activations");
+  app.add_flag(
+      "--float32", bench.float32, "Use float32 instead of bfloat16 for weights and activations");
   app.add_flag("--cpu", bench.use_cpu, "Use the CPU even if GPUs are visible");
-  app.add_option("--side", words.side)->group("");  // internal options of the processes that it starts
+  app.add_option("--side", words.side)
+      ->group("");  // internal options of the processes that it starts
   app.add_option("--result", words.result)->group("");
   if (start::parse(app, std::move(arguments)) == start::Parsed::kHelpShown) {
     return 0;
@@ -222,7 +227,8 @@ int run_bench(std::vector<std::string> arguments) {
   if (least < 1 || (bench.width > 64 && bench.width % 64 != 0)) {
     throw Error(
         ErrorKind::kConfig,
-        "`lockstep bench` requires sizes of at least 1 (--length: 2), and widths above 64 in multiples of 64");
+        "`lockstep bench` requires sizes of at least 1 (--length: 2), and widths above 64 in "
+        "multiples of 64");
   }
   return words.side.empty() ? compare(words, given) : run_side(words);
 }

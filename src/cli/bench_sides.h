@@ -14,7 +14,7 @@ struct BenchOptions {
   int64_t ranks = 2;
   int64_t steps = 10, warm = 2;
   int64_t layers = 4, width = 256, vocabulary = 50257, length = 256, rows = 4;  // rows per rank
-  bool float32 = false;                                                         // otherwise bfloat16
+  bool float32 = false;  // otherwise bfloat16
   bool use_cpu = false;
 };
 

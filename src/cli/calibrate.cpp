@@ -99,7 +99,9 @@ int measure(const CalibrateOptions& options, train::RankContext& rank_context) {
 int run_calibrate(std::vector<std::string> arguments) {
   CalibrateOptions options;
   CLI::App app(
-      "Measure this machine (matrix products, memory, passes of small models, all-reduces) with the number of ranks to be used for training, and write a cluster file: `lockstep train` reads the default one, `lockstep plan --cluster` any.",
+      "Measure this machine (matrix products, memory, passes of small models, all-reduces) with "
+      "the number of ranks to be used for training, and write a cluster file: `lockstep train` "
+      "reads the default one, `lockstep plan --cluster` any.",
       "lockstep calibrate");
   app.add_option("--nproc", options.ranks, "Ranks that measure at the same time. int; default: 1")
       ->check(CLI::Range(1, 4096));

@@ -34,14 +34,18 @@ config::ResolveOptions eval_options() {
   options.command = "eval";
   options.required = {"model.path"};
   options.flags = {
-      {"nproc", Kind::kValue, "Ranks to start on this machine. int; default: one per GPU, otherwise 1"},
+      {"nproc",
+       Kind::kValue,
+       "Ranks to start on this machine. int; default: one per GPU, otherwise 1"},
       {"json", Kind::kSwitch, "Print a JSON object only"},
       {"bigram",
        Kind::kSwitch,
-       "Also compute the loss of a bigram model of data.train; exit code 1 if the model is not better"},
+       "Also compute the loss of a bigram model of data.train; exit code 1 if the model is not "
+       "better"},
       {"output",
        Kind::kValue,
-       "Folder for results: report, pictures and predictions of a classifier, or metrics of unlearning. path"},
+       "Folder for results: report, pictures and predictions of a classifier, or metrics of "
+       "unlearning. path"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
       {"adapter", Kind::kValue, kAdapterHelp},
       {"adapter-weight", Kind::kValue, kAdapterWeightHelp},
@@ -64,9 +68,7 @@ train::AdapterFlags adapter_flags(const config::Resolution& resolution) {
   keys.lora_dropout.reset();  // no effect in evaluation
   if (!flags.folders.empty() && keys != config::LoraSection{}) {
     throw Error(
-        ErrorKind::kConfig,
-        "--adapter cannot be combined with keys of lora",
-        "remove these keys");
+        ErrorKind::kConfig, "--adapter cannot be combined with keys of lora", "remove these keys");
   }
   if (flags.folders.empty() && !resolution.config.lora.adapter.empty()) {
     flags.folders.push_back(resolution.config.lora.adapter);

@@ -31,7 +31,9 @@ void check_axes(const mesh::Mesh& mesh) {
   if (mesh.pipeline > 1 || mesh.context > 1) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("answers are generated under data and tensor parallelism only, not under {}", mesh.text()),
+        fmt::format(
+            "answers are generated under data and tensor parallelism only, not under {}",
+            mesh.text()),
         "set parallel.pipeline and parallel.context to 1; parallel.tensor may be larger");
   }
 }

@@ -28,7 +28,8 @@ struct ExportRequest {
 
 start::Parsed read_request(std::vector<std::string> arguments, ExportRequest& request) {
   CLI::App app(
-      "Export a model as a folder that transformers loads, with adapters merged into it, with quantized linears (4 or 8 bits), or both; or as a GGUF file for llama.cpp");
+      "Export a model as a folder that transformers loads, with adapters merged into it, with "
+      "quantized linears (4 or 8 bits), or both; or as a GGUF file for llama.cpp");
   app.name("lockstep export");
   app.add_option("--model", request.model, "A model folder, a checkpoint, or a Hub name")
       ->required();
@@ -38,9 +39,11 @@ start::Parsed read_request(std::vector<std::string> arguments, ExportRequest& re
   merge->needs(adapter);
   app.add_option("--output", request.output, "Folder to write to; with --gguf the file. path")
       ->required();
-  auto* dtype =
-      app.add_option("--dtype", request.dtype, "Type of the written weights. string; default: auto (the model's)")
-          ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}));
+  auto* dtype = app.add_option(
+                       "--dtype",
+                       request.dtype,
+                       "Type of the written weights. string; default: auto (the model's)")
+                    ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}));
   add_quantization_flags(app, request.quantization);
   app.add_option("--gguf", request.gguf, "Write a GGUF file with weights of this type. string")
       ->check(CLI::IsMember(train::gguf::file_type_names()))
@@ -77,7 +80,8 @@ void check_output(const ExportRequest& request, const model::ModelSource& base) 
       throw Error(
           ErrorKind::kConfig,
           fmt::format("--output {} is the adapter itself", request.output),
-          "give another folder: a model in the folder of its adapter would be loaded with it, twice");
+          "give another folder: a model in the folder of its adapter would be loaded with it, "
+          "twice");
     }
   }
   if (std::filesystem::equivalent(request.output, base.folder, ignored)) {

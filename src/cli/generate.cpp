@@ -38,23 +38,24 @@ struct Request {
 
 /// Fills the request; returns an exit code if the command ends here (--help, a usage error).
 start::Parsed read_request(std::vector<std::string> arguments, Request& request) {
-  CLI::App app(
-      "Continue a prompt and print both; for an encoder-decoder, print its answer");
+  CLI::App app("Continue a prompt and print both; for an encoder-decoder, print its answer");
   app.name("lockstep generate");
   app.add_option(
          "--model", request.model, "A model folder, a checkpoint, an output_dir, or a Hub name")
       ->required();
   add_adapter_flags(app, request.adapters);
   app.add_option("--tokenizer", request.tokenizer, "Tokenizer to use instead of the model's. path");
-  app.add_option("--prompt", request.prompt, "Text to continue; - reads stdin. string")
-      ->required();
+  app.add_option("--prompt", request.prompt, "Text to continue; - reads stdin. string")->required();
   app.add_flag(
       "--chat",
       request.is_chat,
-      "Treat the prompt as a user message, or a JSON list of messages, rendered by the chat template; print only the answer");
+      "Treat the prompt as a user message, or a JSON list of messages, rendered by the chat "
+      "template; print only the answer");
   app.add_option("--system", request.system, "With --chat: system message. string");
   app.add_option(
-         "--max-new-tokens,--max_new_tokens", request.options.max_new_tokens, "Maximum number of new tokens. int")
+         "--max-new-tokens,--max_new_tokens",
+         request.options.max_new_tokens,
+         "Maximum number of new tokens. int")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option(
          "--min-new-tokens,--min_new_tokens",
@@ -62,11 +63,19 @@ start::Parsed read_request(std::vector<std::string> arguments, Request& request)
          "Minimum number of new tokens before EOS is allowed. int")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option(
-         "--temperature", request.options.temperature, "Sampling temperature; 0 is greedy. float; default: 0")
+         "--temperature",
+         request.options.temperature,
+         "Sampling temperature; 0 is greedy. float; default: 0")
       ->check(start::between(0, 1e6));
-  app.add_option("--top-k,--top_k", request.options.top_k, "Sample from the k most likely tokens; 0: all. int")
+  app.add_option(
+         "--top-k,--top_k",
+         request.options.top_k,
+         "Sample from the k most likely tokens; 0: all. int")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  app.add_option("--top-p,--top_p", request.options.top_p, "Sample from the smallest set of tokens with this total probability. float")
+  app.add_option(
+         "--top-p,--top_p",
+         request.options.top_p,
+         "Sample from the smallest set of tokens with this total probability. float")
       ->check(start::between(0, 1));
   app.add_option("--seed", request.options.seed, "Seed of sampling. int");
   app.add_option("--dtype", request.dtype, "Type of the weights. string")
@@ -238,7 +247,8 @@ int run_generate(std::vector<std::string> arguments) {
   const auto tokenizer =
       train::load_tokenizer(train::tokenizer_path(request.tokenizer, load.adapter), source);
   if (request.is_chat && source.config.is_encoder_decoder()) {
-    throw Error(ErrorKind::kConfig, "--chat is not supported for encoder-decoder models", "remove it");
+    throw Error(
+        ErrorKind::kConfig, "--chat is not supported for encoder-decoder models", "remove it");
   }
   request.options.stop_tokens = source.config.eos_token_ids;
   const std::vector<int64_t> prompt =

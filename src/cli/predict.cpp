@@ -22,7 +22,9 @@ config::ResolveOptions predict_options() {
   options.command = "predict";
   options.required = {"model.path"};
   options.flags = {
-      {"nproc", Kind::kValue, "Ranks to start on this machine. int; default: one per GPU, otherwise 1"},
+      {"nproc",
+       Kind::kValue,
+       "Ranks to start on this machine. int; default: one per GPU, otherwise 1"},
       {"input",
        Kind::kKey,
        "Rows to classify, as data.test: JSON lines, CSV, TSV, Parquet or Arrow. path",
@@ -82,8 +84,7 @@ int run_predict(std::vector<std::string> arguments) {
   if (resolution.value("text").has_value() == !resolution.config.data.test.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        resolution.value("text") ? "--input and --text cannot be combined"
-                                 : "nothing to classify",
+        resolution.value("text") ? "--input and --text cannot be combined" : "nothing to classify",
         "give one of --input FILE and --text TEXT");
   }
   RankOptions ranks;

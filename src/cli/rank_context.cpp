@@ -54,7 +54,8 @@ int run_threads(
   }
   if (gpus > 0) {
     log_warning(
-        "{} ranks of one process share CUDA's locks, which may cause a hang: NCCL expects one process per GPU",
+        "{} ranks of one process share CUDA's locks, which may cause a hang: NCCL expects one "
+        "process per GPU",
         ranks);
   }
   comm::ThreadedRanks threads;

@@ -140,7 +140,9 @@ bool compare(const fs::path& run, const fs::path& again, int64_t from, bool same
       same_ranks ? " bit for bit" : " within 1e-5 (on another number of ranks)");
   if (differing > 0) {
     fmt::print(
-        "the differing values were computed differently: memory, a CPU or a link produced a wrong result then or now (replay again to find out), or another version or machine rounds differently\n");
+        "the differing values were computed differently: memory, a CPU or a link produced a wrong "
+        "result then or now (replay again to find out), or another version or machine rounds "
+        "differently\n");
   }
   return differing == 0;
 }
@@ -215,8 +217,7 @@ int run_replay(std::vector<std::string> arguments) {
     if (!logged_steps(again).contains(to)) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format(
-              "step {} is not a step of {} after step {}", to, checkpoint.string(), from),
+          fmt::format("step {} is not a step of {} after step {}", to, checkpoint.string(), from),
           "give a later step; if the run was extended, also give its max_steps");
     }
     return compare(run, again, from, rank_context.size() == recorded)

@@ -44,7 +44,8 @@ int report_errors(const std::function<int()>& body) {
   try {
     return with_our_errors(body);
   } catch (const Error&) {
-    return launch::record_current_exception();  // prints to stderr and writes the launcher's error file, if any
+    return launch::record_current_exception();  // prints to stderr and writes the launcher's error
+                                                // file, if any
   }
 }
 

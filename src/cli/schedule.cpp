@@ -50,7 +50,8 @@ void print_report(
     const ScheduleOptions& options) {
   const schedule::Report report = schedule::check(schedule);
   std::cout << fmt::format(
-      "bubble {:.4f} of all ranks' time; {:.4f} if a rank's optimizer step does not wait for the others\n",
+      "bubble {:.4f} of all ranks' time; {:.4f} if a rank's optimizer step does not wait for the "
+      "others\n",
       timeline.bubble(),
       timeline.span_bubble());
   if (schedule.kind != schedule::Kind::kFile) {
@@ -66,8 +67,7 @@ void print_report(
         "bubble of the formula, with instantaneous messages: {:.4f}\n", formula);
   }
   std::cout << fmt::format(
-      "peak activations (micro-batches × stages) by rank: {}\n",
-      fmt::join(report.held, " "));
+      "peak activations (micro-batches × stages) by rank: {}\n", fmt::join(report.held, " "));
   std::cout << "verified: complete, free of deadlock, within its memory bound; messages "
             << (report.messages_in_order ? "arrive in the order of use\n"
                                          : "are matched by stage and micro-batch\n");
@@ -81,7 +81,8 @@ void print_rehearsal(const schedule::Schedule& schedule, const ScheduleOptions& 
       schedule::even_durations(
           schedule, {options.times[0] * unit, options.times[1] * unit, options.times[2] * unit}));
   std::cout << fmt::format(
-      "rehearsed with stages that sleep {} ms per unit of time: bubble {:.4f}; {:.4f} if a rank's optimizer step does not wait for the others\n",
+      "rehearsed with stages that sleep {} ms per unit of time: bubble {:.4f}; {:.4f} if a rank's "
+      "optimizer step does not wait for the others\n",
       options.rehearsal_ms,
       measured.bubble(),
       measured.span_bubble());
@@ -92,16 +93,16 @@ void print_rehearsal(const schedule::Schedule& schedule, const ScheduleOptions& 
 int run_schedule(std::vector<std::string> arguments) {
   ScheduleOptions options;
   CLI::App app(
-      "Draw a pipeline schedule as text (and as an SVG) with its bubble, and verify that it is complete, free of deadlock and within its memory bound.",
+      "Draw a pipeline schedule as text (and as an SVG) with its bubble, and verify that it is "
+      "complete, free of deadlock and within its memory bound.",
       "lockstep schedule");
   app.add_option("--stages", options.stages, "Pipeline ranks")->capture_default_str();
   app.add_option("--chunks", options.chunks, "Micro-batches per step. int")->capture_default_str();
-  app.add_option("--kind", options.kind, "Schedule. string: naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v")
+  app.add_option(
+         "--kind", options.kind, "Schedule. string: naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v")
       ->capture_default_str();
   app.add_option(
-      "--virtual-stages",
-      options.virtual_stages,
-      "Stages per rank (interleaved only). int");
+      "--virtual-stages", options.virtual_stages, "Stages per rank (interleaved only). int");
   app.add_option("--file", options.file, "Read the schedule from a file of actions. path");
   app.add_option(
          "--times", options.times, "Forward, input-gradient and weight-gradient time per rank")
@@ -111,7 +112,8 @@ int run_schedule(std::vector<std::string> arguments) {
   app.add_option(
       "--rehearse",
       options.rehearsal_ms,
-      "Also run it on ranks as threads whose stages sleep this number of milliseconds per unit of time. float");
+      "Also run it on ranks as threads whose stages sleep this number of milliseconds per unit of "
+      "time. float");
   app.add_option("--svg", options.svg, "Write the drawing to this file. path");
   app.add_option("--save", options.save, "Write the list of actions to this file. path");
   if (start::parse(app, std::move(arguments)) == start::Parsed::kHelpShown) {
@@ -124,7 +126,8 @@ int run_schedule(std::vector<std::string> arguments) {
   }
   for (const double time : {options.message, options.rehearsal_ms}) {
     if (!(time >= 0 && time < 1e12)) {
-      throw Error(ErrorKind::kConfig, "--message and --rehearse: a number of at least 0 is required");
+      throw Error(
+          ErrorKind::kConfig, "--message and --rehearse: a number of at least 0 is required");
     }
   }
   const schedule::Schedule schedule = schedule_of(options);

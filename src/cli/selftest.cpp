@@ -23,10 +23,7 @@ using launch::OptionKind;
 constexpr launch::OptionSpec kSelftestOptions[] = {
     {"nproc", OptionKind::kValue, "", "ranks [every GPU, otherwise 2]"},
     {"use-cpu", OptionKind::kFlag, "", "do not use GPUs"},
-    {"json",
-     OptionKind::kValue,
-     "",
-     "write all results to this file, to attach to a report"},
+    {"json", OptionKind::kValue, "", "write all results to this file, to attach to a report"},
     {"help", OptionKind::kFlag, "", "print this help", 'h'},
 };
 

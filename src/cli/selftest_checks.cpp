@@ -47,7 +47,8 @@ double compare(const Tensor& found, const Tensor& expected, double tolerance, co
 
 struct Operation {
   const char* name;
-  std::vector<std::vector<int64_t>> shapes;  // shapes of the inputs, all floating-point and with gradients
+  std::vector<std::vector<int64_t>>
+      shapes;  // shapes of the inputs, all floating-point and with gradients
   std::function<Tensor(const Tensors& inputs)> run;
 };
 

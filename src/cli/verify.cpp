@@ -107,7 +107,8 @@ void set_unlearning(
   if (config.unlearning.compatibility == "upstream" && micro_batches > 1) {
     throw Error(
         ErrorKind::kConfig,
-        "unlearning.compatibility=upstream averages over micro-batches, so a single rank with one micro-batch has other gradients",
+        "unlearning.compatibility=upstream averages over micro-batches, so a single rank with one "
+        "micro-batch has other gradients",
         "compare with unlearning.compatibility=fixed, or with one micro-batch per step");
   }
   options.forgets = true;

@@ -207,7 +207,7 @@ struct alignas(128) SharedBoard::Place {
   std::atomic<uint32_t> asleep;    // bits of Sleeper
   std::atomic<uint32_t> attended;  // number of waiting threads
   std::atomic<uint32_t> left;
-  std::atomic<int> waits_for;  // 2 * (world rank + 1), plus 1 if the wait failed; 0: none
+  std::atomic<int> waits_for;     // 2 * (world rank + 1), plus 1 if the wait failed; 0: none
   std::atomic<uint32_t> readers;  // peers that are reading this rank's memory through pointers
   std::atomic<uint32_t> used;     // offers[used] and later ones have never been used
   std::atomic<const uint64_t*> probe;

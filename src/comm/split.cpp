@@ -17,7 +17,8 @@ Communicator split(
   if (mine == ranks.end()) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("rank {} is not a member of the group {} that it creates", parent.rank(), name));
+        fmt::format(
+            "rank {} is not a member of the group {} that it creates", parent.rank(), name));
   }
   if (ranks.size() == 1) {
     return Communicator::alone();

@@ -119,7 +119,8 @@ Store join_store(const Rendezvous& rendezvous) {
             rendezvous.address,
             rendezvous.port,
             first_line(error)),
-        "check MASTER_ADDR and MASTER_PORT, that rank 0 is running, and that its port is reachable");
+        "check MASTER_ADDR and MASTER_PORT, that rank 0 is running, and that its port is "
+        "reachable");
   }
 }
 

@@ -81,7 +81,8 @@ void reduce_parts(
     at::ScalarType type, Reduce reduce, std::span<const void* const> parts, int64_t n, void* out) {
   if (!can_reduce(type)) {
     throw Error(
-        ErrorKind::kInternal, fmt::format("tensors of type {} cannot be reduced", c10::toString(type)));
+        ErrorKind::kInternal,
+        fmt::format("tensors of type {} cannot be reduced", c10::toString(type)));
   }
   AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, type, "reduce_parts", [&] {
     auto* into = static_cast<scalar_t*>(out);

@@ -18,7 +18,8 @@ struct AdamW8bitPointers {
   uint8_t* exp_avg_sq = nullptr;
   float* exp_avg_absmax = nullptr;
   float* exp_avg_sq_absmax = nullptr;
-  const float* maps = nullptr;  // [4, 256]: values and midpoints of the signed map, then of the unsigned map
+  const float* maps =
+      nullptr;  // [4, 256]: values and midpoints of the signed map, then of the unsigned map
 };
 /// Computes the step in one pass, bitwise equal to the CPU loops.
 void adamw_8bit(

@@ -26,7 +26,8 @@ Assignment fit_best(const std::vector<Piece>& pieces, int64_t length) {
     return piece(a).tokens > piece(b).tokens;
   });
   Assignment found{std::vector<int64_t>(pieces.size()), 0};
-  std::map<int64_t, std::deque<int64_t>> rows_by_room;  // rows that were opened first are at the front
+  std::map<int64_t, std::deque<int64_t>>
+      rows_by_room;  // rows that were opened first are at the front
   for (const int64_t i : longest_first) {
     const int64_t tokens = piece(i).tokens;
     if (tokens < 1 || tokens > length) {

@@ -27,8 +27,7 @@ constexpr std::string_view kZstdMagic("\x28\xb5\x2f\xfd", 4);
 // Limits of the expansion ratio. gzip expands at most 1,032 times and zstd without limit; text does
 // not compress that well.
 constexpr uint64_t kMostFromOne = 1000, kMostFromAny = uint64_t{64} << 20;
-constexpr std::string_view kReplaceRemedy =
-    "the file is damaged or incomplete: download it again";
+constexpr std::string_view kReplaceRemedy = "the file is damaged or incomplete: download it again";
 
 class PlainFile final : public ByteSource {
  public:
@@ -79,7 +78,8 @@ class Compressed : public ByteSource {
               kind_,
               kMostFromOne,
               file_->size()),
-          "check the file: text does not compress this well. If it is correct, decompress it first");
+          "check the file: text does not compress this well. If it is correct, decompress it "
+          "first");
     }
     return count;
   }

@@ -232,9 +232,12 @@ TextSpan ChatTemplate::added_by(const Chat& chat, size_t message, const std::str
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the text of assistant message {} cannot be located: with this message, the template renders the preceding messages differently",
+            "the text of assistant message {} cannot be located: with this message, the template "
+            "renders the preceding messages differently",
             message + 1),
-        "use a template that marks it with {% generation %} (data.chat_template=FILE), or train only on the last message with data.chat_loss=last, or on everything with data.chat_loss=all");
+        "use a template that marks it with {% generation %} (data.chat_template=FILE), or train "
+        "only on the last message with data.chat_loss=last, or on everything with "
+        "data.chat_loss=all");
   };
   // Some templates add more to a generation prompt than to a finished message (an open <think>).
   const size_t before = message == 0 ? 0 : render_first(chat, message, Asks::kNo).text.size();
@@ -247,7 +250,8 @@ TextSpan ChatTemplate::added_by(const Chat& chat, size_t message, const std::str
   const std::string content = content_of(chat.messages[message]);
   const std::string said(without_white_ends(content));
   size_t end = up_to.size();
-  if (!whole.starts_with(up_to)) {  // the full rendering omits a part of earlier messages (their reasoning)
+  if (!whole.starts_with(
+          up_to)) {  // the full rendering omits a part of earlier messages (their reasoning)
     const size_t at = up_to.rfind(said);
     const std::string closed(
         without_white_end(std::string_view(up_to).substr(std::min(at, up_to.size()))));

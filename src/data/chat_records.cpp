@@ -101,7 +101,8 @@ void refuse_media(const Json& record, const std::string& place) {
     const Json* value = present(record, name);
     if (value != nullptr && *value != "" && !(value->is_array() && value->empty())) {
       fail_chat(
-          fmt::format("{}: the field \"{}\" is not supported: only text is trained on", place, name),
+          fmt::format(
+              "{}: the field \"{}\" is not supported: only text is trained on", place, name),
           "remove the rows, or remove the column if the text does not depend on it");
     }
   }
@@ -164,7 +165,8 @@ bool is_learned(const Json& value, const char* name, const std::string& place, s
   if (!is_known) {
     fail_chat(
         fmt::format("{}: \"{}\" of message {} is {}", place, name, message + 1, value.dump()),
-        is_weight ? "the weight of a message must be 0 or 1" : "\"train\" of a message must be true or false");
+        is_weight ? "the weight of a message must be 0 or 1"
+                  : "\"train\" of a message must be true or false");
   }
   return is_weight ? value == 1 : value.get<bool>();
 }
@@ -231,7 +233,8 @@ Chat read_chat(const Json& record, const std::string& messages_field, const std:
     }
     fail_chat(
         fmt::format(
-            "{} has no field \"{}\", no conversations, and no prompt with a completion. Its fields: {}",
+            "{} has no field \"{}\", no conversations, and no prompt with a completion. Its "
+            "fields: {}",
             place,
             messages_field,
             names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))),

@@ -51,7 +51,8 @@ void check_utf8(Record& record, Context& context) {
         ErrorKind::kData,
         place,
         fmt::format(
-            "convert the file (iconv -f latin1 -t utf-8 {}), or replace such bytes by U+FFFD with data.invalid_utf8=replace",
+            "convert the file (iconv -f latin1 -t utf-8 {}), or replace such bytes by U+FFFD with "
+            "data.invalid_utf8=replace",
             context.path));
   }
   if (!context.warned.exchange(true)) {
@@ -324,7 +325,10 @@ void parse_object(Record record, Context& context, std::vector<Document>& docume
   if (!object.is_object()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: a record must be an object, but this one is of type {}", place, object.type_name()),
+        fmt::format(
+            "{}: a record must be an object, but this one is of type {}",
+            place,
+            object.type_name()),
         R"(write {"text": "..."} on each line)");
   }
   if (!context.options.label_fields.empty()) {

@@ -96,7 +96,8 @@ Encoder make_source_encoder(std::shared_ptr<const text::Tokenizer> tokenizer, in
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the tokenizer's template ends a text with token {}, but the classifier is read at the model's end of text, {}",
+            "the tokenizer's template ends a text with token {}, but the classifier is read at the "
+            "model's end of text, {}",
             form.after.back(),
             end),
         "use the same token for eos_token_id of config.json and post_processor of tokenizer.json");

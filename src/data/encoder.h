@@ -19,12 +19,13 @@ struct Encoder {
   std::string fingerprint;      // changes whenever an id could change
   int64_t vocabulary_size = 0;  // larger than every id
   std::optional<int32_t>
-      begin;  // prepended to each document if the tokenizer does so (Llama's BOS)
+      begin;                   // prepended to each document if the tokenizer does so (Llama's BOS)
   std::optional<int32_t> end;  // appended to each document (EOS)
   bool ends_prompts = false;   // `end` also follows each prompt, which an encoder reads separately
   /// Template around a row's texts for encoders; without it `begin` is used.
   std::optional<text::RowTemplate> rows = {};
-  std::optional<int32_t> pad;  // pads short rows, without loss; `end` or 0 if the tokenizer has none
+  std::optional<int32_t>
+      pad;  // pads short rows, without loss; `end` or 0 if the tokenizer has none
   /// True for byte-level BPE: encode(a) + encode(b) = encode(a + b) if b begins with one space and
   /// a non-space character. Long plain text is then encoded in pieces, in parallel and in bounded
   /// memory; otherwise each document is encoded whole.

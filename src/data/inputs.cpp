@@ -178,7 +178,8 @@ class Collector {
             ErrorKind::kConfig,
             fmt::format(
                 "{}: {}: {} is plain text, which has no rows", key_, word, file.path.string()),
-            "slices require JSON lines, CSV, TSV or Parquet; for text, data.validation_fraction holds out documents");
+            "slices require JSON lines, CSV, TSV or Parquet; for text, data.validation_fraction "
+            "holds out documents");
       }
       ends.push_back(ends.back() + count_rows(file));
     }
@@ -242,7 +243,8 @@ class Collector {
       throw Error(
           ErrorKind::kData,
           fmt::format("{}: {} does not contain any file", key_, word),
-          "check the name: an object, a pattern with * and ?, or a folder with files of known extensions");
+          "check the name: an object, a pattern with * and ?, or a folder with files of known "
+          "extensions");
     }
     for (const fs::path& path : paths) {
       add_path(path);

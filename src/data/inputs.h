@@ -26,7 +26,8 @@ struct InputFile {
 /// A slice of rows in the syntax of Hugging Face `datasets`: [10:100], [:80%], [-5%:].
 struct RowPart {
   std::optional<int64_t> from, to;  // negative: from the end
-  bool is_percent = false;          // applies to both bounds; they are rounded to the nearest row, ties to even
+  bool is_percent =
+      false;  // applies to both bounds; they are rounded to the nearest row, ties to even
   /// Resolves the slice for a number of rows.
   RowRange of(int64_t rows) const;
 };

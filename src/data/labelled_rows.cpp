@@ -39,7 +39,10 @@ RowIds fill_template(
   if (specials > limit) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("rows of {} tokens are too short for the {} tokens of the tokenizer's template", limit, specials),
+        fmt::format(
+            "rows of {} tokens are too short for the {} tokens of the tokenizer's template",
+            limit,
+            specials),
         "increase data.sequence_length");
   }
   const PairLengths kept = cut_pair({std::ssize(text), std::ssize(pair)}, limit - specials);

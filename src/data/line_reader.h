@@ -10,11 +10,7 @@
 
 namespace lockstep::data {
 
-enum class LineEnd {
-  kNewline,
-  kNone,
-  kMore
-};  // kNone: end of the file; kMore: the line continues
+enum class LineEnd { kNewline, kNone, kMore };  // kNone: end of the file; kMore: the line continues
 
 /// Splits bytes at \n; a preceding \r belongs to the line end, and a UTF-8 byte order mark at the
 /// start is skipped. Used by one thread.

@@ -61,7 +61,8 @@ struct MicroBatch {
   std::vector<int64_t> prompts;
   std::vector<int64_t> row_tokens;  // [rows]: number of tokens of each, without padding
   std::vector<Draw> draws;          // the draws; for answers, one per group of rows
-  std::vector<int64_t> samples;     // [rows]: sample numbers in the sampler's stream; for packed rows, of their first document
+  std::vector<int64_t> samples;  // [rows]: sample numbers in the sampler's stream; for packed rows,
+                                 // of their first document
 
   /// Index in ids at which a document begins.
   size_t begin(size_t document) const {
@@ -73,10 +74,11 @@ struct MicroBatch {
 
 struct StepBatch {
   std::vector<MicroBatch> micro_batches;
-  int64_t samples = 0;         // in the step, over all ranks
-  double epoch = 0;            // after this step
-  SamplerState after;          // the sampler state of a checkpoint after this step
-  std::vector<int64_t> taken;  // for a mixture: samples drawn from each source so far, over all ranks
+  int64_t samples = 0;  // in the step, over all ranks
+  double epoch = 0;     // after this step
+  SamplerState after;   // the sampler state of a checkpoint after this step
+  std::vector<int64_t>
+      taken;  // for a mixture: samples drawn from each source so far, over all ranks
 };
 
 /// Creates the rows of `draws`; for answers, all rows of each group. Without draws, creates one row

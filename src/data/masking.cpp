@@ -34,7 +34,8 @@ bool is_true(const std::vector<bool>& of_tokens, int64_t id) {
 void Masking::apply(int64_t sample, std::span<int64_t> ids, std::span<int64_t> labels) const {
   const uint64_t key =
       derive_key(derive_key(seed, hash_name("masked tokens")), static_cast<uint64_t>(sample));
-  size_t word = 0;             // position of the first token of the word; its draw applies to all tokens of the word
+  size_t word =
+      0;  // position of the first token of the word; its draw applies to all tokens of the word
   bool is_after_text = false;  // the previous token could be selected
   for (size_t place = 0; place < ids.size(); ++place) {
     const int64_t id = ids[place];
@@ -70,7 +71,8 @@ std::vector<bool> continuing_tokens(const text::Tokenizer& tokenizer) {
   if (!marks_rest && std::none_of(tokens.begin(), tokens.end(), begins_word)) {
     throw Error(
         ErrorKind::kConfig,
-        "data.whole_word_mask: the tokenizer marks neither tokens that start a word nor tokens that continue one (##)",
+        "data.whole_word_mask: the tokenizer marks neither tokens that start a word nor tokens "
+        "that continue one (##)",
         "remove it, or use a WordPiece, byte-level or SentencePiece tokenizer");
   }
   std::vector<bool> continuing(tokens.size());

@@ -11,11 +11,12 @@
 namespace lockstep::data {
 
 struct Masking {
-  double probability = 0.15;        // probability that a token is selected
-  double mask_share = 0.8;          // share of selected tokens that are replaced by the mask token
-  double random_share = 0.1;        // share replaced by a random token; the remaining tokens are unchanged
-  int64_t mask = 0;                 // id of the mask token
-  int64_t vocabulary = 0;           // random tokens are drawn from [0, vocabulary)
+  double probability = 0.15;  // probability that a token is selected
+  double mask_share = 0.8;    // share of selected tokens that are replaced by the mask token
+  double random_share =
+      0.1;                 // share replaced by a random token; the remaining tokens are unchanged
+  int64_t mask = 0;        // id of the mask token
+  int64_t vocabulary = 0;  // random tokens are drawn from [0, vocabulary)
   std::vector<bool> specials = {};  // [vocabulary]: true for tokens that are never selected
   /// [vocabulary]: tokens that are selected together with the previous one (whole-word masking);
   /// empty: each token is selected independently.

@@ -36,7 +36,8 @@ Value parse_word(std::string_view key, std::string_view word, const Words<Value>
 
 void check_fraction(double value, std::string_view key, std::vector<std::string>& problems) {
   if (!(value >= 0 && value < 1)) {
-    problems.push_back(fmt::format("{}={} is not a fraction: must be at least 0 and less than 1", key, value));
+    problems.push_back(
+        fmt::format("{}={} is not a fraction: must be at least 0 and less than 1", key, value));
   }
 }
 
@@ -145,7 +146,8 @@ std::vector<std::string> problems_of(const DataOptions& options) {
   }
   if (held_out > 0 && options.train.empty()) {
     problems.emplace_back(
-        "data.validation_fraction and data.test_fraction are fractions of data.train, which is empty");
+        "data.validation_fraction and data.test_fraction are fractions of data.train, which is "
+        "empty");
   }
   if (options.prompt == Prompt::kNone && options.text_field.empty()) {
     problems.emplace_back("data.text_field is empty: set it to the field that contains the text");
@@ -160,7 +162,8 @@ std::vector<std::string> problems_of(const DataOptions& options) {
     problems.emplace_back("data.cache_dir is empty: set it to a folder for the tokenized data");
   }
   if (options.threads < 0) {
-    problems.push_back(fmt::format("{} threads: must be 0 (one per core) or more", options.threads));
+    problems.push_back(
+        fmt::format("{} threads: must be 0 (one per core) or more", options.threads));
   }
   return problems;
 }

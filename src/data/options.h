@@ -24,18 +24,19 @@ enum class Packing {
   kConcatenated,  // blocks of the concatenated documents
   kDocuments,     // several documents per row that do not attend to each other
   kPerDocument,   // one document per row
-  kPairs,  // one document per row with its prompt as the source: for an encoder-decoder
+  kPairs,         // one document per row with its prompt as the source: for an encoder-decoder
 };
 /// Handling of documents longer than a sequence, if sequences are per document.
 enum class LongDocuments { kSplit, kTruncate };
 
 struct DataOptions {
   std::vector<std::string> train, validation, test;  // files, globs, folders
-  std::vector<std::string> validation_mm, test_mm;   // second evaluation sets for labelled rows, as MNLI's mismatched set
-  std::string train_key = "data.train";              // name of the key in errors
-  Format format = Format::kAuto;                     // data.format; kAuto: from each file's name
-  std::string text_field = "text";                   // data.text_field
-  std::string text_delimiter = " ";                  // data.text_delimiter
+  std::vector<std::string> validation_mm,
+      test_mm;  // second evaluation sets for labelled rows, as MNLI's mismatched set
+  std::string train_key = "data.train";  // name of the key in errors
+  Format format = Format::kAuto;         // data.format; kAuto: from each file's name
+  std::string text_field = "text";       // data.text_field
+  std::string text_delimiter = " ";      // data.text_delimiter
   /// data.prompt. kAlpaca: a record has an instruction, an optional input and an output; the prompt
   /// made of instruction and input has no loss. kPairs: the instruction is the unmodified prompt,
   /// and the output follows it. kChat: messages with roles, rendered by a template.

@@ -13,9 +13,9 @@ namespace lockstep::data {
 /// of the leading set. The row of the other set is drawn per sample, uniformly with replacement. It
 /// depends only on (seed, sample), so it is the same on any number of ranks and after a resume.
 struct PartnerRows {
-  int64_t forget = 0;         // 0: no forget set
-  int64_t alternates = 0;     // alternate answers per row of the forget set; epochs use them in turn
-  int64_t retain = 0;         // 0: no retain set
+  int64_t forget = 0;      // 0: no forget set
+  int64_t alternates = 0;  // alternate answers per row of the forget set; epochs use them in turn
+  int64_t retain = 0;      // 0: no retain set
   bool retain_leads = false;  // if false, the forget set leads
   uint64_t seed = 0;
 

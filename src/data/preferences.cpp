@@ -108,8 +108,8 @@ EncodedPreferences encode_preferences(
   }
   EncodedPreferences result;
   const AnswersOfRows all = encode_all(rows, encoder);
-  const bool has_margins =
-      std::ranges::any_of(rows.rows, [](const PreferenceRow& row) { return row.margin.has_value(); });
+  const bool has_margins = std::ranges::any_of(
+      rows.rows, [](const PreferenceRow& row) { return row.margin.has_value(); });
   for (size_t i = 0; i < all.size(); ++i) {
     const int64_t prompt =
         std::min<int64_t>(std::ssize(all[i].front().prompt), limits.prompt.value_or(limits.length));
@@ -152,7 +152,8 @@ std::vector<EncodedAnswer> mismatched(const std::vector<EncodedAnswer>& answers,
   if (all < 2) {
     throw Error(
         ErrorKind::kData,
-        "preference.objective=kto estimates the KL from answers to other prompts, but there is only one row",
+        "preference.objective=kto estimates the KL from answers to other prompts, but there is "
+        "only one row",
         "add rows, or use preference.loss_type=apo_zero_unpaired, which does not need the KL");
   }
   std::vector<EncodedAnswer> result;

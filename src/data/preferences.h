@@ -64,8 +64,9 @@ Preferences read_preferences(
 enum class TruncationSide { kStart, kEnd, kNeither };
 
 struct AnswerLimits {
-  int64_t length = 0;                  // maximum tokens of a row: prompt and answer
-  std::optional<int64_t> prompt = {};  // maximum tokens of a prompt, which is truncated at its start
+  int64_t length = 0;  // maximum tokens of a row: prompt and answer
+  std::optional<int64_t> prompt =
+      {};  // maximum tokens of a prompt, which is truncated at its start
   TruncationSide kept = TruncationSide::kStart;
 };
 

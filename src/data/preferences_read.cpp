@@ -16,7 +16,8 @@ namespace lockstep::data {
 namespace {
 
 constexpr const char* kExample =
-    "rows need prompt, chosen and rejected, or chosen and rejected with a common beginning; for preference.objective=kto also prompt, completion and label";
+    "rows need prompt, chosen and rejected, or chosen and rejected with a common beginning; for "
+    "preference.objective=kto also prompt, completion and label";
 constexpr size_t kMostFaultsListed = 5;
 constexpr size_t kPairsTakenApart = 1000;  // batch size of TRL's map()
 
@@ -295,7 +296,8 @@ void refuse_unread_fields(const RecordFields& fields, bool is_chat) {
   const auto refuse = [&](const char* name, const char* remedy) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: the field \"{}\" is not supported in preference rows", fields.place(), name),
+        fmt::format(
+            "{}: the field \"{}\" is not supported in preference rows", fields.place(), name),
         remedy);
   };
   const auto has_value = [&](const char* name) {
@@ -308,12 +310,17 @@ void refuse_unread_fields(const RecordFields& fields, bool is_chat) {
   };
   for (const char* name : {"images", "image", "videos", "audio"}) {
     if (has_value(name)) {
-      refuse(name, "only text is trained on: remove the rows, or remove the column if the text does not depend on it");
+      refuse(
+          name,
+          "only text is trained on: remove the rows, or remove the column if the text does not "
+          "depend on it");
     }
   }
   for (const char* name : {"question", "instruction", "input", "query"}) {
     if (has_value(name) && !fields.has("prompt")) {
-      refuse(name, "rename it to \"prompt\"; otherwise the prompt is the common beginning of both answers");
+      refuse(
+          name,
+          "rename it to \"prompt\"; otherwise the prompt is the common beginning of both answers");
     }
   }
   if (has_value("system")) {

@@ -187,7 +187,8 @@ void check_not_empty(const Group& group, Split split, const TokenFileWriter& wri
   if (!group.held_out()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: the files contain no text ({} files)", group.key_name, group.inputs.size()),
+        fmt::format(
+            "{}: the files contain no text ({} files)", group.key_name, group.inputs.size()),
         "name files that are not empty");
   }
   throw Error(

@@ -16,7 +16,8 @@ namespace lockstep::data {
 namespace {
 
 constexpr const char* kExampleQuestion =
-    "rows need question and answer; set other names with unlearning.question_key and unlearning.answer_key";
+    "rows need question and answer; set other names with unlearning.question_key and "
+    "unlearning.answer_key";
 
 std::string without_space_around(std::string_view text) {
   return trimmed(text).value_or("");
@@ -98,7 +99,8 @@ Questions read_completions(
     const std::string& text_key) {
   Questions result;
   constexpr const char* kExample =
-      "each record needs a text in the field unlearning.text_key, and may have a prefix in the field unlearning.prefix_key";
+      "each record needs a text in the field unlearning.text_key, and may have a prefix in the "
+      "field unlearning.prefix_key";
   const auto take = [&](const RecordFields& fields, size_t file) {
     Question& row = result.rows.emplace_back();
     row.question = fields.has(prefix_key) ? fields.text(prefix_key) : "";
@@ -191,7 +193,8 @@ QuestionTemplate::Form chat_form(const text::Tokenizer& tokenizer) {
   throw Error(
       ErrorKind::kConfig,
       text.empty() ? "unlearning.chat_template=true, but the tokenizer has no chat_template"
-                   : "unlearning.chat_template=true: the tokenizer's chat_template is not supported; only those of Llama 3.1, Llama 3.2 and Qwen 2.5 are",
+                   : "unlearning.chat_template=true: the tokenizer's chat_template is not "
+                     "supported; only those of Llama 3.1, Llama 3.2 and Qwen 2.5 are",
       "set it to false, and set unlearning.user_start, user_end and answer_start");
 }
 
@@ -218,7 +221,8 @@ EncodedAnswer encode_question(
   const std::vector<int32_t> prompt = encode_as(form, encoder, form.prompt(question));
   const size_t count = std::min(prompt.size(), ids.size());
   const auto count_end = ids.begin() + static_cast<std::ptrdiff_t>(count);
-  const bool is_counted = form.counts_prompt || prompt.size() >= ids.size();  // no answer token is left
+  const bool is_counted =
+      form.counts_prompt || prompt.size() >= ids.size();  // no answer token is left
   const auto part =
       is_counted ? count_end : std::mismatch(ids.begin(), count_end, prompt.begin()).first;
   return {{ids.begin(), part}, {part, ids.end()}};

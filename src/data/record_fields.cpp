@@ -22,7 +22,10 @@ nlohmann::json object_of_json(
   if (!object.is_object()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{}: a record must be an object, but this one is of type {}", place, object.type_name()),
+        fmt::format(
+            "{}: a record must be an object, but this one is of type {}",
+            place,
+            object.type_name()),
         example);
   }
   return object;
@@ -93,7 +96,8 @@ std::string RecordFields::text(const std::string& name) const {
     throw Error(
         ErrorKind::kData,
         fmt::format("{}: the field \"{}\" is a list of messages", place_, name),
-        "such rows must be strings: render the conversation with the model's template (in Python: tokenizer.apply_chat_template(messages, tokenize=False))");
+        "such rows must be strings: render the conversation with the model's template (in Python: "
+        "tokenizer.apply_chat_template(messages, tokenize=False))");
   }
   throw Error(
       ErrorKind::kData,
@@ -149,7 +153,8 @@ std::vector<std::filesystem::path> read_records(
           ErrorKind::kConfig,
           fmt::format(
               "{} require records with fields, and {} is plain text", what, input.path.string()),
-          "use JSON lines, CSV, TSV or Parquet (set data.format if the file name has another extension)");
+          "use JSON lines, CSV, TSV or Parquet (set data.format if the file name has another "
+          "extension)");
     }
     const char delimiter = input.format == Format::kTsv ? '\t' : ',';
     auto table = is_table ? open_table(input.path, delimiter) : nullptr;

@@ -22,9 +22,10 @@ inline constexpr size_t kTextPart = size_t{1} << 18;
 inline constexpr const char* kDocumentSeparator = "<|endoftext|>";
 
 struct Record {
-  std::string text;                 // as in the file, with \n line ends
-  int64_t line = 1, column = 1;     // of its first character; columns count bytes
-  bool begins = true, ends = true;  // first and last part of a document; plain text may come in several parts
+  std::string text;              // as in the file, with \n line ends
+  int64_t line = 1, column = 1;  // of its first character; columns count bytes
+  bool begins = true,
+       ends = true;  // first and last part of a document; plain text may come in several parts
 };
 
 /// Records of one file in order. Used by one thread.
@@ -41,7 +42,8 @@ std::unique_ptr<RecordReader> within(
 struct TextCutting {
   TextDocuments documents = TextDocuments::kFile;
   bool parts = true;         // long documents may be split into parts (see find_cut)
-  size_t section_bytes = 0;  // kFile: start a new document after about this number of bytes, at a blank line if one is near; 0: never
+  size_t section_bytes = 0;  // kFile: start a new document after about this number of bytes, at a
+                             // blank line if one is near; 0: never
 };
 
 std::unique_ptr<RecordReader> open_text(const std::filesystem::path& path, TextCutting cutting);

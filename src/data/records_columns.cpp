@@ -33,7 +33,8 @@ OpenColumnRows column_library(const std::filesystem::path& path) {
             path.string(),
             kArrowLibrary,
             loaded.second),
-        "`make build` builds it if pyarrow is installed, or export the data as JSON lines: datasets' to_json, or DuckDB's COPY");
+        "`make build` builds it if pyarrow is installed, or export the data as JSON lines: "
+        "datasets' to_json, or DuckDB's COPY");
   }
   return loaded.first;
 }

@@ -85,7 +85,8 @@ class DelimitedReader final : public TableReader {
                 "{}: a quoted field of the row that starts at line {} is not closed",
                 path_.string(),
                 record.line),
-            "close it; a quote inside a quoted field is written twice, and a field that starts with a quote must be quoted");
+            "close it; a quote inside a quoted field is written twice, and a field that starts "
+            "with a quote must be quoted");
       }
       record.text += '\n';
       record.text += line_;

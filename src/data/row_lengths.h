@@ -18,9 +18,8 @@ struct RowLengths {
 };
 
 struct PaddedLengths {
-  RowLengths
-      expected;  // average padded length; for a packed view, the average per document
-  RowLengths longest;  // padded length of a micro-batch with the longest rows
+  RowLengths expected;  // average padded length; for a packed view, the average per document
+  RowLengths longest;   // padded length of a micro-batch with the longest rows
 };
 
 /// Returns the fraction of padding in `view`'s micro-batches of `rows` rows.

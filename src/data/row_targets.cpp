@@ -193,7 +193,8 @@ class Maker {
       wrong_.report(
           key,
           "with a list of labels",
-          "a row has one label here; for several labels, set task.problem_type=multi_label_classification");
+          "a row has one label here; for several labels, set "
+          "task.problem_type=multi_label_classification");
     } else if (form == TargetForm::kLabels) {
       wrong_.report(
           key,
@@ -265,7 +266,8 @@ TargetForm find_form(const LabelledRows& rows, size_t fields, std::string_view k
                 are_lists_fewer ? "a list of labels" : "a single label",
                 std::max(lists.count(), single.count()),
                 are_lists_fewer ? "a single one" : "lists"),
-            "use the same form for all labels, or set task.problem_type=multi_label_classification, which accepts both");
+            "use the same form for all labels, or set "
+            "task.problem_type=multi_label_classification, which accepts both");
   }
   if (words.count() > 0 && numbers.count() > 0) {
     const bool are_words_fewer = has_fractions || words.count() <= numbers.count();
@@ -298,7 +300,8 @@ std::vector<std::string> find_labels(
     }
   }
   bad.report(key, "without a label", kGiveLabels);
-  std::vector<std::string> labels(found.begin(), found.end());  // UTF-8 byte order is code point order
+  std::vector<std::string> labels(
+      found.begin(), found.end());  // UTF-8 byte order is code point order
   if (std::all_of(labels.begin(), labels.end(), [](const auto& label) {
         return parsed<int64_t>(label).has_value();
       })) {
@@ -311,7 +314,8 @@ std::vector<std::string> find_labels(
         ErrorKind::kData,
         fmt::format(
             "{}: every row has the label \"{}\"", key, labels.empty() ? "" : labels.front()),
-        "a classifier needs at least two classes: add rows of other classes, or set another data.label_field");
+        "a classifier needs at least two classes: add rows of other classes, or set another "
+        "data.label_field");
   }
   if (labels.empty()) {
     throw Error(

@@ -84,7 +84,10 @@ SampleReport write_sample_corpus(const SampleOptions& options) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "a sample corpus of {} MB: must be between {} and {}", options.megabytes, kLeast, kMost));
+            "a sample corpus of {} MB: must be between {} and {}",
+            options.megabytes,
+            kLeast,
+            kMost));
   }
   create_folders(options.folder, ErrorKind::kEnvironment);
   const auto instruction = [](bool held_out) {

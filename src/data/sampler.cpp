@@ -38,7 +38,8 @@ void check(const SamplerOptions& options, const SamplerState& state) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "an epoch has {} sequences, fewer than the {} of a step, and dataloader_drop_last skips short steps: no step is left",
+            "an epoch has {} sequences, fewer than the {} of a step, and dataloader_drop_last "
+            "skips short steps: no step is left",
             options.sequences,
             options.global_batch),
         "set dataloader_drop_last=false, or reduce the batch size or data.sequence_length");

@@ -46,8 +46,9 @@ struct StepDraws {
   std::vector<std::vector<Draw>> micro_batches;
   int64_t samples = 0;  // in the step, over all ranks
   SamplerState after;
-  double epoch = 0;            // after the step, as a fraction
-  std::vector<int64_t> taken;  // for a mixture: samples drawn from each source so far, over all ranks
+  double epoch = 0;  // after the step, as a fraction
+  std::vector<int64_t>
+      taken;  // for a mixture: samples drawn from each source so far, over all ranks
 };
 
 /// The order is a function of (seed, epoch) and needs no memory; ranks only divide it. A step takes

@@ -66,7 +66,8 @@ SequenceView::SequenceView(
       (!outputs.empty() && (size_ == 0 || std::ssize(outputs) % size_ != 0))) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("{} classes and {} outputs for {} rows", classes.size(), outputs.size(), size_));
+        fmt::format(
+            "{} classes and {} outputs for {} rows", classes.size(), outputs.size(), size_));
   }
   classes_ = std::move(classes);
   outputs_ = std::move(outputs);

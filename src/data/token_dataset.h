@@ -65,10 +65,9 @@ class TokenDataset {
   int64_t tokens_ = 0, documents_ = 0, vocabulary_size_ = 0, pad_ = 0;
   const uint16_t* narrow_ = nullptr;  // one of the two is set
   const uint32_t* wide_ = nullptr;
-  const uint64_t* ends_ = nullptr;  // [documents]
-  const uint64_t* prompts_ =
-      nullptr;                        // [documents] tokens of the prompt; null if there are none
-  const uint64_t* hidden_ = nullptr;  // one bit per token; null if there are none
+  const uint64_t* ends_ = nullptr;     // [documents]
+  const uint64_t* prompts_ = nullptr;  // [documents] tokens of the prompt; null if there are none
+  const uint64_t* hidden_ = nullptr;   // one bit per token; null if there are none
 };
 
 }  // namespace lockstep::data

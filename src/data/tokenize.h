@@ -16,8 +16,9 @@ namespace lockstep::data {
 /// Ids of a document or of a part of one.
 struct EncodedDocument {
   std::span<const int32_t> ids;
-  int64_t prompt_tokens = 0;             // at the start, without loss
-  std::span<const uint8_t> hidden = {};  // for chats: nonzero if a token has no loss; otherwise empty
+  int64_t prompt_tokens = 0;  // at the start, without loss
+  std::span<const uint8_t> hidden =
+      {};  // for chats: nonzero if a token has no loss; otherwise empty
   bool begins = true, ends = true;
 };
 

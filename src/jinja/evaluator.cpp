@@ -145,7 +145,8 @@ Evaluator::Flow Evaluator::run_statement(const Statement& statement) {
         return Flow::kNext;
       });
     case Of::kWith: {
-      std::vector<Value> values;  // evaluated in the enclosing scope; the variables do not see each other
+      std::vector<Value>
+          values;  // evaluated in the enclosing scope; the variables do not see each other
       for (const NamedExpression& variable : statement.parameters) {
         values.push_back(evaluate(*variable.value));
       }
@@ -330,7 +331,8 @@ Value Evaluator::evaluate(const Expression& e) {
   Value value = evaluate_kind(e);
   if (value.is_string()) {
     Work::add_bytes(std::ssize(value.string()));
-  } else if (value.is_list() && e.kind != Kind::kName) {  // a name shares its list, so nothing is copied
+  } else if (value.is_list() && e.kind != Kind::kName) {  // a name shares its list, so nothing is
+                                                          // copied
     Work::add_items(std::ssize(value.list().items));
   }
   return value;

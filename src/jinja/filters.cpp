@@ -96,7 +96,9 @@ Value first_or_last(const Value& value, bool last) {
     fail("the result of a filter has no last item: add | list after the filter");
   }
   const std::vector<Value> items = iterate(value);
-  return items.empty() ? Value(Undefined{"the first item of an empty sequence"}) : last ? items.back() : items.front();
+  return items.empty() ? Value(Undefined{"the first item of an empty sequence"})
+         : last        ? items.back()
+                       : items.front();
 }
 
 Value otherwise(const Value& value, Given arguments) {
@@ -502,7 +504,8 @@ Value apply_filter(const std::string& name, const Value& value, const Arguments&
   arguments.check(name, filter.most, filter.names, filter.any_names);
   if (value.is_marked() && !takes_marked(name)) {
     fail(fmt::format(
-        "a string marked as safe does not support the filter {}: remove | safe, nothing is escaped in a chat",
+        "a string marked as safe does not support the filter {}: remove | safe, nothing is escaped "
+        "in a chat",
         name));
   }
   return filter.run(value, arguments);

@@ -95,8 +95,7 @@ std::optional<double> float_in(std::string text) {
     return std::nullopt;
   }
   char* end = nullptr;
-  const double number =
-      std::strtod(text.c_str(), &end);  // infinity on overflow, as in Python
+  const double number = std::strtod(text.c_str(), &end);  // infinity on overflow, as in Python
   if (end != text.c_str() + text.size() || text[0] == '-' || text[0] == '+') {
     return std::nullopt;
   }

@@ -259,9 +259,7 @@ class Lexer {
     const auto [at, error] = std::from_chars(digits.data(), last, number, base);
     if (digits.empty() || digits.size() > kMostDigits || at != last || error != std::errc()) {
       fail(fmt::format(
-          "line {}: {} is not a number, or is too large",
-          line_,
-          source_.substr(at_, end - at_)));
+          "line {}: {} is not a number, or is too large", line_, source_.substr(at_, end - at_)));
     }
     add(TokenKind::kInteger, std::to_string(number));
     advance(end - at_);
@@ -282,7 +280,8 @@ class Lexer {
     };
     digits();
     bool is_float = false;
-    const bool is_attribute = at_ > 0 && source_[at_ - 1] == '.';  // x.0.1: digits after a point are attributes
+    const bool is_attribute =
+        at_ > 0 && source_[at_ - 1] == '.';  // x.0.1: digits after a point are attributes
     if (!is_attribute && end + 1 < source_.size() && source_[end] == '.' &&
         is_digit(source_[end + 1])) {
       is_float = true;

@@ -198,8 +198,7 @@ bool is_all(const std::string& text, const Is& is) {
 /// Implements str.isdigit() for one character.
 bool is_python_digit(char32_t c) {
   if (c >= 0x80 && !is_decimal(c) && is_number(c)) {
-    fail(fmt::format(
-        "isdigit: U+{:04X} is not supported", static_cast<uint32_t>(c)));
+    fail(fmt::format("isdigit: U+{:04X} is not supported", static_cast<uint32_t>(c)));
   }
   return is_decimal(c);
 }
@@ -498,7 +497,8 @@ std::optional<Value> find_method(const Value& value, const std::string& name) {
       if (value.is_marked() && !name.starts_with("is") && !name.ends_with("swith") &&
           !name.ends_with("find") && !name.ends_with("index") && name != "count") {
         fail(fmt::format(
-            "a string marked as safe does not support the method {}: remove | safe, nothing is escaped in a chat",
+            "a string marked as safe does not support the method {}: remove | safe, nothing is "
+            "escaped in a chat",
             name));
       }
       return make_callable([text = value.string(), &method = *method](const Arguments& given) {

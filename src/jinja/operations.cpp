@@ -164,12 +164,14 @@ Value with_marked(const std::string& op, const Value& a, const Value& b) {
   const Value& other = a.is_marked() ? b : a;
   if (op != "+" || !other.is_string()) {
     fail(fmt::format(
-        "a string marked as safe does not support the operator {}: remove | safe, nothing is escaped in a chat",
+        "a string marked as safe does not support the operator {}: remove | safe, nothing is "
+        "escaped in a chat",
         op));
   }
   if (!other.is_marked() && other.string().find_first_of("&<>'\"") != std::string::npos) {
     fail(
-        "a string with & < > ' or \" is added to one marked as safe, and Jinja would escape it: remove | safe, nothing else is escaped in a chat");
+        "a string with & < > ' or \" is added to one marked as safe, and Jinja would escape it: "
+        "remove | safe, nothing else is escaped in a chat");
   }
   return Value::marked(a.string() + b.string());
 }

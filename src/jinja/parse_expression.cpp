@@ -386,8 +386,7 @@ std::vector<NamedExpression> ExpressionParser::arguments() {
                               : std::any_of(all.begin(), last, [&](const NamedExpression& other) {
                                   return other.name == argument.name;
                                 })) {
-      tokens_.fail_here(
-          "a unique named argument (positional arguments come first)");
+      tokens_.fail_here("a unique named argument (positional arguments come first)");
     }
     argument.value = expression();
     if (!tokens_.is_operator(")")) {

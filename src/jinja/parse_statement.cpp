@@ -102,7 +102,8 @@ class StatementParser {
     if (name == "break" || name == "continue") {
       if (loops_ == 0) {
         fail(fmt::format(
-            "line {}: {{% {} %}} is not in a loop, or is in a set, filter or macro block inside one",
+            "line {}: {{% {} %}} is not in a loop, or is in a set, filter or macro block inside "
+            "one",
             token.line,
             name));
       }

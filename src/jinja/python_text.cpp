@@ -55,8 +55,7 @@ std::string repr_of(const Value& value, int depth);
 std::string repr_of_list(const List& list, int depth) {
   if (!list.is_written()) {
     fail(fmt::format(
-        "a {} cannot be printed: add | list after it",
-        type_name(Value(make_list({}, list.kind)))));
+        "a {} cannot be printed: add | list after it", type_name(Value(make_list({}, list.kind)))));
   }
   const bool is_tuple = list.kind == ListKind::kTuple;
   std::string out(1, is_tuple ? '(' : '[');
@@ -179,7 +178,8 @@ class JsonWriter {
     }
     for (const auto& [key, entry] : entries) {
       if (key.is_list()) {
-        fail(fmt::format("tojson: {} is not a valid key; its type is {}", to_repr(key), type_name(key)));
+        fail(fmt::format(
+            "tojson: {} is not a valid key; its type is {}", to_repr(key), type_name(key)));
       }
       const std::string written = write(key, depth + 1);
       parts.push_back(

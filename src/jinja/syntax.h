@@ -56,11 +56,12 @@ using Block = std::vector<Statement>;
 
 struct Statement {
   enum class Kind {
-    kText,       // name
-    kOutput,     // expression
-    kIf,         // expression, body, otherwise
-    kFor,        // targets, expression, condition or null, body, otherwise
-    kSet,        // targets (name, or "name.attribute" for a namespace), expression; null if the value is the body
+    kText,    // name
+    kOutput,  // expression
+    kIf,      // expression, body, otherwise
+    kFor,     // targets, expression, condition or null, body, otherwise
+    kSet,  // targets (name, or "name.attribute" for a namespace), expression; null if the value is
+           // the body
     kMacro,      // name, parameters, body
     kFilter,     // expression, whose innermost operand is the output of the body: see kBody
     kWith,       // parameters, body

@@ -206,7 +206,8 @@ const Callable& Value::callable() const {
   }
   if (is_undefined()) {
     const bool is_told = undefined_name().find("' has no ") != std::string::npos;
-    fail(fmt::format("'{}'{}, so it cannot be called", undefined_name(), is_told ? "" : " is undefined"));
+    fail(fmt::format(
+        "'{}'{}, so it cannot be called", undefined_name(), is_told ? "" : " is undefined"));
   }
   fail(fmt::format("{} is {} and cannot be called", shown(*this), type_name(*this)));
 }
@@ -333,7 +334,8 @@ std::vector<Value> iterate(const Value& value) {
     Work::add_items(std::ssize(list.items));
     if (list.is_spent) {
       fail(
-          "the result of a filter is iterated a second time, when Jinja finds it empty: add | list after the filter");
+          "the result of a filter is iterated a second time, when Jinja finds it empty: add | list "
+          "after the filter");
     }
     list.is_spent = list.kind == ListKind::kOnce;
     return list.items;

@@ -18,7 +18,8 @@ std::vector<parallel::ParameterUnit> units_of(const torch::nn::Module& module) {
   std::vector<parallel::ParameterUnit> units;
   std::set<const void*> seen;
   for (const auto& parameter : module.named_parameters()) {
-    if (seen.insert(parameter.value().unsafeGetTensorImpl()).second) {  // false if another module shares the parameter
+    if (seen.insert(parameter.value().unsafeGetTensorImpl())
+            .second) {  // false if another module shares the parameter
       units.push_back({parameter.key(), {{parameter.key(), parameter.value()}}});
     }
   }

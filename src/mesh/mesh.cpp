@@ -172,8 +172,7 @@ std::vector<int> Mesh::group(Axis axis, int rank) const {
 
 std::vector<int> Mesh::group(std::span<const Axis> axes, int rank) const {
   std::vector<Coordinate> members{coordinate(rank)};
-  for (const Axis axis :
-       kAllAxes) {  // slowest axis first, so that the result is in rank order
+  for (const Axis axis : kAllAxes) {  // slowest axis first, so that the result is in rank order
     if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
       continue;
     }

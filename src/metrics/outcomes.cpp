@@ -130,7 +130,8 @@ double cohen_kappa(const Outcomes& outcomes) {
 
 Softmax softmax(const float* logits, int64_t classes) {
   Softmax result;
-  const float* largest = std::max_element(logits, logits + classes);  // the first if several are equal
+  const float* largest =
+      std::max_element(logits, logits + classes);  // the first if several are equal
   result.likeliest = largest - logits;
   double sum = 0;
   for (int64_t k = 0; k < classes; ++k) {

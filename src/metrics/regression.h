@@ -8,7 +8,8 @@ namespace lockstep::metrics {
 /// Metrics of one output. NaN: undefined.
 struct RegressionFigures {
   double mse = 0, rmse = 0, mae = 0;
-  double r2 = 0;  // 1 - squared errors / squared deviations of the truth; NaN if the truth is constant
+  double r2 =
+      0;  // 1 - squared errors / squared deviations of the truth; NaN if the truth is constant
   double pearson = 0, spearman = 0;  // NaN if one side is constant
 };
 

@@ -13,7 +13,8 @@ namespace lockstep::metrics {
 std::vector<std::string> rouge_words(std::string_view text);
 
 struct Rouge {
-  double rouge1_recall = 0;  // share of the target's words found in the prediction, with multiplicity
+  double rouge1_recall =
+      0;  // share of the target's words found in the prediction, with multiplicity
   double rougeL_recall = 0, rougeL_f1 = 0;  // from the longest common subsequence
 };
 /// Computes the scores; all are 0 if either string has no words.

@@ -577,8 +577,8 @@ class Resolver {
   const std::map<std::string, int64_t>& ranks_of_file_;
   std::vector<LayerSpec> layers_;
   const std::vector<LayerSpec> stacks_;  // names of an encoder-decoder's shared embedding
-  std::string tied_head_;                // prefix of the tied head, which is the last layer; "": none
-  std::set<std::string> classifier_;     // modules to save that were added implicitly
+  std::string tied_head_;             // prefix of the tied head, which is the last layer; "": none
+  std::set<std::string> classifier_;  // modules to save that were added implicitly
   std::set<size_t> used_ranks_, used_alphas_;
   Adapters result_;
 };

@@ -17,11 +17,11 @@ namespace lockstep::model {
 /// Adapter of a layer: low-rank factors of a linear, the token embedding or the head; or rows of
 /// some tokens, trained instead of the table's.
 struct Adapter {
-  int64_t rank = 0;                  // 0: trained rows
-  double scale = 1;                  // factor of the adapter's output: alpha / r, or alpha / sqrt(r)
-  double dropout = 0;                // on A's input
-  bool decomposes = false;           // DoRA: separate magnitudes and directions
-  bool of_tied_head = false;         // embedding that is tied to the head, which uses the adapter too
+  int64_t rank = 0;           // 0: trained rows
+  double scale = 1;           // factor of the adapter's output: alpha / r, or alpha / sqrt(r)
+  double dropout = 0;         // on A's input
+  bool decomposes = false;    // DoRA: separate magnitudes and directions
+  bool of_tied_head = false;  // embedding that is tied to the head, which uses the adapter too
   std::vector<int64_t> tokens = {};  // tokens of trained rows
   /// lora_A.weight [r, in] and lora_B.weight [out, r] (for an embedding lora_embedding_A and _B),
   /// in file layout; with DoRA also lora_magnitude_vector [out]. For trained rows: [tokens, C].
@@ -46,7 +46,8 @@ struct Adapters {
 
 /// Origin of a configuration.
 enum class AdapterOrigin {
-  kNew,   // a new adapter requested by the user: names that match nothing or are ambiguous are rejected
+  kNew,   // a new adapter requested by the user: names that match nothing or are ambiguous are
+          // rejected
   kSaved  // read from a folder together with the tensors
 };
 

@@ -52,22 +52,23 @@ enum class Dim {
 struct PlaceInStack {
   std::string name;
   std::vector<int64_t> shape;
-  int64_t offset = 0;       // offset of its first element; the elements are contiguous
-  bool is_written = false;  // checkpoints are saved in the stacked form; otherwise one tensor per layer
+  int64_t offset = 0;  // offset of its first element; the elements are contiguous
+  bool is_written =
+      false;  // checkpoints are saved in the stacked form; otherwise one tensor per layer
 };
 
 struct ParameterSpec {
-  std::string name;  // full Hugging Face name: "transformer.h.0.attn.c_attn.weight"
-  std::vector<int64_t>
-      shape;  // file layout: GPT-2's matrices are [in, out], all others [out, in]
+  std::string name;            // full Hugging Face name: "transformer.h.0.attn.c_attn.weight"
+  std::vector<int64_t> shape;  // file layout: GPT-2's matrices are [in, out], all others [out, in]
   Initialization init;
   bool decays = false;      // weight decay applies (matrices and embeddings; not norms, not biases)
   bool learns = true;       // if false, its gradient is always zero and it is not updated
   bool is_float32 = false;  // float32 regardless of the model's type
   int64_t unit = 0;         // 0: embedding; from 1: blocks; last: head
-  std::vector<Dim> dims = {};                // one entry per dim of `shape`
-  std::vector<std::string> aliases = {};     // alternative names in checkpoints
-  std::optional<PlaceInStack> stacked = {};  // location in a stacked tensor, in which some or all checkpoints store it
+  std::vector<Dim> dims = {};             // one entry per dim of `shape`
+  std::vector<std::string> aliases = {};  // alternative names in checkpoints
+  std::optional<PlaceInStack> stacked =
+      {};  // location in a stacked tensor, in which some or all checkpoints store it
 
   int64_t elements() const;
   /// Returns true for a matrix that maps hidden states to hidden states, i.e. neither an embedding

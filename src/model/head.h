@@ -26,7 +26,7 @@ struct HeadSpec {
     kStates,      // no parameters: the hidden states after a block, where the model is truncated
   };
   Kind kind = Kind::kLanguage;
-  std::vector<std::string> labels = {};  // classifiers: names of the outputs, by index
+  std::vector<std::string> labels = {};             // classifiers: names of the outputs, by index
   ProblemType problem = ProblemType::kSingleLabel;  // classifiers only
   int64_t layers = 0;                               // kStates: number of blocks
 

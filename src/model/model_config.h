@@ -65,15 +65,17 @@ enum class RopeType { kNone, kDefault, kLinear, kDynamic, kLlama3, kYarn, kLongR
 struct Rope {
   RopeType type = RopeType::kNone;
   double theta = 10000;
-  double partial_rotary_factor = 1;  // the first int(head_dim * this) elements of a head are rotated
+  double partial_rotary_factor =
+      1;  // the first int(head_dim * this) elements of a head are rotated
   std::optional<double> factor;
-  int64_t original_max_positions = 0;                              // used by llama3, yarn and longrope
-  double low_frequency_factor = 1, high_frequency_factor = 4;      // used by llama3
-  double beta_fast = 32, beta_slow = 1;                            // used by yarn
+  int64_t original_max_positions = 0;                          // used by llama3, yarn and longrope
+  double low_frequency_factor = 1, high_frequency_factor = 4;  // used by llama3
+  double beta_fast = 32, beta_slow = 1;                        // used by yarn
   std::optional<double> attention_factor, mscale, mscale_all_dim;  // used by yarn and longrope
   bool truncate = true;                                            // used by yarn
   std::vector<double> short_factor, long_factor;                   // used by longrope
-  bool in_pairs = false;  // rotates elements 2i and 2i + 1; otherwise element i and the one half of them later
+  bool in_pairs =
+      false;  // rotates elements 2i and 2i + 1; otherwise element i and the one half of them later
   bool operator==(const Rope&) const = default;
 };
 
@@ -103,7 +105,7 @@ struct Experts {
   double balance_loss = 0;     // router_aux_loss_coef
   bool wants_balance = false;  // output_router_logits: transformers adds the balance loss
   std::vector<int64_t> dense_layers = {};  // layers with a dense MLP instead
-  int64_t shared_width = 0;  // inner width of the shared expert; 0: none
+  int64_t shared_width = 0;                // inner width of the shared expert; 0: none
   // gpt-oss: with the gate g clamped from above and u clamped in both directions to the limit, an
   // expert computes (u + 1) g sigmoid(slope g). 0: no limit and a plain gate.
   double gate_limit = 0, gate_slope = 1;
@@ -113,8 +115,9 @@ struct Experts {
   RouterScores scores = RouterScores::kSoftmax;
   bool corrects_scores = false;
   int64_t groups = 1, groups_per_token = 1;
-  double weight_factor = 1;   // factor of the chosen experts' weights
-  bool weighs_shared = true;  // multiply the shared expert's output by a sigmoid gate; otherwise by 1
+  double weight_factor = 1;  // factor of the chosen experts' weights
+  bool weighs_shared =
+      true;  // multiply the shared expert's output by a sigmoid gate; otherwise by 1
   bool operator==(const Experts&) const = default;
 };
 
@@ -124,8 +127,9 @@ struct ModelConfig {
   Family family = Family::kGpt2;
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t layers = 0;          // number of all blocks, in the order of use
-  int64_t encoder_layers = 0;  // number of encoder layers, which come first, in an encoder-decoder; otherwise 0
+  int64_t layers = 0;  // number of all blocks, in the order of use
+  int64_t encoder_layers =
+      0;  // number of encoder layers, which come first, in an encoder-decoder; otherwise 0
   int64_t heads = 0;
   int64_t kv_heads = 0;  // must divide heads
   int64_t head_dim = 0;
@@ -139,18 +143,20 @@ struct ModelConfig {
   // RMS norms on queries and keys before the rotation: per head, or over all heads, as the
   // description defines.
   bool head_norms = false;
-  bool parallel_residual = false;    // attention and MLP read the same hidden states
-  double query_key_value_limit = 0;  // clamp of query, key and value elements in both directions; 0: none
+  bool parallel_residual = false;  // attention and MLP read the same hidden states
+  double query_key_value_limit =
+      0;  // clamp of query, key and value elements in both directions; 0: none
   Experts experts;
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
-  bool drops_attention_output = true;  // residual_dropout also applies to the attention output, not only to the MLP's
-  double mlp_dropout = 0;              // dropout on the activation's output
-  double final_dropout = 0;            // dropout after the last norm of a stack of blocks
+  bool drops_attention_output =
+      true;  // residual_dropout also applies to the attention output, not only to the MLP's
+  double mlp_dropout = 0;    // dropout on the activation's output
+  double final_dropout = 0;  // dropout after the last norm of a stack of blocks
   /// One entry per layer: position j is visible to i if i - window < j <= i; 0: no window.
   std::vector<int64_t> sliding_windows;
-  bool scale_attention = true;                    // scale scores by 1 / sqrt(head_dim)
-  std::optional<double> query_scalar;             // replaces head_dim in the scaling by a square root
+  bool scale_attention = true;         // scale scores by 1 / sqrt(head_dim)
+  std::optional<double> query_scalar;  // replaces head_dim in the scaling by a square root
   bool scale_attention_by_inverse_layer = false;  // also scale scores by 1 / (layer + 1)
   bool upcast_attention = false;  // scores in float32 regardless of the type of the weights
   bool attention_sinks = false;   // learned attention sink per head
@@ -158,7 +164,8 @@ struct ModelConfig {
   // cap.
   double score_cap = 0, logit_cap = 0;
   Rope rope;
-  std::optional<Rope> window_rope;  // rotary positions of layers with a sliding window; nullopt: as the other layers
+  std::optional<Rope> window_rope;  // rotary positions of layers with a sliding window; nullopt: as
+                                    // the other layers
   RelativePositions relative_positions;
   /// Encoder-only model: every token attends to its whole document, and no next-token prediction
   /// (model/encoder_head.h describes the head).

@@ -17,9 +17,9 @@ struct ModelPart {
 };
 
 struct SplitRequest {
-  int stages = 1;  // stages of the whole pipeline: ranks times stages per rank
-  std::string split =
-      "auto";  // "auto": balance operations; "parameters": balance size; or layers per stage: "3,4,4,1"
+  int stages = 1;              // stages of the whole pipeline: ranks times stages per rank
+  std::string split = "auto";  // "auto": balance operations; "parameters": balance size; or layers
+                               // per stage: "3,4,4,1"
   int64_t sequence_length = 1024;  // attention's share of the cost grows with the length
 };
 

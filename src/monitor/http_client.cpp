@@ -70,7 +70,8 @@ const CurlLibrary& curl() {
     throw Error(
         ErrorKind::kEnvironment,
         "libcurl.so.4 is not installed; it is required to send data to trackers",
-        "install it (Debian: apt-get install libcurl4), or remove mlflow from training.report_to and leave monitor.otlp empty");
+        "install it (Debian: apt-get install libcurl4), or remove mlflow from training.report_to "
+        "and leave monitor.otlp empty");
   }
   return *library;
 }

@@ -131,9 +131,11 @@ MlflowOptions mlflow_options_from_environment(
       throw Error(
           ErrorKind::kConfig,
           path.empty()
-              ? "training.report_to contains mlflow, but MLFLOW_TRACKING_URI names neither a server nor a folder"
+              ? "training.report_to contains mlflow, but MLFLOW_TRACKING_URI names neither a "
+                "server nor a folder"
               : fmt::format("MLFLOW_TRACKING_URI={} is neither a server nor a folder", address),
-          "start `mlflow server` with a database and set MLFLOW_TRACKING_URI=http://HOST:5000, or set it to a folder of runs: ./mlruns");
+          "start `mlflow server` with a database and set MLFLOW_TRACKING_URI=http://HOST:5000, or "
+          "set it to a folder of runs: ./mlruns");
     }
     options.store = path.starts_with("///") ? path.substr(2) : path;
   }

@@ -14,11 +14,12 @@ struct ProgressFigures {
   double loss = 0.0;
   double learning_rate = 0.0;
   std::optional<double> grad_norm{};
-  std::optional<double> tokens_per_s{};         // over all ranks
-  std::optional<double> peak_share{};           // fraction of peak FLOP/s (MFU), 0 to 1
-  std::optional<int64_t> memory_bytes{};        // peak of this rank
-  std::optional<double> data_share{};           // fraction of time spent waiting for data, 0 to 1
-  std::optional<double> communication_share{};  // fraction of time spent waiting for other ranks, 0 to 1
+  std::optional<double> tokens_per_s{};   // over all ranks
+  std::optional<double> peak_share{};     // fraction of peak FLOP/s (MFU), 0 to 1
+  std::optional<int64_t> memory_bytes{};  // peak of this rank
+  std::optional<double> data_share{};     // fraction of time spent waiting for data, 0 to 1
+  std::optional<double>
+      communication_share{};  // fraction of time spent waiting for other ranks, 0 to 1
   std::optional<double> seconds_left{};
 };
 

@@ -97,7 +97,8 @@ std::optional<SlowRank> slow_rank(const RankShares& shares, const std::vector<do
     moving.push_back(std::min(shares.moving_s[rank], shares.communication_wait_s[rank]));
   }
   const std::vector<double> compute = compute_of(shares);
-  const std::array parts{compute, shares.data_wait_s, shares.checkpoint_s, moving};  // in the order of By
+  const std::array parts{
+      compute, shares.data_wait_s, shares.checkpoint_s, moving};  // in the order of By
   std::array<std::vector<double>, parts.size()> excess;
   for (size_t part = 0; part < parts.size(); ++part) {
     const bool by_stage = part == 0 && !shares.stages.empty();
@@ -137,7 +138,8 @@ std::string slow_text(const RankShares& shares, const std::vector<double>& own) 
     return fmt::format("no rank is slower than {} times the usual time", kSlow);
   }
   return fmt::format(
-      "rank {} is slowed by its {}: without waiting for other ranks, a step takes {:.2f} times the usual time",
+      "rank {} is slowed by its {}: without waiting for other ranks, a step takes {:.2f} times the "
+      "usual time",
       slow->rank,
       name_of(slow->by),
       slow->factor);

@@ -21,8 +21,9 @@ struct RankShares {
   int64_t step = 0;   // last step
   int64_t steps = 0;  // number of steps
   std::vector<double> step_s, data_wait_s, communication_wait_s;
-  std::vector<double> checkpoint_s;    // the rank's own time for saving, outside of steps
-  std::vector<double> moving_s;        // communication time that is not spent waiting for peers: comm/moving.h
+  std::vector<double> checkpoint_s;  // the rank's own time for saving, outside of steps
+  std::vector<double>
+      moving_s;  // communication time that is not spent waiting for peers: comm/moving.h
   std::vector<double> memory_bytes{};  // peak over these steps
   std::vector<int> stages{};           // pipeline stages; empty: all ranks have the same work
 };

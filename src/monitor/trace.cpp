@@ -212,7 +212,8 @@ std::vector<TraceSummary> summarize(std::span<const RankTrace> ranks) {
 
 std::string summary_table(std::span<const RankTrace> ranks) {
   std::string text = fmt::format(
-      "milliseconds of the step by rank; exposed: communication that is not overlapped\n{:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}  {}\n",
+      "milliseconds of the step by rank; exposed: communication that is not overlapped\n{:>5} "
+      "{:>10} {:>10} {:>10} {:>10} {:>10} {:>8}  {}\n",
       "rank",
       "step",
       "compute",

@@ -40,8 +40,9 @@ RankTrace from_text(const std::string& text);
 /// Forward and backward passes predicted by a pipeline schedule. The web page draws them next to
 /// the measured ones.
 struct ForeseenPasses {
-  std::vector<int> place;                       // pipeline position of each rank
-  std::vector<std::vector<TraceEvent>> passes;  // by position; time 0 is the start of the first pass
+  std::vector<int> place;  // pipeline position of each rank
+  std::vector<std::vector<TraceEvent>>
+      passes;  // by position; time 0 is the start of the first pass
 };
 
 /// Returns a trace for https://ui.perfetto.dev: one process per rank, with lanes for the actions,

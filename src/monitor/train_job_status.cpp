@@ -165,11 +165,13 @@ void TrainJobStatus::send(const std::string& body) {
     if (reply.status / 100 != 2) {
       throw Error(
           ErrorKind::kEnvironment,
-          fmt::format("the status server answered {}: {}", reply.status, reply.body.substr(0, 200)));
+          fmt::format(
+              "the status server answered {}: {}", reply.status, reply.body.substr(0, 200)));
     }
   } catch (const Error& error) {
     if (!std::exchange(has_warned_, true)) {
-      log_warning("the TrainJob's status cannot be updated; training continues: {}", error.message());
+      log_warning(
+          "the TrainJob's status cannot be updated; training continues: {}", error.message());
     }
   }
 }

@@ -63,7 +63,8 @@ void check_run_id(const std::string& id) {
   if (!plain || id.size() > 64 || id.starts_with('.')) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("the run id '{}' contains characters other than letters, digits, '_', '-' and '.'", id),
+        fmt::format(
+            "the run id '{}' contains characters other than letters, digits, '_', '-' and '.'", id),
         "change WANDB_RUN_ID");
   }
 }

@@ -31,10 +31,14 @@ struct WandbOptions {
   std::string configuration_json{};  // an object; its keys become the run's config
   double start_time = 0;             // seconds since 1970
   bool resumed = false;              // continue the run of wandb.json, if any
-  int64_t first_row = 0;             // rows logged by earlier attempts; set automatically if resumed
-  bool must_resume = false;          // throw Error if there is no run to resume
-  bool of_ranks = false;             // also create a run per rank, in the same group
-  enum class Artifacts { kNone, kLast, kAll } artifacts = Artifacts::kNone;  // checkpoints to log as artifacts
+  int64_t first_row = 0;     // rows logged by earlier attempts; set automatically if resumed
+  bool must_resume = false;  // throw Error if there is no run to resume
+  bool of_ranks = false;     // also create a run per rank, in the same group
+  enum class Artifacts {
+    kNone,
+    kLast,
+    kAll
+  } artifacts = Artifacts::kNone;  // checkpoints to log as artifacts
 };
 
 /// Writer of a .wandb file: a LevelDB log of 32 KiB blocks whose records have CRC-32 checksums.

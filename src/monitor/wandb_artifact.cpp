@@ -106,7 +106,8 @@ void keep(const fs::path& file, const fs::path& place) {
   if (problem) {
     throw Error(
         ErrorKind::kCheckpoint,
-        fmt::format("cannot link or copy {} to {}: {}", file.string(), place.string(), problem.message()),
+        fmt::format(
+            "cannot link or copy {} to {}: {}", file.string(), place.string(), problem.message()),
         "free disk space, or unset WANDB_LOG_MODEL");
   }
 }

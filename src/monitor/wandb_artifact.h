@@ -11,7 +11,8 @@ namespace lockstep::monitor {
 
 struct WandbArtifact {
   std::string run_id{}, project{}, entity{};
-  std::string name{};  // name of the run; the artifact is model-<name>, as in the Trainer's callback
+  std::string
+      name{};  // name of the run; the artifact is model-<name>, as in the Trainer's callback
   std::string metadata_json{};
   std::vector<std::string> aliases{};
   std::filesystem::path checkpoint{};  // folder of the checkpoint, including subfolders

@@ -16,8 +16,7 @@ Tensor whole_choices(
     const Tensor& real,    // [B, T] bool
     const Tensor& places,  // [T]
     int64_t length) {
-  const Tensor here =
-      places.lt(length).nonzero().squeeze(1);  // a sequence may be right-padded
+  const Tensor here = places.lt(length).nonzero().squeeze(1);  // a sequence may be right-padded
   const Tensor marked = (chosen + 1).masked_fill(real.logical_not().unsqueeze(-1), 0).to(at::kInt);
   const Tensor whole =
       at::zeros({chosen.size(0), length, chosen.size(2)}, marked.options())
@@ -51,9 +50,12 @@ WithinCapacity within_capacity(
                             ? inputs.document_starts.to(device)
                             : at::zeros({rows, length}, chosen.options());  // [B, W]
   const Tensor is_real = whole.select(2, 0).gt(0);
-  const Tensor sizes = at::zeros({rows, length}, chosen.options().dtype(at::kDouble))
-                           .scatter_add_(1, starts, is_real.to(at::kDouble))
-                           .gather(1, starts);  // [B, W]: for each token, the number of non-padding tokens of its document
+  const Tensor sizes =
+      at::zeros({rows, length}, chosen.options().dtype(at::kDouble))
+          .scatter_add_(1, starts, is_real.to(at::kDouble))
+          .gather(
+              1,
+              starts);  // [B, W]: for each token, the number of non-padding tokens of its document
   // Subtracted before rounding up, so that rounding errors do not increase a product that is an
   // integer.
   constexpr double kRounding = 1e-9;

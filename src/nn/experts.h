@@ -45,7 +45,8 @@ struct Router : Layer {
 struct ExpertRows {
   Tensor values;                // [R, C]
   std::vector<int64_t> counts;  // rows of each expert of the whole mixture
-  Tensor tokens;  // [R] int64 on the CPU: token number of each row, which seeds the experts' dropouts (ForwardContext::token_numbers); undefined without dropout
+  Tensor tokens;  // [R] int64 on the CPU: token number of each row, which seeds the experts'
+                  // dropouts (ForwardContext::token_numbers); undefined without dropout
 };
 /// Applies the experts to sorted rows -> [R, C].
 using ExpertFunction = std::function<Tensor(const ExpertRows& rows)>;

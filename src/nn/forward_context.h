@@ -34,25 +34,33 @@ using RotaryTables = std::map<std::tuple<int, int, bool>, Rotary>;
 struct ForwardInputs {
   Tensor ids;       // [B, T] int64
   Targets targets;  // required for scores and the loss
-  Tensor source;    // [B, S] int64: encoder input of an encoder-decoder; `ids` is then the decoder input, starting with decoder_start_token_id
-  Tensor source_mask;       // [B, S] bool: non-padding tokens of the source; undefined: all. Covers the whole source even if `source` is a slice of it
+  Tensor source;    // [B, S] int64: encoder input of an encoder-decoder; `ids` is then the decoder
+                    // input, starting with decoder_start_token_id
+  Tensor source_mask;  // [B, S] bool: non-padding tokens of the source; undefined: all. Covers the
+                       // whole source even if `source` is a slice of it
   Tensor source_positions;  // [S] int64: positions of the source tokens, if `source` is a slice
   int64_t whole_source_length = 0;  // length of the whole source
-  Tensor samples;  // [B] int64, CPU: index of each row in the sampler's stream; required for dropout
-  Tensor token_samples;  // [B, T, 2] int64, CPU, if each document of a row is a sample: the document's number and the token's position in it. Covers whole rows even if `ids` is a slice. Undefined: a row is one sample
+  Tensor
+      samples;  // [B] int64, CPU: index of each row in the sampler's stream; required for dropout
+  Tensor token_samples;  // [B, T, 2] int64, CPU, if each document of a row is a sample: the
+                         // document's number and the token's position in it. Covers whole rows even
+                         // if `ids` is a slice. Undefined: a row is one sample
   uint64_t seed = 0;     // seed of dropout
   int64_t step = 0;      // step number, used for dropout keys
   bool training = false;  // enables dropout
   /// Device-resident dropout keys of this step and these samples; null: keys are computed for each
   /// dropout. Not compatible with token_samples.
   std::shared_ptr<DropoutKeys> dropout_keys;
-  Tensor token_types;  // [B, T] int64, encoders only: segment of each token; undefined: 0. Sliced as `ids`
-  Tensor positions;  // [B, T] int64; undefined: consecutive, starting at the length of the cache, or at 0
+  Tensor token_types;  // [B, T] int64, encoders only: segment of each token; undefined: 0. Sliced
+                       // as `ids`
+  Tensor positions;    // [B, T] int64; undefined: consecutive, starting at the length of the cache,
+                       // or at 0
   /// [B, T] int64, for packed rows: index in the row at which each token's document starts. A token
   /// attends only within its document, and `positions` restart at 0 in each. Covers whole rows even
   /// if `ids` is a slice. Undefined: a row is one document. Decoders without a cache only.
   Tensor document_starts;
-  ops::DocumentOffsets document_offsets;  // the same on the rows' device: GPUs only, and only if this rank has whole rows
+  ops::DocumentOffsets document_offsets;  // the same on the rows' device: GPUs only, and only if
+                                          // this rank has whole rows
   /// [B, T] int64, for rows with trees of sequences that share prefixes: index of the end of the
   /// last token that attends to each token (ops::AttentionOptions::seen_until); `positions` count
   /// within each sequence. Requires whole rows and a model that supports trees (takes_trees()).
@@ -61,10 +69,13 @@ struct ForwardInputs {
   /// [B, T] bool: non-padding tokens; undefined: all. Used only by mixtures of experts, which
   /// balance over these tokens. Sliced as `ids`.
   Tensor real_tokens;
-  std::shared_ptr<const RouterTerms> router_terms;  // auxiliary loss terms of mixtures of experts (nn/routing.h); null: none
-  std::shared_ptr<RoutingLog> routing_log;          // output: routing statistics; null: not recorded
-  std::shared_ptr<const ExpertCapacity> expert_capacity;  // expert capacity (nn/expert_capacity.h); null: no token is dropped
-  int64_t whole_length = 0;  // length of the whole sequence if `ids` is a slice of it or padded; 0: T
+  std::shared_ptr<const RouterTerms>
+      router_terms;  // auxiliary loss terms of mixtures of experts (nn/routing.h); null: none
+  std::shared_ptr<RoutingLog> routing_log;  // output: routing statistics; null: not recorded
+  std::shared_ptr<const ExpertCapacity>
+      expert_capacity;  // expert capacity (nn/expert_capacity.h); null: no token is dropped
+  int64_t whole_length =
+      0;  // length of the whole sequence if `ids` is a slice of it or padded; 0: T
   /// Cache of rotary tables, filled by the first of the passes that share it; these must have the
   /// same positions. Null: each pass computes its own.
   std::shared_ptr<RotaryTables> rotary_tables;
@@ -103,8 +114,10 @@ class ForwardContext {
   const ForwardInputs& inputs() const { return inputs_; }
   bool training() const { return inputs_.training; }
   KeyValueCache* cache() const { return inputs_.cache; }
-  int64_t length() const { return length_; }         // T
-  int64_t first_position() const { return first_; }  // position of ids[:, 0] if no explicit positions are given
+  int64_t length() const { return length_; }  // T
+  int64_t first_position() const {
+    return first_;
+  }  // position of ids[:, 0] if no explicit positions are given
   /// Returns the rotary table of a layer on the device; computed once for each device and kind of
   /// layer.
   const Rotary& rotary(at::Device device, int64_t layer) const;

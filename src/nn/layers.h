@@ -124,7 +124,8 @@ struct PositionEmbedding : Layer {
 
 /// The attention itself, between the projections.
 struct Attention : Layer {
-  Tensor sinks;        // [H], attention sinks of this rank's heads: ops::AttentionOptions. Undefined: none
+  Tensor
+      sinks;  // [H], attention sinks of this rank's heads: ops::AttentionOptions. Undefined: none
   bool causal = true;  // if false, a query attends to every key of its document
   double scale = 1;
   double cap = 0;       // soft cap of the scores: ops::AttentionOptions
@@ -132,9 +133,8 @@ struct Attention : Layer {
   double dropout = 0;   // on the probabilities, in training
   bool upcast = false;  // scores in float32
   int64_t layer = 0;
-  int64_t site = 0;  // site of that dropout: dropout_site
-  int64_t first_head =
-      0;  // index of this rank's first query head if the heads are sharded
+  int64_t site = 0;         // site of that dropout: dropout_site
+  int64_t first_head = 0;   // index of this rank's first query head if the heads are sharded
   int64_t total_heads = 0;  // heads of the whole layer; 0: those given
   void visit_parameters(const ParameterFunction& function) override;
   /// query [B, H, T, D]; key and value [B, Hkv, T, D], H a multiple of Hkv; already rotated.
@@ -160,10 +160,9 @@ struct RelativePositionTable : Layer {
 /// Attention with a bias on its scores by the distance of key and query, and with an explicit mask
 /// instead of causality. It has no parameters.
 struct BiasedAttention {
-  double dropout = 0;  // on the probabilities, in training
-  int64_t site = 0;    // site of that dropout: dropout_site
-  int64_t first_head =
-      0;  // index of this rank's first query head if the heads are sharded
+  double dropout = 0;       // on the probabilities, in training
+  int64_t site = 0;         // site of that dropout: dropout_site
+  int64_t first_head = 0;   // index of this rank's first query head if the heads are sharded
   int64_t total_heads = 0;  // heads of the whole layer; 0: those given
   virtual ~BiasedAttention() = default;
   /// query [B, H, T, D]; key and value [B, H, S, D]; bias [H, T, S] or undefined; visible, bool,
@@ -203,8 +202,9 @@ struct HeadBias : Layer {
 /// weight to use, [V, C].
 struct Head : Layer {
   Tensor weight;
-  double cap = 0;                         // logits become cap * tanh(logit / cap); 0: no cap
-  std::shared_ptr<TableAdapter> adapter;  // null: no adapter; a tied embedding's adapter is separate
+  double cap = 0;  // logits become cap * tanh(logit / cap); 0: no cap
+  std::shared_ptr<TableAdapter>
+      adapter;  // null: no adapter; a tied embedding's adapter is separate
   void visit_parameters(const ParameterFunction& function) override;
   /// hidden [B, T, C] -> the SUM of weight * -score over the targets, a float32 scalar. The score
   /// is log p of a token, and minus the loss of a distribution. The weights [B, T] or [B, 1] are

@@ -45,8 +45,8 @@ struct RoutingLog {
     // Set if terms are requested; G is 1 (kBatch) or the number of rows:
     Tensor chosen;         // [G, E] float64: f
     Tensor probabilities;  // [G, E] float64: P, of this rank's tokens only
-    Tensor z;              // float64 scalar: the sum over G of the z-loss, of this rank's tokens only
-    Tensor dropped;        // with a capacity, float64 scalar: number of dropped choices
+    Tensor z;        // float64 scalar: the sum over G of the z-loss, of this rank's tokens only
+    Tensor dropped;  // with a capacity, float64 scalar: number of dropped choices
   };
   std::map<int64_t, Entry> layers;
 

@@ -12,8 +12,8 @@ namespace {
 
 /// Tensors passed between the units, in this order.
 struct Streams {
-  Tensor target;            // [B, T, C]
-  Tensor source;            // [B, S, C]; undefined if the cache already has the source's keys and values
+  Tensor target;  // [B, T, C]
+  Tensor source;  // [B, S, C]; undefined if the cache already has the source's keys and values
   Tensor target_positions;  // [buckets, H]
   Tensor source_positions;
 
@@ -348,7 +348,8 @@ class T5 final : public LanguageModel {
   std::shared_ptr<SequenceTokens> source_tokens_, target_tokens_;
   std::shared_ptr<RelativePositionTable> target_positions_, source_positions_;
   std::shared_ptr<Dropout> target_dropout_, final_dropout_;
-  std::vector<model::LayerSpec> stacks_;  // the embedding under the names of the encoder and the decoder
+  std::vector<model::LayerSpec>
+      stacks_;  // the embedding under the names of the encoder and the decoder
   // For classifiers; otherwise null.
   model::EncoderHead form_;
   std::shared_ptr<Linear> dense_;

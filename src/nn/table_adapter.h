@@ -18,15 +18,17 @@ struct TableAdapter {
   /// True for a looked-up table, false for a head; also selects the parameters' names in the layer.
   bool of_embedding = false;
   bool of_tied_head = false;  // embedding that is also the head
-  bool decomposes = false;  // DoRA: magnitudes per row of the table or, in look-ups, per column
-  bool are_on = true;       // if false, the adapter is ignored
-  double scale = 1;         // s
+  bool decomposes = false;    // DoRA: magnitudes per row of the table or, in look-ups, per column
+  bool are_on = true;         // if false, the adapter is ignored
+  double scale = 1;           // s
   std::shared_ptr<Dropout> dropout;  // on the states that a head's factors read
   std::vector<int64_t> tokens;       // tokens of the replaced rows; empty: factors
-  Tensor a, b, magnitudes;  // in PEFT's layout: [r, V] and [C, r] for an embedding, otherwise [r, C] and [V, r]; undefined: none
+  Tensor a, b, magnitudes;  // in PEFT's layout: [r, V] and [C, r] for an embedding, otherwise [r,
+                            // C] and [V, r]; undefined: none
   Tensor rows;              // [tokens, C]; undefined: none
   int64_t first = 0;        // token of the first table row on this rank
-  std::function<Tensor(const Tensor&)> sum_over_rows;  // sum over the ranks that hold the other rows; null if this rank has all
+  std::function<Tensor(const Tensor&)>
+      sum_over_rows;  // sum over the ranks that hold the other rows; null if this rank has all
 
   /// Returns the adapted embeddings of ids in this rank's rows; `found` [..., C] are W's. The
   /// padding token's row (-1: none) gets no gradient.

@@ -20,11 +20,16 @@ enum class RowKind : int64_t { kPlain, kChosen, kRejected, kForget, kRetain };
 /// Positions whose target is a distribution instead of a token: that of a reference model, with the
 /// loss KL(reference || model), or a uniform one. The score is minus the loss.
 struct Distributions {
-  Tensor positions;   // [B, T] bool, aligned with the ids; the token ids there are arbitrary. Undefined: no such positions
-  Tensor states;      // [B, T, C'] inputs of the reference's head, of this rank's positions only. For a head that returns states (nn::StateHead) these are the targets
+  Tensor positions;  // [B, T] bool, aligned with the ids; the token ids there are arbitrary.
+                     // Undefined: no such positions
+  Tensor states;  // [B, T, C'] inputs of the reference's head, of this rank's positions only. For a
+                  // head that returns states (nn::StateHead) these are the targets
   Tensor vocabulary;  // [V, C'] the reference's head, or this rank's shard of it
-  Tensor lowered;     // [B, T] float64, as the positions: amount subtracted from the reference's logit of the position's token before its softmax; the loss there is the cross-entropy. 0: no subtraction and no token; undefined: 0 everywhere
-  Tensor level;  // [B, T] bool, disjoint from `positions`: uniform logits are the target; the loss is (largest logit - mean logit)^2. Undefined: no such positions
+  Tensor lowered;  // [B, T] float64, as the positions: amount subtracted from the reference's logit
+                   // of the position's token before its softmax; the loss there is the
+                   // cross-entropy. 0: no subtraction and no token; undefined: 0 everywhere
+  Tensor level;  // [B, T] bool, disjoint from `positions`: uniform logits are the target; the loss
+                 // is (largest logit - mean logit)^2. Undefined: no such positions
 
   /// [B, T] bool: positions of both kinds; undefined: none.
   Tensor all() const;
@@ -33,18 +38,25 @@ struct Distributions {
 /// Targets of a micro-batch. All tensors are on one device, except the states and the vocabulary,
 /// which are on the head's.
 struct Targets {
-  Tensor tokens;  // [B, T] int64, aligned with the ids: the target of each position (a token or a class); kIgnoredTarget: none. Sliced as the ids
-  Tensor prompts;    // [B, T] bool, sliced as the ids: targets in a row's prompt, whose log p is summed separately from the answer's; undefined: none
-  Tensor documents;  // [B, T] int64, sliced as the ids, for rows with several independently scored documents: index of each token's document. Undefined: a row is one document
+  Tensor tokens;   // [B, T] int64, aligned with the ids: the target of each position (a token or a
+                   // class); kIgnoredTarget: none. Sliced as the ids
+  Tensor prompts;  // [B, T] bool, sliced as the ids: targets in a row's prompt, whose log p is
+                   // summed separately from the answer's; undefined: none
+  Tensor documents;  // [B, T] int64, sliced as the ids, for rows with several independently scored
+                     // documents: index of each token's document. Undefined: a row is one document
   // Per whole row, or per document ([N] instead of [B]), even if the tokens above are a slice:
   Tensor counts;         // [B] float64: number of targets, excluding prompts
   Tensor prompt_counts;  // [B] float64: number of prompt targets; undefined without `prompts`
   Tensor kinds;          // [B] int64, RowKind; undefined: all are plain
-  Tensor groups;     // [B] int64 in [0, B): rows with the same number are compared with each other; undefined: none
-  Tensor reference;  // [B] float64: each row's log-likelihood under the reference model; undefined: none
+  Tensor groups;     // [B] int64 in [0, B): rows with the same number are compared with each other;
+                     // undefined: none
+  Tensor reference;  // [B] float64: each row's log-likelihood under the reference model; undefined:
+                     // none
   Tensor baseline;   // [B] float64: baseline of a row's log-ratio to the reference; undefined: none
-  Tensor weights;    // [B] float64: weight of each row's loss, for objectives that vary it per step; undefined: none
-  Tensor outputs;    // [B, K] float32: target of each classifier output, for multi-label (0 or 1) or regression tasks; undefined: a single class per row
+  Tensor weights;  // [B] float64: weight of each row's loss, for objectives that vary it per step;
+                   // undefined: none
+  Tensor outputs;  // [B, K] float32: target of each classifier output, for multi-label (0 or 1) or
+                   // regression tasks; undefined: a single class per row
 
   Distributions distributions;
 

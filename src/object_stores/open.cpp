@@ -26,7 +26,8 @@ namespace fs = arrow::fs;
 
 constexpr int64_t kAttempts = 6;
 constexpr double kConnectSeconds = 5, kRequestSeconds = 30;
-constexpr double kGoogleSeconds = 60;  // for all attempts of a request together; Arrow's default is 15 minutes
+constexpr double kGoogleSeconds =
+    60;  // for all attempts of a request together; Arrow's default is 15 minutes
 /// Bytes of an upload that are in flight: the memory that an upload needs, except for a small
 /// overhead.
 constexpr size_t kBytesUnderWay = 64 << 20;

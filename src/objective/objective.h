@@ -46,9 +46,12 @@ enum class Needs {
   kTargets,      // the loss is linear in the rows' scores, so the weights do not depend on them
   kTokenScores,  // scores of single tokens
   kRowScores,    // scores summed per row
-  kClassScores,  // all outputs of a classifier, for rows whose target is on this rank; without gradients, for all rows
-  kRowLogits,    // all outputs of a classifier, for all rows, on every rank that holds a slice of them
-  kNextToken,    // the most likely token at one position instead of scores: for evaluation, without gradients
+  kClassScores,  // all outputs of a classifier, for rows whose target is on this rank; without
+                 // gradients, for all rows
+  kRowLogits,    // all outputs of a classifier, for all rows, on every rank that holds a slice of
+                 // them
+  kNextToken,    // the most likely token at one position instead of scores: for evaluation, without
+                 // gradients
   kHeadStates,   // the inputs of the head instead of scores: for evaluation, without gradients
 };
 

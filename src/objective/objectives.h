@@ -37,7 +37,8 @@ enum class PairLoss {
   kIpo,      // (c - r - 1 / (2 beta))^2 (Azar et al., 2023, equation 17)
   kExoPair,  // KL of (s(m), s(-m)) from (1 - e, e) (EXO: Ji et al., 2024, equation 16)
   kNcaPair,  // -log s(beta c) - (log s(-beta c) + log s(-beta r)) / 2 (NCA: Chen et al., 2024)
-  kRobust,   // kSigmoid's two terms, unbiased if a fraction e of pairs is swapped (rDPO: Chowdhury et al., 2024, equation 12)
+  kRobust,   // kSigmoid's two terms, unbiased if a fraction e of pairs is swapped (rDPO: Chowdhury
+             // et al., 2024, equation 12)
   kBcoPair,  // -log s(beta c) - log s(-beta r) (BCO: Jung et al., 2024, without a shift)
   kSppoHard,   // (c - 1 / (2 beta))^2 + (r + 1 / (2 beta))^2 (SPPO: Wu et al., 2024, equation 4.7)
   kApoZero,    // 1 - s(beta c) + s(beta r) (APO: D'Oosterlinck et al., 2024, equation 7)
@@ -55,7 +56,8 @@ struct PreferenceOptions {
   double discopop_tau = 0.05;
   bool reference = true;   // score rows by the log-ratio to the reference; otherwise by log p
   bool per_token = false;  // also divided by the number of tokens
-  double likelihood = 0;   // coefficient of an additional loss term: the mean -log p of the chosen rows' tokens, including prompts if the targets mark them
+  double likelihood = 0;   // coefficient of an additional loss term: the mean -log p of the chosen
+                           // rows' tokens, including prompts if the targets mark them
 };
 /// Mean of a PairLoss over pairs. Reads kinds, groups (one chosen and one rejected row each) and,
 /// with `reference`, reference. Metrics, as in TRL: rewards/accuracies, rewards/margins,
@@ -73,7 +75,8 @@ ObjectivePointer reward_of_pairs(double center = 0);
 struct AnswerOptions {
   double beta = 0.1;
   double desirable_weight = 1, undesirable_weight = 1;
-  bool apo_zero = false;  // APO's loss for unpaired answers, without a baseline (TRL's apo_zero_unpaired)
+  bool apo_zero =
+      false;  // APO's loss for unpaired answers, without a baseline (TRL's apo_zero_unpaired)
 };
 /// Unpaired preference data: mean over rows of the weight of the row's kind times 1 - s(beta (g -
 /// z)) for a chosen row and 1 - s(beta (z - g)) for a rejected one, where g is the log-ratio to the
@@ -96,7 +99,8 @@ struct UnlearningOptions {
   double retain_bound = 0;  // level_distribution: upper bound of R
   double beta = 1;          // larger values reduce F's gradient earlier
   double delta = 0;         // used by simple_negative_preference
-  double saturation = 0;    // used by weighted_ascent: increases the weight of tokens with low probability
+  double saturation =
+      0;  // used by weighted_ascent: increases the weight of tokens with low probability
   Means means = Means::kOfStep;
 };
 /// F is the mean of log p over the tokens (GradDiff; Maini et al., "TOFU", 2024).

@@ -90,7 +90,8 @@ std::string name_below(const Location& base, const Object& object) {
   if (path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end()) {
     throw Error(
         ErrorKind::kData,
-        fmt::format("{} has an object \"{}\", which is not a valid file name", base.text(), object.key),
+        fmt::format(
+            "{} has an object \"{}\", which is not a valid file name", base.text(), object.key),
         "rename it, or give the other objects individually");
   }
   return name;

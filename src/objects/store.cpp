@@ -42,7 +42,8 @@ OpenBucket bucket_library(const Location& location) {
             location.text(),
             kObjectStoreLibrary,
             loaded.second),
-        "build it with `make build`, which uses Arrow's library from pyarrow; or copy the objects to a disk");
+        "build it with `make build`, which uses Arrow's library from pyarrow; or copy the objects "
+        "to a disk");
   }
   return loaded.first;
 }
@@ -103,7 +104,8 @@ void check(const std::string& problem, std::string_view action, const Location& 
       ErrorKind::kEnvironment,
       what,
       fmt::format(
-          "check that this machine can reach the store{}, and run the command again: objects that are complete are not transferred again",
+          "check that this machine can reach the store{}, and run the command again: objects that "
+          "are complete are not transferred again",
           place.scheme == "s3"   ? " (AWS_ENDPOINT_URL, AWS_REGION)"
           : place.scheme == "az" ? " (AZURE_STORAGE_ACCOUNT, AZURE_STORAGE_SERVICE_ENDPOINT)"
                                  : ""));

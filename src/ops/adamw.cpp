@@ -71,7 +71,8 @@ void check(const AdamWBuffers& buffers) {
 
 void check(const AdamWStep& step) {
   if (step.step < 1) {
-    throw Error(ErrorKind::kInternal, fmt::format("AdamW: step must be at least 1, got {}", step.step));
+    throw Error(
+        ErrorKind::kInternal, fmt::format("AdamW: step must be at least 1, got {}", step.step));
   }
 }
 

@@ -44,7 +44,8 @@ struct Options {
   double scale, cap, dropout;
   int64_t window, first_head, total_heads;
   bool upcast, causal;
-  Tensor starts;  // first token of each token's document, [B, T]; undefined if each row is one document
+  Tensor starts;  // first token of each token's document, [B, T]; undefined if each row is one
+                  // document
   Tensor ends;    // end of each token's document, [B, T]; only set for bidirectional attention
   Tensor sinks;   // [H]; undefined if none
 };
@@ -130,8 +131,8 @@ struct Parts {
 /// Softmax of a tile's scores.
 struct Softmax {
   Tensor probabilities;  // [n, g, keys], in the type of the query
-  Tensor slope;          // [n, g, keys]: derivative of the cap at each score; undefined without a cap
-  Tensor of_sinks;       // [rows H, queries]: probability of the sinks; undefined without sinks
+  Tensor slope;     // [n, g, keys]: derivative of the cap at each score; undefined without a cap
+  Tensor of_sinks;  // [rows H, queries]: probability of the sinks; undefined without sinks
 };
 
 /// Returns cap * tanh(scale * scores / cap) in float32, and its derivative.
@@ -159,12 +160,13 @@ Softmax softmax_of(
   }
   Tensor by_query = parts.by_query(result.probabilities);
   const int64_t past = key.size(2) - query.size(2);
-  const auto in_tile = [&](const Tensor& keys) {  // rows and queries of the tile, relative to its first key
-    return keys.defined()
-               ? keys.narrow(0, tile.row, tile.rows).narrow(1, tile.query, tile.queries) -
-                     tile.first_key
-               : Tensor();
-  };
+  const auto in_tile =
+      [&](const Tensor& keys) {  // rows and queries of the tile, relative to its first key
+        return keys.defined()
+                   ? keys.narrow(0, tile.row, tile.rows).narrow(1, tile.query, tile.queries) -
+                         tile.first_key
+                   : Tensor();
+      };
   const Tensor of_sinks = softmax_visible(
       by_query,
       has_cap ? 1 : options.scale,
@@ -352,7 +354,8 @@ void check_attention(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "invalid attention inputs: queries {}, keys {}, values {}, document starts {}, sinks {}",
+            "invalid attention inputs: queries {}, keys {}, values {}, document starts {}, sinks "
+            "{}",
             fmt::join(query.sizes(), "x"),
             fmt::join(key.sizes(), "x"),
             fmt::join(value.sizes(), "x"),

@@ -13,21 +13,28 @@ using at::Tensor;
 
 /// Boundaries of documents among all tokens of rows [B, T], with the rows concatenated.
 struct DocumentOffsets {
-  Tensor offsets;       // [documents + 1] int32: start of each document, then B T. Undefined: unknown
+  Tensor offsets;  // [documents + 1] int32: start of each document, then B T. Undefined: unknown
   int64_t longest = 0;  // tokens of the longest document
 };
 
 struct AttentionOptions {
-  bool causal = true;        // false: bidirectional; a query sees every key, or every key of its document; there is no window
-  double scale = 1;          // factor of the scores
-  double cap = 0;            // scores become cap * tanh(score / cap) before the mask (Gemma 2, 2024, section 2); 0: no cap
-  int64_t window = 0;        // query i sees key j if i - window < j <= i; 0: every j <= i
-  bool upcast = false;       // compute scores in float32 for every type
-  Tensor sinks = {};         // [H]: attention sinks, an additional unscaled score of each query head that takes part in the softmax and has no value (gpt-oss, 2025; after Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023). Undefined: none
+  bool causal = true;  // false: bidirectional; a query sees every key, or every key of its
+                       // document; there is no window
+  double scale = 1;    // factor of the scores
+  double cap = 0;  // scores become cap * tanh(score / cap) before the mask (Gemma 2, 2024, section
+                   // 2); 0: no cap
+  int64_t window = 0;   // query i sees key j if i - window < j <= i; 0: every j <= i
+  bool upcast = false;  // compute scores in float32 for every type
+  Tensor sinks =
+      {};  // [H]: attention sinks, an additional unscaled score of each query head that takes part
+           // in the softmax and has no value (gpt-oss, 2025; after Xiao et al., "Efficient
+           // Streaming Language Models with Attention Sinks", 2023). Undefined: none
   double dropout = 0;        // dropout rate of the probabilities
-  Tensor dropout_keys = {};  // random keys of the rows or of their tokens, required if dropout > 0 (ops/dropout.h). The element is (head, query, key)
+  Tensor dropout_keys = {};  // random keys of the rows or of their tokens, required if dropout > 0
+                             // (ops/dropout.h). The element is (head, query, key)
   int64_t first_head = 0,
-          total_heads = 0;  // for dropout if query has only some of the heads; total_heads 0: it has all
+          total_heads =
+              0;  // for dropout if query has only some of the heads; total_heads 0: it has all
   /// [B, T] int64 on the query's device: start of each token's document in its row, which is the
   /// first key that its query sees. Requires as many queries as keys; the starts ascend in a row.
   /// Undefined: each row is one document.

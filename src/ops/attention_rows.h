@@ -15,10 +15,13 @@ using at::Tensor;
 struct Visible {
   int64_t first_last = 0;
   int64_t window = 0;  // 0: none
-  Tensor starts = {};  // [rows, queries] int64, n a multiple of rows, relative to the tile's keys; undefined: none
-  Tensor ends = {};    // of the same form: the end of the visible keys, instead of `last`, for bidirectional attention
+  Tensor starts = {};  // [rows, queries] int64, n a multiple of rows, relative to the tile's keys;
+                       // undefined: none
+  Tensor ends = {};    // of the same form: the end of the visible keys, instead of `last`, for
+                       // bidirectional attention
   bool sees_all = false;  // every key is visible: bidirectional attention without documents
-  Tensor sinks = {};      // [H], n a multiple of H: score of an additional key for head n % H; undefined: none
+  Tensor sinks =
+      {};  // [H], n a multiple of H: score of an additional key for head n % H; undefined: none
 };
 
 /// Replaces scores [n, queries, keys], contiguous, by softmax(scale * scores) over the visible

@@ -12,9 +12,11 @@ using at::Tensor;
 struct BiasedAttentionOptions {
   double scale = 1;          // factor of the scores, applied before the bias
   double dropout = 0;        // dropout rate of the probabilities
-  Tensor dropout_keys = {};  // [B] int64 on the CPU, required if dropout > 0 (ops/dropout.h). The element is (head, query, key)
+  Tensor dropout_keys = {};  // [B] int64 on the CPU, required if dropout > 0 (ops/dropout.h). The
+                             // element is (head, query, key)
   int64_t first_head = 0,
-          total_heads = 0;  // for dropout if query has only some of the heads; total_heads 0: it has all
+          total_heads =
+              0;  // for dropout if query has only some of the heads; total_heads 0: it has all
 };
 
 /// softmax(scale * query key^T + bias) value over the visible keys. query is [B, H, T, D]; key and

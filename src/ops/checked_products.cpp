@@ -116,17 +116,20 @@ void check_product(
   if (const auto still = find_odd_row(result, left, right, bias); !still) {
     ++wrong;
     log_warning(
-        "{}; computed again it is correct, and that result is used. The processor or memory of this machine is faulty: run `lockstep doctor` and a memory test",
+        "{}; computed again it is correct, and that result is used. The processor or memory of "
+        "this machine is faulty: run `lockstep doctor` and a memory test",
         told(*odd, left, right));
   } else if (at::equal(bytes_of(result), bytes_of(first))) {
     log_warning(
-        "{}; computed again it has the same bits and is used: unusual rounding, or a reproducible processor error",
+        "{}; computed again it has the same bits and is used: unusual rounding, or a reproducible "
+        "processor error",
         told(*odd, left, right));
   } else {
     throw Error(
         ErrorKind::kNumeric,
         fmt::format(
-            "{}; computed again it differs and is still wrong: the processor or memory of this machine is faulty",
+            "{}; computed again it differs and is still wrong: the processor or memory of this "
+            "machine is faulty",
             told(*still, left, right)),
         "exclude this machine and resume from the last checkpoint");
   }

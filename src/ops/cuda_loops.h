@@ -34,7 +34,8 @@ struct AdamW8bitBuffers {
   Tensor parameter, master, gradient;        // [n]; master undefined for float32 parameters
   Tensor exp_avg, exp_avg_sq;                // [n] uint8
   Tensor exp_avg_absmax, exp_avg_sq_absmax;  // float32, one per block
-  Tensor maps;  // [4, 256] float32: values and midpoints of the signed map, then of the unsigned map
+  Tensor
+      maps;  // [4, 256] float32: values and midpoints of the signed map, then of the unsigned map
 };
 
 /// CUDA kernels, which run on the current stream. Tensors are on one GPU and contiguous, except

@@ -50,7 +50,8 @@ std::shared_ptr<void> pin_host(void* memory, int64_t bytes) {
     return cuda_loops().pin == nullptr || bytes == 0 ? nullptr : cuda_loops().pin(memory, bytes);
   } catch (const std::exception& error) {
     log_warning(
-        "cannot pin {} bytes of host memory, so copies between it and a GPU are synchronous: {}; raise the limit of locked memory (ulimit -l) or free memory",
+        "cannot pin {} bytes of host memory, so copies between it and a GPU are synchronous: {}; "
+        "raise the limit of locked memory (ulimit -l) or free memory",
         bytes,
         std::string_view(error.what()).substr(0, std::string_view(error.what()).find('\n')));
     return nullptr;

@@ -326,7 +326,8 @@ DropoutRegion probabilities_region(
 Tensor dropout(
     const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
   if (!(probability >= 0 && probability < 1)) {
-    throw Error(ErrorKind::kInternal, fmt::format("dropout probability {} is not in [0, 1)", probability));
+    throw Error(
+        ErrorKind::kInternal, fmt::format("dropout probability {} is not in [0, 1)", probability));
   }
   if (probability == 0) {
     return x;
@@ -337,7 +338,8 @@ Tensor dropout(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "dropout requires one int64 key, on the CPU or the tensor's device, for each of {} rows",
+            "dropout requires one int64 key, on the CPU or the tensor's device, for each of {} "
+            "rows",
             x.dim() > 0 ? x.size(0) : 0));
   }
   return DropoutFunction::apply(

@@ -16,7 +16,8 @@ using at::Tensor;
 /// the slice is the whole.
 struct DropoutRegion {
   std::vector<int64_t> begin, whole;
-  Tensor first = {};  // [B] int64 on the CPU: offset (modulo 2^64) added to the element indexes of each row; undefined: 0
+  Tensor first = {};  // [B] int64 on the CPU: offset (modulo 2^64) added to the element indexes of
+                      // each row; undefined: 0
 };
 
 /// Sets elements of x [B, ...] to zero with `probability` (in [0, 1)) and scales the others so that

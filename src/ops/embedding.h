@@ -12,7 +12,8 @@ using at::Tensor;
 /// Form of the weight's gradient on the CPU.
 enum class EmbeddingGradient {
   kTable,  // [V, C]
-  kRows,   // sparse, only the rows looked up: for a weight that gets a second, dense gradient in the same backward pass, to which autograd adds these rows in place
+  kRows,  // sparse, only the rows looked up: for a weight that gets a second, dense gradient in the
+          // same backward pass, to which autograd adds these rows in place
 };
 
 /// weight [V, C], ids int64 of any shape -> [..., C]. The gradient of each token is summed over its

@@ -84,7 +84,9 @@ AttentionPartGradients flash_part_backward(
         /*attn_mask=*/std::nullopt,
         scale);
   } else {
-    const Tensor unread = at::zeros({2}, query.options().dtype(at::kLong));  // seed and offset of the dropout, which is not used
+    const Tensor unread = at::zeros(
+        {2},
+        query.options().dtype(at::kLong));  // seed and offset of the dropout, which is not used
     made = at::_scaled_dot_product_flash_attention_backward(
         out_gradient,
         query,

@@ -174,7 +174,8 @@ void check_float8(c10::Device device, SharedScale shared) {
             shared == SharedScale::kRow ? "row" : "tensor",
             device.str(),
             error.what_without_backtrace()),
-        "remove precision.fp8; GPUs of compute capability 8.9 or later support it (L4, L40S, RTX 4090, H100, H200, B200), and CPUs emulate it");
+        "remove precision.fp8; GPUs of compute capability 8.9 or later support it (L4, L40S, RTX "
+        "4090, H100, H200, B200), and CPUs emulate it");
   }
 }
 

@@ -97,7 +97,8 @@ class PersistentMemory final : public c10::Allocator {
   }
 
   static PersistentMemory& instance() {
-    static auto* memory = new PersistentMemory;  // never destroyed: tensors may outlive all static objects
+    static auto* memory =
+        new PersistentMemory;  // never destroyed: tensors may outlive all static objects
     return *memory;
   }
 
@@ -208,9 +209,10 @@ class PersistentMemory final : public c10::Allocator {
   std::mutex mutex_;
   std::unordered_map<void*, Block> in_use_;  // by data address
   std::list<HostArena> arenas_;              // several if the address space is limited
-  int64_t used_ = 0, reserved_ = 0;          // bytes of the blocks in use, without and with their offsets
-  int64_t peak_ = 0, peak_before_ = 0;       // of used_, in this window and the previous one
-  int64_t taken_ = 0, mapped_ = 0;           // number of blocks allocated, and of those that touched new memory
+  int64_t used_ = 0, reserved_ = 0;  // bytes of the blocks in use, without and with their offsets
+  int64_t peak_ = 0, peak_before_ = 0;  // of used_, in this window and the previous one
+  int64_t taken_ = 0,
+          mapped_ = 0;  // number of blocks allocated, and of those that touched new memory
 };
 
 }  // namespace
@@ -224,7 +226,8 @@ at::Tensor new_zeros(int64_t count, const at::TensorOptions& options) {
       c10::GetCPUAllocator() != &PersistentMemory::instance()) {
     return at::zeros({count}, options);
   }
-  at::Tensor zeros = at::detail::empty_cpu({count}, options);  // allocated without filling: new pages are zero
+  at::Tensor zeros =
+      at::detail::empty_cpu({count}, options);  // allocated without filling: new pages are zero
   return last_is_new ? zeros : zeros.zero_();
 }
 

@@ -34,7 +34,8 @@ struct QueriesOfAHead {
 /// Scores and sums are float32; outputs are rounded once.
 template <class T>
 struct AttendToRows {
-  static constexpr int64_t kAtOnce = 4;  // vectors of a value row; each row is read from start to end
+  static constexpr int64_t kAtOnce =
+      4;  // vectors of a value row; each row is read from start to end
 
   LOCKSTEP_INLINE static float dot(const T* a, const T* b, int64_t size) {
     Floats sum{};

@@ -23,8 +23,8 @@ inline constexpr int64_t kNestedBlock = 256;
 /// Quantization format. For 8 bits only the kind is used.
 struct PackedFormat {
   PackedKind kind = PackedKind::kNf4;
-  int64_t block_size = 64;           // consecutive elements of the flattened matrix that share a scale
-  bool is_nested = false;            // double quantization: the scales are quantized to 8 bits
+  int64_t block_size = 64;  // consecutive elements of the flattened matrix that share a scale
+  bool is_nested = false;   // double quantization: the scales are quantized to 8 bits
   at::ScalarType type = at::kFloat;  // original type; dequantized values are rounded to it
 
   bool operator==(const PackedFormat&) const = default;

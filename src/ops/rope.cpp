@@ -239,7 +239,8 @@ std::array<Tensor, 3> split_rotated_heads(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "packed projection {} does not match heads of {} with {} key-value heads and rotary angles {}",
+            "packed projection {} does not match heads of {} with {} key-value heads and rotary "
+            "angles {}",
             fmt::join(packed.sizes(), "x"),
             head_dim,
             kv_heads,

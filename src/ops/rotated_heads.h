@@ -9,8 +9,8 @@ namespace lockstep::ops {
 struct RotatedHeads {
   int64_t rows = 0, length = 0, heads = 0, size = 0;  // B, T, H, D
   int64_t half = 0;                                   // values i and i + half are a pair
-  bool angles_by_row = false;                         // true: angles are [B, T, half]; false: [T, half]
-  int64_t from_stride[3] = {}, to_stride[3] = {};     // strides of the first three dims
+  bool angles_by_row = false;  // true: angles are [B, T, half]; false: [T, half]
+  int64_t from_stride[3] = {}, to_stride[3] = {};  // strides of the first three dims
 };
 
 }  // namespace lockstep::ops

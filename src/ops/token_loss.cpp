@@ -168,7 +168,8 @@ class Smoothing {
       : share_(options.label_smoothing),
         vocabulary_(static_cast<double>(vocabulary)) {
     if (share_ > 0 && (options.softcap > 0 || options.distributions.defined())) {
-      throw Error(ErrorKind::kInternal, "label smoothing does not support softcap or distribution targets");
+      throw Error(
+          ErrorKind::kInternal, "label smoothing does not support softcap or distribution targets");
     }
     if (share_ > 0) {
       mean_ = weight.sum(0, /*keepdim=*/false, statistics_type(weight)).div_(vocabulary_);

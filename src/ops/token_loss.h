@@ -19,7 +19,8 @@ struct RowStatistics {
   Tensor maximum;    // reference of `total`, close to the largest logit
   Tensor total;      // sum of exp(logit - maximum)
   Tensor target;     // logit of the target; 0 if the target is in another shard
-  Tensor mean = {};  // with label smoothing: the shard's sum of logits divided by the size of the whole vocabulary; otherwise undefined
+  Tensor mean = {};  // with label smoothing: the shard's sum of logits divided by the size of the
+                     // whole vocabulary; otherwise undefined
   // With level rows: mask of these rows, bool, and the distance of the largest logit of the whole
   // vocabulary from the mean; otherwise undefined. Need not be combined over shards.
   Tensor level = {}, excess = {};
@@ -31,8 +32,7 @@ struct RowStatistics {
 struct DistributionTargets {
   Tensor rows;    // [N] bool, the same on all ranks that share the vocabulary; undefined: none
   Tensor hidden;  // [N, C'], no gradient: input of the reference head; C' may differ from C
-  Tensor
-      weight;  // [V, C'], no gradient; the same shard of the vocabulary as the trained weight
+  Tensor weight;  // [V, C'], no gradient; the same shard of the vocabulary as the trained weight
   // Rows in which the reference's logit of one token is lowered before its softmax; their loss is
   // the cross-entropy instead of the divergence (UNDIAL: Dong et al., 2024, equation 3):
   Tensor tokens = {};  // [N] int64: the token

@@ -14,14 +14,16 @@ struct UnpackPlace {
   int64_t codes = 0, row_bytes = 0, scales = 0, scales_per_row = 0, nested_scales = 0;
   int64_t in = 0, part_column = 0;  // width of the whole matrix, and the part's first column in it
   int64_t block_size = 1;
-  int64_t first_row = 0, rows = 0, first_column = 0, columns = 0;  // requested range within the part
+  int64_t first_row = 0, rows = 0, first_column = 0,
+          columns = 0;  // requested range within the part
   /// Rows of the part from range_row[k] on are shifted by range_shift[k] in the whole matrix.
   int64_t range_row[kMostRanges] = {}, range_shift[kMostRanges] = {};
 
   /// Returns the index in the flattened whole matrix of the start of a part's row.
   constexpr int64_t origin(int64_t row) const {
     int64_t shift = range_shift[0];
-    for (int k = 1; k < kMostRanges; ++k) {  // constant indexes, so that the arrays stay in registers
+    for (int k = 1; k < kMostRanges;
+         ++k) {  // constant indexes, so that the arrays stay in registers
       shift = row >= range_row[k] ? range_shift[k] : shift;
     }
     return (row + shift) * in + part_column;

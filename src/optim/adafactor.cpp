@@ -50,7 +50,9 @@ class Adafactor : public Optimizer {
     }
   }
   bool looks_ahead() const override { return true; }
-  double state_bytes_per_element() const override { return 0; }  // about a row per matrix, which is negligible
+  double state_bytes_per_element() const override {
+    return 0;
+  }  // about a row per matrix, which is negligible
 
  protected:
   void make_state(int64_t /*index*/, const Shard& shard) override {

@@ -73,7 +73,8 @@ std::string CapturedTraining::obstacle(ParallelModel& model) {
     return "the objective recomputes the weights of targets in every step";
   }
   if (!model.optimizer().can_be_captured()) {
-    return fmt::format("the optimizer {} reads its coefficients from the host", plan.optimizer.optim);
+    return fmt::format(
+        "the optimizer {} reads its coefficients from the host", plan.optimizer.optim);
   }
   return model.carrier_of_gradients() == "gloo" && model.device().is_cuda()
              ? "gradients are reduced over Gloo"

@@ -42,9 +42,9 @@ class CapturedTraining {
   ParallelModel& model_;
   std::vector<nn::ForwardInputs> inputs_;  // tensors that the body reads
   Tensor mean_;                            // [1] float64: reciprocal of the loss's divisor
-  Tensor most_;     // [1] float64: maximum norm; undefined: no clipping
-  Tensor numbers_;  // coefficients of the optimizer
-  Tensor sums_;     // float64: the objective's sums and the squared gradient norm
+  Tensor most_;                            // [1] float64: maximum norm; undefined: no clipping
+  Tensor numbers_;                         // coefficients of the optimizer
+  Tensor sums_;  // float64: the objective's sums and the squared gradient norm
   ops::CapturedStep step_;
 };
 

@@ -75,8 +75,11 @@ void throw_not_finite(
           "the loss is {} and the gradient norm is {}{}",
           loss,
           norm,
-          name != names.end() ? fmt::format("; the first parameter with NaN or Inf in its gradient is {}", *name) : ""),
-      "lower training.learning_rate, increase training.warmup_steps, or clip with training.max_grad_norm; checkpoints from before this step are not affected");
+          name != names.end()
+              ? fmt::format("; the first parameter with NaN or Inf in its gradient is {}", *name)
+              : ""),
+      "lower training.learning_rate, increase training.warmup_steps, or clip with "
+      "training.max_grad_norm; checkpoints from before this step are not affected");
 }
 
 }  // namespace lockstep::parallel

@@ -75,12 +75,14 @@ void compare(comm::Communicator& group, const std::vector<Replica>& replicas) {
       throw Error(
           ErrorKind::kEnvironment,
           fmt::format(
-              "the values of {}, which are replicated in group {}, differ on rank{} {}: memory, a processor or a link has corrupted data",
+              "the values of {}, which are replicated in group {}, differ on rank{} {}: memory, a "
+              "processor or a link has corrupted data",
               names_of(*replicas[i].flat),
               group.name(),
               odd.size() == 1 ? "" : "s",
               fmt::join(odd, " or ")),
-          "resume from the last checkpoint, which was compared before it was written, without that machine");
+          "resume from the last checkpoint, which was compared before it was written, without that "
+          "machine");
     }
   }
 }

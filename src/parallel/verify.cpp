@@ -375,14 +375,16 @@ Verification verify(
       mesh.data * plan.accumulation_steps > 1) {
     throw Error(
         ErrorKind::kConfig,
-        "training.router_aux_loss=micro_batch depends on the grouping of rows into micro-batches, so the gradients on one rank differ",
+        "training.router_aux_loss=micro_batch depends on the grouping of rows into micro-batches, "
+        "so the gradients on one rank differ",
         "compare with training.router_aux_loss=sequence, or with one micro-batch per step");
   }
   if (spec.float8 && spec.float8->scaling == model::Float8::Scaling::kTensor &&
       mesh.data * plan.accumulation_steps > 1) {
     throw Error(
         ErrorKind::kConfig,
-        "precision.fp8=tensor scales over a micro-batch and therefore depends on the grouping of rows into micro-batches, so the results on one rank differ",
+        "precision.fp8=tensor scales over a micro-batch and therefore depends on the grouping of "
+        "rows into micro-batches, so the results on one rank differ",
         "compare with precision.fp8=row, or with one micro-batch per step");
   }
   comm::Communicator alone = comm::Communicator::alone();

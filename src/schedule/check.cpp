@@ -102,7 +102,8 @@ class Checker {
         problem("{} is missing", action_text({ActionKind::kForward, stage, micro_batch}));
       }
       if (backward != 0 && (input != 0 || weight != 0)) {
-        problem("stage {} has both a whole and a split backward of micro-batch {}", stage, micro_batch);
+        problem(
+            "stage {} has both a whole and a split backward of micro-batch {}", stage, micro_batch);
       } else if (backward == 0 && input == 0) {
         problem("{} is missing", action_text({ActionKind::kBackward, stage, micro_batch}));
       } else if (backward == 0 && weight == 0) {

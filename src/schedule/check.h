@@ -23,7 +23,8 @@ struct Report {
 ///
 /// - Complete: every stage runs each micro-batch's forward once and its backward once (B, or I then
 ///   W).
-/// - No deadlock: the order on each rank and the messages between stages form no cycle. Sends do not
+/// - No deadlock: the order on each rank and the messages between stages form no cycle. Sends do
+/// not
 ///   wait for the receiver. A cycle is reported action by action.
 /// - Memory: no rank holds more than `held_limit`.
 Report check(const Schedule& schedule);

@@ -11,8 +11,7 @@ namespace lockstep::schedule {
 
 namespace {
 
-constexpr size_t kMaxColumns =
-    4000;  // widest readable text drawing
+constexpr size_t kMaxColumns = 4000;  // widest readable text drawing
 
 std::string label(const Schedule& schedule, const Action& action) {
   std::string text = action_text(action);

@@ -158,7 +158,10 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
     schedule.actions.push_back(std::move(actions));
   }
   if (schedule.actions.empty()) {
-    throw Error(ErrorKind::kConfig, source + " contains no actions", "write one line per rank, such as 0F0 0B0");
+    throw Error(
+        ErrorKind::kConfig,
+        source + " contains no actions",
+        "write one line per rank, such as 0F0 0B0");
   }
   schedule.ranks = static_cast<int>(schedule.actions.size());
   place_stages(schedule, source);
@@ -166,7 +169,10 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} has memory limits for {} ranks but actions for {}", source, held.size(), schedule.ranks),
+            "{} has memory limits for {} ranks but actions for {}",
+            source,
+            held.size(),
+            schedule.ranks),
         "give one number per line of actions after held:, or remove that line");
   }
   const bool claimed = !held.empty();

@@ -7,8 +7,9 @@
 namespace lockstep::schedule {
 
 struct GreedyLimits {
-  double held = 1;          // maximum number of micro-batches whose activations a rank holds
-  double weight_share = 1;  // share of their memory that stays allocated between I and W (Qi et al., 2023: M_W / M_B)
+  double held = 1;  // maximum number of micro-batches whose activations a rank holds
+  double weight_share =
+      1;  // share of their memory that stays allocated between I and W (Qi et al., 2023: M_W / M_B)
 };
 
 /// Builds a schedule with one stage per rank, based on the heuristic of Qi et al. (2023, section

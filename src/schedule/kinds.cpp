@@ -222,7 +222,8 @@ int chunks_of(const Request& request) {
   if (!many && chunks != 1) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} requires 1 virtual stage per rank, not {}", kind_name(request.kind), chunks),
+        fmt::format(
+            "{} requires 1 virtual stage per rank, not {}", kind_name(request.kind), chunks),
         fmt::format(
             "set parallel.schedule=interleaved for {} virtual stages, or parallel.virtual_stages=1",
             std::max(chunks, 2)));
@@ -240,7 +241,8 @@ Schedule make_schedule(const Request& request) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "schedule with {} pipeline ranks, {} micro-batches and {} virtual stages: each must be at least 1",
+            "schedule with {} pipeline ranks, {} micro-batches and {} virtual stages: each must be "
+            "at least 1",
             request.ranks,
             request.micro_batches,
             request.virtual_stages));
@@ -252,7 +254,8 @@ Schedule make_schedule(const Request& request) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "schedule with {} ranks, {} micro-batches and {} virtual stages has more than {} actions",
+            "schedule with {} ranks, {} micro-batches and {} virtual stages has more than {} "
+            "actions",
             request.ranks,
             request.micro_batches,
             chunks,

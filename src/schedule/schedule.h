@@ -39,8 +39,8 @@ enum class Kind {
   kInterleaved,  // 1F1B with virtual stages (Narayanan et al., 2021, section 2.2.2)
   kZbH1,         // zero bubble with the memory of 1F1B (Qi et al., 2023, section 2.1)
   kZbH2,         // zero bubble with about twice that memory (section 2.2)
-  kZbV,   // V-shaped zero bubble with the memory of 1F1B (section 6); two stages per rank
-  kFile,  // read from a file
+  kZbV,          // V-shaped zero bubble with the memory of 1F1B (section 6); two stages per rank
+  kFile,         // read from a file
 };
 
 /// "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2" or "zb-v": the values of

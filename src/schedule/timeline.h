@@ -38,7 +38,7 @@ struct Timeline {
   std::vector<std::vector<Span>> spans;  // [ranks][actions], as in the schedule
   double end = 0;                        // end of the last action
   std::vector<double> busy;              // [ranks]
-  std::vector<double> first, last;       // [ranks]: start of the first action, end of the last action
+  std::vector<double> first, last;  // [ranks]: start of the first action, end of the last action
 
   /// Largest time from the first to the last action of a rank.
   double longest_span() const;

@@ -93,12 +93,15 @@ int run_ctl(std::vector<std::string> arguments) {
   std::vector<std::string> words;
   bool force = false, as_json = false;
   CLI::App app(
-      "Control a run on this machine: status, stacks, save, stop, eval, log LEVEL, trace STEPS, set logging_steps=NUMBER, set learning_rate=NUMBER. All ranks act between two steps; stacks reads the ranks of this machine from outside, so it also works for a hanging rank.",
+      "Control a run on this machine: status, stacks, save, stop, eval, log LEVEL, trace STEPS, "
+      "set logging_steps=NUMBER, set learning_rate=NUMBER. All ranks act between two steps; stacks "
+      "reads the ranks of this machine from outside, so it also works for a hanging rank.",
       "lockstep ctl");
   app.add_option("run", folder, "The run's output_dir")->required();
   app.add_option("act", act, "The action")->required();
   app.add_option("words", words, "Argument of the action");
-  app.add_flag("--force", force, "Allow an action that makes the run deviate from its configuration");
+  app.add_flag(
+      "--force", force, "Allow an action that makes the run deviate from its configuration");
   app.add_flag("--json", as_json, "Print the answer as a JSON object");
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;

@@ -30,9 +30,7 @@ config::ResolveOptions estimate_options() {
   options.purpose = config::Purpose::kPredict;
   options.flags = {
       {"model", Kind::kKey, "The same as model.path; also the name of a preset", "model.path"},
-      {"gpu",
-       Kind::kValue,
-       "Device type. string; default: h100-80gb (--gpu list prints all)"},
+      {"gpu", Kind::kValue, "Device type. string; default: h100-80gb (--gpu list prints all)"},
       {"gpus", Kind::kValue, "Number of devices. int; default: product of the sizes of `parallel`"},
       {"lora-rank",
        Kind::kKey,
@@ -117,7 +115,8 @@ plan::Job job_of(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} bits apply to frozen weights, and all weights are trained", *config.quantization.bits),
+            "{} bits apply to frozen weights, and all weights are trained",
+            *config.quantization.bits),
         "add lora.r, such as --lora-rank 16");
   }
   if (device.is_cpu) {
@@ -205,7 +204,8 @@ int run_estimate(std::vector<std::string> arguments) {
   const config::Resolution resolution = config::resolve(arguments, estimate_options());
   if (resolution.help) {
     std::cout
-        << "lockstep estimate --model gpt2-xl|config.json|DIR [key=value]...\nEstimate the memory of each rank by kind and how to reduce it. Keys are those of `lockstep train`.\n\n"
+        << "lockstep estimate --model gpt2-xl|config.json|DIR [key=value]...\nEstimate the memory "
+           "of each rank by kind and how to reduce it. Keys are those of `lockstep train`.\n\n"
         << config::flags_help(estimate_options());
     return 0;
   }

@@ -39,7 +39,8 @@ int run_monitor(std::vector<std::string> arguments) {
   int port = 0;
   bool as_text = false, once = false, on_terminal = false;
   CLI::App app(
-      "Serve a page with the curves, events and configurations of runs, during and after training. It only reads the folders and downloads nothing.",
+      "Serve a page with the curves, events and configurations of runs, during and after training. "
+      "It only reads the folders and downloads nothing.",
       "lockstep monitor");
   app.add_option("folders", folders, "output_dirs of runs, or folders that contain runs")
       ->required();
@@ -50,12 +51,14 @@ int run_monitor(std::vector<std::string> arguments) {
   CLI::Option* const text = app.add_flag(
       "--text",
       as_text,
-      "Print the ranks of one run on this machine every two seconds: their activity, since when, and the graph of waits");
+      "Print the ranks of one run on this machine every two seconds: their activity, since when, "
+      "and the graph of waits");
   app.add_flag("--once", once, "With --text: print once")->needs(text);
   app.add_flag(
          "--tui",
          on_terminal,
-         "Show curves, ranks and events in the terminal (at least 40 by 10 characters), one run at a time")
+         "Show curves, ranks and events in the terminal (at least 40 by 10 characters), one run at "
+         "a time")
       ->excludes(text);
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
@@ -79,7 +82,8 @@ int run_monitor(std::vector<std::string> arguments) {
       address, port, [&](const watch::HttpRequest& request) { return page.answer(request); });
   if (!is_of_this_machine(address)) {
     log_warning(
-        "{} is reachable from other machines without encryption; use an ssh tunnel to 127.0.0.1 instead",
+        "{} is reachable from other machines without encryption; use an ssh tunnel to 127.0.0.1 "
+        "instead",
         address);
   }
   serving = &server;

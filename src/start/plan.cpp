@@ -36,8 +36,12 @@ config::ResolveOptions plan_options() {
   options.flags = {
       {"model", Kind::kKey, "The same as model.path; also the name of a preset", "model.path"},
       {"gpu", Kind::kValue, "Device type. string; default: h100-80gb"},
-      {"gpus", Kind::kValue, "Number of devices. int; default: product of the given sizes, otherwise 8"},
-      {"cluster", Kind::kValue, "Cluster file with nodes, devices and links, instead of --gpu and --gpus. path"},
+      {"gpus",
+       Kind::kValue,
+       "Number of devices. int; default: product of the given sizes, otherwise 8"},
+      {"cluster",
+       Kind::kValue,
+       "Cluster file with nodes, devices and links, instead of --gpu and --gpus. path"},
       {"without", Kind::kValue, "Remove a node from the plan, such as node3. string; repeatable"},
       {"add", Kind::kValue, "Add a node to the plan, such as 8xh100-80gb. string; repeatable"},
       {"global-batch",
@@ -45,7 +49,8 @@ config::ResolveOptions plan_options() {
        "Sequences per step. int; default: 512, or the next number that the devices divide evenly"},
       {"explain",
        Kind::kSwitch,
-       "Print where the time and memory of the best plan go, or of a written one: --explain plan.yaml"},
+       "Print where the time and memory of the best plan go, or of a written one: --explain "
+       "plan.yaml"},
       {"tokens", Kind::kValue, "Tokens of the whole run, to predict its time and energy. int"},
       {"write", Kind::kValue, "Write the best plan as YAML for `lockstep train -c`. path"},
       {"svg", Kind::kValue, "Write the pipeline's timeline as an SVG. path"},
@@ -199,8 +204,7 @@ plan::Cluster cluster_of(const config::Resolution& resolution) {
     add_node(node, cluster);
   }
   if (cluster.devices() == 0) {
-    throw Error(
-        ErrorKind::kConfig, "no device is left", "add some: --add 8xh100-80gb");
+    throw Error(ErrorKind::kConfig, "no device is left", "add some: --add 8xh100-80gb");
   }
   return cluster;
 }
@@ -362,9 +366,10 @@ void print_run(int64_t tokens, const plan::Candidate& plan, const plan::ErrorBar
 int run_plan(std::vector<std::string> arguments) {
   const config::Resolution resolution = config::resolve(arguments, plan_options());
   if (resolution.help) {
-    std::cout
-        << "lockstep plan --model M [--gpu h100-80gb --gpus N | --cluster FILE] [key=value]...\nFind the fastest plans and explain them. Keys are those of `lockstep train`: parallel.tensor=2 is then fixed instead of searched.\n\n"
-        << config::flags_help(plan_options());
+    std::cout << "lockstep plan --model M [--gpu h100-80gb --gpus N | --cluster FILE] "
+                 "[key=value]...\nFind the fastest plans and explain them. Keys are those of "
+                 "`lockstep train`: parallel.tensor=2 is then fixed instead of searched.\n\n"
+              << config::flags_help(plan_options());
     return 0;
   }
   const std::optional<int64_t> tokens = resolution.integer("tokens", 1);

@@ -56,7 +56,9 @@ std::string ranks_text(const std::filesystem::path& folder, bool with_stacks) {
   }
   for (const auto& [host, ranks] : elsewhere) {
     text += fmt::format(
-        "ranks {} are on {}: run the command there\n", fmt::join(ranks, ", "), launch::printable(host));
+        "ranks {} are on {}: run the command there\n",
+        fmt::join(ranks, ", "),
+        launch::printable(host));
   }
   if (const std::string graph = launch::describe_waiting(views, now); !graph.empty()) {
     text += "waits:\n" + graph;

@@ -47,8 +47,7 @@ int run_runs(std::vector<std::string> arguments) {
 int run_compare(std::vector<std::string> arguments) {
   std::string first, second;
   bool json = false;
-  CLI::App app(
-      "Compare two runs: configuration, data, version and curves.", "lockstep compare");
+  CLI::App app("Compare two runs: configuration, data, version and curves.", "lockstep compare");
   app.add_option("first", first, "The folder of a run")->required();
   app.add_option("second", second, "The folder of another run")->required();
   app.add_flag("--json", json, "Print one JSON object");
@@ -64,7 +63,8 @@ int run_compare(std::vector<std::string> arguments) {
 int run_sync(std::vector<std::string> arguments) {
   std::string folder;
   CLI::App app(
-      "Upload the records of a run that the servers of MLflow (MLFLOW_TRACKING_URI) and OpenTelemetry (monitor.otlp) have not received.",
+      "Upload the records of a run that the servers of MLflow (MLFLOW_TRACKING_URI) and "
+      "OpenTelemetry (monitor.otlp) have not received.",
       "lockstep sync");
   app.add_option("run", folder, "The folder of a run")->required();
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {

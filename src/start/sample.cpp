@@ -16,13 +16,13 @@ int run_sample(std::vector<std::string> arguments) {
   data::SampleOptions options;
   std::string folder;
   CLI::App app(
-      "Write a generated sample corpus: stories (train.txt, validation.txt, test.txt), instructions with answers (instructions.jsonl), labelled texts (labelled.csv).",
+      "Write a generated sample corpus: stories (train.txt, validation.txt, test.txt), "
+      "instructions with answers (instructions.jsonl), labelled texts (labelled.csv).",
       "lockstep sample");
   app.add_option("--output", folder, "Folder to write to. path")->required();
   app.add_option("--seed", options.seed, "Random seed; the same seed gives the same files. int")
       ->capture_default_str();
-  app.add_option("--size", options.megabytes, "Total size in MB. float")
-      ->capture_default_str();
+  app.add_option("--size", options.megabytes, "Total size in MB. float")->capture_default_str();
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
   }

@@ -27,10 +27,11 @@ namespace {
 
 constexpr std::string_view kSend = "--send";
 constexpr double kGibibyte = 1024.0 * 1024 * 1024;
-constexpr double kHostOfRank = 4 * kGibibyte;  // programs, data and a checkpoint's pieces, bytes per rank
-constexpr double kSpare = 1.25;                // margin of host memory over the prediction
-constexpr int64_t kCpusOfGpu = 12;             // cores per GPU on common servers: 96 cores for 8 GPUs
-constexpr int64_t kCpusOfRank = 4;             // cores per rank that computes on the CPU
+constexpr double kHostOfRank =
+    4 * kGibibyte;                  // programs, data and a checkpoint's pieces, bytes per rank
+constexpr double kSpare = 1.25;     // margin of host memory over the prediction
+constexpr int64_t kCpusOfGpu = 12;  // cores per GPU on common servers: 96 cores for 8 GPUs
+constexpr int64_t kCpusOfRank = 4;  // cores per rank that computes on the CPU
 
 config::ResolveOptions submit_options() {
   using Kind = config::Flag::Kind;
@@ -40,9 +41,13 @@ config::ResolveOptions submit_options() {
   options.required = {"training.output_dir", "data.train"};
   options.flags = {
       {"on", Kind::kValue, "Cluster engine. string: slurm, kubernetes, ray or ssh"},
-      {"send", Kind::kSwitch, "Write the file to submit-NAME.* in the current folder and run the engine's command"},
+      {"send",
+       Kind::kSwitch,
+       "Write the file to submit-NAME.* in the current folder and run the engine's command"},
       {"nodes", Kind::kValue, "Number of machines. int; default: as few as the ranks need"},
-      {"ranks-per-node", Kind::kValue, "Ranks per machine, one per GPU. int; default: the device's usual number"},
+      {"ranks-per-node",
+       Kind::kValue,
+       "Ranks per machine, one per GPU. int; default: the device's usual number"},
       {"gpu", Kind::kValue, "Device type for the plan. string; default: h100-80gb"},
       {"cpus", Kind::kValue, "Cores per machine. int; default: by its ranks"},
       {"time", Kind::kValue, "SLURM's time limit. string; default: 24:00:00"},
@@ -212,7 +217,8 @@ int run_submit(std::vector<std::string> arguments) {
   const config::Resolution resolution = config::resolve(words, options);
   if (resolution.help) {
     fmt::print(
-        "usage: lockstep submit --on {} job.yaml [key=value...]\nPrint the engine's job file; --send submits it.\n\n{}",
+        "usage: lockstep submit --on {} job.yaml [key=value...]\nPrint the engine's job file; "
+        "--send submits it.\n\n{}",
         fmt::join(engine_names(), "|"),
         config::help(options));
     return 0;

@@ -33,8 +33,8 @@ struct Submission {
 /// A cluster engine.
 struct Engine {
   std::string_view name;
-  std::string_view extension;                  // extension of its file: ".sbatch"
-  std::array<const char*, 8> command;          // command that submits the file, whose name is appended
+  std::string_view extension;          // extension of its file: ".sbatch"
+  std::array<const char*, 8> command;  // command that submits the file, whose name is appended
   std::string (*file)(const Submission& run);  // returns the content of its file
 };
 std::vector<std::string> engine_names();

@@ -191,9 +191,7 @@ const Engine& find_engine(std::string_view name) {
   throw Error(
       ErrorKind::kConfig,
       fmt::format(
-          "--on {}: unknown engine.{}",
-          name,
-          did_you_mean(std::string(name), engine_names())),
+          "--on {}: unknown engine.{}", name, did_you_mean(std::string(name), engine_names())),
       fmt::format("one of {}", fmt::join(engine_names(), ", ")));
 }
 

@@ -126,7 +126,8 @@ int run_tokenize(std::vector<std::string> arguments) {
       ->required();
   app.add_option("file", options.file, "Text file; - reads standard input. path")
       ->capture_default_str();
-  auto* whole = app.add_flag("--whole", options.whole, "Treat the input as one text, including newlines");
+  auto* whole =
+      app.add_flag("--whole", options.whole, "Treat the input as one text, including newlines");
   auto* json = app.add_flag("--json", options.json, "Lines are JSON strings");
   auto* decode =
       app.add_flag("--decode", options.decode, "Lines are JSON arrays of ids; print their text");

@@ -44,8 +44,8 @@ int run_tokenizer(std::vector<std::string> arguments) {
   std::string output;
   CLI::App app("Makes tokenizers.", "lockstep tokenizer");
   app.require_subcommand(1);
-  CLI::App* training =
-      app.add_subcommand("train", "Train a byte-level BPE tokenizer on text and write a tokenizer.json");
+  CLI::App* training = app.add_subcommand(
+      "train", "Train a byte-level BPE tokenizer on text and write a tokenizer.json");
   training->add_option("--files", files, "Text files")->required();
   training->add_option("--vocab-size", options.vocabulary_size, "Vocabulary size. int")
       ->capture_default_str();
@@ -58,7 +58,9 @@ int run_tokenizer(std::vector<std::string> arguments) {
       ->capture_default_str();
   training
       ->add_option(
-          "--min-frequency", options.minimum_count, "Minimum number of occurrences of a merged pair. int")
+          "--min-frequency",
+          options.minimum_count,
+          "Minimum number of occurrences of a merged pair. int")
       ->capture_default_str();
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;

@@ -13,14 +13,20 @@ config::ResolveOptions train_options() {
   options.command = "train";
   options.required = {"training.output_dir", "data.train"};
   options.flags = {
-      {"nproc", Kind::kValue, "Ranks to start on this machine. int; default: one per GPU, otherwise 1"},
+      {"nproc",
+       Kind::kValue,
+       "Ranks to start on this machine. int; default: one per GPU, otherwise 1"},
       {"in-process", Kind::kSwitch, "Run the ranks as threads of one process"},
-      {"cluster", Kind::kValue, "Cluster file of the machine for predictions of step time and memory. path"},
+      {"cluster",
+       Kind::kValue,
+       "Cluster file of the machine for predictions of step time and memory. path"},
       {"force", Kind::kSwitch, "Start even if the prediction exceeds the memory"},
       {"dry-run", Kind::kSwitch, "Check everything without training"},
       {"log-memory", Kind::kKey, "The same as monitor.log_memory", "monitor.log_memory"},
       {"print-config", Kind::kSwitch, "Print the configuration with the origin of each value"},
-      {"trace", Kind::kValue, "Write a timeline of a step on every rank to this file (Perfetto). path"},
+      {"trace",
+       Kind::kValue,
+       "Write a timeline of a step on every rank to this file (Perfetto). path"},
       {"json-schema", Kind::kSwitch, "Print the JSON schema of a configuration file"},
       {"model", Kind::kKey, "The same as model.path", "model.path"},
       {"data", Kind::kKey, "The same as data.train", "data.train"},

@@ -87,7 +87,8 @@ MergePairs merges_of(const TokenizerFiles& files) {
     if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{}: line {} is not two tokens separated by one space: \"{}\"", place, line, text),
+          fmt::format(
+              "{}: line {} is not two tokens separated by one space: \"{}\"", place, line, text),
           "download the file again");
     }
     merges.emplace_back(text.substr(0, space), text.substr(space + 1));
@@ -189,8 +190,7 @@ TokenizerDescription two_file_tokenizer(const TokenizerFiles& files) {
     if (kind != "GPT2Tokenizer" && kind != "GPT2TokenizerFast") {
       throw config.error(
           fmt::format(
-              "has the tokenizer_class {}, which needs more than vocab.json and merges.txt",
-              kind),
+              "has the tokenizer_class {}, which needs more than vocab.json and merges.txt", kind),
           "save the tokenizer with transformers' save_pretrained, which writes a tokenizer.json");
     }
   }
@@ -242,7 +242,8 @@ json to_added_token(const json& given, bool is_special) {
 }
 
 /// The tokens that transformers adds to a tokenizer.json from the files beside it, in its order:
-/// added_tokens_decoder (or added_tokens.json), the named special tokens, then further special ones.
+/// added_tokens_decoder (or added_tokens.json), the named special tokens, then further special
+/// ones.
 std::vector<json> tokens_beside(const TokenizerFiles& files) {
   static constexpr const char* kNames[] = {
       "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
@@ -385,7 +386,8 @@ TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file)
         fmt::format(
             "{} contains no tokenizer: neither tokenizer.json nor vocab.json and merges.txt",
             folder_or_file.string()),
-        "set tokenizer.path to the folder of a tokenizer, train one with `lockstep tokenizer train`, or save one with transformers' save_pretrained");
+        "set tokenizer.path to the folder of a tokenizer, train one with `lockstep tokenizer "
+        "train`, or save one with transformers' save_pretrained");
   }
   return files;
 }

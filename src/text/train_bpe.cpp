@@ -271,7 +271,8 @@ void check(const BpeTrainingOptions& options) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format("\"{}\" cannot be a special token", replace_invalid_utf8(token)),
-          "list each special token once, as UTF-8 text other than a byte's character, such as <|endoftext|>");
+          "list each special token once, as UTF-8 text other than a byte's character, such as "
+          "<|endoftext|>");
     }
   }
 }
@@ -368,7 +369,9 @@ std::shared_ptr<const Tokenizer> train_byte_level_bpe(
   }
   if (trainer.bytes() == 0) {
     throw Error(
-        ErrorKind::kData, "there is no text to train a tokenizer on", "pass files that contain text");
+        ErrorKind::kData,
+        "there is no text to train a tokenizer on",
+        "pass files that contain text");
   }
   const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::parse(trainer.train());
   tokenizer->save(folder);

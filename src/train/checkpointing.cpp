@@ -423,7 +423,8 @@ std::string state_json(const Job& job, const RankContext& rank_context) {
   if (!rank_context.round.job.empty()) {
     state["job"] = rank_context.round.job;
   }
-  if (job.best.metric && std::isfinite(*job.best.metric)) {  // without a finite best metric, any later value is better
+  if (job.best.metric &&
+      std::isfinite(*job.best.metric)) {  // without a finite best metric, any later value is better
     state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
   }
   if (job.best.no_better > 0) {

@@ -15,8 +15,9 @@ namespace lockstep::train {
 /// weights at that time. Saved in checkpoints.
 struct EpochRows {
   double rows = 0;
-  double loss = 0;                // sum over rows of their step's mean loss
-  std::optional<double> right{};  // correctly classified rows; empty if rows do not have exactly one label
+  double loss = 0;  // sum over rows of their step's mean loss
+  std::optional<double>
+      right{};  // correctly classified rows; empty if rows do not have exactly one label
 
   /// Adds a step: its loss, the share of correctly classified rows and the number of rows.
   void add(double step_loss, std::optional<double> accuracy, int64_t samples);

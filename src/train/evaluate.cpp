@@ -36,7 +36,8 @@ void check_finite(double loss) {
     throw Error(
         ErrorKind::kNumeric,
         fmt::format("evaluation: the loss is {}", loss),
-        "the weights contain NaN or Inf, or the computation overflows: check the checkpoint, or evaluate in float32");
+        "the weights contain NaN or Inf, or the computation overflows: check the checkpoint, or "
+        "evaluate in float32");
   }
 }
 
@@ -94,8 +95,7 @@ Evaluation evaluate(
     }
   }
   axes.data_context().all_reduce(totals).wait();
-  const std::span sums(
-      own_sums.const_data_ptr<double>(), static_cast<size_t>(objective.sums()));
+  const std::span sums(own_sums.const_data_ptr<double>(), static_cast<size_t>(objective.sums()));
   result.report = objective.report(sums);
   result.targets = static_cast<int64_t>(sums[1]);
   if (result.samples > 0 && totals[objective.sums()].item<double>() == 0) {

@@ -52,7 +52,9 @@ std::optional<Machine> find_machine(
     } catch (const Error& error) {
       // The user did not name this file, so a defect in it must not end the run.
       log_warning(
-          "{} is ignored: {} Run `lockstep calibrate` to write it again", file.string(), error.message());
+          "{} is ignored: {} Run `lockstep calibrate` to write it again",
+          file.string(),
+          error.message());
     }
   }
   return Machine{plan::uniform_cluster(plan::find_device("cpu"), rank_context.size()), ""};
@@ -196,7 +198,8 @@ std::string describe(const Forecast& forecast) {
       monitor::format_bytes(static_cast<int64_t>(forecast.room)));
   if (!forecast.speed) {
     return fmt::format(
-        "predicted: {} (times are predicted once this machine has been measured, by a run of some seconds or by `lockstep calibrate`)",
+        "predicted: {} (times are predicted once this machine has been measured, by a run of some "
+        "seconds or by `lockstep calibrate`)",
         memory);
   }
   return fmt::format(

@@ -23,9 +23,10 @@ namespace {
 
 constexpr int kMantissaBits = 2;  // mantissa bits that select the bin within an octave
 constexpr int kCodeShift = 23 - kMantissaBits;
-constexpr int64_t kLowestCode = (127 - 40) << kMantissaBits;   // code of 2^-40
-constexpr int64_t kHighestCode = (127 + 20) << kMantissaBits;  // code of 2^20, the first beyond the last bin
-constexpr int64_t kBinsOfASign = kHighestCode - kLowestCode;   // bins per sign
+constexpr int64_t kLowestCode = (127 - 40) << kMantissaBits;  // code of 2^-40
+constexpr int64_t kHighestCode = (127 + 20)
+                                 << kMantissaBits;  // code of 2^20, the first beyond the last bin
+constexpr int64_t kBinsOfASign = kHighestCode - kLowestCode;  // bins per sign
 constexpr int64_t kHistogramBins = 2 * kBinsOfASign + 1;
 constexpr int64_t kCountedAtATime = 1 << 22;  // elements per chunk
 

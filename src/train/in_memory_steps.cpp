@@ -57,7 +57,8 @@ std::unique_ptr<checkpoint::InMemoryCheckpoint> make_in_memory_checkpoint(
     if (!answer.empty()) {
       if (rank_context.is_first()) {
         log_warning(
-            "checkpoint.replicas=1 is ignored: no launcher provides memory for it; start the job with `lockstep launch --max-restarts N`");
+            "checkpoint.replicas=1 is ignored: no launcher provides memory for it; start the job "
+            "with `lockstep launch --max-restarts N`");
       }
       return nullptr;
     }
@@ -84,8 +85,9 @@ std::unique_ptr<checkpoint::InMemoryCheckpoint> make_in_memory_checkpoint(
             ? "step"
             : fmt::format("{}th step", job.config.checkpoint.replica_steps),
         monitor::format_bytes(bytes),
-        kept->has_neighbours() ? ", with a replica on the next node"
-                               : ", on a single node: its loss costs the steps since the last checkpoint");
+        kept->has_neighbours()
+            ? ", with a replica on the next node"
+            : ", on a single node: its loss costs the steps since the last checkpoint");
   }
   return kept;
 }
@@ -103,7 +105,8 @@ double keep_step(Job& job, RankContext& rank_context) {
   const double began = seconds_now();
   begin_phase("keeping the state in memory");
   if (job.model->optimizer().has_averages()) {
-    before_state_update(job);  // swapping in the averages overwrites tensors that a save may be copying
+    before_state_update(
+        job);  // swapping in the averages overwrites tensors that a save may be copying
   }
   const Averages averages(*job.model);
   job.kept->keep(

@@ -53,7 +53,8 @@ void check(const Job& job) {
     throw Error(
         ErrorKind::kConfig,
         "an evaluation is requested, but there is no validation data",
-        "set data.validation=FILE or data.validation_fraction=0.05, or set training.eval_strategy=no");
+        "set data.validation=FILE or data.validation_fraction=0.05, or set "
+        "training.eval_strategy=no");
   }
   if (job.config.task.calibration == "temperature") {
     const bool fits =
@@ -572,7 +573,8 @@ void finish_job(Job& job, RankContext& rank_context) {
   const bool has_test =
       job.datasets.test != nullptr && (!classifies || has_labels(*job.datasets.test));
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
-  if (job.datasets.validation_mm != nullptr) {  // evaluated first, because the report covers the other sets
+  if (job.datasets.validation_mm !=
+      nullptr) {  // evaluated first, because the report covers the other sets
     job.evaluate(*job.datasets.validation_mm, "eval", rank_context, "_mm");
   }
   if (training.do_eval && unlearns(job.config.task)) {

@@ -81,9 +81,10 @@ struct Job {
   std::unique_ptr<parallel::ParallelGroups>
       evaluation_axes;  // for unlearning metrics; null until they are first needed
   std::unique_ptr<parallel::ParallelModel> model;
-  std::optional<UntouchedWeights> untouched;          // empty if the whole model is run
-  std::shared_ptr<const model::Adapters> adapters;    // null if the model itself is trained
-  std::unique_ptr<AnswerReference> answer_reference;  // scores of the reference model; null if not needed
+  std::optional<UntouchedWeights> untouched;        // empty if the whole model is run
+  std::shared_ptr<const model::Adapters> adapters;  // null if the model itself is trained
+  std::unique_ptr<AnswerReference>
+      answer_reference;  // scores of the reference model; null if not needed
   std::unique_ptr<optim::Schedule> schedule;
   optim::ScheduleOptions schedule_options;  // options of the schedule
   std::vector<RateAct> rate_acts;           // learning rate changes so far, by step
@@ -91,7 +92,7 @@ struct Job {
   std::unique_ptr<data::Loader> loader;
   std::unique_ptr<monitor::Monitor> monitor;      // on rank 0; null on the other ranks
   std::unique_ptr<checkpoint::AsyncSaver> saver;  // null: saves are synchronous
-  int64_t snapshot_bytes = 0;                     // host memory for the background copy of the state
+  int64_t snapshot_bytes = 0;  // host memory for the background copy of the state
   std::unique_ptr<checkpoint::InMemoryCheckpoint> kept;  // null: no in-memory checkpoints
   int64_t global_batch = 0;                              // sequences per step, over all ranks
   double flops_per_token = 0;

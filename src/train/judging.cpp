@@ -54,9 +54,7 @@ size_t positive_of(const std::string& label, const model::HeadSpec& head) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "task.positive_label: unknown label \"{}\".{}",
-            label,
-            did_you_mean(label, labels)),
+            "task.positive_label: unknown label \"{}\".{}", label, did_you_mean(label, labels)),
         fmt::format("use one of {}", fmt::join(labels, ", ")));
   }
   return static_cast<size_t>(at - labels.begin());
@@ -81,7 +79,8 @@ void check_problem(const config::Config& config, const model::HeadSpec& head, bo
   }
   if (config.task.thresholds == "tuned") {
     if (is_regression || (is_single && head.labels.size() != 2)) {
-      refuse("task.thresholds=tuned", "remove it: it requires two labels, or several labels per row");
+      refuse(
+          "task.thresholds=tuned", "remove it: it requires two labels, or several labels per row");
     }
     if (!has_validation) {
       throw Error(

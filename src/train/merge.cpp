@@ -57,7 +57,8 @@ void check_tied(const parallel::ModelSpec& spec) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "the adapter changes {}, but the model's encoder and decoder share one embedding: merging would change both",
+              "the adapter changes {}, but the model's encoder and decoder share one embedding: "
+              "merging would change both",
               table.prefix),
           "use the adapter without merging (--adapter)");
     }
@@ -72,9 +73,11 @@ void check_tied(const parallel::ModelSpec& spec) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "the adapter only changes {}, but the model's embedding and head share one weight: merging would change both",
+              "the adapter only changes {}, but the model's embedding and head share one weight: "
+              "merging would change both",
               layer),
-          "use the adapter without merging (--adapter), or train one with lora.ensure_weight_tying=true");
+          "use the adapter without merging (--adapter), or train one with "
+          "lora.ensure_weight_tying=true");
     }
   }
 }
@@ -156,7 +159,8 @@ void pack(MergedModel& model, model::Quantization quantization) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "{} is stored in one tensor with the layer's other experts, which bitsandbytes does not pack",
+              "{} is stored in one tensor with the layer's other experts, which bitsandbytes does "
+              "not pack",
               piece.name),
           "exclude them with quantization.skip_modules='[experts]', or export without packing");
     }

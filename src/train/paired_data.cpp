@@ -108,7 +108,8 @@ void open_unlearning(Job& job, int64_t length, RankContext& rank_context) {
     job.task.head = *head;
     if (rank_context.is_first()) {
       log_info(
-          "the model runs up to layer {} of {}, where its states are compared; later layers are saved unchanged",
+          "the model runs up to layer {} of {}, where its states are compared; later layers are "
+          "saved unchanged",
           head->layers - 1,
           job.source.config.layers);
     }
@@ -142,7 +143,8 @@ void check_reference(const model::Adapters& adapters) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "lora.init_lora_weights: with {}, the model without its adapter is not the base model, which this method needs as reference",
+            "lora.init_lora_weights: with {}, the model without its adapter is not the base model, "
+            "which this method needs as reference",
             adapters.config.init_lora_weights),
         "set lora.init_lora_weights=true, or merge the adapter first (lockstep export --merge)");
   }

@@ -44,7 +44,8 @@ void check_mixture(const config::Config& config, const model::ModelConfig& model
       static_cast<double>(experts.count)) {
     refuse(
         fmt::format(
-            "training.expert_capacity_factor={} drops nothing: with {} of {} experts per token, no token is dropped from {:.4g} on",
+            "training.expert_capacity_factor={} drops nothing: with {} of {} experts per token, no "
+            "token is dropped from {:.4g} on",
             *training.expert_capacity_factor,
             experts.per_token,
             experts.count,
@@ -53,9 +54,11 @@ void check_mixture(const config::Config& config, const model::ModelConfig& model
   } else if (experts.wants_balance && training.router_aux_loss.empty()) {
     refuse(
         fmt::format(
-            "the model's config.json sets output_router_logits: transformers then adds {} times a load-balancing loss to each micro-batch's loss",
+            "the model's config.json sets output_router_logits: transformers then adds {} times a "
+            "load-balancing loss to each micro-batch's loss",
             experts.balance_loss),
-        "set training.router_aux_loss to sequence (the same under every plan), micro_batch (as in transformers) or none");
+        "set training.router_aux_loss to sequence (the same under every plan), micro_batch (as in "
+        "transformers) or none");
   }
   if (config.parallel.expert > std::max<int64_t>(experts.count, 1)) {
     refuse(
@@ -68,7 +71,8 @@ void check_mixture(const config::Config& config, const model::ModelConfig& model
   }
   if (config.parallel.expert_halves && config.parallel.expert == 1) {
     refuse(
-        "parallel.expert_halves is set, but parallel.expert is 1: there is no expert all-to-all to overlap",
+        "parallel.expert_halves is set, but parallel.expert is 1: there is no expert all-to-all to "
+        "overlap",
         "remove it, or distribute the experts with parallel.expert");
   }
 }

@@ -12,7 +12,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr size_t kRanksAStep = 16;  // maximum number of ranks per step that an event covers
+constexpr size_t kRanksAStep = 16;    // maximum number of ranks per step that an event covers
 constexpr int64_t kJudgedSteps = 50;  // steps over which a rank must be slow
 constexpr size_t kMostKept = 128;     // previous checks
 constexpr size_t kSaving = 3;         // index in monitor::kRankMeans
@@ -102,7 +102,8 @@ void RankTimes::judge(monitor::Monitor& monitor) {
     return;
   }
   const auto slow = monitor::slow_rank(judged_, monitor::usual_compute(before_));
-  if (before_.size() == kMostKept) {  // keep every other one, so that they still cover the whole run
+  if (before_.size() ==
+      kMostKept) {  // keep every other one, so that they still cover the whole run
     for (size_t i = 0; i < kMostKept / 2; ++i) {
       before_[i] = std::move(before_[2 * i]);
     }

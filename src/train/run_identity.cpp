@@ -249,7 +249,9 @@ void check_identity(
   throw Error(
       ErrorKind::kConfig,
       text,
-      "use the original data, tokenizer and sequence length; to continue with these, set training.ignore_data_skip=true (from their beginning) or checkpoint.allow_other_data=true (from the same position)");
+      "use the original data, tokenizer and sequence length; to continue with these, set "
+      "training.ignore_data_skip=true (from their beginning) or checkpoint.allow_other_data=true "
+      "(from the same position)");
 }
 
 }  // namespace lockstep::train

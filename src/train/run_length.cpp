@@ -57,7 +57,8 @@ void check_sources(const data::SamplerOptions& options, const RunLength& length)
             needed,
             *capacity),
         fmt::format(
-            "remove or raise max_epochs of a source, or train fewer steps (training.max_steps={}, training.num_train_epochs)",
+            "remove or raise max_epochs of a source, or train fewer steps (training.max_steps={}, "
+            "training.num_train_epochs)",
             *capacity / options.sequences * steps));
   }
 }

@@ -228,7 +228,9 @@ void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike) {
     return;
   }
   log_warning(
-      "step {}: gradient norm {:.3g} is {:.3g} times the 99th percentile of the last steps ({:.3g}): a bad batch, a learning rate that is too high, or a computation error. `lockstep replay {}/checkpoint-STEP --step {}` repeats it from an earlier checkpoint",
+      "step {}: gradient norm {:.3g} is {:.3g} times the 99th percentile of the last steps "
+      "({:.3g}): a bad batch, a learning rate that is too high, or a computation error. `lockstep "
+      "replay {}/checkpoint-STEP --step {}` repeats it from an earlier checkpoint",
       job.progress.step,
       spike->value,
       spike->value / spike->quantile,
@@ -288,13 +290,16 @@ void tell_of_repeat(Job& job, const GuardedStep& step) {
   const double norm = step.result.gradient_norm;
   if (step.wrong) {
     log_warning(
-        "step {} was computed incorrectly: the gradient norm was {:.6g} the first time and {:.6g} the second time, which is used. A processor, memory or link is faulty: test this machine if it happens again",
+        "step {} was computed incorrectly: the gradient norm was {:.6g} the first time and {:.6g} "
+        "the second time, which is used. A processor, memory or link is faulty: test this machine "
+        "if it happens again",
         job.progress.step,
         *step.wrong,
         norm);
   } else {
     log_info(
-        "step {} was computed twice with the same result: the cause is the batch or the learning rate",
+        "step {} was computed twice with the same result: the cause is the batch or the learning "
+        "rate",
         job.progress.step);
   }
   job.monitor->event(

@@ -277,7 +277,8 @@ void restore_acts(Job& job, const nlohmann::json& acts, const RankContext& rank_
       log_info("learning_rate={}, as set after step {}", last.learning_rate, last.step);
     } else {
       log_warning(
-          "learning_rate was set to {} after step {}; the configuration's {} is newer and takes precedence",
+          "learning_rate was set to {} after step {}; the configuration's {} is newer and takes "
+          "precedence",
           last.learning_rate,
           last.step,
           job.config.training.learning_rate);

@@ -20,8 +20,9 @@ void guard_products(bool wanted, c10::Device device);
 /// Result of a step and of its check.
 struct GuardedStep {
   parallel::StepResult result;
-  bool repeated = false;             // the step was computed twice
-  std::optional<double> wrong = {};  // first gradient norm if the second computation differed; may be NaN
+  bool repeated = false;  // the step was computed twice
+  std::optional<double> wrong =
+      {};  // first gradient norm if the second computation differed; may be NaN
 };
 
 /// Monitors gradient norm and loss. One instance per rank.

@@ -196,7 +196,7 @@ class Trainer {
   double began_ = 0;       // start of the first step
   bool has_peak_ = false;  // peak rate for MFU is known
   std::string stopped_by_;
-  bool captures_ = false;                                 // use CUDA graphs for steps that match captured_
+  bool captures_ = false;  // use CUDA graphs for steps that match captured_
   std::unique_ptr<parallel::CapturedTraining> captured_;  // graph with the shapes of the first step
   double learning_rate_ = 0;
   double save_seconds_ = 0;  // time in which this rank did not train
@@ -204,8 +204,8 @@ class Trainer {
   parallel::StepResult result_;
   double data_waited_ = 0, communication_waited_ = 0, moved_ = 0;  // totals before this step
   std::vector<double> step_seconds_;                               // on rank 0
-  double peak_memory_ = 0;  // bytes, maximum over the ranks
-  int64_t peak_here_ = 0;   // bytes, of this rank
+  double peak_memory_ = 0;                                         // bytes, maximum over the ranks
+  int64_t peak_here_ = 0;                                          // bytes, of this rank
 };
 
 std::filesystem::path Trainer::next_trace() {
@@ -552,7 +552,8 @@ int run_training(
     const std::string& resolved,
     RankContext& rank_context,
     const RunOptions& options) {
-  SaveSignals save_signals(config.checkpoint);  // installed first: the default action would end the process
+  SaveSignals save_signals(
+      config.checkpoint);  // installed first: the default action would end the process
   if (RankStatus* const told = rank_status()) {
     told->set_limits(config.training.hang_report, config.training.hang_timeout);
   }

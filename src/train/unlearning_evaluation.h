@@ -29,7 +29,8 @@ struct SavedModel {
 };
 
 struct Measured {
-  std::vector<std::pair<std::string, double>> summary;  // metrics of unlearning.metrics that are numbers
+  std::vector<std::pair<std::string, double>>
+      summary;      // metrics of unlearning.metrics that are numbers
   double loss = 0;  // mean over the forget set's rows of -log p per answer token
   int64_t rows = 0;
   std::vector<std::string> warnings;

@@ -156,15 +156,14 @@ TEST(Checkpoint, WritesAndReadsTensorsThatLieInOne) {
       EXPECT_TRUE(read[i].data.equal(wanted[i].data)) << read[i].name;
     }
   });
-  expect_error(
-      ErrorKind::kInternal, {"no rank has elements 12 to 23 of \"w\" [2, 3, 4]"}, [&] {
-        comm::run_ranks(2, [&](comm::Communicator& communicator) {
-          auto pieces =
-              pieces_of(communicator.rank(), [](const at::Tensor& x) { return x.contiguous(); });
-          pieces.resize(1);
-          save_checkpoint(folder.path() / "checkpoint-2", pieces, "{}", {}, communicator);
-        });
-      });
+  expect_error(ErrorKind::kInternal, {"no rank has elements 12 to 23 of \"w\" [2, 3, 4]"}, [&] {
+    comm::run_ranks(2, [&](comm::Communicator& communicator) {
+      auto pieces =
+          pieces_of(communicator.rank(), [](const at::Tensor& x) { return x.contiguous(); });
+      pieces.resize(1);
+      save_checkpoint(folder.path() / "checkpoint-2", pieces, "{}", {}, communicator);
+    });
+  });
 }
 
 TEST(Checkpoint, RefusesPiecesThatAreNotTheWholeOnce) {
@@ -297,7 +296,8 @@ TEST(SaveModel, PutsAModelBesideOtherThings) {
       whole.push_back(piece);
     }
   }
-  for (const uint64_t most : {1000, 100, 80, 1000}) {  // one file, several files, a different split, and one file again
+  for (const uint64_t most :
+       {1000, 100, 80, 1000}) {  // one file, several files, a different split, and one file again
     comm::run_ranks(3, [&](comm::Communicator& communicator) {
       SaveOptions options;
       options.max_file_bytes = most;
@@ -376,7 +376,8 @@ TEST(Checkpoint, IsNotWrittenWithANumberThatIsNotFiniteWhereThatIsAskedFor) {
             EXPECT_EQ(contents(folder.path() / "checkpoint-7"), before);
             EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
           }
-          comm::gather_strings(communicator, "");  // all ranks inspect the folder before the next save
+          comm::gather_strings(
+              communicator, "");  // all ranks inspect the folder before the next save
         }
       }
     });

@@ -128,7 +128,8 @@ TEST_P(FaultAtEveryOperation, LeavesAWholeCheckpoint) {
       }
       check_next_save(folder.path());
     }
-    EXPECT_GE(failures, operations - 3);  // a failed removal of the replaced checkpoint is only a warning
+    EXPECT_GE(
+        failures, operations - 3);  // a failed removal of the replaced checkpoint is only a warning
   }
 }
 

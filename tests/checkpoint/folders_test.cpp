@@ -92,7 +92,8 @@ TEST_F(Folders, FallsBackFromDamageAndSaysWhatIsDamaged) {
   EXPECT_EQ(latest_step(), 1);
   const std::string warning = latest_warnings();
   for (const char* text :
-       {"skipped checkpoint", "checkpoint-2",
+       {"skipped checkpoint",
+        "checkpoint-2",
         "model.safetensors differs from the saved data",
         "(tensors \""}) {
     EXPECT_NE(warning.find(text), std::string::npos) << warning;
@@ -209,9 +210,9 @@ TEST_F(Folders, AFileThatWasPutThereLaterIsNotTaken) {
   save_sample(output(), 1, alone_, options);
   fs::copy_file(file(1, "model-00001-of-00003.safetensors"), file(1, "model.safetensors"));
   expect_error(
-      ErrorKind::kCheckpoint, {"model.safetensors was added to the checkpoint after it was saved"}, [&] {
-        Checkpoint::open(output() / "checkpoint-1", alone_);
-      });
+      ErrorKind::kCheckpoint,
+      {"model.safetensors was added to the checkpoint after it was saved"},
+      [&] { Checkpoint::open(output() / "checkpoint-1", alone_); });
 }
 
 TEST_F(Folders, DamageIsSeenByEveryRank) {

@@ -28,7 +28,8 @@ ObjectStoreState state_under(std::vector<ObjectStoreLease> holds) {
 using Names = std::set<std::string>;
 
 TEST(StoredCheckpoints, WhoHasTheHighestHoldSaysWhichCount) {
-  EXPECT_THAT(steps(state_under({}).committed()), ElementsAre(4, 3, 2, 2));  // step 2 also has a copy
+  EXPECT_THAT(
+      steps(state_under({}).committed()), ElementsAre(4, 3, 2, 2));  // step 2 also has a copy
   const ObjectStoreLease first{.number = 1, .token = "job-0", .inherited = Names{}};
   EXPECT_THAT(steps(state_under({first}).committed()), ElementsAre(3, 2));
   const ObjectStoreLease next{

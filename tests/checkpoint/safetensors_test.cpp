@@ -155,7 +155,8 @@ TEST(Safetensors, RejectsWhatBreaksARule) {
       tensor(R"("dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4])"), "dim of");
   expect_rejected(
       tensor(R"("dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0])"), "counted");
-  expect_rejected(tensor(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), "whole number of bytes");
+  expect_rejected(
+      tensor(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), "whole number of bytes");
   expect_rejected(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), "needs 4 bytes");
   expect_rejected(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,5])"), "needs 4 bytes");
   expect_rejected(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), "truncated");
@@ -169,7 +170,8 @@ TEST(Safetensors, RejectsWhatBreaksARule) {
   const std::string one = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
   expect_rejected(file_of("{" + one + "," + one + "}", "1"), "the tensor \"a\" twice");
   const std::string overlap = R"("b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]})";
-  expect_rejected(file_of("{" + one + "," + overlap + "}", "12"), "begins at data byte 0; expected 1");
+  expect_rejected(
+      file_of("{" + one + "," + overlap + "}", "12"), "begins at data byte 0; expected 1");
 }
 
 TEST(Safetensors, RejectsHugeLengthsBeforeReadingThem) {

@@ -158,7 +158,8 @@ TEST(Eval, SaysWhatItNeedsOfAdapters) {
           .find("'sum' is not cat or linear"),
       std::string::npos);
   EXPECT_NE(
-      told({"eval", "--model", "a", "--adapter", "b", "lora.r=4"}).find("cannot be combined with keys of lora"),
+      told({"eval", "--model", "a", "--adapter", "b", "lora.r=4"})
+          .find("cannot be combined with keys of lora"),
       std::string::npos);
   EXPECT_NE(told({"eval", "--model", "a", "--nproc", "0"}).find("nproc"), std::string::npos);
 }
@@ -281,7 +282,8 @@ TEST(Replay, TakesACheckpointOfARun) {
   const auto path = [&](const char* name) { return (folder.path() / name).string(); };
   EXPECT_NE(told({"replay"}).find("the folder of a checkpoint is required"), std::string::npos);
   EXPECT_NE(
-      told({"replay", "--step", "5"}).find("the folder of a checkpoint is required"), std::string::npos);
+      told({"replay", "--step", "5"}).find("the folder of a checkpoint is required"),
+      std::string::npos);
   for (const char* name :
        {"",
         "checkpoint-",

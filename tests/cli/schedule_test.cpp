@@ -44,8 +44,7 @@ TEST(ScheduleCommand, TellsTheBubbleOfTheFormula) {
   EXPECT_TRUE(text.starts_with("1f1b: 2 ranks, 2 stages, 2 micro-batches\n")) << text;
   EXPECT_NE(text.find("bubble 0.3333 of all ranks' time"), std::string::npos) << text;
   EXPECT_NE(
-      text.find("bubble of the formula, with instantaneous messages: 0.3333"),
-      std::string::npos)
+      text.find("bubble of the formula, with instantaneous messages: 0.3333"), std::string::npos)
       << text;
   EXPECT_NE(text.find("by rank: 2 1\n"), std::string::npos) << text;
   EXPECT_NE(text.find("verified: complete, free of deadlock"), std::string::npos) << text;

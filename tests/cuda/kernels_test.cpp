@@ -224,7 +224,8 @@ TEST(Kernels, RowsOfLogitsAreThoseOfFloat64) {
     expect_rows<__nv_bfloat16>(Number::kBfloat16, size, 3);
     expect_rows<__half>(Number::kHalf, size, 64 - size % 64);
   }
-  expect_rows<__nv_bfloat16>(Number::kBfloat16, 17411, 64 - 17411 % 64);  // several packs per thread
+  expect_rows<__nv_bfloat16>(
+      Number::kBfloat16, 17411, 64 - 17411 % 64);  // several packs per thread
 }
 
 /// NaN propagates, because the step guard depends on it.
@@ -279,10 +280,13 @@ void expect_rotation(Number number, int64_t count, int64_t size, int64_t half, i
 }
 
 TEST(Kernels, RopeTurnsAndTurnsBack) {
-  expect_rotation<float>(Number::kFloat, 2, 7, 3, 100);               // one value after the pairs
-  expect_rotation<__nv_bfloat16>(Number::kBfloat16, 5, 40, 16, 640);  // packs, some of them after the pairs
-  expect_rotation<__nv_bfloat16>(Number::kBfloat16, 5, 40, 16, 641);  // rows that are not aligned for packs
-  expect_rotation<__half>(Number::kHalf, 40, 128, 64, 16000);         // more packs than a block has threads
+  expect_rotation<float>(Number::kFloat, 2, 7, 3, 100);  // one value after the pairs
+  expect_rotation<__nv_bfloat16>(
+      Number::kBfloat16, 5, 40, 16, 640);  // packs, some of them after the pairs
+  expect_rotation<__nv_bfloat16>(
+      Number::kBfloat16, 5, 40, 16, 641);  // rows that are not aligned for packs
+  expect_rotation<__half>(
+      Number::kHalf, 40, 128, 64, 16000);  // more packs than a block has threads
 }
 
 /// A slice [2, 3, 4] of a whole [2, 5, 9] drops the same elements as the whole.

@@ -123,7 +123,8 @@ TEST(Chat, WhatIsWrongNamesTheRow) {
       error(R"({"messages": [{"content": "a"}]})"), {"message 1 of \"messages\" has no role"});
   expect_parts(
       error(R"({"conversations": [{"from": "alien", "value": "a"}]})"), {"from \"alien\""});
-  expect_parts(error(R"({"conversations": [{"from": "human"}]})"), {"has no \"from\" or \"value\""});
+  expect_parts(
+      error(R"({"conversations": [{"from": "human"}]})"), {"has no \"from\" or \"value\""});
 }
 
 DataOptions options_of(const TemporaryFolder& folder) {

@@ -102,7 +102,9 @@ TEST(TextCut, FindsTheLastSpaceBeforeAWord) {
   EXPECT_EQ(find_cut("aaa\nbbb"), 4U);
   EXPECT_EQ(find_cut("a\xC3\xA9"), 1U);
   EXPECT_EQ(find_cut("\xE4\xB8\xAD\n\xE4\xB8\xAD"), 4U);
-  EXPECT_EQ(find_cut("\xE3\x80\x80\n\xE4\xB8\xAD"), 4U);  // uses the fallback, which finds the same position here
+  EXPECT_EQ(
+      find_cut("\xE3\x80\x80\n\xE4\xB8\xAD"),
+      4U);  // uses the fallback, which finds the same position here
   EXPECT_TRUE(is_blank(" \t\r"));
   EXPECT_FALSE(is_blank(" x"));
 }

@@ -27,7 +27,8 @@ TEST(FileMarks, HoldUntilTheFileChanges) {
   marks.remember(path, "hash", state, "h");
   EXPECT_EQ(marks.find(path, "hash"), "h");
   EXPECT_EQ(marks.find(path, "other"), std::nullopt);
-  EXPECT_EQ(FileMarks(folder.path(), 4).find(path, "hash"), std::nullopt);  // too small to be cached
+  EXPECT_EQ(
+      FileMarks(folder.path(), 4).find(path, "hash"), std::nullopt);  // too small to be cached
   EXPECT_EQ(marks.find(folder.path() / "none", "hash"), std::nullopt);
 
   // Same size and a reset modification time: the change time reveals the modification.

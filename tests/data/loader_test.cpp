@@ -70,7 +70,8 @@ TEST(MicroBatch, PadsTheSourcesOfPairs) {
   EXPECT_EQ(batch.ids, (std::vector<int64_t>{7, 3, 9, 999, 7, 4, 9, 999}));
   EXPECT_EQ(batch.source_length, 4);
   EXPECT_EQ(batch.source, (std::vector<int64_t>{1, 2, 9, 999, 999, 999, 999, 999}));
-  EXPECT_EQ(batch.source_tokens, (std::vector<int64_t>{3, 1}));  // an empty source counts as one token
+  EXPECT_EQ(
+      batch.source_tokens, (std::vector<int64_t>{3, 1}));  // an empty source counts as one token
   const MicroBatch empty = make_micro_batch(view, {});
   EXPECT_EQ(empty.source, std::vector<int64_t>(4, 999));
   EXPECT_EQ(empty.labels, std::vector<int64_t>(4, -100));
@@ -149,7 +150,8 @@ TEST(Loader, MeasuresOnlyItsOwnWaiting) {
   loader.next();
   const double before = loader.waited_seconds();
   EXPECT_GE(before, 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // two further steps have been prefetched
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(50));  // two further steps have been prefetched
   loader.next();
   EXPECT_LT(loader.waited_seconds() - before, 0.04);
 }

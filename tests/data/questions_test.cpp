@@ -44,7 +44,8 @@ TEST(Questions, AreReadByTheirFields) {
   const auto told = [&](const QuestionKeys& keys) {
     return error_of([&] { (void)read_questions(words, Format::kAuto, "unlearning.forget", keys); });
   };
-  expect_parts(told({"q", "answer", ""}), {"line 1", "no field \"answer\"", "Its fields: a, other, q"});
+  expect_parts(
+      told({"q", "answer", ""}), {"line 1", "no field \"answer\"", "Its fields: a, other, q"});
   const std::vector<std::string> bad{write(
                                          folder,
                                          "bad.jsonl",

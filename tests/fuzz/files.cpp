@@ -121,7 +121,8 @@ void read_unicode(Bytes bytes) {
   check(valid <= bytes.size(), "the result is a prefix");
   const Bytes text = bytes.substr(0, valid);
   check(text::valid_utf8_prefix(text) == text.size(), "valid text is unchanged");
-  check(text::to_utf8(text::to_code_points(text)) == text, "code points survive reading and writing");
+  check(
+      text::to_utf8(text::to_code_points(text)) == text, "code points survive reading and writing");
   for (size_t at = 0; at < text.size();) {
     const size_t end = text::grapheme_end(text, at);
     check(at < end && end <= text.size(), "a grapheme has an end");

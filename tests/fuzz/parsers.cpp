@@ -201,7 +201,9 @@ void read_csv(Bytes bytes) {
     const auto reader = data::open_table(path, ',');
     data::Record record;
     if (reader->next(record)) {
-      check(data::split_row(record, ',', path).at(0) == field, "a field survives writing and reading");
+      check(
+          data::split_row(record, ',', path).at(0) == field,
+          "a field survives writing and reading");
     }
   } catch (const Error&) {  // invalid UTF-8
   }
@@ -295,7 +297,9 @@ void read_hosts(Bytes bytes) {
   attempt([&] { (void)launch::filter_hosts(hosts, text, ""); });
   attempt([&] { (void)launch::filter_hosts(hosts, "", text); });
   attempt([&] { (void)launch::decode_world(text); });
-  attempt([&] { check(launch::expand_hosts(text).size() <= 65'536, "the number of hosts is limited"); });
+  attempt([&] {
+    check(launch::expand_hosts(text).size() <= 65'536, "the number of hosts is limited");
+  });
   attempt([&] { (void)launch::StdSpec::parse(text, "--tee"); });
   attempt([&] { (void)launch::parse_endpoint(text); });
 }

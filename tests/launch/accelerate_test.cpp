@@ -148,7 +148,8 @@ TEST_F(Accelerate, TellsWhatIsWrong) {
   EXPECT_THAT(problem({"--tpu"}), HasSubstr("not supported"));
   EXPECT_THAT(problem({"--num_machines=2", "--num_processes=3"}), HasSubstr("is not divisible"));
   EXPECT_THAT(
-      problem({"--use_fsdp", "--fsdp_sync_module_states=false"}), HasSubstr("requires --fsdp-sync-module-states"));
+      problem({"--use_fsdp", "--fsdp_sync_module_states=false"}),
+      HasSubstr("requires --fsdp-sync-module-states"));
   EXPECT_THAT(problem({"--use_parallelism_config"}), HasSubstr("requires --use-fsdp"));
 }
 

@@ -51,8 +51,7 @@ TEST(Hostfile, IsReadStrictly) {
   const auto problem = [](const char* text) {
     return problem_of([&] { parse_hostfile(text, "hosts"); });
   };
-  EXPECT_THAT(
-      problem("n1 slots=2\nn1 slots=3\n"), HasSubstr("hosts:2: host n1 is listed twice"));
+  EXPECT_THAT(problem("n1 slots=2\nn1 slots=3\n"), HasSubstr("hosts:2: host n1 is listed twice"));
   for (const char* bad :
        {"n1",
         "n\xf5 slots=1",

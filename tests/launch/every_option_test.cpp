@@ -223,7 +223,9 @@ TEST_F(EveryOption, OfTorchrun) {
       {"propagate-exit-code", {"--propagate-exit-code"}},
   };
   const std::vector<Idle> idle = {
-      {"monitor-interval", {"--monitor-interval=3"}, "accepted; the end of a worker is detected at once"},
+      {"monitor-interval",
+       {"--monitor-interval=3"},
+       "accepted; the end of a worker is detected at once"},
       {"start-method", {"--start-method=fork"}, "accepted; programs are always executed"},
       {"use-env", {"--use-env"}, "torch.distributed.launch only"},
   };
@@ -302,7 +304,8 @@ TEST_F(EveryOption, OfDeepspeed) {
   };
   std::vector<OptionSpec> table(deepspeed_options().begin(), deepspeed_options().end());
   std::erase_if(table, [](const OptionSpec& option) {
-    return std::string(option.name) == "read-stdin";  // tested by the program tests, because it reads this process's stdin
+    return std::string(option.name) ==
+           "read-stdin";  // tested by the program tests, because it reads this process's stdin
   });
   expect_all(table, given, idle, [](const Words& words) {
     const DeepspeedRequest request = plan_deepspeed(words, kNothing);
@@ -380,7 +383,10 @@ TEST_F(EveryOption, OfAccelerate) {
       {"num-processes", {"--num_processes=3"}},
       {"num-machines", {"--num_machines=4"}, two},
       {"machine-rank", {"--machine_rank=1"}, two},
-      {"machine-rank", {"--machine_rank=2"}, two, "--machine-rank 2 is out of range for 2 machines"},
+      {"machine-rank",
+       {"--machine_rank=2"},
+       two,
+       "--machine-rank 2 is out of range for 2 machines"},
       {"num-cpu-threads-per-process", {"--num_cpu_threads_per_process=3"}},
       {"num-cpu-threads-per-process",
        {"--num_cpu_threads_per_process=x"},

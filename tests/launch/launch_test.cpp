@@ -270,7 +270,8 @@ TEST(Launch, GoesOnWhereTheLogDiskIsFull) {
   EXPECT_EQ(ran.status.shell_code(), 1);
   EXPECT_THAT(ran.output, HasSubstr("]:end\n"));
   EXPECT_THAT(
-      ran.error_output, HasSubstr("No space left on device; logging to it stops, the job continues"));
+      ran.error_output,
+      HasSubstr("No space left on device; logging to it stops, the job continues"));
   EXPECT_THAT(ran.error_output, HasSubstr("exitcode  : 9"));
 }
 

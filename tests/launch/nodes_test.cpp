@@ -203,9 +203,8 @@ TEST_F(Nodes, GoOnUnderAnHeirWhereTheHostIsKilled) {
     EXPECT_EQ(ran.output, "term 0 world 3 restart 0\nterm 1 world 2 restart 1\n");
     EXPECT_THAT(
         ran.error_output,
-        HasSubstr(
-            "the coordinator's node 10.77.0.1 was lost: the connection was closed; node1 "
-            "(10.77.0.2) hosts it now"));
+        HasSubstr("the coordinator's node 10.77.0.1 was lost: the connection was closed; node1 "
+                  "(10.77.0.2) hosts it now"));
   }
   host.get();
 }
@@ -502,7 +501,8 @@ TEST_F(Nodes, MeetAtANameThatIsLoopbackOnItsOwnMachine) {
     const Ran ran = node->get();
     EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
     EXPECT_THAT(ran.output, HasSubstr("master 10.77.0.1\n"));
-    EXPECT_THAT(ran.error_output, Not(HasSubstr("00:0000 0A")));  // no socket listens on all addresses
+    EXPECT_THAT(
+        ran.error_output, Not(HasSubstr("00:0000 0A")));  // no socket listens on all addresses
   }
 }
 
@@ -538,7 +538,9 @@ TEST_F(Nodes, ProveTheSecret) {
   secret_ = "--rdzv-secret-file=" + wrong;
   const Ran refused = machines_->launch(2, dynamic("2", {}, kMeet)).get();
   EXPECT_EQ(refused.status.shell_code(), 2);
-  EXPECT_THAT(refused.error_output, HasSubstr("the secret (--rdzv-secret-file) or the job id (--rdzv-id) differs"));
+  EXPECT_THAT(
+      refused.error_output,
+      HasSubstr("the secret (--rdzv-secret-file) or the job id (--rdzv-id) differs"));
   secret_ = "--rdzv-insecure";
   const Ran without = machines_->launch(2, dynamic("2", {}, kMeet)).get();
   EXPECT_EQ(without.status.shell_code(), 2);
@@ -563,8 +565,7 @@ TEST_F(Nodes, TellABusyPortAndAnUnreachableAddress) {
   EXPECT_EQ(none.status.shell_code(), 3);
   EXPECT_THAT(
       none.error_output,
-      HasSubstr(
-          "rendezvous endpoint 10.77.0.99 port 29512 is unreachable from eth0 (10.77.0.2)"));
+      HasSubstr("rendezvous endpoint 10.77.0.99 port 29512 is unreachable from eth0 (10.77.0.2)"));
   const Ran busy = machines_->shell(
       0,
       fmt::format(

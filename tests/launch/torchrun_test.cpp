@@ -137,9 +137,11 @@ TEST(Torchrun, TellsAllProblemsAtOnce) {
   }
   EXPECT_THAT(problem_of({"--r", "x"}), HasSubstr("ambiguous"));
   EXPECT_THAT(problem_of({"--tee", "4", "x"}), HasSubstr("invalid selection of streams"));
-  EXPECT_THAT(problem_of({"--rdzv-backend=etcd", "x"}), HasSubstr("c10d needs no external service"));
   EXPECT_THAT(
-      problem_of({"--rdzv-backend=c10d", "--rdzv-endpoint=a b", "x"}), HasSubstr("not an endpoint"));
+      problem_of({"--rdzv-backend=etcd", "x"}), HasSubstr("c10d needs no external service"));
+  EXPECT_THAT(
+      problem_of({"--rdzv-backend=c10d", "--rdzv-endpoint=a b", "x"}),
+      HasSubstr("not an endpoint"));
   EXPECT_THAT(problem_of({"--nproc-per-node"}), HasSubstr("requires a value"));
 }
 

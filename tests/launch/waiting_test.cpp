@@ -167,7 +167,8 @@ TEST(Hangs, DevicesThatWaitAreNoHostsThatHang) {
   }
   EXPECT_EQ(describe_waiting(views, kNow), "");
   views[2].state = 'T';
-  EXPECT_THAT(describe_waiting(views, kNow), HasSubstr("ranks 0, 1 wait for rank 2 (which has arrived)"));
+  EXPECT_THAT(
+      describe_waiting(views, kNow), HasSubstr("ranks 0, 1 wait for rank 2 (which has arrived)"));
 }
 
 TEST(Hangs, AMessageIsWaitedForByItsOtherEndsAlone) {

@@ -115,7 +115,8 @@ TEST(HealthCheck, TellsWhetherWorkersRunAndGetOn) {
   const std::filesystem::path quick = folder.path() / "quick", slow = folder.path() / "slow";
   Health health;
   EXPECT_EQ(health.answer("/readyz").status, 503);
-  EXPECT_EQ(health.answer("/healthz?steps=20").status, 200);  // no step is late before one has started
+  EXPECT_EQ(
+      health.answer("/healthz?steps=20").status, 200);  // no step is late before one has started
   health.workers_run({quick, slow});
   EXPECT_EQ(health.answer("/readyz").status, 200);
   StepWriter first(quick), second(slow);

@@ -114,7 +114,8 @@ TEST(KolmogorovSmirnov, IsThatOfScipy) {
   for (const nlohmann::json& each : golden_file["ks_2samp"]) {
     const KolmogorovSmirnov found = kolmogorov_smirnov(each["a"], each["b"]);
     EXPECT_NEAR(found.statistic, each["statistic"].get<double>(), 1e-7);
-    EXPECT_NEAR(found.p_value / each["pvalue"].get<double>(), 1, 1e-6);  // the reference has seven digits
+    EXPECT_NEAR(
+        found.p_value / each["pvalue"].get<double>(), 1, 1e-6);  // the reference has seven digits
   }
 }
 

@@ -17,7 +17,8 @@ namespace events_test {
 TEST(Events, AreAddedBelowThoseOfEarlierAttempts) {
   const TemporaryFolder folder;
   EventFile(folder.path()).log(1.0004, 0, "began", {{"ranks", 2}});
-  std::ofstream(folder.path() / kEventsName, std::ios::app) << "{\"time\": 2, \"st";  // incomplete line
+  std::ofstream(folder.path() / kEventsName, std::ios::app)
+      << "{\"time\": 2, \"st";  // incomplete line
   EventFile again(folder.path());
   again.log(3, 7, "failed", {{"error", "a\nb\xff"}});
   again.log(4, 7, "began", nlohmann::ordered_json::object());

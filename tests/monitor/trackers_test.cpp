@@ -329,9 +329,11 @@ TEST(Trackers, AreMadeByName) {
   EXPECT_EQ(
       problems_of_report_to({"tensorbord", "comet_ml"}),
       (std::vector<std::string>{
-          "training.report_to contains 'tensorbord', which is not one of tensorboard, wandb, mlflow, "
+          "training.report_to contains 'tensorbord', which is not one of tensorboard, wandb, "
+          "mlflow, "
           "all, none. Did you mean 'tensorboard'?",
-          "training.report_to contains 'comet_ml', which is not one of tensorboard, wandb, mlflow, all, "
+          "training.report_to contains 'comet_ml', which is not one of tensorboard, wandb, mlflow, "
+          "all, "
           "none."}));
   const TemporaryFolder folder;
   MonitorOptions options{.output_dir = folder.path(), .report_to = {"all"}};

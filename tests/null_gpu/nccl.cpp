@@ -41,7 +41,8 @@ struct Post {
 struct Shared {
   std::atomic<int> joined[kRanks];
   Post collectives[kRanks][kSlots];
-  Post sends[kRanks][kRanks][kSlots], receives[kRanks][kRanks][kSlots];  // indexed by sender, receiver
+  Post sends[kRanks][kRanks][kSlots],
+      receives[kRanks][kRanks][kSlots];          // indexed by sender, receiver
   size_t content_bytes[kRanks][kRanks][kSlots];  // bytes of the message; 0: not written by the host
   char contents[kRanks][kRanks][kSlots][kMostRemembered];
 };

@@ -163,7 +163,8 @@ std::vector<std::string> parameters_of(const std::string& name) {
   }
   int depth = 0;
   std::string type;
-  for (size_t i = close; i-- > 0;) {  // backwards, because the parameter list is the last one in parentheses
+  for (size_t i = close;
+       i-- > 0;) {  // backwards, because the parameter list is the last one in parentheses
     const char c = name[i];
     depth += c == ')' || c == '>' ? 1 : c == '(' || c == '<' ? -1 : 0;
     if (depth < 0 || (depth == 0 && c == ',')) {

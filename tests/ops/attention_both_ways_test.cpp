@@ -14,8 +14,7 @@ constexpr int64_t kRows = 2, kHeads = 3, kLength = 13, kSize = 8;
 
 Tensor starts() {
   return at::tensor(
-             {0, 0, 0, 0, 0, 5, 5, 5, 5, 9, 9, 9, 9,
-              0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12},
+             {0, 0, 0, 0, 0, 5, 5, 5, 5, 9, 9, 9, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12},
              at::kLong)
       .view({kRows, kLength});
 }

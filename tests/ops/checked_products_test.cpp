@@ -39,7 +39,8 @@ constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::k
 
 TEST(CheckedProducts, RoundingIsNotFound) {
   for (const auto type : kTypes) {
-    for (const double mean : {0.0, 1.0, 30.0}) {  // sums of values with the same sign round in one direction
+    for (const double mean :
+         {0.0, 1.0, 30.0}) {  // sums of values with the same sign round in one direction
       for (const auto& [m, k, n] :
            {std::array<int64_t, 3>{1, 1, 1}, {7, 0, 4}, {33, 2048, 45}, {300, 64, 3000}}) {
         if (type == at::kHalf && mean > 1 && k > 100) {

@@ -103,7 +103,9 @@ TEST(Schedule, HoldsWhatThePapersSay) {
   EXPECT_EQ(held(Kind::kZbH1), (std::vector{4, 4, 4, 4}));
   EXPECT_EQ(held(Kind::kZbH2), (std::vector{7, 7, 7, 7}));
   EXPECT_EQ(held(Kind::kZbV), (std::vector{8, 8, 8, 8}));  // stages of half size
-  EXPECT_EQ(held(Kind::kInterleaved, 2).front(), 11);  // p (1 + (p - 1) / (p v)) rank loads of v stages each: 8 + 3
+  EXPECT_EQ(
+      held(Kind::kInterleaved, 2).front(),
+      11);  // p (1 + (p - 1) / (p v)) rank loads of v stages each: 8 + 3
 }
 
 TEST(Schedule, MessagesOfTheOldKindsAreInOrder) {
@@ -182,7 +184,8 @@ TEST(ScheduleFile, RefusesWhatIsNoSchedule) {
   EXPECT_NE(error_of("0F99999999999999999999").find("is not an action"), std::string::npos);
   EXPECT_NE(error_of("1000000F1000000").find("too few"), std::string::npos);
   EXPECT_NE(error_of("0F0 0B0\n2F0 2B0\n").find("rank -1"), std::string::npos);
-  EXPECT_NE(error_of("held: 1 1\n0F0 0B0\n").find("has memory limits for 2 ranks"), std::string::npos);
+  EXPECT_NE(
+      error_of("held: 1 1\n0F0 0B0\n").find("has memory limits for 2 ranks"), std::string::npos);
   EXPECT_NE(error_of("held: 1\n0F0 0F1 0B0 0B1\n").find("its limit is 1"), std::string::npos);
   EXPECT_NE(error_of("held: x\n0F0 0B0\n").find("one integer per rank"), std::string::npos);
 }

@@ -204,13 +204,14 @@ TEST(Ctl, WordsThatMakeNoActAreToldBeforeAnybodyIsAsked) {
     all.insert(all.end(), words.begin(), words.end());
     EXPECT_THAT(refused(all), HasSubstr(words[0] + " takes"));
   }
-  EXPECT_THAT(refused({"ctl", "/nowhere", "trace", "3.5"}), HasSubstr("not a valid number of steps"));
+  EXPECT_THAT(
+      refused({"ctl", "/nowhere", "trace", "3.5"}), HasSubstr("not a valid number of steps"));
   EXPECT_THAT(refused({"ctl", "/nowhere", "trace", ""}), HasSubstr("not a valid number of steps"));
   EXPECT_THAT(
-      refused({"ctl", "/nowhere", "set", "learning_rate=fast"}), HasSubstr("not a valid learning rate"));
+      refused({"ctl", "/nowhere", "set", "learning_rate=fast"}),
+      HasSubstr("not a valid learning rate"));
   EXPECT_THAT(
-      refused({"ctl", "/nowhere", "set", "seed=7"}),
-      HasSubstr("cannot be changed during a run"));
+      refused({"ctl", "/nowhere", "set", "seed=7"}), HasSubstr("cannot be changed during a run"));
   EXPECT_THAT(refused({"ctl", "/nowhere", "stacks", "all"}), HasSubstr("takes no argument"));
   EXPECT_THAT(refused({"ctl", "/nowhere"}), HasSubstr("act"));
 }

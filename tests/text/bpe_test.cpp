@@ -129,7 +129,8 @@ TEST(Bpe, FallsBackToBytes) {
   const BpeModel model(description, BpeModel::Pieces::kText, "t");
   EXPECT_EQ(encode(model, "a\u00e9"), (std::vector<int32_t>{2, 0, 1}));
   EXPECT_EQ(
-      encode(model, "a\u00e8"), (std::vector<int32_t>{2, 3}));  // not all of its bytes are in the vocabulary
+      encode(model, "a\u00e8"),
+      (std::vector<int32_t>{2, 3}));  // not all of its bytes are in the vocabulary
   EXPECT_FALSE(BpeModel::can_take_bytes(description));
 }
 

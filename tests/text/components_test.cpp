@@ -295,8 +295,9 @@ TEST(Unigram, FindsTheMostProbableTokens) {
   const auto tokenizer = tokenizer_of(unigram());
   EXPECT_EQ(tokenizer->encode("abc"), (Ids{3, 5}));
   EXPECT_EQ(
-      tokenizer->encode("abxyc\u00e9"), (Ids{3, 0, 5, 0}));  // adjacent unknown characters become one token
-  EXPECT_EQ(tokenizer->decode(Ids{3, 5}), "ab c");           // without a decoder: joined by spaces
+      tokenizer->encode("abxyc\u00e9"),
+      (Ids{3, 0, 5, 0}));                           // adjacent unknown characters become one token
+  EXPECT_EQ(tokenizer->decode(Ids{3, 5}), "ab c");  // without a decoder: joined by spaces
   json fallback = unigram();
   fallback["model"]["byte_fallback"] = true;
   EXPECT_EQ(tokenizer_of(fallback)->encode("a\u00e9"), (Ids{1, 6, 7}));

@@ -168,8 +168,7 @@ TEST(TokenizerErrors, NameFileKeyAndProblem) {
   EXPECT_EQ(error_of("/version", "1.0"), "");
   EXPECT_EQ(error_of("/version", "2.0"), "m/tokenizer.json: has version \"2.0\"");
   EXPECT_EQ(
-      error_of("/model/type", "Magic"),
-      "m/tokenizer.json: model has the unknown type \"Magic\"");
+      error_of("/model/type", "Magic"), "m/tokenizer.json: model has the unknown type \"Magic\"");
   EXPECT_EQ(
       error_of("/model/vocab", 3),
       "m/tokenizer.json: model.vocab should be an object that maps tokens to ids");

@@ -32,7 +32,8 @@ TEST(Normalization, KnowsHangul) {
   EXPECT_EQ(normalize("\u1112\u1161\u11ab", Form::kNfc), "\ud55c");
   EXPECT_EQ(normalize("\ud55c\uae00", Form::kNfd), "\u1112\u1161\u11ab\u1100\u1173\u11af");
   EXPECT_EQ(normalize("\ud558\u11ab", Form::kNfc), "\ud55c");
-  EXPECT_EQ(normalize("\ud55c\u11ab", Form::kNfc), "\ud55c\u11ab");  // already has a final consonant
+  EXPECT_EQ(
+      normalize("\ud55c\u11ab", Form::kNfc), "\ud55c\u11ab");  // already has a final consonant
 }
 
 TEST(Normalization, BlocksMarksOfTheSameClass) {

@@ -23,7 +23,8 @@ TEST(Inputs, CountTheLabelsThatArePredicted) {
   batch.labels = {1, 2, -100, -100, -100, 6};
   batch.samples = {7, 8};
   const nn::ForwardInputs inputs = to_inputs(batch);
-  EXPECT_EQ(inputs.targets.counts.sum().item<int64_t>(), 2);  // the first token of a row is not predicted
+  EXPECT_EQ(
+      inputs.targets.counts.sum().item<int64_t>(), 2);  // the first token of a row is not predicted
   EXPECT_EQ(inputs.ids[1][0].item<int64_t>(), 4);
   EXPECT_EQ(inputs.samples[1].item<int64_t>(), 8);
 }

@@ -77,7 +77,8 @@ TEST(Mixture, HalvesAreOfTokensThatAreSent) {
   config.parallel.expert_halves = true;
   EXPECT_EQ(
       refusal(config, mixture()),
-      "parallel.expert_halves is set, but parallel.expert is 1: there is no expert all-to-all to overlap");
+      "parallel.expert_halves is set, but parallel.expert is 1: there is no expert all-to-all to "
+      "overlap");
   config.parallel.expert = 2;
   EXPECT_EQ(refusal(config, mixture()), "");
 }

@@ -34,8 +34,8 @@ TEST(Spikes, OneFarBeyondTheQuantileIsToldWithIt) {
   for (size_t step = 0; step + 1 < Spikes::kFewest; ++step) {
     EXPECT_FALSE(spikes.observe(norms.next()));
   }
-  EXPECT_FALSE(
-      spikes.observe(1e6));  // no previous values to compare with: it is added and raises the quantile
+  EXPECT_FALSE(spikes.observe(
+      1e6));  // no previous values to compare with: it is added and raises the quantile
   Spikes later;
   for (int step = 0; step < 300; ++step) {
     later.observe(norms.next());

@@ -211,7 +211,8 @@ TEST(Steering, ARunThatMayNotListenRunsAllTheSame) {
   elsewhere.job.config.training.output_dir = (elsewhere.folder.path() / "none").string();
   ::testing::internal::CaptureStderr();
   Steering deaf(elsewhere.job, elsewhere.rank_context);
-  EXPECT_NE(::testing::internal::GetCapturedStderr().find("cannot be controlled"), std::string::npos);
+  EXPECT_NE(
+      ::testing::internal::GetCapturedStderr().find("cannot be controlled"), std::string::npos);
   EXPECT_EQ(deaf.take().numbers(), Acts{}.numbers());
 }
 

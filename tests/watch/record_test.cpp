@@ -151,7 +151,9 @@ TEST_F(Record, AFileThatWasCutOrMadeAnewIsReadAnew) {
   put("m", "{\"step\": 1, \"loss\": 1.5}\n");
   EXPECT_TRUE(reader.refresh());
   EXPECT_EQ(reader.find("loss").values, (std::vector<double>{1.5}));
-  put("m", "{\"step\": 1, \"loss\": 7.5}\n{\"step\": 2, \"loss\": 8.5}\n");  // longer than before and with other contents
+  put("m",
+      "{\"step\": 1, \"loss\": 7.5}\n{\"step\": 2, \"loss\": 8.5}\n");  // longer than before and
+                                                                        // with other contents
   EXPECT_TRUE(reader.refresh());
   EXPECT_EQ(reader.find("loss").values, (std::vector<double>{7.5, 8.5}));
   put("m", "");
@@ -251,7 +253,8 @@ TEST(Downsample, KeepsTheExtremesAndTheEnds) {
   EXPECT_TRUE(std::is_sorted(points.steps.begin(), points.steps.end()));
   EXPECT_EQ(*std::max_element(points.values.begin(), points.values.end()), 50);
   EXPECT_EQ(*std::min_element(points.values.begin(), points.values.end()), -60);
-  for (size_t i = 0; i < points.steps.size(); ++i) {  // every point is an original point of the series
+  for (size_t i = 0; i < points.steps.size();
+       ++i) {  // every point is an original point of the series
     EXPECT_EQ(points.values[i], series.values[static_cast<size_t>(points.steps[i] / 3)]);
   }
 }

@@ -97,7 +97,7 @@ class Agent {
   Health health_;
   std::optional<HealthCheck> health_check_;
   std::vector<std::filesystem::path> step_files_;  // of the round
-  std::vector<PersistentMemory> memory_;  // one per worker, if workers may be restarted
+  std::vector<PersistentMemory> memory_;           // one per worker, if workers may be restarted
 };
 
 void Agent::watch_stdin() {
@@ -271,7 +271,8 @@ int Agent::run() {
     std::vector<std::string> quoted(own.size());
     std::ranges::transform(own, quoted.begin(), shell_quote);
     log_info(
-        "Lockstep can run this without Python: use \"{}\" instead of {} and its arguments (docs/unlearning.md)",
+        "Lockstep can run this without Python: use \"{}\" instead of {} and its arguments "
+        "(docs/unlearning.md)",
         fmt::join(quoted, " "),
         plan_.name);
   }

@@ -172,7 +172,9 @@ void Coordinator::State::hear(AgentConnection& agent, const json& message) {
   for (const Rule& rule : kRules) {
     if (message.is_object() && message.contains(rule.message)) {
       if ((rule.stages & at_stages({agent.stage})) == 0) {
-        throw Error(ErrorKind::kPeerLost, fmt::format("message '{}' is not allowed in this state", rule.message));
+        throw Error(
+            ErrorKind::kPeerLost,
+            fmt::format("message '{}' is not allowed in this state", rule.message));
       }
       (this->*rule.take)(agent, message);
       return;
@@ -203,7 +205,8 @@ void Coordinator::State::take_moved(AgentConnection& agent, const json& message)
   if (!is_later || !is_ours) {
     throw Error(ErrorKind::kPeerLost, "the sender does not host a later term of this job");
   }
-  log_warning("the job continued without this coordinator; {} port {} hosts it now", now.address, now.port);
+  log_warning(
+      "the job continued without this coordinator; {} port {} hosts it now", now.address, now.port);
   phase_ = Phase::kOver;
   last_word_ = {{"moved", to_json(now)}};
   for (AgentConnection& other : agents_) {
@@ -231,9 +234,7 @@ void Coordinator::State::greet(AgentConnection& agent, const json& message) {
       introduction(message.at("node"))};
   if (!secret.empty() && !equal_in_constant_time(
                              message.at("proof").get<std::string>(), said.proof(secret, "agent"))) {
-    refuse(
-        agent,
-        "the secret (--rdzv-secret-file) or the job id (--rdzv-id) differs");
+    refuse(agent, "the secret (--rdzv-secret-file) or the job id (--rdzv-id) differs");
     return;
   }
   if (run_id != plan_.run_id) {

@@ -70,12 +70,17 @@ void want_a_secret(const RendezvousPoint& rendezvous, const std::string& address
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "a secret is required for a rendezvous at {}: otherwise any process that reaches this address could join", address),
-        "create one with (umask 077; head -c 32 /dev/urandom | base64 > FILE) and pass --rdzv-secret-file FILE on every node, or pass --rdzv-insecure to accept every process that reaches the address");
+            "a secret is required for a rendezvous at {}: otherwise any process that reaches this "
+            "address could join",
+            address),
+        "create one with (umask 077; head -c 32 /dev/urandom | base64 > FILE) and pass "
+        "--rdzv-secret-file FILE on every node, or pass --rdzv-insecure to accept every process "
+        "that reaches the address");
   }
   if (is_public(address)) {
     log_warning(
-        "rendezvous at the public address {} without a secret: any process that reaches it can join",
+        "rendezvous at the public address {} without a secret: any process that reaches it can "
+        "join",
         address);
   }
 }
@@ -125,8 +130,8 @@ class Remote : public Rendezvous {
   std::optional<Greeting> greeting_;
   std::optional<ReplicatedJobState> replicated_state_;  // of the last round received
   std::vector<NodeInfo> standbys_;                      // standby coordinators, in order
-  Socket own_place_;                                    // socket on which this node would host the job
-  bool moved_ = false;                                  // the coordinator reported its successor
+  Socket own_place_;    // socket on which this node would host the job
+  bool moved_ = false;  // the coordinator reported its successor
   bool started_ = false, stopped_ = false;
   Interruption why_stopped_ = Interruption::kNone;
   std::optional<Round> round_;
@@ -197,7 +202,8 @@ Socket Remote::reach() {
       throw Error(
           ErrorKind::kEnvironment,
           fmt::format("{} (tried for {} s)", text, rendezvous.join_timeout.count() / 1000),
-          "check that the host node is running, its address and port, and firewalls; --local-addr selects this node's address");
+          "check that the host node is running, its address and port, and firewalls; --local-addr "
+          "selects this node's address");
     }
     if (!told && Clock::now() - begin > std::chrono::seconds(2)) {
       told = true;
@@ -251,8 +257,7 @@ bool Remote::connect() {
   }
   const bool welcome = introduce(std::move(socket), kTell);
   if (!greeting_->refused().empty()) {
-    throw Error(
-        ErrorKind::kConfig, "the coordinator refused this node: " + greeting_->refused());
+    throw Error(ErrorKind::kConfig, "the coordinator refused this node: " + greeting_->refused());
   }
   if (!welcome && !guard_.signal()) {
     throw Error(

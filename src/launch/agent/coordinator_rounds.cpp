@@ -18,9 +18,11 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLastCallAgain{
     500};  // after the first round, the remaining nodes are already connected
-constexpr milliseconds kSlowest{3000};  // from the loss of the coordinator until a node has stopped its workers
-constexpr milliseconds kFenced{3000};   // for another coordinator to announce itself
-constexpr milliseconds kQuorum{30000};  // for a majority of standbys, which are running already, to connect
+constexpr milliseconds kSlowest{
+    3000};  // from the loss of the coordinator until a node has stopped its workers
+constexpr milliseconds kFenced{3000};  // for another coordinator to announce itself
+constexpr milliseconds kQuorum{
+    30000};  // for a majority of standbys, which are running already, to connect
 constexpr milliseconds kWaitsUntold{3000};
 constexpr size_t kMostProblems = 64, kLongestProblem = 500;
 
@@ -67,9 +69,10 @@ void Coordinator::State::fence() {
   std::vector<HostPlace> former = replicated_state_.hosts;
   const HostPlace now = former.back();
   former.pop_back();
-  std::erase_if(former, [&](const HostPlace& place) {  // no other coordinator listens on this endpoint
-    return at_endpoint_ && place.address == address_ && place.port == bound_port(at_endpoint_);
-  });
+  std::erase_if(
+      former, [&](const HostPlace& place) {  // no other coordinator listens on this endpoint
+        return at_endpoint_ && place.address == address_ && place.port == bound_port(at_endpoint_);
+      });
   fence_.emplace(plan_, now, replicated_state_.job.id, replicated_state_.term(), std::move(former));
 }
 

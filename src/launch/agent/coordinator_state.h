@@ -95,7 +95,8 @@ class Coordinator::State {
   std::optional<int> told_ready_;  // number of joined nodes when it was last logged
   int64_t next_id_ = 1;
   ReplicatedJobState replicated_state_;  // includes this coordinator
-  int awaited_standbys_ = 0;   // standby coordinators of the lost coordinator, until the first round begins
+  int awaited_standbys_ =
+      0;  // standby coordinators of the lost coordinator, until the first round begins
   nlohmann::json membership_;  // members of the round, as a message for agents outside it
   std::optional<LeaderFence> fence_;
   // This process was stopped long enough for the agents to have another coordinator.

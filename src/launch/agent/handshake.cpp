@@ -41,8 +41,9 @@ void Greeting::take(const nlohmann::json& message, Channel& channel) {
       return;
     }
     if (message.at("secret").get<bool>() == secret_.empty()) {
-      refused_ = secret_.empty() ? "the coordinator requires a secret (--rdzv-secret-file)"
-                                 : "this node uses --rdzv-secret-file, but the coordinator does not";
+      refused_ = secret_.empty()
+                     ? "the coordinator requires a secret (--rdzv-secret-file)"
+                     : "this node uses --rdzv-secret-file, but the coordinator does not";
       return;
     }
     const nlohmann::json node = to_json(self_);

@@ -18,7 +18,8 @@ namespace {
 int64_t number_at(const nlohmann::json& object, const char* key, int64_t least, int64_t most) {
   const int64_t value = integer_of(object.at(key));
   if (value < least || value > most) {
-    throw Error(ErrorKind::kPeerLost, fmt::format("invalid introduction of a node: {} is {}", key, value));
+    throw Error(
+        ErrorKind::kPeerLost, fmt::format("invalid introduction of a node: {} is {}", key, value));
   }
   return value;
 }

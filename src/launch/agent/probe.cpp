@@ -48,8 +48,8 @@ void advance(Attempt& attempt) {
   if (size <= 0 || attempt.answer.size() >= attempt.node->probe_token.size()) {
     attempt.done = true;
     if (attempt.answer != attempt.node->probe_token) {
-      attempt.problem = size < 0 ? std::strerror(errno)
-                                 : "another program or machine answers at this address";
+      attempt.problem =
+          size < 0 ? std::strerror(errno) : "another program or machine answers at this address";
     }
   }
 }
@@ -168,7 +168,9 @@ std::string probe_store(
     if (size > 0) {
       answer.append(buffer, static_cast<size_t>(size));
     } else {
-      problem = "connection closed by the store: this node connects from another address than it used in the rendezvous";
+      problem =
+          "connection closed by the store: this node connects from another address than it used in "
+          "the rendezvous";
     }
   }
   return problem.empty() ? ""

@@ -16,7 +16,8 @@ using nlohmann::json;
 int count_at(const json& object, const char* key, int most = 1 << 30) {
   const auto value = integer_of(object.at(key));
   if (value < 0 || value > most) {
-    throw Error(ErrorKind::kPeerLost, fmt::format("invalid replicated job state: {} is {}", key, value));
+    throw Error(
+        ErrorKind::kPeerLost, fmt::format("invalid replicated job state: {} is {}", key, value));
   }
   return static_cast<int>(value);
 }

@@ -104,7 +104,8 @@ void examine_gpus(const Environment& environment, std::vector<Finding>& findings
       {smi.empty() ? State::kBroken : State::kGood,
        "driver",
        driver.empty() ? "loaded" : driver.substr(0, 90),
-       smi.empty() ? "nvidia-smi does not answer: reload the driver or reboot; see also `dmesg | grep -i xid`"
+       smi.empty() ? "nvidia-smi does not answer: reload the driver or reboot; see also `dmesg | "
+                     "grep -i xid`"
                    : ""});
   const std::string links = output_of("nvidia-smi topo -m");
   const bool nvlink = links.find("\tNV") != std::string::npos;
@@ -138,7 +139,8 @@ Finding own_name() {
         State::kWarning,
         "host name",
         host + " does not resolve",
-        "add it to /etc/hosts or DNS, or use addresses: --rdzv-endpoint ADDRESS:PORT, --local-addr"};
+        "add it to /etc/hosts or DNS, or use addresses: --rdzv-endpoint ADDRESS:PORT, "
+        "--local-addr"};
   }
   const bool loopback = is_loopback(addresses.front());
   return {
@@ -259,9 +261,9 @@ Finding judge_bandwidth(int ranks, double all_reduce, double expected) {
       state,
       "all-reduce",
       value,
-      state == State::kGood
-          ? ""
-          : "check for other jobs on the machine, a slow interface (NCCL_SOCKET_IFNAME), or PCIe settings"};
+      state == State::kGood ? ""
+                            : "check for other jobs on the machine, a slow interface "
+                              "(NCCL_SOCKET_IFNAME), or PCIe settings"};
 }
 
 Finding judge_clocks(double largest_seconds, int nodes) {
@@ -270,7 +272,8 @@ Finding judge_clocks(double largest_seconds, int nodes) {
       far ? State::kWarning : State::kGood,
       "clocks",
       fmt::format("largest clock difference {:.3f} s, {} nodes", largest_seconds, nodes),
-      far ? "start NTP or chrony on every node, so that times in logs and reports are comparable" : ""};
+      far ? "start NTP or chrony on every node, so that times in logs and reports are comparable"
+          : ""};
 }
 
 std::vector<Finding> examine_machine(

@@ -159,8 +159,7 @@ void check_options(Options& options) {
   }
   if (options.flag("use-fsdp") && is_truth_word(options.text("fsdp-cpu-ram-efficient-loading")) &&
       !is_truth_word(options.text("fsdp-sync-module-states"))) {
-    options.problem(
-        "--fsdp-cpu-ram-efficient-loading requires --fsdp-sync-module-states");
+    options.problem("--fsdp-cpu-ram-efficient-loading requires --fsdp-sync-module-states");
   }
   if (options.flag("module") && options.flag("no-python")) {
     options.problem("--module and --no-python are mutually exclusive");
@@ -235,8 +234,8 @@ void plan_accelerate_rendezvous(Options& options, LaunchPlan& plan) {
     options.problem("several machines require --main-process-ip");
   }
   if (rendezvous.node_rank >= plan.max_nodes) {
-    options.problem(
-        fmt::format("--machine-rank {} is out of range for {} machines", rendezvous.node_rank, plan.max_nodes));
+    options.problem(fmt::format(
+        "--machine-rank {} is out of range for {} machines", rendezvous.node_rank, plan.max_nodes));
   }
   const bool dynamic = options.text("rdzv-backend") == "c10d";
   rendezvous.kind = dynamic ? RendezvousPoint::Kind::kDynamic : RendezvousPoint::Kind::kStatic;

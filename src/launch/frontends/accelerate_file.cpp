@@ -119,10 +119,7 @@ class ConfigFile {
     const auto found = std::find(names_.begin(), names_.end(), name);
     if (found == names_.end()) {
       options_.problem(fmt::format(
-          "{}: unknown key '{}'.{}",
-          value.origin.place,
-          shown,
-          did_you_mean(name, names_)));
+          "{}: unknown key '{}'.{}", value.origin.place, shown, did_you_mean(name, names_)));
       return;
     }
     std::string text = text_of(value);
@@ -142,7 +139,8 @@ class ConfigFile {
 
   void take_special(const std::string& key, const std::string& text) {
     if (key == "compute_environment" && text != "LOCAL_MACHINE") {
-      options_.problem(fmt::format("compute_environment {} is not supported; use LOCAL_MACHINE", text));
+      options_.problem(
+          fmt::format("compute_environment {} is not supported; use LOCAL_MACHINE", text));
     } else if (key == "use_cpu" && is_truth_word(text)) {
       options_.set_default("cpu", "1");
     } else if (key == "fp16" && is_truth_word(text)) {
@@ -159,7 +157,8 @@ class ConfigFile {
       const auto found = flags.find(text);
       if (found == flags.end()) {
         options_.problem(fmt::format(
-            "distributed_type {} is not supported; use NO, MULTI_CPU, MULTI_GPU, DEEPSPEED, FSDP or MEGATRON_LM",
+            "distributed_type {} is not supported; use NO, MULTI_CPU, MULTI_GPU, DEEPSPEED, FSDP "
+            "or MEGATRON_LM",
             text));
       } else if (!found->second.empty() && !chosen()) {
         options_.set_default(found->second, "1");

@@ -55,7 +55,9 @@ std::string compat_of(const std::vector<std::string>& arguments) {
 
 std::string usage(const Known& known) {
   return fmt::format(
-      "usage: lockstep launch [options of {}] PROGRAM [arguments]\n\n{}\nUse --compat torchrun|accelerate|deepspeed to select the launcher; otherwise it is inferred from the options.\n",
+      "usage: lockstep launch [options of {}] PROGRAM [arguments]\n\n{}\nUse --compat "
+      "torchrun|accelerate|deepspeed to select the launcher; otherwise it is inferred from the "
+      "options.\n",
       known.name,
       help_text(known.options));
 }
@@ -97,7 +99,8 @@ Surface surface_of(const std::vector<std::string>& arguments) {
   throw Error(
       ErrorKind::kConfig,
       fmt::format("no launcher accepts all of these options:\n{}", fmt::join(complaints, "\n")),
-      "`lockstep launch --compat torchrun --help` (or accelerate, deepspeed) lists the options of each");
+      "`lockstep launch --compat torchrun --help` (or accelerate, deepspeed) lists the options of "
+      "each");
 }
 
 LaunchRequest read_launch(

@@ -103,7 +103,9 @@ HostSlots local_host(Options& options, const Environment& environment) {
       const std::vector<int> index = parse_cpu_list(entry);
       if (index.size() != 1) {
         options.problem(fmt::format(
-            "CUDA_VISIBLE_DEVICES entry '{}' is not a number; use numbers, or --include localhost:0,1", entry));
+            "CUDA_VISIBLE_DEVICES entry '{}' is not a number; use numbers, or --include "
+            "localhost:0,1",
+            entry));
         return all;
       }
       all.slots.push_back(index[0]);
@@ -127,8 +129,7 @@ void bind_cores(Options& options, LaunchPlan& plan) {
   }
   const size_t share = cores.size() / static_cast<size_t>(plan.workers);
   if (share == 0) {
-    options.problem(
-        fmt::format("{} cores are too few for {} workers", cores.size(), plan.workers));
+    options.problem(fmt::format("{} cores are too few for {} workers", cores.size(), plan.workers));
     return;
   }
   for (int worker = 0; worker < plan.workers; ++worker) {
@@ -155,9 +156,7 @@ void plan_elasticity(Options& options, int node, LaunchPlan& plan) {
   plan.rendezvous.node_rank = -1;
   if (plan.min_nodes > plan.max_nodes) {
     options.problem(fmt::format(
-        "--min_elastic_nodes {} exceeds --max_elastic_nodes {}",
-        plan.min_nodes,
-        plan.max_nodes));
+        "--min_elastic_nodes {} exceeds --max_elastic_nodes {}", plan.min_nodes, plan.max_nodes));
   }
 }
 
@@ -299,7 +298,8 @@ std::vector<DeepspeedRequest::Command> start_remotely(
     job.secret = random_hex();
     if (transport == "pdsh" && job.transport_arguments.empty()) {
       log_info(
-          "pdsh cannot pass a secret to the agents; using ssh (to use pdsh, pass --rdzv-secret-file FILE with mode 0600 on all hosts)");
+          "pdsh cannot pass a secret to the agents; using ssh (to use pdsh, pass "
+          "--rdzv-secret-file FILE with mode 0600 on all hosts)");
       transport = "ssh";
     }
   }
@@ -335,7 +335,8 @@ void check_deepspeed_options(Options& options) {
         fmt::format("--launcher {}: must be one of {}", transport, fmt::join(transports, ", ")));
   }
   if (!options.text("autotuning").empty()) {
-    options.problem("--autotuning is not supported; `lockstep plan --apply` searches for the best plan");
+    options.problem(
+        "--autotuning is not supported; `lockstep plan --apply` searches for the best plan");
   }
   if (options.flag("module") && options.flag("no-python")) {
     options.problem("--module and --no_python are mutually exclusive");

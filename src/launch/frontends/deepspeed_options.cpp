@@ -5,7 +5,11 @@ namespace lockstep::launch {
 namespace {
 
 constexpr OptionSpec kDeepspeedOptions[] = {
-    {"hostfile", kValue, "/job/hostfile", "file with lines HOST slots=N; if it does not exist, use this machine only", 'H'},
+    {"hostfile",
+     kValue,
+     "/job/hostfile",
+     "file with lines HOST slots=N; if it does not exist, use this machine only",
+     'H'},
     {"include", kValue, "", "NODE[:SLOT,...]@... to use", 'i'},
     {"exclude", kValue, "", "NODE[:SLOT,...]@... to exclude", 'e'},
     {"num-nodes", kValue, "-1", "use the first N hosts of the hostfile"},

@@ -50,7 +50,9 @@ Socket input_that_says(const std::string& text, std::vector<Socket>& alive) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw Error(
-        ErrorKind::kEnvironment, "cannot create a pipe", "raise the limit of open files: ulimit -n");
+        ErrorKind::kEnvironment,
+        "cannot create a pipe",
+        "raise the limit of open files: ulimit -n");
   }
   Socket read(ends[0]);
   alive.emplace_back(ends[1]);
@@ -71,7 +73,8 @@ Socket input_that_says(const std::string& text, std::vector<Socket>& alive) {
 int run_remotely(const std::vector<DeepspeedRequest::Command>& commands) {
   Guard guard({SIGTERM, SIGINT, SIGHUP, SIGQUIT});
   Console output(guard.loop(), STDOUT_FILENO), error_output(guard.loop(), STDERR_FILENO);
-  std::vector<Socket> inputs, alive;  // while these pipes are open, the agents know that the launcher is alive
+  std::vector<Socket> inputs,
+      alive;  // while these pipes are open, the agents know that the launcher is alive
   Environment environment = current_environment();
   environment[Guard::kTagName] = guard.tag();
   std::vector<WorkerSpec> specs;

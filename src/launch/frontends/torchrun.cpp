@@ -25,7 +25,10 @@ constexpr OptionSpec kTorchrunOptions[] = {
      kValue,
      "",
      "file of mode 0600 with the secret shared by all nodes; agents without it are refused"},
-    {"rdzv-insecure", kFlag, "", "allow a rendezvous without a secret: any process that reaches the address can join"},
+    {"rdzv-insecure",
+     kFlag,
+     "",
+     "allow a rendezvous without a secret: any process that reaches the address can join"},
     {"standalone", kFlag, "", "single node with a free port and a random id"},
     {"max-restarts", kValue, "0", "maximum number of restarts after failures"},
     {"restart-window",
@@ -119,7 +122,9 @@ void note_workers_of_cpus(
   const bool counted = told != environment.end() && options.text("nproc-per-node") == told->second;
   if (is_pod && counted && plan.workers >= kMany && usable_gpus(environment).empty()) {
     plan.notes.push_back(fmt::format(
-        "starting {} ranks with few threads each, because this pod has no GPU and PET_NPROC_PER_NODE counts its CPUs; set `numProcPerNode: 1` in the runtime or --nproc-per-node 1 for one rank with all threads",
+        "starting {} ranks with few threads each, because this pod has no GPU and "
+        "PET_NPROC_PER_NODE counts its CPUs; set `numProcPerNode: 1` in the runtime or "
+        "--nproc-per-node 1 for one rank with all threads",
         plan.workers));
   }
 }
@@ -129,7 +134,8 @@ void plan_torchrun_rendezvous(Options& options, const Environment& environment, 
   const std::string& endpoint = options.text("rdzv-endpoint");
   if (backend != "static" && backend != "c10d") {
     options.problem(fmt::format(
-        "--rdzv-backend {} is not supported; use static or c10d. c10d needs no external service: --rdzv-backend c10d --rdzv-endpoint HOST:PORT",
+        "--rdzv-backend {} is not supported; use static or c10d. c10d needs no external service: "
+        "--rdzv-backend c10d --rdzv-endpoint HOST:PORT",
         backend));
     backend = "c10d";
   }
@@ -163,7 +169,8 @@ void plan_torchrun_rendezvous(Options& options, const Environment& environment, 
           plan.max_nodes - 1));
     }
     if (plan.min_nodes != plan.max_nodes) {
-      options.problem("--nnodes MIN:MAX requires --rdzv-backend c10d and --rdzv-endpoint HOST:PORT");
+      options.problem(
+          "--nnodes MIN:MAX requires --rdzv-backend c10d and --rdzv-endpoint HOST:PORT");
     }
     return;
   }
@@ -211,7 +218,8 @@ void plan_end(Options& options, const Environment& environment, LaunchPlan& plan
     const std::string& text = timeout->second;
     if (std::from_chars(text.data(), text.data() + text.size(), seconds).ec != std::errc() ||
         seconds < 0) {
-      options.problem(fmt::format("TORCH_ELASTIC_SHUTDOWN_TIMEOUT={}: not a number of seconds", text));
+      options.problem(
+          fmt::format("TORCH_ELASTIC_SHUTDOWN_TIMEOUT={}: not a number of seconds", text));
     }
     plan.shutdown_timeout = std::chrono::seconds(seconds);
   }
@@ -289,15 +297,13 @@ LaunchPlan plan_torchrun(
   plan.virtual_local_rank = options.flag("virtual-local-rank");
   plan.numa_binding = options.text("numa-binding");
   if (!options.text("logs-specs").empty()) {
-    options.problem(
-        "--logs-specs names a Python plug-in, which is not supported; omit it");
+    options.problem("--logs-specs names a Python plug-in, which is not supported; omit it");
   }
   if (options.flag("module") && options.flag("no-python")) {
     options.problem("--module and --no-python are mutually exclusive");
   }
   if (options.flag("run-path")) {
-    plan.notes.emplace_back(
-        "--run-path has no effect: python runs the program in its own process");
+    plan.notes.emplace_back("--run-path has no effect: python runs the program in its own process");
   }
   if (distributed_launch && !options.flag("use-env")) {
     plan.local_rank_argument = "--local-rank={}";

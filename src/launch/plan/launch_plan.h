@@ -19,7 +19,8 @@ struct RendezvousPoint {
   enum class Kind {
     kLocal,   // one machine, no peers
     kStatic,  // a fixed number of nodes, each with its rank; node 0 hosts
-    kDynamic  // between a minimum and a maximum of nodes; the node with the endpoint's address hosts
+    kDynamic  // between a minimum and a maximum of nodes; the node with the endpoint's address
+              // hosts
   } kind = Kind::kLocal;
   std::string host = "127.0.0.1";
   int port = 29400;

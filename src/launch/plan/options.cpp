@@ -136,8 +136,7 @@ double Options::seconds(const std::string& name, double least) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number) ||
       number < least) {
-    problem(
-        fmt::format("--{} {}: must be a number of seconds of at least {}", name, value, least));
+    problem(fmt::format("--{} {}: must be a number of seconds of at least {}", name, value, least));
     return least;
   }
   return number;

@@ -30,9 +30,10 @@ struct OptionSpec {
 
 /// Parsing rules of a launcher.
 struct OptionRules {
-  std::string program;             // for messages: "lockstep launch (torchrun)"
-  bool prefixes = true;            // accept unambiguous prefixes of long options
-  std::string environment_prefix;  // "PET_": defaults come from PET_<NAME>; empty: not from the environment
+  std::string program;   // for messages: "lockstep launch (torchrun)"
+  bool prefixes = true;  // accept unambiguous prefixes of long options
+  std::string
+      environment_prefix;  // "PET_": defaults come from PET_<NAME>; empty: not from the environment
 };
 
 /// Parsed options. Problems are collected; finish() throws them all at once.

@@ -217,13 +217,16 @@ std::string read_secret(const std::string& path) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format("--rdzv-secret-file {}: {}", path, std::strerror(errno)),
-        "create one: (umask 077; head -c 32 /dev/urandom | base64 > FILE), and copy it to every node");
+        "create one: (umask 077; head -c 32 /dev/urandom | base64 > FILE), and copy it to every "
+        "node");
   }
   if ((info.st_mode & 077) != 0) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "--rdzv-secret-file {}: other users can read it (mode {:o})", path, info.st_mode & 0777),
+            "--rdzv-secret-file {}: other users can read it (mode {:o})",
+            path,
+            info.st_mode & 0777),
         fmt::format("chmod 600 {}", path));
   }
   if (!S_ISREG(info.st_mode) || (info.st_uid != ::geteuid() && info.st_uid != 0)) {

@@ -57,7 +57,8 @@ std::vector<std::string> shell_split(const std::string& text) {
     }
   }
   if (quote != 0) {
-    throw Error(ErrorKind::kConfig, fmt::format("unterminated quote in: {}", text), "close the quote");
+    throw Error(
+        ErrorKind::kConfig, fmt::format("unterminated quote in: {}", text), "close the quote");
   }
   if (inside) {
     words.push_back(word);

@@ -37,7 +37,8 @@ StdSpec StdSpec::parse(const std::string& text, const std::string& option) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format("--{} {}: invalid selection of streams", option, text),
-        "use 0 (none), 1 (stdout), 2 (stderr) or 3 (both) for all workers, or a list by local rank such as 0:1,12:3");
+        "use 0 (none), 1 (stdout), 2 (stderr) or 3 (both) for all workers, or a list by local rank "
+        "such as 0:1,12:3");
   }
   return result;
 }

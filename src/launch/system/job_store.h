@@ -8,11 +8,12 @@
 
 namespace lockstep::launch {
 
-/// Listens only on `address` (loopback, or the chosen interface; empty: all) and serves on its own thread while the object lives. Throws
-/// Error (environment) if the port is in use, with the process that holds it if visible.
+/// Listens only on `address` (loopback, or the chosen interface; empty: all) and serves on its own
+/// thread while the object lives. Throws Error (environment) if the port is in use, with the
+/// process that holds it if visible.
 ///
-/// c10d's protocol has no authentication, so connections are filtered: local ones must belong to this user or root, others must come from
-/// the listed hosts.
+/// c10d's protocol has no authentication, so connections are filtered: local ones must belong to
+/// this user or root, others must come from the listed hosts.
 class JobStore {
  public:
   /// `port` 0 selects a free one without a race. `hosts`: numeric addresses of other machines.

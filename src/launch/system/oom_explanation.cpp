@@ -141,7 +141,8 @@ std::string oom_explanation(
         peak);
   }
   return fmt::format(
-      "not killed for memory by this cgroup ({}{}): another process sent the signal, or the whole machine ran out of memory (see `dmesg`)",
+      "not killed for memory by this cgroup ({}{}): another process sent the signal, or the whole "
+      "machine ran out of memory (see `dmesg`)",
       limit,
       peak);
 }

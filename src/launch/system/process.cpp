@@ -99,7 +99,8 @@ void close_on_exec() {
     descriptors.push_back(std::stoi(entry.path().filename().string()));
   }
   for (const int descriptor : descriptors) {
-    if ((::fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0) {  // -1: the iterator's own descriptor, already closed
+    if ((::fcntl(descriptor, F_GETFD) & FD_CLOEXEC) !=
+        0) {  // -1: the iterator's own descriptor, already closed
       ::close(descriptor);
     }
   }

@@ -19,7 +19,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kBetweenLooks{200};     // interval of the checks for hanging workers
 constexpr milliseconds kOthersFailingToo{10};  // so that the report lists all simultaneous failures
-constexpr milliseconds kCauseOfLostPeer{500};  // the loss of a peer may be noticed before the peer's own end
+constexpr milliseconds kCauseOfLostPeer{
+    500};  // the loss of a peer may be noticed before the peer's own end
 constexpr milliseconds kFromErrorToEnd{2000};  // a Python worker takes time to exit
 constexpr milliseconds kOrphansMayFinish{1000};
 constexpr milliseconds kOrphansMustFinish{200};
@@ -55,7 +56,8 @@ bool kill_one_that_hangs(WorkerGroup& group, UninterruptibleWatch& hanging) {
     return false;
   }
   log_error(
-      "killed rank {} (PID {}): in uninterruptible sleep for longer than TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT; the job is not restarted",
+      "killed rank {} (PID {}): in uninterruptible sleep for longer than "
+      "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT; the job is not restarted",
       worker->rank,
       worker->pid);
   ::kill(-worker->pid, SIGKILL);
@@ -172,7 +174,8 @@ void end_workers(
     if (!worker->status) {
       result.stuck = true;
       log_error(
-          "rank {} (PID {}) hangs in the kernel and cannot be killed: a driver or a file system does not respond (see `cat /proc/{}/stack`)",
+          "rank {} (PID {}) hangs in the kernel and cannot be killed: a driver or a file system "
+          "does not respond (see `cat /proc/{}/stack`)",
           worker->rank,
           worker->pid,
           worker->pid);

@@ -257,7 +257,8 @@ Failure describe(
         result.pid);
   } else {
     result.message =
-        "no error file: the program exited by itself, or does not use record() (C++) or @record (Python)";
+        "no error file: the program exited by itself, or does not use record() (C++) or @record "
+        "(Python)";
   }
   if (result.status.signal == SIGKILL) {
     result.memory = oom_explanation(before, after);
@@ -303,7 +304,8 @@ Failure describe_hanging(
     result.callstack = result.message + "\n" + found;
   }
   result.hint =
-      "look for a stopped process, or a disk or network that does not respond; if it is only slow, raise ddp_timeout";
+      "look for a stopped process, or a disk or network that does not respond; if it is only slow, "
+      "raise ddp_timeout";
   result.step = who_gave_up.step;
   for (const std::string& line : worker.tail.lines()) {
     result.last_lines.push_back(printable(line));

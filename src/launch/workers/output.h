@@ -82,11 +82,11 @@ std::string printable_lines(std::string_view text);
 /// Destination of one stream of one worker.
 struct StreamRoute {
   Console* console = nullptr;  // null: not shown
-  bool whole_lines =
-      true;            // false: bytes unchanged, for a stream that has the console to itself
-  std::string prefix;  // before each line on the console
+  bool whole_lines = true;  // false: bytes unchanged, for a stream that has the console to itself
+  std::string prefix;       // before each line on the console
   std::shared_ptr<LogFile> file;      // null: none
-  std::vector<std::string> needles;   // lines that contain any of these strings are also written, with the prefix, to `filtered`
+  std::vector<std::string> needles;   // lines that contain any of these strings are also written,
+                                      // with the prefix, to `filtered`
   std::shared_ptr<LogFile> filtered;  // file for these lines, shared among workers
 };
 

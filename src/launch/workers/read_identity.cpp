@@ -44,7 +44,8 @@ class IdentityReader {
       throw Error(
           ErrorKind::kConfig,
           fmt::format("the launcher's variables are incomplete: {}", fmt::join(problems_, "; ")),
-          "start the job with `lockstep train --nproc N`, `lockstep launch` or torchrun; or unset RANK and WORLD_SIZE to run one rank");
+          "start the job with `lockstep train --nproc N`, `lockstep launch` or torchrun; or unset "
+          "RANK and WORLD_SIZE to run one rank");
     }
   }
 

@@ -91,8 +91,7 @@ std::string remedy_of(const RankView& view) {
   switch (view.state) {
     case 'T':
       return fmt::format(
-          "  stopped by SIGSTOP or a terminal: `kill -CONT {}` resumes it\n",
-          view.process);
+          "  stopped by SIGSTOP or a terminal: `kill -CONT {}` resumes it\n", view.process);
     case 'D':
       return "  a disk, a file system or a driver does not respond\n";
     default:
@@ -224,8 +223,8 @@ std::string describe_rank(const RankView& view, double now) {
     }
   }
   if (const PendingCall* const last = last_on_device(view)) {
-    text +=
-        fmt::format("; last queued on its device: {} {:.3g} s ago", call_text(*last), now - last->since);
+    text += fmt::format(
+        "; last queued on its device: {} {:.3g} s ago", call_text(*last), now - last->since);
   }
   return text;
 }

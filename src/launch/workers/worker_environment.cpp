@@ -101,7 +101,8 @@ void share_cores(Environment& environment, int workers) {
   if (has_too_many_threads(environment, workers) &&
       environment.emplace("OMP_WAIT_POLICY", "passive").second) {
     log_warning(
-        "OMP_NUM_THREADS={} for each of {} workers exceeds the {} processors: threads take turns, which is slower than {} threads each",
+        "OMP_NUM_THREADS={} for each of {} workers exceeds the {} processors: threads take turns, "
+        "which is slower than {} threads each",
         environment["OMP_NUM_THREADS"],
         workers,
         usable_cpus(),

@@ -18,9 +18,8 @@ struct WorkerSpec {
   int rank = 0, local_rank = 0;
   ProcessSpec process;
   StreamRoute output, error_output;
-  std::filesystem::path error_file;  // path of record()'s error file
-  std::filesystem::path
-      status_file;  // path of its rank status (base/rank_status.h); empty: none
+  std::filesystem::path error_file;   // path of record()'s error file
+  std::filesystem::path status_file;  // path of its rank status (base/rank_status.h); empty: none
 };
 
 /// A worker that runs or has ended.
@@ -30,8 +29,9 @@ struct Worker {
   std::filesystem::path error_file, status_file;
   std::optional<ExitStatus> status;
   std::chrono::system_clock::time_point ended;
-  int order = -1;             // index in the observed order of ends
-  bool asked_to_end = false;  // it ended after the group was asked to end, so it did not fail by itself
+  int order = -1;  // index in the observed order of ends
+  bool asked_to_end =
+      false;  // it ended after the group was asked to end, so it did not fail by itself
   LineTail tail;
 };
 

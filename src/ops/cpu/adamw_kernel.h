@@ -12,10 +12,10 @@ struct Bfloat16 {
 
 /// Factors of a step, precomputed for the loop (formulas in adamw.h).
 struct AdamWFactors {
-  float scale;        // gradient scale
-  float keep;         // 1 - lr * weight_decay
+  float scale;  // gradient scale
+  float keep;   // 1 - lr * weight_decay
   float beta1;
-  float new1;         // 1 - beta1
+  float new1;  // 1 - beta1
   float beta2;
   float new2;         // 1 - beta2
   float rate;         // lr / (1 - beta1^t)

@@ -37,15 +37,18 @@ struct Attention {
 
   /// Scratch memory of a thread, and padded sizes.
   struct Scratch {
-    int64_t size, units, keys, panels;  // padded head size; its units; padded positions; panels of 64 positions
+    int64_t size, units, keys,
+        panels;   // padded head size; its units; padded positions; panels of 64 positions
     int64_t row;  // stride of a row of keys, padded so that rows do not share cache sets
     // Keys and values of a head as panels, for products that sum over the head dim ("across") and
     // over positions ("rows").
     float *keys_across, *keys_rows, *values_across, *values_rows;
-    float *scores, *others;             // [64, row]: products of queries with keys; of output gradients with values
-    Value* weights;                     // [64, row]: weights of the rows of values or keys
-    float *first_units, *second_units;  // panels of probabilities and of score gradients, along the queries
-    Value *queries, *gradients;         // [64, size], dense
+    float *scores,
+        *others;     // [64, row]: products of queries with keys; of output gradients with values
+    Value* weights;  // [64, row]: weights of the rows of values or keys
+    float *first_units,
+        *second_units;  // panels of probabilities and of score gradients, along the queries
+    Value *queries, *gradients;                // [64, size], dense
     float *queries_across, *gradients_across;  // [size, 64 positions in units]
     float* sums;                               // [64, size]
     float *key_sums, *value_sums;              // [size, row]

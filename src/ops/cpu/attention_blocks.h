@@ -90,7 +90,8 @@ class Ahead {
       const QueryBlock next = block_of(s, index + 1);
       add(f.query, f.query_at, next.batch, next.head, next.number);
     }
-    const int64_t later = index + query_blocks(s);  // during the last head of a job, a block of the next job
+    const int64_t later =
+        index + query_blocks(s);  // during the last head of a job, a block of the next job
     if (later < end && later / blocks_of_job(s) > index / blocks_of_job(s)) {
       const QueryBlock next = block_of(s, later);
       add(f.key, f.key_at, next.batch, next.kv_head, next.number);

@@ -17,7 +17,8 @@ struct HeadStrides {
 };
 
 struct AttentionSizes {
-  int64_t heads = 0, kv_heads = 0, length = 0, keys = 0, size = 0;  // query heads; key-value heads; queries; keys; head size
+  int64_t heads = 0, kv_heads = 0, length = 0, keys = 0,
+          size = 0;       // query heads; key-value heads; queries; keys; head size
   bool sees_all = false;  // every key is visible; otherwise causal, with as many queries as keys
   int64_t window = 0;     // sliding window of causal attention; 0: every earlier key
   float scale = 1;
@@ -29,7 +30,8 @@ struct AttentionForward {
   const void *query = nullptr, *key = nullptr, *value = nullptr;
   HeadStrides query_at, key_at, value_at, out_at;
   void* out = nullptr;
-  float* log_sum = nullptr;  // [batch, heads, length]: log of the sum of the exponentials of each query's scores
+  float* log_sum =
+      nullptr;  // [batch, heads, length]: log of the sum of the exponentials of each query's scores
   // [keys, rounded up to 64]: only the queries [j, seen_until[j]) see key j. Null: all later
   // queries see it. For a single batch element without a window.
   const int32_t* seen_until = nullptr;

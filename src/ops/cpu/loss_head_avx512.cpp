@@ -8,8 +8,9 @@
 namespace lockstep::ops::kernel {
 namespace {
 
-constexpr int64_t kCachedValues = int64_t{192} << 10;  // weight values of a piece of the vocabulary, which stays in the cache
-constexpr float kSlack = 20;                           // e^20 is far from overflow
+constexpr int64_t kCachedValues =
+    int64_t{192} << 10;  // weight values of a piece of the vocabulary, which stays in the cache
+constexpr float kSlack = 20;  // e^20 is far from overflow
 
 template <class Machine>
 struct LossHead {
@@ -49,7 +50,8 @@ struct LossHead {
 
   /// Scratch memory of a thread. The weight gradient reuses it from the start.
   struct Scratch {
-    Value* words;   // [piece, padded width]: padded copy of the weight, if the weight itself cannot be read
+    Value* words;   // [piece, padded width]: padded copy of the weight, if the weight itself cannot
+                    // be read
     float* across;  // [padded width, piece units]: the piece transposed
     float* logits;  // [piece, 64]
     float* exps;    // [piece units, 64]

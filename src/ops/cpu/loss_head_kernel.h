@@ -20,11 +20,11 @@ namespace lockstep::ops::kernel {
 /// Sizes of a run of rows, and the scratch memory that it needs.
 struct LossHeadShape {
   int64_t rows = 0, width = 0, vocabulary = 0;
-  int64_t panels = 0;        // panels of 64 rows
-  int64_t piece = 0;         // vocabulary rows per piece
+  int64_t panels = 0;  // panels of 64 rows
+  int64_t piece = 0;   // vocabulary rows per piece
   int64_t pieces = 0;
   int64_t padded_width = 0;
-  int64_t kept_stride = 0;   // stride between the stored exponentials of two vocabulary rows
+  int64_t kept_stride = 0;  // stride between the stored exponentials of two vocabulary rows
   // Bytes of the run, and of each thread.
   int64_t kept_bytes = 0, panel_bytes = 0, gradient_bytes = 0, reference_bytes = 0;
   int64_t thread_bytes = 0;

@@ -33,7 +33,8 @@ struct MatrixProduct {
   void* result = nullptr;      // bfloat16; float32 for Sums::kKept
   Sums sums = Sums::kRounded;
   int64_t result_stride = 0;
-  float sums_scale = 1, added_scale = 1;  // factors of the sums and of the old result; 1 for Sums::kKept
+  float sums_scale = 1,
+        added_scale = 1;  // factors of the sums and of the old result; 1 for Sums::kKept
   // Sums over the depth in float32, if not null; requires kAcrossRows for that side.
   float* left_sums = nullptr;   // [rows]
   float* right_sums = nullptr;  // [columns]

@@ -29,7 +29,8 @@ struct RowLoopsOf {
 
   template <int kRows, class Weight>
   static void dot(const Weight* weight, const FewRows& rows, float* out) {
-    constexpr int kSums = 4 / kRows + 1;  // independent sums, which hide the latency of a multiply-add
+    constexpr int kSums =
+        4 / kRows + 1;  // independent sums, which hide the latency of a multiply-add
     const float* const x = rows.data;
     const int64_t width = rows.width;
     Numbers sums[kRows][kSums];

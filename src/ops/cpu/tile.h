@@ -86,7 +86,8 @@ inline __m512i paired(__m512 first, __m512 second) {
 
 /// e^x for x at most 88; about 1e-38 below -87; NaN propagates. Relative error below 3e-7.
 inline __m512 exponential(__m512 x) {
-  x = _mm512_max_ps(all(-87.3F), x);  // operand order matters: if one is NaN, max returns the second
+  x = _mm512_max_ps(
+      all(-87.3F), x);  // operand order matters: if one is NaN, max returns the second
   const __m512 turns = _mm512_roundscale_ps(
       _mm512_mul_ps(x, all(1.44269504F)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   __m512 r = _mm512_fnmadd_ps(turns, all(0.693359375F), x);

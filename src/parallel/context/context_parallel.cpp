@@ -71,10 +71,12 @@ void check_heads(const model::ModelConfig& config, const mesh::Mesh& mesh) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "parallel.context_attention=ulysses distributes the {} query heads of a tensor rank to {} context ranks, but they are not divisible",
+              "parallel.context_attention=ulysses distributes the {} query heads of a tensor rank "
+              "to {} context ranks, but they are not divisible",
               queries,
               mesh.context),
-          "use parallel.context_attention=ring, or a parallel.context that divides the number of heads");
+          "use parallel.context_attention=ring, or a parallel.context that divides the number of "
+          "heads");
     }
   }
 }
@@ -93,7 +95,8 @@ void apply_context_parallel(
   if (attention == ContextAttention::kUlysses && model.config().is_encoder_decoder()) {
     throw Error(
         ErrorKind::kConfig,
-        "parallel.context_attention=ulysses is not supported with an encoder-decoder: its relative position bias needs all heads",
+        "parallel.context_attention=ulysses is not supported with an encoder-decoder: its relative "
+        "position bias needs all heads",
         "use parallel.context_attention=ring");
   }
   if (attention == ContextAttention::kUlysses) {

@@ -332,7 +332,8 @@ void require_part(const nn::ForwardContext& context) {
   if (context.cache() != nullptr || context.inputs().whole_length == 0) {
     throw Error(
         ErrorKind::kInternal,
-        "context-parallel attention needs a shard of a sequence and does not support a key-value cache");
+        "context-parallel attention needs a shard of a sequence and does not support a key-value "
+        "cache");
   }
 }
 

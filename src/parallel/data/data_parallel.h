@@ -27,8 +27,7 @@ struct DataParallelOptions {
   int64_t prefetch_units = 1;                  // units gathered ahead of use
   std::optional<int64_t> prefetch_elements{};  // or by number of elements instead of units
   int64_t persistence_threshold = 0;           // stage 3: parameters with fewer elements stay whole
-  bool find_unused_parameters =
-      false;  // false: a parameter without a gradient is an error
+  bool find_unused_parameters = false;         // false: a parameter without a gradient is an error
   /// Type of the gradient accumulation buffers; nullopt: the parameters' type.
   std::optional<at::ScalarType> gradient_type{};
   /// Type of gradients in messages; nullopt: that of the buffers.

@@ -70,12 +70,12 @@ struct FlatUnit {
   int64_t lowest_unit = 0;                    // first unit that uses it; its gradients come last
   int64_t weights = 0;                        // unpacked weights of all entries
 
-  Tensor full;   // [size] the values, of the parameters' type
+  Tensor full;  // [size] the values, of the parameters' type
   /// [part] this rank's shard: a view of `full` if persistent; otherwise possibly on the host, or
   /// without memory (shard_file.h).
   Tensor shard;
-  Tensor gradient;        // [size]; stages 2 and 3: defined only while the backward pass fills it
-  Tensor shard_gradient;  // [part] the sum over the ranks: a view of `gradient` in stages 0 and 1
+  Tensor gradient;          // [size]; stages 2 and 3: defined only while the backward pass fills it
+  Tensor shard_gradient;    // [part] the sum over the ranks: a view of `gradient` in stages 0 and 1
   int64_t shard_begin = 0;  // offset of the shard in `full`
 
   int64_t size() const { return full.numel(); }

@@ -17,8 +17,7 @@ namespace lockstep::parallel {
 
 struct ReductionOptions {
   int zero_stage = 0;
-  bool find_unused_parameters =
-      false;  // false: a parameter without a gradient is an error
+  bool find_unused_parameters = false;  // false: a parameter without a gradient is an error
   /// Type of gradients in messages; nullopt: that of the buffers.
   std::optional<at::ScalarType> reduce_type{};
   /// Stages 2 and 3: maximum number of reductions in flight before the backward pass waits for the

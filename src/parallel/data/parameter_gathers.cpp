@@ -46,7 +46,8 @@ void ParameterGathers::check_order(size_t unit, Pass pass) {
             names_.at(unit),
             pass == Pass::kForward ? "forward" : "backward",
             before < 0 ? "first" : fmt::format("after {}", names_.at(static_cast<size_t>(before)))),
-        "every rank must run each unit once per pass, in the order in which the units were registered");
+        "every rank must run each unit once per pass, in the order in which the units were "
+        "registered");
   }
   before = index;
 }

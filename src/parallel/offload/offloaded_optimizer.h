@@ -88,8 +88,7 @@ class OffloadedOptimizer {
   };
   struct Place {
     at::Tensor device_parameter, device_gradient;  // if different from the optimizer's own tensors
-    bool rounds =
-        false;  // device_parameter has a smaller type than its master in the optimizer
+    bool rounds = false;  // device_parameter has a smaller type than its master in the optimizer
     bool master_is_due = false;                   // not yet initialized from the parameter
     ShardFile* parameter_file = nullptr;          // stores `parameter`
     at::Tensor parameter;                         // the engine's shard

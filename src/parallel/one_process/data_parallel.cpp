@@ -152,7 +152,10 @@ DataParallel::DataParallel(
     : parameters_(std::move(parameters)),
       devices_(std::move(devices)) {
   if (devices_.empty()) {
-    throw Error(ErrorKind::kConfig, "the list of devices for data parallelism is empty", "name at least one device");
+    throw Error(
+        ErrorKind::kConfig,
+        "the list of devices for data parallelism is empty",
+        "name at least one device");
   }
   for (const c10::Device device : devices_) {
     replicas_.push_back(make(device));

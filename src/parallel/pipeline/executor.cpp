@@ -151,7 +151,9 @@ void Executor::run(std::span<const uint64_t> signatures) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "{} micro-batches were given, but the schedule has {}", signatures.size(), schedule_.micro_batches));
+            "{} micro-batches were given, but the schedule has {}",
+            signatures.size(),
+            schedule_.micro_batches));
   }
   flights_.clear();
   mailbox_.begin(signatures, coming_);

@@ -23,7 +23,9 @@ Tensor header_of(const Layouts& layouts) {
     if (numbers == end) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("the {} tensors between two stages have too many dimensions in total", layouts.size()),
+          fmt::format(
+              "the {} tensors between two stages have too many dimensions in total",
+              layouts.size()),
           "pass fewer tensors between stages");
     }
     *numbers++ = number;
@@ -112,7 +114,10 @@ auto naming(const comm::Communicator& group, int rank, Body body) {
     throw Error(
         ErrorKind::kPeerLost,
         fmt::format(
-            "pipeline rank {} is unreachable from rank {}: {}", rank, group.rank(), error.message()),
+            "pipeline rank {} is unreachable from rank {}: {}",
+            rank,
+            group.rank(),
+            error.message()),
         error.remedy());
   }
 }

@@ -51,7 +51,8 @@ bool with_count([[maybe_unused]] size_t count, [[maybe_unused]] const Function& 
       ErrorKind::kConfig,
       what,
       fmt::format(
-          "modules of a pipeline must accept and return a Tensor, or a std::tuple of 2 to {} Tensors",
+          "modules of a pipeline must accept and return a Tensor, or a std::tuple of 2 to {} "
+          "Tensors",
           kMostInTuple));
 }
 
@@ -71,7 +72,9 @@ Tensors tensors_of(AnyValue value, size_t module) {
   }
   if (tensors.empty()) {
     throw_not_tensors(fmt::format(
-        "module {} of the Sequential returns a {}", module, c10::demangle(value.type_info().name())));
+        "module {} of the Sequential returns a {}",
+        module,
+        c10::demangle(value.type_info().name())));
   }
   return tensors;
 }
@@ -86,7 +89,8 @@ AnyValue value_of(const Tensors& tensors) {
     return true;
   });
   if (!value) {
-    throw_not_tensors(fmt::format("{} tensors are passed from one module to the next", tensors.size()));
+    throw_not_tensors(
+        fmt::format("{} tensors are passed from one module to the next", tensors.size()));
   }
   return std::move(*value);
 }

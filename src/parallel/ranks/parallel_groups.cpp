@@ -16,7 +16,8 @@ ParallelGroups::ParallelGroups(
       options_(std::move(options)) {
   if (mesh.ranks() != world.size()) {
     throw Error(
-        ErrorKind::kInternal, fmt::format("the mesh {} does not fit {} ranks", mesh.text(), world.size()));
+        ErrorKind::kInternal,
+        fmt::format("the mesh {} does not fit {} ranks", mesh.text(), world.size()));
   }
   coordinate_ = mesh.coordinate(world.rank());
   for (const Axis axis : mesh::kAllAxes) {

@@ -173,7 +173,8 @@ void apply_recompute(
     if (model.config().mlp_dropout > 0) {
       throw Error(
           ErrorKind::kConfig,
-          "parallel.recompute=selective is not supported with dropout inside the MLP: the tensor that it would free is not only the activation's output",
+          "parallel.recompute=selective is not supported with dropout inside the MLP: the tensor "
+          "that it would free is not only the activation's output",
           "use parallel.recompute=full, or a model without dropout");
     }
     drop_activation_outputs(model, options.every);

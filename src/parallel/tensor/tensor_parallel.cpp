@@ -65,7 +65,8 @@ void check_sizes(const model::ModelConfig& config, int ranks) {
   }
   check(config.vocab_size, "tokens in its vocabulary");
   if (!problems.empty()) {
-    throw Error(ErrorKind::kConfig, problems, fmt::format("set parallel.tensor to at most {}", most));
+    throw Error(
+        ErrorKind::kConfig, problems, fmt::format("set parallel.tensor to at most {}", most));
   }
 }
 

@@ -154,7 +154,8 @@ int32_t BpeModel::unknown_id() const {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the text contains a character that is not in the vocabulary, and neither is the unk_token \"{}\"",
+            "the text contains a character that is not in the vocabulary, and neither is the "
+            "unk_token \"{}\"",
             *unknown_token_),
         "add the token to model.vocab of tokenizer.json, or set model.unk_token to null");
   }

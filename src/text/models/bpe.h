@@ -30,7 +30,8 @@ class BpeModel final : public Model {
   /// Alphabet of the pieces to encode.
   enum class Pieces {
     kText,   // the characters of the vocabulary
-    kBytes,  // arbitrary bytes, mapped to GPT-2's byte alphabet in the vocabulary (see can_take_bytes)
+    kBytes,  // arbitrary bytes, mapped to GPT-2's byte alphabet in the vocabulary (see
+             // can_take_bytes)
   };
 
   /// Throws Error that names `source` and the merge if a merge or its result is not in the
@@ -72,7 +73,8 @@ class BpeModel final : public Model {
   bool fuse_unknown_, byte_fallback_, ignore_merges_;
   std::array<int32_t, 256>
       byte_ids_{};  // kBytes: id of each byte's character; -1 if not in the vocabulary
-  std::array<int32_t, 256> fallback_ids_{};  // ids of "<0x00>" to "<0xFF>"; -1 if not in the vocabulary
+  std::array<int32_t, 256>
+      fallback_ids_{};  // ids of "<0x00>" to "<0xFF>"; -1 if not in the vocabulary
   PairMap merges_;
   std::vector<int32_t> ids_by_rank_;
 };

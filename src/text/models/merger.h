@@ -31,8 +31,7 @@ class Merger {
   struct Link {
     uint32_t previous, next;
   };
-  std::vector<uint64_t>
-      candidates_;  // min-heap of rank << 32 | index of the left symbol
+  std::vector<uint64_t> candidates_;  // min-heap of rank << 32 | index of the left symbol
   std::vector<Link> links_;
   std::vector<PairMap::Merge> short_merges_;
 };

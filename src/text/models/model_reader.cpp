@@ -45,7 +45,8 @@ std::pair<std::string, std::string> read_merge(
       return {text.substr(0, space), text.substr(space + 1)};
     }
   }
-  throw list.error(fmt::format("has an invalid entry at {}: expected two tokens separated by one space", index));
+  throw list.error(
+      fmt::format("has an invalid entry at {}: expected two tokens separated by one space", index));
 }
 
 MergePairs read_merges(const Field& model, std::optional<ModelTables>& tables) {
@@ -71,8 +72,7 @@ MergePairs read_merges(const Field& model, std::optional<ModelTables>& tables) {
 ReadModel read_bpe(const Field& field, ModelInput input, std::optional<ModelTables>& tables) {
   const std::optional<Field> dropout = field.find("dropout");
   if (dropout && dropout->number() != 0) {
-    throw dropout->error(
-        "is not 0: BPE dropout is not supported", "set model.dropout to null");
+    throw dropout->error("is not 0: BPE dropout is not supported", "set model.dropout to null");
   }
   BpeDescription description;
   description.vocabulary = read_vocabulary(field, tables);

@@ -14,7 +14,8 @@ namespace lockstep::text {
 /// Input that the model receives.
 enum class ModelInput {
   kText,
-  kBytesIfPossible,  // used if the pre-tokenizer ends with a byte mapping: a BPE model may encode the bytes directly
+  kBytesIfPossible,  // used if the pre-tokenizer ends with a byte mapping: a BPE model may encode
+                     // the bytes directly
 };
 
 struct ReadModel {

@@ -49,7 +49,8 @@ class UnigramModel final : public Model {
   UnigramDescription description_;
   TokenTrie trie_;
   double unknown_score_;
-  std::array<int32_t, 256> fallback_ids_{};  // ids of "<0x00>" to "<0xFF>"; -1 if not in the vocabulary
+  std::array<int32_t, 256>
+      fallback_ids_{};  // ids of "<0x00>" to "<0xFF>"; -1 if not in the vocabulary
 };
 
 }  // namespace lockstep::text

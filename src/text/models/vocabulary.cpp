@@ -37,13 +37,15 @@ Vocabulary::Vocabulary(
     if (place.length >= 0) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{}: the id {} is assigned to both \"{}\" and \"{}\"", source, id, at(place), token),
+          fmt::format(
+              "{}: the id {} is assigned to both \"{}\" and \"{}\"", source, id, at(place), token),
           "give each token a unique id");
     }
     place = {static_cast<uint32_t>(text_.size()), static_cast<int32_t>(token.size())};
     text_ += token;
     if (insert(token, id)) {
-      throw Error(ErrorKind::kData, fmt::format("{} contains the token \"{}\" twice", source, token));
+      throw Error(
+          ErrorKind::kData, fmt::format("{} contains the token \"{}\" twice", source, token));
     }
   }
   size_ = static_cast<int64_t>(tokens.size());

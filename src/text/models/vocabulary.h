@@ -39,8 +39,9 @@ class Vocabulary {
   std::optional<int32_t> insert(std::string_view token, int32_t id);
 
   std::string text_;
-  std::vector<Place> places_;   // indexed by id
-  std::vector<int32_t> slots_;  // open-addressing hash table, -1 if empty; the size is a power of two
+  std::vector<Place> places_;  // indexed by id
+  std::vector<int32_t>
+      slots_;  // open-addressing hash table, -1 if empty; the size is a power of two
   int64_t size_ = 0;
 };
 

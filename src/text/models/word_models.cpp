@@ -26,9 +26,11 @@ int32_t VocabularyModel::unknown_id() const {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "the text contains a word that is not in the vocabulary, and neither is the unk_token \"{}\"",
+            "the text contains a word that is not in the vocabulary, and neither is the unk_token "
+            "\"{}\"",
             unknown_token_),
-        "add the token to model.vocab of tokenizer.json, or set model.unk_token to a token of the vocabulary");
+        "add the token to model.vocab of tokenizer.json, or set model.unk_token to a token of the "
+        "vocabulary");
   }
   return *id;
 }

@@ -112,7 +112,11 @@ void AddedTokens::add(
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{}: \"{}\" has the id {}, but the next free id is {}", place, token.content, *id, given),
+            "{}: \"{}\" has the id {}, but the next free id is {}",
+            place,
+            token.content,
+            *id,
+            given),
         "list added tokens by ascending id, continuing the vocabulary without gaps");
   }
   if (given > kMaximumTokenId) {

@@ -19,7 +19,8 @@ void add_template_token(const Field& piece, const Field& tokens, std::vector<int
   const Field token = piece.at("SpecialToken").at("id");
   const std::optional<Field> found = tokens.find(token.string());
   if (!found) {
-    throw token.error(fmt::format("contains \"{}\", which is not in special_tokens", token.string()));
+    throw token.error(
+        fmt::format("contains \"{}\", which is not in special_tokens", token.string()));
   }
   for (const Field& id : found->at("ids").list()) {
     ids.push_back(read_id(id));

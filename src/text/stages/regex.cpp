@@ -120,7 +120,8 @@ Regex::Regex(const std::string& pattern, std::string place)
         "use the syntax that Oniguruma and PCRE2 have in common");
   }
   pcre2_jit_compile(
-      code_->code, PCRE2_JIT_COMPLETE);  // without the JIT, matching is slower but gives the same result
+      code_->code,
+      PCRE2_JIT_COMPLETE);  // without the JIT, matching is slower but gives the same result
 }
 
 Regex::~Regex() = default;

@@ -44,7 +44,10 @@ nlohmann::json prepare(
   };
   const bool has_others = !options.validation.empty() || !options.test.empty();
   for (const config::MixtureSource& source : sources) {
-    (void)data::find_inputs(source.files, options.format, source_key(source));  // report missing files before tokenizing anything
+    (void)data::find_inputs(
+        source.files,
+        options.format,
+        source_key(source));  // report missing files before tokenizing anything
   }
   for (const config::MixtureSource& source : sources) {
     data::DataOptions part = options;
@@ -79,7 +82,8 @@ int64_t count_longer(const data::SequenceView& rows) {
 void tell_end_to_end(const data::SequenceView& rows) {
   if (rows.packing() == data::Packing::kConcatenated && rows.dataset().documents() > 1) {
     log_info(
-        "data.train: {} documents concatenated to {} sequences of {} tokens; tokens attend to earlier documents in their sequence (data.packing=concatenate)",
+        "data.train: {} documents concatenated to {} sequences of {} tokens; tokens attend to "
+        "earlier documents in their sequence (data.packing=concatenate)",
         rows.dataset().documents(),
         rows.size(),
         rows.length());
@@ -103,8 +107,9 @@ void tell_packing(const Datasets& sets, std::string_view long_documents) {
             "{}: {} documents are longer than a sequence, and {} (data.long_documents)",
             name,
             longer,
-            long_documents == "truncate" ? "cut off"
-                                         : "continue in another sequence, without access to their beginning");
+            long_documents == "truncate"
+                ? "cut off"
+                : "continue in another sequence, without access to their beginning");
       }
     }
   };
@@ -133,7 +138,8 @@ void check_learned(const Datasets& sets, const config::DataSection& section) {
       return;
     }
     const std::string hint = fmt::format(
-        "answers beyond data.sequence_length={} are truncated: raise it, or check data.prompt and data.chat_loss (`lockstep data show` prints which tokens are learned)",
+        "answers beyond data.sequence_length={} are truncated: raise it, or check data.prompt and "
+        "data.chat_loss (`lockstep data show` prints which tokens are learned)",
         rows->length());
     if (found.without_loss == found.all) {
       throw Error(
@@ -212,8 +218,9 @@ void tell_mixture(const Datasets& sets, const config::DataSection& section) {
       "data.mixture: {} sources, {} sequences per epoch{}",
       sets.train->sources().size(),
       sets.train->size(),
-      sets.train->sources().size() == section.mixture.size() ? ""
-                                                             : "; sources with weight 0 are skipped");
+      sets.train->sources().size() == section.mixture.size()
+          ? ""
+          : "; sources with weight 0 are skipped");
   for (const data::MixedRows& source : sets.train->sources()) {
     const double share = source.weight / sum;
     const auto sequences = static_cast<double>(source.rows->size());
@@ -269,7 +276,8 @@ void tell_packed_rows(const Datasets& sets, int64_t draws) {
     data::SequenceView alone = *sets.train;
     alone.set_packed(false);
     log_info(
-        "data.train: several rows are packed into one, without attention between them: {:.1f}% of the tokens are padding, compared with {:.1f}% for single rows (data.packing=none)",
+        "data.train: several rows are packed into one, without attention between them: {:.1f}% of "
+        "the tokens are padding, compared with {:.1f}% for single rows (data.packing=none)",
         100 * data::padding_of(*sets.train, rows),
         100 * data::padding_of(alone, rows));
   }
@@ -323,7 +331,8 @@ std::shared_ptr<const data::ChatTemplate> find_chat_template(
     throw Error(
         ErrorKind::kConfig,
         "rows are lists of messages, but the tokenizer has no chat template",
-        "set data.chat_template=FILE, or use a tokenizer with a template (chat_template in tokenizer_config.json, or chat_template.jinja)");
+        "set data.chat_template=FILE, or use a tokenizer with a template (chat_template in "
+        "tokenizer_config.json, or chat_template.jinja)");
   }
   return own;
 }
@@ -343,8 +352,9 @@ void check_task(const config::TaskSection& task, const model::ModelConfig& model
             model::family_name(model.family),
             model.bidirectional ? "an encoder with bidirectional attention"
                                 : "a decoder with causal attention"),
-        model.bidirectional ? "use task.type=masked_lm (or sequence_classification)"
-                            : "use task.type=language_modeling, or a bert, roberta or distilbert model");
+        model.bidirectional
+            ? "use task.type=masked_lm (or sequence_classification)"
+            : "use task.type=language_modeling, or a bert, roberta or distilbert model");
   }
 }
 
@@ -355,7 +365,8 @@ void check_documents(const model::ModelConfig& model, const data::DataOptions& o
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} is an encoder that learns masked tokens, but data.prompt={} gives prompts and answers",
+            "{} is an encoder that learns masked tokens, but data.prompt={} gives prompts and "
+            "answers",
             model::family_name(model.family),
             data::name_of(options.prompt)),
         "remove data.prompt, or use another family");
@@ -367,7 +378,8 @@ void check_documents(const model::ModelConfig& model, const data::DataOptions& o
             "{} reads a source and writes a target, but data.prompt={} gives plain text",
             model::family_name(model.family),
             data::name_of(options.prompt)),
-        "use JSON lines, CSV or TSV with data.prompt=pairs data.instruction_field=SOURCE data.output_field=TARGET, or data.prompt=alpaca; for plain text use another family");
+        "use JSON lines, CSV or TSV with data.prompt=pairs data.instruction_field=SOURCE "
+        "data.output_field=TARGET, or data.prompt=alpaca; for plain text use another family");
   }
 }
 

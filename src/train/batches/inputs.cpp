@@ -124,7 +124,8 @@ nn::ForwardInputs to_device(const nn::ForwardInputs& inputs, c10::Device device)
         &there.source_mask}) {
     *tensor = tensor->defined() ? ops::to_device(*tensor, device) : *tensor;
   }
-  if (inputs.document_starts.defined() && !device.is_cpu()) {  // computed here, while the host can still read the starts
+  if (inputs.document_starts.defined() &&
+      !device.is_cpu()) {  // computed here, while the host can still read the starts
     there.document_offsets = ops::offsets_of_documents(inputs.document_starts);
     there.document_offsets.offsets = ops::to_device(there.document_offsets.offsets, device);
   }

@@ -190,9 +190,7 @@ std::vector<double> named_weights(
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "task.class_weights: unknown label \"{}\".{}",
-              label,
-              did_you_mean(label, labels)),
+              "task.class_weights: unknown label \"{}\".{}", label, did_you_mean(label, labels)),
           fmt::format("use labels of {}", fmt::join(labels, ", ")));
     }
     weights[static_cast<size_t>(at - labels.begin())] = weight;
@@ -253,7 +251,8 @@ void warn_of_classes(const LabelledData& data) {
       empty.push_back(data.labels[k]);
     } else if (share > kMostOfOneClass) {
       log_warning(
-          "{:.1f}% of the training rows have the label \"{}\": accuracy is not informative, use f1 and matthews_correlation",
+          "{:.1f}% of the training rows have the label \"{}\": accuracy is not informative, use f1 "
+          "and matthews_correlation",
           100 * share,
           data.labels[k]);
     }
@@ -274,7 +273,8 @@ void warn_of_numbers(const LabelledData& data) {
       std::all_of(outputs.begin(), outputs.end(), [](float x) { return x == std::floor(x); });
   if (are_whole && !outputs.empty()) {
     log_warning(
-        "the labels are whole numbers written with a fraction and are treated as regression targets: set task.problem_type=single_label_classification to use them as classes");
+        "the labels are whole numbers written with a fraction and are treated as regression "
+        "targets: set task.problem_type=single_label_classification to use them as classes");
   }
 }
 
@@ -292,7 +292,8 @@ int32_t padding_of(const model::ModelConfig& model, const text::Tokenizer& token
   }
   throw Error(
       ErrorKind::kConfig,
-      "no padding token: the model has no pad_token_id, and the tokenizer has neither a padding token nor an end-of-text token",
+      "no padding token: the model has no pad_token_id, and the tokenizer has neither a padding "
+      "token nor an end-of-text token",
       "add \"pad_token_id\" to the model's config.json, with an id that does not end any text");
 }
 
@@ -309,13 +310,15 @@ data::Encoder encoder_of(
   if (model.eos_token_ids.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        "an encoder-decoder classifier reads the end-of-text token, but the model has no eos_token_id",
+        "an encoder-decoder classifier reads the end-of-text token, but the model has no "
+        "eos_token_id",
         "add \"eos_token_id\" to the model's config.json");
   }
   const auto end = static_cast<int32_t>(model.eos_token_ids.front());
   if (end == pad) {
     log_warning(
-        "the padding token {} is also the end-of-text token: transformers cannot find the end of the text in padded batches, and must read one row at a time",
+        "the padding token {} is also the end-of-text token: transformers cannot find the end of "
+        "the text in padded batches, and must read one row at a time",
         pad);
   }
   return data::make_source_encoder(tokenizer, end);
@@ -392,7 +395,8 @@ LabelledData read_labelled_data(
     throw Error(
         ErrorKind::kConfig,
         "the model has no classification head, and its labels are not set",
-        "use the folder of a saved classifier, or train one: lockstep train task.type=sequence_classification data.train=FILE");
+        "use the folder of a saved classifier, or train one: lockstep train "
+        "task.type=sequence_classification data.train=FILE");
   }
   data.problem = find_problem(config, model, data);
   data.labels = find_names(config, model, data);

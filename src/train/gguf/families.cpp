@@ -25,11 +25,12 @@ struct Architecture {
   const char* name;
   bool has_biases = false;          // biases of queries, keys and values
   bool has_further_biases = false;  // biases of the other linears
-  int window_pattern = 0;           // in each group of this many layers, all but the last have a window; 0: none has
-  int wide_layers = 0;              // models with this many layers scale scores by hidden_size / heads
-  bool has_part_rotated = false;    // supports rotating only the first part of a head
-  bool needs_biases = false;        // requires biases of the attention's linears
-  bool needs_head = false;          // requires a separate output tensor, even if the model ties it
+  int window_pattern =
+      0;  // in each group of this many layers, all but the last have a window; 0: none has
+  int wide_layers = 0;  // models with this many layers scale scores by hidden_size / heads
+  bool has_part_rotated = false;  // supports rotating only the first part of a head
+  bool needs_biases = false;      // requires biases of the attention's linears
+  bool needs_head = false;        // requires a separate output tensor, even if the model ties it
 };
 constexpr std::array kArchitectures{
     Architecture{Family::kGpt2, "gpt2", true, true},
@@ -177,7 +178,9 @@ std::vector<std::string> problems_of(const Architecture& architecture, const Mod
       config.activation == Activation::kGelu || config.activation == Activation::kGeluTanh;
   const bool wants_gelu = architecture.family == Family::kGpt2 ||
                           architecture.family == Family::kGptNeoX || config.embedding_scale != 1;
-  need(wants_gelu ? is_gelu : config.activation == Activation::kSilu, "its activation function is not supported");
+  need(
+      wants_gelu ? is_gelu : config.activation == Activation::kSilu,
+      "its activation function is not supported");
   need(!config.head.classifies(), "it is a classifier");
   need(architecture.has_biases || !config.qkv_bias, "attention_bias is true");
   need(
@@ -215,7 +218,8 @@ const Architecture& checked(const ModelConfig& config) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "this {} cannot be written as GGUF because llama.cpp would compute a different result: {}",
+            "this {} cannot be written as GGUF because llama.cpp would compute a different result: "
+            "{}",
             model::family_name(config.family),
             fmt::join(problems, "; ")),
         "export it as a folder, without --gguf");
@@ -291,13 +295,15 @@ std::vector<std::string> notes_of(const ModelConfig& config) {
   std::vector<std::string> notes;
   if (window != config.sliding_windows.end() && *window > 0 && architecture.window_pattern == 0) {
     notes.push_back(fmt::format(
-        "GGUF has no sliding window for {}: beyond {} positions llama.cpp attends to more tokens than the model",
+        "GGUF has no sliding window for {}: beyond {} positions llama.cpp attends to more tokens "
+        "than the model",
         model::family_name(config.family),
         *window));
   }
   if (config.rope.type == RopeType::kYarn && !config.rope.truncate) {
     notes.emplace_back(
-        "llama.cpp rounds the bounds of YaRN's ramp (truncate: true), but the model does not: its rotary angles differ slightly");
+        "llama.cpp rounds the bounds of YaRN's ramp (truncate: true), but the model does not: its "
+        "rotary angles differ slightly");
   }
   return notes;
 }

@@ -32,7 +32,8 @@ struct Tensor {
 /// Returns the tensors in order of use. kQ4_K_M follows llama.cpp's mixture of types:
 ///
 /// - Q6_K: the head (or the tied embedding), and half of the value and MLP down matrices
-/// - Q5_K: fused query-key-value matrices, the other value matrices of a 70B model (80 blocks, fewer
+/// - Q5_K: fused query-key-value matrices, the other value matrices of a 70B model (80 blocks,
+/// fewer
 ///   key-value heads than query heads), and attention outputs of models with eight experts
 /// - Q8_0: keys and values of models with eight experts
 /// - Q4_K: all other matrices

@@ -28,7 +28,8 @@ enum TokenType : int32_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnuse
   throw Error(
       ErrorKind::kConfig,
       fmt::format("the tokenizer cannot be written as GGUF: {}", what),
-      "export the model as a folder (without --gguf), or export a folder without a tokenizer, which llama.cpp runs on token ids");
+      "export the model as a folder (without --gguf), or export a folder without a tokenizer, "
+      "which llama.cpp runs on token ids");
 }
 
 std::string type_of(const Json& part) {
@@ -97,7 +98,8 @@ Metadata of_bytes(const Json& tokenizer) {
   const auto splitting = splitting_of(tokenizer);
   if (!splitting) {
     refuse(
-        "llama.cpp has no equivalent of its pre_tokenizer (it supports those of GPT-2, Llama 3, Qwen 2 and StarCoder)");
+        "llama.cpp has no equivalent of its pre_tokenizer (it supports those of GPT-2, Llama 3, "
+        "Qwen 2 and StarCoder)");
   }
   const Json normalizer = tokenizer.value("normalizer", Json());
   if (!normalizer.is_null() && type_of(normalizer) != "NFC") {
@@ -174,7 +176,8 @@ Metadata of_text(
   const Merges merges = merges_of(tokenizer.at("model"));
   if (!are_by_token(merges, tokenizer.at("model").at("vocab"))) {
     notes.emplace_back(
-        "the tokenizer's merges are not SentencePiece's: llama.cpp may tokenize some texts differently");
+        "the tokenizer's merges are not SentencePiece's: llama.cpp may tokenize some texts "
+        "differently");
   }
   std::unordered_map<std::string, float> ranks;
   for (size_t i = 0; i < merges.size(); ++i) {
@@ -258,12 +261,15 @@ Metadata tokenizer_metadata(
   }
   if (tokenizer->vocabulary_size() > config.vocab_size) {
     refuse(fmt::format(
-        "it has {} ids, but the model has {} rows", tokenizer->vocabulary_size(), config.vocab_size));
+        "it has {} ids, but the model has {} rows",
+        tokenizer->vocabulary_size(),
+        config.vocab_size));
   }
   const Json json = parse_json(tokenizer->files().at("tokenizer.json"), "tokenizer.json");
   const Json& model = json.at("model");
   if (type_of(model) != "BPE") {
-    refuse(fmt::format("its model is {}, but only byte-pair encoding is supported", type_of(model)));
+    refuse(
+        fmt::format("its model is {}, but only byte-pair encoding is supported", type_of(model)));
   }
   std::vector<std::string> tokens;
   for (int32_t id = 0; id < config.vocab_size; ++id) {

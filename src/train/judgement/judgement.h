@@ -25,8 +25,8 @@ struct Answer {
   std::vector<double> scores;      // [K]: probabilities, or numbers for regression
   std::vector<double> logarithms;  // [K]: log probabilities; empty for regression
   std::vector<double> against;     // [K]: log(1 - p), for multi-label problems
-  std::vector<bool> taken;  // [K]: true for predicted labels; empty for regression
-  int64_t likeliest = 0;    // predicted class, for single-label problems
+  std::vector<bool> taken;         // [K]: true for predicted labels; empty for regression
+  int64_t likeliest = 0;           // predicted class, for single-label problems
 };
 
 /// Computes the prediction from a row's logits. A label is predicted if its probability exceeds its
@@ -40,8 +40,8 @@ Answer answer_of(
 
 struct JudgeOptions {
   objective::ClassOptions loss = {};
-  std::vector<double> thresholds = {};  // see answer_of()
-  size_t positive = 1;                  // positive class of binary metrics (f1, roc_auc, ...)
+  std::vector<double> thresholds = {};    // see answer_of()
+  size_t positive = 1;                    // positive class of binary metrics (f1, roc_auc, ...)
   std::vector<std::string> metrics = {};  // names from metric_names(), in output order; empty: all
 };
 

@@ -110,7 +110,8 @@ int visible_gpus() {
             "this machine has GPUs, but none can be used: {}",
             library.obstacle.empty() ? "libtorch initialized CUDA before the library was loaded"
                                      : library.obstacle),
-        "build with LOCKSTEP_CUDA=1, fix the reported problem, or set training.use_cpu=true to train on the CPU");
+        "build with LOCKSTEP_CUDA=1, fix the reported problem, or set training.use_cpu=true to "
+        "train on the CPU");
   }
   return count;
 }
@@ -129,7 +130,8 @@ int gpu_of(int local_rank, int local_size, int gpus) {
           local_rank,
           gpus,
           local_size),
-      "start one rank per GPU, make more GPUs visible with CUDA_VISIBLE_DEVICES, or set training.use_cpu=true");
+      "start one rank per GPU, make more GPUs visible with CUDA_VISIBLE_DEVICES, or set "
+      "training.use_cpu=true");
 }
 
 void claim_gpu(const comm::Store& store, const std::string& identity, int rank) {
@@ -137,7 +139,8 @@ void claim_gpu(const comm::Store& store, const std::string& identity, int rank) 
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("rank {} has the same GPU as another rank: {}", rank, identity),
-        "start at most one rank per GPU; show each rank its own GPU or slice, or all GPUs to every rank (CUDA_VISIBLE_DEVICES); or set training.use_cpu=true");
+        "start at most one rank per GPU; show each rank its own GPU or slice, or all GPUs to every "
+        "rank (CUDA_VISIBLE_DEVICES); or set training.use_cpu=true");
   }
 }
 

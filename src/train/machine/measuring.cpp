@@ -53,7 +53,8 @@ void MeasuringBetweenSteps::keep() {
   wanted_ = false;
   if (rank_context_.is_first() && share < kLeastOfProcessor) {
     log_info(
-        "measured this machine in {:.1f} s between steps, but other programs used {:.0f}% of its processors: the results are discarded, and the next run measures again",
+        "measured this machine in {:.1f} s between steps, but other programs used {:.0f}% of its "
+        "processors: the results are discarded, and the next run measures again",
         seconds_,
         100 * (1 - share));
   } else if (rank_context_.is_first()) {
@@ -61,7 +62,8 @@ void MeasuringBetweenSteps::keep() {
     try {
       write_machine(measuring_->samples(), file, "`lockstep train` between its steps");
       log_info(
-          "measured this machine in {:.1f} s between steps: the next run on it predicts its step time ({})",
+          "measured this machine in {:.1f} s between steps: the next run on it predicts its step "
+          "time ({})",
           seconds_,
           file.string());
     } catch (const Error& error) {

@@ -32,8 +32,9 @@ class MeasuringBetweenSteps {
 
   RankContext& rank_context_;
   bool wanted_;
-  std::unique_ptr<MachineMeasuring> measuring_;  // null before the first and after the last measurement
-  double seconds_ = 0;                           // total duration so far
+  std::unique_ptr<MachineMeasuring>
+      measuring_;       // null before the first and after the last measurement
+  double seconds_ = 0;  // total duration so far
 };
 
 /// Returns true if this machine should be measured with this number of ranks: all ranks are CPU

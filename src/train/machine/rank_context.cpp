@@ -51,7 +51,8 @@ std::string on_first_rank(
 
 void keep_threads_within_quota(int processes) {
   if (std::getenv("OMP_NUM_THREADS") == nullptr && quota_bounds_cpus()) {
-    at::set_num_threads(std::max(1, usable_cores() / processes));  // libtorch's default is the number of CPUs
+    at::set_num_threads(
+        std::max(1, usable_cores() / processes));  // libtorch's default is the number of CPUs
   }
 }
 

@@ -41,8 +41,9 @@ struct RankContext {
   int local_rank = 0;
   int local_size = 1;
   JobRound round = {};
-  bool ranks_are_threads = false;                   // ranks are threads of one process
-  std::unique_ptr<comm::Heartbeat> heartbeat = {};  // only on GPUs, whose collectives do not detect lost ranks
+  bool ranks_are_threads = false;  // ranks are threads of one process
+  std::unique_ptr<comm::Heartbeat> heartbeat =
+      {};  // only on GPUs, whose collectives do not detect lost ranks
 
   /// Number of ranks that training.per_device_train_batch_size refers to: the ranks at the job's
   /// start.

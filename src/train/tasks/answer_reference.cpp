@@ -153,8 +153,7 @@ std::unique_ptr<objective::StoredScores> score_reference(
     if (found == nullptr) {
       throw Error(
           ErrorKind::kData,
-          fmt::format(
-              "rank {} cannot read {}, but rank 0 can", rank_context.rank(), path.string()),
+          fmt::format("rank {} cannot read {}, but rank 0 can", rank_context.rank(), path.string()),
           "set data.cache_dir to a file system that all nodes share");
     }
     if (rank_context.is_first()) {

@@ -72,7 +72,8 @@ void check_ends(
         throw Error(
             ErrorKind::kConfig,
             fmt::format(
-                "generative.decode=greedy: \"{}\" starts with \"{}\", and the tokenizer has no end-of-text token to distinguish them",
+                "generative.decode=greedy: \"{}\" starts with \"{}\", and the tokenizer has no "
+                "end-of-text token to distinguish them",
                 texts[k],
                 texts[i]),
             "use generative.decode=likelihood, or other generative.verbalizers");
@@ -109,7 +110,8 @@ void check_decoder(const model::ModelConfig& model) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "task.type=generative_classification requires a decoder-only language model, but {} is {}",
+            "task.type=generative_classification requires a decoder-only language model, but {} is "
+            "{}",
             model::family_name(model.family),
             model.head.classifies() ? "a classifier here"
             : model.bidirectional   ? "an encoder"

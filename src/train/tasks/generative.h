@@ -27,7 +27,8 @@ class PromptForm {
   /// these cases:
   ///
   /// - generative.chat: there is no template, or its answers do not follow the prompt
-  /// - the prompt template does not end with {label}, names another field, or leaves no token for the
+  /// - the prompt template does not end with {label}, names another field, or leaves no token for
+  /// the
   ///   text within `limit`
   /// - the number of verbalizers differs from the number of labels, or two have the same tokens
   /// - decode=greedy: a label is a prefix of another, and there is no end-of-text token

@@ -127,7 +127,8 @@ EncodedSets read_and_encode(
     if (row != sets[i].rows.end()) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{}: the field \"margin\" is used by reward models only", sets[i].place(*row)),
+          fmt::format(
+              "{}: the field \"margin\" is used by reward models only", sets[i].place(*row)),
           "remove the column, or set task.type=reward_model");
     }
   }
@@ -168,7 +169,8 @@ void warn_of_unequal_answers(
   const double ratio = section.desirable_weight * good / (section.undesirable_weight * bad);
   if (ratio < 1 || ratio > kMost) {
     log_warning(
-        "the total weights of {:.0f} wanted and {:.0f} unwanted answers have the ratio {:.2f}: for 1 to 1.33, set preference.desirable_weight from {:.2f} to {:.2f}",
+        "the total weights of {:.0f} wanted and {:.0f} unwanted answers have the ratio {:.2f}: for "
+        "1 to 1.33, set preference.desirable_weight from {:.2f} to {:.2f}",
         good,
         bad,
         ratio,

@@ -25,8 +25,9 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int64_t kRefusalsOfARow = 10;   // refusals per row, used in turn by the epochs
-constexpr int64_t kUpstreamColumn = 100;  // UNDIAL indexes column -100, counted from the end of the vocabulary
+constexpr int64_t kRefusalsOfARow = 10;  // refusals per row, used in turn by the epochs
+constexpr int64_t kUpstreamColumn =
+    100;  // UNDIAL indexes column -100, counted from the end of the vocabulary
 
 double beta_of(const config::UnlearningSection& section) {
   return section.beta.value_or(config::method_of(section).beta);
@@ -147,7 +148,8 @@ class RowEncoder {
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "{}: no tokens are left of {} answers: the questions alone are longer than data.sequence_length={}",
+              "{}: no tokens are left of {} answers: the questions alone are longer than "
+              "data.sequence_length={}",
               key,
               added,
               length_),
@@ -252,7 +254,8 @@ at::Tensor within_rows(
   if (padding) {
     lengths = lengths.max() * are;
   }
-  if (inputs.targets.documents.defined()) {  // in packed rows, every token except padding belongs to a row
+  if (inputs.targets.documents
+          .defined()) {  // in packed rows, every token except padding belongs to a row
     const at::Tensor& real = inputs.real_tokens;
     const at::Tensor of_kind = inputs.targets.to_tokens(are);
     return real.defined() ? of_kind.logical_and(real) : of_kind;

@@ -23,7 +23,8 @@ UnlearningQuestions::UnlearningQuestions(
     throw Error(
         ErrorKind::kConfig,
         "unlearning.data_dir is required",
-        "set it to the folder of TOFU's files: FORGET_perturbed.jsonl, retain_perturbed.jsonl, real_authors_perturbed.jsonl, world_facts_perturbed.jsonl, HOLDOUT.jsonl");
+        "set it to the folder of TOFU's files: FORGET_perturbed.jsonl, retain_perturbed.jsonl, "
+        "real_authors_perturbed.jsonl, world_facts_perturbed.jsonl, HOLDOUT.jsonl");
   }
   if (is_muse() && form_.form != data::QuestionTemplate::Form::kTags) {
     throw Error(
@@ -52,8 +53,11 @@ std::vector<std::string> UnlearningQuestions::files_of(const std::string& name) 
   throw Error(
       ErrorKind::kData,
       fmt::format(
-          "unlearning.metrics requires {}, but {} has no such file", name + ".jsonl", folder.string()),
-      "set the folder of TOFU's files, and unlearning.forget_split and holdout_split to files in it");
+          "unlearning.metrics requires {}, but {} has no such file",
+          name + ".jsonl",
+          folder.string()),
+      "set the folder of TOFU's files, and unlearning.forget_split and holdout_split to files in "
+      "it");
 }
 
 UnlearningQuestions::Dataset UnlearningQuestions::questions_of(
@@ -68,8 +72,10 @@ UnlearningQuestions::Dataset UnlearningQuestions::questions_of(
       {asks_forgotten ? section_.question_key : "question",
        answer_key,
        "",
-       answer_key == "answer" ? ""
-                              : "TOFU's own files named ..._perturbed have it; without it, reduce the metrics: unlearning.metrics=[forget_Q_A_Prob,forget_Q_A_ROUGE]"});
+       answer_key == "answer"
+           ? ""
+           : "TOFU's own files named ..._perturbed have it; without it, reduce the metrics: "
+             "unlearning.metrics=[forget_Q_A_Prob,forget_Q_A_ROUGE]"});
   for (const data::Question& row : made.questions.rows) {
     for (const std::string& answer : row.answers) {
       made.encoded.push_back(data::encode_question(row.question, answer, form_, encoder_, length_));

@@ -38,7 +38,8 @@ RetainedResults read_retained(
     throw Error(
         ErrorKind::kData,
         fmt::format("unlearning.retain_logs_path: {} {}", path.string(), what),
-        "use the TOFU_EVAL.json of a model that was trained without the forget set, evaluated on the same files");
+        "use the TOFU_EVAL.json of a model that was trained without the forget set, evaluated on "
+        "the same files");
   };
   if (!std::filesystem::exists(path)) {
     fail("does not exist");

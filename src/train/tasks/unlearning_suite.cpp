@@ -367,7 +367,8 @@ json UnlearningSuite::forget_quality(json& results) {
   measure("forget_truth_ratio", results);
   if (retained_.truth_ratios.empty()) {
     warnings_.push_back(
-        "forget_quality is null: it requires the results of a model that never saw the forget set (unlearning.retain_logs_path)");
+        "forget_quality is null: it requires the results of a model that never saw the forget set "
+        "(unlearning.retain_logs_path)");
     return {{"agg_value", nullptr}};
   }
   std::vector<double> ratios;

@@ -67,13 +67,13 @@ class UnlearningSuite {
   std::vector<int64_t> stop_tokens_;
   AnswerReader* reader_;
   UnlearningQuestions questions_;
-  std::map<std::string, std::set<std::string>> needed_;  // needed answer fields, by set
-  std::map<std::string, std::vector<AnswerScore>>
-      scores_;                              // by set and answer field
+  std::map<std::string, std::set<std::string>> needed_;     // needed answer fields, by set
+  std::map<std::string, std::vector<AnswerScore>> scores_;  // by set and answer field
   std::set<std::string> written_together_;  // needed sets with the same question format
   std::map<std::string, std::vector<WrittenAnswer>> written_;  // by set
   RetainedResults retained_;
-  std::map<std::string, std::vector<double>> reference_losses_;  // for the sets of membership attacks
+  std::map<std::string, std::vector<double>>
+      reference_losses_;  // for the sets of membership attacks
   std::vector<std::string> warnings_;
 };
 

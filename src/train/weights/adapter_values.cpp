@@ -34,7 +34,8 @@ checkpoint::TensorFiles open_adapter(const std::filesystem::path& folder) {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{} only contains a pickle (adapter_model.bin), which is not loaded for security reasons",
+            "{} only contains a pickle (adapter_model.bin), which is not loaded for security "
+            "reasons",
             folder.string()),
         "load it with PEFT if you trust it, and save it again");
   }

@@ -129,7 +129,8 @@ std::string name_of(const model::ModelSource& base) {
 AdapterRequest::Part part_of(const std::string& folder, double weight) {
   std::optional<AdapterRequest> saved = saved_adapter(folder);
   if (!saved) {
-    throw Error(ErrorKind::kConfig, "--adapter: the folder's name is empty", "give the name of a folder");
+    throw Error(
+        ErrorKind::kConfig, "--adapter: the folder's name is empty", "give the name of a folder");
   }
   const model::LoraConfig& config = saved->config;
   const char* more = config.use_dora                                 ? "use_dora"
@@ -314,7 +315,8 @@ void request_adapters(
 
 std::string adapter_config(const model::Adapters& adapters, const model::ModelConfig& model) {
   model::LoraConfig config = adapters.config;
-  if (config.task_type.empty() && !model.bidirectional) {  // PEFT has no task type for masked language modeling
+  if (config.task_type.empty() &&
+      !model.bidirectional) {  // PEFT has no task type for masked language modeling
     config.task_type = model.is_encoder_decoder() ? "SEQ_2_SEQ_LM" : "CAUSAL_LM";
   }
   return model::to_json(config, model.family == model::Family::kGpt2);

@@ -34,10 +34,7 @@ struct AdapterRequest {
     double weight = 1;  // factor of its contribution
   };
   std::vector<Part> parts = {};
-  enum class Combination {
-    kCat,
-    kLinear
-  };  // see train/weights/combined_adapters.h
+  enum class Combination { kCat, kLinear };  // see train/weights/combined_adapters.h
   Combination combination = Combination::kCat;
 };
 

@@ -167,7 +167,8 @@ class InitialFactors {
   parallel::ModelSpec::Fill base_;
   uint64_t seed_;
   std::map<std::string, std::pair<std::shared_ptr<Linear>, bool>> factors_;  // true: A, false: B
-  std::map<std::string, std::shared_ptr<Linear>> weights_;                   // weights that the factors are subtracted from
+  std::map<std::string, std::shared_ptr<Linear>>
+      weights_;  // weights that the factors are subtracted from
 };
 
 }  // namespace
@@ -181,7 +182,8 @@ void check_taken_base(const model::LoraConfig& config, const model::ModelSource&
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "lora.init_lora_weights: {} subtracts the initial factors from the base weights, but those of {} are packed",
+            "lora.init_lora_weights: {} subtracts the initial factors from the base weights, but "
+            "those of {} are packed",
             config.init_lora_weights,
             base.name),
         "use the unpacked model and set quantization.bits: the remaining weights are then packed");

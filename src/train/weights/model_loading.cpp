@@ -119,7 +119,8 @@ class FolderWeights {
     }
     if (has_further_layers) {
       log_info(
-          "{} contains layers after the model's {}, which predict further tokens: they are neither trained nor saved",
+          "{} contains layers after the model's {}, which predict further tokens: they are neither "
+          "trained nor saved",
           source.name,
           source.config.layers);
     }
@@ -139,7 +140,8 @@ class FolderWeights {
             fmt::format("{} contains a classifier, not a language model", source.folder.string()),
             "use its original language model");
       }
-      log_info("{} contains no classifier with these classes: it is initialized randomly", source.name);
+      log_info(
+          "{} contains no classifier with these classes: it is initialized randomly", source.name);
     } else if (is_masked) {
       for (const model::LayerSpec& layer : model::head_layers(wanted)) {
         if (!is_stored(layer.weight())) {
@@ -265,7 +267,8 @@ model::ModelSource find_local_source(const std::string& path) {
         ErrorKind::kConfig,
         fmt::format("{} is an adapter, not a model", path),
         fmt::format(
-            "use its base model, {}, and pass the adapter as --adapter {} (lora.adapter={} to train it further)",
+            "use its base model, {}, and pass the adapter as --adapter {} (lora.adapter={} to "
+            "train it further)",
             model::read_lora_config(folder / model::kAdapterConfigName).base_model_name_or_path,
             path,
             path));
@@ -285,7 +288,8 @@ model::ModelSource find_source(const std::string& path, const std::string& prese
   if (path.empty() == preset.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        path.empty() ? "model.path or model.preset is required" : "model.path and model.preset are both set",
+        path.empty() ? "model.path or model.preset is required"
+                     : "model.path and model.preset are both set",
         "set model.path=FOLDER (or a config.json, or a Hub name), or model.preset=" +
             fmt::format("{}", fmt::join(model::preset_names(), "|")));
   }

@@ -59,7 +59,10 @@ void check_agreement(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} contains weights in {}, but {} are requested", name, text_of(there), text_of(*asked)),
+            "{} contains weights in {}, but {} are requested",
+            name,
+            text_of(there),
+            text_of(*asked)),
         "remove the quantization keys, or use the unpacked model");
   }
 }
@@ -138,7 +141,8 @@ void check_trainable(const std::optional<Quantization>& packed, bool has_adapter
     throw Error(
         ErrorKind::kConfig,
         "the model's weights are packed and cannot be trained",
-        "train adapters: lora.r=16 lora.target_modules=all-linear; or train a 16-bit model without quantization keys");
+        "train adapters: lora.r=16 lora.target_modules=all-linear; or train a 16-bit model without "
+        "quantization keys");
   }
 }
 

@@ -125,7 +125,8 @@ Act parse_set(const nlohmann::json& request) {
     throw Error(
         ErrorKind::kConfig,
         "changing learning_rate makes the run deviate from its configuration",
-        "add --force; the change is recorded in the events and checkpoints, and a resume applies it at the same step");
+        "add --force; the change is recorded in the events and checkpoints, and a resume applies "
+        "it at the same step");
   }
   return {.kind = Act::Kind::kSet, .learning_rate = rate->get<double>(), .forced = true};
 }
@@ -202,7 +203,8 @@ ControlServer::ControlServer(
     : folder_(folder),
       check_(std::move(check)) {
   const SocketName name(folder);
-  ::unlink((folder / kControlName).c_str());  // left by a killed run; this run has locked the folder
+  ::unlink(
+      (folder / kControlName).c_str());  // left by a killed run; this run has locked the folder
   listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   // The socket file inherits the mode of the socket, so it is never accessible to other users.
   const bool bound = listener_ >= 0 && ::fchmod(listener_, S_IRUSR | S_IWUSR) == 0 &&
@@ -295,7 +297,8 @@ json ask_run(const std::filesystem::path& folder, const json& request) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("no run is listening in {}: {}", folder.string(), std::strerror(errno)),
-        "use the machine and user of the run, and check that it does not have monitor.control=false; `lockstep runs` lists active runs");
+        "use the machine and user of the run, and check that it does not have "
+        "monitor.control=false; `lockstep runs` lists active runs");
   }
   send_line(connection, request);
   const std::string text = receive_line(connection, size_t{1} << 20);

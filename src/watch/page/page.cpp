@@ -272,7 +272,8 @@ HttpAnswer RunsPage::answer(const HttpRequest& request) {
   } else if (answer.status == 403) {
     answer.body = "requests with this host or origin are not allowed\n";
   } else if (request.path == "/" && request.query.contains("token")) {
-    answer.status = 303;  // redirect, so that the token disappears from the address bar and the history
+    answer.status =
+        303;  // redirect, so that the token disappears from the address bar and the history
     answer.headers = {
         {"Location", "/"},
         {"Set-Cookie", fmt::format("lockstep={}; HttpOnly; SameSite=Strict; Path=/", token_)}};
@@ -379,7 +380,9 @@ std::string RunsPage::details_json(Watched& run) const {
 
 HttpAnswer RunsPage::live_ranks(const HttpRequest& request, const Watched& run) const {
   if (live_ == nullptr) {
-    return {.status = 404, .body = "live status is available in lockstep monitor, not in a run's own page\n"};
+    return {
+        .status = 404,
+        .body = "live status is available in lockstep monitor, not in a run's own page\n"};
   }
   const nlohmann::json answer{{"text", live_(run.folder, request.parameter("stacks") == "1")}};
   return {

@@ -221,8 +221,7 @@ std::string comparison_text(const Comparison& comparison) {
                            comparison.common_losses,
                            *comparison.first_other_loss)
                      : fmt::format(
-                           "the {} losses in both runs are identical\n",
-                           comparison.common_losses));
+                           "the {} losses in both runs are identical\n", comparison.common_losses));
 }
 
 nlohmann::ordered_json to_json(const RunSummary& run) {

@@ -39,9 +39,10 @@ class RankTimes {
 
   std::filesystem::path path_;
   std::vector<monitor::RankShares> lines_;
-  uint64_t end_ = 0;                  // bytes read
-  std::string last_;                  // last bytes read
-  int64_t stride_ = 1, waiting_ = 0;  // lines of the file per entry, and lines merged into the last entry
+  uint64_t end_ = 0;  // bytes read
+  std::string last_;  // last bytes read
+  int64_t stride_ = 1,
+          waiting_ = 0;  // lines of the file per entry, and lines merged into the last entry
 };
 
 }  // namespace lockstep::watch

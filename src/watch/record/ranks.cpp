@@ -38,8 +38,7 @@ RankPlace place_from_json(const std::string& line) {
         object.at("process"),
         object.at("pulse").get<std::string>()};
   } catch (const nlohmann::json::exception& error) {
-    throw Error(
-        ErrorKind::kEnvironment, fmt::format("invalid rank location: {}", error.what()));
+    throw Error(ErrorKind::kEnvironment, fmt::format("invalid rank location: {}", error.what()));
   }
 }
 

@@ -19,8 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kTail = size_t{64} << 10;  // bytes at the end of metrics.jsonl that a summary reads
-constexpr int kDeepest = 8;                 // maximum depth of the search for runs
+constexpr size_t kTail = size_t{64}
+                         << 10;  // bytes at the end of metrics.jsonl that a summary reads
+constexpr int kDeepest = 8;      // maximum depth of the search for runs
 
 template <class Body>
 void for_each_line(std::string_view text, const Body& body) {

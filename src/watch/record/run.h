@@ -47,8 +47,7 @@ struct RunSummary {
   /// Fraction of the time from the first start to the last sign of activity that was spent in steps
   /// that were not lost. Excludes saving, startup, waiting between attempts, and repeated steps.
   std::optional<double> goodput;
-  std::optional<double>
-      seconds_left;  // for an active run, at the speed of the last logged steps
+  std::optional<double> seconds_left;  // for an active run, at the speed of the last logged steps
 };
 
 /// Returns the state as text: "running", "finished", "failed: reason".
