@@ -73,7 +73,7 @@ struct Rope {
   std::optional<double> attention_factor, mscale, mscale_all_dim;  // used by yarn and longrope
   bool truncate = true;                                            // used by yarn
   std::vector<double> short_factor, long_factor;                   // used by longrope
-  bool in_pairs = false;  // rotates elements 2i and 2i + 1; otherwise element i and the one half of them later
+  bool in_pairs = false;  // rotates elements 2i and 2i + 1; otherwise elements i and i + half
   bool operator==(const Rope&) const = default;
 };
 

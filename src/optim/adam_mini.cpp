@@ -58,7 +58,7 @@ class AdamMini final : public Optimizer {
       if (!blocks_.emplace(segment.parameter, std::move(blocks)).second) {
         throw Error(
             ErrorKind::kInternal,
-            fmt::format("Adam-mini is given {} in two shards", segment.parameter));
+            fmt::format("Adam-mini: {} is in two shards", segment.parameter));
       }
     }
   }
