@@ -162,6 +162,7 @@ checks: $(BUILD)/.flags
 	@tools/check_format.sh
 	@python3 tools/check_includes.py
 	@python3 tools/check_sizes.py
+	@python3 tools/check_language.py
 	@$(COMPILE) public_headers
 
 parity: $(BUILD)/.flags

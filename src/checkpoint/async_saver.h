@@ -49,6 +49,7 @@ class AsyncSaver {
   /// Must be called before the pieces of the last save are modified, or before work that modifies
   /// them is queued on a GPU.
   void before_state_update();
+  [[deprecated("use before_state_update()")]] void let_write() { before_state_update(); }
 
   /// Blocks until the last save has ended; rethrows its failure once.
   void wait();

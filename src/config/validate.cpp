@@ -45,7 +45,7 @@ void validate_mixture(const Config& config, Checker& check) {
   if (!data.train.empty()) {
     check.fail(
         kKey,
-        "data.train names files too, and a mixture stands in place of them",
+        "data.train also names files; a mixture replaces them",
         "leave one out; the files of data.train can be a source");
   }
   if (trains_on_answers(config.task) || unlearns(config.task)) {
@@ -76,7 +76,7 @@ void validate_mixture(const Config& config, Checker& check) {
           "leave the source out, or max_epochs: then it is read as often as it comes");
     }
     if (std::find(names.begin(), names.end(), source.name) != names.end()) {
-      check.fail(kKey, name + " stands there twice", "give each source a name of its own");
+      check.fail(kKey, name + " is listed twice", "give each source a name of its own");
     }
     names.push_back(source.name);
     sum += source.weight > 0 ? source.weight : 0;
@@ -168,7 +168,7 @@ void validate_label_fields(const Config& config, Checker& check) {
   } else if (const auto twice = std::adjacent_find(fields.begin(), fields.end());
              twice != fields.end()) {
     check.fail(
-        "data.label_field", fmt::format("\"{}\" stands there twice", *twice), "leave one out");
+        "data.label_field", fmt::format("\"{}\" is listed twice", *twice), "leave one out");
   } else if (fields.size() > 1 && !config.data.label_delimiter.empty()) {
     check.fail(
         "data.label_delimiter",
@@ -177,7 +177,7 @@ void validate_label_fields(const Config& config, Checker& check) {
   } else if (fields.size() > 1 && config.task.problem_type == "single_label_classification") {
     check.fail(
         "data.label_field",
-        "one label is told by one field, and several are named",
+        "a single label has one field, but several are given",
         "name one, or set task.problem_type=multi_label_classification or regression");
   } else if (
       fields.size() > 1 && !config.task.labels.empty() &&
@@ -272,10 +272,10 @@ void validate_task(const Config& config, Checker& check) {
   std::sort(labels.begin(), labels.end());
   if (labels.size() == 1 && task.problem_type != "multi_label_classification" &&
       task.problem_type != "regression") {
-    check.fail("task.labels", "one label alone", "a classifier tells two classes apart or more");
+    check.fail("task.labels", "one label alone", "a classifier needs at least two classes");
   } else if (const auto twice = std::adjacent_find(labels.begin(), labels.end());
              twice != labels.end()) {
-    check.fail("task.labels", fmt::format("\"{}\" stands there twice", *twice), "leave one out");
+    check.fail("task.labels", fmt::format("\"{}\" is listed twice", *twice), "leave one out");
   } else if (!labels.empty() && labels.front().empty()) {
     check.fail("task.labels", "a label is empty", "name it, or leave it out");
   }

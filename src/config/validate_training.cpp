@@ -133,7 +133,7 @@ void validate_optimizers(const TrainingSection& training, Checker& check) {
   if (has_others && training.learning_rate == 0) {
     check.fail(
         "training.learning_rate",
-        "it is 0, and other learning rates are written beside it, which the schedule multiplies by "
+        "it is 0, but other learning rates are given, which the schedule multiplies by "
         "its share of this one",
         "give it above 0; parameters that are to stay get 0 by training.learning_rates");
   }
@@ -183,7 +183,7 @@ void validate_evaluation(const Config& config, Checker& check) {
   if (training.early_stopping_patience && !evaluates) {
     check.fail(
         "training.early_stopping_patience",
-        "evaluations tell when to stop, and there are none",
+        "early stopping requires evaluations, but there are none",
         "set training.eval_strategy=epoch, or steps");
   }
   if (!training.load_best_model_at_end) {

@@ -220,7 +220,8 @@ std::optional<double> margin_of(const RecordFields& fields) {
     throw Error(
         ErrorKind::kData,
         fmt::format("{}: the margin is {}", fields.place(), value.dump()),
-        "a margin is a number: by how much the chosen answer's reward is to exceed the other's");
+        "a margin must be a number: the minimum difference between the rewards of the chosen and "
+        "the rejected answer");
   }
   return margin;
 }

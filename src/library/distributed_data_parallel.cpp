@@ -18,8 +18,12 @@ std::vector<parallel::ParameterUnit> units_of(const torch::nn::Module& module) {
   std::vector<parallel::ParameterUnit> units;
   std::set<const void*> seen;
   for (const auto& parameter : module.named_parameters()) {
+<<<<<<< HEAD
     if (seen.insert(parameter.value().unsafeGetTensorImpl())
             .second) {  // false if another module shares the parameter
+=======
+    if (seen.insert(parameter.value().unsafeGetTensorImpl()).second) {  // skips shared parameters
+>>>>>>> cd759beeb15a6b2573254cbff8ec4a97787db3af
       units.push_back({parameter.key(), {{parameter.key(), parameter.value()}}});
     }
   }
@@ -27,7 +31,7 @@ std::vector<parallel::ParameterUnit> units_of(const torch::nn::Module& module) {
     throw Error(
         ErrorKind::kConfig,
         "the module has no parameters",
-        "register them, and what has them, in its constructor");
+        "register its parameters and submodules in its constructor");
   }
   return units;
 }
@@ -65,11 +69,11 @@ void check_that_ranks_agree(
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "rank {} has the parameter {}, where rank 0 has {}",
+            "rank {} has the parameter {}, but rank 0 has {}",
             rank,
             line_at(all[rank], at),
             line_at(all[0], at)),
-        "make the same module on every rank");
+        "create the same module on every rank");
   }
 }
 

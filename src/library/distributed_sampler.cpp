@@ -20,8 +20,8 @@ DistributedSampler::DistributedSampler(size_t size, const DistributedSamplerOpti
   if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("a sampler of rank {} of {} ranks", options.rank, options.ranks),
-        "give rank and ranks of the communicator");
+        fmt::format("a sampler for rank {} of {} ranks", options.rank, options.ranks),
+        "use rank and ranks of the communicator");
   }
   if (samples_of_rank() < 1) {
     throw Error(
@@ -82,11 +82,11 @@ void DistributedSampler::go_on(int64_t epoch, int64_t position) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "epoch {}, position {} is not of a sampler with {} samples a rank",
+            "epoch {}, position {} does not exist in a sampler with {} samples per rank",
             epoch,
             position,
             samples_of_rank()),
-        "go on with the same data set and number of ranks");
+        "continue with the same data set and number of ranks");
   }
   epoch_ = epoch;
   position_ = position;

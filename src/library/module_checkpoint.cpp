@@ -68,7 +68,7 @@ std::vector<OptimizedParameter> parameters_of(const TrainedModule& trained) {
             fmt::format(
                 "the optimizer has a parameter [{}] that the module does not have",
                 fmt::join(parameter.sizes(), ", ")),
-            "save the module that the optimizer was made for");
+            "save the module for which the optimizer was created");
       }
       if (taken.insert(name->second).second) {
         parameters.push_back({name->second, parameter});
@@ -118,7 +118,7 @@ void check_kind(torch::optim::Optimizer* optimizer) {
     throw Error(
         ErrorKind::kConfig,
         "the optimizer is not torch::optim::AdamW, Adam or SGD",
-        "save the module without it, and its state in your own way");
+        "save the module without the optimizer, and save its state separately");
   }
 }
 

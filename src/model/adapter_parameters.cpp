@@ -43,22 +43,22 @@ void check_start(const LoraConfig& config, const LayerSpec& layer, int64_t rank,
   const bool takes = init == "pissa" || init == "olora";
   const std::vector<int64_t>& shape = layer.weight().shape;
   const char* why =
-      takes && layer.kind != LayerKind::kLinear      ? "a linear's weight alone is taken from"
-      : takes && rank > std::min(shape[0], shape[1]) ? "the weight has not so many singular values"
+      takes && layer.kind != LayerKind::kLinear      ? "only the weight of a linear is supported"
+      : takes && rank > std::min(shape[0], shape[1]) ? "the weight has fewer singular values"
       : init == "olora" && layer.has_inputs_first()
-          ? "PEFT has none of weights that lie inputs first"
+          ? "PEFT does not support it for [in, out] weights"
       : init == "orthogonal" && is_new && rank % 2 != 0 ? "the rank must be even"
                                                         : nullptr;
   if (why != nullptr) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "lora.init_lora_weights: no {} of rank {} beside {}: {}",
+            "lora.init_lora_weights: no {} of rank {} for {}: {}",
             init,
             rank,
             layer.prefix,
             why),
-        "give true, another rank, or other target_modules");
+        "set it to true, or use another rank or other target_modules");
   }
 }
 

@@ -100,9 +100,9 @@ class Resolver {
     if (std::find(known.begin(), known.end(), init) == known.end()) {
       refuse(
           fmt::format("lora.init_lora_weights: {} is not supported", init),
-          is_new_ ? fmt::format("give one of {}", fmt::join(known, ", "))
-                  : "the adapter belongs to a changed base: save it with PEFT's "
-                    "path_initial_model_for_weight_conversion, beside the base as it was");
+          is_new_ ? fmt::format("use one of {}", fmt::join(known, ", "))
+                  : "the adapter belongs to a modified base: save it with PEFT's "
+                    "path_initial_model_for_weight_conversion, for use with the original base");
     }
   }
 
@@ -118,19 +118,21 @@ class Resolver {
     }
     if (!config().layers_to_transform.empty() && !config().target_modules.pattern.empty()) {
       refuse(
-          "lora.layers_to_transform is given, and lora.target_modules is a regular expression",
-          "let the expression name the layers, or give target_modules as a list");
+          "lora.layers_to_transform is set, and lora.target_modules is a regular expression",
+          "select the layers in the expression, or use a list for target_modules");
     }
     if (!config().layers_pattern.empty() && config().layers_to_transform.empty()) {
       refuse(
-          "lora.layers_pattern is given without lora.layers_to_transform",
-          "give the layers' numbers, or leave it out");
+          "lora.layers_pattern is set without lora.layers_to_transform",
+          "set the layer numbers, or remove it");
     }
     for (const int64_t layer : config().layers_to_transform) {
       if (layer >= model_.layers) {
         refuse(
             fmt::format(
-                "lora.layers_to_transform: there is no layer {} of {}", layer, model_.layers),
+                "lora.layers_to_transform: layer {} does not exist in a model of {} layers",
+                layer,
+                model_.layers),
             "layers count from 0");
       }
     }
@@ -199,11 +201,11 @@ class Resolver {
     if (config().ensure_weight_tying || !config().trainable_tokens.empty()) {
       refuse(
           fmt::format(
-              "lora.target_modules: {} would have an adapter of its own, and {} is given",
+              "lora.target_modules: {} would have a separate adapter, and {} is listed",
               table.prefix,
               config().ensure_weight_tying ? "lora.ensure_weight_tying"
                                            : "lora.trainable_token_indices"),
-          "leave one of them out");
+          "remove one of them");
     }
   }
 
@@ -212,40 +214,37 @@ class Resolver {
     if (layer.is_in_stack()) {
       refuse(
           what +
-              " is one tensor with the other experts of its layer, and no module that could have "
-              "an adapter of its own",
-          fmt::format("name some of {}", fmt::join(last_parts(layers_, is_linear), ", ")));
+              " is stored in one tensor with the other experts of its layer, and is not a module "
+              "that can have an adapter",
+          fmt::format("use some of {}", fmt::join(last_parts(layers_, is_linear), ", ")));
     }
     if (!is_linear(layer) && !is_table(layer) && !layer.is_looked_up()) {
       refuse(
-          what +
-              " is neither a linear layer nor an embedding nor the head, and only these can have "
-              "adapters",
+          what + " is not a linear layer, the embedding or the head; only these can have adapters",
           fmt::format(
-              "name some of {}, or train it whole with lora.modules_to_save",
+              "use some of {}, or train it fully with lora.modules_to_save",
               fmt::join(last_parts(layers_, is_linear), ", ")));
     }
     if (layer.kind == LayerKind::kTokenEmbedding && model_.is_encoder_decoder()) {
       refuse(
           what +
               " is a name of the embedding that neither the encoder nor the decoder reads: an "
-              "adapter of PEFT's does nothing there",
-          "name embed_tokens: the encoder's and the decoder's embedding then have one each");
+              "adapter of PEFT has no effect there",
+          "use embed_tokens: the encoder's and the decoder's embedding then have one adapter each");
     }
     if (layer.kind == LayerKind::kHead && model_.bidirectional &&
         config().bias != LoraConfig::Bias::kNone) {
       refuse(
           what +
-              " is an encoder's head, whose bias has two names, and lora.bias would have it "
-              "trained "
-              "beside the adapter",
-          "leave lora.bias out, or the head");
+              " is an encoder's head, whose bias has two names, and lora.bias would train it too",
+          "remove lora.bias, or the head");
     }
     if (is_table(layer) && model_.ties_head() && config().ensure_weight_tying &&
         config().use_dora) {
       refuse(
-          what + " is tied, and DoRA would need sizes of its rows and of its columns at once",
-          "leave out lora.use_dora, or lora.ensure_weight_tying: each then has an adapter");
+          what + " is tied, and DoRA would need magnitudes of its rows and of its columns",
+          "remove lora.use_dora, or remove lora.ensure_weight_tying so that each has its own "
+          "adapter");
     }
   }
 
@@ -265,13 +264,13 @@ class Resolver {
     if (adapter.rank > std::min(in, out) && std::min(in, out) > 1 && is_new_) {
       refuse(
           fmt::format(
-              "{}: a rank of {} is more than {} has, which is {} x {}",
+              "{}: rank {} exceeds the size of {}, which is {} x {}",
               rank.value ? "lora.rank_pattern" : "lora.r",
               adapter.rank,
               layer.prefix,
               out,
               in),
-          fmt::format("give at most {}", std::min(in, out)));
+          fmt::format("use at most {}", std::min(in, out)));
     }
     check_start(config(), layer, adapter.rank, is_new_);
     const auto r = static_cast<double>(adapter.rank);
@@ -339,7 +338,7 @@ class Resolver {
     if (match.matched.size() > 1 && is_new_) {
       refuse(
           fmt::format("{}: {} of its patterns match {}", key, match.matched.size(), layer.prefix),
-          "let one of them match: the order of patterns is lost where an adapter is saved");
+          "make only one of them match: adapters are saved without the order of patterns");
     }
   }
 
@@ -355,30 +354,27 @@ class Resolver {
         const std::vector<std::string> candidates = last_parts(layers_, is_linear);
         refuse(
             fmt::format(
-                "lora.target_modules: there is no module {}.{}",
-                name,
-                did_you_mean(name, candidates)),
-            fmt::format(
-                "the linears are {}, all-linear takes them all", fmt::join(candidates, ", ")));
+                "lora.target_modules: unknown module {}.{}", name, did_you_mean(name, candidates)),
+            fmt::format("the linears are {}; all-linear selects all", fmt::join(candidates, ", ")));
       }
     }
     const auto linear = std::find_if(layers_.begin(), layers_.end(), is_linear);
     if (has_none && !result_.config.target_modules.pattern.empty()) {
       refuse(
           fmt::format(
-              "lora.target_modules: '{}' matches the whole name of no module that may have an "
-              "adapter",
+              "lora.target_modules: '{}' does not match the full name of any module that can have "
+              "an adapter",
               result_.config.target_modules.pattern),
           fmt::format(
-              "a linear is called {}; others end in {}",
+              "the name of a linear is {}; others end in {}",
               linear->prefix,
               fmt::join(last_parts(layers_, is_linear), ", ")));
     }
     if (has_none) {
       refuse(
           "lora: no module has an adapter: all are excluded",
-          "leave out lora.exclude_modules, lora.modules_to_save or lora.layers_to_transform, or "
-          "name other targets");
+          "remove lora.exclude_modules, lora.modules_to_save or lora.layers_to_transform, or use "
+          "other targets");
     }
   }
 
@@ -388,7 +384,7 @@ class Resolver {
       if (used.count(i) == 0 && is_new_) {
         refuse(
             fmt::format("{}: '{}' matches no module with an adapter", key, patterns[i].first),
-            "it must match the end of a name, from a dot on");
+            "it must match the end of a name, starting at a dot");
       }
     }
   }
@@ -411,7 +407,7 @@ class Resolver {
       if (!is_there && !is_tied_head && is_new_ && classifier_.count(module) == 0) {
         refuse(
             fmt::format(
-                "lora.modules_to_save: there is no module {}.{}",
+                "lora.modules_to_save: unknown module {}.{}",
                 module,
                 did_you_mean(module, last_parts(layers_, is_any))),
             fmt::format("the modules are {}", fmt::join(last_parts(layers_, is_any), ", ")));
@@ -423,10 +419,10 @@ class Resolver {
     if (layer.is_in_stack()) {
       refuse(
           fmt::format(
-              "lora.modules_to_save: experts such as {} are in one tensor, which adapters' files "
-              "do not hold",
+              "lora.modules_to_save: experts such as {} are stored in one tensor, which adapter "
+              "files do not support",
               layer.prefix),
-          "name other modules");
+          "use other modules");
     }
     for (const ParameterSpec& parameter : layer.parameters) {
       result_.trained.insert(parameter.name);
@@ -439,9 +435,9 @@ class Resolver {
       const bool has_adapter = result_.of_layers.count(layer.prefix) > 0;
       if (layer.is_in_stack() && bias == LoraConfig::Bias::kAll) {
         refuse(
-            "lora.bias=all: the biases of experts are in one tensor, which adapters' files do not "
-            "hold",
-            "give lora_only or none");
+            "lora.bias=all: the biases of experts are stored in one tensor, which adapter files do "
+            "not support",
+            "use lora_only or none");
       }
       if (bias == LoraConfig::Bias::kAll || (bias == LoraConfig::Bias::kLoraOnly && has_adapter)) {
         for (const ParameterSpec& parameter : layer.parameters) {
@@ -461,8 +457,8 @@ class Resolver {
     if (model_.ties_head() && (names_head || result_.trained.count(embedding) > 0)) {
       if (!config().ensure_weight_tying) {
         refuse(
-            "lora.modules_to_save: the embedding and the head of this model are one weight",
-            "set lora.ensure_weight_tying=true to train it as both");
+            "lora.modules_to_save: the embedding and the head of this model are tied",
+            "set lora.ensure_weight_tying=true to train them together");
       }
       result_.trained.insert(embedding);
     }
@@ -480,8 +476,8 @@ class Resolver {
       if (layer == layers_.end()) {
         const std::vector<std::string> tables = last_parts(layers_, is_table);
         refuse(
-            fmt::format("{}: {} has no rows of tokens.{}", kKey, name, did_you_mean(name, tables)),
-            fmt::format("those are {}", fmt::join(tables, ", ")));
+            fmt::format("{}: {} has no token rows.{}", kKey, name, did_you_mean(name, tables)),
+            fmt::format("the tables are {}", fmt::join(tables, ", ")));
       }
       check_tokens(kKey, *layer, tokens);
       found[layer->prefix] = tokens;
@@ -489,8 +485,8 @@ class Resolver {
     if (found.count(tied_head_) > 0) {
       if (found[embedding().prefix] != found[tied_head_]) {
         refuse(
-            fmt::format("{}: the embedding and the head of this model are one weight", kKey),
-            "give the tokens as one list, whose rows are then both's");
+            fmt::format("{}: the embedding and the head of this model are tied", kKey),
+            "use a single list of tokens, which applies to both");
       }
       found.erase(tied_head_);
     }
@@ -507,21 +503,21 @@ class Resolver {
     const int64_t rows = layer.weight().shape.front();
     if (tokens.empty() || twice != tokens.end() || tokens.front() < 0 || tokens.back() >= rows) {
       refuse(
-          tokens.empty() ? fmt::format("{}: no token is named for {}", key, layer.prefix)
+          tokens.empty() ? fmt::format("{}: no tokens for {}", key, layer.prefix)
           : twice != tokens.end()
-              ? fmt::format("{}: token {} is named twice", key, *twice)
-              : fmt::format("{}: {} is no token of {}", key, tokens.back(), layer.prefix),
-          fmt::format("name tokens from 0 to {}, each once", rows - 1));
+              ? fmt::format("{}: token {} is listed twice", key, *twice)
+              : fmt::format("{}: {} is not a token of {}", key, tokens.back(), layer.prefix),
+          fmt::format("use tokens from 0 to {}, each once", rows - 1));
     }
     const auto& others = result_.of_layers;
     if (others.count(layer.prefix) > 0 || others.count(tied_head_) > 0 ||
         result_.trained.count(layer.weight().name) > 0) {
       refuse(
           fmt::format(
-              "{}: {} is named by lora.target_modules or lora.modules_to_save too",
+              "{}: {} is also listed in lora.target_modules or lora.modules_to_save",
               key,
               layer.prefix),
-          "train some of its rows, or it whole, or factors beside it");
+          "train either some of its rows, the whole module, or an adapter");
     }
   }
 

@@ -32,7 +32,7 @@ std::set<std::string> frozen_parameters(
   }
   if (!names.empty() && frozen.size() == names.size()) {
     throw Error(
-        ErrorKind::kConfig, "model.freeze leaves no parameter to train", "name fewer of them");
+        ErrorKind::kConfig, "model.freeze leaves no trainable parameter", "freeze fewer parameters");
   }
   return frozen;
 }
@@ -49,11 +49,11 @@ int64_t layers_through(const ModelConfig& model, const std::string& module_regex
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "unlearning.module_regex: '{}' is the name of {} of the model's layers",
+            "unlearning.module_regex: '{}' matches {} of the model's layers",
             module_regex,
             matched.empty() ? "none" : fmt::format("{}", matched.size())),
         fmt::format(
-            "write one that matches a single one whole; the layers are {} to {}",
+            "use one that matches a single layer's full name; the layers are {} to {}",
             block_name(model, 0),
             block_name(model, model.layers - 1)));
   }
@@ -83,7 +83,7 @@ std::optional<std::string> freeze_all_but(
               "unlearning.trainable_params_regex: '{}' matches no parameter up to the layer of "
               "unlearning.module_regex",
               pattern),
-          fmt::format("write one that matches a name whole, such as {}", *all.rbegin()));
+          fmt::format("use one that matches a full name, such as {}", *all.rbegin()));
     }
   }
   if (others.empty()) {

@@ -24,9 +24,9 @@ ProblemType parse_problem(ConfigReader& reader, int64_t outputs) {
                            : parse_problem_type(name).value_or(ProblemType::kSingleLabel);
   if (!name.empty() && !parse_problem_type(name)) {
     reader.problem(
-        "problem_type", fmt::format("\"{}\" is none of {}", name, fmt::join(kProblems, ", ")));
+        "problem_type", fmt::format("\"{}\" is not one of {}", name, fmt::join(kProblems, ", ")));
   } else if (problem == ProblemType::kSingleLabel && outputs == 1) {
-    reader.problem("problem_type", "tells one label alone apart from nothing");
+    reader.problem("problem_type", "needs at least two labels");
   }
   return problem;
 }

@@ -101,7 +101,7 @@ void check_keys(ConfigReader& reader) {
         reader.problem(key, fmt::format("{} is not supported", shown(value)));
       }
     } else if (std::find(known.begin(), known.end(), key) == known.end()) {
-      reader.problem(key, "there is no such key." + did_you_mean(key, known));
+      reader.problem(key, "unknown key." + did_you_mean(key, known));
     }
   }
 }
@@ -139,7 +139,7 @@ NumberPatterns patterns(ConfigReader& reader, const char* key) {
     if (value.is_number() && value > 0 && value < kMost) {
       result.emplace_back(pattern, value.get<double>());
     } else {
-      reader.problem(key, fmt::format("{} of '{}' is not a number above 0", shown(value), pattern));
+      reader.problem(key, fmt::format("{} of '{}' is not a positive number", shown(value), pattern));
     }
   }
   return result;
@@ -173,7 +173,7 @@ json tokens_json(const std::map<std::string, std::vector<int64_t>>& tables) {
 LoraConfig::Bias bias_of(ConfigReader& reader) {
   const std::string text = reader.text("bias", "none");
   if (text != "none" && text != "all" && text != "lora_only") {
-    reader.problem("bias", fmt::format("'{}' is none of none, all, lora_only", text));
+    reader.problem("bias", fmt::format("'{}' is not one of none, all, lora_only", text));
   }
   return text == "all"         ? LoraConfig::Bias::kAll
          : text == "lora_only" ? LoraConfig::Bias::kLoraOnly
@@ -230,8 +230,8 @@ ModuleNames parse_module_names(const std::string& key, std::vector<std::string> 
     if (word.empty() || is_pattern(word)) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("{}: '{}' is in a list of names, and is no name", key, word),
-          "give names alone, or one regular expression that matches whole names");
+          fmt::format("{}: '{}' is in a list of names, but is not a name", key, word),
+          "use only names, or one regular expression that matches full names");
     }
   }
   return {"", std::move(words)};
@@ -247,7 +247,7 @@ LoraConfig parse_lora_config(std::string_view text, std::string_view source) {
   check_keys(reader);
   LoraConfig config;
   if (const std::string type = reader.text("peft_type", "LORA"); type != "LORA") {
-    reader.problem("peft_type", fmt::format("{} is not supported, LORA is", type));
+    reader.problem("peft_type", fmt::format("{} is not supported; only LORA is", type));
   }
   config.r = reader.integer("r", config.r, 1, 1 << 30);
   config.lora_alpha = reader.number("lora_alpha", config.lora_alpha, 0, kMost);
@@ -277,7 +277,7 @@ LoraConfig parse_lora_config(std::string_view text, std::string_view source) {
     throw Error(
         ErrorKind::kData,
         fmt::format("{} is not supported: {}", source, fmt::join(problems, "; ")),
-        "save the adapter with PEFT and without what it names, or merge it there");
+        "save the adapter with PEFT without these options, or merge it with PEFT");
   }
   return config;
 }

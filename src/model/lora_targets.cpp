@@ -26,7 +26,7 @@ std::regex module_regex(const std::string& key, const std::string& pattern) {
       throw Error(
           ErrorKind::kConfig,
           fmt::format("{}: '{}' has a group '(?{}', which is not supported", key, pattern, next),
-          "of such groups (?:...), (?=...) and (?!...) are");
+          "the supported groups are (?:...), (?=...) and (?!...)");
     }
   }
   return parse_regex(key, pattern);

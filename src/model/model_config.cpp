@@ -127,7 +127,7 @@ void check_positions(const ModelConfig& config, int64_t positions) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} positions are more than the {} that the model has learned ({} in its config.json)",
+            "{} positions exceed the {} that the model has learned ({} in its config.json)",
             positions,
             *limit,
             keys_of(config.family).max_positions),
@@ -141,7 +141,7 @@ std::string to_json(const ModelConfig& config, std::string_view dtype) {
   if (!same_structure(before, config)) {
     throw Error(
         ErrorKind::kInternal,
-        "a model's structure was changed after its configuration was read, and cannot be saved");
+        "the model's structure was changed after its configuration was read; it cannot be saved");
   }
   json object = parse_json(config.json, source);
   write_changes(object, before, config);
@@ -153,7 +153,7 @@ std::string to_json(const ModelConfig& config, std::string_view dtype) {
 
 ModelConfig with_vocabulary(ModelConfig config, int64_t vocab_size) {
   if (vocab_size < 1) {
-    throw Error(ErrorKind::kInternal, fmt::format("a vocabulary of {} tokens", vocab_size));
+    throw Error(ErrorKind::kInternal, fmt::format("invalid vocabulary size: {} tokens", vocab_size));
   }
   config.vocab_size = vocab_size;
   return config;
@@ -164,15 +164,15 @@ ModelConfig with_head(ModelConfig config, HeadSpec head) {
   if (head.classifies() && head.labels.size() < least) {
     throw Error(
         ErrorKind::kConfig,
-        head.labels.empty() ? "a classifier has no classes"
-                            : "a classifier tells two classes apart or more",
-        "name its labels");
+        head.labels.empty() ? "a classifier requires classes"
+                            : "a classifier requires two classes or more",
+        "list its labels");
   }
   if (head.gives_states()) {
     if (head.layers < 1 || head.layers > config.layers || config.is_encoder_decoder()) {
       throw Error(
           ErrorKind::kInternal,
-          fmt::format("states behind {} of {} layers", head.layers, config.layers));
+          fmt::format("cannot read states after layer {} of {}", head.layers, config.layers));
     }
     config = with_first_layers(std::move(config), head.layers);
   }

@@ -108,7 +108,7 @@ const FamilyKeys* parse_family(ConfigReader& reader) {
   }
   const std::string known = fmt::format("{}", fmt::join(names, ", "));
   if (!reader.has("model_type")) {
-    reader.problem("model_type", "is missing; supported are " + known);
+    reader.problem("model_type", "is missing; the supported families are " + known);
     return nullptr;
   }
   const std::string name = reader.text("model_type", "gpt2");
@@ -120,7 +120,7 @@ const FamilyKeys* parse_family(ConfigReader& reader) {
   reader.problem(
       "model_type",
       fmt::format(
-          "\"{}\" is not supported; there are {}.{}", name, known, did_you_mean(name, names)));
+          "\"{}\" is not supported; use one of {}.{}", name, known, did_you_mean(name, names)));
   return nullptr;
 }
 
@@ -135,7 +135,7 @@ Activation activation_named(ConfigReader& reader, const char* key, const std::st
   reader.problem(
       key,
       fmt::format(
-          "\"{}\" is not supported; there are {}.{}",
+          "\"{}\" is not supported; use one of {}.{}",
           name,
           fmt::join(names, ", "),
           did_you_mean(name, names)));
@@ -199,7 +199,7 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
   if (head_dim == 0 && config.hidden_size % config.heads != 0) {
     reader.problem(
         keys.hidden_size,
-        fmt::format("{} does not divide by {} = {}", config.hidden_size, keys.heads, config.heads));
+        fmt::format("{} is not divisible by {} = {}", config.hidden_size, keys.heads, config.heads));
   }
 }
 
@@ -303,7 +303,7 @@ void parse_windows(ConfigReader& reader, ModelConfig& config) {
             "layer {} is \"{}\", which {}",
             layer,
             types[i],
-            is_qwen ? "needs use_sliding_window and sliding_window"
+            is_qwen ? "requires use_sliding_window and sliding_window"
                     : fmt::format("{} does not have", family_name(config.family))));
     return;
   }
@@ -349,7 +349,7 @@ void parse_token_ids(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& 
   } else {
     reader.problem(
         "pad_token_id",
-        fmt::format("{} is not a row of an embedding of {}", *pad, config.vocab_size));
+        fmt::format("{} is not a row of an embedding with {} rows", *pad, config.vocab_size));
   }
 }
 
@@ -382,7 +382,7 @@ void throw_problems(std::string_view source, std::vector<std::string> problems) 
   throw Error(
       ErrorKind::kData,
       fmt::format(
-          "{} is not a model that can be built:\n  {}", source, fmt::join(problems, "\n  ")));
+          "{} does not describe a valid model:\n  {}", source, fmt::join(problems, "\n  ")));
 }
 
 }  // namespace
@@ -390,7 +390,7 @@ void throw_problems(std::string_view source, std::vector<std::string> problems) 
 ModelConfig parse_model_config(std::string_view text, std::string_view source) {
   const json object = parse_json(text, source);
   if (!object.is_object()) {
-    throw Error(ErrorKind::kData, fmt::format("{} holds {}, not an object", source, shown(object)));
+    throw Error(ErrorKind::kData, fmt::format("{} contains {}, not an object", source, shown(object)));
   }
   std::vector<std::string> problems;
   ConfigReader reader(object, "", problems);

@@ -60,7 +60,7 @@ void parse_mixture(ConfigReader& reader, ModelConfig& config, const MixtureForm&
   if (experts.count > 0 && experts.per_token > experts.count) {
     reader.problem(
         "num_experts_per_tok",
-        fmt::format("is {} and there are {} experts", experts.per_token, experts.count));
+        fmt::format("is {}, but there are {} experts", experts.per_token, experts.count));
   }
   if (experts.count == 0 ||
       std::ssize(experts.dense_layers) == static_cast<std::ptrdiff_t>(config.layers)) {
@@ -69,7 +69,7 @@ void parse_mixture(ConfigReader& reader, ModelConfig& config, const MixtureForm&
   if (reader.number("router_jitter_noise", 0, -1e6, 1e6) != 0) {
     reader.problem(
         "router_jitter_noise",
-        "noise of what experts are given in training is not supported (only 0 is)");
+        "router noise in training is not supported (only 0 is)");
   }
 }
 

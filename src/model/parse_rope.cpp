@@ -42,7 +42,7 @@ RopeType parse_type(ConfigReader& reader, const RopeKeys& keys) {
   reader.problem(
       "rope_type",
       fmt::format(
-          "\"{}\" is not supported; there are {}.{}",
+          "\"{}\" is not supported; use one of {}.{}",
           name,
           fmt::join(names, ", "),
           did_you_mean(name, names)));
@@ -51,7 +51,7 @@ RopeType parse_type(ConfigReader& reader, const RopeKeys& keys) {
 
 void need(ConfigReader& reader, const char* key, const char* type) {
   if (!reader.has(key)) {
-    reader.problem(key, fmt::format("is missing; rope_type \"{}\" needs it", type));
+    reader.problem(key, fmt::format("is missing; rope_type \"{}\" requires it", type));
   }
 }
 
@@ -66,7 +66,7 @@ void parse_longrope(ConfigReader& reader, Rope& rope, int64_t rotary_dim) {
       reader.problem(
           key,
           fmt::format(
-              "has {} numbers; a rotary dim of {} needs {}",
+              "has {} numbers; a rotary dim of {} requires {}",
               values->size(),
               rotary_dim,
               rotary_dim / 2));
@@ -86,7 +86,7 @@ void parse_by_type(ConfigReader& reader, Rope& rope, int64_t rotary_dim) {
     case RopeType::kDynamic:
       need(reader, "factor", "dynamic");
       if (rotary_dim <= 2) {
-        reader.problem("rope_type", "\"dynamic\" needs a rotary dim of more than 2");
+        reader.problem("rope_type", "\"dynamic\" requires a rotary dim of more than 2");
       }
       break;
     case RopeType::kLlama3:
@@ -109,7 +109,7 @@ void parse_by_type(ConfigReader& reader, Rope& rope, int64_t rotary_dim) {
       rope.mscale_all_dim = reader.optional_number("mscale_all_dim", 0, kLargestFactor);
       rope.truncate = reader.boolean("truncate", true);
       if (rope.theta <= 1) {
-        reader.problem("rope_theta", "rope_type \"yarn\" needs one of more than 1");
+        reader.problem("rope_theta", "rope_type \"yarn\" requires a value above 1");
       }
       break;
     case RopeType::kLongRope:
@@ -156,7 +156,7 @@ Rope parse_values(
   if (rope.type == RopeType::kDefault && rope.partial_rotary_factor != 1 &&
       !reads_partial_factor(config.family)) {
     log_warning(
-        "config.json: partial_rotary_factor {} is ignored, as transformers ignores it for {} with "
+        "config.json: partial_rotary_factor {} is ignored, as in transformers, for {} with "
         "rope_type \"default\"",
         rope.partial_rotary_factor,
         family_name(config.family));
@@ -167,7 +167,8 @@ Rope parse_values(
     outer.problem(
         "head_dim",
         fmt::format(
-            "rotary positions turn {} of the {} numbers of a head; that must be even and 2 or more",
+            "rotary positions rotate {} of {} elements of a head; the number must be even and 2 or "
+            "more",
             rotary_dim,
             config.head_dim));
   }
@@ -181,7 +182,7 @@ Rope parse_values(
     rope.original_max_positions = outer.integer(
         key, inner.integer(key, fallback, 1, kMostRopePositions), 1, kMostRopePositions);
     if (rope.type == RopeType::kLongRope && rope.original_max_positions < 2) {
-      outer.problem(key, "rope_type \"longrope\" needs 2 or more");
+      outer.problem(key, "rope_type \"longrope\" requires 2 or more");
     }
   }
   return rope;
@@ -229,7 +230,7 @@ void parse_ropes_by_layer(
       reader.problem(
           "rope_parameters",
           fmt::format(
-              "\"{}\" is not read: {} takes an object for full_attention and one for "
+              "\"{}\" is not supported: {} requires an object for full_attention and one for "
               "sliding_attention",
               key,
               family_name(config.family)));

@@ -27,7 +27,7 @@ T5Mlp parse_t5_mlp(ConfigReader& reader) {
   if (text.substr(0, dash) != "gated" || activation.find('-') != std::string::npos) {
     reader.problem(
         "feed_forward_proj",
-        fmt::format("\"{}\" is neither an activation nor gated- and an activation", text));
+        fmt::format("\"{}\" is neither an activation nor \"gated-\" with an activation", text));
     return {"relu", false};
   }
   // T5 v1.1 configs are read as in transformers: tanh approximation.
@@ -75,7 +75,7 @@ void parse_t5_tokens(ConfigReader& reader, ModelConfig& config) {
   const auto start = row("decoder_start_token_id", config.pad_token_id);
   if (!start) {
     reader.problem(
-        "decoder_start_token_id", "is missing, and there is no pad_token_id that stands for it");
+        "decoder_start_token_id", "is missing, and pad_token_id is not set either");
     return;
   }
   config.decoder_start_token_id = *start;

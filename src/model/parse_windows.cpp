@@ -39,7 +39,7 @@ void parse_windows_by_type(
     config.sliding_windows[layer] = slides ? window : 0;
   }
   if (any_slides && window == 0) {
-    reader.problem(key, "is null, and there are layers of sliding attention");
+    reader.problem(key, "is null, but some layers use sliding attention");
   }
 }
 

@@ -25,8 +25,7 @@ double gib(int64_t bytes) {
   throw Error(
       ErrorKind::kOutOfMemory,
       fmt::format(
-          "the model needs {:.2f} GiB, and {:.2f} GiB of working memory on each device; free are "
-          "{}",
+          "the model requires {:.2f} GiB, and {:.2f} GiB of working memory on each device; available: {}",
           gib(needed),
           gib(reserve),
           fmt::join(spaces, ", ")),

@@ -267,7 +267,7 @@ ModelConfig preset(std::string_view name) {
   const auto names = preset_names();
   throw Error(
       ErrorKind::kConfig,
-      fmt::format("there is no preset \"{}\".{}", name, did_you_mean(name, names)),
+      fmt::format("unknown preset \"{}\".{}", name, did_you_mean(name, names)),
       fmt::format("the presets are {}", fmt::join(names, ", ")));
 }
 

@@ -59,16 +59,16 @@ std::optional<Quantization> parse_quantization(ConfigReader& reader) {
     return std::nullopt;  // its experts are unpacked during loading
   }
   if (method != "bitsandbytes") {
-    own.problem("quant_method", fmt::format("\"{}\" is not supported; bitsandbytes is", method));
+    own.problem("quant_method", fmt::format("\"{}\" is not supported; only bitsandbytes is", method));
     return std::nullopt;
   }
   Quantization result;
   const bool is_8_bits = own.boolean("load_in_8bit", false);
   if (is_8_bits == own.boolean("load_in_4bit", false)) {
-    own.problem("load_in_4bit", "or load_in_8bit must be true, and one of them alone");
+    own.problem("load_in_4bit", "or load_in_8bit must be true, but not both");
   }
   if (own.boolean("llm_int8_has_fp16_weight", false)) {
-    own.problem("llm_int8_has_fp16_weight", "true (packed anew in each pass) is not supported");
+    own.problem("llm_int8_has_fp16_weight", "true (quantization in each pass) is not supported");
   }
   result.bits = is_8_bits ? 8 : 4;
   const std::string type = own.text("bnb_4bit_quant_type", "fp4");
@@ -133,17 +133,17 @@ std::vector<std::string> packed_linears(
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "quantization.skip_modules has '{}', and no module of the model is called so.{}",
+              "quantization.skip_modules has '{}', which matches no module of the model.{}",
               name,
               did_you_mean(name, all)),
-          "give the end of a module's name, such as mlp.down_proj");
+          "use the end of a module's name, such as mlp.down_proj");
     }
   }
   if (packed.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        "quantization.skip_modules leaves no linear that could be packed",
-        "leave some of its names out, or all keys of quantization");
+        "quantization.skip_modules leaves no linear to quantize",
+        "remove some of its names, or all quantization keys");
   }
   return packed;
 }

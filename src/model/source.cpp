@@ -82,7 +82,7 @@ std::optional<fs::path> snapshot(const fs::path& repository, const std::string& 
     if (!is_hub_part(commit)) {
       throw Error(
           ErrorKind::kData,
-          fmt::format("{} does not hold the name of a commit", reference.string()));
+          fmt::format("{} does not contain a commit hash", reference.string()));
     }
   }
   const fs::path folder = repository / "snapshots" / commit;
@@ -138,25 +138,23 @@ std::vector<std::string> unread_weights(const fs::path& folder) {
     throw Error(
         ErrorKind::kData,
         subject,
-        "this folder holds an adapter: give its base model, and the folder as --adapter "
-        "(lora.adapter=FOLDER to train it further)");
+        "this folder contains an adapter: give its base model, and the folder as --adapter (lora.adapter=FOLDER to train it further)");
   }
   if (has([](const std::string& name) { return name.ends_with(".safetensors"); })) {
     throw Error(
         ErrorKind::kData,
         subject,
-        "only Hugging Face's file and tensor names are read; convert the folder with "
-        "transformers, or remove the file if it holds no weights of this model");
+        "only Hugging Face file and tensor names are supported; convert the folder with transformers, or remove the file if it contains no weights of this model");
   }
   if (has([](const std::string& name) { return name.ends_with(".gguf"); })) {
     throw Error(
         ErrorKind::kData,
         subject,
-        "GGUF files are written, not read; give the folder that the file was made from");
+        "GGUF files can be written but not read; use the folder from which the file was created");
   }
   throw Error(
       ErrorKind::kData,
-      fmt::format("{} (pickled weights are not read: they can run code)", subject),
+      fmt::format("{} (pickled weights are not supported: loading them can run code)", subject),
       "save the model again with transformers: AutoModelForCausalLM.from_pretrained(...)"
       ".save_pretrained(..., safe_serialization=True)");
 }
@@ -177,7 +175,7 @@ ModelSource read_folder(ModelSource::Kind kind, const std::string& name, const f
     throw Error(
         ErrorKind::kData,
         fmt::format("the model folder {} has no config.json", folder.string()),
-        "give a folder that was saved by transformers or by lockstep");
+        "use a folder saved by transformers or lockstep");
   }
   ModelSource source;
   source.kind = kind;
@@ -211,8 +209,8 @@ ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{} holds no snapshot of revision \"{}\"", repository.string(), candidate.revision),
-        fmt::format("fetch it: hf download {} --revision {}", candidate.id(), candidate.revision));
+            "{} has no snapshot of revision \"{}\"", repository.string(), candidate.revision),
+        fmt::format("download it: hf download {} --revision {}", candidate.id(), candidate.revision));
   }
   const HubName& last = candidates.back();
   const auto names = preset_names();
@@ -220,16 +218,14 @@ ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const
   throw Error(
       ErrorKind::kConfig,
       fmt::format(
-          "model.path \"{}\" is no folder or file here, and the local Hugging Face cache {} does "
-          "not hold "
-          "it",
+          "model.path \"{}\" is not a local folder or file, and the local Hugging Face cache {} does not contain it",
           path,
           cache.string()),
       fmt::format(
-          "fetch it: hf download {}{}{}",
+          "download it: hf download {}{}{}",
           last.organisation.empty() ? "ORGANISATION/" : "",
           last.id(),
-          is_preset ? fmt::format("; or build it with random weights: model.preset={}", path)
+          is_preset ? fmt::format("; or create it with random weights: model.preset={}", path)
                     : ""));
 }
 
@@ -244,16 +240,16 @@ void require_weights(const ModelSource& source) {
     throw Error(
         ErrorKind::kData,
         fmt::format(
-            "{}: the local Hugging Face cache holds its configuration, but no weights",
+            "{}: the local Hugging Face cache contains its configuration, but no weights",
             source.name),
-        fmt::format("fetch them: hf download {}", id));
+        fmt::format("download them: hf download {}", id));
   }
   throw Error(
       ErrorKind::kData,
       fmt::format(
           "{}: no weights (model.safetensors, or model.safetensors.index.json and its shards)",
           source.name),
-      "give a folder with trained weights; only `train` and `verify` start from random ones");
+      "use a folder with trained weights; only `train` and `verify` support random initialization");
 }
 
 ModelSource find_model(const std::string& path, const fs::path& hub_cache) {
@@ -288,8 +284,8 @@ ModelSource find_model(const std::string& path, const fs::path& hub_cache) {
   throw Error(
       ErrorKind::kConfig,
       fmt::format(
-          "model.path \"{}\" is no folder, no file and no name of a model on the Hub", path),
-      "give a folder with config.json, a config.json, or a name such as openai-community/gpt2");
+          "model.path \"{}\" is not a folder, a file or the name of a model on the Hub", path),
+      "use a folder with config.json, a config.json, or a name such as openai-community/gpt2");
 }
 
 ModelSource preset_source(const std::string& name) {

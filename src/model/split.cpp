@@ -28,7 +28,7 @@ std::vector<int64_t> parse_split(
     if (error != std::errc() || end != text.data() + comma || value < 0) {
       fail(
           fmt::format("parallel.split: '{}' is not a list of {}s", text, item),
-          fmt::format("write auto, parameters, or the {}s of each stage: 3,4,4,1", item));
+          fmt::format("use auto, parameters, or the {}s of each stage: 3,4,4,1", item));
     }
     counts.push_back(value);
     at = comma + 1;
@@ -37,8 +37,7 @@ std::vector<int64_t> parse_split(
   if (counts.size() != static_cast<size_t>(stages) || sum != total) {
     fail(
         fmt::format(
-            "parallel.split={} gives {} {}s to {} stages, and the model has {} {}s and the "
-            "pipeline {} stages",
+            "parallel.split={} assigns {} {}s to {} stages, but the model has {} {}s and the pipeline {} stages",
             text,
             sum,
             item,
@@ -46,13 +45,13 @@ std::vector<int64_t> parse_split(
             total,
             item,
             stages),
-        fmt::format("name the {}s of each stage in order, virtual stages too, or use auto", item));
+        fmt::format("list the {}s of each stage in order, including virtual stages, or use auto", item));
   }
   for (size_t stage = 1; stage + 1 < counts.size(); ++stage) {
     if (counts[stage] == 0) {
       fail(
-          fmt::format("parallel.split={} leaves stage {} nothing to do", text, stage),
-          fmt::format("only the first and the last stage may be without a {}", item));
+          fmt::format("parallel.split={} assigns nothing to stage {}", text, stage),
+          fmt::format("only the first and the last stage may have no {}", item));
     }
   }
   return counts;
@@ -64,9 +63,8 @@ std::vector<ModelPart> split_model(const ModelConfig& config, const SplitRequest
     layers = parse_split(request.split, config.layers, request.stages, "layer");
   } else if (request.stages > config.layers) {
     fail(
-        fmt::format("{} pipeline stages for a model of {} layers", request.stages, config.layers),
-        "use fewer of parallel.pipeline times the stages of a rank (parallel.virtual_stages; 2 of "
-        "zb-v)");
+        fmt::format("{} pipeline stages for a model with {} layers", request.stages, config.layers),
+        "reduce parallel.pipeline times the stages per rank (parallel.virtual_stages; 2 for zb-v)");
   } else {
     layers = split_evenly(
         request.split == "auto" ? stage_operations(config, request.sequence_length)

@@ -16,7 +16,7 @@ void place_on_devices(
   const auto units = model.units();
   if (units.size() != placement.device_of_unit.size() || !model.part().embedding ||
       !model.part().head) {
-    throw Error(ErrorKind::kInternal, "a placement does not fit its model");
+    throw Error(ErrorKind::kInternal, "the placement does not match the model");
   }
   std::vector<at::Device> device_of_unit;
   std::map<std::string, at::Device> device_of;

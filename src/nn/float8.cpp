@@ -230,10 +230,9 @@ void round_linears(LanguageModel& model, const model::Float8& float8) {
         throw Error(
             ErrorKind::kConfig,
             fmt::format(
-                "precision.fp8: the weights of {} are packed, and packed weights are multiplied as "
-                "they unpack",
+                "precision.fp8: the weights of {} are packed, and packed weights do not support float8 products",
                 name.prefix),
-            "leave precision.fp8 out, or train a model whose weights have 16 bits");
+            "remove precision.fp8, or train a model with 16-bit weights");
       }
     });
     Tensor weight;

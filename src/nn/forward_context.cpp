@@ -53,8 +53,7 @@ ForwardContext::ForwardContext(const model::ModelConfig& config, ForwardInputs i
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "a forward pass needs int64 ids [B, T], and targets and positions of the same shape; "
-            "ids are {}",
+            "a forward pass requires int64 ids [B, T], and targets and positions of the same shape; ids are {}",
             ids.defined() ? fmt::format("{}", fmt::join(ids.sizes(), "x")) : "missing"));
   }
   check_source();
@@ -76,8 +75,7 @@ void ForwardContext::check_documents() const {
                           !takes_trees(config_))) {
     throw Error(
         ErrorKind::kInternal,
-        "rows of trees need int64 seen_until of the shape of the ids, starts of documents, and a "
-        "decoder whose attention has neither windows nor caps nor sinks");
+        "rows with trees of sequences require int64 seen_until of the shape of the ids, document starts, and a decoder without sliding windows, score caps and attention sinks");
   }
   if (!starts.defined()) {
     return;
@@ -91,9 +89,7 @@ void ForwardContext::check_documents() const {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "rows of several documents need int64 starts [B, {}] and positions, a decoder whose "
-            "rotary positions do not depend on a sequence's length, and no cache; the starts are "
-            "{}",
+            "packed rows require int64 document starts [B, {}] and positions, a decoder whose rotary positions do not depend on the sequence length, and no cache; the starts are {}",
             whole,
             fmt::join(starts.sizes(), "x")));
   }
@@ -117,12 +113,11 @@ void ForwardContext::check_source() const {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "a forward pass of {} {} needs int64 ids [B, T] {}; the source is {}",
+            "a forward pass of {} {} requires int64 ids [B, T] {}; the source is {}",
             model::family_name(config_.family),
             config_.is_encoder_decoder() ? "(an encoder and a decoder)" : "(a decoder alone)",
             config_.is_encoder_decoder()
-                ? "and a source [B, S], with a bool mask of that shape or none, and positions of "
-                  "both where they are parts of sequences"
+                ? "and a source [B, S], with an optional bool mask of that shape, and positions of both if they are sequence slices"
                 : "and no source",
             source.defined() ? fmt::format("{}", fmt::join(source.sizes(), "x")) : "missing"));
   }
@@ -160,7 +155,7 @@ Tensor ForwardContext::dropout_keys(int64_t site) const {
   if (!samples.defined() || samples.numel() != inputs_.ids.size(0) ||
       samples.scalar_type() != at::kLong || !samples.device().is_cpu()) {
     throw Error(
-        ErrorKind::kInternal, "dropout needs the number of each row's sample, int64 on the CPU");
+        ErrorKind::kInternal, "dropout requires the sample number of each row, int64 on the CPU");
   }
   const Tensor& of_tokens = inputs_.token_samples;
   if (inputs_.dropout_keys != nullptr && !of_tokens.defined()) {

@@ -31,18 +31,18 @@ void check(
     const GenerateOptions& options) {
   const auto fail = [](const std::string& message) { throw Error(ErrorKind::kConfig, message); };
   if (config.head.classifies()) {
-    fail("a classifier has no tokens to give");
+    fail("a classifier cannot generate tokens");
   }
   if (config.head.gives_states()) {
-    fail("a model that ends behind a layer has no tokens to give");
+    fail("a truncated model that returns hidden states cannot generate tokens");
   }
   if (prompt.empty()) {
-    fail("there is nothing to continue: the prompt has no tokens");
+    fail("the prompt has no tokens");
   }
   for (const int64_t id : prompt) {
     if (id < 0 || id >= config.vocab_size) {
       fail(fmt::format(
-          "token id {} of the prompt is not in the model's vocabulary of {}",
+          "token id {} of the prompt is outside the model's vocabulary of {}",
           id,
           config.vocab_size));
     }
@@ -77,7 +77,7 @@ void check(
 [[noreturn]] void throw_diverged() {
   throw Error(
       ErrorKind::kNumeric,
-      "the model's logits hold NaN",
+      "the model's logits contain NaN",
       "check the weights: they may have diverged");
 }
 
@@ -286,7 +286,7 @@ std::vector<Generated> generate_rows(
     const std::vector<int64_t>& max_new_tokens,
     const std::vector<int64_t>& stop_tokens) {
   if (model.config().is_encoder_decoder()) {
-    throw Error(ErrorKind::kInternal, "rows are continued together by decoders alone");
+    throw Error(ErrorKind::kInternal, "only decoders can continue several rows together");
   }
   const at::NoGradGuard no_gradient;
   return RowsInStep(model, prompts, max_new_tokens, stop_tokens).run();
@@ -299,7 +299,7 @@ Generated generate(
     const std::function<bool(int64_t id)>& on_token) {
   check(model.config(), prompt, options);
   if (model.config().bidirectional) {
-    throw Error(ErrorKind::kInternal, "an encoder continues no text");
+    throw Error(ErrorKind::kInternal, "an encoder cannot generate text");
   }
   const at::NoGradGuard no_gradient;
   KeyValueCache cache(model.config());

@@ -42,7 +42,7 @@ void fill_initial(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "{} elements from {} on of {}, which has {}",
+            "{} elements from index {} of {}, which has {}",
             count,
             begin,
             parameter.name,
@@ -107,7 +107,7 @@ void initialize_new_rows(
   }
   if (old_vocabulary < 1) {
     throw Error(
-        ErrorKind::kInternal, fmt::format("a vocabulary that had {} tokens", old_vocabulary));
+        ErrorKind::kInternal, fmt::format("the old vocabulary of {} tokens is invalid", old_vocabulary));
   }
   const at::NoGradGuard no_gradient;
   const Tensor mean = embedding.narrow(0, 0, old_vocabulary).to(at::kFloat).mean(0);

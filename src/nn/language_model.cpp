@@ -21,12 +21,12 @@ std::string without_suffix(std::string name) {
 }
 
 [[noreturn]] void throw_missing(const char* what) {
-  throw Error(ErrorKind::kInternal, fmt::format("this part of the model has no {}", what));
+  throw Error(ErrorKind::kInternal, fmt::format("this stage of the model has no {}", what));
 }
 
 const Targets& targets_of(const ForwardInputs& inputs) {
   if (!inputs.targets.defined()) {
-    throw Error(ErrorKind::kInternal, "scores and losses need targets");
+    throw Error(ErrorKind::kInternal, "scores and losses require targets");
   }
   return inputs.targets;
 }

@@ -208,7 +208,7 @@ ops::TokenLossOptions Head::loss_options(
   }
   if (const Distributions& reference = targets.distributions; reference.positions.defined()) {
     if (!reference.states.defined()) {
-      throw Error(ErrorKind::kInternal, "no reference has said what its distributions are");
+      throw Error(ErrorKind::kInternal, "no reference has set the target distributions");
     }
     options.distributions = {
         reference.positions.flatten().to(device),
@@ -276,7 +276,7 @@ namespace {
 Tensor distances(const Tensor& hidden, const Targets& targets) {
   const Tensor& states = targets.distributions.states;
   if (!states.defined()) {
-    throw Error(ErrorKind::kInternal, "no reference has said what the states are to be");
+    throw Error(ErrorKind::kInternal, "no reference has set the target states");
   }
   const Tensor of_all =
       (hidden.to(at::kFloat) - states.to(hidden.device(), at::kFloat)).square().mean(-1);
@@ -296,7 +296,7 @@ Tensor StateHead::loss(
 }
 
 Tensor StateHead::logits(const Tensor& /*hidden*/, const Tensor& /*vocabulary*/) const {
-  throw Error(ErrorKind::kInternal, "a model that ends behind a layer has no logits");
+  throw Error(ErrorKind::kInternal, "a truncated model that returns hidden states has no logits");
 }
 
 Scores StateHead::scores(

@@ -24,7 +24,7 @@ Tensor allocate(const model::ParameterSpec& spec, at::TensorOptions options) {
             spec.is_float32 ? "Float" : c10::toString(c10::typeMetaToScalarType(options.dtype())),
             options.device().str(),
             error.what_without_backtrace()),
-        "use a smaller model, or a smaller type");
+        "use a smaller model or a smaller type");
   }
 }
 

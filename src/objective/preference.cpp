@@ -151,7 +151,7 @@ class PairPreference final : public Objective {
       case PairLoss::kOddsRatio:
         return -beta * log_s(odds_of(pairs));
     }
-    throw Error(ErrorKind::kInternal, "a loss of pairs that there is not");
+    throw Error(ErrorKind::kInternal, "unknown pair loss");
   }
   /// Log odds of the chosen row minus those of the rejected row.
   static Tensor odds_of(const Pairs& pairs) {

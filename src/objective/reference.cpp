@@ -112,7 +112,7 @@ void StoredScores::add(std::string_view text) {
     const char* end = line.data() + line.size();
     if (const auto [stop, error] = std::from_chars(begin, end, score);
         error != std::errc() || stop != end || line.size() == text.size()) {
-      throw Error(ErrorKind::kData, fmt::format("'{}' is not the reference score of a row", line));
+      throw Error(ErrorKind::kData, fmt::format("'{}' is not a reference score of a row", line));
     }
     scores_[std::string(line.substr(0, space))] = score;
     text.remove_prefix(line.size() + 1);

@@ -35,7 +35,7 @@ class LabelCrossEntropy final : public OutputLoss {
  public:
   explicit LabelCrossEntropy(ClassOptions options) : options_(std::move(options)) {
     if (options_.label_smoothing > 0) {
-      throw Error(ErrorKind::kInternal, "labels that stand by themselves are not smoothed");
+      throw Error(ErrorKind::kInternal, "multi-label targets do not support label smoothing");
     }
   }
 

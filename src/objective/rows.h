@@ -14,7 +14,7 @@ using at::Tensor;
 /// Returns the tensor; throws Error (kInternal) if it is undefined.
 inline const Tensor& needed(const Tensor& tensor, const char* what) {
   if (!tensor.defined()) {
-    throw Error(ErrorKind::kInternal, fmt::format("this objective needs the rows' {}", what));
+    throw Error(ErrorKind::kInternal, fmt::format("this objective requires the rows' {}", what));
   }
   return tensor;
 }

@@ -168,7 +168,7 @@ nn::Tensors run_head(
     const RowParts& parts) {
   const nn::Targets& targets = context->inputs().targets;
   if (!targets.defined()) {
-    throw Error(ErrorKind::kInternal, "an objective needs targets");
+    throw Error(ErrorKind::kInternal, "an objective requires targets");
   }
   return model.run_head(inputs, context, HeadPass{model, objective, targets, step, parts});
 }

@@ -75,12 +75,12 @@ class Adafactor : public Optimizer {
       } else {
         throw Error(
             ErrorKind::kInternal,
-            fmt::format("Adafactor knows no parameter of {} dims", segment.shape.size()));
+            fmt::format(
+                "Adafactor does not support parameters with {} dims", segment.shape.size()));
       }
       if (!moments_.emplace(segment.parameter, std::move(moments)).second) {
         throw Error(
-            ErrorKind::kInternal,
-            fmt::format("Adafactor is given {} in two shards", segment.parameter));
+            ErrorKind::kInternal, fmt::format("Adafactor: {} is in two shards", segment.parameter));
       }
     }
   }

@@ -59,8 +59,7 @@ class AdamMini final : public Optimizer {
       blocks.squares = at::zeros({blocks.count}, floats);
       if (!blocks_.emplace(segment.parameter, std::move(blocks)).second) {
         throw Error(
-            ErrorKind::kInternal,
-            fmt::format("Adam-mini is given {} in two shards", segment.parameter));
+            ErrorKind::kInternal, fmt::format("Adam-mini: {} is in two shards", segment.parameter));
       }
     }
   }

@@ -129,8 +129,7 @@ class AdamW8bit : public Optimizer {
     for (const Segment& segment : shard.layout) {
       if (!is_part(segment) && segment.begin % kQuantizedBlock != 0 && segment.count > 0) {
         throw Error(
-            ErrorKind::kInternal,
-            fmt::format("the shard {} begins within a block of 256", shard.name));
+            ErrorKind::kInternal, fmt::format("shard {} starts within a block of 256", shard.name));
       }
       const int64_t elements = elements_of(shape_of_blocks(segment));
       if (elements < kSmallest) {

@@ -121,7 +121,7 @@ void check(const at::Tensor& flat) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "the norm wants contiguous float32, bfloat16 or float64 gradients, not {}{}",
+            "the norm requires contiguous float32, bfloat16 or float64 gradients, not {}{}",
             flat.is_contiguous() ? "" : "strided ",
             c10::toString(type)));
   }

@@ -58,7 +58,9 @@ class Muon : public Optimizer {
         throw Error(
             ErrorKind::kInternal,
             fmt::format(
-                "Muon is given {}, which has {} dims", segment.parameter, segment.shape.size()));
+                "Muon does not support {}, which has {} dims",
+                segment.parameter,
+                segment.shape.size()));
       }
     }
     std::vector<State>& states = states_.emplace_back();
@@ -149,7 +151,7 @@ class Muon : public Optimizer {
         return (state.*of).narrow(0, segment.offset - state.run.begin, segment.count);
       }
     }
-    throw Error(ErrorKind::kInternal, segment.parameter + " is in no run of its shard");
+    throw Error(ErrorKind::kInternal, segment.parameter + " is not in any run of its shard");
   }
 
   /// Calls visit(at, gradient) for views of a segment's gradient; `at` is relative to the segment's

@@ -108,7 +108,7 @@ void check_shard(const Shard& shard, bool wants_master) {
   int64_t end = 0;
   for (const Segment& segment : shard.layout) {
     if (segment.count > 0 && (segment.offset < end || segment.offset + segment.count > count)) {
-      fail(fmt::format("{} lies outside its {} elements", segment.parameter, count));
+      fail(fmt::format("{} is outside its {} elements", segment.parameter, count));
     }
     end = segment.count > 0 ? segment.offset + segment.count : end;
   }
@@ -120,7 +120,7 @@ void check_shard(const Shard& shard, bool wants_master) {
   if (shard.master.defined() &&
       (shard.master.numel() != count || shard.master.scalar_type() != at::kFloat)) {
     fail(fmt::format(
-        "its master holds {} elements of {} for {} parameters",
+        "its master has {} elements of {} for {} parameters",
         shard.master.numel(),
         c10::toString(shard.master.scalar_type()),
         count));
@@ -182,7 +182,7 @@ void Optimizer::change_matrices(
     if (segment.shape.size() != 2 || piece.values.numel() != segment.shape[0] * segment.shape[1]) {
       throw Error(
           ErrorKind::kInternal,
-          fmt::format("{} is not a whole matrix, and nothing makes it whole", segment.parameter));
+          fmt::format("{} is not a whole matrix, and no function to gather it is set", segment.parameter));
     }
     const at::Tensor whole = piece.values.view(segment.shape);
     whole.copy_(change(whole.to(at::kFloat)));
@@ -195,12 +195,12 @@ void Optimizer::begin_step(double gradient_scale) {
 }
 
 at::Tensor Optimizer::numbers(double /*learning_rate*/) const {
-  throw Error(ErrorKind::kInternal, options_.optim + " takes its numbers from the host");
+  throw Error(ErrorKind::kInternal, options_.optim + " reads its scalars from the host");
 }
 
 void Optimizer::update_by(
     int64_t /*index*/, const at::Tensor& /*numbers*/, const at::Tensor& /*gradient_scale*/) {
-  throw Error(ErrorKind::kInternal, options_.optim + " takes its numbers from the host");
+  throw Error(ErrorKind::kInternal, options_.optim + " reads its scalars from the host");
 }
 
 void Optimizer::visit_elements(
@@ -231,13 +231,13 @@ void Optimizer::update(int64_t index, double learning_rate, double gradient_scal
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "the shard {} of {} elements is updated with {} gradients",
+            "shard {} of {} elements is updated with {} gradients",
             shard.name,
             shard.parameter.numel(),
             shard.gradient.defined() ? shard.gradient.numel() : 0));
   }
   if (steps_ < 1) {
-    throw Error(ErrorKind::kInternal, "the optimizer updates a shard before a step was begun");
+    throw Error(ErrorKind::kInternal, "the optimizer updates a shard before begin_step()");
   }
   if (shard.parameter.scalar_type() == at::kFloat || shard.master.defined()) {
     update_shard(index, learning_rate, gradient_scale);

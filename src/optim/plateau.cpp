@@ -83,8 +83,8 @@ class PlateauSchedule : public Schedule {
     } catch (const nlohmann::json::exception& error) {
       throw Error(
           ErrorKind::kCheckpoint,
-          fmt::format("the saved state of reduce_lr_on_plateau does not fit: {}", error.what()),
-          "resume with the lr_scheduler_type that the checkpoint was written with");
+          fmt::format("the saved state of reduce_lr_on_plateau is invalid: {}", error.what()),
+          "resume with the lr_scheduler_type with which the checkpoint was written");
     }
   }
 

@@ -136,7 +136,7 @@ double lowest_factor(const Span& span, ScheduleArguments& arguments) {
   const std::optional<double> lowest = arguments.maybe_number("min_lr");
   if (rate.has_value() == lowest.has_value()) {
     arguments.problem(
-        rate ? "min_lr and min_lr_rate are both given" : "one of min_lr and min_lr_rate is needed");
+        rate ? "min_lr and min_lr_rate are both set" : "one of min_lr and min_lr_rate is required");
   }
   if (rate || span.learning_rate == 0) {
     return rate.value_or(0.0);
@@ -193,7 +193,7 @@ Factor warmup_stable_decay(const Span& span, ScheduleArguments& arguments) {
   const double cycles = arguments.number("num_cycles", 0.5);
   if (span.warmup + decay > span.total && !arguments.has("num_stable_steps")) {
     arguments.problem(fmt::format(
-        "num_decay_steps is {}; with a warm-up of {} that is more than the run's {} steps",
+        "num_decay_steps is {}; with a warm-up of {} it exceeds the run's {} steps",
         decay,
         span.warmup,
         span.total));
@@ -241,7 +241,7 @@ void check_options(const ScheduleOptions& options, ScheduleArguments& arguments)
   }
   if (!(options.warmup_steps >= 0) || !std::isfinite(options.warmup_steps)) {
     arguments.problem(fmt::format(
-        "training.warmup_steps is {}; it must be a number of steps, or a share below 1",
+        "training.warmup_steps is {}; it must be a number of steps, or a fraction below 1",
         options.warmup_steps));
   }
   if (!(options.warmup_ratio >= 0 && options.warmup_ratio <= 1)) {

@@ -67,7 +67,7 @@ int64_t ScheduleArguments::whole(const std::string& name, int64_t otherwise, int
   const double real = value->is_number() ? value->get<double>() : std::nan("");
   if (!(real >= static_cast<double>(least) && real < 9e15 && real == std::floor(real))) {
     problem(fmt::format(
-        "{} is {}; it must be a whole number of at least {}", name, value->dump(), least));
+        "{} is {}; it must be an integer of at least {}", name, value->dump(), least));
     return otherwise;
   }
   return static_cast<int64_t>(real);
@@ -102,9 +102,9 @@ void ScheduleArguments::throw_problems(bool with_unknown) {
     for (const auto& [name, value] : values_->items()) {
       if (!known_.contains(name)) {
         problems.push_back(fmt::format(
-            "{} is no argument of it ({}).{}",
+            "unknown argument {} ({}).{}",
             name,
-            known.empty() ? "it takes none" : fmt::format("it takes {}", fmt::join(known, ", ")),
+            known.empty() ? "it has no arguments" : fmt::format("its arguments are {}", fmt::join(known, ", ")),
             did_you_mean(name, known)));
       }
     }

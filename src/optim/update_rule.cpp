@@ -47,10 +47,8 @@ UpdateRules::UpdateRules(
       (!options_.learning_rates.empty() || (has_muon && options_.muon_learning_rate))) {
     throw Error(
         ErrorKind::kConfig,
-        "training.learning_rate is 0, and other learning rates are written beside it: the schedule "
-        "multiplies them all by its share of training.learning_rate",
-        "give training.learning_rate above 0, and 0 to the parameters that are to stay by "
-        "training.learning_rates");
+        "training.learning_rate is 0, but other learning rates are set: the schedule scales them relative to training.learning_rate",
+        "set training.learning_rate above 0, and use training.learning_rates to set 0 for parameters that should not change");
   }
 }
 

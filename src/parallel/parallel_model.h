@@ -73,6 +73,10 @@ class ParallelModel {
       double scale);
   /// Then the host's half.
   StepResult finish_step(const Tensor& sums, const objective::Counts& step);
+  [[deprecated("use finish_step()")]] StepResult judge(
+      const Tensor& sums, const objective::Counts& step) {
+    return finish_step(sums, step);
+  }
   /// Clips by the norm of forward_backward and updates; does nothing if the gradients overflowed.
   void optimizer_step(double learning_rate);
 

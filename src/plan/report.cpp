@@ -118,9 +118,9 @@ std::string told_apart(const SearchResult& result, const Cluster& cluster) {
   return close < 2
              ? ""
              : fmt::format(
-                   "the first {} may as well stand in another order: of published runs, pairs "
+                   "the order of the first {} is uncertain: of published runs, pairs "
                    "that were predicted less than {:.0f}% apart\n   stood the other way round "
-                   "more often than once in ten; a few steps of each tell\n",
+                   "more often than once in ten; run a few steps of each to decide\n",
                    close,
                    100 * (bar - 1));
 }
@@ -188,7 +188,7 @@ namespace {
 std::vector<schedule::Closing> besides(const Step& step) {
   std::vector<schedule::Closing> all{
       {"reductions and gathers, not hidden", step.data},
-      {"compute slowed by communication beside it", step.slowed},
+      {"compute slowed by concurrent communication", step.slowed},
       {"waits for the slowest rank", step.waits},
       {"copies to and from the host, not hidden", step.offload},
       {"optimizer", step.optimizer},

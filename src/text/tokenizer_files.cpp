@@ -228,7 +228,8 @@ TokenizerDescription two_file_tokenizer(const TokenizerFiles& files) {
   return {std::move(description), std::move(tables)};
 }
 
-/// A token of tokenizer_config.json: a string, or an AddedToken with its flags.
+/// Converts a token of tokenizer_config.json (a string, or an AddedToken with flags) to an entry of
+/// added_tokens.
 json to_added_token(const json& given, bool is_special) {
   if (given.is_string()) {
     return added_token(-1, given.get<std::string>(), is_special);
@@ -241,9 +242,15 @@ json to_added_token(const json& given, bool is_special) {
   return token;
 }
 
+<<<<<<< HEAD
 /// The tokens that transformers adds to a tokenizer.json from the files beside it, in its order:
 /// added_tokens_decoder (or added_tokens.json), the named special tokens, then further special
 /// ones.
+=======
+/// Returns the tokens that transformers adds to a tokenizer.json from the other files, in its
+/// order: added_tokens_decoder (or added_tokens.json), the named special tokens, then further
+/// special tokens.
+>>>>>>> cd759beeb15a6b2573254cbff8ec4a97787db3af
 std::vector<json> tokens_beside(const TokenizerFiles& files) {
   static constexpr const char* kNames[] = {
       "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
@@ -299,7 +306,7 @@ std::vector<json> tokens_beside(const TokenizerFiles& files) {
   return tokens;
 }
 
-/// The ids of a model's vocabulary.
+/// Returns the tokens and ids of the model's vocabulary.
 TokenIds vocabulary_of(const TokenizerDescription& description) {
   if (description.tables) {
     return description.tables->vocabulary;
@@ -307,7 +314,7 @@ TokenIds vocabulary_of(const TokenizerDescription& description) {
   TokenIds ids;
   const json& model = description.json->value("model", json::object());
   const json vocabulary = model.value("vocab", json::object());
-  if (vocabulary.is_array()) {  // Unigram: a token and its score, by id
+  if (vocabulary.is_array()) {  // Unigram: pairs of token and score, indexed by id
     for (const json& entry : vocabulary) {
       if (entry.is_array() && !entry.empty() && entry[0].is_string()) {
         ids.emplace_back(entry[0].get<std::string>(), static_cast<int64_t>(ids.size()));
@@ -323,13 +330,13 @@ TokenIds vocabulary_of(const TokenizerDescription& description) {
   return ids;
 }
 
-/// Adds the tokens that tokenizer.json lacks, with the ids that transformers' AutoTokenizer gives
-/// them: that of the vocabulary, otherwise the next free one.
+/// Adds the tokens that are missing in tokenizer.json, with the ids that transformers'
+/// AutoTokenizer assigns: the id in the vocabulary, otherwise the next free one.
 TokenizerDescription with_tokens_beside(
     TokenizerDescription description, const TokenizerFiles& files) {
   json added = description.json->value("added_tokens", json::array());
   if (!added.is_array()) {
-    return description;  // its reader reports it
+    return description;  // the reader of added_tokens reports the error
   }
   const auto has = [&](const json& content) {
     return std::ranges::any_of(added, [&](const json& token) {

@@ -84,7 +84,7 @@ TEST(Validate, TasksAndTheirLabels) {
   };
   EXPECT_EQ(with({"task.labels=[no,yes]"}), "");
   EXPECT_THAT(with({"task.labels=[no]"}), HasSubstr("one label alone"));
-  EXPECT_THAT(with({"task.labels=[no,yes,no]"}), HasSubstr("\"no\" stands there twice"));
+  EXPECT_THAT(with({"task.labels=[no,yes,no]"}), HasSubstr("\"no\" is listed twice"));
   EXPECT_THAT(with({"data.packing=true"}), HasSubstr("cut anywhere lose their labels"));
   EXPECT_EQ(with({"data.packing=documents"}), "");
   EXPECT_EQ(with({"data.packing=none"}), "");

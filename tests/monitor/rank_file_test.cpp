@@ -81,7 +81,7 @@ TEST(SlowRank, ThatIsAStageOfItsOwnIsComparedWithItself) {
   EXPECT_EQ(name_of(slow->by), "compute");
   EXPECT_FALSE(slow_rank(at({3, 6, 4.5}), usual));  // all ranks became slower by the same factor
   EXPECT_FALSE(slow_rank(at({1, 4, 3}), usual));    // one rank became faster
-  // A rank that shares its stage with others is compared with them, whatever its own earlier times.
+  // A rank that shares its stage with others is compared with them, not with its own earlier times.
   RankShares shares = at({2, 2, 3});
   shares.stages = {0, 0, 1};
   EXPECT_FALSE(slow_rank(shares, usual));

@@ -135,7 +135,7 @@ class Batch {
       if (!micro_) {
         fail(
             "gradient_accumulation_steps",
-            "it does not tell the batch alone",
+            "it does not determine the batch alone",
             "give train_batch_size or train_micro_batch_size_per_gpu too");
         return;
       }

@@ -7,7 +7,7 @@ using enum KeyRule::Kind;
 
 constexpr std::string_view kOurs = "the engine chooses buffers, buckets and overlap itself";
 constexpr std::string_view kOutput =
-    "metrics, timing and memory are told in metrics.jsonl and the progress line";
+    "metrics, timing and memory are in metrics.jsonl and the progress line";
 constexpr std::string_view kFolder =
     "a checkpoint is one model folder that any number of ranks reads";
 constexpr std::string_view kInference = "only used by DeepSpeed's inference engine";
@@ -29,7 +29,7 @@ constexpr std::string_view kOneUnit =
     "in stages 1 and 2 parameters are gathered in the buffers that gradients are reduced in "
     "(reduce_bucket_size), in stage 3 a unit at a time";
 constexpr std::string_view kHostBuffers =
-    "host memory is taken a shard at a time, pinned where there is a GPU, and copied beside the "
+    "host memory is allocated per shard, pinned if a GPU is used, and copied during the "
     "computation";
 constexpr std::string_view kLive =
     "a unit is dropped after its use; parallel.prefetch_units and parallel.prefetch_elements say "
@@ -143,7 +143,7 @@ constexpr KeyRule kDeepspeedFileRules[] = {
     {"zero_optimization.load_from_fp32_weights", kIgnored, "*", kFolder},
     {"zero_optimization.elastic_checkpoint", kIgnored, "*", kFolder},
     {"zero_optimization.pipeline_loading_checkpoint", kIgnored, "*", kFolder},
-    {"zero_optimization.compute_grad_norm", kIgnored, "", "the norm is always told"},
+    {"zero_optimization.compute_grad_norm", kIgnored, "", "the gradient norm is always logged"},
     {"zero_optimization.ignore_unused_parameters",
      kIgnored,
      "*",

@@ -398,7 +398,7 @@ class Finder {
 
   void refuse(const Value& named) {
     const std::string fetch = fmt::format(
-        "fetch it where there is a network: hf download --repo-type dataset {}{}",
+        "download it on a machine with network access: hf download --repo-type dataset {}{}",
         name_,
         revision_.empty() ? "" : " --revision " + revision_);
     if (configurations_.empty()) {

@@ -146,7 +146,7 @@ class JsonReader {
       at_ = begin;
       fail(
           text.empty() ? "a value is expected here"
-                       : fmt::format("'{}' is no value (texts stand in double quotes)", text));
+                       : fmt::format("'{}' is not a value (strings are in double quotes)", text));
     }
     return text == "null" ? Value::null(origin()) : Value::scalar(std::move(text), false, origin());
   }

@@ -128,7 +128,7 @@ void warn_of_idle_keys(
   warn(
       "training.logging_dir",
       !reports_to("tensorboard"),
-      "TensorBoard's file is written with report_to=tensorboard; metrics.jsonl stands in "
+      "TensorBoard's file is written with report_to=tensorboard; metrics.jsonl is in "
       "output_dir");
   warn("training.run_name", !reports_to("wandb"), "only used with report_to=wandb");
   warn("training.project", !reports_to("wandb"), "only used with report_to=wandb");

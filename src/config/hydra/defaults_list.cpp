@@ -216,7 +216,7 @@ void DefaultsList::note_choice(const Node& node) {
         node.item.origin,
         fmt::format("'{}' is chosen twice: {} and {}", key, known->second, node.option),
         fmt::format(
-            "to change a choice that stands elsewhere: - override {}: {}", key, node.option));
+            "to change a choice made elsewhere: - override {}: {}", key, node.option));
   }
   known_keys_[node.group_path()].insert(key);
 }
@@ -277,7 +277,7 @@ std::vector<DefaultItem> DefaultsList::items_of(const Node& parent, const Config
   if (selves > 1) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{}: _self_ stands twice in the defaults list", file.place));
+        fmt::format("{}: _self_ occurs twice in the defaults list", file.place));
   }
   if (selves == 0) {
     items.push_back({.kind = DefaultItem::Kind::kSelf, .path = "_self_"});
@@ -297,7 +297,7 @@ void DefaultsList::register_overrides(
     }
     if (!item.override_) {
       if (last != nullptr && item.origin.source != Origin::Source::kCommandLine) {
-        fail_in_list(item.origin, "overrides must stand at the end of the defaults list");
+        fail_in_list(item.origin, "overrides must be at the end of the defaults list");
       }
       continue;
     }

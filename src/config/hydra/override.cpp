@@ -76,7 +76,7 @@ class Parser {
   }
   [[noreturn]] void unexpected() const {
     fail(fmt::format(
-        "'{}' cannot stand here unquoted; write key='...' or put \\ before one of ( ) [ ] {{ }} : "
+        "'{}' must be quoted; write key='...' or put \\ before one of ( ) [ ] {{ }} : "
         "= , and space",
         text_.substr(at_, 1)));
   }

@@ -201,7 +201,7 @@ void parse_roberta(ConfigReader& reader, ModelConfig& config) {
     reader.problem(
         "max_position_embeddings",
         fmt::format(
-            "{} leaves no position: they begin behind pad_token_id = {}",
+            "{} leaves no positions: they start after pad_token_id = {}",
             config.max_positions,
             pad));
   }
@@ -216,7 +216,7 @@ void parse_distilbert(ConfigReader& reader, ModelConfig& config) {
   config.classifier_dropout = reader.number("seq_classif_dropout", 0.2, 0, kMostDropout);
   if (config.norm_eps != kDistilBertEps) {
     reader.problem(
-        "layer_norm_eps", "is not DistilBERT's, whose norms have 1e-12: leave the key out");
+        "layer_norm_eps", "is not supported by DistilBERT, whose norms use 1e-12: remove the key");
   }
 }
 

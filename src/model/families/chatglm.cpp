@@ -55,12 +55,12 @@ void check_switches(ConfigReader& reader) {
         Switch{"add_bias_linear", false, false},
         Switch{"interleaved_qkv", false, false}}) {
     if (reader.boolean(key, stands_for_missing) != needed) {
-      reader.problem(key, fmt::format("chatglm is supported with {} alone", needed));
+      reader.problem(key, fmt::format("chatglm only supports {}", needed));
     }
   }
   for (const char* key : {"pre_seq_len", "quantization_bit"}) {
     if (reader.optional_integer(key, 0, int64_t{1} << 31).value_or(0) != 0) {
-      reader.problem(key, "is not supported (null or 0 is)");
+      reader.problem(key, "is not supported (only null or 0)");
     }
   }
 }
@@ -77,7 +77,7 @@ void parse_chatglm_rotary(ConfigReader& reader, ModelConfig& config) {
   const double ratio = reader.number("rope_ratio", 1, 1e-6, 1e9);
   // ChatGLM2's long-context model divides positions by it; only the name distinguishes that model.
   if (ratio != 1 && reader.text("_name_or_path", "").find("chatglm2") != std::string::npos) {
-    reader.problem("rope_ratio", "of a chatglm2 is not supported: convert the folder to glm");
+    reader.problem("rope_ratio", "is not supported for chatglm2: convert the folder to glm");
   }
   config.rope.type = RopeType::kDefault;
   config.rope.theta = 1e4 * ratio;

@@ -68,7 +68,7 @@ void parse_qwen2_moe_windows(ConfigReader& reader, ModelConfig& config) {
                                       : types[i] == "sliding_attention";
     if (slides && (!may_slide || window == 0)) {
       reader.problem(
-          "layer_types", "\"sliding_attention\" needs use_sliding_window and sliding_window");
+          "layer_types", "\"sliding_attention\" requires use_sliding_window and sliding_window");
       return;
     }
     config.sliding_windows[i] = slides ? window : 0;

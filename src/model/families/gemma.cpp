@@ -97,7 +97,7 @@ void parse_gemma3(ConfigReader& reader, ModelConfig& config) {
   if (reader.has("attn_logit_softcapping")) {
     reader.problem(
         "attn_logit_softcapping",
-        "is not supported by gemma3_text, and transformers passes over it: set it to null");
+        "is not supported by gemma3_text, and transformers ignores it: set it to null");
   }
 }
 

@@ -19,15 +19,15 @@ namespace {
 void check_keys_of_others(ConfigReader& reader) {
   if (reader.integer("decoder_sparse_step", 1, 0, int64_t{1} << 31) != 1) {
     reader.problem(
-        "decoder_sparse_step",
-        "transformers passes over it in glm4_moe: use first_k_dense_replace");
+        "decoder_sparse_step", "transformers ignores it in glm4_moe: use first_k_dense_replace");
   }
   if (!reader.integers("mlp_only_layers", 0, int64_t{1} << 31, size_t{1} << 12).empty()) {
     reader.problem(
-        "mlp_only_layers", "transformers passes over it in glm4_moe: use first_k_dense_replace");
+        "mlp_only_layers", "transformers ignores it in glm4_moe: use first_k_dense_replace");
   }
   if (reader.text("scoring_func", "sigmoid") != "sigmoid") {
-    reader.problem("scoring_func", "transformers passes over it in glm4_moe (only sigmoid is)");
+    reader.problem(
+        "scoring_func", "transformers ignores it in glm4_moe (only sigmoid is supported)");
   }
 }
 
@@ -42,7 +42,7 @@ void parse_groups(ConfigReader& reader, Experts& experts) {
     reader.problem(
         "n_group",
         fmt::format(
-            "{} does not make groups of two experts or more, and equally many, of {}",
+            "{} does not divide {} experts into equal groups of two or more",
             experts.groups,
             experts.count));
   }

@@ -64,7 +64,7 @@ std::vector<bool> parse_local_layers(ConfigReader& reader, int64_t layers) {
     reader.problem(key, fmt::format("{} {}", shown(types), what));
     return std::vector<bool>{};
   };
-  constexpr const char* kForm = "is not a list of lists of \"global\" and \"local\" and a number";
+  constexpr const char* kForm = "is not a list of pairs of a list of \"global\" and \"local\" and a number";
   std::vector<bool> local;
   for (const json& item : types.is_array() ? types : json::array({nullptr})) {
     if (!item.is_array() || item.size() != 2 || !item[0].is_array() ||
@@ -83,7 +83,7 @@ std::vector<bool> parse_local_layers(ConfigReader& reader, int64_t layers) {
     }
   }
   if (static_cast<int64_t>(local.size()) != layers) {
-    return refuse(fmt::format("does not make {} layers", layers));
+    return refuse(fmt::format("does not describe {} layers", layers));
   }
   return local;
 }
@@ -99,7 +99,7 @@ void check_listed_layers(ConfigReader& reader, const std::vector<bool>& local) {
   }
   if (!listed.is_null() && listed != made) {
     reader.problem(
-        key, fmt::format("{} is not what attention_types makes of the layers", shown(listed)));
+        key, fmt::format("{} does not match attention_types", shown(listed)));
   }
 }
 

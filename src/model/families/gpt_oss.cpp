@@ -74,7 +74,7 @@ void parse_gpt_oss(ConfigReader& reader, ModelConfig& config) {
   config.experts.gate_limit = reader.number("swiglu_limit", 7, 1e-6, kMost);
   config.experts.gate_slope = reader.number("swiglu_alpha", 1.702, -kMost, kMost);
   if (config.activation != Activation::kSilu) {
-    reader.problem("hidden_act", "transformers passes over it in gpt_oss: set it to \"silu\"");
+    reader.problem("hidden_act", "transformers ignores it in gpt_oss: set it to \"silu\"");
   }
   // The softmax over the chosen experts' logits equals the full softmax normalized over the chosen
   // experts.

@@ -31,7 +31,7 @@ void parse_phi3(ConfigReader& reader, ModelConfig& config) {
     }
   }
   if (reader.number("embd_pdrop", 0, 0, 1) > 0) {
-    reader.problem("embd_pdrop", "transformers passes over it: set it to 0");
+    reader.problem("embd_pdrop", "transformers ignores it: set it to 0");
   }
   config.qkv_bias = config.attention_out_bias = config.mlp_bias = false;
 }
@@ -45,7 +45,7 @@ void parse_phi3_rotary(ConfigReader& reader, ModelConfig& config) {
   config.rope =
       parse_rope(reader, config, {.original_max_positions = 4096, .renames_longrope = true});
   if (config.rope.type != RopeType::kDefault && config.rope.type != RopeType::kLongRope) {
-    reader.problem("rope_type", "phi3 has \"default\" and \"longrope\" alone");
+    reader.problem("rope_type", "phi3 only supports \"default\" and \"longrope\"");
   }
 }
 

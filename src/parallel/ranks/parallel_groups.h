@@ -34,6 +34,7 @@ class ParallelGroups {
   /// Data and context axes: the ranks that hold the same parameters and process other tokens, over
   /// which gradients and losses are summed.
   comm::Communicator& data_context() { return *data_context_; }
+  [[deprecated("use data_context()")]] comm::Communicator& gradients() { return data_context(); }
   /// Pipeline and tensor axes: the ranks that together hold a model, over which the gradient norm
   /// is summed.
   comm::Communicator& model() { return *model_; }
@@ -59,5 +60,7 @@ class ParallelGroups {
   comm::Communicator* data_context_ = nullptr;
   comm::Communicator* model_ = nullptr;
 };
+
+using Axes [[deprecated("use ParallelGroups")]] = ParallelGroups;
 
 }  // namespace lockstep::parallel

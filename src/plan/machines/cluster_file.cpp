@@ -138,7 +138,7 @@ class Reader {
     };
     if (!node || !node.IsScalar()) {
       return problem(
-          " must be a device of the library, or of figures beside the one that it is most like: "
+          " must be a device of the library, or the most similar one with changed values: "
           "{like: a100-80gb, tflops16: 280}.");
     }
     try {

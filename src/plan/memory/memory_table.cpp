@@ -56,8 +56,8 @@ std::string table(const std::vector<MemoryColumn>& columns) {
     row(kind.name, [&](const Memory& m) { return m.*kind.bytes; });
   }
   row("all", [](const Memory& m) { return m.total(); });
-  row("beside it, in host memory", [](const Memory& m) { return m.host; });
-  row("beside it, in files", [](const Memory& m) { return m.nvme; });
+  row("in addition, in host memory", [](const Memory& m) { return m.host; });
+  row("in addition, in files", [](const Memory& m) { return m.nvme; });
   return text;
 }
 

@@ -26,7 +26,8 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 
 SplitBehavior read_split_behavior(const Field& field);
 
-/// Applies the behavior and returns the resulting spans, which may be empty in place of a match.
+/// Applies the behavior and returns the resulting spans. A span may be empty where a match was
+/// removed.
 std::vector<Match> apply_behavior(std::vector<Match> matches, SplitBehavior behavior);
 
 /// Returns a matcher for a fixed string, left to right without overlap. An empty string never

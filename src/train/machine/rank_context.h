@@ -53,6 +53,8 @@ struct RankContext {
   bool is_first() const { return rank() == 0; }
 };
 
+using World [[deprecated("use RankContext")]] = RankContext;
+
 /// If a CPU quota grants less than the machine's CPUs, divides the quota's threads among
 /// `processes`. Has no effect if OMP_NUM_THREADS is set.
 void keep_threads_within_quota(int processes);

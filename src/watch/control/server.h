@@ -37,7 +37,8 @@ Act parse_act(const nlohmann::json& request);
 class Asked {
  public:
   Asked(Act act, int connection) : act(act), connection_(connection) {}
-  /// Closes the connection; without an answer, the client reports that the command was dropped.
+  /// Closes the connection. A client without an answer reports that the run ended before it
+  /// answered.
   ~Asked();
   Asked(Asked&& other) noexcept
       : act(other.act),
