@@ -18,12 +18,7 @@ std::vector<parallel::ParameterUnit> units_of(const torch::nn::Module& module) {
   std::vector<parallel::ParameterUnit> units;
   std::set<const void*> seen;
   for (const auto& parameter : module.named_parameters()) {
-<<<<<<< HEAD
-    if (seen.insert(parameter.value().unsafeGetTensorImpl())
-            .second) {  // false if another module shares the parameter
-=======
     if (seen.insert(parameter.value().unsafeGetTensorImpl()).second) {  // skips shared parameters
->>>>>>> cd759beeb15a6b2573254cbff8ec4a97787db3af
       units.push_back({parameter.key(), {{parameter.key(), parameter.value()}}});
     }
   }

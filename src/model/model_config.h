@@ -74,12 +74,7 @@ struct Rope {
   std::optional<double> attention_factor, mscale, mscale_all_dim;  // used by yarn and longrope
   bool truncate = true;                                            // used by yarn
   std::vector<double> short_factor, long_factor;                   // used by longrope
-<<<<<<< HEAD
-  bool in_pairs =
-      false;  // rotates elements 2i and 2i + 1; otherwise element i and the one half of them later
-=======
   bool in_pairs = false;  // rotates elements 2i and 2i + 1; otherwise elements i and i + half
->>>>>>> cd759beeb15a6b2573254cbff8ec4a97787db3af
   bool operator==(const Rope&) const = default;
 };
 

@@ -242,15 +242,9 @@ json to_added_token(const json& given, bool is_special) {
   return token;
 }
 
-<<<<<<< HEAD
-/// The tokens that transformers adds to a tokenizer.json from the files beside it, in its order:
-/// added_tokens_decoder (or added_tokens.json), the named special tokens, then further special
-/// ones.
-=======
 /// Returns the tokens that transformers adds to a tokenizer.json from the other files, in its
 /// order: added_tokens_decoder (or added_tokens.json), the named special tokens, then further
 /// special tokens.
->>>>>>> cd759beeb15a6b2573254cbff8ec4a97787db3af
 std::vector<json> tokens_beside(const TokenizerFiles& files) {
   static constexpr const char* kNames[] = {
       "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
