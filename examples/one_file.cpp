@@ -1,5 +1,5 @@
-// A whole trainer on Lockstep's library, to be read from top to bottom: options, data, model,
-// parallelism, the loop, checkpoints. Its losses are those of `lockstep train`.
+// A complete trainer on Lockstep's library, meant to be read from top to bottom: options, data,
+// model, parallelism, training loop, checkpoints. Its losses equal those of `lockstep train`.
 //
 //   one_file model=gpt2.json tokenizer=gpt2-folder data=corpus.txt output=run steps=20
 //   lockstep launch --nproc-per-node 4 one_file ... tensor=2 zero=1
@@ -28,17 +28,17 @@ using namespace lockstep;
 // ---------------------------------------------------------------------------------------- options
 
 struct Options {
-  std::string model;      // a config.json
-  std::string tokenizer;  // a folder
-  std::string data;       // a text
+  std::string model;      // config.json of the model
+  std::string tokenizer;  // folder with the tokenizer's files
+  std::string data;       // text file
   std::string output = "run";
   int64_t steps = 20, save_every = 10;  // optimizer steps
-  int64_t batch = 8;                    // sequences of a step, over all ranks
-  int64_t rows = 8;                     // most sequences that a rank computes at once
-  int64_t length = 64;                  // tokens of a sequence
+  int64_t batch = 8;                    // sequences per step, over all ranks
+  int64_t rows = 8;                     // maximum number of sequences per micro-batch
+  int64_t length = 64;                  // tokens per sequence
   double learning_rate = 5e-5;
   int64_t warmup = 0, seed = 42;
-  int64_t pipeline = 1, tensor = 1, zero = 0;  // the other ranks are data-parallel
+  int64_t pipeline = 1, tensor = 1, zero = 0;  // the remaining ranks are data-parallel
 };
 
 template <typename Number>
@@ -48,13 +48,13 @@ Number parse_number(std::string_view key, std::string_view text) {
   if (problem != std::errc() || end != text.data() + text.size()) {
     throw Error(
         ErrorKind::kConfig,
-        std::string(key) + "=" + std::string(text) + " is no number",
-        "give a number, as in " + std::string(key) + "=1");
+        std::string(key) + "=" + std::string(text) + " is not a number",
+        "set a number, for example " + std::string(key) + "=1");
   }
   return value;
 }
 
-/// Words key=value.
+/// Parses arguments of the form key=value.
 Options parse_options(int argc, char** argv) {
   Options options;
   const std::map<std::string, std::string*, std::less<>> texts = {
@@ -91,22 +91,22 @@ Options parse_options(int argc, char** argv) {
       throw Error(
           ErrorKind::kConfig,
           "unknown option: " + std::string(word),
-          "options are the fields of Options in one_file.cpp, as key=value");
+          "set options as key=value; the keys are the fields of Options in one_file.cpp");
     }
   }
   if (options.model.empty() || options.tokenizer.empty() || options.data.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        "a model, a tokenizer and a text are needed",
-        "give model=CONFIG.JSON tokenizer=FOLDER data=TEXT");
+        "model, tokenizer and data are required",
+        "add model=CONFIG.JSON tokenizer=FOLDER data=TEXT");
   }
   return options;
 }
 
 // ------------------------------------------------------------------------------------------- data
 
-/// Tokenizes the text once: rank 0 writes a file of tokens, all map it. Rows are blocks of the one
-/// long stream of tokens.
+/// Tokenizes the text once: rank 0 writes a token file, and every rank maps it into memory.
+/// Sequences are consecutive blocks of the token stream.
 std::shared_ptr<const data::SequenceView> open_data(
     const Options& options,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
@@ -122,7 +122,8 @@ std::shared_ptr<const data::SequenceView> open_data(
 
 // ------------------------------------------------------------------------- model and parallelism
 
-/// The ranks as a mesh: those that neither pipeline nor tensor parallelism takes are data-parallel.
+/// Arranges the ranks in a mesh. Ranks that are not used for pipeline or tensor parallelism are
+/// data-parallel.
 parallel::ParallelGroups make_axes(const Options& options, train::RankContext& world) {
   mesh::MeshRequest request;
   request.pipeline = options.pipeline;
@@ -130,7 +131,7 @@ parallel::ParallelGroups make_axes(const Options& options, train::RankContext& w
   return {world.communicator, mesh::make_mesh(request, world.size()), world.group};
 }
 
-/// Each rank makes its own part of the model, with the weights that every other plan gives it.
+/// Builds this rank's shard of the model. The initial weights do not depend on the parallel plan.
 std::unique_ptr<parallel::ParallelModel> make_model(
     const Options& options,
     int64_t tokens,
@@ -143,13 +144,13 @@ std::unique_ptr<parallel::ParallelModel> make_model(
   if (tokens > spec.config.vocab_size) {
     throw Error(
         ErrorKind::kConfig,
-        "the tokenizer has " + std::to_string(tokens) + " tokens, and " + options.model + " " +
+        "the tokenizer has " + std::to_string(tokens) + " tokens, but " + options.model + " has " +
             std::to_string(spec.config.vocab_size),
-        "give the tokenizer that belongs to the model");
+        "use the tokenizer that belongs to the model");
   }
   spec.device = on;
   spec.fill = parallel::fill_at_random(spec.config, static_cast<uint64_t>(options.seed));
-  parallel::Plan plan;  // AdamW without weight decay, gradients clipped to a norm of 1
+  parallel::Plan plan;  // AdamW without weight decay, gradients clipped to norm 1
   plan.zero_stage = static_cast<int>(options.zero);
   plan.sequence_length = options.length;
   const int64_t rows_of_rank = (rows.global_batch + rows.ranks - 1) / rows.ranks;
@@ -159,14 +160,13 @@ std::unique_ptr<parallel::ParallelModel> make_model(
 
 // ------------------------------------------------------------------------------------ checkpoints
 
-/// How far the run is. The order of the data is a function of these numbers alone.
+/// Progress of the run. The order of the data is a function of these numbers alone.
 struct Progress {
   int64_t step = 0;
   data::SamplerState sampler;
 };
 
-/// What this rank holds of the state, as parts of whole tensors; every element is owned by one
-/// rank.
+/// Returns this rank's slices of the state. Each element of a tensor is owned by exactly one rank.
 std::vector<checkpoint::Piece> owned_pieces(parallel::ParallelModel& model, bool with_optimizer) {
   std::vector<checkpoint::Piece> pieces;
   model.visit_state([&](const parallel::StateSlice& slice) {
@@ -184,7 +184,7 @@ std::vector<checkpoint::Piece> owned_pieces(parallel::ParallelModel& model, bool
   return pieces;
 }
 
-/// What makes a folder of weights one that transformers opens.
+/// Returns the files that transformers needs to open a folder of weights.
 checkpoint::SmallFiles model_files(
     parallel::ParallelModel& model, const text::Tokenizer& tokenizer) {
   checkpoint::SmallFiles files = tokenizer.files();
@@ -210,8 +210,8 @@ void save(
       world.communicator);
 }
 
-/// Goes on from the newest whole checkpoint, if any: written by any number of ranks, under any
-/// plan.
+/// Resumes from the newest complete checkpoint, if any. The checkpoint may come from any number of
+/// ranks and any parallel plan.
 Progress resume(const Options& options, parallel::ParallelModel& model, train::RankContext& world) {
   Progress progress;
   progress.sampler.seed = static_cast<uint64_t>(options.seed);
@@ -240,8 +240,8 @@ Progress resume(const Options& options, parallel::ParallelModel& model, train::R
 
 // --------------------------------------------------------------------------------------- the loop
 
-/// This rank's rows of a step as tensors, and `targets`: what the loss of the whole step is divided
-/// by, wherever its rows are.
+/// Returns this rank's rows of a step as tensors. Sets `targets` to the divisor of the step's loss,
+/// counted over all ranks.
 std::vector<nn::ForwardInputs> read_step(
     const data::StepBatch& batch,
     int64_t step,
@@ -253,7 +253,7 @@ std::vector<nn::ForwardInputs> read_step(
   for (const data::MicroBatch& rows : batch.micro_batches) {
     nn::ForwardInputs tensors = train::to_inputs(rows);
     mine += model.objective().counts(tensors.targets);
-    tensors.training = true;  // dropout, of masks that follow from seed, step and sample
+    tensors.training = true;  // enables dropout, with masks derived from seed, step and sample
     tensors.seed = seed;
     tensors.step = step;
     inputs.push_back(train::to_device(tensors, model.device()));
@@ -267,7 +267,7 @@ std::vector<nn::ForwardInputs> read_step(
 
 int run(int argc, char** argv) {
   const Options options = parse_options(argc, argv);
-  train::RankContext world = join();  // whoever started this process, and alone if nobody did
+  train::RankContext world = join();  // joins the launcher's job, or runs as a single rank
   checkpoint::check_shared_folder(options.output, world.communicator);
   const auto tokenizer = text::Tokenizer::load(options.tokenizer);
   const auto sequences = open_data(options, tokenizer, world);
@@ -294,7 +294,7 @@ int run(int argc, char** argv) {
     metrics = std::make_unique<monitor::MetricsFile>(file, progress.step);
   }
   while (progress.step < options.steps) {
-    launch::set_recorded_step(progress.step + 1);  // for the report of a failure
+    launch::set_recorded_step(progress.step + 1);  // recorded for failure reports
     const data::StepBatch batch = loader.next();
     objective::Counts targets;
     const auto inputs =

@@ -1,5 +1,5 @@
-// The README's example: data-parallel training of a model in ten lines. Run here on two ranks as
-// threads.
+// Data-parallel training in ten lines, the example of the README. It runs on two ranks, which are
+// threads here.
 #include <span>
 
 #include <torch/torch.h>
@@ -14,9 +14,9 @@ void train(comm::Communicator& ranks, std::span<const nn::ForwardInputs> batches
   auto model = nn::make_model(model::preset("gpt2-tiny"), at::kFloat, at::kCPU);
   nn::initialize(*model, /*seed=*/1);
   parallel::ParallelGroups axes(ranks, {.data = ranks.size()});
-  auto trained = parallel::parallelize(std::move(model), {}, axes);  // the same weights everywhere
+  auto trained = parallel::parallelize(std::move(model), {}, axes);  // same weights on every rank
   for (int step = 0; step < 10; ++step) {
-    log_info("loss {}", trained->forward_backward(batches, targets).loss);  // of all ranks
+    log_info("loss {}", trained->forward_backward(batches, targets).loss);  // mean over all ranks
     trained->optimizer_step(/*learning_rate=*/1e-3);
   }
 }

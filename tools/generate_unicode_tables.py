@@ -249,7 +249,7 @@ def sets():
         assert found == unicode_16, f"\\p{{{prefix}}} is not that of Unicode {unicodedata2.unidata_version}"
     assert white_space == removed_by(pre_tokenizers.WhitespaceSplit())
     return [
-        "// Each table is the rising list of code points where membership changes, beginning with \"in\".",
+        "// Each table lists the ascending code points where membership changes, starting with \"in\".",
         table("kLetters", "\\p{L}", letters),
         table("kNumbers", "\\p{N}", numbers),
         table("kWhiteSpace", "\\s, White_Space", white_space),
@@ -257,10 +257,11 @@ def sets():
         table("kNumeric", "char::is_numeric", numeric(white_space)),
         table("kPunctuation", "ASCII punctuation and category P of the unicode_categories crate",
               removed_by(pre_tokenizers.Punctuation("removed"))),
-        table("kMarks", "what StripAccents drops", removed_by_normalizer(normalizers.StripAccents())),
-        table("kNonspacingMarks", "what BertNormalizer's strip_accents drops",
+        table("kMarks", "code points removed by StripAccents", removed_by_normalizer(normalizers.StripAccents())),
+        table("kNonspacingMarks", "code points removed by BertNormalizer's strip_accents",
               removed_by_normalizer(bert(strip_accents=True))),
-        table("kControls", "what BertNormalizer's clean_text drops", removed_by_normalizer(bert(clean_text=True))),
+        table("kControls", "code points removed by BertNormalizer's clean_text",
+              removed_by_normalizer(bert(clean_text=True))),
     ]
 
 
@@ -269,16 +270,16 @@ def main():
     canonical, compatible = decompositions()
     write("normalization_tables.inc", [
         literal("kCanonical", "code point = its full canonical decomposition", canonical),
-        literal("kCompatible", "code point = its full compatibility decomposition, where that differs", compatible),
-        literal("kCompositions", "first . second = what they compose to", compositions()),
-        literal("kCombiningClasses", "first - last = their canonical combining class", combining_classes()),
-        literal("kLowerCase", "first - last / step = what the first becomes", lower_case()),
+        literal("kCompatible", "code point = its full compatibility decomposition, if different", compatible),
+        literal("kCompositions", "first . second = composed code point", compositions()),
+        literal("kCombiningClasses", "first - last = canonical combining class", combining_classes()),
+        literal("kLowerCase", "first - last / step = lowercase of the first", lower_case()),
     ])
     write("grapheme_tables.inc", [
         literal("kGraphemes", "first - last = Grapheme_Cluster_Break, Indic_Conjunct_Break", graphemes())])
     write("category_tables.inc", [
         literal("kCategories", "code points where the general category changes (Unicode 16)", categories()),
-        literal("kProperties", "name:first-last,...; as Oniguruma has it", properties())])
+        literal("kProperties", "name:first-last,...; as in Oniguruma", properties())])
 
 
 if __name__ == "__main__":

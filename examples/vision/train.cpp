@@ -1,4 +1,5 @@
-// Trains a small convolutional network, which knows nothing of ranks, on generated images.
+// Trains a small convolutional network on generated images. The network itself has no notion of
+// ranks.
 //   lockstep launch --nproc-per-node 2 ./build/vision [OUTPUT_FOLDER]
 #include <lockstep/base/error.h>
 #include <lockstep/base/log.h>
@@ -15,7 +16,8 @@ namespace {
 
 constexpr int64_t kImages = 256, kSide = 12, kKinds = 4, kBatch = 32, kEpochs = 3;
 
-/// Noise with a bright bar: standing or lying, in the first or the second half.
+/// Images of noise with a bright bar. The four classes are vertical or horizontal, in the first or
+/// the second half.
 struct Bars : torch::data::Dataset<Bars> {
   torch::data::Example<> get(size_t index) override {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(index);

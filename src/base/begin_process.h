@@ -1,4 +1,4 @@
-// What a program of ours does first.
+// Process setup of the programs: standard streams.
 #pragma once
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-// What byte_loops.cpp and byte_loops_avx2.cpp are: the same lines, with the instructions of either.
+// Byte loops, compiled by byte_loops.cpp and, with AVX2, by byte_loops_avx2.cpp.
 #pragma once
 
 #include <cstring>

@@ -1,6 +1,6 @@
-// How many processors this process may use. A container's quota of CPU time (CFS) leaves all CPUs
-// of the machine visible: as many threads as std::thread::hardware_concurrency() says would spend
-// most of each period stopped. So nobody else asks that.
+// Number of processors available to this process. With a CPU-time quota of a container (CFS), all
+// CPUs of the machine are visible, and that many threads would be stopped for most of each period.
+// Use this instead of std::thread::hardware_concurrency().
 #pragma once
 
 #include <filesystem>

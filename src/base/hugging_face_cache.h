@@ -1,4 +1,4 @@
-// Where Hugging Face's tools keep what they have fetched.
+// Location of the local Hugging Face cache.
 #pragma once
 
 #include <filesystem>

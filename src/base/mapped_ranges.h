@@ -1,4 +1,4 @@
-// Which file a mapped address is of: what a SIGBUS tells before it ends the process.
+// Files of mapped address ranges, for the message of a SIGBUS.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,4 @@
-// What a rank is doing, in memory that its launcher and its user read while it does not answer:
-// whoever hangs need not help to be found.
+// Status of a rank in shared memory. The launcher and the user can read it while the rank hangs.
 #pragma once
 
 #include <array>

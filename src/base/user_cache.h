@@ -1,4 +1,4 @@
-// Where this user's programs may keep what can be made, or fetched, again.
+// Cache folder of the user, for files that can be created or downloaded again.
 #pragma once
 
 #include <filesystem>

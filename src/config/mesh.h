@@ -1,4 +1,4 @@
-// What section `parallel` makes of the ranks there are.
+// Device mesh from the section `parallel`.
 #pragma once
 
 #include "config/core/config.h"

@@ -1,4 +1,4 @@
-// What section `task` asks for.
+// Properties of the task from the section `task`.
 #pragma once
 
 #include <cstdint>

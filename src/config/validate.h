@@ -1,4 +1,4 @@
-// What must hold between the values of a configuration, before a device is touched.
+// Validation of a configuration, before any device is used.
 #pragma once
 
 #include <cstdint>

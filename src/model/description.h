@@ -52,9 +52,8 @@ enum class Dim {
 struct PlaceInStack {
   std::string name;
   std::vector<int64_t> shape;
-  int64_t offset = 0;  // offset of its first element; the elements are contiguous
-  bool is_written =
-      false;  // checkpoints are saved in the stacked form; otherwise one tensor per layer
+  int64_t offset = 0;       // offset of its first element; the elements are contiguous
+  bool is_written = false;  // saved in this stacked form; otherwise one tensor per layer
 };
 
 struct ParameterSpec {
@@ -67,8 +66,8 @@ struct ParameterSpec {
   int64_t unit = 0;         // 0: embedding; from 1: blocks; last: head
   std::vector<Dim> dims = {};             // one entry per dim of `shape`
   std::vector<std::string> aliases = {};  // alternative names in checkpoints
-  std::optional<PlaceInStack> stacked =
-      {};  // location in a stacked tensor, in which some or all checkpoints store it
+  /// Location in a stacked tensor, in which some or all checkpoints store the parameter.
+  std::optional<PlaceInStack> stacked = {};
 
   int64_t elements() const;
   /// Returns true for a matrix that maps hidden states to hidden states, i.e. neither an embedding

@@ -65,8 +65,7 @@ enum class RopeType { kNone, kDefault, kLinear, kDynamic, kLlama3, kYarn, kLongR
 struct Rope {
   RopeType type = RopeType::kNone;
   double theta = 10000;
-  double partial_rotary_factor =
-      1;  // the first int(head_dim * this) elements of a head are rotated
+  double partial_rotary_factor = 1;  // rotated fraction of a head: int(head_dim * this) elements
   std::optional<double> factor;
   int64_t original_max_positions = 0;                          // used by llama3, yarn and longrope
   double low_frequency_factor = 1, high_frequency_factor = 4;  // used by llama3
@@ -114,9 +113,8 @@ struct Experts {
   RouterScores scores = RouterScores::kSoftmax;
   bool corrects_scores = false;
   int64_t groups = 1, groups_per_token = 1;
-  double weight_factor = 1;  // factor of the chosen experts' weights
-  bool weighs_shared =
-      true;  // multiply the shared expert's output by a sigmoid gate; otherwise by 1
+  double weight_factor = 1;   // factor of the chosen experts' weights
+  bool weighs_shared = true;  // multiply the shared expert's output by a sigmoid gate
   bool operator==(const Experts&) const = default;
 };
 
@@ -126,9 +124,8 @@ struct ModelConfig {
   Family family = Family::kGpt2;
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t layers = 0;  // number of all blocks, in the order of use
-  int64_t encoder_layers =
-      0;  // number of encoder layers, which come first, in an encoder-decoder; otherwise 0
+  int64_t layers = 0;          // number of all blocks, in the order of use
+  int64_t encoder_layers = 0;  // encoder-decoders: the first of `layers`; otherwise 0
   int64_t heads = 0;
   int64_t kv_heads = 0;  // must divide heads
   int64_t head_dim = 0;
@@ -142,14 +139,13 @@ struct ModelConfig {
   // RMS norms on queries and keys before the rotation: per head, or over all heads, as the
   // description defines.
   bool head_norms = false;
-  bool parallel_residual = false;  // attention and MLP read the same hidden states
-  double query_key_value_limit =
-      0;  // clamp of query, key and value elements in both directions; 0: none
+  bool parallel_residual = false;    // attention and MLP read the same hidden states
+  double query_key_value_limit = 0;  // clamps queries, keys and values to +- this; 0: none
   Experts experts;
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
-  bool drops_attention_output =
-      true;  // residual_dropout also applies to the attention output, not only to the MLP's
+  /// If true, residual_dropout also applies to the attention output, not only to the MLP's.
+  bool drops_attention_output = true;
   double mlp_dropout = 0;    // dropout on the activation's output
   double final_dropout = 0;  // dropout after the last norm of a stack of blocks
   /// One entry per layer: position j is visible to i if i - window < j <= i; 0: no window.

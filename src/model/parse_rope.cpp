@@ -175,8 +175,8 @@ Rope parse_values(
   parse_by_type(inner, rope, rotary_dim);
   if (rope.type == RopeType::kLlama3 || rope.type == RopeType::kYarn ||
       rope.type == RopeType::kLongRope) {
-    const char* key =
-        "original_max_position_embeddings";  // the outer key takes precedence over the inner one
+    // The outer key takes precedence over the inner one.
+    const char* key = "original_max_position_embeddings";
     const int64_t fallback =
         keys.original_max_positions > 0 ? keys.original_max_positions : config.max_positions;
     rope.original_max_positions = outer.integer(

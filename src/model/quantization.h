@@ -17,12 +17,11 @@ struct ModelConfig;
 
 struct Quantization {
   enum class Type { kNf4, kFp4 };
-  int64_t bits = 4;           // 4 or 8
-  Type type = Type::kNf4;     // 4-bit only, like the following fields
-  bool double_quant = false;  // quantize the scales too
-  int64_t block_size = 64;    // weights per scale; stored in the checkpoint for each tensor
-  std::string compute_type =
-      "";  // type of the products as named in the checkpoint; empty: not specified
+  int64_t bits = 4;               // 4 or 8
+  Type type = Type::kNf4;         // 4-bit only, like the following fields
+  bool double_quant = false;      // quantize the scales too
+  int64_t block_size = 64;        // weights per scale; stored in the checkpoint for each tensor
+  std::string compute_type = "";  // type of the products, as in the checkpoint; empty: unspecified
   /// Modules that are not quantized, by name suffix, in addition to the head; empty: none.
   std::vector<std::string> skip_modules;
 

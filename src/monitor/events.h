@@ -19,10 +19,10 @@ inline constexpr std::string_view kEventsName = "events.jsonl";
 /// Event log in a run's folder. Each attempt of a run appends its events: "began" (step, task,
 /// host, configuration, data), "saved", "best", "act" (a user command), "spike" (a gradient norm
 /// far above previous ones), "samples" (text that the model generated), "forecast" and "memory"
-/// (breakdown of the fullest rank), "slow rank" (a rank that the others wait for; null if there is
-/// none any more), "overflow" (float16: the step was skipped), "compared replicas", "time"
-/// (breakdown of the run time) and finally "finished", "stopped" or "failed". An attempt without
-/// such a final event was killed.
+/// (breakdown of the fullest rank), "slow rank" (the current straggler; null once there is none),
+/// "overflow" (float16: the step was skipped), "compared replicas", "time" (breakdown of the run
+/// time) and finally "finished", "stopped" or "failed". An attempt without such a final event was
+/// killed.
 class EventFile {
  public:
   /// Opens `folder`/events.jsonl for appending and terminates an incomplete last line. Throws Error

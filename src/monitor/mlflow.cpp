@@ -43,7 +43,7 @@ Json entries_of(const std::map<std::string, std::string>& values) {
   return entries;
 }
 
-/// Outbox line that creates the run.
+/// Returns the outbox line that creates the run.
 std::string beginning(const MlflowOptions& options) {
   return dump(
       {{"begin",

@@ -25,8 +25,8 @@ class Outbox {
   /// dropped with a warning, because the server rejected them.
   using Send = std::function<void(const std::vector<std::string>& lines)>;
 
-  /// `name`: the server's name for messages. `goes_on`: if true, the lines already in the file are
-  /// sent, otherwise they are dropped. `cancel` interrupts a send in progress. Throws Error
+  /// `name`: the server's name for messages. `goes_on`: if true, lines already in the file are
+  /// sent; otherwise they are dropped. `cancel` interrupts a send in progress. Throws Error
   /// (checkpoint) if the file cannot be opened.
   Outbox(
       std::filesystem::path path,

@@ -30,8 +30,8 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// Returns each rank's time above the median of the ranks of its kind. A rank that is the only one
-/// of its kind is compared with its own usual time, `own`.
+/// Returns each rank's time above the median over the ranks of the same kind (pipeline stage). A
+/// rank that is alone in its kind is compared with its own usual time, `own`.
 std::vector<double> excess_of(
     const std::vector<double>& values,
     const std::vector<int>& kinds,

@@ -20,7 +20,7 @@ struct TraceEvent {
   Kind kind = Kind::kOther;
   std::string name{};
   double begin = 0, end = 0;
-  // For communication and copies:
+  // for communication and copies:
   std::string group{};     // process group; empty for copies
   int64_t bytes = 0;       // size of the tensor
   double waited_from = 0;  // start of the blocking wait, which lasts until `end`

@@ -1,4 +1,4 @@
-// Trackers of training.report_to.
+// Metrics trackers selected by training.report_to.
 #pragma once
 
 #include <filesystem>
@@ -28,8 +28,8 @@ std::vector<std::unique_ptr<MetricsSink>> make_trackers(
 /// left. Throws Error (config) if there is data for an MLflow server and the environment names
 /// none.
 bool send_what_is_kept(const std::filesystem::path& folder, const std::string& otlp);
-/// Returns the problems of such a list; empty if it is valid. Used to check a configuration before
-/// the run.
+/// Returns the problems of a `report_to` list; empty if it is valid. Used to check a configuration
+/// before the run.
 std::vector<std::string> problems_of_report_to(const std::vector<std::string>& report_to);
 
 /// Converts a metric name to a tracker's name as the Trainer's callbacks do: eval_loss ->

@@ -83,7 +83,7 @@ void TrainJobStatus::log(const Record& record) {
 void TrainJobStatus::log_progress(const ProgressFigures& figures) {
   const std::lock_guard lock(mutex_);
   if (figures.total_steps > 0) {
-    // Stay below 100 %: work after the last step belongs to the run.
+    // Stay below 100 %: the run still has work to do after the last step.
     percent_ = std::clamp<int>(static_cast<int>(figures.step * 100 / figures.total_steps), 0, 99);
   }
   seconds_left_ = figures.seconds_left.value_or(-1);

@@ -13,7 +13,7 @@ at::Tensor activate(model::Activation activation, const at::Tensor& x);
 /// Gating function of an MLP: an activation, or gpt-oss's clamped form if a limit is set
 /// (model::Experts).
 struct Gate {
-  Gate(model::Activation activation) : activation(activation) {}  // NOLINT: a gate is mostly one
+  Gate(model::Activation activation) : activation(activation) {}  // NOLINT: implicit by design
   /// Gating function of a model's experts.
   explicit Gate(const model::ModelConfig& config)
       : activation(config.activation),

@@ -67,8 +67,8 @@ TokenIds Continuations::unread(int64_t row, const TokenIds& text) const {
 
 KeyValueCache Continuations::cache_of(const std::vector<int64_t>& rows) const {
   KeyValueCache cache = cache_;
-  cache.keep_rows(at::tensor(
-      rows, at::kLong));  // A copy: tokens read from here on are appended to the copy only.
+  // Copies the rows: later tokens are appended to this copy only.
+  cache.keep_rows(at::tensor(rows, at::kLong));
   return cache;
 }
 

@@ -50,12 +50,10 @@ WithinCapacity within_capacity(
                             ? inputs.document_starts.to(device)
                             : at::zeros({rows, length}, chosen.options());  // [B, W]
   const Tensor is_real = whole.select(2, 0).gt(0);
-  const Tensor sizes =
-      at::zeros({rows, length}, chosen.options().dtype(at::kDouble))
-          .scatter_add_(1, starts, is_real.to(at::kDouble))
-          .gather(
-              1,
-              starts);  // [B, W]: for each token, the number of non-padding tokens of its document
+  // [B, W]: for each token, the number of non-padding tokens of its document.
+  const Tensor sizes = at::zeros({rows, length}, chosen.options().dtype(at::kDouble))
+                           .scatter_add_(1, starts, is_real.to(at::kDouble))
+                           .gather(1, starts);
   // Subtracted before rounding up, so that rounding errors do not increase a product that is an
   // integer.
   constexpr double kRounding = 1e-9;

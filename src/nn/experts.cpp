@@ -16,8 +16,7 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr double kLeastSum =
-    1e-20;  // lower bound of the sum of a token's sigmoids, as in transformers
+constexpr double kLeastSum = 1e-20;  // added to the sum of a token's sigmoids, as in transformers
 
 /// Rows of a chunk of n tokens, sorted by expert.
 struct SortedRows {

@@ -40,8 +40,7 @@ struct ForwardInputs {
                        // whole source even if `source` is a slice of it
   Tensor source_positions;  // [S] int64: positions of the source tokens, if `source` is a slice
   int64_t whole_source_length = 0;  // length of the whole source
-  Tensor
-      samples;  // [B] int64, CPU: index of each row in the sampler's stream; required for dropout
+  Tensor samples;  // [B] int64, CPU: index of each row in the sampler's stream; only for dropout
   Tensor token_samples;  // [B, T, 2] int64, CPU, if each document of a row is a sample: the
                          // document's number and the token's position in it. Covers whole rows even
                          // if `ids` is a slice. Undefined: a row is one sample
@@ -69,18 +68,17 @@ struct ForwardInputs {
   /// [B, T] bool: non-padding tokens; undefined: all. Used only by mixtures of experts, which
   /// balance over these tokens. Sliced as `ids`.
   Tensor real_tokens;
-  std::shared_ptr<const RouterTerms>
-      router_terms;  // auxiliary loss terms of mixtures of experts (nn/routing.h); null: none
+  /// Auxiliary loss terms of mixtures of experts (nn/routing.h); null: none.
+  std::shared_ptr<const RouterTerms> router_terms;
   std::shared_ptr<RoutingLog> routing_log;  // output: routing statistics; null: not recorded
-  std::shared_ptr<const ExpertCapacity>
-      expert_capacity;  // expert capacity (nn/expert_capacity.h); null: no token is dropped
-  int64_t whole_length =
-      0;  // length of the whole sequence if `ids` is a slice of it or padded; 0: T
+  /// Expert capacity (nn/expert_capacity.h); null: no token is dropped.
+  std::shared_ptr<const ExpertCapacity> expert_capacity;
+  int64_t whole_length = 0;  // length of the whole sequence if `ids` is sliced or padded; 0: T
   /// Cache of rotary tables, filled by the first of the passes that share it; these must have the
   /// same positions. Null: each pass computes its own.
   std::shared_ptr<RotaryTables> rotary_tables;
-  KeyValueCache* cache =
-      nullptr;  // keys and values of the tokens before `ids`; those of `ids` are appended
+  /// Keys and values of the tokens before `ids`; those of `ids` are appended.
+  KeyValueCache* cache = nullptr;
 };
 
 /// Returns true if rows may hold trees of sequences that share prefixes: decoders whose only

@@ -118,8 +118,7 @@ int64_t choose_token(const Tensor& logits, const GenerateOptions& options, doubl
   const Tensor values =
       logits.to(at::TensorOptions().dtype(at::kFloat).device(at::kCPU)).contiguous();
   const auto* const value = values.const_data_ptr<float>();
-  const auto likeliest =
-      at::argmax(values).item<int64_t>();  // argmax treats NaN as the largest value
+  const auto likeliest = at::argmax(values).item<int64_t>();  // argmax treats NaN as the largest
   if (std::isnan(value[likeliest])) {
     throw_diverged();
   }

@@ -11,12 +11,10 @@ namespace lockstep::nn {
 
 struct GenerateOptions {
   int64_t max_new_tokens = 20;
-  int64_t min_new_tokens =
-      0;                   // stop tokens are masked until this number of tokens has been generated
-  double temperature = 0;  // 0: the most likely token
-  int64_t top_k = 0;       // 0: all; otherwise sample among the k most likely
-  double top_p =
-      1;  // nucleus sampling: smallest set of tokens whose probabilities sum to p or more; 1: all
+  int64_t min_new_tokens = 0;  // stop tokens are masked for this number of new tokens
+  double temperature = 0;      // 0: the most likely token
+  int64_t top_k = 0;           // 0: all; otherwise sample among the k most likely
+  double top_p = 1;   // nucleus sampling: smallest set of tokens with total probability p; 1: all
   uint64_t seed = 0;  // the sample at a position depends only on (seed, position)
   /// Generation stops after any of these tokens, which is included in the returned ids.
   std::vector<int64_t> stop_tokens = {};

@@ -124,8 +124,7 @@ struct PositionEmbedding : Layer {
 
 /// The attention itself, between the projections.
 struct Attention : Layer {
-  Tensor
-      sinks;  // [H], attention sinks of this rank's heads: ops::AttentionOptions. Undefined: none
+  Tensor sinks;  // [H], attention sinks of this rank's heads (ops::AttentionOptions), or undefined
   bool causal = true;  // if false, a query attends to every key of its document
   double scale = 1;
   double cap = 0;       // soft cap of the scores: ops::AttentionOptions
@@ -202,9 +201,8 @@ struct HeadBias : Layer {
 /// weight to use, [V, C].
 struct Head : Layer {
   Tensor weight;
-  double cap = 0;  // logits become cap * tanh(logit / cap); 0: no cap
-  std::shared_ptr<TableAdapter>
-      adapter;  // null: no adapter; a tied embedding's adapter is separate
+  double cap = 0;                         // logits become cap * tanh(logit / cap); 0: no cap
+  std::shared_ptr<TableAdapter> adapter;  // null: none, unless a tied embedding has one
   void visit_parameters(const ParameterFunction& function) override;
   /// hidden [B, T, C] -> the SUM of weight * -score over the targets, a float32 scalar. The score
   /// is log p of a token, and minus the loss of a distribution. The weights [B, T] or [B, 1] are

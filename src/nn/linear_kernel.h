@@ -21,10 +21,10 @@ struct Dropout;
 
 /// Reference to a layer's parameter, passed to visitors.
 struct Parameter {
-  std::string
-      name;  // name in the layer: "weight"; the model's name is the slot's prefix + "." + name
-  Tensor&
-      value;  // a leaf, which may be replaced; undefined: the layer does not have this parameter
+  /// Name in the layer: "weight". The model's name is the slot's prefix + "." + name.
+  std::string name;
+  /// A leaf, which may be replaced; undefined: the layer does not have this parameter.
+  Tensor& value;
   /// Dims of `value` along the layer's outputs and inputs, for linear layers. Tensor parallelism
   /// shards along them. -1: none.
   int out = -1, in = -1;

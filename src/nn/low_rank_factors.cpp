@@ -14,9 +14,8 @@ namespace lockstep::nn {
 namespace {
 
 constexpr int64_t kLeastRows = 64;
-constexpr int64_t kCacheBytes = int64_t{2} << 20;  // cache of a CPU core
-constexpr int64_t kDeviceBytes =
-    int64_t{128} << 20;  // chunk size on devices, where small products are inefficient
+constexpr int64_t kCacheBytes = int64_t{2} << 20;     // cache of a CPU core
+constexpr int64_t kDeviceBytes = int64_t{128} << 20;  // on devices, where small products are slow
 
 /// Returns true if the products of these rows with the factors do not need the rows in float32.
 bool multiplies_whole(const LowRankFactors& factors, const Tensor& rows, const Tensor& drawn) {

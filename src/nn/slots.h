@@ -21,16 +21,17 @@ namespace lockstep::nn {
 /// Roles in a block: attention_norm, attention_input (a region boundary), query_key_value or query,
 /// key, value; query_norm and key_norm (if the family has them), attention, attention_out,
 /// attention_out_norm (norm of the sublayer's output: Gemma 2), attention_dropout; mlp_norm,
-/// mlp_input (a region boundary), mlp_gate_up or mlp_gate (if gated) and mlp_up, mlp_down,
-/// mlp_inner_dropout; or router, expert_exchange, expert_gate_up or expert_gate and expert_up, and
-/// expert_down of each expert, shared_gate, shared_up, shared_down and shared_weight, mlp_output (a
-/// region boundary, where the experts' outputs are summed); mlp_out_norm, mlp_dropout.
+/// mlp_input (a region boundary), mlp_gate_up or mlp_gate (if gated) and mlp_up, mlp_down; or
+/// router, expert_exchange, expert_gate_up or expert_gate and expert_up, and expert_down of each
+/// expert, shared_gate, shared_up, shared_down and shared_weight, mlp_output (a region boundary,
+/// where the experts' outputs are summed); mlp_out_norm, mlp_dropout.
 ///
 /// An encoder-decoder also has source_tokens and target_tokens (adapters of the shared table for
 /// either sequence), source_positions and target_positions (tables of relative positions),
-/// target_embedding_dropout and final_dropout; in a decoder block cross_norm, cross_input,
-/// cross_query, cross_key, cross_value, cross_attention, cross_attention_out, cross_dropout; in the
-/// last encoder block encoder_norm, encoder_output (a region boundary) and encoder_dropout.
+/// target_embedding_dropout and final_dropout; in every block mlp_inner_dropout; in a decoder block
+/// cross_norm, cross_input, cross_query, cross_key, cross_value, cross_attention,
+/// cross_attention_out, cross_dropout; in the last encoder block encoder_norm, encoder_output (a
+/// region boundary) and encoder_dropout.
 struct SlotName {
   std::string role;
   int64_t layer = -1;  // -1: outside the blocks
@@ -44,7 +45,7 @@ struct SlotName {
 class Slot {
  public:
   template <class Kind>
-  Slot(std::shared_ptr<Kind>& place)  // NOLINT(google-explicit-constructor): visitors are given it
+  Slot(std::shared_ptr<Kind>& place)  // NOLINT(google-explicit-constructor): for visitors
       : place_(&place),
         kind_(&typeid(Kind)) {
     if constexpr (std::is_base_of_v<Layer, Kind>) {

@@ -348,8 +348,7 @@ class T5 final : public LanguageModel {
   std::shared_ptr<SequenceTokens> source_tokens_, target_tokens_;
   std::shared_ptr<RelativePositionTable> target_positions_, source_positions_;
   std::shared_ptr<Dropout> target_dropout_, final_dropout_;
-  std::vector<model::LayerSpec>
-      stacks_;  // the embedding under the names of the encoder and the decoder
+  std::vector<model::LayerSpec> stacks_;  // embedding, named for the encoder and the decoder
   // For classifiers; otherwise null.
   model::EncoderHead form_;
   std::shared_ptr<Linear> dense_;

@@ -27,8 +27,8 @@ struct TableAdapter {
                             // C] and [V, r]; undefined: none
   Tensor rows;              // [tokens, C]; undefined: none
   int64_t first = 0;        // token of the first table row on this rank
-  std::function<Tensor(const Tensor&)>
-      sum_over_rows;  // sum over the ranks that hold the other rows; null if this rank has all
+  /// Sums over the ranks that hold the other rows; null: this rank has all rows.
+  std::function<Tensor(const Tensor&)> sum_over_rows;
 
   /// Returns the adapted embeddings of ids in this rank's rows; `found` [..., C] are W's. The
   /// padding token's row (-1: none) gets no gradient.

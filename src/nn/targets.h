@@ -52,7 +52,8 @@ struct Targets {
                      // undefined: none
   Tensor reference;  // [B] float64: each row's log-likelihood under the reference model; undefined:
                      // none
-  Tensor baseline;   // [B] float64: baseline of a row's log-ratio to the reference; undefined: none
+  Tensor baseline;   // [B] float64: baseline of a row's log-ratio to the reference, or a pair's
+                     // margin for reward models; undefined: none
   Tensor weights;  // [B] float64: weight of each row's loss, for objectives that vary it per step;
                    // undefined: none
   Tensor outputs;  // [B, K] float32: target of each classifier output, for multi-label (0 or 1) or

@@ -28,12 +28,11 @@ constexpr int64_t kAttempts = 6;
 constexpr double kConnectSeconds = 5, kRequestSeconds = 30;
 constexpr double kGoogleSeconds =
     60;  // for all attempts of a request together; Arrow's default is 15 minutes
-/// Bytes of an upload that are in flight: the memory that an upload needs, except for a small
-/// overhead.
+/// Maximum number of bytes in flight during an upload. An upload needs about this much memory.
 constexpr size_t kBytesUnderWay = 64 << 20;
-/// Marks of temporary objects that are about to replace another object. Each has its own folder,
-/// because a folder is removed by one request, whereas removing a file acquires a lease whose end
-/// may throw an exception that cannot be caught.
+/// Key suffixes of temporary objects that replace existing objects. Each temporary object has its
+/// own folder: a folder is removed with a single request, whereas removing a file acquires a lease,
+/// and releasing the lease may throw an exception that cannot be caught.
 const std::string kBesideMark = ".lockstep-beside-", kBesidePart = "/part";
 
 /// Returns the error message; empty on success.
@@ -219,9 +218,9 @@ class ArrowUpload final : public objects::RawUpload {
   size_t under_way_ = 0;
 };
 
-/// Upload that replaces an existing Azure object. Arrow's stream to Azure first writes an empty
-/// object, so the data is uploaded to a temporary object, which the store then copies over the old
-/// one.
+/// Upload that replaces an existing Azure object. Arrow's Azure stream first writes an empty
+/// object. Therefore the data is uploaded to a temporary object, which the store then copies over
+/// the existing one.
 class Replacement final : public objects::RawUpload {
  public:
   Replacement(
@@ -373,7 +372,7 @@ class ArrowBucket final : public objects::RawStore {
     if (status.ok()) {
       return "";
     }
-    // A folder that existed only through its objects has no marker, so removing the marker fails.
+    // A folder that exists only because of its objects has no marker, so removing the marker fails.
     const auto after = system_->GetFileInfo(path_of(prefix));
     return after.ok() && after->type() == fs::FileType::NotFound ? "" : text_of(status);
   }

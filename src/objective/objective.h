@@ -24,7 +24,7 @@ using at::Tensor;
 class Counts {
  public:
   Counts() : Counts(0.0) {}
-  Counts(double count) : values_{count} {}  // NOLINT(google-explicit-constructor): of one term
+  Counts(double count) : values_{count} {}  // NOLINT(google-explicit-constructor): one term
   explicit Counts(std::vector<double> values) : values_(std::move(values)) {}
 
   /// 1 if the count is zero.

@@ -66,17 +66,18 @@ struct PreferenceOptions {
 /// log_odds_chosen.
 ObjectivePointer direct_preference(const PreferenceOptions& options = {});
 
-/// Reward model with a single-output head whose logit is the reward: mean over pairs of -log s(c -
-/// r) + center (c + r)^2, where c and r are the rewards of the chosen and the rejected row
+/// Reward model with a single-output head whose logit is the reward: mean over pairs of
+/// -log s(c - r - b) + center (c + r)^2, where c and r are the rewards of the chosen and the
+/// rejected row, and b is the pair's margin, the baseline of the chosen row (0 if undefined)
 /// (Bradley-Terry: Ouyang et al., 2022, equation 1; centered: Eisenstein et al., 2023, equation 2).
-/// Reads kinds and groups. Metrics, as in TRL: accuracy, margin, mean_reward.
+/// Reads kinds, groups and, if defined, baseline. Metrics, as in TRL: accuracy, margin,
+/// mean_reward.
 ObjectivePointer reward_of_pairs(double center = 0);
 
 struct AnswerOptions {
   double beta = 0.1;
   double desirable_weight = 1, undesirable_weight = 1;
-  bool apo_zero =
-      false;  // APO's loss for unpaired answers, without a baseline (TRL's apo_zero_unpaired)
+  bool apo_zero = false;  // APO's unpaired loss (TRL's apo_zero_unpaired), without a baseline
 };
 /// Unpaired preference data: mean over rows of the weight of the row's kind times 1 - s(beta (g -
 /// z)) for a chosen row and 1 - s(beta (z - g)) for a rejected one, where g is the log-ratio to the
@@ -99,8 +100,7 @@ struct UnlearningOptions {
   double retain_bound = 0;  // level_distribution: upper bound of R
   double beta = 1;          // larger values reduce F's gradient earlier
   double delta = 0;         // used by simple_negative_preference
-  double saturation =
-      0;  // used by weighted_ascent: increases the weight of tokens with low probability
+  double saturation = 0;    // weighted_ascent: larger values favor tokens with low probability
   Means means = Means::kOfStep;
 };
 /// F is the mean of log p over the tokens (GradDiff; Maini et al., "TOFU", 2024).

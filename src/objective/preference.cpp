@@ -109,8 +109,7 @@ class PairPreference final : public Objective {
   }
 
  private:
-  static constexpr int64_t kOfTokens =
-      3;  // the pair losses, -log p of tokens, the number of these tokens
+  static constexpr int64_t kOfTokens = 3;  // pair loss, sum of -log p, number of tokens
 
   bool has_likelihood() const { return options_.likelihood != 0; }
   static Tensor tokens_of(const nn::Targets& targets) {

@@ -39,8 +39,8 @@ struct HeadPass {
     }
     Tensor weights;
     if (needs == Needs::kTargets) {
-      weights = weigh_rows(at::zeros_like(targets.counts))
-                    .weights;  // the weights do not depend on the scores
+      // The weights do not depend on the scores.
+      weights = weigh_rows(at::zeros_like(targets.counts)).weights;
     }
     const Tensor sum = loss(hidden, vocabulary, weights);
     const Tensor first = sum.detach().to(at::kDouble).view({1});

@@ -157,8 +157,7 @@ class OthersInstead final : public TokenForgetting {
 
  protected:
   Tensor losses(const Tensor& tokens, const nn::Targets& targets) const override {
-    constexpr double kMost =
-        -1e-7;  // a likelihood of 1 in float32 would leave 0 for the other tokens
+    constexpr double kMost = -1e-7;  // a float32 likelihood of 1 would leave 0 for other tokens
     const Tensor of_others = tokens.clamp_max(kMost).expm1().neg().log();
     return -of_others.masked_fill(targets.tokens.eq(ops::kIgnoredTarget), 0);
   }

@@ -16,7 +16,7 @@
 
 namespace lockstep::objects {
 
-/// Returns true if a user's string is an object-store location rather than a path.
+/// Returns true if `word` is an object-store location rather than a path.
 bool is_remote(std::string_view word);
 
 /// Location in an object store: a bucket, an object, or a prefix of keys.
@@ -31,7 +31,7 @@ struct Location {
 /// Throws Error (config) if the location has no bucket.
 Location parse_location(std::string_view text);
 
-/// Sequential upload of one object. If it is destroyed before finish(), readers see nothing of it.
+/// Sequential upload of one object. If it is destroyed before finish(), the object is not created.
 class Upload {
  public:
   Upload(std::unique_ptr<RawUpload> raw, Location to) : raw_(std::move(raw)), to_(std::move(to)) {}

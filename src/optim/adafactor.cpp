@@ -216,8 +216,8 @@ class Adafactor : public Optimizer {
   }
 
   std::map<std::string, FactoredMoments> moments_;  // ordered map: same order on every rank
-  std::map<std::string, at::Tensor>
-      vectors_;  // [count] second moments of this rank's slice of a vector
+  /// [count] second moments of this rank's slice of a vector.
+  std::map<std::string, at::Tensor> vectors_;
 };
 
 }  // namespace

@@ -23,8 +23,7 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr int64_t kSmallest =
-    4096;  // minimum number of elements of a parameter with quantized moments
+constexpr int64_t kSmallest = 4096;  // smaller parameters have float32 moments
 
 int64_t blocks_of(int64_t elements) {
   return (elements + kQuantizedBlock - 1) / kQuantizedBlock;
@@ -43,8 +42,7 @@ struct QuantizedMoments {
   at::Tensor exp_avg, exp_avg_sq;                // [n] float32 or uint8
   at::Tensor exp_avg_absmax, exp_avg_sq_absmax;  // [n / 256] float32, or undefined
   int64_t first_scale = -1;  // for a shard: index of its first block's scales in those of the step
-  std::shared_ptr<const BlockPlaces> places =
-      nullptr;  // for ATen operations on a device; null: CPU loops
+  std::shared_ptr<const BlockPlaces> places = nullptr;  // for ATen on a device; null: CPU loops
   bool is_quantized() const { return exp_avg_absmax.defined(); }
   bool is_part() const { return first_scale >= 0; }
 };

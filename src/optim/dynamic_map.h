@@ -28,8 +28,8 @@ class DynamicMap {
 
   std::array<float, 256> values_;
   std::array<float, 256> middles_;  // between values i and i + 1; the last is infinite
-  std::array<uint8_t, 65536>
-      candidates_;  // indexed by a float's upper 16 bits: nearest value to the smallest such float
+  /// Indexed by a float's upper 16 bits: index of the value nearest to the smallest such float.
+  std::array<uint8_t, 65536> candidates_;
 };
 
 /// Quantizes a block of up to 256 values: dequantized(codes, scale)[i] = map.values()[codes[i]] *

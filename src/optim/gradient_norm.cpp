@@ -44,8 +44,7 @@ __attribute__((always_inline)) inline double block_sum_loop(const T* values, int
   for (int64_t i = 0; i < whole; i += kLanes) {
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       const double value = widen(values[i + lane]);
-      sums[static_cast<size_t>(lane)] +=
-          value * value;  // exact: a 24-bit significand squared fits into 53 bits
+      sums[static_cast<size_t>(lane)] += value * value;  // exact: 24 bits squared fit into 53
     }
   }
   for (int64_t i = whole; i < count; ++i) {

@@ -196,8 +196,7 @@ class Muon : public Optimizer {
 
 at::Tensor orthogonalised(const at::Tensor& x, int64_t steps) {
   const bool is_tall = x.size(0) > x.size(1);  // the Gram matrix is computed over the smaller side
-  const bool is_half =
-      x.scalar_type() == at::kHalf;  // float16's range is too small for the squares
+  const bool is_half = x.scalar_type() == at::kHalf;  // float16's range is too small
   at::Tensor y = (is_tall ? x.t() : x).to(is_half ? at::kFloat : x.scalar_type()).contiguous();
   y = y.div(y.to(at::kFloat).norm().clamp_min(kLeastNorm));
   for (int64_t step = 0; step < steps; ++step) {

@@ -79,8 +79,7 @@ struct Shard {
   at::Tensor master{};     // [n] float32; undefined, or `parameter` itself, if that is float32;
                            // undefined with stochastic rounding
   at::Tensor gradient{};   // [n] float32 or bfloat16; only required in update()
-  std::vector<Segment>
-      layout{};  // ordered by offset; empty: a single parameter with the shard's name
+  std::vector<Segment> layout{};  // by offset; empty: a single parameter with the shard's name
 };
 
 /// Slice of a parameter's optimizer state, for checkpoints. The name and shape of the whole tensor

@@ -22,9 +22,8 @@ class BlockPlaces {
 
  private:
   c10::Device device_;
-  int64_t first_ = 0;  // index of the segment's first element in the slice
-  at::Tensor locals_,
-      offsets_;  // int64 [runs]: start of each run, and its offset to the whole parameter
+  int64_t first_ = 0;            // index of the segment's first element in the slice
+  at::Tensor locals_, offsets_;  // int64 [runs]: start of each run, offset to the whole parameter
 };
 
 /// Quantization map on a device.

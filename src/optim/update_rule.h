@@ -38,9 +38,8 @@ using NumbersByName = std::vector<std::pair<std::string, double>>;
 
 /// Options set by the user.
 struct RuleOptions {
-  double learning_rate = 5e-5;  // base rate to which the others are relative
-  std::optional<double>
-      muon_learning_rate{};  // rate of matrices updated by Muon; nullopt: learning_rate
+  double learning_rate = 5e-5;                 // base rate to which the others are relative
+  std::optional<double> muon_learning_rate{};  // of Muon's matrices; nullopt: learning_rate
   NumbersByName learning_rates{}, weight_decays{};
   /// Layer-wise learning rate decay (Clark et al., "ELECTRA", 2020, appendix A): the rate of a
   /// layer is this factor times that of the next layer; the head has the full rate.

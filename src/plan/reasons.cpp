@@ -1,4 +1,4 @@
-// Why a plan looks as it does.
+// Explanations of a plan.
 #include <algorithm>
 
 #include "base/format.h"

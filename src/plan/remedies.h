@@ -1,4 +1,4 @@
-// What would make a job fit.
+// Changes that make a job fit into memory.
 #pragma once
 
 #include <string>

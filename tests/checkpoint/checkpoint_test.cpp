@@ -253,8 +253,8 @@ TEST(Checkpoint, TellsEverythingThatDoesNotFit) {
       ErrorKind::kCheckpoint,
       {"have no tensor \"transformer.new\" [3]",
        "\"transformer.wte.weight\" in",
-       "model.safetensors is BF16 [13, 5]; BF16 [14, 5] is needed",
-       "optimizer-00001-of-00001.safetensors is F32 [13, 5]; BF16 [13, 5] is needed",
+       "model.safetensors is BF16 [13, 5]; expected BF16 [14, 5]",
+       "optimizer-00001-of-00001.safetensors is F32 [13, 5]; expected BF16 [13, 5]",
        "model.safetensors has the tensor \"transformer.one\", which this model does not have"},
       [&] { checkpoint.check(expected); });
   EXPECT_EQ(exit_code(ErrorKind::kCheckpoint), 4);

@@ -274,7 +274,7 @@ TEST_F(ShardedFolder, RejectsATensorInTwoFiles) {
   Tensors both{{"wte.weight", at::ones({7, 3})}, {"h.0.attn.bias", at::ones({1})}};
   write_tensors(folder_.path() / kFirst, both);
   write_index(fmt::format("\"h.0.attn.bias\":\"{}\",\"wte.weight\":\"{}\"", kFirst, kSecond));
-  expect_rejected({"\"wte.weight\" stands in", kFirst, kSecond});
+  expect_rejected({"\"wte.weight\" is in both", kFirst, kSecond});
 }
 
 TEST(ModelFolder, SaysWhatIsMissing) {
@@ -282,7 +282,7 @@ TEST(ModelFolder, SaysWhatIsMissing) {
   expect_error(
       ErrorKind::kData, {"neither model.safetensors nor"}, [&] { ModelFolder{folder.path()}; });
   write_file_atomically(folder.path() / "pytorch_model.bin", "pickle");
-  expect_error(ErrorKind::kData, {"nothing is unpickled", "save_pretrained"}, [&] {
+  expect_error(ErrorKind::kData, {"never unpickled", "save_pretrained"}, [&] {
     ModelFolder{folder.path()};
   });
 }

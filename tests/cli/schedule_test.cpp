@@ -68,7 +68,7 @@ TEST(ScheduleCommand, EveryKindIsDrawnAndProved) {
   for (const char* kind : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"}) {
     const std::string text = printed({"--kind", kind});
     EXPECT_TRUE(text.starts_with(std::string(kind) + ": 4 ranks")) << text;
-    EXPECT_NE(text.find("proved: complete"), std::string::npos) << kind;
+    EXPECT_NE(text.find("verified: complete"), std::string::npos) << kind;
   }
 }
 
@@ -97,7 +97,7 @@ TEST(ScheduleCommand, WhatItSavesIsTheSameSchedule) {
 TEST(ScheduleCommand, ALongOneIsToldInFigures) {
   const std::string text = printed({"--chunks", "200"});
   EXPECT_NE(text.find("too wide to draw as text: --svg FILE"), std::string::npos);
-  EXPECT_NE(text.find("proved"), std::string::npos);
+  EXPECT_NE(text.find("verified"), std::string::npos);
 }
 
 /// The stages sleep, so a rehearsal takes the predicted time.

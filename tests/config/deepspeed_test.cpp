@@ -161,7 +161,8 @@ TEST(Deepspeed, CompletesTheBatchTriple) {
                 "gradient_accumulation_steps 2 x 4"));
   EXPECT_THAT(triple(R"({"train_batch_size": 10})", 4), HasSubstr("not divisible"));
   EXPECT_THAT(
-      triple(R"({"gradient_accumulation_steps": 4})", 4), HasSubstr("does not tell the batch"));
+      triple(R"({"gradient_accumulation_steps": 4})", 4),
+      HasSubstr("does not determine the batch"));
   EXPECT_THAT(triple(R"({"train_batch_size": 0})", 4), HasSubstr("no positive integer"));
   EXPECT_THAT(read(R"({"train_batch_size": 64})").problems.lines()[0], HasSubstr("--nproc"));
 }

@@ -37,7 +37,7 @@ TEST(Rules, OfMixtures) {
   const std::vector<std::string> good = mixture("[{name: a, files: [x], weight: 1}]");
   expect_rules({
       {{"data.mixture=[{name: a, files: [x], weight: 1}]", "data.train=t.txt"},
-       "a mixture stands in place of them",
+       "a mixture replaces them",
        "the files of data.train can be a source",
        good},
       {{"data.mixture=[{name: a, files: [x], weight: 1}]", "task.type=preference"},
@@ -109,7 +109,7 @@ TEST(Rules, OfLabels) {
        "leave it out, or name one field",
        {classifies, "data.label_field=a", "data.label_delimiter=';'"}},
       {{classifies, "data.label_field=[a,b]", "task.problem_type=single_label_classification"},
-       "one label is told by one field",
+       "a single label has one field",
        "task.problem_type=multi_label_classification or regression",
        {classifies, "data.label_field=[a,b]", "task.problem_type=regression"}},
       {{classifies, "data.label_field=[a,b]", "task.labels=[x,y,z]"},

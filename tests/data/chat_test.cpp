@@ -146,7 +146,7 @@ TEST(Chat, ARowWithoutAnAssistantIsAnErrorWithFileAndLine) {
   options.train = {path.string()};
   expect_parts(
       error_of([&] { prepare_data(options, byte_encoder()); }),
-      {"rows.jsonl, line 2: no message of the assistant", "data.chat_loss=all"});
+      {"rows.jsonl, line 2: there is no assistant message", "data.chat_loss=all"});
   options.train = {write(folder, "rows.csv", "messages\na\n").string()};
   expect_parts(
       error_of([&] { prepare_data(options, byte_encoder()); }, ErrorKind::kConfig),

@@ -129,7 +129,7 @@ TEST(Prepare, LeavesNothingOfAFailedRun) {
       error_of([&] { c.run(); }), {"a.jsonl, line 2", "of type number", "tokenizing data.train"});
   EXPECT_TRUE(fs::is_empty(c.options.cache_dir));
   c.options.train = {write(c.folder, "e.txt", "").string()};
-  expect_parts(error_of([&] { c.run(); }), {"data.train: the files hold no text"});
+  expect_parts(error_of([&] { c.run(); }), {"data.train: the files contain no text"});
   EXPECT_TRUE(fs::is_empty(c.options.cache_dir));
 }
 

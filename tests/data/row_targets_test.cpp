@@ -112,7 +112,7 @@ TEST(RowTargets, OfLabelsAreOnesAndZeros) {
         const auto bad = read(folder, "c.csv", "text,x,y\na,0,1\nb,2,\n", {"x", "y"});
         targets_of(bad, kLabels, 2, {"x", "y"}, "data.train");
       }),
-      {"2 rows with something else than 0 and 1",
+      {"2 rows with a value other than 0 and 1",
        "c.csv, line 3: \"2\" for \"x\"",
        "\"\" for \"y\""});
 }

@@ -89,7 +89,7 @@ TEST(TokenFile, IsRefusedWhenCutOffAnywhere) {
   for (size_t size = 0; size < whole.size(); size += size < 4090 ? 13 : 1) {
     const auto path = write(folder, "cut.tokens", std::string_view(whole).substr(0, size));
     const std::string error = error_of([&] { TokenDataset::open(path); });
-    expect_parts(error, {"cut.tokens is not a whole token file", "remove it"});
+    expect_parts(error, {"cut.tokens is not a complete token file", "remove it"});
   }
   const auto longer = write(folder, "long.tokens", whole + "x");
   EXPECT_THROW(TokenDataset::open(longer), Error);

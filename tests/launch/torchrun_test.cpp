@@ -65,8 +65,9 @@ TEST(Torchrun, TakesItsPlaceFromAnIndexedJob) {
           .rendezvous.node_rank,
       1);
   EXPECT_EQ(plan_torchrun({"x"}, {{"JOB_COMPLETION_INDEX", "3"}}).rendezvous.node_rank, 0);
-  EXPECT_THAT(problem_of(words, {{"JOB_COMPLETION_INDEX", "4"}}), HasSubstr("4 of 4 nodes"));
-  EXPECT_THAT(problem_of(words, {{"JOB_COMPLETION_INDEX", "x"}}), HasSubstr("the number of a pod"));
+  EXPECT_THAT(
+      problem_of(words, {{"JOB_COMPLETION_INDEX", "4"}}), HasSubstr("out of range for 4 nodes"));
+  EXPECT_THAT(problem_of(words, {{"JOB_COMPLETION_INDEX", "x"}}), HasSubstr("not a pod index"));
 }
 
 TEST(Torchrun, SaysThatKubeflowCountsCpus) {

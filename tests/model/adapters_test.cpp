@@ -1,4 +1,4 @@
-// What a LoRA configuration trains of a model, by PEFT's rules.
+// Trained parameters of a LoRA configuration by PEFT's rules.
 #include "model/adapters.h"
 
 #include <cmath>
@@ -74,7 +74,9 @@ TEST(Adapters, AListIsOfEndsOfNamesAndAStringOfWholeOnes) {
           "model.layers.0.mlp.up_proj",
           "model.layers.1.mlp.down_proj",
           "model.layers.1.mlp.up_proj"));
-  EXPECT_THAT(refusal(lora({"up_proj|down_proj"})), HasSubstr("whole name of no module"));
+  EXPECT_THAT(
+      refusal(lora({"up_proj|down_proj"})),
+      HasSubstr("does not match the full name of any module"));
 }
 
 TEST(Adapters, AllLinearIsEveryLinearButTheHead) {
@@ -84,14 +86,14 @@ TEST(Adapters, AllLinearIsEveryLinearButTheHead) {
   EXPECT_EQ(adapters.of_layers.size(), 21U);
   EXPECT_EQ(adapters.of_layers.count("lm_head"), 0U);
   EXPECT_FALSE(adapters.config.targets_all_linear);
-  // What is saved gives the same again.
+  // The saved configuration resolves to the same adapters.
   EXPECT_EQ(layers_of(resolved(adapters.config)), layers_of(adapters));
 }
 
 TEST(Adapters, LayersAndExclusions) {
   LoraConfig config = lora({"q_proj", "model.layers.0.self_attn.v_proj"});
   config.layers_to_transform = {2};
-  // A whole name is taken whatever the layers are.
+  // A full name is selected regardless of the layers.
   EXPECT_THAT(
       layers_of(resolved(config)),
       ElementsAre("model.layers.0.self_attn.v_proj", "model.layers.2.self_attn.q_proj"));
@@ -105,10 +107,10 @@ TEST(Adapters, LayersAndExclusions) {
   config.exclude_modules = {"", {"v_proj", "model.layers.1.self_attn.q_proj"}};
   EXPECT_EQ(resolved(config).of_layers.size(), 2U);
   config.exclude_modules = {};
-  config.modules_to_save = {"self_attn"};  // whole, and what is below it has no adapter
+  config.modules_to_save = {"self_attn"};  // trained fully, so modules below it have no adapter
   EXPECT_THAT(refusal(config), HasSubstr("all are excluded"));
   config.layers_to_transform = {3};
-  EXPECT_THAT(refusal(config), HasSubstr("there is no layer 3 of 3"));
+  EXPECT_THAT(refusal(config), HasSubstr("layer 3 does not exist in a model of 3 layers"));
 }
 
 TEST(Adapters, RanksScalesAndShapes) {
@@ -131,11 +133,11 @@ TEST(Adapters, RanksScalesAndShapes) {
   config.use_rslora = true;
   EXPECT_DOUBLE_EQ(
       resolved(config).of_layers.at("model.layers.0.self_attn.v_proj").scale, 6 / std::sqrt(4.0));
-  // GPT-2 holds [in, out]; the factors are as everywhere.
+  // GPT-2's weights are [in, out]; the factors have the usual layout.
   adapters = resolved(lora({"c_attn"}), gpt2());
   EXPECT_THAT(
       adapters.of_layers.at("transformer.h.0.attn.c_attn").parameters[1].shape, ElementsAre(72, 8));
-  // A saved adapter's tensors are right where its patterns' order was lost.
+  // For a saved adapter the tensors decide if the order of the patterns was lost.
   EXPECT_EQ(
       resolve_adapters(
           config, llama(), AdapterOrigin::kSaved, {{"model.layers.0.self_attn.q_proj", 7}})
@@ -161,7 +163,7 @@ TEST(Adapters, BiasesAndModulesThatAreTrainedWhole) {
       adapters.file_names.at("transformer.ln_f.bias"),
       ElementsAre("base_model.model.transformer.ln_f.bias"));
   config = {};
-  config.modules_to_save = {"norm"};  // a plain suffix, as PEFT has it
+  config.modules_to_save = {"norm"};  // a plain suffix, as in PEFT
   EXPECT_EQ(resolved(config).trained.size(), 7U);
   config.modules_to_save = {"model.norm", "lm_head"};
   EXPECT_THAT(resolved(config).trained, ElementsAre("lm_head.weight", "model.norm.weight"));
@@ -184,7 +186,7 @@ TEST(Adapters, OfTheEmbeddingAndTheHead) {
   EXPECT_EQ(table.parameters[0].init.kind, Initialization::Kind::kZeros);
   EXPECT_THAT(apart.of_layers.at("lm_head").parameters[1].shape, ElementsAre(31, 8));
   EXPECT_EQ(apart.base_names.at("lm_head.weight"), "base_model.model.lm_head.base_layer.weight");
-  // A tied head has a name of its own.
+  // A tied head has its own name.
   const Adapters head = resolved(lora({"lm_head"}), gpt2());
   EXPECT_THAT(layers_of(head), ElementsAre("lm_head"));
   EXPECT_FALSE(head.of_layers.at("lm_head").of_tied_head);
@@ -198,7 +200,7 @@ TEST(Adapters, OfTheEmbeddingAndTheHead) {
   EXPECT_TRUE(tied.of_layers.at("transformer.wte").of_tied_head);
   EXPECT_EQ(tied.copies.count("base_model.model.lm_head.lora_A.weight"), 1U);
   config.use_dora = true;
-  EXPECT_THAT(refusal(config, gpt2()), HasSubstr("leave out lora.use_dora"));
+  EXPECT_THAT(refusal(config, gpt2()), HasSubstr("remove lora.use_dora"));
   EXPECT_THAT(
       resolved(lora({"wpe"}), gpt2()).of_layers.at("transformer.wpe").parameters[0].dims,
       ElementsAre(Dim::kRank, Dim::kPositions));
@@ -219,17 +221,18 @@ TEST(Adapters, RowsOfTokens) {
   EXPECT_EQ(parse_lora_config(to_json(config, false), "test"), config);
   EXPECT_EQ(resolved(config).of_layers.at("lm_head").tokens.size(), 2U);
   config.trainable_tokens = {{"", {31}}};
-  EXPECT_THAT(refusal(config), HasSubstr("31 is no token of model.embed_tokens"));
+  EXPECT_THAT(refusal(config), HasSubstr("31 is not a token of model.embed_tokens"));
   config.trainable_tokens = {{"", {5, 2, 5}}};
-  EXPECT_THAT(refusal(config), HasSubstr("token 5 is named twice"));
+  EXPECT_THAT(refusal(config), HasSubstr("token 5 is listed twice"));
   config.trainable_tokens = {{"embed_tokns", {5}}};
   EXPECT_THAT(refusal(config), HasSubstr("'embed_tokens'"));
   config = lora({"embed_tokens"});
   config.trainable_tokens = {{"", {5}}};
-  EXPECT_THAT(refusal(config), HasSubstr("lora.target_modules or lora.modules_to_save too"));
+  EXPECT_THAT(
+      refusal(config), HasSubstr("also listed in lora.target_modules or lora.modules_to_save"));
   config = lora({"c_attn"});
   config.trainable_tokens = {{"wte", {5}}, {"lm_head", {6}}};
-  EXPECT_THAT(refusal(config, gpt2()), HasSubstr("are one weight"));
+  EXPECT_THAT(refusal(config, gpt2()), HasSubstr("are tied"));
   config.trainable_tokens = {{"wte", {5}}, {"lm_head", {5}}};
   const Adapters tied = resolved(config, gpt2());
   EXPECT_TRUE(tied.of_layers.at("transformer.wte").of_tied_head);
@@ -239,12 +242,11 @@ TEST(Adapters, RowsOfTokens) {
 TEST(Adapters, WhatDoesNotFitIsRefusedWithWhatWould) {
   EXPECT_THAT(
       refusal(lora({"q_proj", "k_porj"})),
-      AllOf(
-          HasSubstr("there is no module k_porj"), HasSubstr("'k_proj'"), HasSubstr("all-linear")));
-  EXPECT_THAT(refusal(lora({"norm"})), HasSubstr("model.norm is neither a linear layer"));
+      AllOf(HasSubstr("unknown module k_porj"), HasSubstr("'k_proj'"), HasSubstr("all-linear")));
+  EXPECT_THAT(refusal(lora({"norm"})), HasSubstr("model.norm is not a linear layer"));
   LoraConfig config = lora({"v_proj"});
   config.r = 13;
-  EXPECT_THAT(refusal(config), HasSubstr("give at most 12"));
+  EXPECT_THAT(refusal(config), HasSubstr("use at most 12"));
   config.r = 8;
   config.rank_pattern = {{"v_proj", 2}, {"self_attn.v_proj", 3}};
   EXPECT_THAT(refusal(config), HasSubstr("2 of its patterns match"));
@@ -265,16 +267,17 @@ TEST(Adapters, WhatDoesNotFitIsRefusedWithWhatWould) {
   EXPECT_THAT(refusal(config), HasSubstr("the rank must be even"));
   config.r = 4;
   config.init_lora_weights = "olora";
-  EXPECT_THAT(refusal(config, gpt2()), HasSubstr("inputs first"));
+  EXPECT_THAT(refusal(config, gpt2()), HasSubstr("[in, out] weights"));
   config = lora({"q_proj", "lm_head"});
   config.init_lora_weights = "pissa";
-  EXPECT_THAT(refusal(config), HasSubstr("no pissa of rank 8 beside lm_head: a linear's weight"));
+  EXPECT_THAT(
+      refusal(config), HasSubstr("no pissa of rank 8 for lm_head: only the weight of a linear"));
   config = {};
   config.modules_to_save = {"model.nrom"};
-  EXPECT_THAT(refusal(config), HasSubstr("there is no module model.nrom"));
+  EXPECT_THAT(refusal(config), HasSubstr("unknown module model.nrom"));
 }
 
-/// Loaded beside the base as it is, it would add to weights that it was not trained beside.
+/// With the original base it would be added to weights with which it was not trained.
 TEST(Adapters, ASavedOneThatChangedItsBaseIsRefused) {
   for (const char* init : {"pissa_niter_4", "loftq", "corda", "eva"}) {
     LoraConfig config;
@@ -308,7 +311,7 @@ TEST(LoraConfig, IsWrittenAsItWasRead) {
   EXPECT_EQ(json.size(), 41U);
   EXPECT_EQ(json["peft_type"], "LORA");
   EXPECT_EQ(json["init_lora_weights"], "gaussian");
-  EXPECT_EQ(text.find("\n}"), text.size() - 2);  // and no line's end behind it
+  EXPECT_EQ(text.find("\n}"), text.size() - 2);  // without a trailing newline
   config.lora_alpha = 16;
   EXPECT_THAT(
       to_json(config, true),
@@ -332,7 +335,7 @@ TEST(LoraConfig, OtherMathematicsAndUnknownKeysAreRefused) {
           HasSubstr("r: 0"),
           HasSubstr("'lora_alpha'"),
           HasSubstr("layer_replication"),
-          HasSubstr("'some' is none of")));
+          HasSubstr("'some' is not one of")));
 }
 
 }  // namespace adapters_test

@@ -1,4 +1,4 @@
-// Mixtures of experts: what their config.json says, and what they are made of.
+// Mixtures of experts: parsing of config.json and descriptions.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -12,7 +12,7 @@ ModelConfig parsed(const std::string& text) {
   return parse_model_config("{" + text + "}", "a test");
 }
 
-/// What stands in the error of a text.
+/// Error message of a config text.
 std::string problems_of(const std::string& text) {
   try {
     parsed(text);
@@ -71,7 +71,7 @@ TEST(Experts, GptOssIsReadAsItsFilesAre) {
   EXPECT_EQ(config.rope.factor, 32);
   EXPECT_EQ(config.rope.original_max_positions, 4096);
   EXPECT_EQ(config.rope.theta, 1.5e5);
-  // Published: 116.8 and 20.9 billion.
+  // Published sizes: 116.8 and 20.9 billion.
   EXPECT_EQ(parameter_count(config), 116829156672);
   EXPECT_EQ(
       parameter_count(
@@ -153,7 +153,7 @@ TEST(Experts, GroupsThatGlm45CannotChooseFromAreRefused) {
     expect_problem(std::string(R"("model_type": "glm4_moe", "head_dim": 128, )") + keys, part);
   };
   refused(R"("n_group": 3)", "n_group");
-  refused(R"("n_group": 128)", "groups of two experts or more");
+  refused(R"("n_group": 128)", "experts into equal groups of two or more");
   refused(R"("n_group": 4, "topk_group": 5)", "is 5 and there are 4 groups");
   refused(R"("n_group": 32, "topk_group": 1)", "1 groups have 4 experts");
   refused(R"("routed_scaling_factor": 0)", "routed_scaling_factor");
@@ -188,7 +188,7 @@ TEST(Experts, SomeLayersOfQwen3HaveAnMlp) {
 
 TEST(Experts, WhatCannotBeComputedIsRefused) {
   expect_problem(
-      R"("model_type": "mixtral", "num_experts_per_tok": 9)", "is 9 and there are 8 experts");
+      R"("model_type": "mixtral", "num_experts_per_tok": 9)", "is 9, but there are 8 experts");
   expect_problem(R"("model_type": "mixtral", "num_local_experts": 0)", "num_local_experts");
   expect_problem(R"("model_type": "mixtral", "router_jitter_noise": 0.1)", "router_jitter_noise");
   expect_problem(R"("model_type": "mixtral", "attention_bias": true)", "attention_bias");
@@ -220,11 +220,11 @@ TEST(Experts, AreMatricesOfTheirOwnInFilesOrPlacesInAStack) {
 struct Sizes {
   const char* preset;
   int64_t parameters;
-  double active;  // elements of the matrices that a token is multiplied with, the head's too
+  double active;  // elements of the matrices that are multiplied with a token, including the head
 };
 
-/// The published sizes: 46.7 billion parameters of which 12.9 are active, 30.5 and 3.3, 235 and 22,
-/// 6.9 and 1.3, 355 and 32 (with a layer that predicts further tokens), 106 and 12.
+/// Published sizes in billions, total and active: 46.7 and 12.9, 30.5 and 3.3, 235 and 22, 6.9 and
+/// 1.3, 355 and 32 (with a multi-token prediction layer), 106 and 12.
 TEST(Experts, PresetsHaveThePublishedSizes) {
   for (const Sizes& sizes :
        {Sizes{"mixtral-8x7b", 46'702'792'704, 12.75e9},

@@ -1,4 +1,5 @@
-// What the families' files say: defaults, refusals, windows, rotary positions, published sizes.
+// Config parsing of the families: defaults, rejected options, windows, rotary positions, published
+// sizes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -40,7 +41,7 @@ std::vector<std::string> roles_of(const ModelConfig& config) {
   return roles;
 }
 
-/// Counts that the publishers give.
+/// Published parameter counts.
 TEST(Families, PresetsHaveThePublishedNumbersOfParameters) {
   const std::vector<std::pair<const char*, int64_t>> published = {
       {"gemma-2b", 2506172416},
@@ -189,15 +190,16 @@ TEST(Families, Gemma3HasTwoKindsOfRotaryPositions) {
   EXPECT_EQ(newer.score_cap, 0);
   EXPECT_THAT(
       problems_of("gemma3_text", R"("rope_parameters": {"rope_theta": 5.0})"),
-      HasSubstr("takes an object for full_attention"));
+      HasSubstr("requires an object for full_attention"));
   EXPECT_THAT(
       problems_of("gemma3_text", R"("attn_logit_softcapping": 50.0)"),
-      HasSubstr("transformers passes over it"));
+      HasSubstr("transformers ignores it"));
   EXPECT_THAT(
       problems_of("gemma3_text", R"("use_bidirectional_attention": true)"),
       HasSubstr("use_bidirectional_attention"));
   EXPECT_THAT(
-      problems_of("gemma2", R"("sliding_window": null)"), HasSubstr("layers of sliding attention"));
+      problems_of("gemma2", R"("sliding_window": null)"),
+      HasSubstr("layers use sliding attention"));
 }
 
 TEST(Families, Phi3PacksProductsAndKnowsOldNamesOfLongrope) {
@@ -247,7 +249,8 @@ TEST(Families, GptNeoXAndGptNeo) {
           R"("num_layers": 3, "attention_types": [[["local", "global"], 1], [["local"], 1]])")
           .sliding_windows,
       ElementsAre(256, 0, 256));
-  EXPECT_THAT(problems_of("gpt_neo", R"("num_layers": 3)"), HasSubstr("does not make 3 layers"));
+  EXPECT_THAT(
+      problems_of("gpt_neo", R"("num_layers": 3)"), HasSubstr("does not describe 3 layers"));
   EXPECT_THAT(
       problems_of("gpt_neo", R"("attention_types": [[["near"], 24]])"), HasSubstr("is not a list"));
   EXPECT_THAT(problems_of("llama", R"("rotary_pct": 0.25)"), HasSubstr("rotary_pct"));
@@ -330,11 +333,11 @@ TEST(Families, ChatGlmHasNamesOfItsOwn) {
       HasSubstr("convert the folder to glm"));
 }
 
-/// What is saved is what was read, with the architecture and the type.
+/// Saved configs equal the parsed ones, with the architecture and the type.
 TEST(Families, ConfigsAreWrittenAsTheyWereRead) {
   for (const FamilyKeys& family : all_families()) {
     const std::string type(family.name);
-    // Its default sizes are of no model: 96 heads do not divide them.
+    // Its default sizes belong to no model: 96 heads do not divide them.
     const char* sizes = family.family == Family::kGlm4Moe ? R"("head_dim": 128, )" : "";
     const ModelConfig config = parsed(type, sizes + std::string(R"("some_key": [1, 2])"));
     const auto saved = parse_json(to_json(config, "bfloat16"), "c");

@@ -1,3 +1,4 @@
+// Selection of frozen parameters by regular expression.
 #include "model/freeze.h"
 
 #include <functional>
@@ -38,7 +39,7 @@ TEST(Freeze, PatternsAreFoundAnywhereInANameAndJoined) {
 TEST(Freeze, MistakesAreTold) {
   EXPECT_THAT(message_of({"h.0", "(wte"}), HasSubstr("'(wte' is not a regular expression"));
   EXPECT_THAT(message_of({"embed"}), HasSubstr("'embed' is found in no parameter's name"));
-  EXPECT_THAT(message_of({"weight"}), HasSubstr("leaves no parameter to train"));
+  EXPECT_THAT(message_of({"weight"}), HasSubstr("leaves no trainable parameter"));
 }
 
 }  // namespace freeze_test

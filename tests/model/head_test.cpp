@@ -1,3 +1,4 @@
+// Parsing and saving of classifier heads.
 #include "model/head.h"
 
 #include <gmock/gmock.h>

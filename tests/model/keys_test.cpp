@@ -1,5 +1,5 @@
-// Every family over every key that it could meet: a value that would make another model is read or
-// refused, never passed over; sizes and shares have limits.
+// All families with all known keys: a value that would change the model is supported or rejected,
+// never ignored; sizes and fractions have limits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -14,12 +14,11 @@ namespace keys_test {
 using nlohmann::json;
 using testing::HasSubstr;
 
-/// The config of a family with keys, or what is wrong with them.
+/// Parses the config of a family with keys; returns the config or the error.
 std::pair<ModelConfig, std::string> parse(std::string_view family, json keys) {
   keys["model_type"] = std::string(family);
   if (family == "glm4_moe") {
-    keys.emplace(
-        "head_dim", 128);  // its class's own sizes make heads of 42, half of which cannot turn
+    keys.emplace("head_dim", 128);  // the default head size, 42, has an odd half
   }
   try {
     ModelConfig config = parse_model_config(keys.dump(), "x/config.json");
@@ -27,7 +26,7 @@ std::pair<ModelConfig, std::string> parse(std::string_view family, json keys) {
     return {config, ""};
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kData);
-    EXPECT_THAT(error.message(), HasSubstr("x/config.json is not a model that can be built"));
+    EXPECT_THAT(error.message(), HasSubstr("x/config.json does not describe a valid model"));
     return {ModelConfig{}, error.message()};
   }
 }
@@ -101,7 +100,7 @@ TEST(Keys, ThatChangeTheMathematicsAreReadOrRefusedByEveryFamily) {
       }
     }
   }
-  EXPECT_GE(read, 12);  // of the families that are made with them
+  EXPECT_GE(read, 12);  // for the families created with them
   EXPECT_GT(refused, 700);
 }
 
@@ -121,7 +120,7 @@ TEST(Keys, OfEncodersAndDecodersAreOfTheirFamiliesAlone) {
   }
 }
 
-/// What is no size, whatever the key.
+/// Values that are not valid sizes for any key.
 const std::vector<json>& no_sizes() {
   static const std::vector<json> values = {
       0, -1, 1.5, "12", true, json::array(), int64_t{1} << 40, 1e99, uint64_t{1} << 63};
@@ -185,7 +184,7 @@ TEST(Keys, OfSharesHaveLimitsInEveryFamily) {
 
 TEST(Keys, OfAnActivationThatThereIsNotNameTheNearest) {
   for (const FamilyKeys& family : all_families()) {
-    if (family.family == Family::kT5) {  // feed_forward_proj, which model_config_test.cpp reads
+    if (family.family == Family::kT5) {  // feed_forward_proj, which model_config_test.cpp tests
       continue;
     }
     EXPECT_THAT(
@@ -206,12 +205,12 @@ TEST(Keys, ThatAFamilyDoesNotHaveAreRefusedWithWhatItHas) {
   const std::vector<Refusal> refusals = {
       {"llama",
        {{"num_attention_heads", 6}, {"hidden_size", 64}},
-       "64 does not divide by num_attention_heads = 6"},
+       "64 is not divisible by num_attention_heads = 6"},
       {"llama",
        {{"num_attention_heads", 32}, {"num_key_value_heads", 5}},
        "num_key_value_heads: 5 does not divide the 32 attention heads"},
       {"llama", {{"layer_types", json::array({"full_attention"})}}, "layer_types"},
-      {"llama", {{"pad_token_id", 32000}}, "32000 is not a row of an embedding of 32000"},
+      {"llama", {{"pad_token_id", 32000}}, "32000 is not a row of an embedding with 32000 rows"},
       {"mistral", {{"attention_bias", true}}, "attention_bias: true is not supported by mistral"},
       {"mistral", {{"mlp_bias", true}}, "mlp_bias: true is not supported by mistral"},
       {"qwen2", {{"mlp_bias", true}}, "mlp_bias: true is not supported by qwen2"},
@@ -223,27 +222,27 @@ TEST(Keys, ThatAFamilyDoesNotHaveAreRefusedWithWhatItHas) {
       {"gemma2", {{"final_logit_softcapping", -30}}, "final_logit_softcapping: -30 is not"},
       {"gemma3_text", {{"attn_logit_softcapping", 50}}, "attn_logit_softcapping"},
       {"gemma3_text", {{"sliding_window_pattern", 0}}, "sliding_window_pattern: 0 is not"},
-      {"gemma3_text", {{"sliding_window", nullptr}}, "is null, and there are layers of sliding"},
+      {"gemma3_text", {{"sliding_window", nullptr}}, "is null, but some layers use sliding"},
       {"phi3", {{"attention_bias", true}}, "attention_bias: true is not supported by phi3"},
-      {"phi3", {{"embd_pdrop", 0.1}}, "transformers passes over it: set it to 0"},
+      {"phi3", {{"embd_pdrop", 0.1}}, "transformers ignores it: set it to 0"},
       {"phi3",
        {{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}},
-       "phi3 has \"default\" and \"longrope\" alone"},
+       "phi3 only supports \"default\" and \"longrope\""},
       {"gpt_neo", {{"attention_types", {{{"global"}, 3}}}}, "attention_types"},
       {"gpt_neo", {{"attention_types", "global"}}, "attention_types: \"global\""},
       {"gpt_neo",
        {{"num_layers", 2},
         {"attention_types", {{{"global", "local"}, 1}}},
         {"attention_layers", {"local", "local"}}},
-       "attention_layers: [\"local\",\"local\"] is not what attention_types makes"},
+       "attention_layers: [\"local\",\"local\"] does not match attention_types"},
       {"gpt_neo", {{"window_size", 0}}, "window_size: 0 is not an integer from 1"},
       {"gpt_oss", {{"hidden_act", "gelu"}}, "set it to \"silu\""},
       {"gpt_oss", {{"swiglu_limit", 0}}, "swiglu_limit: 0 is not a number"},
       {"olmo2", {{"mlp_bias", true}}, "mlp_bias"},
       {"glm", {{"mlp_bias", true}}, "mlp_bias"},
-      {"chatglm", {{"post_layer_norm", false}}, "chatglm is supported with true alone"},
-      {"chatglm", {{"add_bias_linear", true}}, "chatglm is supported with false alone"},
-      {"chatglm", {{"pre_seq_len", 128}}, "pre_seq_len: is not supported (null or 0 is)"},
+      {"chatglm", {{"post_layer_norm", false}}, "chatglm only supports true"},
+      {"chatglm", {{"add_bias_linear", true}}, "chatglm only supports false"},
+      {"chatglm", {{"pre_seq_len", 128}}, "pre_seq_len: is not supported (only null or 0)"},
       {"chatglm", {{"quantization_bit", 4}}, "quantization_bit: is not supported"},
       {"chatglm", {{"kv_channels", 6}}, "is 6; it must be a multiple of 4"},
       {"bert", {{"is_decoder", true}}, "is_decoder: true is not supported: only the encoder is"},
@@ -254,14 +253,14 @@ TEST(Keys, ThatAFamilyDoesNotHaveAreRefusedWithWhatItHas) {
       {"bert", {{"classifier_dropout", 1}}, "classifier_dropout: 1 is not a number"},
       {"roberta",
        {{"max_position_embeddings", 2}, {"pad_token_id", 1}},
-       "2 leaves no position: they begin behind pad_token_id = 1"},
+       "2 leaves no positions: they start after pad_token_id = 1"},
       {"distilbert", {{"seq_classif_dropout", 1}}, "seq_classif_dropout: 1 is not a number"},
       {"t5", {{"relative_attention_num_buckets", 0}}, "relative_attention_num_buckets: 0"},
       {"t5", {{"num_decoder_layers", 0}}, "num_decoder_layers: 0 is not an integer from 1"},
       {"gpt2", {{"quantization_config", "int8"}}, "\"int8\" is not an object"},
       {"gpt2",
        {{"quantization_config", {{"quant_method", "gptq"}}}},
-       "\"gptq\" is not supported; bitsandbytes is"},
+       "\"gptq\" is not supported; only bitsandbytes is"},
       {"llama", {{"rope_scaling", 2}}, "rope_scaling: 2 is not an object"},
       {"llama", {{"rope_theta", 0}}, "rope_theta: 0 is not a number"},
   };
@@ -275,7 +274,7 @@ TEST(Keys, OfAFamilyThatThereIsNot) {
   EXPECT_THAT(
       problem("deepseek_v3", json::object()), HasSubstr("\"deepseek_v3\" is not supported"));
   EXPECT_THAT(
-      problem("", json::object()), AllOf(HasSubstr("model_type"), HasSubstr("there are gpt2, ")));
+      problem("", json::object()), AllOf(HasSubstr("model_type"), HasSubstr("use one of gpt2, ")));
 }
 
 }  // namespace keys_test

@@ -1,3 +1,4 @@
+// Parsing, validation and saving of config.json.
 #include "model/model_config.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +17,7 @@ namespace model_config_test {
 using nlohmann::json;
 using testing::HasSubstr;
 
-/// The message of the Error that the text gives.
+/// Returns the error message for the text.
 std::string problems(const std::string& text) {
   try {
     parse_model_config(text, "x/config.json");
@@ -97,7 +98,7 @@ TEST(ModelConfig, T5HasAnEncoderAndADecoder) {
   EXPECT_EQ(flan.head_scale, 1);
   EXPECT_EQ(parameter_count(flan), 76961152);
   EXPECT_EQ(parameter_count(preset("t5-small")), 60506624);
-  // What newer files say of a head of its own.
+  // Newer configs of a model with an untied head.
   const ModelConfig newer = parse_model_config(
       R"({"model_type": "t5", "num_decoder_layers": 2, "tie_word_embeddings": true,
           "scale_decoder_outputs": false, "d_model": 60})",
@@ -143,7 +144,7 @@ TEST(ModelConfig, Qwen2WindowsByLayer) {
   EXPECT_THAT(
       problems(
           R"({"model_type": "qwen2", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]})"),
-      HasSubstr("needs use_sliding_window"));
+      HasSubstr("requires use_sliding_window"));
   EXPECT_THAT(
       problems(
           R"({"model_type": "qwen2", "num_hidden_layers": 1, "layer_types": ["linear_attention"]})"),
@@ -245,7 +246,7 @@ TEST(ModelConfig, DamagedTextsGiveAnErrorOrAModel) {
       if (draw(20 + edit, 3) == 0) {
         text[at] = static_cast<char>(draw(30 + edit, 256));
       } else if (draw(40 + edit, 2) == 0) {
-        // A value is replaced by another kind of value.
+        // Replaces a value by one of another type.
         const size_t colon = text.find(": ", at);
         if (colon != std::string::npos) {
           const size_t end = text.find_first_of(",}", colon);
@@ -310,7 +311,7 @@ TEST(ModelConfig, RopeOldAndNewStyle) {
           "rope_scaling": {"rope_type": "yarn", "factor": 3, "original_max_position_embeddings": 7}})",
       "c");
   EXPECT_EQ(outside.rope.original_max_positions, 99);
-  // transformers reads the factor of these families only with a scaled type.
+  // For these families transformers reads the factor only with a scaled type.
   const ModelConfig whole =
       parse_model_config(R"({"model_type": "llama", "partial_rotary_factor": 0.5})", "c");
   EXPECT_EQ(whole.rotary_dim(whole.rope), 128);
@@ -356,7 +357,8 @@ TEST(ModelConfig, SavingKeepsUnknownKeysAndWritesChanges) {
   EXPECT_EQ(saved["torch_dtype"], "bfloat16");
   EXPECT_EQ(saved["architectures"], json({"Qwen2ForCausalLM"}));
   EXPECT_EQ(saved["eos_token_id"], json({7, 8}));
-  EXPECT_FALSE(saved.contains("rms_norm_eps"));  // what was not said and did not change is not said
+  EXPECT_FALSE(
+      saved.contains("rms_norm_eps"));  // keys that were missing and did not change are not written
   const ModelConfig again = parse_model_config(to_json(config, "float32"), "c");
   EXPECT_EQ(again.vocab_size, 104);
   EXPECT_EQ(again.eos_token_ids, config.eos_token_ids);
@@ -443,7 +445,7 @@ TEST(Parameters, HiddenMatricesAreNeitherEmbeddingsNorHeadsNorTables) {
           "transformer.h.0.mlp.c_fc.weight",
           "transformer.h.0.mlp.c_proj.weight"));
   EXPECT_EQ(hidden(preset("llama-tiny")).size(), 7U);
-  // Four of attention and two of the MLP: not the table of relative positions.
+  // Four of attention and two of the MLP, without the table of relative positions.
   EXPECT_EQ(hidden(preset("t5-small")).size(), 6U);
 }
 

@@ -1,4 +1,4 @@
-// Rotary frequencies, sources, cost and placement.
+// Rotary frequencies, model sources, operation counts and placement.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ void expect_frequencies(
   }
 }
 
-// The numbers are those of transformers 5.23.
+// Reference values from transformers 5.23.
 TEST(Rope, FrequenciesOfEveryType) {
   const std::vector<float> plain = {
       1.0F, 0.3162278F, 0.1F, 0.03162278F, 0.01F, 0.003162278F, 0.001F, 0.0003162278F};
@@ -183,7 +183,7 @@ TEST(Source, HubNameInTheLocalCache) {
   write_file_atomically(repository / "refs" / "main", "../../evil");
   EXPECT_THAT(
       failure([&] { find_model("gpt2", cache.path()); }),
-      HasSubstr("does not hold the name of a commit"));
+      HasSubstr("does not contain a commit hash"));
 }
 
 TEST(Source, NamesThatAreNoneAreRefused) {
@@ -208,7 +208,7 @@ TEST(Operations, WindowsBoundAttention) {
             std::to_string(window) + "}",
         "c");
   };
-  // Five tokens and a window of two: they see 1, 2, 2, 2, 2.
+  // Five tokens with a window of two attend to 1, 2, 2, 2, 2 positions.
   EXPECT_DOUBLE_EQ(operations_per_token(config(2), 5).attention, 4.0 * 4096 * 9 / 5);
   EXPECT_DOUBLE_EQ(operations_per_token(config(5), 5).attention, 4.0 * 4096 * 3);
 }
@@ -232,7 +232,7 @@ TEST(Placement, FillsDevicesInOrder) {
   EXPECT_EQ(reserved.device_of_unit, (std::vector<int64_t>{0, 1, 1, 1, 1}));
   EXPECT_THAT(
       failure([&] { place_units(config, units, {{"cuda:0", 100}, {"cpu", 2 * block}}); }),
-      AllOf(HasSubstr("cuda:0"), HasSubstr("the model needs")));
+      AllOf(HasSubstr("cuda:0"), HasSubstr("the model requires")));
 }
 
 TEST(Placement, ATiedHeadStandsWithTheEmbedding) {

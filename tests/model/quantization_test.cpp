@@ -1,4 +1,4 @@
-// What of a model is packed, and its quantization_config.
+// Quantized linears of a model, and its quantization_config.
 #include "model/quantization.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ std::string problems_of(const std::string& quantization) {
 }
 
 TEST(QuantizationConfig, IsReadAndWrittenAsTransformersHasIt) {
-  // Old files lack the two keys that begin with _, and the type is fp4 where none is named.
+  // Old configs lack the two keys that start with _; the default type is fp4.
   const ModelConfig old = llama_with(R"({"load_in_4bit": true})");
   ASSERT_TRUE(old.quantization.has_value());
   EXPECT_EQ(old.quantization->type, Quantization::Type::kFp4);

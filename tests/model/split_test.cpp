@@ -1,4 +1,4 @@
-// Layers of a pipeline's stages.
+// Assignment of layers to pipeline stages.
 #include "model/split.h"
 
 #include <gtest/gtest.h>
@@ -23,9 +23,9 @@ TEST(Split, IsEvenInCostAndCountsTheHead) {
     }
     return result;
   };
-  // The head's 2 * 24 * 101 operations a token are a third of a layer's.
+  // The head's 2 * 24 * 101 operations per token are a third of a layer's.
   EXPECT_EQ(layers({.stages = 2, .sequence_length = 8}), (std::vector<int64_t>{5, 4}));
-  config.vocab_size = 2003;  // now nearly seven layers' worth
+  config.vocab_size = 2003;  // now equal to nearly seven layers
   EXPECT_EQ(layers({.stages = 2, .sequence_length = 8}), (std::vector<int64_t>{8, 1}));
   EXPECT_EQ(layers({.stages = 2, .split = "parameters"}), (std::vector<int64_t>{4, 5}));
   EXPECT_EQ(layers({.stages = 3, .split = "2,3,4"}), (std::vector<int64_t>{2, 3, 4}));
@@ -43,7 +43,8 @@ TEST(Split, RefusesWhatCannotBe) {
     }
     return "no error";
   };
-  EXPECT_NE(message({.stages = 10}).find("10 pipeline stages for a model of 9"), std::string::npos);
+  EXPECT_NE(
+      message({.stages = 10}).find("10 pipeline stages for a model with 9"), std::string::npos);
   EXPECT_NE(message({.stages = 2, .split = "4,4"}).find("8 layers"), std::string::npos);
   EXPECT_NE(message({.stages = 2, .split = "3,3,3"}).find("3 stages"), std::string::npos);
   EXPECT_NE(message({.stages = 3, .split = "4,0,5"}).find("stage 1"), std::string::npos);

@@ -65,7 +65,7 @@ TEST(TrainJobStatus, ARunThatDoesNotIsNotAndTheLastStateIsSent) {
     status->log_progress({.step = 4, .total_steps = 4});
   }
   const nlohmann::json last = last_of(server);
-  EXPECT_EQ(last.at("progressPercentage"), 99);  // work after the last step belongs to the run
+  EXPECT_EQ(last.at("progressPercentage"), 99);  // the run still has work to do after the last step
   EXPECT_FALSE(last.contains("estimatedRemainingSeconds"));
   EXPECT_LE(server.requests().size(), 2U);  // steps are not sent individually
 }

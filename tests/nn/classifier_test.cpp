@@ -1,3 +1,4 @@
+// Classifier heads: targets, scores and gradients.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -32,13 +33,13 @@ TEST(Classifier, ReadsEachRowAtItsLastToken) {
     EXPECT_EQ(
         scores.likeliest.sum().item<int64_t>(),
         of_rows.argmax(1).eq(at::tensor({0, 2}, at::kLong)).sum().item<int64_t>());
-    inputs.ids[1].narrow(0, 3, 6).fill_(1);  // padding behind the last token
+    inputs.ids[1].narrow(0, 3, 6).fill_(1);  // padding after the last token
     EXPECT_NEAR(model->loss(inputs).item<double>(), wanted.item<double>(), 1e-5);
   }
 }
 
 TEST(Classifier, IsTheLastUnitsAlone) {
-  const model::ModelConfig config = with_classes(kSmallModels[3]);  // an embedding that was tied
+  const model::ModelConfig config = with_classes(kSmallModels[3]);  // a previously tied embedding
   const auto model = make_model(config, at::kFloat, at::kMeta);
   EXPECT_EQ(model->units().back(), (std::vector<std::string>{"model.norm.weight", "score.weight"}));
   const auto stage = make_model(config, at::kFloat, at::kMeta, {1, -1, false, true});

@@ -1,4 +1,4 @@
-// Prompts that are read once: what follows them has the scores that it has in whole rows.
+// Continuations of cached prompts: their scores equal those of whole rows.
 #include "nn/continuations.h"
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@
 namespace lockstep::nn {
 namespace continuations_test {
 
-/// Of 1 to 9 tokens, of unlike lengths or of one.
+/// Prompts of 1 to 9 tokens, with different lengths or the same length.
 std::vector<TokenIds> prompts_of(const model::ModelConfig& config, const std::vector<int>& sizes) {
   const Tensor ids = small_inputs(config, 1, 9).ids;
   const auto* const first = ids.const_data_ptr<int64_t>();

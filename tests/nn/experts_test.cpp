@@ -1,4 +1,4 @@
-// A mixture of experts against the sum over its experts, written out token by token.
+// Mixture of experts compared with an explicit sum over experts, token by token.
 #include "nn/experts.h"
 
 #include <cmath>
@@ -19,7 +19,7 @@ constexpr const char* kMixture =
         "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "num_local_experts": 5,
         "num_experts_per_tok": 2, "initializer_range": 0.5})";
 
-/// The experts of a model's first block, with all its parameters by name.
+/// Experts of a model's first block and all their parameters by name.
 struct Mixture {
   explicit Mixture(const std::string& json)
       : config(model::parse_model_config(json, "a test")),
@@ -61,7 +61,7 @@ Tensor drawn(at::IntArrayRef shape) {
   return at::empty(shape).normal_(0, 1, generator);
 }
 
-/// The weights of all experts, most of them zero, by sorting each token's probabilities.
+/// Weights of all experts, most of them zero, computed by sorting each token's probabilities.
 Tensor plain_weights(const Mixture& mixture, const Tensor& x) {
   const model::Experts& experts = mixture.config.experts;
   const Tensor p = at::softmax(x.matmul(mixture.router().t()), -1);  // [B, T, E]
@@ -93,7 +93,7 @@ Tensor plain_forward(const Mixture& mixture, const Tensor& x) {
   return y;
 }
 
-/// Of the sum of squares of what `forward` makes: by name, and of x as "x".
+/// Gradients of the sum of squares of `forward`'s output: by parameter name, and of x as "x".
 std::map<std::string, Tensor> gradients_of(
     Mixture& mixture, const Tensor& x, const std::function<Tensor(const Tensor&)>& forward) {
   const Tensor leaf = x.clone().set_requires_grad(true);
@@ -144,7 +144,7 @@ TEST(Experts, WeightsAreLeftAsTheSoftmaxGaveThemWhereSoAsked) {
   numbers::expect_values(router.forward(x).weights.sum(1), at::ones({9}), "normalized");
 }
 
-/// The experts of a token and their weights, by going through its groups and experts one by one.
+/// Experts of a token and their weights, computed by iterating over groups and experts.
 std::map<int64_t, float> plain_choice(
     const model::Experts& experts, const Tensor& scores, const Tensor& correction) {
   const int64_t size = experts.count / experts.groups;
@@ -193,7 +193,7 @@ TEST(Experts, OfGroupsAreChosenByCorrectedSigmoidsAndWeighedByPlainOnes) {
       experts.normalizes = normalizes;
       Router router(experts);
       router.weight = drawn({12, 12}) * 0.5;
-      // So low that all corrected scores of some tokens are negative.
+      // Low enough that all corrected scores of some tokens are negative.
       router.correction = drawn({12}) * 0.3 - 0.7;
       const Routing routing = router.forward(x);
       const Tensor scores = at::sigmoid(x.matmul(router.weight.t()));
@@ -211,7 +211,7 @@ TEST(Experts, OfGroupsAreChosenByCorrectedSigmoidsAndWeighedByPlainOnes) {
         }
       }
       numbers::expect_values(
-          routing.routed.probabilities.sum(1), at::ones({40}), "what a balance is taken of");
+          routing.routed.probabilities.sum(1), at::ones({40}), "inputs of the balance loss");
     }
   }
 }
@@ -249,7 +249,7 @@ TEST(Experts, WithoutTokensGetZeroGradientsAndAllTokensMayGoToTheSameOnes) {
   }
 }
 
-/// What the terms of the mixture's layer are by their formulas.
+/// Loss terms of the mixture's layer, computed from their formulas.
 Tensor plain_terms(
     const Mixture& mixture, const Tensor& x, const Tensor& real, const RouterTerms& terms) {
   const int64_t count = mixture.config.experts.count;
@@ -309,7 +309,8 @@ TEST(Experts, TermsOfTheirRouterAreAddedToTheGradient) {
   }
 }
 
-/// Which choices experts have room for, token by token: `documents` [B, T] number them.
+/// Choices within the experts' capacity, computed token by token; `documents` [B, T] are document
+/// numbers.
 Tensor plain_kept(
     const Tensor& chosen,
     const Tensor& documents,
@@ -350,7 +351,7 @@ TEST(Experts, TakeTheFirstOfADocumentThatTheyHaveRoomFor) {
   ForwardInputs inputs;
   inputs.ids = at::zeros({kRows, kLength}, at::kLong);
   inputs.real_tokens = at::arange(kLength).lt(at::tensor({20, 13, 0}).unsqueeze(1));
-  // The first row is two documents, the second with its padding three.
+  // The first row has two documents, the second three, including its padding.
   inputs.document_starts = at::zeros({kRows, kLength}, at::kLong);
   inputs.document_starts[0].slice(0, 9).fill_(9);
   inputs.document_starts[1].slice(0, 2).fill_(2);
@@ -388,7 +389,7 @@ TEST(Experts, TakeTheFirstOfADocumentThatTheyHaveRoomFor) {
   }
 }
 
-/// A mixture whose experts are all alike is one of them.
+/// A mixture of identical experts equals one of them.
 TEST(Experts, ThatAreAlikeAreOneMlp) {
   Mixture mixture(kMixture);
   {

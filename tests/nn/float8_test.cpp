@@ -1,4 +1,4 @@
-// Linears whose products are in 8-bit floats, against plain products of rounded numbers.
+// Float8 linears compared with plain products of rounded numbers.
 #include "nn/float8.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace float8_test {
 
 using ops::SharedScale;
 
-/// x with each number rounded to so many bits of fraction: what scales of powers of two leave of
-/// numbers that are not far below the largest.
+/// Rounds x to a number of fraction bits: equals float8 with power-of-two scales for values close
+/// to the largest.
 Tensor rounded(const Tensor& x, int fraction) {
   const Tensor step = at::pow(2.0, x.abs().log2().floor().sub(fraction));
   return at::where(x == 0, x, (x / step).round() * step);
@@ -47,7 +47,7 @@ TEST(Float8LinearKernel, InputsAreRoundedOnceAndGradientsOnceForAllProductsOfThe
   torch::manual_seed(1);
   for (const auto shared : {SharedScale::kAll, SharedScale::kRow}) {
     for (const auto layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) {
-      const auto of = [](std::vector<int64_t> sizes) {  // no number far below the largest
+      const auto of = [](std::vector<int64_t> sizes) {  // all values close to the largest
         return torch::rand(sizes, at::kDouble).add(0.1) * torch::randn(sizes, at::kDouble).sign();
       };
       const Tensor x = of({2, 5, 13}), dy = of({2, 5, 7}), w = of({7, 13}), b = of({7});
@@ -68,7 +68,7 @@ TEST(Float8LinearKernel, InputsAreRoundedOnceAndGradientsOnceForAllProductsOfThe
       numbers::expect_values(made.of_bias, dy.sum(at::IntArrayRef{0, 1}), "the bias's", 1e-12);
       EXPECT_GT(numbers::error(made.y, x.matmul(w.t()) + b), 1e-3) << "nothing was rounded";
 
-      // The halves of the backward pass are the same.
+      // Both halves of the backward pass give the same results.
       weight.mutable_grad() = Tensor();
       EXPECT_TRUE(product->input_gradient(dy, {}).equal(made.of_x));
       product->accumulate_weight_gradients(dy, x, {});
@@ -91,9 +91,9 @@ TEST(Float8LinearKernel, LinearsOfOneInputRoundItOnce) {
   const void* const made = last->rows.values.const_data_ptr();
   EXPECT_TRUE(linear(last)->multiply(x).equal(first));
   EXPECT_EQ(last->rows.values.const_data_ptr(), made);
-  x.mul_(3);  // is another input
+  x.mul_(3);  // modified in place: a new input
   EXPECT_TRUE(linear(last)->multiply(x).equal(linear(nullptr)->multiply(x)));
-  x = torch::randn({2, 5, 13}, at::kDouble);  // where the old one may have been
+  x = torch::randn({2, 5, 13}, at::kDouble);  // possibly at the address of the old tensor
   EXPECT_TRUE(linear(last)->multiply(x).equal(linear(nullptr)->multiply(x)));
 }
 
@@ -112,7 +112,7 @@ TEST(Float8LinearKernel, InBfloat16ItIsTheProductOfTheRoundedNumbersAndGradients
   const auto wide = [](const Tensor& t) { return t.detach().to(at::kDouble); };
   numbers::expect_values(
       made.of_x, rounded(wide(dy), 2).matmul(rounded(wide(weight), 3)), "of x", 0x1p-8);
-  // Of what 3 bits of fraction lose, sums keep a few percent.
+  // Rounding errors of 3 fraction bits mostly cancel in sums.
   numbers::expect_values(made.of_weight, wide(dy).t().matmul(wide(x)), "exact", 0.1);
 }
 
@@ -183,7 +183,7 @@ TEST(Float8Linears, WhatCannotBeRoundedIsRefusedWithTheReason) {
   EXPECT_THAT(
       problem_of([&] { linears_of(experts, {.scaling = model::Float8::Scaling::kTensor}); }),
       HasSubstr("precision.fp8=row"));
-  // 4 of the attention, and 3 of each expert; the router is none.
+  // 4 linears of attention and 3 of each expert; the router is excluded.
   EXPECT_EQ(linears_of(experts, {.scaling = model::Float8::Scaling::kRow}).size(), 10);
 }
 

@@ -1,4 +1,4 @@
-// Generation, its cache, and initial weights.
+// Generation, the key-value cache and initial weights.
 #include "nn/generate.h"
 
 #include <map>
@@ -42,14 +42,14 @@ TEST(Generate, WithTheCacheEqualsWithoutIt) {
     for (const int64_t id : got.ids) {
       inputs.ids = at::tensor(text, at::kLong).unsqueeze(0);
       const Tensor last = model->last_logits(inputs)[0];
-      // Equal but for rounding: the chosen one is the likeliest within it.
+      // Equal up to rounding: the chosen token is the most likely within the rounding error.
       EXPECT_GT(last[id].item<double>(), last.max().item<double>() - 1e-4) << "family " << family;
       text.push_back(id);
     }
   }
 }
 
-/// Prompts of several lengths, one of them twice; some end early, some are to say nothing.
+/// Prompts of several lengths, one of them twice; some stop early, some generate no tokens.
 TEST(Generate, RowsTogetherEqualRowsAlone) {
   for (int family = 0; family < 8; ++family) {
     const auto model = small_model(small(family));
@@ -87,8 +87,8 @@ TEST(Generate, AWindowBoundsTheCache) {
   for (int i = 0; i < 500; ++i) {
     model->last_logits(inputs);
   }
-  // Two layers of keys and values, two heads of ten numbers; 64 positions at most for a window of
-  // four.
+  // Two layers of keys and values with two heads of ten elements; at most 64 positions for a window
+  // of four.
   EXPECT_LE(cache.bytes(), 2 * 2 * 2 * 10 * 64 * 4);
 }
 
@@ -106,7 +106,7 @@ TEST(Generate, StopsAtATokenAtTheCallersWishAndAtTheLength) {
   EXPECT_EQ(stopped.reason, StopReason::kStopToken);
   EXPECT_EQ(stopped.ids, std::vector<int64_t>(all.begin(), all.begin() + first + 1));
   EXPECT_EQ(told, stopped.ids);
-  options.min_new_tokens = first + 3;  // it goes on with others until it may end
+  options.min_new_tokens = first + 3;  // other tokens are generated until stopping is allowed
   const auto longer = generate(*model, {1, 2, 3}, options).ids;
   EXPECT_GE(std::ssize(longer), options.min_new_tokens);
   EXPECT_TRUE(std::equal(all.begin(), all.begin() + first, longer.begin()));
@@ -124,7 +124,7 @@ TEST(Generate, SamplingDependsOnSeedAndPositionAlone) {
   GenerateOptions options{.max_new_tokens = 20, .temperature = 1.5};
   const auto first = generate(*model, {1, 2, 3}, options).ids;
   EXPECT_EQ(generate(*model, {1, 2, 3}, options).ids, first);
-  // Continuing a part of it goes on in the same way.
+  // Continuing from a prefix of the result gives the same tokens.
   std::vector<int64_t> prompt = {1, 2, 3};
   prompt.insert(prompt.end(), first.begin(), first.begin() + 8);
   options.max_new_tokens = 12;
@@ -175,7 +175,7 @@ TEST(ChooseToken, FollowsTemperatureTopKAndTopP) {
     return choose_token(logits, options, at);
   };
   EXPECT_EQ(draw({}, 0.99), 0);
-  // In the order of likelihood: 0 (0.5), 2 (0.3), 1 (0.1), 3, 4.
+  // By descending probability: 0 (0.5), 2 (0.3), 1 (0.1), 3, 4.
   EXPECT_EQ(draw({.temperature = 1}, 0.49), 0);
   EXPECT_EQ(draw({.temperature = 1}, 0.51), 2);
   EXPECT_EQ(draw({.temperature = 1}, 0.85), 1);
@@ -192,10 +192,11 @@ TEST(ChooseToken, FollowsTemperatureTopKAndTopP) {
   EXPECT_THROW(choose_token(at::tensor({0.0F, NAN}), {}, 0), Error);
 }
 
-/// The order that decides draws is made as far as it is looked at: it is that of a whole sort.
+/// The lazily sorted order equals that of a full sort.
 TEST(ChooseToken, LargeVocabulariesAreDrawnFromInOrder) {
   constexpr int64_t kTokens = 2000;
-  const Tensor logits = (at::arange(kTokens) * 7 % 1000 / 125).to(at::kFloat);  // each twice
+  const Tensor logits =
+      (at::arange(kTokens) * 7 % 1000 / 125).to(at::kFloat);  // every value occurs twice
   const auto [sorted, order] = at::sort(logits.to(at::kDouble), /*stable=*/true, 0, true);
   for (const int64_t top_k : {0, 700}) {
     const Tensor weights = sorted.exp().narrow(0, 0, top_k > 0 ? top_k : kTokens);
@@ -242,8 +243,8 @@ TEST(Initialize, DistributionsOfTheFamily) {
   check("transformer.h.0.mlp.c_proj.weight", 0.02 / std::sqrt(10.0));
   EXPECT_TRUE(at::equal(values["transformer.h.0.ln_1.weight"], at::ones({192})));
   EXPECT_TRUE(at::equal(values["transformer.h.0.attn.c_attn.bias"], at::zeros({576})));
-  // Normal, not just of the right spread: a fraction of 0.0455 lies beyond two deviations, 0.0027
-  // beyond three.
+  // Normal, not only with the right variance: a fraction of 0.0455 is beyond two standard
+  // deviations, 0.0027 beyond three.
   const Tensor far = values["transformer.wte.weight"].abs();
   EXPECT_NEAR((far > 0.04).to(at::kFloat).mean().item<double>(), 0.0455, 1e-3);
   EXPECT_NEAR((far > 0.06).to(at::kFloat).mean().item<double>(), 0.0027, 3e-4);

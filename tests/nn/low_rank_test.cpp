@@ -1,5 +1,5 @@
-// Adapters beside linears: types, dropout, what is trained, and how they begin. Values and
-// gradients are compared with PEFT's by tests/train/adapters_test.cpp.
+// LoRA adapters: types, dropout, trained parameters and initialization. Values and gradients are
+// compared with PEFT in tests/train/adapters_test.cpp.
 #include "nn/low_rank.h"
 
 #include <cmath>
@@ -45,7 +45,7 @@ ForwardInputs inputs_of_training(bool training) {
   return inputs;
 }
 
-/// The base's result in its type; A, B and the sum in float32; rounded once.
+/// The base's result has the base's type; A, B and the sum are in float32 and rounded once.
 TEST(LowRank, IsAddedInFloat32AndRoundedOnce) {
   auto dropout = std::make_shared<Dropout>();
   LowRankLinearKernel product(
@@ -91,7 +91,7 @@ TEST(LowRank, OfAFrozenModelTheFactorsAloneAreTrainedAndAddNothingAtFirst) {
   EXPECT_EQ(trained, 2U * 2 * 4);
 }
 
-/// The base sees no dropout, and each layer drops by itself.
+/// Dropout does not affect the base, and each layer has its own mask.
 TEST(LowRank, DropoutIsOfWhatTheFactorsRead) {
   model::LoraConfig config;
   config.lora_dropout = 0.5;

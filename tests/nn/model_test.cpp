@@ -1,4 +1,4 @@
-// The models themselves: structure, gradients, dropout, parts, slots, and that they learn alone.
+// Models: structure, gradients, dropout, stages, slots, and training without the trainer.
 #include <cmath>
 #include <map>
 #include <set>
@@ -34,7 +34,7 @@ std::string family_of(const testing::TestParamInfo<const char*>& info) {
   return std::string(model::family_name(model::parse_model_config(info.param, "test").family));
 }
 
-/// Encoders alone, or all others.
+/// Encoder-only models, or all others.
 std::vector<const char*> models_that(bool are_encoders) {
   std::vector<const char*> result;
   for (const char* const json : kSmallModels) {
@@ -94,8 +94,8 @@ TEST_P(EveryFamily, LossIsThatOfItsLogits) {
 }
 
 TEST_P(EveryFamily, EveryParameterGetsAGradientInBothTypes) {
-  // Of two experts that are nearly as good, a token may take the other one in bfloat16: then single
-  // gradients say nothing, but all of them together do.
+  // In bfloat16 a token may choose the other of two nearly equal experts, so single gradients are
+  // not comparable; all gradients together are.
   const bool is_mixture = config().experts.count > 0;
   double wrong = 0, whole = 0;
   std::map<std::string, Tensor> exact;
@@ -113,7 +113,7 @@ TEST_P(EveryFamily, EveryParameterGetsAGradientInBothTypes) {
         exact[name] = gradient;
         return;
       }
-      // The key's bias moves all scores of a query alike: its gradient is noise around zero.
+      // The key bias shifts all scores of a query equally: its gradient is rounding noise.
       if (name.ends_with("k_proj.bias")) {
         return;
       }
@@ -162,7 +162,7 @@ TEST_P(EveryEncoder, ContinuesNoText) {
   EXPECT_THROW(generate(*model, {3, 1, 2}, {.max_new_tokens = 2}), Error);
 }
 
-/// The cache takes pieces of any length, also one token at a time, and generation uses it.
+/// The cache accepts chunks of any length, including single tokens, and generation uses it.
 TEST_P(EveryDecoder, GeneratesWithTheCacheAsWithout) {
   const auto model = small_model(config());
   const at::NoGradGuard no_gradient;
@@ -213,7 +213,7 @@ TEST_P(EveryFamily, StagesGiveTheWholesLossAndGradients) {
   const Tensor loss = loss_of(*last, states).front();
   EXPECT_NEAR(loss.item<double>(), wanted.item<double>(), 1e-5);
   loss.backward();
-  std::map<std::string, Tensor> sums;  // a tied weight stands on both stages
+  std::map<std::string, Tensor> sums;  // a tied weight is on both stages
   for (const auto& stage : {first.get(), last.get()}) {
     stage->visit_parameters([&](const std::string& name, Tensor& parameter) {
       if (parameter.requires_grad()) {
@@ -228,7 +228,7 @@ TEST_P(EveryFamily, StagesGiveTheWholesLossAndGradients) {
 }
 
 TEST_P(EveryFamily, LearnsAloneToCopy) {
-  // The 'laptop' property: no rank, no trainer; a model, a loss, a few steps.
+  // A model trains without ranks or a trainer: a model, a loss, a few steps.
   auto description = config();
   const auto model = small_model(description);
   const int64_t half = 6;
@@ -245,7 +245,7 @@ TEST_P(EveryFamily, LearnsAloneToCopy) {
     if (description.is_encoder_decoder()) {
       inputs.source = part;
     } else if (description.bidirectional) {
-      inputs.ids.narrow(1, half, half).fill_(9);  // what is to be told is hidden
+      inputs.ids.narrow(1, half, half).fill_(9);  // the tokens to predict are masked
     }
     const Tensor loss = model->loss(inputs) / (16 * half);
     loss.backward();
@@ -411,7 +411,8 @@ TEST(Slots, TheInnerProductMayBeReplaced) {
   model->visit_slots(each<Linear>([&](const SlotName&, std::shared_ptr<Linear>& slot) {
     auto plain = std::make_shared<Plain>(&calls);
     slot->visit_parameters([&](const Parameter& parameter) {
-      EXPECT_EQ(parameter.out, parameter.name == "weight" ? 1 : 0);  // of the file's layout
+      EXPECT_EQ(
+          parameter.out, parameter.name == "weight" ? 1 : 0);  // dims in the checkpoint's layout
       EXPECT_EQ(parameter.in, parameter.name == "weight" ? 0 : -1);
       (parameter.name == "weight" ? plain->weight : plain->bias) = parameter.value;
     });
@@ -442,11 +443,11 @@ TEST(Units, TheRunnerSeesEachInOrderAndMayRunABodyAgain) {
   EXPECT_EQ(units, (std::vector<int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(
       bodies.back()(last_input).front().item<double>(),
-      wanted.item<double>());  // after everything else is gone
+      wanted.item<double>());  // after all other objects have been destroyed
 }
 
 TEST(Positions, DistancesShareBucketsAsInTransformers) {
-  // The numbers are those of transformers 5.23.
+  // Reference values from transformers 5.23.
   const auto buckets = [](const std::vector<int64_t>& distances, Visibility visibility) {
     return relative_position_buckets(at::tensor(distances, at::kLong), visibility, {32, 128});
   };
@@ -476,7 +477,7 @@ TEST(EncoderDecoder, PaddingOfTheSourceChangesNothing) {
   EXPECT_GT((model->logits(inputs) - wanted).abs().max().item<double>(), 1e-3);
   inputs.source_mask = at::constant_pad_nd(at::ones_like(source, at::kBool), {0, 3}, 0);
   EXPECT_LT((model->logits(inputs) - wanted).abs().max().item<double>(), 1e-4);
-  // Nothing visible at all is no number that spreads.
+  // A row without any visible token must not produce NaN elsewhere.
   inputs.source_mask.zero_();
   EXPECT_TRUE(at::isfinite(model->logits(inputs)).all().item<bool>());
   inputs.source = Tensor();
@@ -501,7 +502,7 @@ TEST(Positions, GivenOnesAreThoseCounted) {
   }
 }
 
-/// What rows of one document learn, rows of several learn: learned and rotary positions, windows.
+/// Packed rows have the same gradients as separate rows: learned and rotary positions, windows.
 TEST_P(EveryFamily, DocumentsInARowAreThoseByThemselves) {
   const model::ModelConfig config = model::parse_model_config(GetParam(), "a test");
   if (config.is_encoder_decoder()) {
@@ -551,7 +552,7 @@ TEST_P(EveryFamily, DocumentsInARowAreThoseByThemselves) {
     numbers::expect_values(found[i], wanted[i], fmt::format("{}", i));
   }
   packed.positions = Tensor();
-  EXPECT_THROW(learn({packed}), Error);  // positions are needed
+  EXPECT_THROW(learn({packed}), Error);  // positions are required
 }
 
 TEST(Inputs, BadOnesAreErrorsThatSaySo) {
@@ -609,7 +610,7 @@ TEST(Devices, APlacementMovesParametersAndActivations) {
   const auto placement =
       model::place_units(config, units, {{"first", units[0] + 1}, {"second", 1 << 20}});
   EXPECT_EQ(placement.device_of_unit, (std::vector<int64_t>{0, 1, 1, 1}));
-  // Both are the CPU here: what is shown is that the model still computes the same.
+  // Both devices are the CPU: the test checks that the placed model computes the same.
   place_on_devices(*model, placement, {at::kCPU, at::kCPU});
   EXPECT_TRUE(at::equal(model->logits(inputs), wanted));
   EXPECT_THROW(place_on_devices(*model, {{0, 0}}, {at::kCPU}), Error);

@@ -1,4 +1,4 @@
-// Small models of every family, for the tests of nn.
+// Small models of every family for the tests of nn.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace lockstep::nn {
 
-/// Two layers each, and what is odd about the family.
+/// Two layers each, with the particular options of the family.
 inline constexpr const char* kSmallModels[] = {
     R"({"model_type": "gpt2", "vocab_size": 37, "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 64,
         "embd_pdrop": 0, "attn_pdrop": 0, "resid_pdrop": 0, "initializer_range": 0.1})",
@@ -89,7 +89,7 @@ inline constexpr const char* kSmallModels[] = {
         "max_position_embeddings": 64, "dropout": 0, "attention_dropout": 0, "initializer_range": 0.1})",
 };
 
-/// With the family's random weights, and biases that are not zero.
+/// Initialized as the family, with nonzero biases.
 inline std::unique_ptr<LanguageModel> small_model(
     const model::ModelConfig& config, at::ScalarType type = at::kFloat) {
   auto model = make_model(config, type, at::kCPU);
@@ -104,12 +104,12 @@ inline std::unique_ptr<LanguageModel> small_model(
   return model;
 }
 
-/// What the model predicts of labels: those behind a position, or an encoder that at it.
+/// Targets of the labels: the next token, or for an encoder the token itself.
 inline Targets predicted(const model::ModelConfig& config, const Tensor& labels) {
   return config.bidirectional ? own_tokens(labels) : next_tokens(labels);
 }
 
-/// Random ids; labels are the ids, some of them ignored.
+/// Random ids; the labels are the ids, some of them ignored.
 inline ForwardInputs small_inputs(const model::ModelConfig& config, int64_t rows, int64_t length) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
   ForwardInputs inputs;

@@ -1,3 +1,4 @@
+// Objectives: counts, losses, gradients and metrics.
 #include <cmath>
 #include <map>
 #include <string>
@@ -37,7 +38,7 @@ Tensor random_numbers(at::IntArrayRef sizes, uint64_t seed, double mean, double 
       .normal_(mean, deviation, at::make_generator<at::CPUGeneratorImpl>(seed));
 }
 
-/// Rows of all kinds, one of them padding, two pairs that do not stand side by side.
+/// Rows of all kinds, including padding, and two pairs that are not adjacent.
 nn::Targets some_targets() {
   Tensor labels = at::arange(42, at::kLong).view({7, 6});
   labels[1].narrow(0, 0, 3).fill_(-100);
@@ -51,7 +52,7 @@ nn::Targets some_targets() {
   return targets;
 }
 
-/// Every objective that is a function of rows' scores.
+/// All objectives that depend on the rows' scores.
 std::map<std::string, ObjectivePointer> objectives_of_rows() {
   return {
       {"preference", direct_preference({.beta = 0.3})},
@@ -134,7 +135,7 @@ TEST(CrossEntropy, CountsAndMeasuresTargets) {
   EXPECT_EQ(objective->report(nothing).loss, 0);
 }
 
-/// Objectives of rows' logits: what torch makes of the same, and its gradient.
+/// Compares objectives of row logits with torch's loss and gradient.
 void expect_torchs(
     const Objective& objective,
     const nn::Targets& targets,
@@ -166,7 +167,7 @@ TEST(ClassCrossEntropy, HasTheFocalLossAndItsSlopes) {
   }
 }
 
-/// Whatever they weigh.
+/// Independent of the class weights.
 TEST(ClassCrossEntropy, CountsTheRowsThatItTellsRightly) {
   const nn::Targets targets = nn::classes_at(
       at::tensor({1, 0, 2, 2}, at::kLong), at::tensor({2, 0, -100, 1}, at::kLong), 3);
@@ -202,7 +203,7 @@ TEST(RowOutputs, AreTorchsLossesOfTheRowsThatHaveAny) {
   const Tensor logits = random_numbers({4, 2}, 9, 0, 2).requires_grad_(true);
   const Tensor rows = at::tensor({0, 1, 3}, at::kLong), weights = at::tensor({3.0, 0.5});
   const Tensor told = wanted.index_select(0, rows);
-  const auto own = [&] { return logits.index_select(0, rows); };  // a graph each
+  const auto own = [&] { return logits.index_select(0, rows); };  // separate graphs
   const auto sum = at::Reduction::Sum;
   expect_torchs(
       *label_cross_entropy(),
@@ -250,7 +251,7 @@ TEST(Objectives, WeightsAreTheSlopesOfTheLoss) {
   }
 }
 
-/// Prompts of chosen rows are learned beside their answers, and are no part of the odds.
+/// Prompts of chosen rows are trained like the answers, but excluded from the odds.
 TEST(Preference, AnswersAndPromptsHaveWeightsOfTheirOwn) {
   nn::Targets targets = some_targets();
   const Tensor labels = at::arange(42, at::kLong).view({7, 6});
@@ -279,7 +280,7 @@ TEST(Preference, AnswersAndPromptsHaveWeightsOfTheirOwn) {
     const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
     EXPECT_NEAR(weighing.weights.view({-1})[at].item<double>(), -slope, 1e-7) << at;
   }
-  // The same loss from the sums of an evaluation, which knows no counts before its end.
+  // The same loss from the sums of an evaluation, which knows the counts only at its end.
   const Tensor sums = objective->measure({scores, {}}, split, {});
   const Report report =
       objective->report({sums.const_data_ptr<double>(), static_cast<size_t>(sums.numel())});
@@ -289,7 +290,7 @@ TEST(Preference, AnswersAndPromptsHaveWeightsOfTheirOwn) {
   EXPECT_NEAR(report.metrics.back().second, -chosen / 10, 1e-12);
 }
 
-/// Bradley-Terry's model of pairs, from the logits of a head of one class.
+/// Bradley-Terry model of pairs, from the logits of a head with one class.
 TEST(Preference, RewardsOfPairsHaveTheirSlopes) {
   const nn::Targets targets = some_targets();
   const Tensor rewards = random_numbers({7, 1}, 5, 0, 1);
@@ -361,7 +362,8 @@ TEST(Preference, IsThePapersFormula) {
   EXPECT_THROW(objective->measure({rows, {}}, without, 2), Error);
 }
 
-/// The gradient of the loss through the head is that of the objective as a function of logits.
+/// The gradient of the loss through the head equals that of the objective as a function of the
+/// logits.
 TEST(RunHead, GivesTheGradientOfTheWholeObjective) {
   const auto config = model::parse_model_config(nn::kSmallModels[1], "test");
   nn::ForwardInputs inputs = nn::small_inputs(config, 7, 6);
@@ -407,7 +409,7 @@ TEST(RunHead, GivesTheGradientOfTheWholeObjective) {
   }
 }
 
-/// A head of one class, whose logits are rewards: with autograd through all of it.
+/// Head with one class whose logits are rewards: compared with full autograd.
 TEST(RunHead, GivesTheGradientOfRewards) {
   const auto config = model::with_head(
       model::parse_model_config(nn::kSmallModels[1], "test"), model::reward_head());
@@ -445,7 +447,7 @@ TEST(RunHead, GivesTheGradientOfRewards) {
   numbers::expect_gradients(gradients[0], gradients[1], "rewards");
 }
 
-/// [rows, T, V] -> log p of each label behind its position, [rows, T - 1].
+/// [rows, T, V] -> log p of the next label at each position, [rows, T - 1].
 Tensor scores_of(const Tensor& logits, const Tensor& tokens) {
   const Tensor likelihoods = logits.log_softmax(-1);
   return likelihoods.gather(-1, tokens.clamp_min(0).unsqueeze(-1)).squeeze(-1) * tokens.ne(-100);
@@ -470,14 +472,14 @@ Tensor tensor_of(const nlohmann::json& json, at::ScalarType type) {
   return at::tensor(values, at::kDouble).view(sizes).to(type);
 }
 
-/// Of the distribution over all tokens but the label: [rows, T], 0 where there is none.
+/// Entropy of the distribution over all tokens except the label: [rows, T], 0 without a label.
 Tensor entropy_of_others(const Tensor& logits, const Tensor& tokens) {
   const Tensor others = logits.scatter(-1, tokens.clamp_min(0).unsqueeze(-1), -1e30);
   const Tensor log_q = others.log_softmax(-1);
   return -(log_q.exp() * log_q).sum(-1) * tokens.ne(-100);
 }
 
-/// Losses and their gradients by logits, as open-unlearning computes them.
+/// Losses and their gradients by logits, compared with open-unlearning.
 TEST(Objectives, AreThoseOfOpenUnlearning) {
   SKIP_WITHOUT_SHARED_DATA("unlearning/golden/losses.json");
   const nlohmann::json golden = read_json(shared_data() / "unlearning" / "golden" / "losses.json");
@@ -501,7 +503,7 @@ TEST(Objectives, AreThoseOfOpenUnlearning) {
     const char* name;
     ObjectivePointer objective;
     Tensor kinds;
-    double factor = 1;  // of theirs to ours
+    double factor = 1;  // from the reference's scale to ours
   };
   for (const Case& each : {
            Case{"GradAscent", gradient_ascent(), unlearning},
@@ -532,8 +534,8 @@ TEST(Objectives, AreThoseOfOpenUnlearning) {
     const Tensor weights = of_tokens ? weighing.weights : weighing.weights.unsqueeze(1);
     (weights * -scores).sum().mul(each.factor / step.divisor()).backward();
     const nlohmann::json& wanted = golden["methods"][each.name];
-    // CEU's is less the entropy of what the model says of the other tokens, which it holds
-    // constant.
+    // CEU's loss also subtracts the entropy of the model's distribution over the other tokens,
+    // which is constant.
     const double constant =
         each.name == std::string("CEU_forget_n0")
             ? entropy_of_others(leaf.detach(), targets.tokens).narrow(0, 0, 2).sum().item<double>()
@@ -554,7 +556,7 @@ TEST(Objectives, AreThoseOfOpenUnlearning) {
   }
 }
 
-/// RMU's losses and their gradients by the states: of what is to be forgotten and of what is kept.
+/// RMU's losses and their gradients by the states, for the forget set and the retain set.
 TEST(Objectives, StatesAreSteeredAsInOpenUnlearning) {
   SKIP_WITHOUT_SHARED_DATA("unlearning/golden/losses.json");
   const nlohmann::json golden = read_json(shared_data() / "unlearning" / "golden" / "losses.json");
@@ -590,7 +592,7 @@ TEST(Objectives, StatesAreSteeredAsInOpenUnlearning) {
     const double golden_loss = wanted[part + "_loss"].get<double>();
     EXPECT_NEAR(loss, golden_loss, 1e-5 * golden_loss) << part;
     numbers::expect_values(gradient, tensor_of(wanted[part + "_grad"], at::kFloat), part);
-    // What is meant: the mean of the rows' means.
+    // Our definition: the mean of the rows' means.
     const Tensor states = tensor_of(wanted["activations"], at::kDouble);
     const Tensor to = forgets ? target : tensor_of(wanted["reference_activations"], at::kDouble);
     const Tensor places = targets.tokens.ne(-100);
@@ -600,7 +602,7 @@ TEST(Objectives, StatesAreSteeredAsInOpenUnlearning) {
   }
 }
 
-/// Of a head whose states are logits: the loss, its gradient by logits, and what is reported.
+/// Result of a head whose states are logits: the loss, its gradient by logits, and the report.
 struct Measured {
   double loss = 0;
   Tensor gradient;
@@ -623,7 +625,7 @@ Measured measured(
       objective->report({sums.const_data_ptr<double>(), static_cast<size_t>(sums.numel())})};
 }
 
-/// PDU: what is to be forgotten has level logits, and to keep is a constraint.
+/// PDU: uniform logits for the forget set, and retention as a constraint.
 TEST(Objectives, LevelLogitsAreThoseOfOpenUnlearning) {
   SKIP_WITHOUT_SHARED_DATA("unlearning/golden/losses.json");
   const nlohmann::json golden = read_json(shared_data() / "unlearning" / "golden" / "losses.json");
@@ -632,14 +634,15 @@ TEST(Objectives, LevelLogitsAreThoseOfOpenUnlearning) {
   nn::Targets targets = nn::next_tokens(forgets);
   targets.kinds = kinds_of({kForget, kForget});
   targets.weights = at::zeros({2}, at::kDouble);
-  targets = nn::with_level(targets, forgets.ne(-100));  // where labels stand, as theirs
+  targets =
+      nn::with_level(targets, forgets.ne(-100));  // at the labels' positions, as in the reference
   const Tensor logits = tensor_of(golden["logits"]["forget"], at::kDouble);
   const auto [loss, gradient, report] = measured(logits, targets, level_distribution());
   EXPECT_NEAR(loss, wanted["loss"].get<double>(), 1e-5);
   numbers::expect_values(
       gradient, tensor_of(wanted["grad_logits"]["forget"], at::kDouble), "level logits");
 
-  // Beside rows to be kept, of which NLL has golden values: 0.5 F + 3 (R - 0.2).
+  // With a retain set, whose NLL has reference values: 0.5 F + 3 (R - 0.2).
   targets = nn::next_tokens(at::cat({forgets, tensor_of(golden["labels"]["retain"], at::kLong)}));
   targets.kinds = kinds_of({kForget, kForget, kRetain, kRetain});
   targets.weights = at::full({4}, 3.0, at::kDouble);
@@ -648,7 +651,7 @@ TEST(Objectives, LevelLogitsAreThoseOfOpenUnlearning) {
   const Tensor both = at::cat({logits, tensor_of(golden["logits"]["retain"], at::kDouble)});
   const auto [sum, of_both, told] =
       measured(both, targets, level_distribution({.gamma = 0.5, .retain_bound = 0.2}));
-  numbers::expect_values(of_both.narrow(0, 0, 2), gradient * 0.5, "with rows to be kept");
+  numbers::expect_values(of_both.narrow(0, 0, 2), gradient * 0.5, "with a retain set");
   const double forget = told.metrics[0].second, retain = told.metrics[1].second;
   EXPECT_EQ(told.metrics[2], std::pair(std::string("retain_preference"), 3.0));
   EXPECT_NEAR(forget, loss, 1e-9);
@@ -658,7 +661,7 @@ TEST(Objectives, LevelLogitsAreThoseOfOpenUnlearning) {
   EXPECT_NEAR(retain, measured(both, targets, gradient_difference()).loss, 1e-9);
 }
 
-/// A head whose states are logits: the losses of KL and UNDIAL, and their gradients by logits.
+/// Losses of KL and UNDIAL and their gradients by logits, with a head whose states are logits.
 TEST(Objectives, DivergencesAreThoseOfOpenUnlearning) {
   SKIP_WITHOUT_SHARED_DATA("unlearning/golden/losses.json");
   const auto folder = shared_data() / "unlearning" / "golden";
@@ -676,7 +679,7 @@ TEST(Objectives, DivergencesAreThoseOfOpenUnlearning) {
   const nlohmann::json& wanted = golden["methods"]["retain_KL"];
   EXPECT_NEAR(loss, wanted["loss"].get<double>(), 1e-6);
   numbers::expect_values(
-      gradient, tensor_of(wanted["grad_logits"]["retain"], at::kDouble), "KL to be kept");
+      gradient, tensor_of(wanted["grad_logits"]["retain"], at::kDouble), "KL on the retain set");
 
   const nlohmann::json undial = read_json(folder / "token_metrics.json").at("undial");
   const Tensor logits = tensor_of(undial["logits"], at::kDouble);

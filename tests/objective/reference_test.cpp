@@ -1,3 +1,4 @@
+// Reference models: stored scores and disabled adapters.
 #include "objective/reference.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +19,7 @@ nn::ForwardInputs rows(const Tensor& ids) {
   return inputs;
 }
 
-/// Gives each row the number of times that it was asked, and counts the calls.
+/// Scores each row by the number of its evaluations, and counts the calls.
 struct CountingScorer {
   int calls = 0;
   std::vector<Tensor> operator()(std::span<const nn::ForwardInputs> batches) {

@@ -1,4 +1,4 @@
-// Optimizers with averages beside AdamW's, against their formulas in float64.
+// Optimizers with additional averages compared with their formulas in float64.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -26,7 +26,7 @@ at::Tensor random(uint64_t seed) {
 at::Tensor gradient_of(int step) {
   return random(10 + static_cast<uint64_t>(step));
 }
-double rate_of(int step) {  // a warm-up from nothing
+double rate_of(int step) {  // a warm-up from zero
   return step <= 3 ? 1e-2 * (step - 1) / 3.0 : 1e-2;
 }
 
@@ -78,7 +78,7 @@ TEST(ScheduleFree, FollowsItsFormulasAndPutsItsAverages) {
   const auto optimizer = make_optimizer(options_of("schedule_free_adamw"));
   EXPECT_TRUE(optimizer->has_averages());
   optimizer->add(shard);
-  optimizer->put_averages(0, true);  // before the first step it is the model
+  optimizer->put_averages(0, true);  // before the first step the average is the model
   EXPECT_TRUE(shard.parameter.equal(random(1)));
   optimizer->put_averages(0, false);
   train(*optimizer, 1, 8);

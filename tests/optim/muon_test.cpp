@@ -1,3 +1,4 @@
+// Muon compared with its formulas in float64.
 #include "optim/muon.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
   return at::randn(shape, generator);
 }
 
-/// The iteration as its paper writes it, in float64.
+/// The paper's iteration in float64.
 at::Tensor plain_orthogonal(const at::Tensor& matrix, int64_t steps) {
   at::Tensor x = matrix.to(at::kDouble);
   x = x / x.norm();
@@ -44,7 +45,8 @@ TEST(Muon, IteratesAsItsPaperInFloat64) {
   }
 }
 
-// Several panels of the symmetric products, with a rest; fewer rows than a kernel takes; tall ones.
+// Several panels of the symmetric products with a remainder; fewer rows than a kernel block; tall
+// matrices.
 TEST(Muon, IteratesInBfloat16AsInFloat64) {
   for (const std::vector<int64_t>& shape :
        {std::vector<int64_t>{32, 32}, {31, 64}, {33, 47}, {100, 130}, {300, 129}, {577, 640}}) {
@@ -63,11 +65,11 @@ TEST(Muon, GivesSingularValuesNearOneAndZerosForZeros) {
   EXPECT_GT(values.min().item<float>(), 0.6);
   EXPECT_LT(values.max().item<float>(), 1.3);
   EXPECT_TRUE(orthogonalised(at::zeros({3, 5}), 5).eq(0).all().item<bool>());
-  const at::Tensor large = random({40, 24}, 1) * 1e4;  // whose squares are beyond float16
+  const at::Tensor large = random({40, 24}, 1) * 1e4;  // its squares overflow float16
   EXPECT_EQ(orthogonalised(large.to(at::kHalf), 5).scalar_type(), at::kFloat);
   const at::Tensor low = orthogonalised(large.to(at::kBFloat16), 5);
   EXPECT_EQ(low.scalar_type(), at::kBFloat16);
-  // Some rounding of 2^-9 in each of five steps.
+  // Rounding errors of 2^-9 accumulate over five steps.
   numbers::expect_values(low.to(at::kFloat), x, "in bfloat16", 3e-2);
 }
 
@@ -81,7 +83,7 @@ OptimizerOptions options_of(const MuonOptions& muon) {
 
 constexpr double kRate = 1e-2, kFactor = 3, kScale = 0.5;
 
-/// A bias of 5 elements, and behind it a matrix.
+/// A bias of 5 elements, followed by a matrix.
 Shard shard_of(const std::vector<int64_t>& shape, at::ScalarType type = at::kFloat) {
   const int64_t count = shape[0] * shape[1];
   Shard shard{.name = "unit"};
@@ -195,7 +197,7 @@ TEST(Muon, IsRefusedWithTheReason) {
   EXPECT_EQ(message({.momentum = 1}), "training.muon_momentum is 1; it must be in [0, 1)");
   EXPECT_EQ(message({.ns_steps = 0}), "training.muon_ns_steps is 0; it must be from 1 to 99");
   EXPECT_NE(message({.adjust_lr_fn = "adam"}).find("'adam'"), std::string::npos);
-  // A part of a matrix, and nobody to bring the others.
+  // A slice of a matrix, without a function to gather the rest.
   Shard shard = shard_of({6, 4});
   shard.layout[1].shape = {12, 4};
   const auto optimizer = make_optimizer(options_of({}));

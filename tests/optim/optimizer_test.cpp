@@ -1,3 +1,4 @@
+// Optimizers: updates, saved state, stochastic rounding and rejected options.
 #include "optim/optimizer.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ at::Tensor random(int64_t count, uint64_t seed, at::ScalarType type = at::kFloat
   return at::randn({count}, generator).to(type);
 }
 
-/// Of elements that decay, and behind them elements that do not.
+/// Elements with weight decay, followed by elements without.
 std::vector<Segment> decayed_first(int64_t decayed, int64_t count) {
   return {
       {.parameter = "weight", .shape = {decayed}, .count = decayed},
@@ -44,7 +45,7 @@ std::string problem_of(const OptimizerOptions& options) {
 }
 
 TEST(Optimizer, DecaysTheLeadingElementsOnly) {
-  // With no gradient only decay moves a weight.
+  // With a zero gradient only weight decay changes a weight.
   OptimizerOptions options;
   options.weight_decay = 0.5;
   const auto optimizer = make_optimizer(options);
@@ -102,7 +103,7 @@ TEST(Optimizer, ContinuesFromItsVisitedState) {
   first->step(1e-2);
   first->step(1e-2);
 
-  // Saved by name, and loaded into another.
+  // Saved by name and loaded into another optimizer.
   Shard copy = shard;
   copy.parameter = weights.clone();
   copy.master = master.clone();
@@ -129,8 +130,8 @@ TEST(Optimizer, ContinuesFromItsVisitedState) {
   EXPECT_TRUE(at::equal(weights, master.to(at::kBFloat16)));
 }
 
-/// `steps` updates of one matrix and one vector by an optimizer, cut into `shards` equal shards of
-/// the two, end to end.
+/// Applies `steps` updates to one matrix and one vector, concatenated and split into `shards` equal
+/// shards.
 at::Tensor trained(
     const std::string& optim, int64_t shards, at::ScalarType type, int64_t steps = 5) {
   const int64_t rows = 96, columns = 64, count = rows * columns + 512;
@@ -221,7 +222,7 @@ TEST(Optimizer, AdafactorFollowsItsFormulas) {
   numbers::expect_values(trained("adafactor", 1, at::kFloat), expected, "adafactor");
 }
 
-/// Blocks of three rows, of two columns, and a vector; shards that cut them.
+/// Blocks of three rows, of two columns, and a vector, with shards that split them.
 TEST(Optimizer, AdamMiniFollowsItsFormulas) {
   constexpr int64_t kRows = 6, kColumns = 4, kVector = 5, kMatrix = kRows * kColumns;
   for (const bool by_columns : {false, true}) {
@@ -271,8 +272,8 @@ TEST(Optimizer, TheEightBitAdamWStaysNearTheWholeOne) {
   const at::Tensor near = trained("adamw_8bit", 1, at::kFloat, 20);
   const double moved = (exact - start).abs().mean().item<double>();
   EXPECT_LT((near - exact).abs().mean().item<double>(), 0.1 * moved);
-  EXPECT_TRUE(
-      at::equal(near.narrow(0, 6144, 512), exact.narrow(0, 6144, 512)));  // too few: float32
+  // This parameter is too small for 8-bit moments and uses float32.
+  EXPECT_TRUE(at::equal(near.narrow(0, 6144, 512), exact.narrow(0, 6144, 512)));
   EXPECT_FALSE(at::equal(near, exact));
 }
 
@@ -329,7 +330,7 @@ TEST(Optimizer, RefusesShardsThatDoNotGoTogether) {
   optimizer->add({.name = "a", .parameter = at::ones({2})});
   EXPECT_THROW(optimizer->step(0.1), Error);  // no gradient
   optimizer->shard(0).gradient = at::ones({3});
-  EXPECT_THROW(optimizer->step(0.1), Error);  // of another size
+  EXPECT_THROW(optimizer->step(0.1), Error);  // gradient of another size
 }
 
 TEST(GradientNorm, EqualsTheSumOfSquaresInFloat64) {

@@ -1,5 +1,4 @@
-// Blocks of 8-bit numbers in the operations that devices run, against the loops of CPUs: the same
-// bits.
+// Block-wise quantization with device operations: bit-identical to the CPU loops.
 #include "optim/quantized_blocks.h"
 
 #include <algorithm>
@@ -19,7 +18,7 @@ struct Rounded {
   std::vector<float> scales;
 };
 
-/// By the loops, of elements that stand in these blocks.
+/// Result of the CPU loops for elements in these blocks.
 Rounded by_loops(const DynamicMap& map, const Tensor& values, const std::vector<int64_t>& blocks) {
   Rounded made{std::vector<uint8_t>(blocks.size()), std::vector<float>(size_t(blocks.back()) + 1)};
   const float* value = values.const_data_ptr<float>();
@@ -73,7 +72,7 @@ TEST(QuantizedBlocks, OfAWholeParameterAreCountedFromItsFirstElementHere) {
   expect_the_same(segment, /*is_part=*/false, blocks);
 }
 
-/// Columns of a matrix, and of these some elements: blocks are the whole matrix's.
+/// Some elements of a slice of a matrix's columns: the blocks are those of the whole matrix.
 TEST(QuantizedBlocks, OfAPartAreTheWholes) {
   torch::manual_seed(2);
   Segment segment{"matrix", {64, 37}, /*begin=*/50, /*offset=*/0, /*count=*/1500};

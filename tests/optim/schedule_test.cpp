@@ -1,3 +1,4 @@
+// Learning-rate schedules: values, state and rejected arguments.
 #include "optim/schedule.h"
 
 #include <cmath>
@@ -13,7 +14,7 @@
 namespace lockstep::optim {
 namespace schedule_test {
 
-// What transformers gives; tests/parity/test_schedules.py writes it, and checks that it still does.
+// transformers' values; tests/parity/test_schedules.py generates and verifies them.
 nlohmann::json golden() {
   return read_json(
       std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests" / "optim" / "schedule_golden.json");
@@ -76,7 +77,7 @@ TEST(Schedule, ReducesOnAPlateauAsTorchDoesAndResumesAtAnyPoint) {
     EXPECT_TRUE(schedule->wants_metric());
     EXPECT_EQ(schedule->learning_rate(0), options.learning_rate);
     for (size_t i = 0; i < table["metrics"].size(); ++i) {
-      // A checkpoint before every metric: through text, as in the file.
+      // A checkpoint before every metric, serialized as text as in the file.
       const std::string saved = schedule->state().dump();
       schedule = make_schedule(options);
       schedule->load_state(nlohmann::json::parse(saved));
@@ -90,7 +91,7 @@ TEST(Schedule, ReducesOnAPlateauAsTorchDoesAndResumesAtAnyPoint) {
 }
 
 TEST(Schedule, CountsNothingButSteps) {
-  // The same object asked in any order gives the same: no hidden state that a resume could lose.
+  // Queries in any order give the same result: there is no hidden state that a resume could lose.
   const auto schedule = make_schedule(options_of("cosine", "", 10));
   const double late = schedule->learning_rate(70);
   EXPECT_EQ(schedule->learning_rate(0), 0);
@@ -116,19 +117,20 @@ TEST(Schedule, TellsEveryProblemAtOnce) {
       "linear, polynomial, reduce_lr_on_plateau, warmup_stable_decay. Did you mean 'cosine'?");
   EXPECT_EQ(
       problem_of(options_of("cosine", R"({"num_cycle": 2})")),
-      "the learning-rate schedule 'cosine': num_cycle is no argument of it (it takes num_cycles). "
+      "the learning-rate schedule 'cosine': unknown argument num_cycle (its arguments are "
+      "num_cycles). "
       "Did you mean 'num_cycles'?");
   EXPECT_EQ(
       problem_of(options_of("linear", R"({"x": 2})")),
-      "the learning-rate schedule 'linear': x is no argument of it (it takes none).");
+      "the learning-rate schedule 'linear': unknown argument x (it has no arguments).");
   EXPECT_EQ(
       problem_of(options_of("cosine_with_min_lr", R"({"num_cycles": "two"})")),
       "the learning-rate schedule 'cosine_with_min_lr': num_cycles is \"two\"; it must be a "
       "number; "
-      "one of min_lr and min_lr_rate is needed");
+      "one of min_lr and min_lr_rate is required");
   EXPECT_EQ(
       problem_of(options_of("cosine_with_min_lr", R"({"min_lr": 1e-5, "min_lr_rate": 0.1})")),
-      "the learning-rate schedule 'cosine_with_min_lr': min_lr and min_lr_rate are both given");
+      "the learning-rate schedule 'cosine_with_min_lr': min_lr and min_lr_rate are both set");
   EXPECT_EQ(
       problem_of(options_of("warmup_stable_decay", R"({"decay_type": "sqrt"})")),
       "the learning-rate schedule 'warmup_stable_decay': num_decay_steps is missing; decay_type is "
@@ -136,7 +138,7 @@ TEST(Schedule, TellsEveryProblemAtOnce) {
   EXPECT_EQ(
       problem_of(options_of("warmup_stable_decay", R"({"num_decay_steps": 95})", 10)),
       "the learning-rate schedule 'warmup_stable_decay': num_decay_steps is 95; with a warm-up of "
-      "10 that is more than the run's 100 steps");
+      "10 it exceeds the run's 100 steps");
   EXPECT_NE(problem_of(options_of("polynomial", R"({"lr_end": 0.1})")), "");
   EXPECT_NE(problem_of(options_of("inverse_sqrt", R"({"timescale": 0})")), "");
   EXPECT_NE(problem_of(options_of("inverse_sqrt", R"({"timescale": 1.5})")), "");

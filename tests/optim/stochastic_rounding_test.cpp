@@ -1,3 +1,4 @@
+// Stochastic rounding from float32 to bfloat16.
 #include "optim/stochastic_rounding.h"
 
 #include <cmath>
@@ -20,7 +21,7 @@ at::Tensor rounded(const at::Tensor& from, int64_t step, uint64_t seed = 7, int6
 }
 
 TEST(StochasticRounding, GoesToOneOfTheNeighboursAndIsRightOnAverage) {
-  // A quarter of the way from 1 to the next bfloat16, and its negative.
+  // A quarter of the distance from 1 to the next bfloat16, and its negative.
   for (const float sign : {1.0F, -1.0F}) {
     const float step = 1.0F / 128, value = sign * (1 + step / 4);
     const at::Tensor from = at::full({40'000}, value);
@@ -28,7 +29,7 @@ TEST(StochasticRounding, GoesToOneOfTheNeighboursAndIsRightOnAverage) {
     const at::Tensor is_low = to.eq(sign), is_high = to.eq(sign * (1 + step));
     EXPECT_TRUE(is_low.logical_or(is_high).all().item<bool>());
     const double high = is_high.to(at::kDouble).mean().item<double>();
-    EXPECT_NEAR(high, 0.25, 4 * std::sqrt(0.25 * 0.75 / 40'000));  // four deviations
+    EXPECT_NEAR(high, 0.25, 4 * std::sqrt(0.25 * 0.75 / 40'000));  // four standard deviations
   }
 }
 
@@ -65,7 +66,7 @@ TEST(StochasticRounding, LetsEveryOptimizerLearnWhatRoundingToTheNearestLoses) {
     const at::Tensor parameter = at::ones({4096}, at::kBFloat16);
     optimizer->add({.name = "w", .parameter = parameter, .gradient = at::ones({4096})});
     for (int step = 0; step < 20; ++step) {
-      optimizer->step(1e-4);  // a fortieth of the distance to the neighbour below
+      optimizer->step(1e-4);  // a fortieth of the distance to the next lower bfloat16
     }
     EXPECT_NEAR(parameter.to(at::kFloat).mean().item<double>(), 1 - 20e-4, 3e-4) << name;
     EXPECT_EQ(parameter.scalar_type(), at::kBFloat16);

@@ -1,3 +1,4 @@
+// Per-parameter update rules.
 #include "optim/update_rule.h"
 
 #include <cmath>

@@ -475,7 +475,7 @@ def test_twenty_steps(case):
 def test_greedy_generation(case):
     name, folder, given, ours = case
     if name.startswith(ENCODERS):
-        pytest.skip("an encoder continues no text")
+        pytest.skip("an encoder cannot generate text")
     model = open_model(folder / "model", name)
     prompt = given["prompt"][None]
     if is_low(name):

@@ -236,7 +236,7 @@ class Adapters(ProgramTest):
     def test_what_does_not_fit_is_told_before_training(self):
         for words, told in (
             (["lora.target_modules=[c_atn]"], "Did you mean 'c_attn'?"),
-            (["lora.r=33"], "give at most 32"),
+            (["lora.r=33"], "use at most 32"),
             (["lora.adapter=run", "lora.r=3"], "lora.adapter"),
             (["lora.rank=3"], "there is no such key"),
             (["lora.lora_dropout=1"], "from 0 to below 1"),

@@ -70,7 +70,7 @@ class BadData(ProgramTest):
         self.assertIn("numbers.csv, line 3: \"two\"", self.labelled("data.train=numbers.csv"))
         self.write("names.csv", "text,label\nx,3\ny,two\nz,4\n")
         error = self.labelled("data.train=names.csv")
-        self.assertIn("1 row with a label that is no number, where 2 others have numbers", error)
+        self.assertIn("1 row with a label that is no number, while 2 others have numbers", error)
         self.assertIn("names.csv, line 3: \"two\"", error)
         self.write("mostly.csv", "text,label\nx,one\ny,two\nz,4\n")
         self.assertIn("mostly.csv, line 4: \"4\"", self.labelled("data.train=mostly.csv"))

@@ -36,7 +36,7 @@ class Chat(ProgramTest):
     def test_plans_learn_alike_and_the_template_is_saved(self):
         told = self.train("one")
         self.assertRegex(told.err, r"data.train: 4 documents in \d+ sequences of 96 tokens, [\d.]+% padding")
-        self.assertRegex(told.err, r"\d documents are longer than a sequence, and go on in another")
+        self.assertRegex(told.err, r"\d documents are longer than a sequence, and continue in another")
         self.train("two", "parallel.context=2", ranks=2)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)
         answer = self.run_ok("generate", "--model", "one", "--chat", "--prompt", "Where is the dog?", "--max-new-tokens", "4")
@@ -79,7 +79,7 @@ class Chat(ProgramTest):
     def test_what_is_wrong_is_named(self):
         (self.folder / "bad.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n')
         result = self.run_fails(4, "data", "show", "data.train=bad.jsonl", *self.words)
-        self.assertIn("bad.jsonl, line 1: no message of the assistant", result.err)
+        self.assertIn("bad.jsonl, line 1: there is no assistant message", result.err)
         result = self.run_fails(2, "data", "show", "data.train=chats.jsonl", "data.prompt=chat", "tokenizer.path=tokenizer")
         self.assertIn("the tokenizer has no chat template", result.err)
         result = self.run_fails(4, "data", "show", "data.train=chats.jsonl", "tokenizer.path=tokenizer")

@@ -50,7 +50,7 @@ class Damage(ProgramTest):
         # The latest is the one before; what is no checkpoint of ours is not overwritten.
         result = self.run_fails(4, *self.arguments)
         self.assertIn("checkpoint-4 after step 4", result.err)
-        self.assertIn("move the file away", result.err)
+        self.assertIn("move it away", result.err)
 
     def test_another_model_is_told_by_tensor(self):
         config = self.folder / "wider.json"

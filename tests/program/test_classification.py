@@ -127,7 +127,7 @@ class Classification(ProgramTest):
         rows = [{"text": row["text"]} for row in lines(self.folder / "report1" / "predictions.jsonl")] + [{"text": ""}]
         (self.folder / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         predict = ["predict", "--model", "kept", "--data", "new.jsonl", "data.sequence_length=40", "use_cpu=true"]
-        self.assertIn("kept is a classifier", self.run_fails(2, "generate", "--model", "kept", "--prompt", "x").err)
+        self.assertIn("kept is a classifier and generates no text", self.run_fails(2, "generate", "--model", "kept", "--prompt", "x").err)
         out = self.run_ok(*predict).out
         for ranks in ([*predict, "--nproc", 2], ["launch", "--nproc-per-node", "2", *predict]):
             self.run_ok(*ranks, "--output", "new_predictions.jsonl")

@@ -63,7 +63,7 @@ class Float8(ProgramTest):
         common = ["verify", "--nproc", 2, "model.path=four.json", "bf16=true", "use_cpu=true", "data.sequence_length=16"]
         self.run_ok(*common, "precision.fp8=row", "parallel.data=2")
         self.run_ok(*common, "precision.fp8=tensor", "parallel.tensor=2")
-        self.assertIn("depends on how rows", self.run_fails(2, *common, "precision.fp8=tensor", "parallel.data=2").err)
+        self.assertIn("depends on the grouping of rows", self.run_fails(2, *common, "precision.fp8=tensor", "parallel.data=2").err)
 
     def test_plans_and_estimates_count_it(self):
         common = ["--model", "llama2-7b", "--gpus", 8, "parallel.data=8", "bf16=true"]

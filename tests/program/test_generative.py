@@ -142,7 +142,7 @@ class Generative(ProgramTest):
         answers = [[row["probability"] for row in self.scores(name)] for name in ("first", "plain")]
         self.assertNotEqual(*answers)
         told = self.run_fails(2, *self.words("none", words[0], "generative.verbalizers=[it is bad,good,what,it is]", "generative.decode=first_token")).err
-        self.assertIn('"it is bad" and "it is" begin with the same token', told)
+        self.assertIn('"it is bad" and "it is" start with the same token', told)
         # What is read may be learned, too.
         self.run_ok(*self.words("whole", *words, "generative.prompt_loss=true"))
         self.assertNotAlmostEqual(losses(self.folder / "whole")[0], losses(self.folder / "plain")[0], delta=1e-3)
@@ -157,7 +157,7 @@ class Generative(ProgramTest):
         self.assertIn("unknown field {txt}", told("generative.prompt_template='{txt}: {label}'"))
         self.assertIn("4 labels", told("generative.verbalizers=[a,b]", "task.labels=[complaint,praise,question,request]"))
         self.assertIn("has the same tokens as another label", told("generative.verbalizers=[a,a,b,c]", "task.labels=[complaint,praise,question,request]"))
-        self.assertIn("increase data.sequence_length", told("data.sequence_length=8"))
+        self.assertIn("raise data.sequence_length", told("data.sequence_length=8"))
         self.assertIn("a text is written for one label a row", told("task.problem_type=regression"))
         self.assertIn("task.thresholds", told("task.thresholds=tuned"))
         self.assertIn("requires validation data", told("task.calibration=temperature", "data.validation=[]"))

@@ -175,7 +175,7 @@ class NothingSilent(ProgramTest):
         row = {"chosen": "yes it is", "rejected": "no it is not", "prompt": "is it"}
         for more, name in (({"system": "be kind"}, "system"), ({"images": ["a.png"]}, "images"), ({"tools": [{"type": "function"}]}, "tools")):
             error = self.run_fails(4, *self.train_on(self.write("extra.jsonl", [{**row, **more}] * 4), "extra", "task.type=preference")).err
-            self.assertIn(f'the field "{name}" is not used', error)
+            self.assertIn(f'the field "{name}" is not', error)
         question = {"question": "is it", "chosen": "yes it is", "rejected": "no it is not"}
         error = self.run_fails(4, *self.train_on(self.write("question.jsonl", [question] * 4), "extra", "task.type=preference")).err
         self.assertIn('rename it to "prompt"', error)

@@ -110,9 +110,9 @@ class Pipeline(ProgramTest):
         (self.folder / "stuck.txt").write_text("0F0 0B0 0F1 0B1 0F2 0B2 0F3 0B3\n"
                                                "1F1 1B1 1F0 1B0 1F2 1B2 1F3 1B3\n")
         told = self.run_fails(2, *self.deep("bad", "parallel.pipeline=6", ranks=6)).err
-        self.assertEqual(told.count("6 pipeline stages for a model of 5 layers"), 1, told)  # once for all ranks
+        self.assertEqual(told.count("6 pipeline stages for a model with 5 layers"), 1, told)  # once for all ranks
         cases = [
-            (6, ["parallel.pipeline=6", "--dry-run"], ["6 pipeline stages for a model of 5 layers"]),
+            (6, ["parallel.pipeline=6", "--dry-run"], ["6 pipeline stages for a model with 5 layers"]),
             (4, ["parallel.pipeline=2", "parallel.zero_stage=3", "--dry-run"],
              ["in every micro-batch", "parallel.zero_in_pipeline=true"]),
             (2, ["parallel.pipeline=2", "parallel.schedule=./stuck.txt"], ["deadlock: no rank can continue", "rank 1 is at 1F1 and waits for 0F1"]),

@@ -50,7 +50,7 @@ class Preference(ProgramTest):
     @long
     def test_pairs_are_tuned_alike_under_every_plan(self):
         first = self.tune("one", "per_device_train_batch_size=6")
-        self.assertIn("48 answers are scored by the reference", first.err)
+        self.assertIn("scored 48 answers with the reference", first.err)
         start = metrics(self.folder / "one")[0]
         self.assertAlmostEqual(start["loss"], 0.693147, delta=1e-5)  # the model is its reference
         self.assertLess(min(losses(self.folder / "one")), 0.65)
@@ -63,7 +63,7 @@ class Preference(ProgramTest):
         for name, (ranks, *words) in plans.items():
             with self.subTest(plan=name):
                 result = self.tune(name, *words, ranks=ranks, cache=f"cache_{name}")
-                self.assertIn("48 answers are scored by the reference", result.err)
+                self.assertIn("scored 48 answers with the reference", result.err)
                 self.assert_alike(name, "one", NAMES)
 
     def test_answers_are_judged_singly_on_any_plan(self):
@@ -124,7 +124,7 @@ class Preference(ProgramTest):
         self.assertEqual(len(score_files), 1)
         score_files[0].write_text("not scores")  # it is made again, of the model as it was
         result = self.tune("parts", *words, "resume_from_checkpoint=true", cache="cache_resumed")
-        self.assertIn("the reference scores again", result.err)
+        self.assertIn("does not contain the reference scores", result.err)
         self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "whole"))
         result = self.tune("again", *words, cache="cache_resumed")
         self.assertIn("read 48 reference scores from", result.err)

@@ -1,4 +1,4 @@
-// Where tokenized data goes, where the user does not say.
+// Default folder for tokenized data.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// What becomes of the keys that other programs know: Trainer's arguments, DeepSpeed's file,
-// accelerate's file; and of those of ours that are not built. Each program has a table of rules.
+// Rules for keys of other programs (Trainer arguments, DeepSpeed and accelerate files) and for
+// unsupported keys. Each program has a table of rules.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Where a value came from.
+// Origin of a value.
 #pragma once
 
 #include <cstdint>

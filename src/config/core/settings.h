@@ -1,4 +1,4 @@
-// What another format's file asks for, as keys of ours.
+// Settings from a file of another format, as configuration keys.
 #pragma once
 
 #include <string>

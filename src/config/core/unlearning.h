@@ -1,4 +1,4 @@
-// What each unlearning.method takes, and what it means where nothing is said.
+// Keys and defaults of each unlearning.method.
 #pragma once
 
 #include <span>

@@ -85,8 +85,8 @@ void parse_glm4_moe(ConfigReader& reader, ModelConfig& config) {
   if (experts.count == 0) {
     return;  // its layers are all dense
   }
-  experts.wants_balance =
-      false;  // output_router_logits only returns the logits; no loss term is added
+  // output_router_logits only returns the logits; no loss term is added.
+  experts.wants_balance = false;
   experts.scores = RouterScores::kSigmoid;
   experts.corrects_scores = true;
   experts.weighs_shared = false;

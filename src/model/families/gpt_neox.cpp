@@ -37,8 +37,8 @@ void gpt_neox_block(LayerList& list, int64_t block) {
 void gpt_neox_head(LayerList& list) {
   list.layer_norm("final_norm", "gpt_neox.final_layer_norm", list.hidden());
   if (LayerSpec* const head = list.head("embed_out")) {
-    head->parameters.front().aliases.emplace_back(
-        "lm_head.weight");  // parameter name in newer versions of transformers
+    // Parameter name in newer versions of transformers.
+    head->parameters.front().aliases.emplace_back("lm_head.weight");
   }
 }
 

@@ -1,4 +1,4 @@
-// How long attention takes, on one rank and among those that share a sequence.
+// Time of attention, on one rank and with context parallelism.
 #pragma once
 
 #include "plan/cost/block_shape.h"

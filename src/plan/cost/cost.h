@@ -1,4 +1,4 @@
-// How long the parts of a model take on a rank.
+// Time of the parts of a model on a rank.
 #pragma once
 
 #include <array>

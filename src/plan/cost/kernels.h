@@ -1,4 +1,4 @@
-// How long one operation takes on a device: a roofline whose efficiency depends on the size.
+// Time of one operation on a device: a roofline whose efficiency depends on the size.
 #pragma once
 
 #include "plan/machines/calibration.h"

@@ -1,5 +1,5 @@
-// What the kernels of a gated RMSNorm block move and compute on one GPU, as this program launches
-// them, and the least time that a device takes for it: a roofline, without launches and waves.
+// Bytes and floating-point operations of the kernels of a gated RMSNorm block on one GPU, and the
+// minimum time on a device: a roofline without kernel launches and waves.
 #pragma once
 
 #include <span>

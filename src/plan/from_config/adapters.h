@@ -1,4 +1,4 @@
-// What adapters a configuration asks for, in PEFT's words and in numbers.
+// Adapters of a configuration, as PEFT settings and as parameter counts.
 #pragma once
 
 #include "config/core/config.h"

@@ -1,4 +1,4 @@
-// Which products are made in 8-bit floats.
+// Matrix products that use 8-bit floats.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What the trainer is going to run, in the planner's words.
+// Job description for the planner, from a configuration.
 #pragma once
 
 #include <cstdint>

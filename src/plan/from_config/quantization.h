@@ -1,4 +1,4 @@
-// What of a model is packed in 4 or 8 bits.
+// Weights that are quantized to 4 or 8 bits.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// How far predictions may be off: where the truth lies in nine cases of ten.
+// Error bars of predictions: the interval that contains nine of ten measurements.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What the forward pass keeps for the backward pass: of a block, and for how many micro-batches.
+// Activations stored for the backward pass, per block, and the number of micro-batches in flight.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// What comes and goes within a step, on a device whose free memory serves tensors of any size: only
-// the fullest moment counts.
+// Temporary memory within a step. Freed memory is assumed to be reusable for tensors of any size,
+// so only the maximum counts.
 #pragma once
 
 #include "plan/memory/memory.h"

@@ -1,5 +1,5 @@
-// What is to be run: a model, how it is split, and what the training program does. The cost model,
-// the memory estimate, the simulator and the search all read this one description.
+// Job: a model, its partitioning, and the settings of the training program. The cost model, the
+// memory estimate, the simulator and the search read this description.
 #pragma once
 
 #include <array>

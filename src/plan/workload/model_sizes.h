@@ -1,4 +1,4 @@
-// What the planner counts of a model: sums over its description.
+// Parameter counts of a model description.
 #pragma once
 
 #include <array>

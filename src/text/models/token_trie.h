@@ -1,4 +1,4 @@
-// Trie over token bytes, for models that look up the tokens that are prefixes of a text.
+// Trie over token bytes, for models that look up all tokens that are prefixes of a string.
 #pragma once
 
 #include <array>

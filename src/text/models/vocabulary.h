@@ -10,7 +10,7 @@
 
 namespace lockstep::text {
 
-/// Largest accepted id. Tables are sized by the largest id, so this limit protects against damaged
+/// Maximum accepted id. Tables are sized by the largest id, so this limit protects against damaged
 /// or malicious files. No known tokenizer reaches it.
 inline constexpr int64_t kMaximumTokenId = (1 << 24) - 1;
 

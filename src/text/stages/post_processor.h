@@ -1,4 +1,4 @@
-// Post-processors, which add ids around a text, such as <s> before it.
+// Post-processors, which add special ids around a text, such as <s> before it.
 #pragma once
 
 #include "text/models/fields.h"

@@ -1,5 +1,5 @@
 // Regular expressions without a hand-written scanner, matched by PCRE2 under limits. A pattern that
-// would take too long causes an Error.
+// exceeds the time limit throws an Error.
 #pragma once
 
 #include <memory>

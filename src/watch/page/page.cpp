@@ -30,7 +30,7 @@ namespace {
 
 constexpr double kLookAgainSeconds = 3;
 constexpr int64_t kMostBuckets = 4000, kUsualBuckets = 600;
-constexpr size_t kValuesAThread = size_t{1} << 17;  // values that a thread should process at least
+constexpr size_t kValuesAThread = size_t{1} << 17;  // minimum number of values per thread
 constexpr std::string_view kTrace = "trace-";
 constexpr size_t kEnding = 5;                             // length of ".json"
 constexpr uintmax_t kLargestTrace = uintmax_t{64} << 20;  // bytes
@@ -44,8 +44,8 @@ std::string host_of(const std::string& header) {
   return header.substr(0, header.find(':'));
 }
 
-/// True for hosts that cannot be used for DNS rebinding: a foreign name that resolves to this
-/// machine is rejected.
+/// True for hosts that cannot be used for DNS rebinding, in which a foreign name resolves to this
+/// machine.
 bool is_safe_host(const std::string& host, const std::string& address) {
   std::array<unsigned char, sizeof(in6_addr)> number{};
   return host == "localhost" || host == address ||

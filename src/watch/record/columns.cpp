@@ -21,8 +21,8 @@
 namespace lockstep::watch {
 namespace {
 
-constexpr size_t kRemembered = 256;                 // bytes at the end of the data read
-constexpr size_t kSome = 4000;                      // lines of a long file that are shown first
+constexpr size_t kRemembered = 256;  // bytes at the end of the data read
+constexpr size_t kSome = 4000;       // number of lines of a long file that are shown first
 constexpr size_t kSmallestShare = size_t{1} << 20;  // minimum bytes per thread
 
 struct Column {
@@ -257,7 +257,7 @@ void append(Series& to, Series from) {
   to.values.insert(to.values.end(), from.values.begin(), from.values.end());
 }
 
-/// A file that was concatenated from several has unordered steps.
+/// A file that was concatenated from several files has unordered steps.
 void sort_by_step(Series& series) {
   std::vector<size_t> order(series.size());
   std::iota(order.begin(), order.end(), 0);

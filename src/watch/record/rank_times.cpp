@@ -1,4 +1,4 @@
-// Reads ranks.jsonl incrementally and thins it out.
+// Reads ranks.jsonl incrementally and merges entries of long runs.
 #include "watch/record/rank_times.h"
 
 #include <algorithm>
