@@ -40,7 +40,7 @@ std::span<const Command> commands() {
       {"data", "Show documents as training reads them, with their loss mask", in_core},
       {"sample", "Write a sample corpus", here<run_sample>},
       {"launch",
-       "Launch any program as ranks, with the options of torchrun, accelerate or deepspeed",
+       "Launch any program, with the options of torchrun, accelerate or deepspeed",
        here<launch::run_command>},
       {"submit", "Print or submit a job file for SLURM, Kubernetes, Ray or ssh", here<run_submit>},
       {"runs", "List the runs below a folder and how they ended", here<run_runs>},

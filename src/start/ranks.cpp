@@ -61,7 +61,7 @@ std::string ranks_text(const std::filesystem::path& folder, bool with_stacks) {
         launch::printable(host));
   }
   if (const std::string graph = launch::describe_waiting(views, now); !graph.empty()) {
-    text += "waits:\n" + graph;
+    text += "graph of waits:\n" + graph;
   }
   if (const auto hang = launch::find_hang(views, now)) {
     text += fmt::format(

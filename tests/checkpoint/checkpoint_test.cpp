@@ -370,7 +370,7 @@ TEST(Checkpoint, IsNotWrittenWithANumberThatIsNotFiniteWhereThatIsAskedFor) {
           };
           expect_error(
               ErrorKind::kNumeric,
-              {"\"weight\" is ", "checkpoint-7", ranks == 1 ? "a number" : "rank 2: a number"},
+              {"\"weight\" is ", "checkpoint-7", ranks == 1 ? "a value" : "rank 2: a value"},
               [&] { save({.finite = true}); });
           if (communicator.rank() == 0) {
             EXPECT_EQ(contents(folder.path() / "checkpoint-7"), before);

@@ -214,7 +214,7 @@ TEST(Faults, AFailedRotationIsAWarning) {
     FaultyDisk disk(Fault::kIoError, at);
     testing::internal::CaptureStderr();
     rotate_checkpoints(folder.path(), 1, {}, disk);
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("stays: "), std::string::npos);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("not removed: "), std::string::npos);
     expect_sample(*latest_checkpoint(folder.path(), alone), 3, 0, 1);
   }
 }

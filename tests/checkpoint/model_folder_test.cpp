@@ -234,7 +234,7 @@ TEST_F(ShardedFolder, RejectsHostileIndexes) {
   for (const char* name :
        {"../x.safetensors", "/etc/passwd", "..", ".", "", "a/b", "a\\\\b", "a\\u0000b"}) {
     write_index(map_ + fmt::format(",\"evil\":\"{}\"", name));
-    expect_rejected({"index.json", "\"evil\"", "not the name of a file of the same folder"});
+    expect_rejected({"index.json", "\"evil\"", "not a file name in the same folder"});
   }
   write_index(map_ + ",\"evil\":7");
   expect_rejected({"\"evil\"", "no text"});

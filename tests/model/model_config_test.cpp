@@ -194,7 +194,7 @@ TEST(ModelConfig, HostileTexts) {
       HasSubstr("n_embd: 18446744073709551615"));
   EXPECT_THAT(
       problems(R"({"model_type": "gpt2", "n_embd": 10, "n_head": 3})"),
-      HasSubstr("does not divide"));
+      HasSubstr("is not divisible"));
   EXPECT_THAT(
       problems(R"({"model_type": "llama", "num_key_value_heads": 5})"),
       HasSubstr("5 does not divide"));

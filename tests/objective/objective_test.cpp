@@ -303,7 +303,7 @@ TEST(Preference, RewardsOfPairsHaveTheirSlopes) {
   for (const auto& [chosen, rejected] : {std::pair(0, 2), {6, 5}}) {
     const double margin = reward(chosen) - reward(rejected),
                  sum = reward(chosen) + reward(rejected);
-    wanted += std::log1p(std::exp(-margin)) + 0.3 * sum * sum;
+    wanted += std::log1p(std::exp(0.7 - margin)) + 0.3 * sum * sum;  // 0.7: the margin
     margins += margin;
   }
   EXPECT_NEAR(weighing.sums[0].item<double>(), wanted, 1e-12);

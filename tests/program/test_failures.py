@@ -38,7 +38,7 @@ class Failures(ProgramTest):
         (self.folder / "full" / "metrics.jsonl").symlink_to("/dev/full")
         result = self.train("full", steps=4)
         self.assertEqual(result.err.count("No space left on device"), 1, result.err)
-        self.assertIn("training continues without metrics", result.err)
+        self.assertIn("training continues without the remaining metrics", result.err)
         self.assertTrue((self.folder / "full" / "model.safetensors").exists())
 
     def test_streams_that_are_closed_or_go_away_end_nothing(self):

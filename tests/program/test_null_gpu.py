@@ -358,7 +358,7 @@ class NullGpu(ProgramTest):
             self.assertRegex(self.told, f"this machine has GPUs, but none can be used: .*({why})")
         few = lockstep("bench", "dp-vs-ddp", "--nproc", 3, cwd=self.folder, env=environment(**pretend.variables(LIBRARIES, self.folder / "few.reports", 2)))
         self.assertEqual(few.code, 3, few)
-        self.assertIn("3 ranks, and 2 GPUs are visible", few.err)
+        self.assertIn("3 ranks are requested, and 2 GPUs are visible", few.err)
 
     @long
     def test_ranks_as_threads_are_warned(self):

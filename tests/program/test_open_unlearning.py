@@ -93,7 +93,7 @@ class OpenUnlearning(ProgramTest):
             told = self.run_ok("launch", "--config_file", "configs/accelerate/default_config.yaml", "--main_process_port", free_port(), f"src/{name}.py",
                                f"--config-name={tree}.yaml", "experiment=unlearn/tofu/default.yaml", "task_name=X")
             self.assertEqual(told.out.count("theirs runs"), 2)  # as many as the file says
-            self.assertIn(f'put "{command} -cp configs -cn {tree}.yaml experiment=unlearn/tofu/default.yaml task_name=X" instead of {name}.py', told.err)
+            self.assertIn(f'use "{command} -cp configs -cn {tree}.yaml experiment=unlearn/tofu/default.yaml task_name=X" instead of {name}.py', told.err)
 
     @long
     def test_other_answers_and_constraints(self):

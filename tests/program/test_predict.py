@@ -165,7 +165,7 @@ class Predict(ProgramTest):
         self.assertIn("1 × 3 h100-80gb", self.run_ok("plan", "--model", "gpt2", "--gpus", 3).out)
         self.assertIn("would", self.run_fails(2, *words, "--global-batch", 37, "parallel.data=8").err)
         self.assertIn("--cluster cannot be combined", self.run_fails(2, *words, "--cluster", "no.yaml").err)
-        self.assertIn("more than a million", self.run_fails(2, "plan", "--model", "gpt2", "--gpus", 2000000).err)
+        self.assertIn("exceeds one million", self.run_fails(2, "plan", "--model", "gpt2", "--gpus", 2000000).err)
         for command in (words, ("estimate", "--model", "gpt2")):
             self.assertIn("1024 that the model has learned", self.run_fails(2, *command, "data.sequence_length=4096").err)
         self.assertIn("at most 12", self.run_fails(2, "estimate", "--model", "gpt2", "parallel.tensor=13").err)

@@ -146,7 +146,7 @@ TEST(ScheduleCheck, FindsWhatIsMissingDoubledOrOutOfPlace) {
   schedule.held_limit[0] = 1;
   EXPECT_NE(check(schedule).problems.front().find("holds the activations of 2"), std::string::npos);
   schedule.actions[0].push_back({ActionKind::kForward, 1, 0});
-  EXPECT_EQ(check(schedule).problems.front(), "rank 0 does 1F0, but stage 1 is on rank 1");
+  EXPECT_EQ(check(schedule).problems.front(), "rank 0 runs 1F0, but stage 1 is on rank 1");
 }
 
 TEST(ScheduleCheck, TellsADeadlockActionByAction) {

@@ -174,7 +174,7 @@ TEST_F(Submit, SaysWhatIsWrong) {
        "model.preset=gpt2-xl",
        "data.sequence_length=1024"});
   EXPECT_THAT(misfit, HasSubstr("on the fullest of 1 ranks"));
-  EXPECT_THAT(misfit, HasSubstr("devices would do"));
+  EXPECT_THAT(misfit, HasSubstr("devices would suffice"));
 }
 
 }  // namespace submit_test

@@ -92,7 +92,7 @@ std::string problem_of(const data::SamplerOptions& options, int64_t steps) {
 
 TEST(CheckSources, AsManyDrawsAsTheSourcesAllow) {
   EXPECT_EQ(problem_of(mixture(1, 1), 5), "");
-  EXPECT_NE(problem_of(mixture(1, 1), 6).find("draws 24 sequences"), std::string::npos);
+  EXPECT_NE(problem_of(mixture(1, 1), 6).find("needs 24 sequences"), std::string::npos);
   EXPECT_NE(problem_of(mixture(1, 1), 6).find("allow 20"), std::string::npos);
   EXPECT_NE(problem_of(mixture(1, 1), 6).find("max_steps=5"), std::string::npos);
   EXPECT_EQ(problem_of(mixture(1, 2), 7), "");
