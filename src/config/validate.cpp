@@ -167,8 +167,7 @@ void validate_label_fields(const Config& config, Checker& check) {
     check.fail("data.label_field", "a field has no name", "name it: data.label_field=label");
   } else if (const auto twice = std::adjacent_find(fields.begin(), fields.end());
              twice != fields.end()) {
-    check.fail(
-        "data.label_field", fmt::format("\"{}\" is listed twice", *twice), "leave one out");
+    check.fail("data.label_field", fmt::format("\"{}\" is listed twice", *twice), "leave one out");
   } else if (fields.size() > 1 && !config.data.label_delimiter.empty()) {
     check.fail(
         "data.label_delimiter",

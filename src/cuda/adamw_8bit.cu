@@ -11,7 +11,8 @@ constexpr int kWarpOf8bit = 32, kThreadsOf8bit = 256, kWarpsOf8bit = kThreadsOf8
 constexpr int kEachOf8bit = 8;                           // elements per thread in a block of codes
 constexpr int kBlockOf8bit = kWarpOf8bit * kEachOf8bit;  // a block is processed by one warp
 constexpr int kCodesOf8bit = 256;
-constexpr int64_t kMostBlocksOf8bit = 2048;  // beyond that, each warp processes several blocks of codes
+constexpr int64_t kMostBlocksOf8bit =
+    2048;  // beyond that, each warp processes several blocks of codes
 
 // Each operation is rounded separately, as on CPUs (ops/cpu/adamw_kernel.cpp).
 __device__ float product(float a, float b) {

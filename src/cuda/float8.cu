@@ -251,7 +251,8 @@ __device__ Codes codes_of(
     }
     float x[kLoadsOfFloat8];
 #pragma unroll
-    for (int n = 0; n < kLoadsOfFloat8; ++n) {  // the factor is applied first, as in the search for the largest
+    for (int n = 0; n < kLoadsOfFloat8;
+         ++n) {  // the factor is applied first, as in the search for the largest
       const float number = widen(numbers[n].at[i]);
       x[n] = kLinesAreRows ? number * of_numbers.at[i] * of_lines[n]
                            : number * of_lines[n] * of_numbers.at[i];

@@ -53,11 +53,7 @@ void check_start(const LoraConfig& config, const LayerSpec& layer, int64_t rank,
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "lora.init_lora_weights: no {} of rank {} for {}: {}",
-            init,
-            rank,
-            layer.prefix,
-            why),
+            "lora.init_lora_weights: no {} of rank {} for {}: {}", init, rank, layer.prefix, why),
         "set it to true, or use another rank or other target_modules");
   }
 }

@@ -24,13 +24,15 @@ int64_t float8_blocks(const Float8& float8, const ModelConfig& model) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "precision.fp8={}: the model has {} block{}, of which the first {} and the last {} use bfloat16, so that no block would use float8",
+            "precision.fp8={}: the model has {} block{}, of which the first {} and the last {} use "
+            "bfloat16, so that no block would use float8",
             name_of(float8.scaling),
             model.layers,
             model.layers == 1 ? "" : "s",
             float8.first,
             float8.last),
-        "set precision.num_layers_at_start_in_bf16=0 and precision.num_layers_at_end_in_bf16=0, or remove precision.fp8");
+        "set precision.num_layers_at_start_in_bf16=0 and precision.num_layers_at_end_in_bf16=0, or "
+        "remove precision.fp8");
   }
   return blocks;
 }
@@ -40,7 +42,8 @@ std::set<std::string> float8_linears(const Float8& float8, const ModelConfig& mo
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "precision.fp8=tensor: the model has {} experts, and the scale of an expert's input would depend on tokens of other sequences",
+            "precision.fp8=tensor: the model has {} experts, and the scale of an expert's input "
+            "would depend on tokens of other sequences",
             model.experts.count),
         "use precision.fp8=row");
   }

@@ -32,7 +32,9 @@ std::set<std::string> frozen_parameters(
   }
   if (!names.empty() && frozen.size() == names.size()) {
     throw Error(
-        ErrorKind::kConfig, "model.freeze leaves no trainable parameter", "freeze fewer parameters");
+        ErrorKind::kConfig,
+        "model.freeze leaves no trainable parameter",
+        "freeze fewer parameters");
   }
   return frozen;
 }

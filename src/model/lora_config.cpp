@@ -139,7 +139,8 @@ NumberPatterns patterns(ConfigReader& reader, const char* key) {
     if (value.is_number() && value > 0 && value < kMost) {
       result.emplace_back(pattern, value.get<double>());
     } else {
-      reader.problem(key, fmt::format("{} of '{}' is not a positive number", shown(value), pattern));
+      reader.problem(
+          key, fmt::format("{} of '{}' is not a positive number", shown(value), pattern));
     }
   }
   return result;

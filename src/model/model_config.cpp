@@ -153,7 +153,8 @@ std::string to_json(const ModelConfig& config, std::string_view dtype) {
 
 ModelConfig with_vocabulary(ModelConfig config, int64_t vocab_size) {
   if (vocab_size < 1) {
-    throw Error(ErrorKind::kInternal, fmt::format("invalid vocabulary size: {} tokens", vocab_size));
+    throw Error(
+        ErrorKind::kInternal, fmt::format("invalid vocabulary size: {} tokens", vocab_size));
   }
   config.vocab_size = vocab_size;
   return config;

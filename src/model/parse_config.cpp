@@ -199,7 +199,8 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
   if (head_dim == 0 && config.hidden_size % config.heads != 0) {
     reader.problem(
         keys.hidden_size,
-        fmt::format("{} is not divisible by {} = {}", config.hidden_size, keys.heads, config.heads));
+        fmt::format(
+            "{} is not divisible by {} = {}", config.hidden_size, keys.heads, config.heads));
   }
 }
 
@@ -390,7 +391,8 @@ void throw_problems(std::string_view source, std::vector<std::string> problems) 
 ModelConfig parse_model_config(std::string_view text, std::string_view source) {
   const json object = parse_json(text, source);
   if (!object.is_object()) {
-    throw Error(ErrorKind::kData, fmt::format("{} contains {}, not an object", source, shown(object)));
+    throw Error(
+        ErrorKind::kData, fmt::format("{} contains {}, not an object", source, shown(object)));
   }
   std::vector<std::string> problems;
   ConfigReader reader(object, "", problems);

@@ -67,9 +67,7 @@ void parse_mixture(ConfigReader& reader, ModelConfig& config, const MixtureForm&
     experts = {};
   }
   if (reader.number("router_jitter_noise", 0, -1e6, 1e6) != 0) {
-    reader.problem(
-        "router_jitter_noise",
-        "router noise in training is not supported (only 0 is)");
+    reader.problem("router_jitter_noise", "router noise in training is not supported (only 0 is)");
   }
 }
 

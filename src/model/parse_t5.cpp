@@ -74,8 +74,7 @@ void parse_t5_tokens(ConfigReader& reader, ModelConfig& config) {
           reader.object().contains("pad_token_id") ? std::nullopt : std::optional<int64_t>(0));
   const auto start = row("decoder_start_token_id", config.pad_token_id);
   if (!start) {
-    reader.problem(
-        "decoder_start_token_id", "is missing, and pad_token_id is not set either");
+    reader.problem("decoder_start_token_id", "is missing, and pad_token_id is not set either");
     return;
   }
   config.decoder_start_token_id = *start;

@@ -25,7 +25,8 @@ double gib(int64_t bytes) {
   throw Error(
       ErrorKind::kOutOfMemory,
       fmt::format(
-          "the model requires {:.2f} GiB, and {:.2f} GiB of working memory on each device; available: {}",
+          "the model requires {:.2f} GiB, and {:.2f} GiB of working memory on each device; "
+          "available: {}",
           gib(needed),
           gib(reserve),
           fmt::join(spaces, ", ")),

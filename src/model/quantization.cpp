@@ -59,7 +59,8 @@ std::optional<Quantization> parse_quantization(ConfigReader& reader) {
     return std::nullopt;  // its experts are unpacked during loading
   }
   if (method != "bitsandbytes") {
-    own.problem("quant_method", fmt::format("\"{}\" is not supported; only bitsandbytes is", method));
+    own.problem(
+        "quant_method", fmt::format("\"{}\" is not supported; only bitsandbytes is", method));
     return std::nullopt;
   }
   Quantization result;

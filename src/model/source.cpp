@@ -81,8 +81,7 @@ std::optional<fs::path> snapshot(const fs::path& repository, const std::string& 
     commit = trimmed(read_file(reference));
     if (!is_hub_part(commit)) {
       throw Error(
-          ErrorKind::kData,
-          fmt::format("{} does not contain a commit hash", reference.string()));
+          ErrorKind::kData, fmt::format("{} does not contain a commit hash", reference.string()));
     }
   }
   const fs::path folder = repository / "snapshots" / commit;
@@ -138,13 +137,15 @@ std::vector<std::string> unread_weights(const fs::path& folder) {
     throw Error(
         ErrorKind::kData,
         subject,
-        "this folder contains an adapter: give its base model, and the folder as --adapter (lora.adapter=FOLDER to train it further)");
+        "this folder contains an adapter: give its base model, and the folder as --adapter "
+        "(lora.adapter=FOLDER to train it further)");
   }
   if (has([](const std::string& name) { return name.ends_with(".safetensors"); })) {
     throw Error(
         ErrorKind::kData,
         subject,
-        "only Hugging Face file and tensor names are supported; convert the folder with transformers, or remove the file if it contains no weights of this model");
+        "only Hugging Face file and tensor names are supported; convert the folder with "
+        "transformers, or remove the file if it contains no weights of this model");
   }
   if (has([](const std::string& name) { return name.ends_with(".gguf"); })) {
     throw Error(
@@ -210,7 +211,8 @@ ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const
         ErrorKind::kData,
         fmt::format(
             "{} has no snapshot of revision \"{}\"", repository.string(), candidate.revision),
-        fmt::format("download it: hf download {} --revision {}", candidate.id(), candidate.revision));
+        fmt::format(
+            "download it: hf download {} --revision {}", candidate.id(), candidate.revision));
   }
   const HubName& last = candidates.back();
   const auto names = preset_names();
@@ -218,7 +220,8 @@ ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const
   throw Error(
       ErrorKind::kConfig,
       fmt::format(
-          "model.path \"{}\" is not a local folder or file, and the local Hugging Face cache {} does not contain it",
+          "model.path \"{}\" is not a local folder or file, and the local Hugging Face cache {} "
+          "does not contain it",
           path,
           cache.string()),
       fmt::format(

@@ -37,7 +37,8 @@ std::vector<int64_t> parse_split(
   if (counts.size() != static_cast<size_t>(stages) || sum != total) {
     fail(
         fmt::format(
-            "parallel.split={} assigns {} {}s to {} stages, but the model has {} {}s and the pipeline {} stages",
+            "parallel.split={} assigns {} {}s to {} stages, but the model has {} {}s and the "
+            "pipeline {} stages",
             text,
             sum,
             item,
@@ -45,7 +46,8 @@ std::vector<int64_t> parse_split(
             total,
             item,
             stages),
-        fmt::format("list the {}s of each stage in order, including virtual stages, or use auto", item));
+        fmt::format(
+            "list the {}s of each stage in order, including virtual stages, or use auto", item));
   }
   for (size_t stage = 1; stage + 1 < counts.size(); ++stage) {
     if (counts[stage] == 0) {

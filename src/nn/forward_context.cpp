@@ -53,7 +53,8 @@ ForwardContext::ForwardContext(const model::ModelConfig& config, ForwardInputs i
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "a forward pass requires int64 ids [B, T], and targets and positions of the same shape; ids are {}",
+            "a forward pass requires int64 ids [B, T], and targets and positions of the same "
+            "shape; ids are {}",
             ids.defined() ? fmt::format("{}", fmt::join(ids.sizes(), "x")) : "missing"));
   }
   check_source();
@@ -75,7 +76,8 @@ void ForwardContext::check_documents() const {
                           !takes_trees(config_))) {
     throw Error(
         ErrorKind::kInternal,
-        "rows with trees of sequences require int64 seen_until of the shape of the ids, document starts, and a decoder without sliding windows, score caps and attention sinks");
+        "rows with trees of sequences require int64 seen_until of the shape of the ids, document "
+        "starts, and a decoder without sliding windows, score caps and attention sinks");
   }
   if (!starts.defined()) {
     return;
@@ -89,7 +91,9 @@ void ForwardContext::check_documents() const {
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "packed rows require int64 document starts [B, {}] and positions, a decoder whose rotary positions do not depend on the sequence length, and no cache; the starts are {}",
+            "packed rows require int64 document starts [B, {}] and positions, a decoder whose "
+            "rotary positions do not depend on the sequence length, and no cache; the starts are "
+            "{}",
             whole,
             fmt::join(starts.sizes(), "x")));
   }
@@ -117,7 +121,8 @@ void ForwardContext::check_source() const {
             model::family_name(config_.family),
             config_.is_encoder_decoder() ? "(an encoder and a decoder)" : "(a decoder alone)",
             config_.is_encoder_decoder()
-                ? "and a source [B, S], with an optional bool mask of that shape, and positions of both if they are sequence slices"
+                ? "and a source [B, S], with an optional bool mask of that shape, and positions of "
+                  "both if they are sequence slices"
                 : "and no source",
             source.defined() ? fmt::format("{}", fmt::join(source.sizes(), "x")) : "missing"));
   }

@@ -107,7 +107,8 @@ void initialize_new_rows(
   }
   if (old_vocabulary < 1) {
     throw Error(
-        ErrorKind::kInternal, fmt::format("the old vocabulary of {} tokens is invalid", old_vocabulary));
+        ErrorKind::kInternal,
+        fmt::format("the old vocabulary of {} tokens is invalid", old_vocabulary));
   }
   const at::NoGradGuard no_gradient;
   const Tensor mean = embedding.narrow(0, 0, old_vocabulary).to(at::kFloat).mean(0);

@@ -182,7 +182,8 @@ void Optimizer::change_matrices(
     if (segment.shape.size() != 2 || piece.values.numel() != segment.shape[0] * segment.shape[1]) {
       throw Error(
           ErrorKind::kInternal,
-          fmt::format("{} is not a whole matrix, and no function to gather it is set", segment.parameter));
+          fmt::format(
+              "{} is not a whole matrix, and no function to gather it is set", segment.parameter));
     }
     const at::Tensor whole = piece.values.view(segment.shape);
     whole.copy_(change(whole.to(at::kFloat)));

@@ -66,8 +66,8 @@ int64_t ScheduleArguments::whole(const std::string& name, int64_t otherwise, int
   }
   const double real = value->is_number() ? value->get<double>() : std::nan("");
   if (!(real >= static_cast<double>(least) && real < 9e15 && real == std::floor(real))) {
-    problem(fmt::format(
-        "{} is {}; it must be an integer of at least {}", name, value->dump(), least));
+    problem(
+        fmt::format("{} is {}; it must be an integer of at least {}", name, value->dump(), least));
     return otherwise;
   }
   return static_cast<int64_t>(real);
@@ -104,7 +104,8 @@ void ScheduleArguments::throw_problems(bool with_unknown) {
         problems.push_back(fmt::format(
             "unknown argument {} ({}).{}",
             name,
-            known.empty() ? "it has no arguments" : fmt::format("its arguments are {}", fmt::join(known, ", ")),
+            known.empty() ? "it has no arguments"
+                          : fmt::format("its arguments are {}", fmt::join(known, ", ")),
             did_you_mean(name, known)));
       }
     }

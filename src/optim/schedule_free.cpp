@@ -22,7 +22,8 @@ class ScheduleFreeAdamW : public Optimizer {
     if (options.stochastic_rounding) {
       throw Error(
           ErrorKind::kConfig,
-          "training.optim=schedule_free_adamw is not supported with precision.stochastic_rounding: its averages require the float32 masters that this option removes",
+          "training.optim=schedule_free_adamw is not supported with precision.stochastic_rounding: "
+          "its averages require the float32 masters that this option removes",
           "set precision.stochastic_rounding=false, or use adamw_torch_fused");
     }
   }

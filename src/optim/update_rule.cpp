@@ -47,8 +47,10 @@ UpdateRules::UpdateRules(
       (!options_.learning_rates.empty() || (has_muon && options_.muon_learning_rate))) {
     throw Error(
         ErrorKind::kConfig,
-        "training.learning_rate is 0, but other learning rates are set: the schedule scales them relative to training.learning_rate",
-        "set training.learning_rate above 0, and use training.learning_rates to set 0 for parameters that should not change");
+        "training.learning_rate is 0, but other learning rates are set: the schedule scales them "
+        "relative to training.learning_rate",
+        "set training.learning_rate above 0, and use training.learning_rates to set 0 for "
+        "parameters that should not change");
   }
 }
 

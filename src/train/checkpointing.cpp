@@ -40,17 +40,15 @@ namespace {
 
 constexpr int kStateFormat = 1;
 
-/// Configuration of the model as it is saved.
 const model::ModelConfig& saved_config(const Job& job) {
   return job.untouched ? job.untouched->whole : job.model->model().config();
 }
 
-/// Adds weights of layers that are not run. They are divided among the ranks by tensor.
 void add_untouched(
-    const Job& job, const RankContext& rank_context, std::vector<checkpoint::Piece>& pieces) {
+    const Job& job, const RankContext& context, std::vector<checkpoint::Piece>& pieces) {
   const at::ScalarType type = compute_type(job.config.training);
   for (size_t i = 0; i < job.untouched->parameters.size(); ++i) {
-    if (static_cast<int>(i % static_cast<size_t>(rank_context.size())) == rank_context.rank()) {
+    if (static_cast<int>(i % static_cast<size_t>(context.size())) == context.rank()) {
       const model::ParameterSpec& parameter = job.untouched->parameters[i];
       const at::Tensor whole = at::empty(parameter.shape, at::dtype(type));
       job.untouched->fill(parameter.name, {parameter.shape, {}}, 0, whole);
@@ -62,7 +60,6 @@ void add_untouched(
 
 using Stacks = std::map<std::string, checkpoint::StackedTensor>;
 
-/// Returns the stacked tensor of the files that contains this tensor, if any.
 std::optional<checkpoint::StackedTensor> stack_of(
     const Stacks& stacks, const std::string& group, const std::string& name) {
   const auto found = group == "model" ? stacks.find(name) : stacks.end();
@@ -97,7 +94,7 @@ ClassifierNotes classifier_notes(const Job& job) {
 }
 
 void read_state(
-    Job& job, const std::string& text, const std::string& source, const RankContext& rank_context) {
+    Job& job, const std::string& text, const std::string& source, const RankContext& context) {
   const nlohmann::json state = parse_json(text, source, ErrorKind::kCheckpoint);
   try {
     if (state.at("format") != kStateFormat) {
@@ -113,14 +110,13 @@ void read_state(
     const nlohmann::json& sampler = state.at("sampler");
     progress.sampler = {sampler.at("epoch"), sampler.at("position"), sampler.at("seed")};
     job.model->optimizer().set_steps(state.at("optimizer").at("steps"));
-    restore_acts(job, state.value("acts", nlohmann::json::array()), rank_context);
+    restore_acts(job, state.value("acts", nlohmann::json::array()), context);
     job.schedule->load_state(state.at("scheduler"));
     if (state.contains("loss_scale") && job.config.training.fp16) {
       const nlohmann::json& scale = state.at("loss_scale");
       job.model->loss_scale().set_state(
           {scale.at("value"), scale.at("steps_since_overflow"), scale.at("overflows_left")});
     }
-    // JSON has no infinity; an infinite metric was written as null.
     if (state.contains("best") && !state.at("best").at("metric").is_null()) {
       job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
     }
@@ -139,7 +135,7 @@ void read_state(
 /// Returns the tensors expected in the checkpoint for the requested groups: those of which this
 /// rank holds a slice, and those of its pipeline's other stages.
 std::vector<checkpoint::ExpectedTensor> expected_tensors(
-    const Job& job, bool with_optimizer, RankContext& rank_context) {
+    const Job& job, bool with_optimizer, RankContext& context) {
   nlohmann::json own = nlohmann::json::array();
   const Stacks stacks = written_stacks(saved_config(job));
   job.model->visit_state([&](const parallel::StateSlice& slice) {
@@ -158,7 +154,7 @@ std::vector<checkpoint::ExpectedTensor> expected_tensors(
     }
   });
   std::set<nlohmann::json> all;
-  for (const std::string& text : comm::gather_strings(rank_context.communicator, own.dump())) {
+  for (const std::string& text : comm::gather_strings(context.communicator, own.dump())) {
     for (nlohmann::json& tensor : nlohmann::json::parse(text)) {
       all.insert(std::move(tensor));
     }
@@ -175,7 +171,6 @@ std::vector<checkpoint::ExpectedTensor> expected_tensors(
   return expected;
 }
 
-/// Returns the piece with its group, name and stack in the files.
 checkpoint::Piece as_saved(
     checkpoint::Piece piece,
     const SavedNames& saved,
@@ -187,14 +182,10 @@ checkpoint::Piece as_saved(
   return piece;
 }
 
-/// Reads this rank's slices of the requested groups. Every rank must call.
 void read_slices(
-    const Job& job,
-    const checkpoint::Checkpoint& from,
-    bool with_optimizer,
-    RankContext& rank_context) {
+    const Job& job, const checkpoint::Checkpoint& from, bool with_optimizer, RankContext& context) {
   from.check(
-      expected_tensors(job, with_optimizer, rank_context),
+      expected_tensors(job, with_optimizer, context),
       job.untouched ? checkpoint::Checkpoint::Extra::kAllow
                     : checkpoint::Checkpoint::Extra::kRefuse);
   const Stacks stacks = written_stacks(saved_config(job));
@@ -207,17 +198,16 @@ void read_slices(
   job.model->state_changed();
 }
 
-/// Returns true if the checkpoint was written by `job`, or if `job` is empty.
 bool is_of_job(const checkpoint::Checkpoint& checkpoint, const std::string& job) {
   const nlohmann::json state = parse_json(checkpoint.state(), "state.json", ErrorKind::kCheckpoint);
   return job.empty() || state.value("job", "") == job;
 }
 
 checkpoint::Checkpoint open(
-    const Job& job, const std::filesystem::path& folder, RankContext& rank_context) {
+    const Job& job, const std::filesystem::path& folder, RankContext& context) {
   return checkpoint::Checkpoint::open(
       folder,
-      rank_context.communicator,
+      context.communicator,
       job.config.checkpoint.verify ? checkpoint::Verify::kHashes : checkpoint::Verify::kSizes);
 }
 
@@ -227,7 +217,7 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir,
   return checkpoint::checkpoint_folder(output_dir, step);
 }
 
-void take_output(Job& job, RankContext& rank_context) {
+void take_output(Job& job, RankContext& context) {
   std::string& output = job.config.training.output_dir;
   std::optional<objects::Location> place;
   if (objects::is_remote(output)) {
@@ -235,35 +225,32 @@ void take_output(Job& job, RankContext& rank_context) {
     const auto cache = config::cache_folder(job.config.data.cache_dir);
     output = (cache / "runs" / hash_hex(place->text()).substr(0, 12)).string();
   }
-  checkpoint::check_shared_folder(output, rank_context.communicator);
-  const checkpoint::RunIdentity run{
-      rank_context.round.job, rank_context.round.number, rank_context.round.term};
-  job.hold = checkpoint::OutputDirLock::take(output, run, rank_context.communicator);
+  checkpoint::check_shared_folder(output, context.communicator);
+  const checkpoint::RunIdentity run{context.round.job, context.round.number, context.round.term};
+  job.hold = checkpoint::OutputDirLock::take(output, run, context.communicator);
   if (place) {
-    job.stored = checkpoint::ObjectStoreRun::take(*place, output, run, rank_context.communicator);
-    if (rank_context.is_first()) {
+    job.stored = checkpoint::ObjectStoreRun::take(*place, output, run, context.communicator);
+    if (context.is_first()) {
       log_info("the run's folder is {}; local working folder: {}", place->text(), output);
     }
   }
 }
 
 std::optional<std::filesystem::path> find_checkpoint_to_resume(
-    const Job& job, RankContext& rank_context) {
+    const Job& job, RankContext& context) {
   const config::Config& config = job.config;
   const std::string asked = config.training.resume_from_checkpoint.value_or("false");
-  const bool restarted = rank_context.round.number > 0;
+  const bool restarted = context.round.number > 0;
   if (asked == "true" || restarted) {
-    const auto latest = job.stored ? job.stored->latest(rank_context.communicator)
+    const auto latest = job.stored ? job.stored->latest(context.communicator)
                                    : checkpoint::latest_checkpoint(
-                                         config.training.output_dir, rank_context.communicator);
-    // Restarted workers resume from their own job's checkpoints. Checkpoints of an earlier job are
-    // used only if the user requested it.
-    if (latest && (asked == "true" || is_of_job(*latest, rank_context.round.job))) {
+                                         config.training.output_dir, context.communicator);
+    if (latest && (asked == "true" || is_of_job(*latest, context.round.job))) {
       return latest->folder();
     }
   }
   if (asked == "true" || asked == "false") {
-    if (rank_context.is_first() && (asked == "true" || restarted)) {
+    if (context.is_first() && (asked == "true" || restarted)) {
       log_info(
           "no checkpoint in {}: starting from the beginning",
           job.stored ? job.stored->place().text() : config.training.output_dir);
@@ -290,23 +277,23 @@ int64_t owned_bytes(const Job& job, bool with_optimizer) {
   return bytes;
 }
 
-bool has_room(int64_t bytes, RankContext& rank_context) {
+bool has_room(int64_t bytes, RankContext& context) {
   const int64_t room = monitor::available_memory();
-  const bool fits = room <= 0 || bytes * rank_context.local_size < room / 2;
-  const auto answers = comm::gather_strings(rank_context.communicator, fits ? "fits" : "");
+  const bool fits = room <= 0 || bytes * context.local_size < room / 2;
+  const auto answers = comm::gather_strings(context.communicator, fits ? "fits" : "");
   return std::find(answers.begin(), answers.end(), "") == answers.end();
 }
 
-comm::Communicator group_beside_training(RankContext& rank_context, const std::string& name) {
-  std::vector<int> all(static_cast<size_t>(rank_context.size()));
+comm::Communicator group_beside_training(RankContext& context, const std::string& name) {
+  std::vector<int> all(static_cast<size_t>(context.size()));
   std::iota(all.begin(), all.end(), 0);
-  comm::GroupOptions options = rank_context.group;
+  comm::GroupOptions options = context.group;
   options.device = c10::Device(c10::kCPU);
   options.explains_waits = false;
-  return comm::split(rank_context.communicator, all, name, options);
+  return comm::split(context.communicator, all, name, options);
 }
 
-std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, RankContext& rank_context) {
+std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, RankContext& context) {
   const config::TrainingSection& training = job.config.training;
   const bool saves_before_the_end =
       training.save_strategy != "no" &&
@@ -315,9 +302,8 @@ std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, RankContext& rank_c
     return nullptr;
   }
   const int64_t bytes = owned_bytes(job, !training.save_only_model);
-  // Background saving is optional: without enough memory for it, saves are synchronous.
-  if (!has_room(bytes, rank_context)) {
-    if (rank_context.is_first()) {
+  if (!has_room(bytes, context)) {
+    if (context.is_first()) {
       log_warning(
           "checkpoints are written synchronously: not enough memory for a copy of {} per rank",
           monitor::format_bytes(bytes));
@@ -325,8 +311,7 @@ std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, RankContext& rank_c
     return nullptr;
   }
   job.snapshot_bytes = bytes;
-  return std::make_unique<checkpoint::AsyncSaver>(
-      group_beside_training(rank_context, "checkpoint"));
+  return std::make_unique<checkpoint::AsyncSaver>(group_beside_training(context, "checkpoint"));
 }
 
 void wait_for_save(Job& job) {
@@ -345,7 +330,7 @@ void before_state_update(Job& job) {
 }
 
 std::vector<checkpoint::Piece> owned_pieces(
-    const Job& job, bool with_optimizer, const RankContext& rank_context) {
+    const Job& job, bool with_optimizer, const RankContext& context) {
   std::vector<checkpoint::Piece> pieces;
   const Stacks stacks = written_stacks(saved_config(job));
   job.model->visit_state([&](const parallel::StateSlice& slice) {
@@ -362,7 +347,7 @@ std::vector<checkpoint::Piece> owned_pieces(
     }
   });
   if (job.untouched) {
-    add_untouched(job, rank_context, pieces);
+    add_untouched(job, context, pieces);
   }
   return pieces;
 }
@@ -391,7 +376,7 @@ checkpoint::SmallFiles model_files(const Job& job) {
   return files;
 }
 
-std::string state_json(const Job& job, const RankContext& rank_context) {
+std::string state_json(const Job& job, const RankContext& context) {
   const Progress& progress = job.progress;
   nlohmann::ordered_json state{
       {"format", kStateFormat},
@@ -407,7 +392,7 @@ std::string state_json(const Job& job, const RankContext& rank_context) {
        {{"name", job.config.training.optim}, {"steps", job.model->optimizer().steps()}}},
       {"scheduler", job.schedule->state()},
       {"versions", {{"libtorch", TORCH_VERSION}}},
-      {"ranks", rank_context.size()},
+      {"ranks", context.size()},
       {"identity", identity_of(job)},
       {"configuration", job.resolved}};
   if (job.config.training.fp16) {
@@ -420,8 +405,8 @@ std::string state_json(const Job& job, const RankContext& rank_context) {
   if (!job.rate_acts.empty()) {
     state["acts"] = acts_json(job);
   }
-  if (!rank_context.round.job.empty()) {
-    state["job"] = rank_context.round.job;
+  if (!context.round.job.empty()) {
+    state["job"] = context.round.job;
   }
   if (job.best.metric &&
       std::isfinite(*job.best.metric)) {  // without a finite best metric, any later value is better
@@ -439,13 +424,13 @@ std::string state_json(const Job& job, const RankContext& rank_context) {
   return state.dump(2) + "\n";
 }
 
-std::function<void()> rotation(const Job& job, const RankContext& rank_context) {
+std::function<void()> rotation(const Job& job, const RankContext& context) {
   const config::TrainingSection& training = job.config.training;
   std::vector<int64_t> keep;
   if (training.load_best_model_at_end && job.best.metric) {
     keep.push_back(job.best.step);
   }
-  return [first = rank_context.is_first(),
+  return [first = context.is_first(),
           stored = job.stored.get(),
           output = training.output_dir,
           limit = training.save_total_limit,
@@ -462,7 +447,7 @@ std::function<void()> rotation(const Job& job, const RankContext& rank_context) 
   };
 }
 
-void save_training_state(Job& job, RankContext& rank_context, bool goes_on) {
+void save_training_state(Job& job, RankContext& context, bool goes_on) {
   const config::TrainingSection& training = job.config.training;
   const std::filesystem::path folder = checkpoint_folder(training.output_dir, job.progress.step);
   const bool with_optimizer = !training.save_only_model;
@@ -471,19 +456,19 @@ void save_training_state(Job& job, RankContext& rank_context, bool goes_on) {
   }
   const Averages averages(*job.model);
   checkpoint::SmallFiles files;
-  if (rank_context.is_first()) {
+  if (context.is_first()) {
     files = model_files(job);
     files[std::string(kTrainerState)] = monitor::to_json(job.monitor->state());
     files["config.yaml"] = job.resolved;
   }
-  const std::function<void()> rotate = rotation(job, rank_context);
+  const std::function<void()> rotate = rotation(job, context);
   const checkpoint::SaveOptions options{
       .hold = job.hold.get(), .stored = job.stored.get(), .finite = true};
-  const std::string state = state_json(job, rank_context);
+  const std::string state = state_json(job, context);
   wait_for_save(job);
   if (job.saver != nullptr && goes_on) {
     job.saver->save(
-        folder, owned_pieces(job, with_optimizer, rank_context), state, files, options, rotate);
+        folder, owned_pieces(job, with_optimizer, context), state, files, options, rotate);
     if (averages.are_put()) {
       before_state_update(job);  // the averages are about to be swapped out
     }
@@ -491,12 +476,12 @@ void save_training_state(Job& job, RankContext& rank_context, bool goes_on) {
   }
   checkpoint::save_checkpoint(
       folder,
-      owned_pieces(job, with_optimizer, rank_context),
+      owned_pieces(job, with_optimizer, context),
       state,
       files,
-      rank_context.communicator,
+      context.communicator,
       options);
-  on_first_rank(rank_context.communicator, [&] {
+  on_first_rank(context.communicator, [&] {
     rotate();
     return "";
   });
@@ -508,9 +493,9 @@ double seconds_for_others(const Job& job) {
 }
 
 monitor::TrainerState restore_training_state(
-    Job& job, const std::filesystem::path& folder, RankContext& rank_context) {
+    Job& job, const std::filesystem::path& folder, RankContext& context) {
   const double began = seconds_now();
-  const checkpoint::Checkpoint from = open(job, folder, rank_context);
+  const checkpoint::Checkpoint from = open(job, folder, context);
   bool needs_optimizer = false;  // plain SGD in float32 has no optimizer state
   job.model->visit_state([&](const parallel::StateSlice& slice) {
     needs_optimizer = needs_optimizer || slice.file_group == "optimizer";
@@ -524,19 +509,17 @@ monitor::TrainerState restore_training_state(
   }
   const std::string source = (folder / checkpoint::kStateName).string();
   check_identity(
-      job, rank_context, parse_json(from.state(), source, ErrorKind::kCheckpoint), folder.string());
+      job, context, parse_json(from.state(), source, ErrorKind::kCheckpoint), folder.string());
   const Averages averages(*job.model);
-  read_slices(job, from, /*with_optimizer=*/true, rank_context);
-  read_state(job, from.state(), source, rank_context);
-  // A checkpoint that the user names rewinds the run to it. Otherwise the run continues, including
-  // the learning rate changes that were made after its checkpoint.
-  if (job.config.training.resume_from_checkpoint == "true" || rank_context.round.number > 0) {
-    read_acts_to_come(job, rank_context);
+  read_slices(job, from, /*with_optimizer=*/true, context);
+  read_state(job, from.state(), source, context);
+  if (job.config.training.resume_from_checkpoint == "true" || context.round.number > 0) {
+    read_acts_to_come(job, context);
   }
-  if (job.config.training.ignore_data_skip && rank_context.round.number == 0) {
+  if (job.config.training.ignore_data_skip && context.round.number == 0) {
     job.progress.sampler.epoch = job.progress.sampler.position = 0;
   }
-  if (rank_context.is_first()) {
+  if (context.is_first()) {
     const std::string took = fmt::format("read in {:.2f} s", seconds_now() - began);
     log_info("resuming from {} after step {}, {}", folder.string(), job.progress.step, took);
   }
@@ -549,13 +532,13 @@ monitor::TrainerState restore_training_state(
   return state;
 }
 
-void restore_best_weights(Job& job, RankContext& rank_context) {
+void restore_best_weights(Job& job, RankContext& context) {
   if (!job.best.metric) {
     return;
   }
   auto folder = checkpoint_folder(job.config.training.output_dir, job.best.step);
   if (job.stored) {
-    folder = job.stored->fetch(job.best.step, rank_context.communicator).value_or(folder);
+    folder = job.stored->fetch(job.best.step, context.communicator).value_or(folder);
   }
   if (!std::filesystem::exists(folder)) {
     throw Error(
@@ -563,20 +546,20 @@ void restore_best_weights(Job& job, RankContext& rank_context) {
         fmt::format("the best model is that of step {}, which was not saved", job.best.step),
         "make eval_steps a multiple of save_steps, or set training.save_strategy=best");
   }
-  read_slices(job, open(job, folder, rank_context), /*with_optimizer=*/false, rank_context);
+  read_slices(job, open(job, folder, context), /*with_optimizer=*/false, context);
 }
 
-void export_model(Job& job, const std::filesystem::path& folder, RankContext& rank_context) {
+void export_model(Job& job, const std::filesystem::path& folder, RankContext& context) {
   checkpoint::save_model(
       folder,
-      owned_pieces(job, /*with_optimizer=*/false, rank_context),
-      rank_context.is_first() ? model_files(job) : checkpoint::SmallFiles{},
-      rank_context.communicator,
+      owned_pieces(job, /*with_optimizer=*/false, context),
+      context.is_first() ? model_files(job) : checkpoint::SmallFiles{},
+      context.communicator,
       {.finite = true});
 }
 
-void export_final_model(Job& job, RankContext& rank_context) {
-  export_model(job, job.config.training.output_dir, rank_context);
+void export_final_model(Job& job, RankContext& context) {
+  export_model(job, job.config.training.output_dir, context);
 }
 
 const char* type_name(at::ScalarType type) {

@@ -202,7 +202,6 @@ void open_data(Job& job, int64_t length, RankContext& rank_context) {
   job.task.head = std::move(data.head);
   job.task.objective = objective_of(job.task.head.problem, job.judging.loss);
   job.rows = std::move(data.rows);
-  // Saved with the model: readers of the folder need it to find the last token of a padded row.
   model.pad_token_id = data.pad;
   if (rank_context.is_first()) {
     constexpr size_t kMostShown = 8;
@@ -219,7 +218,6 @@ void open_data(Job& job, int64_t length, RankContext& rank_context) {
   }
 }
 
-/// Names of an evaluation's metrics.
 std::vector<std::string> metrics_of(const Job& job) {
   const config::Config& config = job.config;
   const objective::Task& task = job.task;
@@ -239,7 +237,6 @@ std::vector<std::string> metrics_of(const Job& job) {
   return names;
 }
 
-/// Logs one line for a classifier's evaluation.
 void tell_of_rows(
     const Job& job, const std::string& prefix, const Evaluation& result, bool is_best) {
   if (job.monitor == nullptr || !job.is_classifier()) {
@@ -322,10 +319,8 @@ void tune(Job& job, RankContext& rank_context) {
 void set_up_libtorch(const config::TrainingSection& training) {
   if (training.full_determinism) {
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-    // Uninitialized memory is never read, so it need not be filled.
     at::globalContext().setDeterministicFillUninitializedMemory(false);
   }
-  // Accumulate in float32, also in cuBLAS's split-K products.
   at::globalContext().setAllowBF16ReductionCuBLAS(false);
   at::globalContext().setAllowFP16ReductionCuBLAS(false);
   if (training.tf32) {
@@ -536,7 +531,6 @@ Evaluation Job::evaluate_by_the_way(RankContext& rank_context) {
 void Job::evaluate_training(RankContext& rank_context) {
   const Evaluation result = evaluate_by_the_way(rank_context);
   schedule->observe(result.metric(best_rule.metric()));
-  // No checkpoint contains the weights before the first step.
   const bool better = progress.step > 0 &&
                       best_rule.observe(best, result.metric(best_rule.metric()), progress.step);
   tell_of_rows(*this, "eval", result, better);
@@ -568,7 +562,6 @@ void finish_job(Job& job, RankContext& rank_context) {
   if (job.task.head.classifies() && job.config.task.thresholds == "tuned") {
     tune(job, rank_context);
   }
-  // A classifier's final report uses the test set if it has labels, otherwise the validation set.
   const bool classifies = job.is_classifier();
   const bool has_test =
       job.datasets.test != nullptr && (!classifies || has_labels(*job.datasets.test));

@@ -19,8 +19,12 @@ TEST(DeprecatedNames, AreAliasesOfTheCurrentOnes) {
   static_assert(std::is_same_v<train::World, train::RankContext>);
   using Judge = decltype(&parallel::ParallelModel::finish_step);
   static_assert(std::is_same_v<decltype(&parallel::ParallelModel::judge), Judge>);
-  static_assert(std::is_same_v<decltype(&checkpoint::AsyncSaver::let_write), void (checkpoint::AsyncSaver::*)()>);
-  static_assert(std::is_same_v<decltype(&parallel::ParallelGroups::gradients), decltype(&parallel::ParallelGroups::data_context)>);
+  static_assert(std::is_same_v<
+                decltype(&checkpoint::AsyncSaver::let_write),
+                void (checkpoint::AsyncSaver::*)()>);
+  static_assert(std::is_same_v<
+                decltype(&parallel::ParallelGroups::gradients),
+                decltype(&parallel::ParallelGroups::data_context)>);
 }
 
 }  // namespace

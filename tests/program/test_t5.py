@@ -82,7 +82,7 @@ class T5Test(ProgramTest):
             "train", "-c", "plan.yaml", "--nproc", 2, "model.path=t5.json", "tokenizer.path=tokenizer", "use_cpu=true",
             "data.train=pairs.jsonl", *self.PAIRS, "max_steps=3", "output_dir=planned", "save_strategy=no")
         text = done.out + done.err
-        self.assertRegex(text, r"predicted: .*\d+ MiB a rank")
+        self.assertRegex(text, r"predicted: .*\d+ MiB of")
         self.assertRegex(text, r"predicted .*\d+ MiB per rank, measured \d+ MiB \([+-][\d.]+%\)")
 
     def test_a_classifier_is_trained_saved_and_asked(self):

@@ -79,7 +79,7 @@ class Unlearning(ProgramTest):
         words = [r"unlearning.module_regex=transformer\.h\.2", "model.path=deep.json"]
         (self.folder / "deep.json").write_text(json.dumps({**CONFIG, "n_layer": 5, "attn_pdrop": 0.1}))
         told = self.unlearn("rmu", "RMU", "per_device_train_batch_size=4", *words).err
-        self.assertIn("run up to layer 2 of 5", told)
+        self.assertIn("runs up to layer 2 of 5", told)
         self.assertIn("21 to keep (EMBED_DIFF)", told)
         for name, ranks, more in (("zero", 2, ["per_device_train_batch_size=2", "parallel.zero_stage=3"]),
                                   ("pipe", 2, ["per_device_train_batch_size=2", "gradient_accumulation_steps=2",
@@ -437,7 +437,7 @@ class Unlearning(ProgramTest):
         path = self.folder / "endless" / "tokenizer_config.json"
         path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if not key.endswith("_token")}))
         for words, told in (
-            ([], ["no unlearning.method is given"]),
+            ([], ["no unlearning.method is set"]),
             (["unlearning.method=NPO", forget], ["needs rows to keep"]),
             (["unlearning.method=NOP", forget], ["NOP is none of GradAscent"]),
             (["unlearning.method=GradAscent", forget, "unlearning.beta=1"], ["not used with unlearning.method=GradAscent"]),

@@ -215,8 +215,7 @@ void DefaultsList::note_choice(const Node& node) {
     fail_in_list(
         node.item.origin,
         fmt::format("'{}' is chosen twice: {} and {}", key, known->second, node.option),
-        fmt::format(
-            "to change a choice made elsewhere: - override {}: {}", key, node.option));
+        fmt::format("to change a choice made elsewhere: - override {}: {}", key, node.option));
   }
   known_keys_[node.group_path()].insert(key);
 }

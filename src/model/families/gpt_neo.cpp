@@ -64,7 +64,8 @@ std::vector<bool> parse_local_layers(ConfigReader& reader, int64_t layers) {
     reader.problem(key, fmt::format("{} {}", shown(types), what));
     return std::vector<bool>{};
   };
-  constexpr const char* kForm = "is not a list of pairs of a list of \"global\" and \"local\" and a number";
+  constexpr const char* kForm =
+      "is not a list of pairs of a list of \"global\" and \"local\" and a number";
   std::vector<bool> local;
   for (const json& item : types.is_array() ? types : json::array({nullptr})) {
     if (!item.is_array() || item.size() != 2 || !item[0].is_array() ||
@@ -98,8 +99,7 @@ void check_listed_layers(ConfigReader& reader, const std::vector<bool>& local) {
     made.push_back(is_local ? "local" : "global");
   }
   if (!listed.is_null() && listed != made) {
-    reader.problem(
-        key, fmt::format("{} does not match attention_types", shown(listed)));
+    reader.problem(key, fmt::format("{} does not match attention_types", shown(listed)));
   }
 }
 
