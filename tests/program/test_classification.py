@@ -306,7 +306,7 @@ class Classification(ProgramTest):
         self.assertIn("Did you mean 'label'?", told)
         self.assertIn("one label", self.run_fails(2, *common, "data.train=train.csv", "task.labels=[a]").err)
         self.assertIn("plain text", self.run_fails(2, *common, "data.train=corpus/train.txt").err)
-        self.assertIn("has no classification head", self.run_fails(
+        self.assertIn("has no classifier", self.run_fails(
             2, "predict", "--model", "model.json", "--text", "x", "use_cpu=true").err)
         self.assertIn("--input", self.run_fails(2, "predict", "--model", "model.json").err)
         (self.folder / "mixed.jsonl").write_text('{"text": "x", "label": ["a"]}\n{"text": "y", "label": "b"}\n{"text": "z", "label": "c"}\n')
