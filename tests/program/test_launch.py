@@ -137,7 +137,7 @@ class Elastic(ProgramTest):
         self.reached("still", lost_at + 6)
         for pid in machine:
             os.kill(pid, signal.SIGCONT)
-        self.assertIn("takes it", self.finish(second))  # output_dir, whose lock a rank that stood still has
+        self.assertIn("takes over", self.finish(second))  # output_dir, whose lock a rank that stood still has
         self.assertRegex(self.finish(host), "the job continued without this coordinator|hosts it now")
         self.assertEqual(self.steps("still"), list(range(1, self.STEPS + 1)))
         self.assert_close(losses(self.folder / "still"), self.undisturbed("whole-4", ranks=4), 1e-5)
@@ -164,7 +164,7 @@ class Elastic(ProgramTest):
         self.reached("reused", 6)
         os.kill(self.worker("reused", 0), signal.SIGKILL)
         err = self.finish(job)
-        self.assertIn("no checkpoint in reused yet", err)
+        self.assertIn("no checkpoint in reused: starting", err)
         self.assertEqual(
             losses(self.folder / "reused"), self.undisturbed("whole-1", "seed=7", ranks=1))
 
