@@ -11,7 +11,9 @@ namespace lockstep {
 void begin_process() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {
-      ::open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);  // the lowest that is free
+      ::open(
+          "/dev/null",
+          stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);  // returns the lowest free descriptor
     }
   }
   std::signal(SIGXFSZ, SIG_IGN);

@@ -3,9 +3,9 @@
 
 namespace lockstep {
 
-/// Opens /dev/null as stdin, stdout and stderr where these are closed: else whatever is opened next
-/// has their numbers, and gets what is printed. Lets a file that would pass the limit of its size
-/// (ulimit -f) be an error with its name, instead of a signal.
+/// Opens /dev/null as stdin, stdout and stderr if they are closed; otherwise the next opened files
+/// would get their descriptors and receive the output. Ignores SIGXFSZ, so that exceeding the file
+/// size limit (ulimit -f) is an error with the file name instead of a signal.
 void begin_process();
 
 }  // namespace lockstep

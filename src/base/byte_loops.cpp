@@ -1,3 +1,4 @@
+// Selects the byte loops for this processor.
 #include "base/byte_loops_of.h"
 #include "base/processor.h"
 
@@ -18,7 +19,7 @@ const ByteLoops& byte_loops() {
 
 int64_t first_not_finite(const std::byte* numbers, int64_t count, Exponent exponent) {
   for (int64_t i = 0; i < count; ++i) {
-    uint64_t number = 0;  // its first bytes are the lowest
+    uint64_t number = 0;  // little-endian
     std::memcpy(
         &number, numbers + static_cast<size_t>(i) * exponent.number_bytes, exponent.number_bytes);
     if ((number & exponent.bits) == exponent.bits) {

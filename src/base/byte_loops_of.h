@@ -33,7 +33,8 @@ void add_pages(
 template <class Bits>
 bool copy_of(std::byte* to, const std::byte* from, size_t count, Bits exponent) {
   constexpr size_t kLine = 64;
-  // Memory is what is waited for, and asked for ahead, past the end at last: that reads nothing.
+  // The loops are limited by memory, so they prefetch, also past the end of the data, where a
+  // prefetch has no effect.
   constexpr size_t kAhead = 1024;
 #if defined(__AVX2__)
   constexpr size_t kVector = 32;

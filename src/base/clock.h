@@ -1,11 +1,11 @@
-// Time that only goes forward.
+// Monotonic time.
 #pragma once
 
 #include <chrono>
 
 namespace lockstep {
 
-/// Seconds of the steady clock, whose zero means nothing: for differences.
+/// Returns seconds of the steady clock; only differences are meaningful.
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -1,3 +1,4 @@
+// Counts the processors available to this process.
 #include "base/cores.h"
 
 #include <algorithm>
@@ -17,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first word of the file, which names a core's sibling threads: equal for the threads of one
-// core.
+// Returns the first word of the file that lists a core's sibling threads; it is the same for all
+// threads of a core.
 std::string siblings_of(int cpu) {
   std::ifstream file(
       "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
@@ -26,21 +27,21 @@ std::string siblings_of(int cpu) {
   return file >> text ? text : std::to_string(cpu);
 }
 
-// A folder's own bound; 0 where it sets none.
+// Returns the quota of a cgroup folder; 0 if not set.
 double quota_of(const fs::path& folder) {
   std::ifstream version2(folder / "cpu.max");
   double quota = 0, period = 0;
-  if (version2 >> quota >> period && period > 0) {  // "max 100000" is no number
+  if (version2 >> quota >> period && period > 0) {  // "max 100000" means no quota
     return quota / period;
   }
   std::ifstream quota1(folder / "cpu.cfs_quota_us"), period1(folder / "cpu.cfs_period_us");
-  if (quota1 >> quota && period1 >> period && quota > 0 && period > 0) {  // -1: none
+  if (quota1 >> quota && period1 >> period && quota > 0 && period > 0) {  // -1: no quota
     return quota / period;
   }
   return 0;
 }
 
-// Whether "cpu,cpuacct" has the word "cpu".
+// Returns true if a list such as "cpu,cpuacct" contains "cpu".
 bool has_cpu(std::string_view controllers) {
   std::istringstream words{std::string(controllers)};
   for (std::string word; std::getline(words, word, ',');) {
@@ -51,8 +52,8 @@ bool has_cpu(std::string_view controllers) {
   return false;
 }
 
-// The folders whose bounds count: of the process's cgroup and all above it. In a container whose
-// path is another's, the root is its own cgroup.
+// Returns the folders with quotas: the cgroup of the process and its ancestors. In a container, the
+// path may be that of the host; the root is then the container's own cgroup.
 std::set<fs::path> folders_of(const fs::path& root, std::string_view own) {
   std::set<fs::path> folders;
   const auto add = [&](const fs::path& top, const fs::path& path) {

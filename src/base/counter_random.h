@@ -1,6 +1,6 @@
-// Random numbers by position: the same (key, counter) gives the same number on every rank, thread
-// and machine. Initial weights, dropout masks and shuffles are drawn this way, so that no plan
-// changes them.
+// Counter-based random numbers: the same (key, counter) gives the same number on every rank, thread
+// and machine. Used for initial weights, dropout masks and shuffles, so that they do not depend on
+// the plan.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ constexpr uint64_t mix_bits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// A key for a stream, from another key and a number (a layer, a step, a name's hash).
+/// Derives the key of a stream from another key and a number (a layer, a step, the hash of a name).
 constexpr uint64_t derive_key(uint64_t key, uint64_t part) {
   return mix_bits(key + 0x9e3779b97f4a7c15ULL * (part + 1));
 }
 
-/// FNV-1a of a name, for derive_key.
+/// FNV-1a hash of a name, for derive_key().
 constexpr uint64_t hash_name(std::string_view name) {
   uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : name) {
@@ -29,7 +29,7 @@ constexpr uint64_t hash_name(std::string_view name) {
   return hash;
 }
 
-/// The counter's 64 random bits in the stream of `key`.
+/// Returns the 64 random bits of a counter in the stream of `key`.
 constexpr uint64_t random_bits(uint64_t key, uint64_t counter) {
   return mix_bits(mix_bits(counter + 0x9e3779b97f4a7c15ULL) ^ key);
 }

@@ -1,3 +1,4 @@
+// Error text and exit codes.
 #include "base/error.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-// Errors that say what, where, why and what to do.
+// Error type with message, context and hint.
 #pragma once
 
 #include <exception>
@@ -8,27 +8,26 @@
 
 namespace lockstep {
 
-/// What went wrong, in the classes that a caller or a scheduler tells apart. Each has one exit
-/// code.
+/// Kind of an error; each has one exit code for callers and schedulers.
 enum class ErrorKind {
   kRun,          // the run failed
   kConfig,       // usage or configuration
   kEnvironment,  // no device, a busy port, a missing library
-  kData,         // the user's text, a tokenizer, a model folder
-  kCheckpoint,   // a checkpoint that is damaged, incomplete or does not fit; a disk that is full
+  kData,         // text files, a tokenizer, a model folder
+  kCheckpoint,   // a damaged, incomplete or incompatible checkpoint; a full disk
   kOutOfMemory,
   kNumeric,   // NaN, infinity, divergence
-  kPeerLost,  // another rank died or did not answer
-  kInternal,  // a defect of ours
+  kPeerLost,  // another rank died or timed out
+  kInternal,  // a bug in Lockstep
 };
 
-/// The process exit code of a kind (the table at the end of docs/errors.md).
+/// Returns the process exit code of a kind (table at the end of docs/errors.md).
 int exit_code(ErrorKind kind);
-/// Saved and stopped on request (EX_TEMPFAIL): schedulers requeue.
+/// Exit code after saving and stopping on request (EX_TEMPFAIL): schedulers requeue the job.
 inline constexpr int kExitPreempted = 75;
 
-/// An error with a cause, the contexts it passed through (innermost first) and a remedy.
-/// what() is the whole text, one screen at most.
+/// Error with a cause, the contexts it passed through (innermost first) and a hint. what() is the
+/// whole text, at most one screen.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string message, std::string remedy = "");
@@ -37,7 +36,7 @@ class Error : public std::exception {
   const std::string& message() const { return message_; }
   const std::string& remedy() const { return remedy_; }
   const std::vector<std::string>& contexts() const { return contexts_; }
-  /// Adds what was being done ("reading model.safetensors"), from the inside out.
+  /// Adds a context ("reading model.safetensors"), innermost first.
   void add_context(std::string context);
   const char* what() const noexcept override { return text_.c_str(); }
 
@@ -49,7 +48,7 @@ class Error : public std::exception {
   std::vector<std::string> contexts_;
 };
 
-/// Runs `body`; an Error that leaves it is told that it happened while `context` was done.
+/// Runs `body` and adds `context` to any Error that it throws.
 template <class Body>
 decltype(auto) in_context(const std::string& context, Body&& body) {
   try {

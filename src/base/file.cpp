@@ -1,3 +1,4 @@
+// Memory-mapped files, file access by offset, and atomic writes.
 #include "base/file.h"
 
 #include <cerrno>
@@ -25,9 +26,9 @@ Error system_error(ErrorKind kind, std::string_view action, const std::filesyste
     remedy = fmt::format(
         "free some space on the disk of {}, or write elsewhere", path.parent_path().string());
   } else if (code == EACCES || code == EROFS || code == EPERM) {
-    remedy = "write where you may, or change the permissions";
+    remedy = "write to another folder, or change the permissions";
   } else if (code == ENOTDIR) {
-    remedy = "a part of the path is a file: name another path";
+    remedy = "part of the path is a file: use another path";
   }
   return Error(
       kind, fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(code)), remedy);
@@ -91,7 +92,7 @@ void expect_pages(std::span<const std::byte> bytes) {
   if (!bytes.empty()) {
     const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
     const uintptr_t before = begin % page_bytes();
-    ::madvise(  // a hint
+    ::madvise(  // only a hint
         reinterpret_cast<void*>(begin - before),
         before + bytes.size(),
         MADV_WILLNEED);
@@ -103,7 +104,7 @@ void forget_pages(std::span<const std::byte> bytes) {
   const auto begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
   const auto end = reinterpret_cast<uintptr_t>(bytes.data() + bytes.size()) / page * page;
   if (begin < end) {
-    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // a hint
+    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // only a hint
   }
 }
 
@@ -128,7 +129,7 @@ std::optional<File> File::open_direct(const std::filesystem::path& path, ErrorKi
   }
   const int descriptor = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
   if (descriptor < 0) {
-    return std::nullopt;  // who opens it for other writes is told why
+    return std::nullopt;  // a buffered open reports the reason
   }
   return File(descriptor, path, kind);
 }
@@ -209,18 +210,16 @@ std::string read_file(const std::filesystem::path& path, ErrorKind kind, uint64_
   if (type == std::filesystem::file_type::directory) {
     throw Error(kind, fmt::format("{} is a folder, not a file", path.string()));
   }
-  // Opening a pipe waits for its other end, for ever where there is none.
+  // Opening a pipe blocks until the other end is opened.
   if (type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::socket ||
       type == std::filesystem::file_type::block) {
-    throw Error(kind, fmt::format("{} is no file", path.string()));
+    throw Error(kind, fmt::format("{} is not a regular file", path.string()));
   }
   const File file(path, File::Mode::kRead, kind);
   const uint64_t size = file.size();
   if (size > longest) {
     throw Error(
-        kind,
-        fmt::format(
-            "{} has {} bytes, and {} are the most that are read", path.string(), size, longest));
+        kind, fmt::format("{} has {} bytes, but the maximum is {}", path.string(), size, longest));
   }
   std::string text(size, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));
@@ -236,7 +235,8 @@ void replace_file(
     const std::filesystem::path& path,
     const std::function<void(File& file)>& write,
     ErrorKind kind) {
-  // A name at which nobody has prepared a link, and that no other host takes.
+  // An unpredictable name, so that no other process can prepare a link at it and no other host uses
+  // it.
   std::filesystem::path temporary = path;
   uint64_t drawn = 0;
   [[maybe_unused]] const auto size = ::getrandom(&drawn, sizeof drawn, 0);
@@ -271,9 +271,9 @@ void create_folders(const std::filesystem::path& folder, ErrorKind kind) {
   if (folder.string().find("://") != std::string::npos) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} is no folder of this machine", folder.string()),
-        "write to a folder and copy it from there; output_dir of `lockstep train` alone may be in "
-        "an object store");
+        fmt::format("{} is not a local folder", folder.string()),
+        "write to a local folder and copy it from there; only output_dir of `lockstep train` may "
+        "be in an object store");
   }
   std::error_code code;
   std::filesystem::create_directories(folder, code);

@@ -1,5 +1,5 @@
-// Files: mapped, read whole, written whole into place, and by offset. Every failure is an Error
-// that names the path and the system's reason; a full disk is told as such.
+// Files: memory-mapped, read and written whole, and by offset. Every failure is an Error with the
+// path and the system's reason; a full disk has its own message.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// A file mapped read-only. Move-only; the bytes live as long as it does.
+/// Read-only memory-mapped file. Move-only; the bytes are valid for the lifetime of the object.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -35,33 +35,33 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// Has the system read a MappedFile's bytes, which are used soon, in large blocks; returns once it
-/// was told, which is before they are there.
+/// Asks the system to read ahead bytes of a MappedFile in large blocks. Does not wait for the data.
 void expect_pages(std::span<const std::byte> bytes);
-/// Lets whole pages of a MappedFile's bytes, which were read, leave the memory of the process; who
-/// reads them again has them again.
+/// Releases whole pages of a MappedFile from the memory of the process. Later accesses read them
+/// again.
 void forget_pages(std::span<const std::byte> bytes);
 
-/// An open file, read and written by offset. Move-only; closed by the destructor.
+/// Open file, read and written by offset. Move-only; closed by the destructor.
 class File {
  public:
-  /// kCreate truncates; kCreateNew wants that there is nothing, not even a link; kWrite opens what
-  /// is there.
+  /// kCreate truncates; kCreateNew fails if the path exists, even as a link; kWrite opens an
+  /// existing file.
   enum class Mode { kRead, kCreate, kCreateNew, kWrite };
   File(const std::filesystem::path& path, Mode mode, ErrorKind kind = ErrorKind::kCheckpoint);
   File(File&& other) noexcept;
   File& operator=(File&& other) = delete;
   ~File();
-  /// What is there, for writes past the page cache (O_DIRECT) of whole pages from pages of memory;
-  /// nothing where that is not known to be the faster way: on other file systems than ext4 and XFS.
+  /// Opens an existing file for writes that bypass the page cache (O_DIRECT), of whole pages from
+  /// aligned memory. Returns nullopt if this is not known to be faster: on file systems other than
+  /// ext4 and XFS.
   static std::optional<File> open_direct(
       const std::filesystem::path& path, ErrorKind kind = ErrorKind::kCheckpoint);
 
   void resize(uint64_t size);
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
-  /// Fills `bytes` whole; a file that ends before is an error.
+  /// Fills `bytes`; throws an Error if the file ends earlier.
   void read_at(uint64_t offset, std::span<std::byte> bytes) const;
-  /// To the device: fsync.
+  /// Flushes the file to the device (fsync).
   void sync();
   uint64_t size() const;
   const std::filesystem::path& path() const { return path_; }
@@ -77,28 +77,29 @@ class File {
   ErrorKind kind_;
 };
 
-/// What a text that is read whole may hold: more is no text but a mistake.
+/// Maximum size of a text file that is read whole.
 inline constexpr uint64_t kLongestText = uint64_t{1} << 30;
-/// The whole file. An Error where it is none (a pipe, a device), or holds more than `longest`.
+/// Reads a whole file. Throws an Error if it is not a regular file (a pipe, a device) or larger
+/// than `longest`.
 std::string read_file(
     const std::filesystem::path& path,
     ErrorKind kind = ErrorKind::kData,
     uint64_t longest = kLongestText);
-/// Writes to a temporary name beside `path`, syncs, renames, syncs the folder: a reader sees the
-/// old text or the new one, whatever happens.
+/// Writes to a temporary file in the same folder, syncs, renames it to `path`, and syncs the
+/// folder: a reader always sees the complete old or new text.
 void write_file_atomically(
     const std::filesystem::path& path,
     std::string_view text,
     ErrorKind kind = ErrorKind::kCheckpoint);
-/// fsync of a folder, so that a rename in it is on the device.
+/// Flushes a folder (fsync), so that a rename in it is on the device.
 void sync_folder(const std::filesystem::path& folder);
-/// mkdir -p, with an Error that names the folder.
+/// Creates folders as mkdir -p. Throws an Error with the folder.
 void create_folders(const std::filesystem::path& folder, ErrorKind kind = ErrorKind::kCheckpoint);
-/// Whether some process holds a lock on the file (fcntl's, of an open file). False where there is
-/// no such file.
+/// Returns true if a process holds a lock (fcntl, open file description) on the file. False if the
+/// file does not exist.
 bool is_locked(const std::filesystem::path& path);
-/// The Error of a failed system call on `path`, from errno: "cannot write PATH: No space left on
-/// device".
+/// Returns the Error of a failed system call on `path`, from errno: "cannot write PATH: No space
+/// left on device".
 Error system_error(ErrorKind kind, std::string_view action, const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// The parts of fmt that need no caller's types, compiled once.
+// Instantiates the parts of fmt that do not depend on the caller's types, so that they are compiled
+// once.
 #include "base/format.h"
 
 #include <fmt/format-inl.h>

@@ -1,5 +1,5 @@
-// fmt, as libtorch ships it. Debian's fmt is older and clashes with it: include this file and never
-// <fmt/...> directly.
+// The version of fmt included in libtorch. Debian's fmt is older and conflicts with it: include
+// this file instead of <fmt/...>.
 #pragma once
 
 #include <fmt/format.h>

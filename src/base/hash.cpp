@@ -1,3 +1,4 @@
+// XXH3 hashes.
 #include "base/hash.h"
 
 #include <cstdint>

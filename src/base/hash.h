@@ -1,4 +1,4 @@
-// XXH3-128, for content keys and checkpoint chunks. Not for secrets.
+// XXH3-128 hash for content keys and checkpoint chunks. Not cryptographic.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A running XXH3-128; hex() is 32 lower-case digits, the canonical (big-endian) form.
+/// Incremental XXH3-128; hex() returns 32 lower-case digits in canonical (big-endian) order.
 class Hasher {
  public:
   Hasher();
@@ -19,7 +19,7 @@ class Hasher {
   Hasher& operator=(const Hasher&) = delete;
 
   void update(std::span<const std::byte> bytes);
-  /// The text and its length, so that ("ab", "c") and ("a", "bc") differ.
+  /// Adds a text and its length, so that ("ab", "c") and ("a", "bc") differ.
   void update_field(std::string_view text);
   std::string hex() const;
 
@@ -28,7 +28,7 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-/// XXH3-64: to compare bytes that should be the same.
+/// XXH3-64, to compare bytes that should be equal.
 uint64_t hash_64(std::span<const std::byte> bytes);
 std::string hash_hex(std::span<const std::byte> bytes);
 std::string hash_hex(std::string_view text);

@@ -1,3 +1,4 @@
+// Locates files in the local Hugging Face cache.
 #include "base/hugging_face_cache.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ fs::path cache_folder(
     const char* name,
     const EnvironmentLookup& environment) {
   const auto value = [&](const char* variable) {
-    return environment(variable).value_or("");  // a variable that is empty is none
+    return environment(variable).value_or("");  // an empty variable counts as not set
   };
   for (const char* const variable : variables) {
     if (const std::string folder = value(variable); !folder.empty()) {

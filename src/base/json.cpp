@@ -1,3 +1,4 @@
+// Parses JSON with limits.
 #include "base/json.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ std::string place(std::string_view text, size_t byte) {
 
 nlohmann::json parse_json(std::string_view text, std::string_view source, ErrorKind kind) {
   using json = nlohmann::json;
-  // The library takes a zero byte for the end, whatever stands behind it; no JSON holds one.
+  // The library treats a zero byte as the end of the text; JSON never contains one.
   if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
     throw Error(
         kind, fmt::format("{} is not JSON at {}: a zero byte", source, place(text, zero + 1)));
@@ -35,7 +36,7 @@ nlohmann::json parse_json(std::string_view text, std::string_view source, ErrorK
   std::vector<std::set<std::string>> keys;
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
     if (depth > kMaximumDepth) {
-      throw Error(kind, fmt::format("{} nests deeper than {} levels", source, kMaximumDepth));
+      throw Error(kind, fmt::format("{} is nested deeper than {} levels", source, kMaximumDepth));
     }
     if (event == json::parse_event_t::object_start) {
       keys.emplace_back();
@@ -44,7 +45,7 @@ nlohmann::json parse_json(std::string_view text, std::string_view source, ErrorK
     } else if (event == json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!keys.back().insert(key).second) {
-        throw Error(kind, fmt::format("{} holds the key \"{}\" twice", source, key));
+        throw Error(kind, fmt::format("{} contains the key \"{}\" twice", source, key));
       }
     }
     return true;

@@ -1,4 +1,4 @@
-// JSON of unknown origin, read with bounds: errors name the source, the line and the column.
+// Parser for untrusted JSON with limits; errors contain the source, the line and the column.
 #pragma once
 
 #include <filesystem>
@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-/// Parses strictly (no comments). A duplicate key, a depth of more than 64, and anything else that
-/// is not JSON are Errors of `kind` that name `source`, line and column.
+/// Parses strict JSON (no comments). Throws an Error of `kind` with `source`, line and column for
+/// invalid JSON, a duplicate key, or nesting deeper than 64.
 nlohmann::json parse_json(
     std::string_view text, std::string_view source, ErrorKind kind = ErrorKind::kData);
-/// The same, of a file.
+/// The same for a file.
 nlohmann::json read_json(const std::filesystem::path& path, ErrorKind kind = ErrorKind::kData);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Integers in JSON of unknown origin: what comes of converting a double that no integer holds, as
-// `get` would, is undefined.
+// Checked conversion of JSON numbers to integers. `get` has undefined behavior for a double out of
+// the range of the integer type.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// The integer that a value is; of anything else, 2.0 and 2e21 too, nlohmann's type error, and of
-/// one that T does not hold nlohmann's range error.
+/// Returns an integer value. Throws nlohmann's type error for other values, including 2.0 and 2e21,
+/// and its range error if T cannot represent the value.
 template <class T = int64_t>
 T integer_of(const nlohmann::json& value) {
   const auto held = [&](auto number) {
@@ -24,7 +24,7 @@ T integer_of(const nlohmann::json& value) {
                                     : held(value.get_ref<const int64_t&>());
 }
 
-/// The integer next to a number towards zero, of at most 2^62.
+/// Rounds a number toward zero, clamped to ±2^62.
 inline int64_t bounded_integer_of(double number) {
   return static_cast<int64_t>(std::clamp(number, -0x1p62, 0x1p62));
 }

@@ -1,3 +1,4 @@
+// Log lines and the status line on standard error.
 #include "base/log.h"
 
 #include <atomic>
@@ -19,30 +20,28 @@ std::atomic<int>& rank_setting() {
   return rank;
 }
 
-/// The text that stands in the terminal's last line, and the lock of everything that is written
-/// around it.
+/// Text in the last line of the terminal, and the lock for all output.
 struct StatusLine {
   std::mutex mutex;
   std::string text;
 };
 
 StatusLine& status_line() {
-  static auto* const status =
-      new StatusLine;  // never destroyed: threads may log until the very end
+  static auto* const status = new StatusLine;  // never destroyed: threads may log during shutdown
   return *status;
 }
 
 constexpr std::string_view kClearLine = "\r\x1b[K";
 
 void write_whole(std::string_view text) {
-  // One write, so that lines of several processes on one pipe do not mix.
+  // A single write, so that lines of several processes on one pipe do not interleave.
   while (!text.empty()) {
     const auto written = ::write(STDERR_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR) {
       continue;
     }
     if (written <= 0) {
-      return;  // there is nobody to tell
+      return;  // stderr is not writable
     }
     text.remove_prefix(static_cast<size_t>(written));
   }
@@ -62,7 +61,8 @@ std::string_view name_of(LogLevel level) {
   return "";
 }
 
-/// Lines may hold what other machines and files say: nothing in them is obeyed by a terminal.
+/// Removes control characters: lines may contain text from other machines and files, which must not
+/// control the terminal.
 std::string without_control(std::string_view text) {
   std::string shown(text);
   for (char& letter : shown) {

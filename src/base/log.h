@@ -1,5 +1,5 @@
-// Lines to standard error, each with the rank that says them, and the status line that stays below
-// them on a terminal. Thread-safe: a line is written whole.
+// Log lines on standard error with the rank, and a status line below them on a terminal.
+// Thread-safe; lines are written atomically.
 #pragma once
 
 #include <string>
@@ -13,19 +13,19 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 /// Lines below this level are dropped. The default is kInfo.
 void set_log_level(LogLevel level);
-/// Every later line begins with "[rank N]"; a negative rank takes the prefix away.
+/// Prefixes later lines with "[rank N]"; a negative rank removes the prefix.
 void set_log_rank(int rank);
 void log_line(LogLevel level, std::string_view text);
 
-/// The status line: drawn at once in the terminal's last line ("\r", clear to the end, the text, no
-/// newline), and again below every line logged later, so that neither tears the other. One line,
-/// shorter than the terminal is wide: the caller's duty. An empty text takes it away. Behind a pipe
-/// it can be told from other text: it begins with "\r\x1b[K" and no newline follows.
+/// Sets the status line: drawn immediately in the last line of the terminal ("\r", clear to the
+/// end, the text, no newline), and redrawn below every later log line. The caller ensures that it
+/// is one line that fits the terminal. An empty text removes it. In a pipe it is recognizable: it
+/// starts with "\r\x1b[K" and has no newline.
 void set_status_line(std::string_view text);
-/// Ends the status line with a newline, so that it stays on the screen, and forgets it.
+/// Ends the status line with a newline, so that it stays on the screen, and clears it.
 void keep_status_line();
-/// Writes whole lines, as they are, above the status line: for a process that passes on what others
-/// say.
+/// Writes whole lines unchanged above the status line, for a process that forwards the output of
+/// other processes.
 void write_lines(std::string_view lines);
 
 template <class... Args>

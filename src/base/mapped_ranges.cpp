@@ -1,3 +1,4 @@
+// SIGBUS handler that prints the file of a failed memory-mapped access.
 #include "base/mapped_ranges.h"
 
 #include <algorithm>
@@ -14,9 +15,9 @@
 namespace lockstep {
 namespace {
 
-/// What a signal handler may read.
+/// Data that a signal handler may read.
 struct MappedRange {
-  std::atomic<uintptr_t> begin;  // 0: free
+  std::atomic<uintptr_t> begin;  // 0: unused
   size_t size;
   std::array<char, 512> path;
 };
@@ -34,12 +35,12 @@ void on_bus_error(int signal, siginfo_t* info, void* /*context*/) {
     if (begin != 0 && address >= begin && address - begin < range.size) {
       say("error: ");
       say(range.path.data());
-      say(" was cut off while it was read, or its disk does not answer\n"
-          "  try: let no other program write to it; remove it where it can be made again\n");
+      say(" was truncated while it was read, or its disk failed\n  try: do not let other programs "
+          "write to it; remove it if it can be created again\n");
       break;
     }
   }
-  std::signal(signal, SIG_DFL);  // and the access that failed ends the process
+  std::signal(signal, SIG_DFL);  // repeating the access then ends the process
 }
 
 void install_once() {
@@ -71,7 +72,8 @@ void note_mapping(const void* begin, size_t size, const std::filesystem::path& p
     if (range.begin.load(std::memory_order_relaxed) == 0) {
       const std::string& name = path.native();
       const size_t length = std::min(name.size(), range.path.size() - 1);
-      std::memcpy(range.path.data(), name.data() + (name.size() - length), length);  // its end
+      std::memcpy(
+          range.path.data(), name.data() + (name.size() - length), length);  // the end of the path
       range.path[length] = '\0';
       range.size = size;
       range.begin.store(reinterpret_cast<uintptr_t>(begin), std::memory_order_release);

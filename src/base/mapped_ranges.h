@@ -1,4 +1,4 @@
-// Files of mapped address ranges, for the message of a SIGBUS.
+// Files of memory-mapped address ranges, for the message of a SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-/// Notes a mapping. Where a mapped file is cut off by another program, or its disk does not answer,
-/// the system ends who reads it with SIGBUS; a line on stderr then names the file. The first
-/// mapping installs the handler, where the program has none of its own.
+/// Registers a mapping. If another program truncates a mapped file, or its disk fails, the system
+/// ends the reader with SIGBUS; the handler prints the file on stderr. The first mapping installs
+/// the handler, unless the program has its own.
 void note_mapping(const void* begin, size_t size, const std::filesystem::path& path);
 void forget_mapping(const void* begin);
 

@@ -1,3 +1,4 @@
+// Regular expressions over parameter names.
 #include "base/name_pattern.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ std::regex parse_regex(const std::string& key, const std::string& text) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format("{}: '{}' is not a regular expression: {}", key, text, error.what()),
-        "put a backslash before a character that stands for itself: layers\\.0\\.");
+        "escape special characters with a backslash: layers\\.0\\.");
   }
 }
 
@@ -31,9 +32,9 @@ void NamePattern::check_found_in(std::span<const std::string> names) const {
   const size_t shown = std::min<size_t>(names.size(), 12);
   throw Error(
       ErrorKind::kConfig,
-      fmt::format("{}: '{}' is found in no parameter's name", key_, text_),
+      fmt::format("{}: '{}' matches no parameter name", key_, text_),
       fmt::format(
-          "write one that is found in a name, or leave it out; the names are {}{}",
+          "use a pattern that matches a name, or remove it; the names are {}{}",
           fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
           shown < names.size() ? ", ..." : ""));
 }

@@ -1,4 +1,4 @@
-// Regular expressions over the names of parameters, as keys of the configuration have them.
+// Regular expressions over parameter names, as used in configuration keys.
 #pragma once
 
 #include <regex>
@@ -7,20 +7,20 @@
 
 namespace lockstep {
 
-/// A key's regular expression, in ECMAScript's grammar. Error (config) that names the key where the
-/// text is none.
+/// Compiles the regular expression (ECMAScript) of a key. Throws Error (config) with the key if it
+/// is invalid.
 std::regex parse_regex(const std::string& key, const std::string& text);
 
-/// A regular expression (ECMAScript's grammar) that is looked for at any place of a name, so that
-/// "^" and "$" say where. Pure, thread-safe.
+/// Regular expression (ECMAScript) that may match anywhere in a name; use "^" and "$" as anchors.
+/// Thread-safe.
 class NamePattern {
  public:
-  /// Error as parse_regex.
+  /// Throws the errors of parse_regex().
   NamePattern(std::string key, std::string text);
 
   const std::string& text() const { return text_; }
   bool is_in(const std::string& name) const { return std::regex_search(name, expression_); }
-  /// Error (config) that shows some of the names, where it is found in none of them.
+  /// Throws Error (config) with some of the names if none of them matches.
   void check_found_in(std::span<const std::string> names) const;
 
  private:

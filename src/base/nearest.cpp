@@ -1,3 +1,4 @@
+// Finds the nearest name for "Did you mean" messages.
 #include "base/nearest.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ bool is_same(char a, char b) {
   return lower_case(a) == lower_case(b);
 }
 
-/// Optimal string alignment distance; upper and lower case are one.
+/// Optimal string alignment distance, ignoring case.
 size_t edits(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) {
@@ -46,7 +47,7 @@ std::optional<std::string> nearest_name(
     const auto is_nearer = [&](size_t count) {
       return 3 * count <= longer && (!best || count < fewest);
     };
-    if (!is_nearer(longer - shorter)) {  // at least so many edits
+    if (!is_nearer(longer - shorter)) {  // lower bound of the edits
       continue;
     }
     if (const size_t count = edits(word, candidate); is_nearer(count)) {
@@ -54,7 +55,7 @@ std::optional<std::string> nearest_name(
       fewest = count;
     }
   }
-  if (!best || fewest > 2) {  // a part of a longer name
+  if (!best || fewest > 2) {  // part of a longer name
     for (const std::string& candidate : candidates) {
       if (word.size() > 4 && (candidate.starts_with(std::string(word) + "_") ||
                               candidate.ends_with("_" + std::string(word)))) {

@@ -1,4 +1,4 @@
-// "Did you mean": the nearest of a list of names.
+// Nearest of a list of names, for "Did you mean" messages.
 #pragma once
 
 #include <optional>
@@ -8,12 +8,13 @@
 
 namespace lockstep {
 
-/// The candidate with the fewest edits (insert, delete, replace, swap of neighbours) to `word`,
-/// where that is at most a third of the longer of the two; one that begins or ends with `word` and
-/// an underscore goes before those of more than two edits. Nothing where none is so near.
+/// Returns the candidate with the fewest edits (insert, delete, replace, swap of neighbors) to
+/// `word`, if they are at most a third of the longer length. A candidate that starts or ends with
+/// `word` and an underscore is preferred to those with more than two edits. nullopt if no candidate
+/// is near.
 std::optional<std::string> nearest_name(
     std::string_view word, std::span<const std::string> candidates);
-/// " Did you mean 'x'?", or nothing.
+/// Returns " Did you mean 'x'?", or an empty string.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Memory of a machine that outlives the ranks which write to it: a launcher makes it, and hands it
-// to the workers of each round. It is gone with the last process that has it.
+// Memory that outlives the ranks that write to it. A launcher creates it and passes it to the
+// workers of each round. It is released when the last process closes it.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// The variable that tells a worker the descriptor of its memory.
+/// Environment variable with the file descriptor of a worker's memory.
 inline constexpr const char* kPersistentMemoryVariable = "LOCKSTEP_KEPT_MEMORY";
-/// It is a sparse file of so many parts, each at a multiple of this offset.
+/// The memory is a sparse file of kPersistentParts parts at multiples of kPersistentPartBytes.
 inline constexpr int kPersistentParts = 4;
 inline constexpr int64_t kPersistentPartBytes = int64_t{1} << 44;
 
-/// One worker's, empty. Move-only.
+/// Memory of one worker, initially empty. Move-only.
 class PersistentMemory {
  public:
   PersistentMemory();
@@ -21,17 +21,17 @@ class PersistentMemory {
   PersistentMemory& operator=(PersistentMemory&& other) = delete;
   ~PersistentMemory();
 
-  /// -1 where the system gives none.
+  /// Returns -1 if the system does not support it.
   int descriptor() const { return descriptor_; }
 
  private:
   int descriptor_ = -1;
 };
 
-/// This process's, from the variable; -1 where no launcher gave it any. What it starts does not get
-/// it.
+/// Returns this process's descriptor, from the environment variable; -1 if the launcher passed
+/// none. Child processes do not inherit it.
 int persistent_memory();
-/// What of the machine's memory is in one; 0 in none.
+/// Returns the bytes of memory that the file uses; 0 if there is no file.
 int64_t kept_bytes(int memory);
 
 }  // namespace lockstep

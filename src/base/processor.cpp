@@ -1,3 +1,4 @@
+// Detects the instruction sets of this processor.
 #include "base/processor.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ constexpr std::array<std::pair<const char*, InstructionSet>, 4> kNames{
      {"amx", InstructionSet::kAmx}}};
 
 #if defined(__x86_64__)
-/// AMX's tiles are state that a process has to ask for (Linux 5.16).
+/// Requests permission to use AMX tiles, which Linux requires since 5.16.
 bool may_use_amx() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   constexpr unsigned kAmxBfloat16 = 1U << 22, kAmxTile = 1U << 24;
@@ -78,7 +79,7 @@ InstructionSet instruction_set_up_to(const char* name) {
   }
   throw Error(
       ErrorKind::kConfig,
-      fmt::format("{}={} names no instruction set", kVariable, name),
+      fmt::format("{}={} is not an instruction set", kVariable, name),
       fmt::format("unset it, or set it to one of {}", fmt::join(names, ", ")));
 }
 

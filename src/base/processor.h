@@ -1,17 +1,17 @@
-// The instructions that our own loops for CPUs may use.
+// Instruction sets for the CPU loops of Lockstep.
 #pragma once
 
 namespace lockstep {
 
-/// Each with those before it. Other processors than x86-64, and older ones, have kPlain.
+/// Each includes the previous ones. kPlain: older x86-64 and other processors.
 enum class InstructionSet { kPlain, kAvx2, kAvx512, kAvx512Bfloat16, kAmx };
 
-/// What this processor has and its system lets a program use; no more than the environment variable
-/// LOCKSTEP_MAX_CPU_ISA says (avx2, avx512, avx512_bf16, amx), which throws an Error where it is
-/// something else. Read once.
+/// Returns the best instruction set that the processor and the system support, limited by the
+/// environment variable LOCKSTEP_MAX_CPU_ISA (avx2, avx512, avx512_bf16, amx). Throws an Error if
+/// the variable has another value. Evaluated once.
 InstructionSet instruction_set();
 
-/// The same for a given value of the variable; null: there is none.
+/// The same for a given value of the variable; null: not set.
 InstructionSet instruction_set_up_to(const char* name);
 
 }  // namespace lockstep

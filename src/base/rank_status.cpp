@@ -1,3 +1,4 @@
+// Publishes and reads the status of a rank in shared memory.
 #include "base/rank_status.h"
 
 #include <algorithm>
@@ -19,10 +20,10 @@
 namespace lockstep {
 namespace {
 
-constexpr off_t kOffset = 4096;  // in the file: the first page is the line of the step
+constexpr off_t kOffset = 4096;  // offset in the file: the first page contains the step
 constexpr uint64_t kMagic = 0x31'65'73'6c'75'70'4b'4c;
 constexpr int kGroups = 32, kWaits = 8, kRanks = 64, kDims = 6;
-constexpr int32_t kOfHost = 1, kOfDevice = 2;  // WaitField::used
+constexpr int32_t kOfHost = 1, kOfDevice = 2;  // values of WaitField::used
 
 template <size_t N>
 void put(std::array<char, N>& field, std::string_view text) {
@@ -30,7 +31,7 @@ void put(std::array<char, N>& field, std::string_view text) {
   text.copy(field.data(), N - 1);
 }
 
-/// Up to the first zero, wherever that is: a reader may see a text half written.
+/// Reads up to the first zero byte: a reader may see a partially written text.
 template <size_t N>
 std::string text_of(const std::array<char, N>& field) {
   return {field.begin(), std::find(field.begin(), field.end(), '\0')};
@@ -67,7 +68,7 @@ struct WaitField {
   RankList ranks;
 };
 
-/// What is told, as it lies in memory.
+/// Memory layout of the status.
 struct Told {
   int64_t process;
   int32_t rank, ranks;
@@ -80,7 +81,7 @@ struct Told {
 static_assert(std::is_trivially_copyable_v<Told>);
 
 std::mutex& writers() {
-  static auto* const one = new std::mutex;  // never destroyed: threads may tell until the end
+  static auto* const one = new std::mutex;  // never destroyed: threads may use it during shutdown
   return *one;
 }
 
@@ -103,7 +104,7 @@ PendingCall reading_of(const WaitField& field) {
 
 struct RankStatus::Page {
   uint64_t magic;
-  std::atomic<uint64_t> version;  // odd while it is written
+  std::atomic<uint64_t> version;  // odd during a write
   Told told;
 };
 
@@ -272,7 +273,7 @@ std::optional<RankStatusReading> read_rank_status(const std::filesystem::path& p
   const auto copy = std::make_unique<Copy>();
   const auto again = std::make_unique<Copy>();
   constexpr auto kSize = static_cast<ssize_t>(sizeof(Copy));
-  // One that was stopped while it wrote stays odd: what it tells is taken as it is.
+  // The version of a rank stopped during a write stays odd; its status is then used as it is.
   constexpr int kTries = 20;
   bool whole = false;
   for (int i = 0; i < kTries && !whole; ++i) {
@@ -312,7 +313,7 @@ namespace {
 
 thread_local std::function<void(std::string_view)> phase_observer;
 
-/// Never destroyed: groups and threads tell until the end.
+/// Never destroyed: groups and threads use it during shutdown.
 struct OfProcess {
   std::mutex mutex;
   std::atomic<RankStatus*> rank_status = nullptr;

@@ -1,4 +1,4 @@
-// A file that is written in parts and stands whole or not at all.
+// Atomic replacement of a file that is written in parts.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// As write_file_atomically, of what `write` writes.
+/// Writes a file with `write` and replaces `path` atomically, as write_file_atomically().
 void replace_file(
     const std::filesystem::path& path,
     const std::function<void(File& file)>& write,

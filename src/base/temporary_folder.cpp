@@ -13,8 +13,8 @@ std::filesystem::path temporary_folder() {
   if (error) {
     throw Error(
         ErrorKind::kEnvironment,
-        fmt::format("there is no folder for temporary files: {}", error.message()),
-        "set TMPDIR to a folder that can be written");
+        fmt::format("no folder for temporary files: {}", error.message()),
+        "set TMPDIR to a writable folder");
   }
   return folder;
 }

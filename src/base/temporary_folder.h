@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// The folder for temporary files. Error (environment) where TMPDIR names none.
+/// Returns the folder for temporary files. Throws Error (environment) if TMPDIR is not a folder.
 std::filesystem::path temporary_folder();
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Small things that are done to names and words of ASCII.
+// Helpers for ASCII text.
 #pragma once
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-/// Whether it is one of 0 to 9, whatever the locale.
+/// Returns true for 0 to 9, independent of the locale.
 constexpr bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
 }
 
-/// A to Z become a to z; every other byte stays, so that UTF-8 stays UTF-8.
+/// Converts A to Z to lower case; other bytes are not changed, so UTF-8 stays valid.
 constexpr char lower_case(char letter) {
   return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
 }
@@ -27,7 +27,7 @@ inline bool mentions(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-/// "nproc_per_node" as "nproc-per-node".
+/// Converts "nproc_per_node" to "nproc-per-node".
 inline std::string dashed(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   return name;

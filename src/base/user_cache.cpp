@@ -1,3 +1,4 @@
+// Locates the cache folder of the user.
 #include "base/user_cache.h"
 
 #include <cstdlib>
@@ -11,8 +12,7 @@
 namespace lockstep {
 namespace {
 
-// A folder of /tmp that nobody but this user can have made or write to: what is read back from a
-// cache is trusted.
+// A folder in /tmp that only this user can create and write, because cache contents are trusted.
 std::filesystem::path own_temporary_folder() {
   const std::string path = fmt::format("/tmp/lockstep-{}", ::geteuid());
   struct stat info{};
@@ -21,7 +21,7 @@ std::filesystem::path own_temporary_folder() {
       (info.st_mode & 0022) != 0) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{} is to be a folder that this user alone may write to", path),
+        fmt::format("{} must be a folder that only this user can write to", path),
         "set HOME, XDG_CACHE_HOME or data.cache_dir");
   }
   return path;

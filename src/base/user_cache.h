@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// lockstep/ below XDG_CACHE_HOME or ~/.cache, else a folder of this user's in /tmp: Error (config)
-/// where somebody else may write to that.
+/// Returns lockstep/ below XDG_CACHE_HOME or ~/.cache, otherwise a folder of this user in /tmp.
+/// Throws Error (config) if another user may write to it.
 std::filesystem::path user_cache_folder();
 
 }  // namespace lockstep

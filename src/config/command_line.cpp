@@ -1,3 +1,4 @@
+// Splits the arguments of a command into a configuration file, overrides and flags.
 #include "config/command_line.h"
 
 #include <algorithm>
@@ -15,8 +16,8 @@ bool is_config_file(const std::string& word) {
   return word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
 }
 
-/// Of training programs that people write for themselves. In a file, or as key=value, these names
-/// may be variables of anybody's: they are read as flags alone.
+/// Flags of other training programs. In a file, or as key=value, these names may be user variables,
+/// so they are only read as flags.
 struct ScriptFlag {
   std::string_view name, key;
 };
@@ -32,7 +33,7 @@ constexpr ScriptFlag kScriptFlags[] = {
     {"seq_length", "data.sequence_length"},
 };
 
-/// What a flag of the configuration takes.
+/// Type of value that a flag of the configuration accepts.
 struct Target {
   bool is_bool = false, is_list = false;
 };
@@ -59,7 +60,7 @@ class CommandLineReader {
       } else {
         problem(
             word,
-            "this word is not understood",
+            "unexpected argument",
             "write key=value, --key value, or -c file.yaml; `--help` lists all keys");
       }
     }
@@ -81,14 +82,14 @@ class CommandLineReader {
     }
   }
 
-  /// The value after a flag: what follows its '=', else the next word.
+  /// Returns the value of a flag: the text after its '=', otherwise the next word.
   std::optional<std::string> value_of(
       const std::string& word, const std::optional<std::string>& attached) {
     if (attached) {
       return attached;
     }
     if (at_ >= words_.size() || (words_[at_].starts_with("--") && words_[at_].size() > 2)) {
-      problem(word, "a value is expected after it");
+      problem(word, "a value is required");
       return std::nullopt;
     }
     return words_[at_++];
@@ -104,18 +105,18 @@ class CommandLineReader {
       const size_t which = word == "-c" ? 0 : word == "-cn" ? 1 : word == "-cp" ? 2 : 3;
       own_flag(names[which], word, std::nullopt);
     } else {
-      problem(word, "there is no such flag", "`--help` lists all flags and keys");
+      problem(word, "unknown flag", "`--help` lists all flags and keys");
     }
   }
 
   void multirun(const std::string& word) {
     problem(
         word,
-        "a sweep runs a job for each of several values, and this program runs one job",
-        "start the program once for each value, in a loop of the shell");
+        "sweeps over several values are not supported",
+        "start the program once per value, in a shell loop");
   }
 
-  /// The flags that every command has. False where `name` is none of them.
+  /// Handles the flags that every command has. Returns false if `name` is not one of them.
   bool own_flag(
       const std::string& name,
       const std::string& word,
@@ -159,8 +160,8 @@ class CommandLineReader {
     if (!result_.file.empty()) {
       problem(
           word,
-          fmt::format("{} is the configuration file already", result_.file.string()),
-          "give one; a defaults list in it can take others in");
+          fmt::format("the configuration file is already {}", result_.file.string()),
+          "give one file; its defaults list can include others");
     }
     result_.file = file;
   }
@@ -180,7 +181,8 @@ class CommandLineReader {
     set_file(config_name_ ? "--config-name" : "--config-path", (folder / name).string());
   }
 
-  /// As programs with these flags have it: a folder of the experiment's in that of all.
+  /// Sets training.output_dir to the experiment's folder below --save_dir, as programs with these
+  /// flags do.
   void find_output() {
     if (!experiment_ && !save_dir_) {
       return;
@@ -253,7 +255,7 @@ class CommandLineReader {
     } else if (to_bool(attached.value_or("true")).value_or(false)) {
       result_.flags[name].emplace_back("true");
     } else if (!to_bool(attached.value_or("true"))) {
-      problem(word, "the flag is on or off; it takes no value");
+      problem(word, "the flag does not accept a value");
     }
   }
 
@@ -270,7 +272,7 @@ class CommandLineReader {
     return std::nullopt;
   }
 
-  /// "no_bf16" and "training.no_bf16" -> the boolean they deny.
+  /// Returns the bool key that "no_bf16" or "training.no_bf16" negates.
   static std::optional<std::string> denied_key(const std::string& key) {
     const size_t dot = key.rfind('.');
     const size_t begin = dot == std::string::npos ? 0 : dot + 1;
@@ -303,12 +305,12 @@ class CommandLineReader {
     result_.overrides.push_back(std::move(made));
   }
 
-  /// A flag's value is taken as it is, but for null and maps.
+  /// The value of a flag is not parsed, except for null and maps.
   static Value scalar(const std::string& text) {
     return text == "null" || text == "None" ? Value::null() : Value::scalar(text, text.empty());
   }
 
-  /// --report_to a b c, or [a,b,c].
+  /// Reads a list: --report_to a b c, or [a,b,c].
   Value list(Override& made, const std::string& first, bool attached) {
     if (first.starts_with('[') && first.ends_with(']')) {
       try {
@@ -341,10 +343,10 @@ class CommandLineReader {
     const auto nearest = nearest_key(key, names);
     problem(
         spelled,
-        "there is no such flag or key." +
+        "unknown flag or key." +
             (nearest ? fmt::format(" Did you mean '--{}'?", *nearest) : std::string()),
         "`--help` lists all flags and keys");
-    // Its value, if it has one, is no problem of its own.
+    // Skips the value of an unknown flag so that it is not reported as a second problem.
     if (spelled.find('=') == std::string::npos && at_ < words_.size() &&
         !words_[at_].starts_with("-") && !looks_like_override(words_[at_])) {
       ++at_;
@@ -357,7 +359,7 @@ class CommandLineReader {
   size_t at_ = 0;
   CommandLine result_;
   std::optional<std::string> config_name_, config_path_;
-  std::optional<std::string> save_dir_, experiment_;  // as flags say them
+  std::optional<std::string> save_dir_, experiment_;  // from flags
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The words after the command, sorted: the configuration file, overrides and flags in their order,
-// the command's own flags.
+// Arguments after the command: configuration file, overrides and flags in order, and the command's
+// own flags.
 #pragma once
 
 #include <filesystem>
@@ -17,25 +17,25 @@ struct CommandLine {
   /// -c FILE, --config FILE, a word that ends in .yaml, .yml or .json, or --config-path and
   /// --config-name.
   std::filesystem::path file;
-  /// --config-dir: more folders with config groups.
+  /// --config-dir: additional folders with config groups.
   std::vector<std::filesystem::path> folders;
-  /// --config_file: an accelerate file.
+  /// --config_file: an Accelerate configuration file.
   std::filesystem::path accelerate_file;
-  /// Overrides, and flags as overrides, in their order.
+  /// Overrides, including flags as overrides, in order.
   std::vector<Override> overrides;
   std::map<std::string, std::vector<std::string>> flags;
   bool help = false;
-  /// --allow-unknown-config: unknown keys are warned of and left out.
+  /// --allow-unknown-config: unknown keys are ignored with a warning.
   bool allow_unknown = false;
 };
 
-/// Flags take - or _ between words, "=value" or " value". Booleans are read as HfArgumentParser
-/// does: --bf16, --bf16 false,
-/// --no_bf16. What is not understood is a problem, with the nearest flag.
+/// Reads the command line. Flags accept - or _ between words, and "=value" or " value". Bool flags
+/// are read as by HfArgumentParser: --bf16, --bf16 false, --no_bf16. An unknown argument is a
+/// problem that suggests the nearest flag.
 CommandLine read_command_line(
     const std::vector<std::string>& arguments, const ResolveOptions& options, Problems& problems);
 
-/// A flag's name as it is kept: - between words, without the leading dashes.
+/// Returns the canonical name of a flag: - between words, without leading dashes.
 std::string flag_name(std::string name);
 
 }  // namespace lockstep::config

@@ -1,4 +1,4 @@
-// --help and the JSON schema.
+// Output of --help and the JSON schema.
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
@@ -14,8 +14,7 @@ namespace {
 
 constexpr size_t kWidth = 100;
 
-/// Breaks a text into lines that begin at column `indent`; the first follows what is written
-/// already.
+/// Wraps a text; continuation lines start at column `indent`.
 std::string wrapped(const std::string& text, size_t indent) {
   std::string result;
   size_t column = indent;
@@ -54,6 +53,30 @@ std::string default_text(const Key& key) {
   return key.default_value.is_scalar() && key.default_value.text.empty()
              ? "empty"
              : to_text(key.default_value);
+}
+
+/// Returns the type of a key as the help shows it: "int", "list of strings", "one of a, b".
+std::string type_name(const Key& key) {
+  switch (key.type) {
+    case Key::Type::kSection:
+      return "map";
+    case Key::Type::kBool:
+      return "bool";
+    case Key::Type::kInteger:
+      return "int";
+    case Key::Type::kNumber:
+      return "float";
+    case Key::Type::kText:
+      return key.choices.empty() ? "string"
+                                 : fmt::format("one of {}", fmt::join(key.choices, ", "));
+    case Key::Type::kList:
+      return "list of strings";
+    case Key::Type::kMap:
+      return "map of floats";
+    case Key::Type::kRecords:
+      return "list of maps";
+  }
+  return "";
 }
 
 nlohmann::ordered_json schema_of(const Key& key) {
@@ -121,18 +144,18 @@ std::string flags_help(const ResolveOptions& options) {
 std::string help(const ResolveOptions& options) {
   std::string text = fmt::format(
       "lockstep {} [-c file.yaml] [key=value | --key value]...\n\n"
-      "Keys of training may be written without their section: learning_rate=1e-4, "
-      "--learning_rate 1e-4.\n\n{}",
+      "Keys of training may be given without their section: learning_rate=1e-4, --learning_rate "
+      "1e-4.\n\n{}",
       options.command,
       flags_help(options));
   text +=
-      entry("-c, --config FILE", "The configuration, YAML or JSON; it may have a defaults list");
-  text += entry("--config-path DIR", "The folder of a configuration tree (conf)");
-  text += entry("--config-name NAME", "The file of the tree to begin with (config)");
-  text += entry("--config-dir DIR", "One more folder with configuration groups");
-  text += entry("--config_file FILE", "A configuration of accelerate, below the others");
-  text += entry("--allow-unknown-config", "Warn of keys that are not known, and leave them out");
-  text += entry("-h, --help", "This text");
+      entry("-c, --config FILE", "Configuration file, YAML or JSON; may contain a defaults list");
+  text += entry("--config-path DIR", "Folder of the configuration tree; default: conf");
+  text += entry("--config-name NAME", "Main file of the configuration tree; default: config");
+  text += entry("--config-dir DIR", "Additional folder with configuration groups");
+  text += entry("--config_file FILE", "Accelerate configuration file. Other settings override it");
+  text += entry("--allow-unknown-config", "Ignore unknown keys with a warning");
+  text += entry("-h, --help", "Show this help");
   for (const Key& key : all_keys()) {
     if (key.type == Key::Type::kSection) {
       text += fmt::format("\n{}: {}\n", key.name, key.help);
@@ -140,9 +163,9 @@ std::string help(const ResolveOptions& options) {
       text += entry(
           key.name,
           fmt::format(
-              "{}. {}{}; default {}",
+              "{}. {}{}; default: {}",
               key.help,
-              type_text(key),
+              type_name(key),
               key.optional ? " or null" : "",
               default_text(key)));
     }

@@ -1,3 +1,4 @@
+// Builds the device mesh from the section `parallel`.
 #include "config/mesh.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Device mesh from the section `parallel`.
+// Device mesh of the section `parallel`.
 #pragma once
 
 #include "config/core/config.h"
@@ -6,11 +6,12 @@
 
 namespace lockstep::config {
 
-/// The mesh of section `parallel` on so many ranks. Error (config) that lists those that multiply
-/// to them.
+/// Returns the mesh of the section `parallel` for a world size. Throws Error (config) with the
+/// sizes if their product is not `ranks`.
 mesh::Mesh mesh_of(const ParallelSection& parallel, int ranks);
 
-/// Ranks that share one state: parallel.shard_ranks, or of -1 those of one machine. 0: all.
+/// Returns the number of ranks that shard a state: parallel.shard_ranks; for -1, the ranks of a
+/// machine; 0: all.
 int shard_ranks_of(const ParallelSection& parallel, int ranks, int ranks_of_machine);
 
 }  // namespace lockstep::config

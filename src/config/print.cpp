@@ -1,3 +1,4 @@
+// Prints a configuration as YAML.
 #include "config/print.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace lockstep::config {
 namespace {
 
-/// Whether YAML readers, 1.1 and 1.2, take the bare text for a string, and for this very one.
+/// Returns true if YAML 1.1 and 1.2 readers parse the unquoted text as the same string.
 bool is_plain(const std::string& text) {
   static constexpr std::string_view kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+";
@@ -42,8 +43,7 @@ std::string quoted(const std::string& text) {
   return result + '"';
 }
 
-/// A text whose "${" is no interpolation: each is written \${, and the backslashes before it
-/// doubled.
+/// Escapes "${" as \${ and doubles the backslashes before it, so that it is not an interpolation.
 std::string escaped(const std::string& text) {
   std::string result;
   size_t slashes = 0;
@@ -69,7 +69,7 @@ std::string yaml_scalar(const Value& value) {
 }
 
 std::string yaml_value(const Value& value) {
-  if (value.is_map()) {  // of a key whose names a user chose, or a record of a list
+  if (value.is_map()) {  // a map with user-defined names, or a record of a list
     std::string text;
     for (const Entry& entry : value.entries) {
       text += text.empty() ? "" : ", ";
@@ -104,8 +104,8 @@ struct Writer {
         continue;
       }
       const auto origin = origins.find(key);
-      // A key of ours holds no secret but what came into it: `unlearning.question_key` names a
-      // field.
+      // The name of a configuration key never makes its value secret: `unlearning.question_key`
+      // names a field.
       const bool secret = (origin != origins.end() && origin->second.secret) ||
                           (known == nullptr && is_secret_name(entry.name));
       line += ' ';

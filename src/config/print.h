@@ -1,4 +1,4 @@
-// The configuration as text: the file of a run, the listing with origins, the help, the JSON
+// Configuration as text: the config.yaml of a run, the listing with origins, the help, the JSON
 // schema.
 #pragma once
 
@@ -8,17 +8,17 @@
 
 namespace lockstep::config {
 
-/// YAML of every field, which reads back to the very same configuration: the run's config.yaml.
-/// Values whose origin is secret are written as ***.
+/// Returns YAML with every field, the config.yaml of a run. Reading it gives the same
+/// configuration. Secret values are written as ***.
 std::string to_yaml(const Config& config, const Origins& origins = {});
-/// The same, each line followed by where its value came from (--print-config).
+/// The same, with the origin of the value on each line (--print-config).
 std::string print_config(const Resolution& resolution);
-/// The text of --help: usage, the command's flags, and every key with its type, default and
-/// meaning.
+/// Returns the text of --help: usage, the command's flags, and every key with type, default and
+/// description.
 std::string help(const ResolveOptions& options);
-/// The command's flags alone.
+/// Returns only the help of the command's flags.
 std::string flags_help(const ResolveOptions& options);
-/// The JSON schema (draft 2020-12) of a configuration file, for editors.
+/// Returns the JSON schema (draft 2020-12) of a configuration file, for editors.
 std::string json_schema();
 
 }  // namespace lockstep::config

@@ -1,3 +1,4 @@
+// Resolves a command line to a complete configuration.
 #include "config/resolve.h"
 
 #include <algorithm>
@@ -42,8 +43,7 @@ class Resolver {
       return std::move(result_);
     }
     layers();
-    // A key that is not there makes what follows from it wrong too: but all that is wrong by itself
-    // is told at once.
+    // A missing key causes follow-up errors; all independent errors are reported together.
     interpolate();
     ranks_ = find_ranks();
     read_other_formats();
@@ -95,7 +95,7 @@ class Resolver {
       result_.warnings.insert(
           result_.warnings.end(), composition.warnings.begin(), composition.warnings.end());
     } catch (const Error& error) {
-      // Without its files the rest of a configuration cannot be judged.
+      // Without its files, the rest of a configuration cannot be checked.
       problems_.add(error);
       problems_.throw_if_any();
     }
@@ -106,7 +106,7 @@ class Resolver {
     lift_short_names(tree_, problems_);
   }
 
-  /// A whole tree of other names, without interpolations.
+  /// Returns a tree with foreign names, with interpolations resolved.
   Value resolved(const Composition& composition) {
     choices_ = composition.choices;
     Interpolator interpolator(composition.tree, environment_, facts());
@@ -128,14 +128,14 @@ class Resolver {
     for (const auto& [group, option] : choices_) {
       facts.hydra["runtime.choices." + group] = option;
     }
-    // Workers get the launcher's time, so that all ranks make the same names.
+    // Workers use the launcher's start time, so that all ranks compute the same names.
     const auto started = environment_("LOCKSTEP_STARTED");
     facts.now =
         started ? to_integer(*started).value_or(0) : static_cast<int64_t>(std::time(nullptr));
     return facts;
   }
 
-  /// Resolves every ${...} of the sections in place.
+  /// Resolves every ${...} in the sections in place.
   void interpolate() {
     const Value source = tree_;
     Interpolator interpolator(source, environment_, facts());
@@ -149,7 +149,7 @@ class Resolver {
     expand_texts(tree_, "");
   }
 
-  /// Takes a value out of `training`; null where there is none.
+  /// Removes a value from `training` and returns it; null if it is not set.
   Value take(const char* name) {
     Value* training = tree_.find("training");
     const Value* found = training == nullptr ? nullptr : training->find(name);
@@ -160,7 +160,7 @@ class Resolver {
     return value;
   }
 
-  /// The values of `training` that are other programs' configurations.
+  /// Reads the values of `training` that are configurations of other programs.
   void read_other_formats() {
     auto& warnings = result_.warnings;
     const Value fsdp = take("fsdp"), fsdp_config = take("fsdp_config");
@@ -183,7 +183,7 @@ class Resolver {
       return;
     }
     if (value.is_scalar() && !value.quoted && value.text == "???") {
-      problems_.add(join(path), value.origin, "it must be given a value", join(path) + "=...");
+      problems_.add(join(path), value.origin, "a value is required", join(path) + "=...");
       value = Value::null();
       return;
     }
@@ -195,7 +195,7 @@ class Resolver {
     }
   }
 
-  /// A map, or a list of maps, that was given as a text, as flags do: --lr_scheduler_kwargs
+  /// Parses maps and lists of maps given as strings, such as flags: --lr_scheduler_kwargs
   /// '{"num_cycles": 2}'.
   void expand_texts(Value& tree, const std::string& prefix) {
     for (Entry& entry : tree.entries) {
@@ -226,7 +226,7 @@ class Resolver {
     }
   }
 
-  /// Top-level names that are neither sections nor variables.
+  /// Reports top-level names that are neither sections nor variables.
   void drop_unknown() {
     for (const Entry& entry : tree_.entries) {
       if (is_section(entry.name) || referenced_.count(entry.name) != 0) {
@@ -236,11 +236,11 @@ class Resolver {
       if (entry.name == "hydra") {
         if (entry.value.entries.size() > (entry.value.find("searchpath") == nullptr ? 0U : 1U)) {
           result_.warnings.push_back(fmt::format(
-              "hydra ({}) does nothing here: everything is written to training.output_dir", place));
+              "hydra ({}) has no effect: all output is written to training.output_dir", place));
         }
       } else if (line_.allow_unknown) {
         result_.warnings.push_back(fmt::format(
-            "{} ({}) does nothing: {}", entry.name, place, why_unknown(entry.name).first));
+            "{} ({}) has no effect: {}", entry.name, place, why_unknown(entry.name).first));
       } else {
         const auto [what, remedy] = why_unknown(entry.name);
         problems_.add(entry.name, entry.value.origin, what, remedy);
@@ -251,10 +251,10 @@ class Resolver {
     }
   }
 
-  /// What to tell of a top-level name, and the remedy.
+  /// Returns the message and the hint for an unknown top-level name.
   static std::pair<std::string, std::string> why_unknown(const std::string& name) {
     if (name == "zero_optimization" || name.starts_with("train_micro_batch_size")) {
-      return {"it is a key of DeepSpeed's", "give DeepSpeed's file as --deepspeed FILE"};
+      return {"is a DeepSpeed key", "pass DeepSpeed's file with --deepspeed FILE"};
     }
     std::vector<std::string> sections;
     for (const Key& key : all_keys()) {
@@ -263,9 +263,8 @@ class Resolver {
       }
     }
     return {
-        "there is no such key." + did_you_mean_key(name, sections),
-        "a variable must be referred to by a ${...}; --allow-unknown-config leaves out what is not "
-        "known"};
+        "unknown key." + did_you_mean_key(name, sections),
+        "variables must be referenced by a ${...}; --allow-unknown-config ignores unknown keys"};
   }
 
   void drop_unknown_below(Value& tree, const std::string& prefix) {
@@ -276,34 +275,34 @@ class Resolver {
         drop_unknown_below(entry.value, key + ".");
       }
       if (known == nullptr && !prefix.empty()) {
-        result_.warnings.push_back(fmt::format(
-            "{} ({}) does nothing: there is no such key", key, describe(entry.value.origin)));
+        result_.warnings.push_back(
+            fmt::format("{} ({}) has no effect: unknown key", key, describe(entry.value.origin)));
         return true;
       }
       return false;
     });
   }
 
-  /// Of an accelerate file whose number of processes nothing has started.
+  /// Warns if the number of processes in an Accelerate file is not used.
   void warn_of_processes(const Value& file) {
     const Value* const asked = file.find("num_processes");
     const int64_t count = asked == nullptr ? 1 : to_integer(asked->text).value_or(1);
     if (count > 1 && !find_ranks()) {
       result_.warnings.push_back(fmt::format(
-          "num_processes: {} ({}) starts no ranks here: --nproc {} does, or `lockstep launch` with "
-          "the same file",
+          "num_processes: {} ({}) has no effect: start ranks with --nproc {}, or with `lockstep "
+          "launch` and the same file",
           count,
           describe(asked->origin),
           count));
     }
   }
 
-  /// The number of ranks, where something tells it.
+  /// Returns the number of ranks, if known.
   std::optional<int64_t> find_ranks() {
     if (options_.ranks) {
       return options_.ranks;
     }
-    // A batch is that of the ranks with which the job began, however many are left.
+    // The batch size is based on the initial number of ranks, even after ranks were lost.
     const char* const name =
         environment_("LOCKSTEP_FIRST_WORLD_SIZE") ? "LOCKSTEP_FIRST_WORLD_SIZE" : "WORLD_SIZE";
     if (const auto size = environment_(name)) {
@@ -312,7 +311,7 @@ class Resolver {
         problems_.add(
             name,
             {.source = Origin::Source::kEnvironment, .place = name},
-            fmt::format("'{}' is no number of ranks", *size));
+            fmt::format("'{}' is not a number of ranks", *size));
         return std::nullopt;
       }
       return ranks;
@@ -326,14 +325,14 @@ class Resolver {
     for (const std::string& key : options_.required) {
       if (key == "data.train" &&
           (result_.config.task.type == "unlearning" || !result_.config.data.mixture.empty())) {
-        continue;  // it has rows of its own (validate_unlearning.cpp), or its sources have
+        continue;  // other keys set its data (validate_unlearning.cpp, data.mixture)
       }
       const Value* value = values.find(split_path(key));
       const bool empty = value == nullptr || value->is_null() ||
                          (value->is_scalar() && value->text.empty()) ||
                          (value->is_list() && value->items.empty());
       if (empty) {
-        problems_.add(key, {}, "it must be given", fmt::format("{}=...", key));
+        problems_.add(key, {}, "is required", fmt::format("{}=...", key));
       }
     }
   }
@@ -365,7 +364,7 @@ std::optional<int64_t> Resolution::integer(const std::string& flag, int64_t leas
   if (!number || *number < least) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("--{} {}: an integer of at least {} is expected", flag, *text, least));
+        fmt::format("--{} {}: must be an integer of at least {}", flag, *text, least));
   }
   return number;
 }

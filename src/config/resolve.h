@@ -1,12 +1,12 @@
-// From the words of a command line to the whole configuration, with where each value came from.
+// Resolution of a command line to the complete configuration, with the origin of each value.
 //
-//   lockstep COMMAND [-c file.yaml | --config-path DIR --config-name NAME] [key=value | --key
-//   value]...
+// lockstep COMMAND [-c file.yaml | --config-path DIR --config-name NAME] [key=value | --key
+// value]...
 //
-// Layers, each over the one before: the defaults; the variables of `accelerate launch`; an
-// accelerate YAML file (--config_file); the configuration file with its Hydra defaults list; the
-// overrides and flags, in the order of the command line. A DeepSpeed JSON file (training.deepspeed)
-// fills what no layer gave; where it contradicts one that did, that is an error.
+// Layers, later ones override earlier ones: the defaults; the variables of `accelerate launch`; an
+// Accelerate YAML file (--config_file); the configuration file with its Hydra defaults list; the
+// overrides and flags in order. A DeepSpeed JSON file (training.deepspeed) sets keys that no layer
+// set; a contradiction is an error.
 #pragma once
 
 #include <cstdint>
@@ -21,67 +21,66 @@
 
 namespace lockstep::config {
 
-/// A flag of one command, beside the configuration's own keys: "--nproc 2", "--dry-run", "--json".
+/// Flag of one command, in addition to the configuration keys: "--nproc 2", "--dry-run", "--json".
 struct Flag {
   enum class Kind {
     kSwitch,  // --json
     kValue,   // --nproc 2, --nproc=2; may be given several times
-    kKey,     // --model DIR: another spelling of the key `key`; it takes what the key takes
+    kKey,     // --model DIR: an alias of `key`, with the same values
   };
-  std::string name;  // with - or _ between words; both are understood
+  std::string name;  // with - or _ between words; both are accepted
   Kind kind = Kind::kSwitch;
   std::string help;
   std::string key = {};  // for kKey: the dotted key, "model.path"
 };
 
-/// What a command does with the configuration.
+/// Purpose for which the command uses the configuration.
 enum class Purpose {
-  kRun,      // values that are not built yet are refused
-  kPredict,  // they may be predicted
+  kRun,      // unsupported values are errors
+  kPredict,  // unsupported values are accepted: they may be predicted
 };
 
 struct ResolveOptions {
-  /// The command, for messages and --help: "train".
+  /// Command, for messages and --help: "train".
   std::string command;
   std::vector<Flag> flags;
-  /// Keys that must have a value: {"training.output_dir", "data.train"}.
+  /// Required keys: {"training.output_dir", "data.train"}.
   std::vector<std::string> required;
   Purpose purpose = Purpose::kRun;
-  /// Number of ranks of the job, where it is known: the sizes of `parallel` and DeepSpeed's
-  /// train_batch_size are checked against it. Else LOCKSTEP_FIRST_WORLD_SIZE (of a job that goes on
-  /// with other ranks than it began with) or WORLD_SIZE of the environment, else the flag
-  /// --nproc, else nothing is checked.
+  /// Number of ranks of the job, if known; used to check the sizes of `parallel` and DeepSpeed's
+  /// train_batch_size. Otherwise the environment variable LOCKSTEP_FIRST_WORLD_SIZE (the initial
+  /// world size of an elastic job) or WORLD_SIZE, otherwise the flag --nproc; if none is set,
+  /// nothing is checked.
   std::optional<int64_t> ranks;
-  /// Looks up an environment variable; empty: the process's own environment.
+  /// Looks up an environment variable; if empty, the environment of the process is used.
   std::function<std::optional<std::string>(const std::string&)> environment;
 };
 
 struct Resolution {
   Config config;
-  /// Where each value came from, by dotted key ("training.seed"). Keys that are not in it have
-  /// their default.
+  /// Origin of each value by dotted key ("training.seed"). Other keys have their default.
   Origins origins;
-  /// What was accepted but has no effect here, and why. To be shown by rank 0.
+  /// Accepted settings that have no effect, with reasons. Rank 0 prints them.
   std::vector<std::string> warnings;
-  /// The command's own flags, by name with - between words, each with the values that were given.
+  /// The command's own flags, by name with - between words, each with its values.
   std::map<std::string, std::vector<std::string>> flags;
-  /// --help was given: nothing else was looked at; print help().
+  /// --help was given: nothing else was read; the caller prints help().
   bool help = false;
 
   bool has(const std::string& flag) const { return flags.count(flag) != 0; }
-  /// The last value of a flag.
+  /// Returns the last value of a flag.
   std::optional<std::string> value(const std::string& flag) const;
-  /// The same as an integer of at least `least`; anything else is an Error(kConfig).
+  /// The same as an integer of at least `least`. Throws Error (config) for other values.
   std::optional<int64_t> integer(const std::string& flag, int64_t least) const;
 };
 
-/// Reads, composes, interpolates, binds and validates. Throws Error(kConfig) with every problem
-/// that was found, each with where it stands and what to do. Reads files and the environment; no
-/// device is touched.
+/// Reads, composes, interpolates, binds and validates the configuration. Throws Error (config) with
+/// every problem, each with its location and a hint. Reads files and the environment; does not use
+/// any device.
 Resolution resolve(const std::vector<std::string>& arguments, const ResolveOptions& options);
 
-/// Data-parallel ranks of a job of `ranks`. Throws Error(kConfig), with the sizes that would fit,
-/// where `ranks` is not data x pipeline x context x tensor.
+/// Returns the data-parallel size of a job of `ranks`. Throws Error (config) with sizes that would
+/// fit if `ranks` is not data x pipeline x context x tensor.
 int64_t data_parallel_ranks(const ParallelSection& parallel, int64_t ranks);
 
 }  // namespace lockstep::config

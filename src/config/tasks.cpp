@@ -1,3 +1,4 @@
+// Derives properties of the task from the configuration.
 #include "config/tasks.h"
 
 namespace lockstep::config {

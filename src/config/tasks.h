@@ -1,4 +1,4 @@
-// Properties of the task from the section `task`.
+// Properties of the task, derived from the configuration.
 #pragma once
 
 #include <cstdint>
@@ -8,37 +8,38 @@
 
 namespace lockstep::config {
 
-/// Whether rows are given labels: it is said, or a key of classifiers is, or the model is one.
+/// Returns true for sequence classification: by task.type, by a classification key, or because the
+/// model is a classifier.
 bool classifies(const Config& config, bool is_classifier);
 
-/// Whether labels are texts that a language model writes: task.type=generative_classification.
+/// Returns true if a language model generates labels as text: task.type=generative_classification.
 bool writes_labels(const TaskSection& task);
 
-/// Whether answers are what is trained on: task.type preference or reward_model.
+/// Returns true for training on answers: task.type=preference or reward_model.
 bool trains_on_answers(const TaskSection& task);
-/// Whether it is a head of one class that tells how good they are.
+/// Returns true if the model is a reward model, with a head of one class that scores answers.
 bool trains_rewards(const TaskSection& task);
 
-/// Rows that are drawn together, as one sequence of a batch: two of a pair, else one.
+/// Returns the number of rows sampled together as one sequence of a batch: 2 for pairs, otherwise
+/// 1.
 int64_t rows_of_sequence(const Config& config);
 
-/// Whether rows are to be forgotten: task.type=unlearning.
+/// Returns true for task.type=unlearning.
 bool unlearns(const TaskSection& task);
-/// What the section's method is made of; GradDiff where none is named.
+/// Returns the method of the section; GradDiff if none is set.
 const UnlearningMethod& method_of(const UnlearningSection& section);
-/// The weight of the rows to be kept; 0: there are none.
+/// Returns the weight of the retain loss; 0: no retain loss.
 double alpha_of(const UnlearningSection& section);
-/// What keeps them: the key, or what the method has.
+/// Returns the retain loss: the key, otherwise the default of the method.
 std::string retain_loss_of(const UnlearningSection& section);
-/// Whether rows are to be kept beside those that are to be forgotten.
+/// Returns true if the method has a retain loss with a positive weight.
 bool keeps_rows(const UnlearningSection& section);
-/// Whether positions are compared to what the model as it was gives there: distributions, or hidden
-/// states.
+/// Returns true if token distributions or hidden states of the initial model are needed.
 bool needs_distributions(const UnlearningSection& section);
-/// What is measured: the key, or the benchmark's own list.
+/// Returns the metrics: the key, otherwise the list of the benchmark.
 std::vector<std::string> metrics_of(const UnlearningSection& section);
-/// Rows that are drawn together, as one sequence of a batch: to be forgotten, the alternate of DPO,
-/// to be kept.
+/// Returns the number of rows sampled together as one sequence of a batch: the forget row, the
+/// alternate of DPO, and the retain row.
 int64_t rows_of_unlearning(const UnlearningSection& section);
 
 }  // namespace lockstep::config

@@ -1,3 +1,4 @@
+// Validates the sections of the configuration.
 #include "config/validate.h"
 
 #include <algorithm>
@@ -21,8 +22,8 @@ void validate_model(const Config& config, Checker& check) {
   if (!model.path.empty() && !model.preset.empty()) {
     check.fail(
         "model.preset",
-        fmt::format("{} is given, and model.path {} too", model.preset, model.path),
-        "give one of them");
+        fmt::format("{} and model.path {} are both set", model.preset, model.path),
+        "set only one of them");
   }
 }
 
@@ -45,15 +46,15 @@ void validate_mixture(const Config& config, Checker& check) {
   if (!data.train.empty()) {
     check.fail(
         kKey,
-        "data.train also names files; a mixture replaces them",
-        "leave one out; the files of data.train can be a source");
+        "data.train is also set, but data.mixture replaces it",
+        "remove one; the files of data.train can be a source");
   }
   if (trains_on_answers(config.task) || unlearns(config.task)) {
     check.fail(
         kKey,
         fmt::format("not supported with task.type={}", *config.task.type),
-        "give data.train; sources are mixed for language_modeling (texts, instructions, chats), "
-        "masked_lm and rows with labels");
+        "use data.train; mixtures are supported for language_modeling (texts, instructions, "
+        "chats), masked_lm and labelled rows");
   }
   double sum = 0;
   std::vector<std::string> names;
@@ -61,28 +62,28 @@ void validate_mixture(const Config& config, Checker& check) {
     const std::string name = fmt::format("source '{}'", source.name);
     if (source.files.empty() ||
         std::any_of(source.files.begin(), source.files.end(), [](auto& f) { return f.empty(); })) {
-      check.fail(kKey, name + " names no files", "give it files: [FILE, ...]");
+      check.fail(kKey, name + " has no files", "set files: [FILE, ...]");
     }
     if (!std::isfinite(source.weight) || source.weight < 0) {
       check.fail(
           kKey,
-          fmt::format("{}: weight {} is not at least 0", name, source.weight),
-          "weights are shares of what is drawn, in any unit: 0.7 and 0.3, or 7 and 3");
+          fmt::format("{}: weight {} must be at least 0", name, source.weight),
+          "weights are relative to their sum: 0.7 and 0.3, or 7 and 3");
     }
     if (source.max_epochs.value_or(1) < 1) {
       check.fail(
           kKey,
-          fmt::format("{}: max_epochs {} is not at least 1", name, *source.max_epochs),
-          "leave the source out, or max_epochs: then it is read as often as it comes");
+          fmt::format("{}: max_epochs {} must be at least 1", name, *source.max_epochs),
+          "remove the source, or remove max_epochs to repeat it without a limit");
     }
     if (std::find(names.begin(), names.end(), source.name) != names.end()) {
-      check.fail(kKey, name + " is listed twice", "give each source a name of its own");
+      check.fail(kKey, name + " is listed twice", "give each source a unique name");
     }
     names.push_back(source.name);
     sum += source.weight > 0 ? source.weight : 0;
   }
   if (!(sum > 0)) {
-    check.fail(kKey, "the weights sum to nothing", "give one source a weight above 0");
+    check.fail(kKey, "the weights sum to 0", "set the weight of a source above 0");
   }
 }
 
@@ -95,8 +96,8 @@ void validate_data(const Config& config, Checker& check) {
       "0 or from 2 to 67108864");
   const auto is_share = [](double share) { return share >= 0 && share < 1; };
   check.require(
-      is_share(data.validation_fraction), "data.validation_fraction", "from 0 to below 1");
-  check.require(is_share(data.test_fraction), "data.test_fraction", "from 0 to below 1");
+      is_share(data.validation_fraction), "data.validation_fraction", "at least 0 and below 1");
+  check.require(is_share(data.test_fraction), "data.test_fraction", "at least 0 and below 1");
   if (data.validation_fraction + data.test_fraction >= 1) {
     check.fail(
         "data.validation_fraction",
@@ -113,7 +114,7 @@ void validate_data(const Config& config, Checker& check) {
         {"data.test", &data.test},
         {"data.test_mm", &data.test_mm}}) {
     if (std::any_of(files->begin(), files->end(), [](const auto& file) { return file.empty(); })) {
-      check.fail(key, "a file's name is empty");
+      check.fail(key, "a file name is empty");
     }
   }
   const bool classifies =
@@ -124,7 +125,7 @@ void validate_data(const Config& config, Checker& check) {
       check.fail(
           key,
           "only used with task.type=sequence_classification",
-          "give the files as data.validation or data.test");
+          "set data.validation or data.test to the files");
     }
   }
   const bool is_answered = writes_labels(config.task) && config.generative.chat;
@@ -132,31 +133,31 @@ void validate_data(const Config& config, Checker& check) {
       !is_answered) {
     check.fail(
         "data.chat_template",
-        "only used with data.prompt=chat, and with rows of preferences",
-        "set data.prompt=chat, or leave it out");
+        "only used with data.prompt=chat and with preference data",
+        "set data.prompt=chat, or remove it");
   }
   if (data.chat_loss != "assistant" && data.prompt != "chat") {
-    check.fail("data.chat_loss", "only used with data.prompt=chat", "set that, or leave it out");
+    check.fail("data.chat_loss", "only used with data.prompt=chat", "set it, or remove this key");
   }
 }
 
-/// What goes with the kind of problem, where that is said.
+/// Checks keys that depend on the problem type, if it is set.
 void validate_problem(const Config& config, Checker& check) {
   const TaskSection& task = config.task;
   const std::string problem = task.problem_type.value_or("");
   if (problem == "regression") {
     check.require(
-        task.class_weights.empty(), "task.class_weights", "empty: numbers have no labels");
-    check.require(task.focal_gamma == 0, "task.focal_gamma", "0: numbers have no labels");
+        task.class_weights.empty(), "task.class_weights", "empty: regression has no labels");
+    check.require(task.focal_gamma == 0, "task.focal_gamma", "0: regression has no labels");
     check.require(
-        task.thresholds == "fixed", "task.thresholds", "fixed: numbers have no thresholds");
+        task.thresholds == "fixed", "task.thresholds", "fixed: regression has no thresholds");
   }
   if (!problem.empty() && problem != "single_label_classification" &&
       config.training.label_smoothing_factor > 0) {
     check.fail(
         "training.label_smoothing_factor",
-        fmt::format("a target is spread over the labels of one choice, and not of {}", problem),
-        "leave it 0");
+        fmt::format("label smoothing requires a single label per row, not {}", problem),
+        "set it to 0");
   }
 }
 
@@ -164,27 +165,27 @@ void validate_label_fields(const Config& config, Checker& check) {
   std::vector<std::string> fields = config.data.label_field;
   std::sort(fields.begin(), fields.end());
   if (fields.empty() || fields.front().empty()) {
-    check.fail("data.label_field", "a field has no name", "name it: data.label_field=label");
+    check.fail("data.label_field", "a field name is empty", "set data.label_field=label");
   } else if (const auto twice = std::adjacent_find(fields.begin(), fields.end());
              twice != fields.end()) {
-    check.fail("data.label_field", fmt::format("\"{}\" is listed twice", *twice), "leave one out");
+    check.fail("data.label_field", fmt::format("\"{}\" is listed twice", *twice), "remove one");
   } else if (fields.size() > 1 && !config.data.label_delimiter.empty()) {
     check.fail(
         "data.label_delimiter",
-        "it cuts the one field of a row's labels, and several are named",
-        "leave it out, or name one field");
+        "only used with one label field, but several are set",
+        "remove it, or set one field");
   } else if (fields.size() > 1 && config.task.problem_type == "single_label_classification") {
     check.fail(
         "data.label_field",
-        "a single label has one field, but several are given",
-        "name one, or set task.problem_type=multi_label_classification or regression");
+        "a single label requires one field, but several are set",
+        "set one field, or task.problem_type=multi_label_classification or regression");
   } else if (
       fields.size() > 1 && !config.task.labels.empty() &&
       config.task.labels.size() != fields.size()) {
     check.fail(
         "task.labels",
-        fmt::format("{} labels of {} fields", config.task.labels.size(), fields.size()),
-        "name one for each field, in their order, or leave them out");
+        fmt::format("{} labels for {} fields", config.task.labels.size(), fields.size()),
+        "list one label per field, in order, or remove them");
   }
 }
 
@@ -193,18 +194,18 @@ void validate_masking(const DataSection& data, Checker& check) {
   check.require(
       data.mlm_probability > 0 && data.mlm_probability <= 1,
       "data.mlm_probability",
-      "above 0, and at most 1");
+      "above 0 and at most 1");
   check.require(is_share(data.mask_replace_prob), "data.mask_replace_prob", "0 to 1");
   check.require(
       is_share(data.random_replace_prob) &&
           data.mask_replace_prob + data.random_replace_prob <= 1 + 1e-9,
       "data.random_replace_prob",
-      "0 to 1, and with data.mask_replace_prob at most 1");
+      "from 0 to 1, and at most 1 together with data.mask_replace_prob");
 }
 
 void validate_generative(const Config& config, Checker& check) {
   const TaskSection& task = config.task;
-  const std::string instead = "leave it out, or use task.type=sequence_classification";
+  const std::string instead = "remove it, or use task.type=sequence_classification";
   const auto refuse = [&](bool is_asked, const char* key, const char* why) {
     if (is_asked) {
       check.fail(key, why, instead);
@@ -213,35 +214,35 @@ void validate_generative(const Config& config, Checker& check) {
   refuse(
       task.problem_type.value_or("single_label_classification") != "single_label_classification",
       "task.problem_type",
-      "a text is written for one label a row");
+      "generative classification has one label per row");
   refuse(
-      !task.class_weights.empty(), "task.class_weights", "each token of a label weighs the same");
-  refuse(task.focal_gamma > 0, "task.focal_gamma", "a language model's loss has no such factor");
-  refuse(task.thresholds != "fixed", "task.thresholds", "the likeliest label is taken");
-  refuse(config.data.label_field.size() > 1, "data.label_field", "a text is written for one label");
+      !task.class_weights.empty(),
+      "task.class_weights",
+      "all tokens of a label have the same weight");
   refuse(
-      config.data.prompt != "none",
-      "data.prompt",
-      "generative.prompt_template says what the model reads");
+      task.focal_gamma > 0, "task.focal_gamma", "the language modeling loss has no focal factor");
+  refuse(task.thresholds != "fixed", "task.thresholds", "the most likely label is predicted");
   refuse(
-      config.data.packing == "concatenate",
-      "data.packing",
-      "rows that are cut anywhere lose their labels");
+      config.data.label_field.size() > 1,
+      "data.label_field",
+      "generative classification has one label field");
+  refuse(
+      config.data.prompt != "none", "data.prompt", "generative.prompt_template defines the prompt");
+  refuse(
+      config.data.packing == "concatenate", "data.packing", "concatenation would cut off labels");
   check.require(
       config.generative.decode != "greedy" || config.generative.normalize == "none",
       "generative.normalize",
-      "none with generative.decode=greedy, which compares tokens and no lengths");
+      "none with generative.decode=greedy, which compares tokens, not likelihoods");
   check.require(
       config.generative.decode != "first_token" || config.generative.normalize == "none" ||
           config.generative.normalize == "prior",
       "generative.normalize",
-      "none or prior with generative.decode=first_token, which reads one token of each label");
+      "none or prior with generative.decode=first_token, which scores one token per label");
   if (!config.generative.verbalizers.empty() && task.labels.empty() &&
       check.origin("generative.verbalizers").source == Origin::Source::kCommandLine) {
     check.fail(
-        "generative.verbalizers",
-        "they are in the order of task.labels, which is not given",
-        "give both");
+        "generative.verbalizers", "requires task.labels, which defines their order", "set both");
   }
 }
 
@@ -262,7 +263,7 @@ void validate_task(const Config& config, Checker& check) {
         check.fail(
             key,
             "only used with task.type=sequence_classification and generative_classification",
-            "set one of these, or leave it out");
+            "set one of these, or remove it");
       }
     }
     return;
@@ -271,12 +272,12 @@ void validate_task(const Config& config, Checker& check) {
   std::sort(labels.begin(), labels.end());
   if (labels.size() == 1 && task.problem_type != "multi_label_classification" &&
       task.problem_type != "regression") {
-    check.fail("task.labels", "one label alone", "a classifier needs at least two classes");
+    check.fail("task.labels", "there is only one label", "a classifier needs at least two classes");
   } else if (const auto twice = std::adjacent_find(labels.begin(), labels.end());
              twice != labels.end()) {
-    check.fail("task.labels", fmt::format("\"{}\" is listed twice", *twice), "leave one out");
+    check.fail("task.labels", fmt::format("\"{}\" is listed twice", *twice), "remove one");
   } else if (!labels.empty() && labels.front().empty()) {
-    check.fail("task.labels", "a label is empty", "name it, or leave it out");
+    check.fail("task.labels", "a label name is empty", "set its name, or remove it");
   }
   validate_problem(config, check);
   check.require(
@@ -290,9 +291,9 @@ void validate_task(const Config& config, Checker& check) {
         !(number && std::isfinite(*number) && *number >= 0 && named.has_value() == is_named)) {
       check.fail(
           "task.class_weights",
-          fmt::format("'{}' is no weight", weight),
-          "give balanced, a number from 0 for each label, in their order, or for some by name: "
-          "{spam: 3}");
+          fmt::format("'{}' is not a weight", weight),
+          "use balanced, one non-negative number per label, in order, or weights by name: {spam: "
+          "3}");
       break;
     }
   }
@@ -300,27 +301,26 @@ void validate_task(const Config& config, Checker& check) {
       task.class_weights.size() != task.labels.size()) {
     check.fail(
         "task.class_weights",
-        fmt::format("{} weights of {} labels", task.class_weights.size(), task.labels.size()),
-        "give one for each label, in their order");
+        fmt::format("{} weights for {} labels", task.class_weights.size(), task.labels.size()),
+        "set one per label, in order");
   }
   validate_label_fields(config, check);
   const bool asked = classifies || !task.labels.empty();
-  // The config.yaml of a run states its defaults too: they ask for nothing.
+  // The config.yaml of a run also contains defaults, which are not requests.
   const auto is_typed = [&](const char* key) {
     return check.origin(key).source == Origin::Source::kCommandLine;
   };
   if (asked && is_typed("data.packing") && config.data.packing == "concatenate") {
-    check.fail(
-        "data.packing", "rows that are cut anywhere lose their labels", "use documents or none");
+    check.fail("data.packing", "concatenation would cut off labels", "use documents or none");
   }
   if (asked && is_typed("data.long_documents") && config.data.long_documents == "split") {
     check.fail(
         "data.long_documents",
-        "a classifier reads each row as far as data.sequence_length goes, and no further",
-        "leave it out");
+        "a classifier always truncates rows at data.sequence_length",
+        "remove it");
   }
   if (asked && config.data.prompt != "none") {
-    check.fail("data.prompt", "not used with sequence_classification", "leave it out");
+    check.fail("data.prompt", "not used with sequence_classification", "remove it");
   }
 }
 
@@ -341,7 +341,7 @@ bool is_split(const std::string& split, int64_t stages) {
   return parts % stages == 0;
 }
 
-/// What zero_stage's companions ask of each other.
+/// Checks the keys used with zero_stage.
 void validate_sharding(const Config& config, std::optional<int64_t> ranks, Checker& check) {
   const ParallelSection& parallel = config.parallel;
   if (parallel.shard_ranks > 0 && parallel.tensor >= 1 && parallel.pipeline >= 1 && ranks) {
@@ -350,19 +350,18 @@ void validate_sharding(const Config& config, std::optional<int64_t> ranks, Check
       check.fail(
           "parallel.shard_ranks",
           fmt::format(
-              "{} does not divide the {} ranks that hold the same parameters",
+              "{} does not divide the {} ranks with the same parameters",
               parallel.shard_ranks,
               sharing),
-          "give a divisor: the ranks of one machine");
+          "use a divisor, such as the number of ranks per machine");
     }
   }
   if (parallel.pipeline > 1 && parallel.zero_stage > 1 && !parallel.zero_in_pipeline) {
     check.fail(
         "parallel.zero_stage",
         fmt::format(
-            "{} in a pipeline sums the gradients{} in every micro-batch, where stage 1 does it "
-            "once a "
-            "step",
+            "{} with a pipeline reduces the gradients{} in every micro-batch; stage 1 reduces them "
+            "once per step",
             parallel.zero_stage,
             parallel.zero_stage == 3 ? " (and gathers the parameters twice)" : ""),
         "use parallel.zero_stage=1, or set parallel.zero_in_pipeline=true");
@@ -371,8 +370,8 @@ void validate_sharding(const Config& config, std::optional<int64_t> ranks, Check
   if (precision.stochastic_rounding && !config.training.bf16) {
     check.fail(
         "precision.stochastic_rounding",
-        "only used with bfloat16 weights, and training.bf16 is false",
-        "set training.bf16=true, or leave it out");
+        "only used with bfloat16 weights, but training.bf16 is false",
+        "set training.bf16=true, or remove it");
   }
   const LossScaleSection& scale = precision.loss_scale;
   check.require(
@@ -408,7 +407,7 @@ void validate_parallel(
   check.require(
       parallel.shard_ranks >= -1,
       "parallel.shard_ranks",
-      "-1 (the ranks of one machine), 0 (all ranks), or a number of ranks");
+      "-1 (the ranks of a machine), 0 (all ranks), or a number of ranks");
   check.require(
       parallel.offload_optimizer.ratio >= 0 && parallel.offload_optimizer.ratio <= 1,
       "parallel.offload_optimizer.ratio",
@@ -429,20 +428,20 @@ void validate_parallel(
     check.fail(
         "parallel.expert",
         fmt::format(
-            "{} does not divide the {} ranks of data and context",
+            "{} does not divide the {} data- and context-parallel ranks",
             parallel.expert,
             *ranks / model_ranks),
-        "give a divisor");
+        "use a divisor");
   }
   if (sizes && !is_split(parallel.split, parallel.pipeline)) {
     check.fail(
         "parallel.split",
-        fmt::format("'{}' is no split into {} stages", parallel.split, parallel.pipeline),
-        "write auto, parameters, or the layers of each stage: 3,4,4,1");
+        fmt::format("'{}' is not a split into {} stages", parallel.split, parallel.pipeline),
+        "use auto, parameters, or the layers of each stage: 3,4,4,1");
   }
   const auto needs_path = [&](const char* key, const auto& offload) {
     if (offload.device == "nvme" && offload.path.empty()) {
-      check.fail(key, "device=nvme needs a folder", "give its path");
+      check.fail(key, "device=nvme requires a folder", "set path");
     }
   };
   needs_path("parallel.offload_optimizer.path", parallel.offload_optimizer);
@@ -450,7 +449,7 @@ void validate_parallel(
   if (parallel.offload_param.device != "none" && parallel.zero_stage != 3) {
     check.fail(
         "parallel.offload_param.device",
-        fmt::format("parameters are offloaded with zero_stage=3, not {}", parallel.zero_stage),
+        fmt::format("parameter offloading requires zero_stage=3, not {}", parallel.zero_stage),
         "set parallel.zero_stage=3, or use parallel.offload_optimizer");
   }
   const std::vector<std::string> schedules = {
@@ -461,7 +460,7 @@ void validate_parallel(
     check.fail(
         "parallel.schedule",
         fmt::format(
-            "'{}' is none of {}, and no file.{}",
+            "'{}' is not one of {}, and not a file.{}",
             parallel.schedule,
             fmt::join(schedules, ", "),
             did_you_mean(parallel.schedule, schedules)));
@@ -480,12 +479,12 @@ void settle(Config& config, Origins& origins, Problems& problems) {
       resume = "true";
     }
   }
-  // What packing was called when there were two kinds of it.
+  // Older bool values of packing.
   if (const auto word = to_bool(config.data.packing)) {
     config.data.packing = *word ? "concatenate" : "none";
   }
   settle_quantization(config.quantization, origins, problems);
-  std::string& optim = config.training.optim;  // nothing is paged
+  std::string& optim = config.training.optim;  // paging is not needed
   optim = optim == "paged_adamw_32bit"  ? "adamw_torch_fused"
           : optim == "paged_lion_32bit" ? "lion_32bit"
                                         : optim;
@@ -496,7 +495,7 @@ void settle(Config& config, Origins& origins, Problems& problems) {
         .source = Origin::Source::kDerived,
         .place = fmt::format("{} ({})", from, describe(origins.at(from)))};
   };
-  // What is typed wins over a file: the config.yaml of a run states both.
+  // The command line overrides a file: the config.yaml of a run contains both keys.
   const auto is_typed = [&](const char* key) {
     return origins.at(key).source == Origin::Source::kCommandLine;
   };
@@ -523,12 +522,12 @@ void settle(Config& config, Origins& origins, Problems& problems) {
         checkpointing,
         origins.at(checkpointing),
         fmt::format(
-            "{} says otherwise than {}={} ({})",
+            "{} contradicts {}={} ({})",
             wanted,
             recompute,
             config.parallel.recompute,
             describe(origins.at(recompute))),
-        "they are one setting: gradient_checkpointing=true is recompute=full; give one of them");
+        "gradient_checkpointing=true is the same as recompute=full; set only one of them");
   }
 }
 
@@ -556,7 +555,7 @@ void validate(
   check.require(
       otlp.empty() || otlp.starts_with("http://") || otlp.starts_with("https://"),
       "monitor.otlp",
-      "empty, or an address http://HOST:PORT");
+      "empty or an address http://HOST:PORT");
   check.require(config.monitor.histograms >= 0, "monitor.histograms", "at least 0");
   if (config.monitor.peak_tflops) {
     check.require(*config.monitor.peak_tflops > 0, "monitor.peak_tflops", "above 0");

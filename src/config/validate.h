@@ -1,4 +1,4 @@
-// Validation of a configuration, before any device is used.
+// Validation of a configuration before any device is used.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace lockstep::config {
 
-/// Makes equal what has two names: gradient_checkpointing=true is parallel.recompute=full,
-/// resume_from_checkpoint=false is none. Two names with different values are a problem.
+/// Merges aliases: gradient_checkpointing=true is parallel.recompute=full,
+/// resume_from_checkpoint=false is null. Two aliases with different values are a problem.
 void settle(Config& config, Origins& origins, Problems& problems);
 
-/// Ranges and combinations; each problem says what to change. `ranks`, where known, is checked
+/// Checks ranges and combinations; each problem has a hint. If `ranks` is known, it is checked
 /// against `parallel`.
 void validate(
     const Config& config,
@@ -24,11 +24,11 @@ void validate(
     Problems& problems,
     std::vector<std::string>& warnings);
 
-/// Gives the keys of quantization what BitsAndBytesConfig's names of them say. Two names with
+/// Copies the values of BitsAndBytesConfig's names to the keys of quantization. Two names with
 /// different values are a problem.
 void settle_quantization(QuantizationSection& section, const Origins& origins, Problems& problems);
 
-/// The arguments that lr_scheduler_kwargs may hold for a schedule.
+/// Returns the arguments of lr_scheduler_kwargs that a schedule accepts.
 std::vector<std::string> scheduler_arguments(const std::string& schedule);
 
 }  // namespace lockstep::config

@@ -1,3 +1,4 @@
+// Validates the section preference.
 #include <algorithm>
 
 #include "base/format.h"
@@ -7,7 +8,7 @@
 namespace lockstep::config {
 namespace {
 
-/// The losses of an objective; empty: it has one alone.
+/// Returns the losses of an objective; empty if it has only one.
 std::vector<std::string> losses_of(const std::string& objective) {
   if (objective == "dpo") {
     return {
@@ -33,7 +34,8 @@ std::vector<std::string> losses_of(const std::string& objective) {
   return {};
 }
 
-/// A key that was given although the objective, or a reward model ("reward"), does not read it.
+/// Reports keys that are set although the objective, or a reward model ("reward"), does not use
+/// them.
 void check_use(const std::string& objective, Checker& check) {
   struct Use {
     const char* key;
@@ -66,7 +68,7 @@ void check_use(const std::string& objective, Checker& check) {
   }
   for (const Use& use : kUses) {
     const std::string key = fmt::format("preference.{}", use.key);
-    // The config.yaml of a run states its defaults too: they ask for nothing.
+    // The config.yaml of a run also contains defaults, which are not requests.
     if (!is_read(use) && check.origin(key).source == Origin::Source::kCommandLine) {
       check.fail(
           key,
@@ -74,7 +76,7 @@ void check_use(const std::string& objective, Checker& check) {
               "not used with {}",
               is_reward ? "task.type=reward_model" : "preference.objective=" + objective),
           fmt::format(
-              "leave it out; it belongs to {}, and {} takes {}",
+              "remove it; it is used with {}, and {} uses {}",
               fmt::join(use.objectives, ", "),
               is_reward ? "a reward model" : objective,
               fmt::join(taken, ", ")));
@@ -88,12 +90,12 @@ void check_loss(const PreferenceSection& section, Checker& check) {
   if (section.loss_type && !losses.empty() && std::ranges::find(losses, loss) == losses.end()) {
     check.fail(
         "preference.loss_type",
-        fmt::format("{} is no loss of preference.objective={}", loss, section.objective),
-        fmt::format("give one of {}", fmt::join(losses, ", ")));
+        fmt::format("{} is not a loss of preference.objective={}", loss, section.objective),
+        fmt::format("use one of {}", fmt::join(losses, ", ")));
   }
   const double smoothing = section.label_smoothing;
   check.require(
-      smoothing >= 0 && smoothing < 0.5, "preference.label_smoothing", "from 0 to below 0.5");
+      smoothing >= 0 && smoothing < 0.5, "preference.label_smoothing", "at least 0 and below 0.5");
   static constexpr std::string_view kSmoothed[] = {"sigmoid", "exo_pair", "robust"};
   const bool smooths = section.objective != "dpo" && section.objective != "cpo"
                            ? section.objective == "simpo"
@@ -102,7 +104,7 @@ void check_loss(const PreferenceSection& section, Checker& check) {
     check.fail(
         "preference.label_smoothing",
         fmt::format("has no effect with preference.loss_type={}", loss),
-        fmt::format("remove it; {} use it", fmt::join(kSmoothed, ", ")));
+        fmt::format("remove it; only {} use it", fmt::join(kSmoothed, ", ")));
   }
   if (check.origin("preference.discopop_tau").source == Origin::Source::kCommandLine &&
       loss != "discopop") {
@@ -114,8 +116,8 @@ void check_loss(const PreferenceSection& section, Checker& check) {
   if (loss == "exo_pair" && smoothing <= 0) {
     check.fail(
         "preference.label_smoothing",
-        "exo_pair divides by it",
-        "give it above 0; its paper takes 0.001");
+        "the exo_pair loss divides by it",
+        "set it above 0; the paper uses 0.001");
   }
 }
 
@@ -142,11 +144,10 @@ void check_rows(const Config& config, Checker& check) {
     return check.origin(key).source == Origin::Source::kCommandLine;
   };
   if (is_typed("data.packing") && config.data.packing == "concatenate") {
-    check.fail(
-        "data.packing", "rows that are cut anywhere lose their answers", "use documents or none");
+    check.fail("data.packing", "concatenation would cut off answers", "use documents or none");
   }
   if (config.data.prompt != "none" && is_typed("data.prompt")) {
-    check.fail("data.prompt", "not used with answers", "leave it out");
+    check.fail("data.prompt", "not used with preference data", "remove it");
   }
 }
 
@@ -162,14 +163,14 @@ void validate_preference(const Config& config, Checker& check, std::vector<std::
     check.fail(
         "preference.center_rewards_coefficient",
         "only used with task.type=reward_model",
-        "set that, or leave it out");
+        "set it, or remove this key");
   }
   if (config.task.type != "preference") {
     if (is_typed("preference.objective")) {
       check.fail(
           "preference.objective",
           "only used with task.type=preference",
-          "set that, or leave it out");
+          "set it, or remove this key");
     }
     if (is_reward) {
       const double center = section.center_rewards_coefficient.value_or(0);
@@ -188,8 +189,8 @@ void validate_preference(const Config& config, Checker& check, std::vector<std::
   check_use(section.objective, check);
   if (!section.precompute_ref_log_probs) {
     warnings.push_back(
-        "preference.precompute_ref_log_probs=false has no effect: the reference is its scores, "
-        "computed once, and no second model is held");
+        "preference.precompute_ref_log_probs=false has no effect: reference scores are always "
+        "computed once before training, so no second model is in memory");
   }
 }
 

@@ -1,3 +1,4 @@
+// Validates the section training.
 #include <algorithm>
 #include <map>
 
@@ -13,7 +14,8 @@ bool is_whole(double value) {
   return std::floor(value) == value;
 }
 
-/// A number of steps (whole, at least 1) or a share of all steps (between 0 and 1).
+/// Returns true for a number of steps (an integer of at least 1) or a fraction of all steps
+/// (between 0 and 1).
 bool is_interval(double value) {
   return std::isfinite(value) && value > 0 && value < 1e15 && (value < 1 || is_whole(value));
 }
@@ -41,8 +43,8 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
       "above 0");
   check.require(finite_from_0(training.learning_rate), "training.learning_rate", "at least 0");
   check.require(finite_from_0(training.weight_decay), "training.weight_decay", "at least 0");
-  check.require(is_share(training.adam_beta1), "training.adam_beta1", "from 0 to below 1");
-  check.require(is_share(training.adam_beta2), "training.adam_beta2", "from 0 to below 1");
+  check.require(is_share(training.adam_beta1), "training.adam_beta1", "at least 0 and below 1");
+  check.require(is_share(training.adam_beta2), "training.adam_beta2", "at least 0 and below 1");
   check.require(
       std::isfinite(training.adam_epsilon) && training.adam_epsilon > 0,
       "training.adam_epsilon",
@@ -56,7 +58,7 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
   check.require(
       training.label_smoothing_factor >= 0 && training.label_smoothing_factor < 1,
       "training.label_smoothing_factor",
-      "from 0 to below 1");
+      "at least 0 and below 1");
   check.require(
       std::isfinite(training.ddp_bucket_cap_mb) && training.ddp_bucket_cap_mb > 0,
       "training.ddp_bucket_cap_mb",
@@ -74,10 +76,10 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
       (training.router_aux_loss.empty() || training.router_aux_loss == "none")) {
     check.fail(
         "training.router_aux_loss_coef",
-        "is only used with a loss of the experts' balance",
-        "choose one with training.router_aux_loss, or leave it out");
+        "is only used with a load-balancing loss",
+        "set training.router_aux_loss, or remove it");
   }
-  const char* interval = "a whole number of steps, or a share of all steps between 0 and 1";
+  const char* interval = "an integer number of steps, or a fraction of all steps between 0 and 1";
   check.require(is_interval(training.logging_steps), "training.logging_steps", interval);
   check.require(is_interval(training.save_steps), "training.save_steps", interval);
   check.require(is_interval(training.eval_steps.value_or(1)), "training.eval_steps", interval);
@@ -91,7 +93,7 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
   check.require(finite_from_0(training.eval_delay), "training.eval_delay", "at least 0");
 }
 
-/// What is written beside the learning rate and the weight decay: by name, by layer, by optimizer.
+/// Checks learning rates and weight decays by name, layer and optimizer.
 void validate_optimizers(const TrainingSection& training, Checker& check) {
   const auto finite_from_0 = [](double value) { return std::isfinite(value) && value >= 0; };
   const auto numbers_from_0 = [&](const char* key, const NumberMap& numbers) {
@@ -111,7 +113,7 @@ void validate_optimizers(const TrainingSection& training, Checker& check) {
   check.require(
       training.muon_momentum >= 0 && training.muon_momentum < 1,
       "training.muon_momentum",
-      "from 0 to below 1");
+      "at least 0 and below 1");
   check.require(
       training.muon_ns_steps >= 1 && training.muon_ns_steps < 100,
       "training.muon_ns_steps",
@@ -119,71 +121,71 @@ void validate_optimizers(const TrainingSection& training, Checker& check) {
   check.require(
       training.ademamix_beta3 >= 0 && training.ademamix_beta3 < 1,
       "training.ademamix_beta3",
-      "from 0 to below 1");
+      "at least 0 and below 1");
   check.require(finite_from_0(training.ademamix_alpha), "training.ademamix_alpha", "at least 0");
   check.require(training.ademamix_t_alpha >= 0, "training.ademamix_t_alpha", "at least 0");
   check.require(training.ademamix_t_beta3 >= 0, "training.ademamix_t_beta3", "at least 0");
   if (training.muon_learning_rate && training.optim != "muon") {
     check.fail(
         "training.muon_learning_rate",
-        fmt::format("is only used with training.optim=muon, and that is {}", training.optim),
-        "set training.optim=muon, or leave it out");
+        fmt::format("is only used with training.optim=muon, not {}", training.optim),
+        "set training.optim=muon, or remove it");
   }
   const bool has_others = !training.learning_rates.empty() || training.muon_learning_rate;
   if (has_others && training.learning_rate == 0) {
     check.fail(
         "training.learning_rate",
-        "it is 0, but other learning rates are given, which the schedule multiplies by "
-        "its share of this one",
-        "give it above 0; parameters that are to stay get 0 by training.learning_rates");
+        "is 0, but learning_rates or muon_learning_rate, which are scaled relative to it, are set",
+        "set it above 0; use training.learning_rates to set the rate of parameters that do not "
+        "change to 0");
   }
 }
 
 void validate_precision(const TrainingSection& training, Checker& check) {
   if (training.bf16 && training.fp16) {
-    check.fail("training.fp16", "bf16 is given too", "give one of them");
+    check.fail("training.fp16", "bf16 is also set", "set only one of them");
   }
   if (training.bf16_full_eval && training.fp16_full_eval) {
-    check.fail("training.fp16_full_eval", "bf16_full_eval is given too", "give one of them");
+    check.fail("training.fp16_full_eval", "bf16_full_eval is also set", "set only one of them");
   }
   if (training.bf16_full_eval && !training.bf16) {
     check.fail(
         "training.bf16_full_eval",
-        "evaluation runs in the type of training, which is float32",
-        "set training.bf16=true, or leave this false");
+        "evaluation uses the type of training, which is float32",
+        "set training.bf16=true, or set this to false");
   }
 }
 
 void validate_evaluation(const Config& config, Checker& check) {
   const TrainingSection& training = config.training;
   const bool has_data = !config.data.validation.empty() || config.data.validation_fraction > 0 ||
-                        config.task.type == "unlearning";  // which has its own
+                        config.task.type == "unlearning";  // has its own evaluation data
   const bool evaluates = training.eval_strategy != "no";
-  const char* remedy = "give data.validation=FILE, or data.validation_fraction=0.05";
+  const char* remedy = "set data.validation=FILE, or data.validation_fraction=0.05";
   if (evaluates && !has_data) {
-    check.fail("training.eval_strategy", "there is nothing to evaluate on", remedy);
+    check.fail("training.eval_strategy", "evaluation data is required", remedy);
   } else if ((training.do_eval || training.eval_on_start) && !has_data) {
     check.fail(
         training.do_eval ? "training.do_eval" : "training.eval_on_start",
-        "there is nothing to evaluate on",
+        "evaluation data is required",
         remedy);
   }
   if (training.do_predict && config.data.test.empty() && config.data.test_fraction == 0) {
     check.fail(
         "training.do_predict",
-        "there is nothing to test on",
-        "give data.test=FILE, or data.test_fraction=0.05");
+        "test data is required",
+        "set data.test=FILE, or data.test_fraction=0.05");
   }
   if (training.save_strategy == "best" && !evaluates) {
     check.fail(
         "training.save_strategy",
-        "the best checkpoint is known from evaluations, and there are none",
+        "selecting the best checkpoint requires evaluations",
         "set training.eval_strategy=steps");
   }
   if (training.early_stopping_patience && !evaluates) {
     check.fail(
         "training.early_stopping_patience",
-        "early stopping requires evaluations, but there are none",
+        "early stopping requires evaluations",
         "set training.eval_strategy=epoch, or steps");
   }
   if (!training.load_best_model_at_end) {
@@ -193,16 +195,16 @@ void validate_evaluation(const Config& config, Checker& check) {
   if (!evaluates) {
     check.fail(
         key,
-        "the best checkpoint is known from evaluations, and there are none",
-        "set training.eval_strategy to that of saving");
+        "selecting the best checkpoint requires evaluations",
+        "set training.eval_strategy to the value of save_strategy");
   } else if (training.save_strategy != "best" && training.save_strategy != training.eval_strategy) {
     check.fail(
         key,
         fmt::format(
-            "save_strategy {} is not eval_strategy {}",
+            "save_strategy {} differs from eval_strategy {}",
             training.save_strategy,
             training.eval_strategy),
-        "make them the same, or set training.save_strategy=best");
+        "set them to the same value, or set training.save_strategy=best");
   } else if (training.save_strategy == "steps") {
     const double each = training.eval_steps.value_or(training.logging_steps);
     const double times = training.save_steps / each;
@@ -210,7 +212,8 @@ void validate_evaluation(const Config& config, Checker& check) {
       check.fail(
           key,
           fmt::format(
-              "save_steps {} is no multiple of eval_steps {}: a checkpoint would have no metric",
+              "save_steps {} is not a multiple of eval_steps {}, so some checkpoints would have no "
+              "metric",
               training.save_steps,
               each),
           "make save_steps a multiple of eval_steps");
@@ -254,38 +257,38 @@ void validate_schedule(
     if (!known && !check.value(key).is_null()) {
       check.fail(
           key,
-          fmt::format("lr_scheduler_type={} does not take it", type),
-          allowed.empty() ? "it takes no arguments"
-                          : fmt::format("it takes {}", fmt::join(allowed, ", ")));
+          fmt::format("lr_scheduler_type={} does not use it", type),
+          allowed.empty() ? "it has no arguments"
+                          : fmt::format("its arguments are {}", fmt::join(allowed, ", ")));
     }
   }
   if (type == "warmup_stable_decay" && arguments.num_decay_steps.value_or(-1) < 0) {
     check.fail(
         prefix + "num_decay_steps",
-        "warmup_stable_decay needs a number of steps from 0",
-        fmt::format("give {}num_decay_steps=100, or as many as the decay is to take", prefix));
+        "warmup_stable_decay requires a number of steps, at least 0",
+        fmt::format("set {}num_decay_steps=100, or another number of decay steps", prefix));
   }
   if (type == "cosine_with_min_lr" &&
       arguments.min_lr.has_value() == arguments.min_lr_rate.has_value()) {
     check.fail(
         prefix + "min_lr",
-        "cosine_with_min_lr needs one of min_lr and min_lr_rate",
-        fmt::format("give {}min_lr_rate=0.1, a share of training.learning_rate", prefix));
+        "cosine_with_min_lr requires either min_lr or min_lr_rate",
+        fmt::format("set {}min_lr_rate=0.1, a fraction of training.learning_rate", prefix));
   }
   if (type == "reduce_lr_on_plateau" && training.eval_strategy == "no") {
     check.fail(
         "training.lr_scheduler_type",
-        "reduce_lr_on_plateau goes by evaluations, and there are none",
+        "reduce_lr_on_plateau requires evaluations",
         "set training.eval_strategy=steps");
   }
   if (type == "polynomial" && arguments.lr_end.value_or(1e-7) >= training.learning_rate) {
     check.fail(
         prefix + "lr_end",
         fmt::format(
-            "{} is not below learning_rate {}",
+            "{} must be below learning_rate {}",
             arguments.lr_end.value_or(1e-7),
             training.learning_rate),
-        "raise training.learning_rate, or give a smaller lr_end");
+        "increase training.learning_rate, or reduce lr_end");
   }
   check.require(arguments.timescale.value_or(1) >= 1, prefix + "timescale", "at least 1");
   if (arguments.factor) {
@@ -295,7 +298,7 @@ void validate_schedule(
   if (training.max_steps > 0 && training.warmup_steps >= 1 &&
       training.warmup_steps >= static_cast<double>(training.max_steps)) {
     warnings.push_back(fmt::format(
-        "training.warmup_steps ({}) is not below max_steps ({}): the learning rate never reaches "
+        "training.warmup_steps ({}) must be below max_steps ({}): the learning rate never reaches "
         "{}",
         training.warmup_steps,
         training.max_steps,
@@ -303,17 +306,19 @@ void validate_schedule(
   }
 }
 
-/// What to do about a tracker that nothing is written for.
+/// Returns a hint for an unsupported tracker.
 const char* remedy_of_tracker(const std::string& tracker) {
   if (tracker == "trackio") {
-    return "set report_to=tensorboard, and trackio.import_tf_events('LOGGING_DIR', project='NAME') "
-           "reads that: Trackio's own database is of a beta, and changes with its versions";
+    return "set report_to=tensorboard and import the files with "
+           "trackio.import_tf_events('LOGGING_DIR', project='NAME'): Trackio's own format is beta "
+           "and changes between versions";
   }
   if (tracker == "aim") {
-    return "set report_to=tensorboard, and `aim convert tensorboard --logdir LOGGING_DIR` reads "
-           "that: the layout of Aim's own database is not documented";
+    return "set report_to=tensorboard and import the files with `aim convert tensorboard --logdir "
+           "LOGGING_DIR`: Aim's own format is not documented";
   }
-  return "metrics.jsonl in output_dir has every figure, a line of JSON each, for other trackers";
+  return "metrics.jsonl in output_dir contains every metric, one JSON object per line, for other "
+         "trackers";
 }
 
 void validate_trackers(const Config& config, Checker& check) {
@@ -337,7 +342,7 @@ void validate_trackers(const Config& config, Checker& check) {
   if (config.monitor.histograms > 0 && !has_board) {
     check.fail(
         "monitor.histograms",
-        "histograms go into TensorBoard's file, which training.report_to does not ask for",
+        "histograms are written to TensorBoard files, which training.report_to does not enable",
         "set report_to=tensorboard");
   }
 }

@@ -1,3 +1,4 @@
+// Validates the section unlearning.
 #include <algorithm>
 #include <set>
 
@@ -15,7 +16,7 @@ bool is_typed_here(const Checker& check, const std::string& key) {
   return check.origin(key).source == Origin::Source::kCommandLine;
 }
 
-/// A key that was given although the method does not read it.
+/// Reports keys that are set although the method does not use them.
 void check_use_by_method(const UnlearningMethod& method, Checker& check) {
   std::set<std::string_view> keys;
   for (const UnlearningMethod& each : unlearning_methods()) {
@@ -23,7 +24,7 @@ void check_use_by_method(const UnlearningMethod& method, Checker& check) {
   }
   for (const std::string_view key : keys) {
     const std::string name = fmt::format("unlearning.{}", key);
-    // The config.yaml of a run states its defaults too: they ask for nothing.
+    // The config.yaml of a run also contains defaults, which are not requests.
     if (!is_typed_here(check, name) || std::ranges::find(method.keys, key) != method.keys.end()) {
       continue;
     }
@@ -31,8 +32,8 @@ void check_use_by_method(const UnlearningMethod& method, Checker& check) {
         name,
         fmt::format("not used with unlearning.method={}", method.name),
         method.keys.empty()
-            ? fmt::format("leave it out; {} has no parameters", method.name)
-            : fmt::format("leave it out; {} takes {}", method.name, fmt::join(method.keys, ", ")));
+            ? fmt::format("remove it; {} has no parameters", method.name)
+            : fmt::format("remove it; {} uses {}", method.name, fmt::join(method.keys, ", ")));
   }
 }
 
@@ -68,24 +69,26 @@ void check_states(const Config& config, const UnlearningMethod& method, Checker&
   if (method.steers && (loss == "NLL" || loss == "KL")) {
     check.fail(
         "unlearning.retain_loss",
-        fmt::format("RMU with {} is not supported: it ends at a layer, and has no logits", loss),
-        "leave it out, or set EMBED_DIFF: the distance of hidden states");
+        fmt::format(
+            "RMU with {} is not supported: it stops at a hidden layer and computes no logits",
+            loss),
+        "remove it, or set EMBED_DIFF: the distance of hidden states");
   }
   if (!method.steers && loss == "EMBED_DIFF") {
     check.fail(
         "unlearning.retain_loss",
-        fmt::format("EMBED_DIFF is RMU's, and the method is {}", method.name),
+        fmt::format("EMBED_DIFF is only used with RMU, not {}", method.name),
         "set NLL or KL");
   }
   if (method.steers && section.trainable_params_regex.empty()) {
-    check.fail("unlearning.trainable_params_regex", "it is empty", "set [.*] to train all");
+    check.fail("unlearning.trainable_params_regex", "must not be empty", "set [.*] to train all");
   }
   if (method.steers && config.lora != LoraSection{} &&
       section.trainable_params_regex != UnlearningSection{}.trainable_params_regex) {
     check.fail(
         "unlearning.trainable_params_regex",
-        "not used with an adapter, which is what is trained",
-        "leave it out; lora.target_modules and lora.layers_to_transform say where it is");
+        "not used with an adapter: only the adapter is trained",
+        "remove it; lora.target_modules and lora.layers_to_transform select the layers");
   }
 }
 
@@ -97,18 +100,18 @@ void check_constraint(
   if (!section.retain_loss_eps) {
     check.fail(
         "unlearning.retain_loss_eps",
-        "PDU keeps the loss of the rows of unlearning.retain below it, and it is not given",
-        "give a loss a little above the model's own on them: unlearning.retain_loss_eps=0.3");
+        "is required: PDU keeps the retain loss below it",
+        "set it slightly above the model's initial retain loss: unlearning.retain_loss_eps=0.3");
   }
   if (section.alpha.value_or(1) == 0) {
     check.fail(
         "unlearning.alpha",
-        "it is 0, and PDU has rows to keep",
-        "give the weight that they begin with, or take a method that keeps nothing");
+        "must be above 0: PDU has a retain loss",
+        "set the initial weight of the retain loss, or use a method without one");
   }
 }
 
-/// Whether a metric is of one benchmark alone, and of this one.
+/// Returns true if a metric belongs only to this benchmark.
 bool is_of(std::string_view metric, std::string_view benchmark) {
   const bool is_muses = metric.ends_with("mem_ROUGE");
   const bool is_tofus = metric == "forget_truth_ratio" || metric == "forget_quality" ||
@@ -116,7 +119,7 @@ bool is_of(std::string_view metric, std::string_view benchmark) {
   return benchmark == "muse" ? is_muses : is_tofus;
 }
 
-/// Of a run that is measured while it trains.
+/// Checks runs that are evaluated during training.
 void check_measures(const Config& config, Checker& check) {
   const TrainingSection& training = config.training;
   const bool measures =
@@ -124,15 +127,15 @@ void check_measures(const Config& config, Checker& check) {
   if (measures && config.unlearning.data_dir.empty()) {
     check.fail(
         "training.eval_strategy",
-        "an unlearning run is measured by files of unlearning.data_dir, which is not given",
-        "give unlearning.data_dir=FOLDER with TOFU's files, or set training.eval_strategy=no");
+        "evaluating an unlearning run requires the files of unlearning.data_dir, which is not set",
+        "set unlearning.data_dir=FOLDER with TOFU's files, or training.eval_strategy=no");
   }
   const bool picks = training.load_best_model_at_end || training.save_strategy == "best" ||
                      training.early_stopping_patience;
   if (measures && picks && !training.metric_for_best_model) {
     check.fail(
         "training.metric_for_best_model",
-        "it must be given: a smaller loss of what is to be forgotten is not better",
+        "is required: a smaller loss on the forget set is not better",
         fmt::format("one of {}", fmt::join(metrics_of(config.unlearning), ", ")));
   }
 }
@@ -148,32 +151,35 @@ void check_unlearning_rows(
     check.fail(
         "unlearning.forget",
         fmt::format("{} forgets nothing", method.name),
-        "the rows that are learned are unlearning.retain");
+        "put the training rows in unlearning.retain");
   }
   const bool trains = !section.forget.empty() || !section.retain.empty();
   if (method.forgets && section.forget.empty() && trains) {
-    check.fail("unlearning.forget", "it must be given", "unlearning.forget=FILE");
+    check.fail("unlearning.forget", "is required", "unlearning.forget=FILE");
   }
   if (keeps && section.retain.empty() && trains) {
     check.fail(
         "unlearning.retain",
-        fmt::format("unlearning.method={} needs rows to keep, and none are named", method.name),
-        method.alpha > 0 ? "unlearning.retain=FILE, or unlearning.alpha=0 to keep nothing"
-                         : "unlearning.retain=FILE");
+        fmt::format("unlearning.method={} requires a retain set", method.name),
+        method.alpha > 0
+            ? "set unlearning.retain=FILE, or unlearning.alpha=0 to train without a retain loss"
+            : "unlearning.retain=FILE");
   }
   if (!keeps && !section.retain.empty()) {
     warnings.push_back(fmt::format(
-        "unlearning.retain is not read: {}",
+        "unlearning.retain has no effect: {}",
         method.keeps ? "unlearning.alpha is 0"
-                     : fmt::format("{} has no term of rows to keep", method.name)));
+                     : fmt::format("{} has no retain loss", method.name)));
   }
   check.require(section.max_new_tokens >= 1, "unlearning.max_new_tokens", "at least 1");
   if (!keeps && section.anchor == "retain") {
-    check.fail("unlearning.anchor", "there are no rows to keep", "leave it at forget");
+    check.fail("unlearning.anchor", "there is no retain set", "set it to forget");
   }
   if (section.text_key && method.name == "DPO") {
     check.fail(
-        "unlearning.text_key", "a plain text has no other answer, which DPO needs", "leave it out");
+        "unlearning.text_key",
+        "plain text has no alternate answer, which DPO requires",
+        "remove it");
   }
   for (const char* key : {"unlearning.prefix_key", "unlearning.insert_space"}) {
     const bool needs_prefix = std::string_view(key) == "unlearning.insert_space";
@@ -181,25 +187,22 @@ void check_unlearning_rows(
       check.fail(
           key,
           fmt::format("only used with unlearning.{}", needs_prefix ? "prefix_key" : "text_key"),
-          "give that, or leave it out");
+          "set it, or remove this key");
     }
   }
   const bool has_field = section.alternate_key.has_value(), has_lines = !section.refusals.empty();
   if (method.name == "DPO" && has_field == has_lines) {
     check.fail(
         "unlearning.refusals",
-        has_field ? "unlearning.alternate_key is given too"
-                  : "DPO needs what the model is to answer instead",
-        has_field ? "give one of them"
-                  : "give unlearning.refusals=FILE with a refusal on each line, or "
+        has_field ? "unlearning.alternate_key is also set" : "DPO requires alternate answers",
+        has_field ? "set only one of them"
+                  : "set unlearning.refusals=FILE with one refusal per line, or "
                     "unlearning.alternate_key=FIELD");
   }
   for (const char* key : {"data.train", "data.validation", "data.test"}) {
     if (is_typed_here(check, key)) {
       check.fail(
-          key,
-          "not used with task.type=unlearning",
-          "the rows are unlearning.forget and unlearning.retain");
+          key, "not used with task.type=unlearning", "use unlearning.forget and unlearning.retain");
     }
   }
 }
@@ -213,24 +216,24 @@ void validate_unlearning(const Config& config, Checker& check, std::vector<std::
     if (std::ranges::find(known, metric) == std::end(known)) {
       check.fail(
           "unlearning.metrics",
-          fmt::format("there is no metric {}", metric),
+          fmt::format("unknown metric {}", metric),
           fmt::format("there are {}", fmt::join(known, ", ")));
     } else if (is_of(metric, section.benchmark == "muse" ? "tofu" : "muse")) {
       check.fail(
           "unlearning.metrics",
-          fmt::format("{} is no metric of unlearning.benchmark={}", metric, section.benchmark),
-          "leave it out, or name the other benchmark");
+          fmt::format("{} is not a metric of unlearning.benchmark={}", metric, section.benchmark),
+          "remove it, or set the other benchmark");
     } else if (metric == "mia_reference" && !section.mia_reference_path) {
       check.fail(
           "unlearning.mia_reference_path",
-          "mia_reference compares losses with those of another model, and none is named",
-          "give unlearning.mia_reference_path=FOLDER, such as a model that never saw the rows");
+          "mia_reference requires a reference model",
+          "set unlearning.mia_reference_path=FOLDER to a model that was not trained on the rows");
     }
   }
   if (config.task.type != "unlearning") {
     for (const char* key : {"unlearning.method", "unlearning.forget"}) {
       if (is_typed_here(check, key)) {
-        check.fail(key, "only used with task.type=unlearning", "set that, or leave it out");
+        check.fail(key, "only used with task.type=unlearning", "set it, or remove this key");
       }
     }
     return;
@@ -238,20 +241,20 @@ void validate_unlearning(const Config& config, Checker& check, std::vector<std::
   check_unlearning_numbers(section, check);
   if (!section.method) {
     if ((section.forget.empty() && section.retain.empty()) || check.given("unlearning.method")) {
-      return;  // nothing is trained; or what was given is told where it was read
+      return;  // not a training run, or the error was already reported
     }
     std::vector<std::string_view> names;
     for (const UnlearningMethod& method : unlearning_methods()) {
       names.push_back(method.name);
     }
     check.fail(
-        "unlearning.method", "it must be given", fmt::format("one of {}", fmt::join(names, ", ")));
+        "unlearning.method", "is required", fmt::format("one of {}", fmt::join(names, ", ")));
     return;
   }
   if (std::ranges::none_of(unlearning_methods(), [&](const UnlearningMethod& method) {
         return method.name == *section.method;
       })) {
-    return;  // likewise
+    return;  // already reported
   }
   const UnlearningMethod& method = unlearning_method(*section.method);
   check_use_by_method(method, check);

@@ -1,3 +1,4 @@
+// Validates LoRA, quantization and 8-bit floats.
 #include <bit>
 #include <cmath>
 #include <utility>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr const char* kBits = "quantization.bits";
 
-/// Gives `own` what `other`, BitsAndBytesConfig's name of it, says.
+/// Moves the value of `other`, BitsAndBytesConfig's name, to `own`.
 template <class Value>
 void take_other_name(
     std::optional<Value>& own,
@@ -29,8 +30,8 @@ void take_other_name(
     problems.add(
         key,
         origins.at(key),
-        fmt::format("quantization.{} says otherwise, and they are one setting", name),
-        "give one of them");
+        fmt::format("contradicts quantization.{}: they are the same setting", name),
+        "set only one of them");
   }
   own = std::exchange(other, std::nullopt);
 }
@@ -71,12 +72,12 @@ void validate_lora(const Config& config, Checker& check) {
   check.require(lora.r.value_or(1) >= 1, "lora.r", "at least 1");
   const double alpha = lora.lora_alpha.value_or(1), dropout = lora.lora_dropout.value_or(0);
   check.require(std::isfinite(alpha) && alpha > 0, "lora.lora_alpha", "above 0");
-  check.require(dropout >= 0 && dropout < 1, "lora.lora_dropout", "from 0 to below 1");
+  check.require(dropout >= 0 && dropout < 1, "lora.lora_dropout", "at least 0 and below 1");
   const auto check_numbers =
       [&](const char* key, const std::vector<std::string>& words, const char* what) {
         for (const std::string& word : words) {
           if (to_integer(word).value_or(-1) < 0) {
-            check.fail(key, fmt::format("'{}' is no {}'s number", word, what));
+            check.fail(key, fmt::format("'{}' is not a {} index", word, what));
           }
         }
       };
@@ -99,8 +100,9 @@ void validate_lora(const Config& config, Checker& check) {
   if (!lora.adapter.empty() && others != LoraSection{}) {
     check.fail(
         "lora.adapter",
-        fmt::format("{} says what the adapter is, and other keys of lora do too", lora.adapter),
-        "leave them out; lora.lora_dropout alone may be another");
+        fmt::format(
+            "{} already defines the adapter, but other keys of lora are set too", lora.adapter),
+        "remove them; only lora.lora_dropout can be changed");
   }
 }
 
@@ -113,7 +115,9 @@ void validate_quantization(const Config& config, Checker& check) {
   const bool asks_of_4_bits = section.type || section.double_quant || section.block_size;
   if (asks_of_4_bits && bits == 8) {
     check.fail(
-        kBits, "8 bits have no type, no blocks and no double quantization", "leave these keys out");
+        kBits,
+        "8-bit quantization has no type, block size or double quantization",
+        "remove these keys");
   }
   const std::string type = config.training.bf16   ? "bfloat16"
                            : config.training.fp16 ? "float16"
@@ -122,14 +126,14 @@ void validate_quantization(const Config& config, Checker& check) {
     check.fail(
         "quantization.bnb_4bit_compute_dtype",
         fmt::format(
-            "{} is asked for, and training computes in {}", *section.bnb_4bit_compute_dtype, type),
-        "give training.bf16=true or fp16=true for such products, or leave the key out");
+            "{} does not match the training type {}", *section.bnb_4bit_compute_dtype, type),
+        "set training.bf16=true or fp16=true to use that type, or remove the key");
   }
   QuantizationSection others = section;
   others.bits.reset();
   others.bnb_4bit_compute_dtype.reset();
   if (!section.bits && others != QuantizationSection{}) {
-    check.fail(kBits, "is not given, and other keys of quantization are", "add bits=4 or bits=8");
+    check.fail(kBits, "is required with other keys of quantization", "add bits=4 or bits=8");
   }
 }
 
@@ -148,22 +152,21 @@ void validate_float8(const Config& config, Checker& check) {
     check.fail(
         "precision.fp8",
         fmt::format(
-            "{}, and training computes in {}: what is not in 8 bits is to be in bfloat16, which "
-            "has "
-            "room for all of their scales",
+            "{}, but the training type is {}: values that are not in 8 bits must be bfloat16, "
+            "whose range covers all scales",
             section.fp8,
             config.training.fp16 ? "float16" : "float32"),
-        "set training.bf16=true, or leave it out");
+        "set training.bf16=true, or remove it");
   }
   if (config.quantization.bits) {
     check.fail(
         "precision.fp8",
         fmt::format(
-            "{}, and quantization.bits={} packs the same weights, which are multiplied as they "
-            "unpack",
+            "{} cannot be combined with quantization.bits={}, which dequantizes the same weights "
+            "in its products",
             section.fp8,
             *config.quantization.bits),
-        "leave one of them out");
+        "remove one of them");
   }
 }
 

@@ -1,3 +1,4 @@
+// Enumerates the plans of a search.
 #include "plan/grid.h"
 
 #include <algorithm>
@@ -10,10 +11,10 @@ namespace lockstep::plan {
 
 namespace {
 
-constexpr int64_t kMostSequences = 64;         // of a micro-batch
-constexpr int64_t kLeastContextTokens = 1024;  // of a sequence on a rank
+constexpr int64_t kMostSequences = 64;         // largest micro-batch
+constexpr int64_t kLeastContextTokens = 1024;  // smallest number of tokens of a sequence per rank
 
-// Those up to `most`, in order.
+// Returns the divisors up to `most`, sorted.
 std::vector<int> divisors(int64_t number, int64_t most) {
   std::vector<int> result;
   for (int64_t value = 1; value <= std::min(number, most); ++value) {
@@ -57,7 +58,7 @@ class Grid {
       visitor_.refuse(
           fmt::format("data {}", fmt::join(uneven_, ", ")),
           fmt::format(
-              "the {} sequences of a step do not divide among them; {} would",
+              "the {} sequences of a step are not divisible by them; {} would be",
               batch,
               (batch + largest - 1) / largest * largest));
     }
@@ -81,7 +82,7 @@ class Grid {
     if (devices_ % given == 0 && (!all || devices_ == given)) {
       return true;
     }
-    visitor_.refuse(sizes, fmt::format("{} devices cannot be split so", devices_));
+    visitor_.refuse(sizes, fmt::format("{} devices cannot be split this way", devices_));
     return false;
   }
 
@@ -91,7 +92,7 @@ class Grid {
       if (devices_ > node_size_ && heads > node_size_) {
         visitor_.refuse(
             fmt::format("tensor above {}", node_size_),
-            "it would leave the node, and its collectives are in every block");
+            "it would span nodes, and every block has its collectives");
       }
       return divisors(node_size_, heads);
     }
@@ -141,7 +142,8 @@ class Grid {
     if (mesh.data > batch) {
       visitor_.refuse(
           fmt::format("data above {}", batch),
-          fmt::format("the global batch has {} sequences, and each data rank needs one", batch));
+          fmt::format(
+              "the global batch has {} sequences, but each data rank needs at least one", batch));
       return;
     }
     if (batch % mesh.data != 0) {
@@ -160,7 +162,8 @@ class Grid {
     }
   }
 
-  // Those that divide the ranks of data and context, and where they are searched the experts too.
+  // Returns the divisors of the data- and context-parallel ranks; in a search they must also divide
+  // the experts.
   std::vector<int> expert_sizes(const mesh::Mesh& mesh) const {
     const int64_t experts = std::max<int64_t>(request_.base.model.experts.count, 1);
     const int ranks = mesh.data * mesh.context;
@@ -170,8 +173,8 @@ class Grid {
       }
       visitor_.refuse(
           fmt::format("experts over {} of {} ranks", *request_.expert, ranks),
-          "parallel.expert must divide the ranks of data and context, and be no more than the "
-          "experts");
+          "parallel.expert must divide the data- and context-parallel ranks, and be at most the "
+          "number of experts");
       return {};
     }
     std::vector<int> sizes = divisors(experts, ranks);
@@ -191,9 +194,9 @@ class Grid {
     }
     if (result.empty()) {
       visitor_.refuse(
-          fmt::format("{} sequences a data rank", share),
+          fmt::format("{} sequences per data rank", share),
           fmt::format(
-              "they are not {} micro-batches of {}",
+              "not divisible into {} micro-batches of {}",
               request_.micro_batches ? fmt::to_string(*request_.micro_batches) : "some",
               request_.micro_batch ? fmt::to_string(*request_.micro_batch) : "some"));
     }
@@ -215,13 +218,13 @@ class Grid {
       if (!schedule_goes(job)) {
         const schedule::Schedule& listed = job.listed->schedule;
         visitor_.refuse(
-            fmt::format("pipelines that do not go with {}", job.listed->path),
+            fmt::format("pipelines that are not compatible with {}", job.listed->path),
             fmt::format(
-                "it is of {} ranks and {} micro-batches", listed.ranks, listed.micro_batches));
+                "it has {} ranks and {} micro-batches", listed.ranks, listed.micro_batches));
         continue;
       }
       if (kind == Kind::kInterleaved && request_.schedule && request_.virtual_stages == 1) {
-        visitor_.refuse("interleaved", "it needs parallel.virtual_stages=2 or more");
+        visitor_.refuse("interleaved", "it requires parallel.virtual_stages=2 or more");
       }
       for (const int stages : stages_of_a_rank(kind)) {
         job.virtual_stages = stages;
@@ -233,13 +236,12 @@ class Grid {
         } else if (request_.schedule || request_.virtual_stages) {
           visitor_.refuse(
               fmt::format(
-                  "{} of {} stages a rank on {} ranks",
+                  "{} of {} stages per rank on {} ranks",
                   schedule::kind_name(kind),
                   stages,
                   job.mesh.pipeline),
-              is_split
-                  ? fmt::format("the model has {} layers", job.model.layers)
-                  : fmt::format("the split that is given has {} stages", request_.split.size()));
+              is_split ? fmt::format("the model has {} layers", job.model.layers)
+                       : fmt::format("the given split has {} stages", request_.split.size()));
         }
       }
     }
@@ -247,7 +249,7 @@ class Grid {
 
   std::vector<int> stages_of_a_rank(schedule::Kind kind) const {
     const auto asked = [&](int stages) {
-      // A schedule that is given as well has the stages that it has.
+      // A given schedule determines its number of stages.
       const bool is_free = !request_.virtual_stages || request_.schedule;
       return is_free || *request_.virtual_stages == stages ? std::vector<int>{stages}
                                                            : std::vector<int>{};
@@ -276,8 +278,8 @@ class Grid {
       }
       if (zero > 1 && job.mesh.pipeline > 1 && !is_given) {
         visitor_.refuse(
-            "zero 2 and 3 under a pipeline",
-            "gradients and units would be moved for every micro-batch");
+            "zero 2 and 3 with a pipeline",
+            "gradients and units would be communicated in every micro-batch");
         continue;
       }
       job.zero_stage = zero;
@@ -288,15 +290,15 @@ class Grid {
     }
   }
 
-  // All that hold the same parameters, or those of them in a node.
+  // All ranks with the same parameters, or those within a node.
   std::vector<int> sharing_choices(const mesh::Mesh& mesh) const {
     const int all = mesh.data * mesh.context;
     if (request_.shard_ranks) {
       const int asked = *request_.shard_ranks;
       if (asked > 0 && all % asked != 0) {
         visitor_.refuse(
-            fmt::format("states shared by {} of {} ranks", asked, all),
-            "parallel.shard_ranks must divide the ranks that hold the same parameters");
+            fmt::format("states sharded over {} of {} ranks", asked, all),
+            "parallel.shard_ranks must divide the ranks with the same parameters");
         return {};
       }
       return {asked};
@@ -307,7 +309,7 @@ class Grid {
   }
 
   void visit_savers(Job job) {
-    // What a CPU offloads stays where it was; parameters are offloaded by units, which stage 3 has.
+    // Offloading has no effect on CPUs; parameters are offloaded by unit, which requires stage 3.
     std::vector<Offload> offloads{Offload::kNone};
     if (!job.software.device_is_host) {
       offloads.push_back(Offload::kOptimizer);
@@ -328,7 +330,7 @@ class Grid {
   const GridVisitor& visitor_;
   const int devices_;
   const int node_size_;
-  std::set<int> uneven_;  // sizes of the data axis that the global batch is no multiple of
+  std::set<int> uneven_;  // data-parallel sizes that do not divide the global batch
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Fits the rates of a machine to calibration measurements.
 #include "plan/machine.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace lockstep::plan {
 
 namespace {
 
-constexpr double kEndless = 1e30;  // a rate that costs nothing
+constexpr double kEndless = 1e30;  // a rate so high that the operation takes no time
 
 struct ProductFit {
   double peak = 0;
@@ -24,14 +25,14 @@ ProductFit fit_products(const std::vector<ProductSample>& samples) {
     rows.push_back({share, share / s.m, share / s.n, share / s.k});
   }
   const std::vector<double> x = least_squares(rows);
-  const double seconds = std::max(x[0], 1e-18);  // of an operation
+  const double seconds = std::max(x[0], 1e-18);  // of one operation
   return {1 / seconds, {x[1] / seconds, x[2] / seconds, x[3] / seconds}};
 }
 
 RingRates fit_ring(const std::vector<RingSample>& samples) {
   std::vector<std::vector<double>> rows;
   for (const RingSample& s : samples) {
-    // Half of the pairs of positions are seen.
+    // The causal mask keeps half of the pairs of positions.
     const double passing = s.members * s.heads * s.length;
     rows.push_back({passing * s.length / 2 / s.seconds, passing * s.head_dim / s.seconds});
   }
@@ -45,7 +46,7 @@ double pass_seconds(const Job& job, const Cluster& cluster) {
          embedding_seconds(job, cluster, node).all() + head_seconds(job, cluster, node).all();
 }
 
-// What a pass takes of each rate: the columns of its equation.
+// Rates that determine the time of a pass: the columns of its equation.
 enum MachineColumn {
   kAttention,
   kMemory,
@@ -60,8 +61,8 @@ enum MachineColumn {
   kMachineColumns
 };
 
-// What of a pass is in proportion to the inverse of a rate: the pass with that rate 1 and all
-// others endless, less the pass with all endless.
+// Coefficients of the inverse rates in the time of a pass: the time with one rate set to 1 and all
+// others to kEndless, minus the time with all rates set to kEndless.
 class PassColumns {
  public:
   explicit PassColumns(const Device& device) : endless_(device) {
@@ -72,7 +73,7 @@ class PassColumns {
     endless_.kernel_seconds = endless_.dropout_seconds = 0;
   }
 
-  // The equation divided by its right side, which is what the products leave of the measured time.
+  // Returns the equation divided by its right side, the measured time without the products.
   std::vector<double> row(const PassSample& sample) const {
     const double products = pass(sample.job, [](Device&) {});
     const double rest = std::max(sample.seconds - products, kLeastRest * sample.seconds);
@@ -81,7 +82,7 @@ class PassColumns {
     const auto part = [&](auto change) { return pass(sample.job, change) - products; };
     std::vector<double> row(kMachineColumns, 0);
     row[wide ? kAttention32 : kAttention] = part([&](Device& d) { of(d).attention = 1; });
-    // Those over the memory's rate: with it 1, and all but one of them endless.
+    // Kernels limited by memory: with memory rate 1 and all but one of the shares set to kEndless.
     const auto over_memory = [&](double activation, double softmax) {
       return part([&](Device& d) {
         of(d).memory = 1;
@@ -102,7 +103,8 @@ class PassColumns {
   }
 
  private:
-  static constexpr double kLeastRest = 0.02;  // of a pass, where its products are measured too slow
+  static constexpr double kLeastRest =
+      0.02;  // minimum remaining fraction of a pass, if its products were measured too slow
 
   template <class Change>
   double pass(const Job& job, Change change) const {
@@ -130,8 +132,8 @@ Efficiency pass_rates(double attention, double memory, double activation, double
   return e;
 }
 
-// Of nine of ten passes at most, as one that was not fitted would be off: of so few passes the
-// rates follow each, by as much as there are rates for a pass.
+// Returns the error that nine of ten passes do not exceed, corrected for overfitting: with few
+// passes the fit follows each of them, in proportion to the number of rates per pass.
 double error_of(const std::vector<PassSample>& samples, const Device& device) {
   const Cluster cluster = uniform_cluster(device, 1);
   std::vector<double> errors;
@@ -219,8 +221,7 @@ NodeGroup fit_machine(const MachineSamples& samples) {
   node.peer_bandwidth = device.peer_bandwidth;
   node.network_bandwidth = device.node_network;
   if (!samples.reductions.empty()) {
-    // As all_reduce_seconds has it: a ring moves 2 (n - 1) / n of the bytes and turns 2 (n - 1)
-    // times.
+    // As in all_reduce_seconds(): a ring moves 2 (n - 1) / n of the bytes in 2 (n - 1) steps.
     std::vector<std::vector<double>> rows;
     for (const ReduceSample& s : samples.reductions) {
       rows.push_back(

@@ -1,4 +1,4 @@
-// Explanations of a plan.
+// Explains why a plan was chosen.
 #include <algorithm>
 
 #include "base/format.h"
@@ -8,7 +8,7 @@ namespace lockstep::plan {
 
 namespace {
 
-// The same model on one device, one sequence at a time, without anything that saves memory.
+// The same model on one device with micro-batch 1, without memory savings.
 Job alone(const Job& job) {
   Job one = job;
   one.mesh = {};
@@ -25,7 +25,7 @@ Job alone(const Job& job) {
   return one;
 }
 
-// States and activations of the largest layer, alone on a device.
+// Returns the bytes of states and activations of the largest layer on one device.
 double largest_layer_bytes(const Job& one) {
   const ParameterCounts counts = count_parameters(one.model);
   const Memory memory = largest(estimate_memory(one)).peak;
@@ -49,10 +49,10 @@ std::string size_reason(const Job& job, const SearchRequest& request, Place plac
         "fits on one device ({} of {}){}",
         gigabytes(needed),
         gigabytes(room),
-        is_whole                 ? ": data parallel alone"
-        : is_asked               ? ", and is split as asked"
-        : place == Place::kFirst ? ", yet splitting it is faster"
-                                 : ", and is split all the same");
+        is_whole                 ? ": only data parallelism"
+        : is_asked               ? ", and is split as requested"
+        : place == Place::kFirst ? ", but splitting it is faster"
+                                 : ", but is split");
   }
   return fmt::format(
       "does not fit on one device ({} of {}){}",
@@ -81,8 +81,8 @@ std::string reason_of(const Job& job, const SearchRequest& request, Place place)
   std::string text = size_reason(job, request, place);
   if (job.zero_stage > 0 && job.sharing() > 1) {
     text += job.shard_ranks > 0 && job.shard_ranks < job.mesh.data * job.mesh.context
-                ? fmt::format("; states shared by groups of {} ranks", job.shard_ranks)
-                : fmt::format("; states shared by {:.0f} ranks", job.sharing());
+                ? fmt::format("; states sharded over groups of {} ranks", job.shard_ranks)
+                : fmt::format("; states sharded over {:.0f} ranks", job.sharing());
     text += fmt::format(" (zero {})", job.zero_stage);
   }
   if (job.mesh.tensor > 1) {
@@ -92,7 +92,7 @@ std::string reason_of(const Job& job, const SearchRequest& request, Place place)
   }
   if (job.mesh.context > 1) {
     text += fmt::format(
-        "; {} of {} tokens of a sequence a rank",
+        "; {} of {} tokens of a sequence per rank",
         job.data_length() / job.mesh.context,
         job.data_length());
   }
@@ -100,11 +100,11 @@ std::string reason_of(const Job& job, const SearchRequest& request, Place place)
     text += pipeline_reason(job, cluster);
   }
   if (job.recompute != Recompute::kNone) {
-    text += request.recompute ? "; recomputes, as asked" : "; recomputes to make room";
+    text += request.recompute ? "; recomputes, as requested" : "; recomputes to save memory";
   }
   if (job.offload != Offload::kNone) {
     text += job.offload == Offload::kAll ? "; states in host memory" : "; optimizer in host memory";
-    text += request.offload ? ", as asked" : " to make room";
+    text += request.offload ? ", as asked" : " to save memory";
   }
   return text;
 }

@@ -1,3 +1,4 @@
+// Searches for changes that make a job fit into memory.
 #include "plan/remedies.h"
 
 #include <algorithm>
@@ -11,9 +12,9 @@ namespace lockstep::plan {
 
 namespace {
 
-constexpr double kWorthwhile = 0.005;  // of the memory, saved
+constexpr double kWorthwhile = 0.005;  // minimum saving, as a fraction of the memory
 
-// The keys that make one job of another, with the ranks and micro-batches that follow from them.
+// Returns the keys that change one job into another, including dependent ranks and micro-batches.
 std::string keys_of(const Job& before, const Job& after) {
   std::string text;
   const auto key = [&](const char* name, const auto& value, bool differs) {
@@ -39,7 +40,7 @@ std::string keys_of(const Job& before, const Job& after) {
   return text;
 }
 
-// More and more of one setting.
+// Increasing values of one setting.
 using Ladder = std::vector<Job>;
 
 Ladder more_zero(const Job& job) {
@@ -72,7 +73,7 @@ Ladder more_recomputation(const Job& job) {
 Ladder smaller_micro_batches(const Job& job) {
   constexpr int64_t kMostSteps = 64;
   Ladder steps;
-  // By divisors, so that the global batch stays what it is.
+  // Only divisors, so that the global batch does not change.
   for (int64_t parts = 2; parts <= std::min(job.micro_batch, kMostSteps); ++parts) {
     if (job.micro_batch % parts == 0) {
       steps.push_back(job);
@@ -144,7 +145,7 @@ class Finder {
       : cluster_(cluster),
         now_(largest(estimate_memory(job)).peak.total()) {}
 
-  // Whether it fits.
+  // Adds a change; returns true if the changed job fits.
   bool consider(const std::string& text, const Job& changed) {
     if (!schedule_goes(changed)) {
       return false;
@@ -157,8 +158,8 @@ class Finder {
     return is_enough;
   }
 
-  // As little of every setting as will do, on top of `from`. What is told are the keys of `words`,
-  // which make `base`, and those that make of it what fits.
+  // Minimum change of each setting on top of `base`. The reported keys are `words`, which lead to
+  // `base`, and those of the change.
   struct Start {
     std::string words;
     const Job& base;

@@ -9,24 +9,25 @@
 
 namespace lockstep::plan {
 
-/// A job with other settings, and the keys that make it so: "parallel.zero_stage=1".
+/// Job with changed settings, and the keys of the change: "parallel.zero_stage=1".
 struct Change {
   std::string text;
   Job job;
 };
 
-/// What a change saves and costs.
+/// Effect of a change on memory and time.
 struct Remedy {
   std::string change;
-  double bytes = 0;    // of the fullest rank, after it
-  double seconds = 0;  // of a step, after it
+  double bytes = 0;    // memory of the largest rank after the change
+  double seconds = 0;  // step time after the change
   bool fits = false;
 };
 
-/// Changes that save memory and keep the global batch and the devices: of each setting (ZeRO stage,
-/// recomputation, micro-batch, offloading, tensor and pipeline ranks) as little as will do, and
-/// `others`, which only the caller can make; where no change is enough, pairs of them. First those
-/// that make it fit, the cheapest in time first; then the rest, that which saves most first.
+/// Returns changes that save memory and preserve the global batch and the devices: the minimum
+/// change of each setting (ZeRO stage, recomputation, micro-batch, offloading, tensor and pipeline
+/// ranks), and `others`, which only the caller can make. If no single change is sufficient, pairs
+/// of changes. Changes that make the job fit are first, fastest first; then the others, largest
+/// saving first.
 std::vector<Remedy> remedies(
     const Job& job, const Cluster& cluster, const std::vector<Change>& others = {});
 

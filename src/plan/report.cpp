@@ -1,4 +1,4 @@
-// Tables and files that say what a plan is and what it costs.
+// Prints plans: tables, explanations, configuration files and drawings.
 #include <algorithm>
 #include <array>
 
@@ -20,7 +20,7 @@ std::string seconds_text(double seconds) {
   return seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
 }
 
-// Other layers to the stages than its software would deal out.
+// Returns true if the split differs from the software's default.
 bool has_own_split(const Job& job) {
   if (job.split.empty()) {
     return false;
@@ -78,7 +78,7 @@ std::string precision_text(const Job& job) {
   std::string text = "16 bits with float32 masters";
   if (job.precision == Precision::kFloat8) {
     text += fmt::format(
-        ", products of {:.0f}% of the blocks in 8 bits with a scale for each {}",
+        ", products of {:.0f}% of the blocks in 8 bits with one scale per {}",
         100 * job.float8_share,
         job.software.scaling == Scaling::kRow ? "row" : "tensor");
   }
@@ -91,8 +91,9 @@ void check_float8(const Job& job, const Cluster& cluster) {
     if (job.precision == Precision::kFloat8 && device.flops8 <= 0 && !device.is_cpu) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("precision.fp8: {} has no products of 8-bit floats", device.name),
-          "leave it out, or plan for devices that have them, such as rtx-4090, l40s, h100-80gb, "
+          fmt::format(
+              "precision.fp8: {} does not support 8-bit floating-point products", device.name),
+          "remove it, or plan for devices that support them, such as rtx-4090, l40s, h100-80gb, "
           "h200, b200");
     }
   }
@@ -109,20 +110,19 @@ std::string parameters_text(const model::ModelConfig& model) {
 
 namespace {
 
-// Which of the fastest plans may as well stand in another order.
+// Returns a note if the order of the fastest plans is uncertain.
 std::string told_apart(const SearchResult& result, const Cluster& cluster) {
   const double bar = order_bar(cluster);
   const auto close = std::ranges::count_if(result.best, [&](const Candidate& c) {
     return c.step.step_seconds < result.best.front().step.step_seconds * bar;
   });
-  return close < 2
-             ? ""
-             : fmt::format(
-                   "the order of the first {} is uncertain: of published runs, pairs "
-                   "that were predicted less than {:.0f}% apart\n   stood the other way round "
-                   "more often than once in ten; run a few steps of each to decide\n",
-                   close,
-                   100 * (bar - 1));
+  return close < 2 ? ""
+                   : fmt::format(
+                         "the order of the first {} is uncertain: in published runs, pairs with "
+                         "predictions less than {:.0f}% apart\n   were in the opposite order in "
+                         "more than one of ten cases; measure a few steps of each to decide\n",
+                         close,
+                         100 * (bar - 1));
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ std::string search_table(const SearchResult& result, const SearchRequest& reques
   const Job& base = request.base;
   const Cluster& cluster = request.cluster;
   std::string text = fmt::format(
-      "{}, {} sequences of {} tokens a step, {}\n",
+      "{}, {} sequences of {} tokens per step, {}\n",
       parameters_text(base.model),
       base.global_batch,
       base.data_length(),
@@ -151,9 +151,8 @@ std::string search_table(const SearchResult& result, const SearchRequest& reques
   int rank = 0;
   for (const Candidate& c : result.best) {
     text += fmt::format(
-        "{}. {}\n   step {} ({}), {:.0f} tokens/s ({}), {:.1f}% of the peak ({}), {} ({}) of {} a "
-        "device\n"
-        "   {}\n",
+        "{}. {}\n   step {} ({}), {:.0f} tokens/s ({}), {:.1f}% of the peak ({}), {} ({}) of {} "
+        "per device\n   {}\n",
         ++rank,
         plan_line(c.job),
         seconds_text(c.step.step_seconds),
@@ -172,7 +171,7 @@ std::string search_table(const SearchResult& result, const SearchRequest& reques
     text += fmt::format("refused: {}: {}\n", what, why);
   }
   text += fmt::format(
-      "{} plans: {} do not fit, {} save memory that is not short, {} cannot be among the best (by "
+      "{} plans: {} do not fit, {} save memory unnecessarily, {} cannot be among the best (by "
       "their lower bound), {} simulated\n",
       result.considered,
       result.out_of_memory,
@@ -184,21 +183,21 @@ std::string search_table(const SearchResult& result, const SearchRequest& reques
 
 namespace {
 
-// What comes besides the pipeline's actions, in the order in which the drawings have it.
+// Parts of a step outside the pipeline, in the order of the drawings.
 std::vector<schedule::Closing> besides(const Step& step) {
   std::vector<schedule::Closing> all{
-      {"reductions and gathers, not hidden", step.data},
+      {"exposed gradient reductions and gathers", step.data},
       {"compute slowed by concurrent communication", step.slowed},
       {"waits for the slowest rank", step.waits},
-      {"copies to and from the host, not hidden", step.offload},
+      {"exposed copies to and from the host", step.offload},
       {"optimizer", step.optimizer},
-      {"besides: data, logging", step.rest}};
+      {"other: data, logging", step.rest}};
   std::erase_if(all, [](const schedule::Closing& closing) { return closing.duration <= 0; });
   return all;
 }
 
 std::string time_table(const Step& step, const ErrorBars& bars) {
-  std::string text = "where a step's time goes, of the rank that computes longest\n";
+  std::string text = "where a step's time goes, on the slowest rank\n";
   const auto part = [&](const std::string& name, double seconds) {
     if (seconds > 0) {
       text += fmt::format(
@@ -209,26 +208,26 @@ std::string time_table(const Step& step, const ErrorBars& bars) {
     }
   };
   constexpr std::array<const char*, kKernelKinds> kKernelNames{
-      "products of the blocks",
+      "matrix products of the blocks",
       "attention",
       "norms, activations and other kernels",
-      "exchange of sequence parts, not hidden",
-      "exchange of tokens with the ranks of their experts",
+      "exposed context-parallel communication",
+      "expert-parallel all-to-all",
       "head and loss",
-      "sums of micro-batches' gradients"};
+      "gradient accumulation"};
   for (size_t kind = 0; kind < kKernelKinds; ++kind) {
     part(kKernelNames[kind], step.kernels[kind]);
   }
   part("recomputation", step.recompute);
-  part("tensor-parallel collectives, not hidden", step.tensor);
+  part("exposed tensor-parallel collectives", step.tensor);
   part("pipeline: bubble and messages", step.pipeline);
   for (const schedule::Closing& closing : besides(step)) {
     part(closing.name, closing.duration);
   }
   part("step", step.step_seconds);
   text += fmt::format(
-      "  {:.0f} tokens/s, {:.1f}% of the peak, {:.1f} kJ a step\n  in nine of ten runs the step is "
-      "{} to {}, of {} to {} kJ; each part of it may be off by more\n",
+      "  {:.0f} tokens/s, {:.1f}% of the peak, {:.1f} kJ per step\n  in nine of ten runs the step "
+      "is {} to {}, of {} to {} kJ; the error of each part may be larger\n",
       step.tokens_per_second,
       100 * step.utilisation,
       step.joules / 1e3,
@@ -237,10 +236,9 @@ std::string time_table(const Step& step, const ErrorBars& bars) {
       fmt::format("{:.1f}", step.joules / 1e3 * bars.least),
       fmt::format("{:.1f}", step.joules / 1e3 * bars.most));
   text += fmt::format(
-      "  {:.1f}% of the step is communication that nothing hides",
-      100 * step.exposed() / step.step_seconds);
+      "  {:.1f}% of the step is exposed communication", 100 * step.exposed() / step.step_seconds);
   text += step.bubble > 0
-              ? fmt::format("; the pipeline's ranks idle for {:.1f}% of it\n\n", 100 * step.bubble)
+              ? fmt::format("; pipeline ranks are idle for {:.1f}% of it\n\n", 100 * step.bubble)
               : "\n\n";
   return text;
 }
@@ -251,16 +249,16 @@ std::string explain(const Job& job, const Cluster& cluster) {
   std::string text = plan_line(job) + "\n";
   const Device& device = cluster.slowest().device;
   if (job.precision == Precision::kFloat8) {
-    text += precision_text(job) + (device.is_cpu ? ", which the CPU emulates" : "") + "\n";
+    text += precision_text(job) + (device.is_cpu ? ", emulated by the CPU" : "") + "\n";
     if (!device.is_cpu) {
       text += fmt::format(
           "{}: {:.0f} TFLOP/s in 8 bits, {:.0f} in 16{}\n",
           device.name,
           device.flops8 / 1e12,
           device.flops16 / 1e12,
-          job.software.scaling == Scaling::kRow ? "; with a scale for each row kernels reached the "
-                                                  "rate of 16 bits in published runs"
-                                                : "");
+          job.software.scaling == Scaling::kRow
+              ? "; with one scale per row, kernels reached the 16-bit rate in published runs"
+              : "");
     }
   }
   text += "\n" + time_table(simulate(job, cluster), time_error_bars(cluster));
@@ -271,14 +269,14 @@ std::string explain(const Job& job, const Cluster& cluster) {
       "  in nine of ten runs the peak is {} to {}\n",
       bytes_text(peak * memory.least),
       bytes_text(peak * memory.most));
-  text += "\nwhich axis splits what (in FlexFlow's terms, Jia et al., 2018)\n";
+  text += "\nsplit of each axis (in FlexFlow's terms, Jia et al., 2018)\n";
   const auto axis = [&](const char* name, int size, const char* what) {
     text += fmt::format("  {:<9} {:>5}  {}\n", name, size, what);
   };
-  axis("data", job.mesh.data, "sample: each rank its own sequences");
-  axis("context", job.mesh.context, "attribute: each rank a part of every sequence");
-  axis("tensor", job.mesh.tensor, "parameter: each rank a part of every matrix");
-  axis("pipeline", job.mesh.pipeline, "operator: each rank some of the blocks");
+  axis("data", job.mesh.data, "sample: each rank has its own sequences");
+  axis("context", job.mesh.context, "attribute: each rank has a slice of every sequence");
+  axis("tensor", job.mesh.tensor, "parameter: each rank has a shard of every matrix");
+  axis("pipeline", job.mesh.pipeline, "operator: each rank has some of the blocks");
   if (const std::string budget = budget_table(job);
       !budget.empty() && !cluster.slowest().device.is_cpu) {
     text += "\n" + budget;

@@ -1,3 +1,4 @@
+// Searches the grid for the fastest plan.
 #include "plan/search.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 struct Bounded {
   Job job;
   double bound = 0;
-  int64_t order = 0;  // of the grid: ties are broken by it
+  int64_t order = 0;  // position in the grid, which breaks ties
 };
 
 class Searcher {
@@ -71,8 +72,8 @@ class Searcher {
     candidates_.push_back({std::move(job), bound, result_.considered});
   }
 
-  // Whether it fits with one of what saves memory turned one step back. Those were not given: the
-  // grid has the same plan so.
+  // Returns true if the job also fits with one memory saving reduced by one step. Only for settings
+  // that were searched: the grid contains that plan.
   bool is_needless(const Job& job) {
     const auto fits_with = [&](auto change) {
       Job changed = job;
@@ -96,7 +97,7 @@ class Searcher {
 
   using BlockKey = std::tuple<int, int, int64_t, Recompute, bool, int>;
 
-  // What the time of a block depends on.
+  // Settings that determine the time of a block.
   static BlockKey block_key(const Job& job) {
     return {
         job.mesh.tensor,
@@ -107,7 +108,7 @@ class Searcher {
         job.expert_ranks};
   }
 
-  // At least: all blocks, dealt evenly to the pipeline ranks, by the fastest devices there are.
+  // Lower bound: all blocks, distributed evenly over the pipeline ranks, on the fastest devices.
   double lower_bound(const Job& job) {
     const auto [entry, is_new] = blocks_.try_emplace(block_key(job));
     if (is_new) {
@@ -120,7 +121,7 @@ class Searcher {
     return entry->second / job.mesh.pipeline * static_cast<double>(job.micro_batches());
   }
 
-  // With the layers of each stage, where they are not given.
+  // Returns the job with the layers of each stage, if they are not given.
   Job with_split(Job job) {
     if (job.mesh.pipeline == 1 || !job.split.empty()) {
       return job;
@@ -137,11 +138,12 @@ class Searcher {
     return job;
   }
 
-  // The stages of a pipeline on unequal devices, and the fastest split over them.
+  // Pipeline stages on unequal devices, for the fastest split.
   struct UnequalStages {
-    std::vector<size_t> rank;                // [stage]: that it is on
-    std::vector<std::vector<double>> until;  // [rank][layer]: seconds of the layers before it
-    std::vector<double> edge;                // [stage]: of the embedding, of the head
+    std::vector<size_t> rank;  // [stage]: its pipeline rank
+    std::vector<std::vector<double>>
+        until;                 // [rank][layer]: time of all layers before it, in seconds
+    std::vector<double> edge;  // [stage]: time of the embedding and the head
     std::vector<int64_t> fastest;
 
     double seconds(size_t stage, int64_t first, int64_t end) const {
@@ -149,7 +151,7 @@ class Searcher {
     }
   };
 
-  // Of a pipeline, about: each stage once, and the slowest rank once more for every further
+  // Approximate time of a pipeline: each stage once, plus the slowest rank for every further
   // micro-batch.
   static double pipeline_seconds(
       const UnequalStages& stages, const std::vector<int64_t>& split, int64_t micro_batches) {
@@ -165,9 +167,9 @@ class Searcher {
     return sum + static_cast<double>(micro_batches - 1) * *std::ranges::max_element(of_rank);
   }
 
-  // Few micro-batches wait for every stage, not for the slowest alone, and a rank for all of its
-  // stages: single layers change places as long as that helps. No rank gets more than most[rank],
-  // where that is given.
+  // With few micro-batches the time depends on every stage, not only on the slowest, and a rank
+  // runs all its stages: moves single layers while this helps. No rank gets more than most[rank],
+  // if given.
   static void move_layers(
       const UnequalStages& stages,
       int64_t micro_batches,
@@ -207,7 +209,7 @@ class Searcher {
     }
   }
 
-  // They depend on what blocks do, and on the ranks of a stage.
+  // Cached by the settings of the blocks and the ranks of a stage.
   const UnequalStages& unequal_stages(const Job& job) {
     const auto [entry, is_new] = unequal_.try_emplace(
         {block_key(job), job.mesh.pipeline, job.schedule == schedule::Kind::kZbV, stages_of(job)});
@@ -248,7 +250,7 @@ class Searcher {
     return stages;
   }
 
-  // What each stage may have, where the ranks have room for most[rank].
+  // Returns the maximum number of layers of each stage if the ranks have room for most[rank].
   static std::vector<int64_t> room_of_stages(
       const UnequalStages& stages, std::vector<int64_t> most) {
     std::vector<int64_t> to_come(most.size(), 0);
@@ -264,7 +266,7 @@ class Searcher {
     return room;
   }
 
-  // By dynamic programming: the fastest, or where that does not fit the fastest of those that do.
+  // Dynamic programming: returns the fastest split; if it does not fit, the fastest that fits.
   std::vector<int64_t> unequal_split(const Job& job) {
     const UnequalStages& stages = unequal_stages(job);
     Job fastest = job;
@@ -308,10 +310,11 @@ class Searcher {
   const bool is_unequal_;
   SearchResult result_;
   std::vector<Bounded> candidates_;
-  std::map<int64_t, std::vector<int64_t>> splits_;  // by the number of stages
-  // And by the pipeline's ranks and stages, and whether these lie as a V.
+  std::map<int64_t, std::vector<int64_t>> splits_;  // by number of stages
+  // Key also contains the ranks and stages of the pipeline, and whether the stages form a V.
   std::map<std::tuple<BlockKey, int, bool, int64_t>, UnequalStages> unequal_;
-  std::map<BlockKey, double> blocks_;  // seconds of a pass of all by the fastest device
+  std::map<BlockKey, double>
+      blocks_;  // time of one pass of all blocks on the fastest device, in seconds
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Simulates the time of a training step.
 #include "plan/simulate.h"
 
 #include <algorithm>
@@ -20,24 +21,24 @@ double of_kind(const Job& job, const Device& device) {
                                                                   : device.flops16;
 }
 
-// The slowest node of those that hold ranks of a pipeline rank.
+// Returns the slowest node of a pipeline rank.
 const NodeGroup& node_of_stage(const Job& job, const Cluster& cluster, int rank) {
   const int ranks = job.mesh.data * job.mesh.context * job.mesh.tensor;
   return cluster.slowest_of(rank * ranks, ranks);
 }
 
-// Parameters that are trained and that a rank has to do with: those that all ranks of data and
-// context hold, and its own experts, of which others hold others.
+// Trained parameters of a rank: those replicated on all data- and context-parallel ranks, and its
+// own experts.
 struct Trained {
   double shared = 0, experts = 0;
   double all() const { return shared + experts; }
-  /// Those of one rank where so many share each state.
+  /// Returns the parameters of one rank if `sharing` ranks shard each state.
   double held(double sharing, double expert_ranks) const {
     return shared / sharing + experts / std::max(1.0, sharing / expert_ranks);
   }
 };
 
-// Of a stage, on one tensor rank.
+// Returns the trained parameters of a stage, on one tensor rank.
 Trained trained_parameters(const Job& job, const BlockCounts& blocks, bool first, bool last) {
   if (job.adapter_rank > 0) {
     return {adapter_parameters(job, blocks) / job.mesh.tensor, 0};
@@ -46,13 +47,13 @@ Trained trained_parameters(const Job& job, const BlockCounts& blocks, bool first
   double parameters = counts.of(blocks);
   parameters += first ? counts.embedding + counts.positions : 0;
   parameters += last ? counts.head : 0;
-  // A tied weight that both ends of a pipeline hold.
+  // A tied weight is replicated on both ends of a pipeline.
   parameters += last && !first && job.model.ties_head() ? counts.embedding : 0;
   const double experts = job.expert_ranks > 1 ? expert_parameters(job.model, blocks) : 0;
   return {(parameters - experts) / job.mesh.tensor, experts / job.mesh.tensor / job.expert_ranks};
 }
 
-// Adding the gradients of a micro-batch to their sum.
+// Time to add the gradients of a micro-batch to their sum.
 double sum_seconds(const Job& job, const Device& device, const Trained& parameters) {
   if (job.micro_batches() == 1) {
     return 0;
@@ -64,7 +65,7 @@ double sum_seconds(const Job& job, const Device& device, const Trained& paramete
           job.software.sum_bytes_moved);
 }
 
-// Gradients that are made with the forward pass.
+// Counts gradients that are computed with the forward pass.
 PassTimes all_forward(const PassTimes& times) {
   PassTimes result;
   result.forward = times.forward + times.input + times.weight;
@@ -75,13 +76,13 @@ PassTimes all_forward(const PassTimes& times) {
 
 struct Stages {
   std::vector<PassTimes> times;   // by stage
-  std::vector<double> recompute;  // seconds of it in `input`, by stage
+  std::vector<double> recompute;  // recomputation in `input` in seconds, by stage
 };
 
-// Of a block of each kind on a node.
+// Times of a block of each kind on a node.
 struct BlockTimes {
   std::array<PassTimes, kBlockKinds> pass;
-  std::array<double, kBlockKinds> recompute{};  // of `input`
+  std::array<double, kBlockKinds> recompute{};  // part of `input`
 
   BlockTimes(const Job& job, const Cluster& cluster, const NodeGroup& node) {
     Job plain = job;
@@ -97,7 +98,7 @@ struct BlockTimes {
 Stages stage_times(const Job& job, const Cluster& cluster, const schedule::Schedule& schedule) {
   Stages result;
   const std::vector<BlockCounts> blocks = stage_blocks(job);
-  const NodeGroup* last_node = nullptr;  // stages on nodes that are alike have the same blocks
+  const NodeGroup* last_node = nullptr;  // stages on equal nodes have the same block times
   std::optional<BlockTimes> block;
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const NodeGroup& node = node_of_stage(job, cluster, schedule.rank_of_stage[stage]);
@@ -129,12 +130,12 @@ Stages stage_times(const Job& job, const Cluster& cluster, const schedule::Sched
   return result;
 }
 
-// How the ranks that hold the same parameters lie on the nodes: neighbours are `tensor` apart, and
-// so many times as far where each holds other experts.
+// Groups of ranks with the same parameters. Neighbors in a group are `tensor` ranks apart,
+// multiplied by the number of expert-parallel ranks for experts.
 struct DataGroups {
-  CollectiveGroup all;       // that sum gradients
-  CollectiveGroup shards;    // that share one state
-  CollectiveGroup replicas;  // that hold the same shard
+  CollectiveGroup all;       // reduce gradients
+  CollectiveGroup shards;    // shard one state
+  CollectiveGroup replicas;  // hold the same shard
 };
 
 DataGroups data_groups(const Job& job, const NodeGroup& node, int expert_ranks = 1) {
@@ -152,8 +153,8 @@ DataGroups data_groups(const Job& job, const NodeGroup& node, int expert_ranks =
       group(members / sharing, per_node / sharing)};
 }
 
-// From pipeline rank to pipeline rank, of all streams: within a node where the first rank of the
-// one and the last of the other stand in it.
+// Returns the time of a message between two pipeline ranks, of all streams: within a node if the
+// first rank of one and the last rank of the other are in the same node.
 double message_time(const Job& job, const Cluster& cluster, int from, int to) {
   const bool cut = job.software.cuts_messages || job.sequence_parallel;
   const double bytes = job.all_micro_tokens() * static_cast<double>(job.model.hidden_size) *
@@ -191,7 +192,7 @@ schedule::Durations durations_of(
 
 schedule::Schedule schedule_of(const Job& job, const Cluster& cluster) {
   if (job.greedy_held > 0) {
-    schedule::Schedule stages;  // one a rank: all that the times depend on
+    schedule::Schedule stages;  // one per rank; determines the times
     stages.ranks = stages.stages = job.mesh.pipeline;
     for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
       stages.rank_of_stage.push_back(rank);
@@ -211,7 +212,7 @@ schedule::Schedule schedule_of(const Job& job, const Cluster& cluster) {
        .virtual_stages = job.schedule == schedule::Kind::kInterleaved ? job.virtual_stages : 0});
 }
 
-// Parameters of the largest pipeline rank that are trained: what is reduced and updated.
+// Returns the trained parameters of the largest pipeline rank, which are reduced and updated.
 Trained stage_parameters(const Job& job) {
   const std::vector<BlockCounts> blocks = rank_blocks(job);
   const int rank_of_first = rank_of_stage(job, 0);
@@ -225,7 +226,7 @@ Trained stage_parameters(const Job& job) {
   return most;
 }
 
-// Whether a rank goes on to the next step when its own part of this one is done.
+// Returns true if a rank starts the next step without waiting for other ranks.
 bool ends_for_itself(const Job& job) {
   using schedule::Kind;
   return job.software.lone_optimizer_steps &&
@@ -235,11 +236,11 @@ bool ends_for_itself(const Job& job) {
 
 struct DataCost {
   double exposed = 0;
-  double slowed = 0;  // compute that runs beside it loses this
+  double slowed = 0;  // slowdown of concurrent compute
 };
 
-// Stages 0 to 2: one reduction a step (or a micro-batch), and for sharded optimizers a gather of
-// what was updated.
+// Stages 0 to 2: one reduction per step (or micro-batch), and with a sharded optimizer a gather of
+// the updated parameters.
 DataCost reduce_once(
     const Job& job, const Cluster& cluster, const NodeGroup& node, double last_backward) {
   const Trained trained = stage_parameters(job);
@@ -270,8 +271,8 @@ DataCost reduce_once(
     cost.exposed = wire + tail;
     return cost;
   }
-  // Hidden behind the backward pass of the last micro-batch, and the gather behind the next forward
-  // pass; the last bucket has nothing to hide behind.
+  // The reduction overlaps with the backward pass of the last micro-batch, and the gather with the
+  // next forward pass. The last bucket does not overlap.
   const double last =
       wire / static_cast<double>(std::max<int64_t>(2, job.model.layers / job.mesh.pipeline));
   const double room = last_backward * times;
@@ -280,8 +281,8 @@ DataCost reduce_once(
   return cost;
 }
 
-// Two things at the same time take the longer of the two, and more where neither is much longer:
-// both vary, and one runs ahead of the other by one unit alone.
+// Two concurrent activities take the maximum of their times, and more if the times are similar:
+// both vary, and one can only be one unit ahead of the other.
 double side_by_side(const Physics& physics, double a, double b) {
   const double longer = std::max(a, b);
   if (longer <= 0) {
@@ -291,8 +292,8 @@ double side_by_side(const Physics& physics, double a, double b) {
   return longer * std::pow(1 + std::pow(std::min(a, b) / longer, power), 1 / power);
 }
 
-// Stage 3, by micro-batch: each unit is gathered before its forward and its backward pass and its
-// gradient reduced, on one communication stream that runs ahead of the compute by one unit.
+// Stage 3, per micro-batch: each unit is gathered before its forward and its backward pass, and its
+// gradient is reduced, on one communication stream that is one unit ahead of the compute.
 DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& node) {
   const DataGroups groups = data_groups(job, node);
   const DataGroups of_experts = data_groups(job, node, job.expert_ranks);
@@ -304,9 +305,9 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
   const auto micro_batches = static_cast<double>(job.micro_batches());
   const ParameterCounts counts = count_parameters(job.model);
   const double edge = (counts.embedding + counts.positions + counts.head) / job.mesh.tensor;
-  // Packed are the blocks' weights alone.
+  // Only the weights of the blocks are quantized.
   const double width = job.adapter_rank > 0 ? job.frozen_bytes : job.compute_bytes();
-  // Of frozen parameters nothing is reduced.
+  // Frozen parameters have no gradients to reduce.
   const double trained = job.adapter_rank > 0 ? adapter_parameters(job, counts.blocks) /
                                                     std::max(counts.of(counts.blocks), 1.0)
                                               : 1;
@@ -316,20 +317,20 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
   const double edge_bytes = edge * job.compute_bytes();
   const auto scatter = [&](double parameters, const DataGroups& among) {
     const double bytes = parameters * trained * job.reduce_bytes();
-    // Replicas sum their shards once a step.
+    // Replicas all-reduce their shards once per step.
     return gather(bytes, among) +
            all_reduce_seconds(cluster, node, among.replicas, bytes / among.shards.members) /
                micro_batches;
   };
   DataCost cost;
-  double first_gather = 0;  // of a block
+  double first_gather = 0;  // of one block
   visit_blocks(counts.blocks, [&](BlockKind kind, double layers) {
     const PassTimes block = block_seconds(job, cluster, node, kind);
     BlockCounts one;
     one.of[static_cast<size_t>(kind)] = 1;
     const double spread = job.expert_ranks > 1 ? expert_parameters(job.model, one) : 0;
     const double unit = (counts.of(kind) - spread) / job.mesh.tensor;
-    const double experts = spread / job.mesh.tensor / job.expert_ranks;  // that the rank holds
+    const double experts = spread / job.mesh.tensor / job.expert_ranks;  // experts on this rank
     const double gathered = gather(unit * width, groups) + gather(experts * width, of_experts);
     const double scattered = scatter(unit, groups) + scatter(experts, of_experts);
     const double forward_compute = block.forward + block.forward_tensor;
@@ -337,8 +338,8 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
     const double forward_wire = gathered;
     const double backward_wire = (job.zero_stage >= 3 ? gathered : 0) + scattered;
     first_gather = first_gather > 0 ? first_gather : forward_wire;
-    // In steady state a unit takes the longer of its wire and its compute, which is slower beside
-    // it.
+    // In steady state a unit takes the maximum of communication and compute, which concurrent
+    // communication slows down.
     const auto beside = [&](double compute, double wire) {
       const double slowed = std::min(wire, compute) * cluster.physics.contention;
       cost.slowed += layers * slowed;
@@ -353,7 +354,7 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
   if (!job.software.overlap_data) {
     cost.exposed += 2 * gather(edge_bytes, groups) + scatter(edge, groups);
   } else {
-    // The first gather and the last reduction have nothing to hide behind.
+    // The first gather and the last reduction do not overlap.
     const double edges =
         embedding_seconds(job, cluster, node).all() + head_seconds(job, cluster, node).all();
     const double gathered = gather(edge_bytes, groups);
@@ -444,7 +445,7 @@ Step simulate(const Job& job, const Cluster& cluster) {
                                   {.kind = schedule::Kind::kNaive, .ranks = 1, .micro_batches = 1});
   const Stages stages = stage_times(job, cluster, schedule);
   step.stages = stages.times;
-  double compute_time = 0;  // of the pipeline, from the first forward to the last backward
+  double compute_time = 0;  // time of the pipeline, from the first forward to the last backward
   double busiest = 0;
   if (job.mesh.pipeline > 1) {
     const schedule::Durations durations = durations_of(job, cluster, schedule, stages);
@@ -486,8 +487,8 @@ Step simulate(const Job& job, const Cluster& cluster) {
     step.data = cost.exposed;
     step.slowed = cost.slowed;
   }
-  // All wait for the slowest: the largest of n normal deviations grows with sqrt(2 ln n). Of a
-  // measured machine's ranks it is known how they drift apart, but not of its nodes.
+  // All ranks wait for the slowest: the maximum of n normal deviations grows with sqrt(2 ln n). On
+  // a measured machine the drift within a node is known, but not between nodes.
   const double ranks = job.mesh.ranks();
   const double apart = node.device.measured ? std::ceil(ranks / node.devices_per_node) : ranks;
   step.waits = compute_time * cluster.physics.straggler * std::sqrt(2 * std::log(apart));
@@ -508,7 +509,7 @@ Step simulate(const Job& job, const Cluster& cluster) {
   };
   step.utilisation = step.model_flops_per_device /
                      mean([&](const Device& device) { return of_kind(job, device); });
-  // Devices draw about a third of their limit when they wait.
+  // Waiting devices draw about a third of their power limit.
   const double busy_share = (step.compute + step.recompute) / step.step_seconds;
   step.joules = step.step_seconds * job.mesh.ranks() *
                 mean([](const Device& device) { return device.watts; }) *

@@ -1,3 +1,4 @@
+// Tests files, hashes, JSON, logging and errors.
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -66,7 +67,7 @@ TEST(File, MapsAnEmptyFileAndNamesAMissingOne) {
   EXPECT_THROW(MappedFile{folder.path()}, Error);
 }
 
-/// Pages of files in the memory of this process.
+/// Returns the file pages in the memory of this process.
 int64_t pages_of_files() {
   int64_t all = 0, resident = 0, shared = 0;
   std::ifstream("/proc/self/statm") >> all >> resident >> shared;
@@ -88,7 +89,7 @@ TEST(File, PagesThatWereReadAreForgottenAndReadAgain) {
   const int64_t before = pages_of_files();
   EXPECT_EQ(sum(), kPages);
   EXPECT_GT(pages_of_files(), before + static_cast<int64_t>(kPages) / 2);
-  forget_pages(file.bytes().subspan(1));  // but for the first
+  forget_pages(file.bytes().subspan(1));  // except the first
   EXPECT_LT(pages_of_files(), before + static_cast<int64_t>(kPages) / 2);
   EXPECT_EQ(sum(), kPages);
 }
@@ -108,7 +109,7 @@ TEST(MappedFileDeathTest, OneThatIsCutOffIsNamedBeforeTheEnd) {
   EXPECT_EXIT(
       first_of_a_cut_file(path),
       ::testing::KilledBySignal(SIGBUS),
-      "/tokens was cut off while it was read");
+      "/tokens was truncated while it was read");
 }
 
 TEST(File, ReadsByOffsetAndTellsWhereItEnds) {
@@ -142,10 +143,9 @@ TEST(File, ReadsNoPipeAndNothingTooLarge) {
   const TemporaryFolder folder;
   const auto pipe = folder.path() / "pipe", sparse = folder.path() / "sparse";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(error_of([&] { read_file(pipe); }), pipe.string() + " is no file");
+  EXPECT_EQ(error_of([&] { read_file(pipe); }), pipe.string() + " is not a regular file");
   File(sparse, File::Mode::kCreate).resize(uint64_t{200} << 30);
-  EXPECT_NE(
-      error_of([&] { read_file(sparse); }).find("are the most that are read"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_file(sparse); }).find("but the maximum is"), std::string::npos);
   write_file_atomically(folder.path() / "small", "12345");
   EXPECT_EQ(read_file(folder.path() / "small", ErrorKind::kData, 5), "12345");
   EXPECT_NE(error_of([&] { read_file(folder.path() / "small", ErrorKind::kData, 4); }), "");
@@ -162,7 +162,7 @@ TEST(File, IsMadeNewWhereThatIsWanted) {
   EXPECT_THROW(File(path, File::Mode::kCreateNew), Error);
 }
 
-// What other machines and files say is printed: a terminal is to obey none of it.
+// Text from other machines and files must not control the terminal.
 TEST(Log, LetsNoControlCharactersThrough) {
   ::testing::internal::CaptureStderr();
   log_line(LogLevel::kWarning, "a\x1b]0;title\x07\r\x7f b\n\tc \u00e9");
@@ -170,7 +170,8 @@ TEST(Log, LetsNoControlCharactersThrough) {
 }
 
 TEST(Hash, EqualsThePublishedVectors) {
-  EXPECT_EQ(hash_hex(""), "99aa06d3014798d86001c324468d497f");  // XXH3-128 of nothing, seed 0
+  EXPECT_EQ(
+      hash_hex(""), "99aa06d3014798d86001c324468d497f");  // XXH3-128 of the empty string, seed 0
   Hasher hasher;
   hasher.update(std::as_bytes(std::span(std::string_view("ab"))));
   hasher.update(std::as_bytes(std::span(std::string_view("c"))));
@@ -200,7 +201,8 @@ TEST(Json, TellsWhereItBreaks) {
   EXPECT_THROW(parse_json(std::string(100, '['), "x.json"), Error);
   EXPECT_THROW(parse_json("", "x.json"), Error);
   EXPECT_THROW(
-      parse_json(std::string_view("{}\0{}", 5), "x.json"), Error);  // nothing is passed over
+      parse_json(std::string_view("{}\0{}", 5), "x.json"),
+      Error);  // text after a zero byte is not ignored
 }
 
 TEST(CounterRandom, IsUniformAndDependsOnKeyAndCounter) {

@@ -1,3 +1,4 @@
+// Tests the byte loops.
 #include "base/byte_loops.h"
 
 #include <algorithm>
@@ -16,8 +17,7 @@ const std::byte* bytes_of(const std::vector<Bits>& numbers) {
   return reinterpret_cast<const std::byte*>(numbers.data());
 }
 
-/// Sizes beside a line of the cache, and every place in one. `most`: the bits of a number that is
-/// finite just so.
+/// Sizes around a cache line at every alignment. `most`: the bits of the largest finite number.
 template <class Bits>
 void expect_copies_tell_what_is_not_finite(Bits exponent, Bits most) {
   constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
@@ -37,7 +37,7 @@ void expect_copies_tell_what_is_not_finite(Bits exponent, Bits most) {
     EXPECT_TRUE(copy());
     EXPECT_EQ(copied, numbers);
     EXPECT_EQ(first(), -1);
-    for (size_t at = 0; at < count; ++at) {  // an infinity, or a NaN
+    for (size_t at = 0; at < count; ++at) {  // infinity or NaN
       numbers[at] = static_cast<Bits>(at % 2 == 0 ? (exponent | kSign) : (exponent | 1));
       EXPECT_FALSE(copy()) << at << " of " << count;
       EXPECT_EQ(copied, numbers);

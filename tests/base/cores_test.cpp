@@ -1,3 +1,4 @@
+// Tests the number of available processors.
 #include "base/cores.h"
 
 #include <algorithm>
@@ -33,7 +34,7 @@ class Quota : public ::testing::Test {
 TEST_F(Quota, OfAContainerIsAtTheRootOfWhatItSees) {
   write("cpu.max", "200000 100000\n");
   EXPECT_EQ(cpu_quota(root_, "0::/\n"), 2);
-  // Some runtimes show the host's path in a container.
+  // Some container runtimes show the host's path.
   EXPECT_EQ(cpu_quota(root_, "0::/kubepods/pod7/abc\n"), 2);
 }
 

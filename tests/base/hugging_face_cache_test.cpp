@@ -1,3 +1,4 @@
+// Tests the location of the Hugging Face cache.
 #include "base/hugging_face_cache.h"
 
 #include <fstream>

@@ -1,3 +1,4 @@
+// Tests patterns of parameter names.
 #include "base/name_pattern.h"
 
 #include <string>
@@ -39,7 +40,7 @@ TEST(NamePattern, ShowsNamesWhereItIsFoundInNone) {
     pattern.check_found_in(names);
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
-    EXPECT_EQ(error.message(), "a.key: 'query' is found in no parameter's name");
+    EXPECT_EQ(error.message(), "a.key: 'query' matches no parameter name");
     EXPECT_NE(error.remedy().find("layers.11, ..."), std::string::npos) << error.remedy();
   }
   names.push_back("the.query");

@@ -1,4 +1,4 @@
-// What a rank tells of itself is read by others, whatever it does.
+// Tests that other processes can read the status of a rank.
 #include "base/rank_status.h"
 
 #include <atomic>
@@ -89,7 +89,7 @@ TEST(RankStatus, LeavesOutWhatDoesNotFit) {
   EXPECT_EQ(told->groups.at(31).ranks.size(), 64U);
   EXPECT_EQ(told->groups.at(31).name.size(), 43U);
   EXPECT_EQ(told->waits.at(7).shape.size(), 6U);
-  EXPECT_NE(told->find_group(told->waits[0]), nullptr);  // both were cut alike
+  EXPECT_NE(told->find_group(told->waits[0]), nullptr);  // both were truncated in the same way
 }
 
 TEST(RankStatus, TellsTheLastThatWereLeftToADevice) {
@@ -119,7 +119,7 @@ TEST(RankStatus, OfNobodyIsNothing) {
   EXPECT_FALSE(read_rank_status("/no/such/file"));
   EXPECT_FALSE(read_rank_status("/dev/null"));
   const std::filesystem::path path = scratch("text");
-  std::ofstream(path) << "7 0.0 0.5\n";  // a program that tells its steps alone
+  std::ofstream(path) << "7 0.0 0.5\n";  // a program that only reports steps
   EXPECT_FALSE(read_rank_status(path));
   std::filesystem::remove(path);
   const RankStatus nowhere("/no/such/folder/file", 0, 1);

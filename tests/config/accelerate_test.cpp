@@ -1,3 +1,4 @@
+// Tests Accelerate configuration files.
 #include "config/compat/accelerate.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +31,7 @@ Read read(const std::string& yaml) {
   return result;
 }
 
-// As `accelerate config` writes them.
+// Files as `accelerate config` writes them.
 TEST(Accelerate, ReadsADeepspeedFile) {
   const Read result = read(
       "compute_environment: LOCAL_MACHINE\ndebug: false\ndeepspeed_config:\n"
@@ -73,7 +74,7 @@ TEST(Accelerate, ReadsAnFsdpFile) {
       "2");
   const Read hybrid = read(head + "  fsdp_sharding_strategy: HYBRID_SHARD\n");
   EXPECT_EQ(hybrid.text("parallel.zero_stage"), "3");
-  EXPECT_EQ(hybrid.text("parallel.shard_ranks"), "-1");  // those of one machine
+  EXPECT_EQ(hybrid.text("parallel.shard_ranks"), "-1");  // ranks of one machine
   EXPECT_EQ(
       read(head + "  fsdp_sharding_strategy: HYBRID_SHARD_ZERO2\n").text("parallel.zero_stage"),
       "2");
@@ -123,7 +124,7 @@ TEST(Accelerate, RefusesWhatItCannotDo) {
     return result.problems.empty() ? std::string() : result.problems.lines()[0];
   };
   EXPECT_THAT(problem("compute_environment: AMAZON_SAGEMAKER\n"), HasSubstr("LOCAL_MACHINE"));
-  EXPECT_THAT(problem("distributed_type: XLA\n"), HasSubstr("none of NO, MULTI_CPU"));
+  EXPECT_THAT(problem("distributed_type: XLA\n"), HasSubstr("must be NO, MULTI_CPU"));
   EXPECT_THAT(
       problem("mixed_precision: fp8\nfp8_config:\n  fp8_format: E4M3\n"), HasSubstr("e5m2"));
   EXPECT_EQ(problem("mixed_precision: fp8\nfp8_config:\n  fp8_format: HYBRID\n"), "");

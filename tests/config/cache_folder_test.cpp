@@ -1,3 +1,4 @@
+// Tests the folder for tokenized data.
 #include "config/core/cache_folder.h"
 
 #include <cstdlib>
@@ -13,7 +14,7 @@
 namespace lockstep::config {
 namespace cache_folder_test {
 
-// A variable that is unset for as long as this lives.
+// Unsets an environment variable for its lifetime.
 class Without {
  public:
   explicit Without(const char* name) : name_(name) {

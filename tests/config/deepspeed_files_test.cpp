@@ -1,4 +1,4 @@
-// Whole files of the shapes that public repositories have, and what becomes of each key.
+// Tests complete files as found in public repositories, and the result of each key.
 #include <gmock/gmock.h>
 
 #include "config/compat/deepspeed.h"
@@ -15,7 +15,7 @@ using testing::IsEmpty;
 struct File {
   const char* name;
   const char* json;
-  std::vector<std::string> arguments;  // beside the file
+  std::vector<std::string> arguments;  // in addition to the file
   std::map<std::string, std::string> expected;
 };
 
@@ -141,7 +141,7 @@ TEST(DeepspeedFiles, WhatDoesNothingIsToldWithAReason) {
   harness.options.ranks = 4;
   harness.write("ds.json", files()[1].json);
   const auto warnings = harness.run({"--deepspeed", "@/ds.json"}).warnings;
-  EXPECT_TRUE(any_holds(warnings, "allgather_bucket_size do nothing here: in stages 1 and 2"));
+  EXPECT_TRUE(any_holds(warnings, "allgather_bucket_size have no effect: stages 1 and 2"));
   harness.write("ds.json", files()[2].json);
   const auto scaled = harness.run({"--deepspeed", "@/ds.json"}).warnings;
   EXPECT_TRUE(any_holds(scaled, "prescale_gradients"));
@@ -160,7 +160,7 @@ TEST(DeepspeedFiles, WhatCannotBeIsRefusedWithItsLine) {
     return harness.error({"--deepspeed", "@/ds.json"});
   };
   EXPECT_THAT(
-      error(R"({"communication_data_type": "int8"})"), HasSubstr("none of fp32, fp16 and bf16"));
+      error(R"({"communication_data_type": "int8"})"), HasSubstr("must be fp32, fp16 or bf16"));
   EXPECT_THAT(
       error(R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 3}})"),
       HasSubstr("does not divide the 4 ranks"));

@@ -1,3 +1,4 @@
+// Tests DeepSpeed configuration files.
 #include "config/compat/deepspeed.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +46,7 @@ Read read(
   return result;
 }
 
-// Of the kind that the Transformers documentation shows for ZeRO 3 with offload.
+// The ZeRO 3 offload example of the Transformers documentation.
 constexpr const char* kAutoFile = R"({
   "fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16,
            "hysteresis": 2, "min_loss_scale": 1},
@@ -163,7 +164,7 @@ TEST(Deepspeed, CompletesTheBatchTriple) {
   EXPECT_THAT(
       triple(R"({"gradient_accumulation_steps": 4})", 4),
       HasSubstr("does not determine the batch"));
-  EXPECT_THAT(triple(R"({"train_batch_size": 0})", 4), HasSubstr("no positive integer"));
+  EXPECT_THAT(triple(R"({"train_batch_size": 0})", 4), HasSubstr("not a positive integer"));
   EXPECT_THAT(read(R"({"train_batch_size": 64})").problems.lines()[0], HasSubstr("--nproc"));
 }
 
@@ -184,7 +185,7 @@ TEST(Deepspeed, EveryKeyOfTheTableIsKnownAndRefusedOnesAreRefused) {
       EXPECT_THAT(result.problems.lines(), IsEmpty()) << rule.name;
       EXPECT_EQ(result.warnings.empty(), rule.harmless == "*") << rule.name;
     } else {
-      EXPECT_FALSE(any_holds(result.problems.lines(), "no such key")) << rule.name;
+      EXPECT_FALSE(any_holds(result.problems.lines(), "unknown key")) << rule.name;
     }
   }
 }
@@ -209,7 +210,7 @@ TEST(Deepspeed, WhatWouldChangeTheResultIsRefused) {
   EXPECT_THAT(
       problem(
           R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false, "weight_decay": 0.1}}})"),
-      HasSubstr("leave it out"));
+      HasSubstr("remove it"));
   EXPECT_EQ(
       problem(
           R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false, "weight_decay": 0}}})"),
@@ -217,7 +218,7 @@ TEST(Deepspeed, WhatWouldChangeTheResultIsRefused) {
   EXPECT_THAT(problem(R"({"scheduler": {"type": "OneCycle"}})"), HasSubstr("WarmupLR"));
   EXPECT_THAT(
       problem(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": 1e-6}}})"),
-      HasSubstr("begins at 0"));
+      HasSubstr("starts at 0"));
   EXPECT_THAT(problem(R"({"gradient_allreduce_op": "sum"})"), HasSubstr("target tokens"));
   EXPECT_THAT(
       read(R"({"scheduler": {"type": "WarmupLR"}})").warnings,
@@ -233,7 +234,7 @@ TEST(Deepspeed, IsReadThroughTheConfiguration) {
   EXPECT_EQ(result.config.training.per_device_train_batch_size, 4);
   EXPECT_EQ(result.config.training.learning_rate, 1e-3);
   EXPECT_EQ(harness.origin(result, "training.learning_rate"), "@/ds.json:1");
-  // What contradicts what was given is told, all of it.
+  // All contradictions are reported.
   const std::string text = harness.error(
       {"--deepspeed=@/ds.json", "learning_rate=5e-5", "per_device_train_batch_size=2"});
   EXPECT_THAT(
@@ -242,7 +243,7 @@ TEST(Deepspeed, IsReadThroughTheConfiguration) {
                 "(@/ds.json:1)"));
   EXPECT_THAT(text, HasSubstr("2 contradicts 4"));
   EXPECT_EQ(harness.error({"--deepspeed=@/ds.json", "learning_rate=0.001"}), "");
-  // base64, as launchers hand it on; and a map in the file itself.
+  // base64, as launchers pass it, and a map in the configuration file.
   EXPECT_EQ(
       harness
           .run({
@@ -254,7 +255,7 @@ TEST(Deepspeed, IsReadThroughTheConfiguration) {
   harness.write("a.yaml", "training:\n  deepspeed:\n    train_micro_batch_size_per_gpu: 3\n");
   EXPECT_EQ(harness.run({"-c", "@/a.yaml"}).config.training.per_device_train_batch_size, 3);
   EXPECT_THAT(harness.error({"deepspeed=nothing.json"}), HasSubstr("is neither a file"));
-  // What has no mechanism yet is refused where the list says so, with the file's line.
+  // Unsupported settings are reported with the line in the file.
   harness.write("z.json", "{\n\"zero_optimization\": {\"stage\": 2}}");
   if (any_holds({harness.error({"deepspeed=@/z.json"})}, "not supported yet")) {
     EXPECT_THAT(

@@ -1,5 +1,5 @@
-// Deterministic mutations of real inputs: every reader ends with a value or an Error, and nothing
-// else.
+// Fuzz tests with deterministic mutations of real inputs: every reader returns a value or throws an
+// Error.
 #include <algorithm>
 #include <cstdlib>
 
@@ -53,7 +53,7 @@ class Mutator {
   uint64_t state_;
 };
 
-/// LOCKSTEP_FUZZ=100 tries a hundred times as many inputs.
+/// LOCKSTEP_FUZZ=100 multiplies the number of inputs by 100.
 int64_t inputs(int64_t count) {
   const char* times = std::getenv("LOCKSTEP_FUZZ");
   return count * (times == nullptr ? 1 : std::max(1, std::atoi(times)));
@@ -64,7 +64,7 @@ void survive(const std::string& input, Body&& body) {
   try {
     body();
   } catch (const Error&) {
-    // told with its place
+    // reported with its location
   } catch (const std::exception& error) {
     ADD_FAILURE() << error.what() << " for:\n" << input;
   }

@@ -1,4 +1,5 @@
-// Resolving a command line in a folder with files, without the process's environment.
+// Harness that resolves a command line in a temporary folder, without the environment of the
+// process.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +17,7 @@
 
 namespace lockstep::config {
 
-/// A folder with files; "@" at the beginning of an argument's value stands for it: "-c",
+/// Temporary folder with files. "@" at the start of an argument's value is the folder: "-c",
 /// "@/a.yaml".
 class Harness {
  public:
@@ -47,7 +48,7 @@ class Harness {
     return resolve(arguments, options);
   }
 
-  /// The text of the Error; empty where there is none. The folder's name is written @.
+  /// Returns the text of the Error; empty if none is thrown. The folder's path is replaced by @.
   std::string error(const std::vector<std::string>& arguments) const {
     try {
       run(arguments);
@@ -63,7 +64,7 @@ class Harness {
     }
   }
 
-  /// Where a key's value came from, the folder written @.
+  /// Returns the origin of a key's value, with the folder's path replaced by @.
   std::string origin(const Resolution& resolution, const std::string& key) const {
     const auto found = resolution.origins.find(key);
     std::string text = found == resolution.origins.end() ? "default" : describe(found->second);
@@ -78,7 +79,7 @@ class Harness {
   TemporaryFolder folder_;
 };
 
-/// Whether one of the texts holds `part`.
+/// Returns true if one of the texts contains `part`.
 inline bool any_holds(const std::vector<std::string>& texts, const std::string& part) {
   for (const std::string& text : texts) {
     if (text.find(part) != std::string::npos) {

@@ -1,3 +1,4 @@
+// Tests composing Hydra configuration trees.
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -98,7 +99,7 @@ class HydraTree : public testing::Test {
   Harness harness_;
 };
 
-// The expectations are what hydra-core 1.3.2 makes of this very tree.
+// Expected values from hydra-core 1.3.2 with the same tree.
 TEST_F(HydraTree, ComposesAsHydra) {
   const std::string mysql = R"("driver":"mysql","opt":{"x":1,"y":[1,2]})";
   const std::string apache = R"("srv":{"name":"apache","https":true})";
@@ -201,21 +202,21 @@ TEST_F(HydraTree, ExplainsWhatIsWrong) {
   EXPECT_THAT(error("missing", {}), HasSubstr("db=OPTION"));
   EXPECT_EQ(error("missing", {"db=pg"}), "");
   EXPECT_THAT(error("order", {}), HasSubstr("at the end of the defaults list"));
-  EXPECT_THAT(error("dup", {}), HasSubstr("'db' is chosen twice"));
+  EXPECT_THAT(error("dup", {}), HasSubstr("'db' is selected twice"));
   EXPECT_THAT(error("cycle", {}), HasSubstr("includes itself"));
-  EXPECT_THAT(error("config", {"~db=pg"}), HasSubstr("no such entry"));
-  EXPECT_THAT(error("config", {"nope/x=1"}), HasSubstr("no configuration group"));
+  EXPECT_THAT(error("config", {"~db=pg"}), HasSubstr("not in the defaults list"));
+  EXPECT_THAT(error("config", {"nope/x=1"}), HasSubstr("unknown configuration group"));
   EXPECT_THAT(error("config", {"++db=pg"}), HasSubstr("one +"));
   harness_.write("malformed.yaml", "defaults: {a: b}\n");
-  EXPECT_THAT(error("malformed", {}), HasSubstr("'defaults' is a list"));
+  EXPECT_THAT(error("malformed", {}), HasSubstr("'defaults' must be a list"));
   harness_.write("malformed.yaml", "defaults:\n  - a: {b: c}\n");
   EXPECT_THAT(error("malformed", {}), HasSubstr("malformed.yaml:2"));
   harness_.write("malformed.yaml", "- a\n");
-  EXPECT_THAT(error("malformed", {}), HasSubstr("is a map of keys"));
+  EXPECT_THAT(error("malformed", {}), HasSubstr("must be a map of keys"));
 }
 
-/// A tree of the shape that research repositories have: groups for model, data, trainer and
-/// experiment, folders in variables, names of TrainingArguments below trainer.args.
+/// A tree as in research repositories: groups for model, data, trainer and experiment, folders in
+/// variables, TrainingArguments below trainer.args.
 class ForeignTree : public testing::Test {
  protected:
   void SetUp() override {
@@ -310,11 +311,11 @@ TEST_F(ForeignTree, TellsWhatIsMissingOrUnknown) {
     arguments.insert(arguments.begin(), {"--config-path=@/conf", "-cn", "config"});
     return harness_.error(arguments);
   };
-  EXPECT_THAT(error({}), HasSubstr("${task_name}: the key must be given a value"));
+  EXPECT_THAT(error({}), HasSubstr("${task_name}: a value is required"));
   EXPECT_THAT(error({"task_name=x", "model=lama"}), HasSubstr("Did you mean 'llama'?"));
   EXPECT_THAT(
       error({"task_name=x", "+handler=Y"}),
-      HasSubstr("handler (command line: +handler=Y): there is no such key"));
+      HasSubstr("handler (command line: +handler=Y): unknown key"));
   EXPECT_THAT(error({"task_name=x", "hydra/launcher=submitit"}), testing::IsEmpty());
 }
 
@@ -330,7 +331,7 @@ TEST(Hydra, FindsTheTree) {
   EXPECT_EQ(sequence({"-c", "@/a/main.yaml", "hydra.searchpath=[@/b]"}), 16);
   EXPECT_EQ(sequence({"-c", "@/a/main.yaml", "hydra.searchpath=['file://@/b']"}), 16);
   EXPECT_THAT(
-      harness.error({"-c", "@/a/main.yaml"}), HasSubstr("there is no configuration file 'data/d'"));
+      harness.error({"-c", "@/a/main.yaml"}), HasSubstr("configuration file 'data/d' not found"));
   EXPECT_THAT(harness.error({"-cp", "@/a"}), HasSubstr("@/a/config.yaml"));
   EXPECT_THAT(
       harness.error({"-c", "@/a/main.yaml", "hydra.searchpath=['pkg://x']"}), HasSubstr("pkg://"));

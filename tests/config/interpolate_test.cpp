@@ -1,3 +1,4 @@
+// Tests OmegaConf interpolations.
 #include "config/hydra/interpolate.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +12,7 @@ namespace interpolate_test {
 
 using testing::HasSubstr;
 
-/// The value of `path` in a YAML text, as one line.
+/// Returns the value of `path` in a YAML text on one line.
 std::string resolved(const std::string& yaml, const std::string& path) {
   const Value tree = parse_yaml(yaml, "a.yaml");
   const Environment environment = [](const std::string& name) -> std::optional<std::string> {
@@ -33,7 +34,7 @@ std::string resolved(const std::string& yaml, const std::string& path) {
   }
 }
 
-// The expectations are OmegaConf 2.3's.
+// Expected values from OmegaConf 2.3.
 TEST(Interpolate, FollowsKeys) {
   const std::string yaml =
       "a: {b: 1, c: [x, y], d: '${.b}', e: {f: '${..b}', g: '${...top}'}}\ntop: t\nname: b\n"
@@ -81,17 +82,17 @@ TEST(Interpolate, CallsResolvers) {
 }
 
 TEST(Interpolate, ExplainsWhatIsWrong) {
-  EXPECT_THAT(resolved("a: ${b}", "a"), HasSubstr("${b}: there is no such key (a.yaml:1)"));
+  EXPECT_THAT(resolved("a: ${b}", "a"), HasSubstr("${b}: unknown key (a.yaml:1)"));
   EXPECT_THAT(
-      resolved("a: ${oc.env:NONE}", "a"), HasSubstr("the environment has no variable NONE"));
-  EXPECT_THAT(resolved("a: ${a}", "a"), HasSubstr("leads back to itself"));
-  EXPECT_THAT(resolved("a: ${b}\nb: x${c}\nc: ${a}", "a"), HasSubstr("leads back to itself"));
-  EXPECT_THAT(resolved("a: {b: '${a}'}", "a.b"), HasSubstr("leads back to itself"));
-  EXPECT_THAT(resolved("a: x${b}\nb: [1]", "a"), HasSubstr("a list or a map into a text"));
+      resolved("a: ${oc.env:NONE}", "a"), HasSubstr("environment variable NONE is not set"));
+  EXPECT_THAT(resolved("a: ${a}", "a"), HasSubstr("refers to itself"));
+  EXPECT_THAT(resolved("a: ${b}\nb: x${c}\nc: ${a}", "a"), HasSubstr("refers to itself"));
+  EXPECT_THAT(resolved("a: {b: '${a}'}", "a.b"), HasSubstr("refers to itself"));
+  EXPECT_THAT(resolved("a: x${b}\nb: [1]", "a"), HasSubstr("a list or a map into a string"));
   EXPECT_THAT(resolved("a: ${b", "a"), HasSubstr("has no closing }"));
-  EXPECT_THAT(resolved("a: ${eval:1+1}", "a"), HasSubstr("there is no resolver 'eval'"));
+  EXPECT_THAT(resolved("a: ${eval:1+1}", "a"), HasSubstr("unknown resolver 'eval'"));
   EXPECT_THAT(resolved("a: ${....b}", "a"), HasSubstr("above the root"));
-  EXPECT_THAT(resolved("a: ${b}\nb: ???", "a"), HasSubstr("must be given a value"));
+  EXPECT_THAT(resolved("a: ${b}\nb: ???", "a"), HasSubstr("a value is required"));
 }
 
 TEST(Interpolate, BoundsWhatGrows) {
@@ -111,7 +112,7 @@ TEST(Interpolate, BoundsWhatGrows) {
   for (int i = 1; i <= 200; ++i) {
     chain += fmt::format("v{}: ${{v{}}}\n", i, i - 1);
   }
-  EXPECT_THAT(resolved(chain, "v200"), HasSubstr("nest deeper"));
+  EXPECT_THAT(resolved(chain, "v200"), HasSubstr("nested deeper"));
   std::string nested;
   for (int i = 0; i < 5000; ++i) {
     nested += "${";
@@ -125,16 +126,15 @@ TEST(Interpolate, VariablesOfAFileAreAccepted) {
       "a.yaml",
       "width: 3\nnames:\n  run: r${width}\nunused: 1\nseed: 5\n"
       "training:\n  run_name: ${names.run}\n  data_seed: ${seed}\n  max_steps: ${training.seed}\n");
-  EXPECT_THAT(
-      harness.error({"-c", "@/a.yaml"}), HasSubstr("unused (@/a.yaml:4): there is no such key;"));
+  EXPECT_THAT(harness.error({"-c", "@/a.yaml"}), HasSubstr("unused (@/a.yaml:4): unknown key;"));
   const Config config = harness.run({"-c", "@/a.yaml", "~unused"}).config;
   EXPECT_EQ(config.training.run_name, "r3");
   EXPECT_EQ(config.training.data_seed, 5);
   EXPECT_EQ(config.training.seed, 5);
   EXPECT_EQ(config.training.max_steps, 5);
-  // A variable of the command line.
+  // A variable on the command line.
   EXPECT_EQ(harness.run({"+x=4", "training.max_steps=${x}"}).config.training.max_steps, 4);
-  EXPECT_THAT(harness.error({"+x=4"}), HasSubstr("x (command line: +x=4): there is no such key"));
+  EXPECT_THAT(harness.error({"+x=4"}), HasSubstr("x (command line: +x=4): unknown key"));
 }
 
 TEST(Interpolate, TimesAreThoseOfTheLauncher) {

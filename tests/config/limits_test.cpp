@@ -1,5 +1,5 @@
-// Every limit of a number: one value beyond it is refused with what it must be, and the limit
-// itself is taken.
+// Tests every limit of a number: a value beyond it is an error that names the limit, and the limit
+// itself is accepted.
 #include <gmock/gmock.h>
 
 #include "base/format.h"
@@ -10,7 +10,7 @@ namespace limits_test {
 
 using testing::HasSubstr;
 
-/// `context`: what makes the key one that is read.
+/// `context`: arguments that make the key used.
 struct Limit {
   const char* key;
   const char* refused;
@@ -25,7 +25,7 @@ std::string error(const Limit& limit, const char* value) {
   return Harness().error(arguments);
 }
 
-/// The message names the key's place and what its value must be.
+/// Checks that the message contains the location of the key and the allowed values.
 void expect_limit(const Limit& limit) {
   const std::string text = error(limit, limit.refused);
   EXPECT_THAT(text, HasSubstr(limit.must)) << limit.key << "=" << limit.refused;
@@ -42,26 +42,26 @@ TEST(Limits, OfTheTrainingSection) {
       {"training.hang_report", "-0.5", "must be at least 0, not -0.5", "0"},
       {"training.hang_timeout", "-1", "must be at least 0", "0"},
       {"training.weight_decay", "-0.1", "must be at least 0, not -0.1", "0"},
-      {"training.adam_beta1", "-0.1", "must be from 0 to below 1, not -0.1", "0"},
-      {"training.adam_beta2", "1", "must be from 0 to below 1", "0.9999"},
+      {"training.adam_beta1", "-0.1", "must be at least 0 and below 1, not -0.1", "0"},
+      {"training.adam_beta2", "1", "must be at least 0 and below 1", "0.9999"},
       {"training.adam_epsilon", "-1e-8", "must be above 0", "1e-12"},
       {"training.max_grad_norm", "-1", "must be at least 0", "0"},
-      {"training.label_smoothing_factor", "1", "must be from 0 to below 1", "0.99"},
+      {"training.label_smoothing_factor", "1", "must be at least 0 and below 1", "0.99"},
       {"training.ddp_bucket_cap_mb", "0", "must be above 0", "0.5"},
       {"training.router_z_loss_coef", "-0.1", "must be at least 0", "0"},
-      {"training.save_steps", "0", "a share of all steps between 0 and 1, not 0", "0.5"},
-      {"training.save_steps", "2.5", "a share of all steps between 0 and 1, not 2.5", "2"},
-      {"training.logging_steps", "inf", "a share of all steps between 0 and 1", "1"},
-      {"training.warmup_steps", "-1", "a share of all steps between 0 and 1, not -1", "0"},
+      {"training.save_steps", "0", "a fraction of all steps between 0 and 1, not 0", "0.5"},
+      {"training.save_steps", "2.5", "a fraction of all steps between 0 and 1, not 2.5", "2"},
+      {"training.logging_steps", "inf", "a fraction of all steps between 0 and 1", "1"},
+      {"training.warmup_steps", "-1", "a fraction of all steps between 0 and 1, not -1", "0"},
       {"training.warmup_epochs", "-0.1", "must be at least 0", "0.1"},
       {"training.eval_delay", "-1", "must be at least 0", "0"},
       {"training.early_stopping_threshold", "-1", "must be at least 0", "0"},
       {"training.layer_wise_learning_rate_decay", "0", "above 0, at most 1", "1"},
       {"training.layer_wise_learning_rate_decay", "1.1", "above 0, at most 1", "0.9"},
-      {"training.muon_momentum", "1", "must be from 0 to below 1", "0"},
+      {"training.muon_momentum", "1", "must be at least 0 and below 1", "0"},
       {"training.muon_ns_steps", "0", "must be from 1 to 99, not 0", "1"},
       {"training.muon_ns_steps", "100", "must be from 1 to 99, not 100", "99"},
-      {"training.ademamix_beta3", "1", "must be from 0 to below 1", "0"},
+      {"training.ademamix_beta3", "1", "must be at least 0 and below 1", "0"},
       {"training.ademamix_alpha", "-1", "must be at least 0", "0"},
       {"training.ademamix_t_alpha", "-1", "must be at least 0, not -1", "0"},
       {"training.ademamix_t_beta3", "-1", "must be at least 0, not -1", "0"},
@@ -93,10 +93,10 @@ TEST(Limits, OfDataAndTasks) {
   const Limit limits[] = {
       {"data.sequence_length", "-1", "0 or from 2 to 67108864, not -1", "0"},
       {"data.sequence_length", "67108865", "0 or from 2 to 67108864", "67108864"},
-      {"data.validation_fraction", "-0.1", "from 0 to below 1, not -0.1", "0.99"},
-      {"data.test_fraction", "1", "from 0 to below 1", "0.5"},
-      {"data.mlm_probability", "0", "above 0, and at most 1", "1", {"task.type=masked_lm"}},
-      {"data.mlm_probability", "1.1", "above 0, and at most 1", "0.15", {"task.type=masked_lm"}},
+      {"data.validation_fraction", "-0.1", "at least 0 and below 1, not -0.1", "0.99"},
+      {"data.test_fraction", "1", "at least 0 and below 1", "0.5"},
+      {"data.mlm_probability", "0", "above 0 and at most 1", "1", {"task.type=masked_lm"}},
+      {"data.mlm_probability", "1.1", "above 0 and at most 1", "0.15", {"task.type=masked_lm"}},
       {"data.mask_replace_prob",
        "-0.1",
        "must be 0 to 1",
@@ -104,13 +104,13 @@ TEST(Limits, OfDataAndTasks) {
        {"task.type=masked_lm", "data.random_replace_prob=0"}},
       {"data.random_replace_prob",
        "0.5",
-       "with data.mask_replace_prob at most 1, not 0.5",
+       "at most 1 together with data.mask_replace_prob, not 0.5",
        "0.2",
        {"task.type=masked_lm", "data.mask_replace_prob=0.8"}},
       {"task.focal_gamma", "-1", "must be at least 0", "0", {"task.type=sequence_classification"}},
       {"task.focal_gamma",
        "1",
-       "must be 0: numbers have no labels",
+       "must be 0: regression has no labels",
        "0",
        {"task.type=sequence_classification", "task.problem_type=regression"}},
   };
@@ -137,7 +137,7 @@ TEST(Limits, OfPlans) {
        "0",
        {"parallel.zero_stage=3"}},
       {"parallel.prefetch_elements", "-1", "must be at least 0", "0", {"parallel.zero_stage=3"}},
-      {"parallel.shard_ranks", "-2", "-1 (the ranks of one machine)", "-1"},
+      {"parallel.shard_ranks", "-2", "-1 (the ranks of a machine)", "-1"},
       {"parallel.offload_optimizer.ratio",
        "1.5",
        "must be from 0 to 1",
@@ -167,10 +167,10 @@ TEST(Limits, OfAdaptersAndPackedWeights) {
   const Limit limits[] = {
       {"lora.r", "0", "must be at least 1", "1"},
       {"lora.lora_alpha", "0", "must be above 0", "0.5", lora},
-      {"lora.lora_dropout", "1", "from 0 to below 1", "0.5", lora},
-      {"lora.layers_to_transform", "[0,-1]", "'-1' is no layer's number", "[0,1]", lora},
-      {"lora.layers_to_transform", "[x]", "'x' is no layer's number", "[3]", lora},
-      {"lora.trainable_token_indices", "[1.5]", "'1.5' is no token's number", "[1]", lora},
+      {"lora.lora_dropout", "1", "at least 0 and below 1", "0.5", lora},
+      {"lora.layers_to_transform", "[0,-1]", "'-1' is not a layer index", "[0,1]", lora},
+      {"lora.layers_to_transform", "[x]", "'x' is not a layer index", "[3]", lora},
+      {"lora.trainable_token_indices", "[1.5]", "'1.5' is not a token index", "[1]", lora},
       {"lora.rank_pattern", "{q_proj: 0}", "numbers above 0", "{q_proj: 4}", lora},
       {"lora.rank_pattern", "{q_proj: 1.5}", "must be integers", "{q_proj: 2}", lora},
       {"lora.alpha_pattern", "{q_proj: -1}", "numbers above 0", "{q_proj: 1.5}", lora},
@@ -191,7 +191,7 @@ TEST(Limits, OfPreferences) {
   };
   const Limit limits[] = {
       {"preference.beta", "-1", "must be above 0", "0.01", objective("dpo")},
-      {"preference.label_smoothing", "-0.1", "from 0 to below 0.5", "0.49", objective("dpo")},
+      {"preference.label_smoothing", "-0.1", "at least 0 and below 0.5", "0.49", objective("dpo")},
       {"preference.discopop_tau",
        "0",
        "must be above 0",

@@ -1,4 +1,4 @@
-// The section lora: its maps, in files and on the command line, and what does not fit.
+// Tests the section lora: its maps in files and on the command line, and invalid values.
 #include <gmock/gmock.h>
 
 #include "config/harness.h"
@@ -46,20 +46,20 @@ TEST(Lora, WhatDoesNotFitIsTold) {
   for (const auto& [argument, told] : std::vector<std::pair<std::string, std::string>>{
            {"lora.r=0", "at least 1"},
            {"lora.lora_alpha=0", "above 0"},
-           {"lora.lora_dropout=1", "from 0 to below 1"},
+           {"lora.lora_dropout=1", "at least 0 and below 1"},
            {"lora.rank_pattern={q: 1.5}", "must be integers"},
            {"lora.rank_pattern={q: x}", "is not a map of numbers"},
            {"lora.rank_pattern=4", "is not a map of numbers"},
            {"lora.alpha_pattern={q: 0}", "numbers above 0"},
-           {"lora.layers_to_transform=[one]", "'one' is no layer's number"},
-           {"lora.bias=some", "is none of none, all, lora_only"},
+           {"lora.layers_to_transform=[one]", "'one' is not a layer index"},
+           {"lora.bias=some", "is not one of none, all, lora_only"},
            {"lora.init_lora_weights=eva",
-            "is none of true, false, gaussian, orthogonal, pissa, olora"},
+            "is not one of true, false, gaussian, orthogonal, pissa, olora"},
            {"lora.lora_alhpa=3", "Did you mean 'lora.lora_alpha'?"}}) {
     EXPECT_THAT(harness.error({argument}), HasSubstr(told)) << argument;
   }
   EXPECT_THAT(
-      harness.error({"lora.adapter=a", "lora.r=4"}), HasSubstr("other keys of lora do too"));
+      harness.error({"lora.adapter=a", "lora.r=4"}), HasSubstr("other keys of lora are set too"));
   EXPECT_EQ(harness.error({"lora.adapter=a", "lora.lora_dropout=0.1"}), "");
 }
 

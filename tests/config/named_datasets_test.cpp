@@ -1,3 +1,4 @@
+// Tests datasets by Hub name.
 #include "config/compat/named_datasets.h"
 
 #include <gmock/gmock.h>
@@ -107,7 +108,7 @@ TEST_F(NamedDatasets, ReadmeTellsWhatIsWhat) {
   EXPECT_THAT(names(config.data.validation), ElementsAre(folder + "test_sft-00000.parquet"));
   EXPECT_THAT(
       harness_.error({"data.dataset_name=a/chats"}),
-      HasSubstr("has no split 'train'; it has test_sft, train_sft"));
+      HasSubstr("has no split 'train'; available: test_sft, train_sft"));
 }
 
 TEST_F(NamedDatasets, PartsOfSplitsAreOfAllTheirFilesTogether) {
@@ -127,9 +128,9 @@ TEST_F(NamedDatasets, PartsOfSplitsAreOfAllTheirFilesTogether) {
   const auto told = [&](const std::string& split) {
     return harness_.error({"data.dataset_name=a/b", "--train_split_name", split});
   };
-  EXPECT_THAT(told("train[80%]"), HasSubstr("'[80%]' is no part of a split"));
+  EXPECT_THAT(told("train[80%]"), HasSubstr("'[80%]' is not a valid split slice"));
   EXPECT_THAT(told("train[:many]"), HasSubstr("train[10:100]"));
-  EXPECT_THAT(told("trian[:10]"), HasSubstr("has no split 'trian'; it has test, train"));
+  EXPECT_THAT(told("trian[:10]"), HasSubstr("has no split 'trian'; available: test, train"));
   EXPECT_THAT(told("train+"), HasSubstr("has no split ''"));
 }
 
@@ -177,7 +178,7 @@ TEST_F(NamedDatasets, AFolderIsADataSetToo) {
 
 TEST_F(NamedDatasets, WhatIsNotHereIsFetchedByTheUser) {
   const std::string text = harness_.error({"data.dataset_name=who/knows"});
-  EXPECT_THAT(text, HasSubstr("there is no data set 'who/knows' on this machine"));
+  EXPECT_THAT(text, HasSubstr("dataset 'who/knows' not found on this machine"));
   EXPECT_THAT(text, HasSubstr("hf download --repo-type dataset who/knows"));
 }
 

@@ -1,5 +1,5 @@
-// The configuration tree of open-unlearning, unchanged: composed as hydra-core composes it, and in
-// our keys.
+// Tests the unchanged configuration tree of open-unlearning: composed as by hydra-core, and
+// converted to configuration keys.
 #include "config/compat/open_unlearning.h"
 
 #include <fstream>
@@ -23,7 +23,7 @@ std::filesystem::path tree() {
   return shared_data() / "unlearning" / "open-unlearning" / "configs";
 }
 
-/// As their program sees it, without what belongs to a machine.
+/// Returns the composed tree as open-unlearning sees it, without machine-dependent values.
 nlohmann::json composed(const std::string& name, const std::vector<std::string>& words) {
   std::vector<Override> overrides;
   for (const std::string& word : words) {
@@ -59,7 +59,7 @@ TEST(OpenUnlearning, ItsCommandsComposeAsHydraComposesThem) {
   }
 }
 
-/// A tree of theirs in small, beside a data set's files.
+/// A small open-unlearning tree and the files of a dataset.
 class SmallTree : public testing::Test {
  protected:
   void SetUp() override {
@@ -190,7 +190,7 @@ TEST_F(SmallTree, MayHaveTextsWithPrefixes) {
   EXPECT_TRUE(config.unlearning.insert_space);
 }
 
-/// The names of what is logged are taken, and say nothing.
+/// Names of logged metrics are accepted without effect.
 TEST_F(SmallTree, MayKeepRowsByAConstraint) {
   const Config config = harness_
                             .run(words(
@@ -286,14 +286,17 @@ TEST_F(SmallTree, TellsWhatItCannotTake) {
     return harness_.error(words("unlearn.yaml", std::move(more)));
   };
   EXPECT_THAT(told({"trainer.handler=PDU"}), HasSubstr("unlearning.retain_loss_eps=0.3"));
-  EXPECT_THAT(told({"data.retain.R.handler=PretrainingDataset"}), HasSubstr("take one kind"));
+  EXPECT_THAT(
+      told({"data.retain.R.handler=PretrainingDataset"}),
+      HasSubstr("use datasets of the same kind"));
   EXPECT_THAT(told({"trainer.handler=NOP"}), HasSubstr("Did you mean 'NPO'?"));
   EXPECT_THAT(
       told({"+trainer.method_args.delta=1"}),
-      HasSubstr("~trainer.method_args.delta leaves it out"));
-  EXPECT_THAT(told({"forget_split=forget77"}), HasSubstr("the rows forget77 of some/TOFU"));
-  EXPECT_THAT(told({"trainer.argz=1"}), HasSubstr("neither in the tree nor of ours"));
-  EXPECT_THAT(told({"+data.forget.stray.args.x=1"}), HasSubstr("2 data sets: F, stray"));
+      HasSubstr("remove it with ~trainer.method_args.delta"));
+  EXPECT_THAT(told({"forget_split=forget77"}), HasSubstr("rows forget77 of some/TOFU"));
+  EXPECT_THAT(told({"trainer.argz=1"}), HasSubstr("both in the tree and in Lockstep"));
+  EXPECT_THAT(
+      told({"+data.forget.stray.args.x=1"}), HasSubstr("2 datasets instead of one: F, stray"));
 }
 
 }  // namespace open_unlearning_test

@@ -1,3 +1,4 @@
+// Tests Hydra overrides.
 #include "config/hydra/override.h"
 
 #include <cmath>
@@ -42,7 +43,7 @@ std::string text_of(const Value& value) {
   return value.is_scalar() ? value.text : to_text(value);
 }
 
-// The expectations are hydra-core 1.3.2's, from its own parser.
+// Expected values from the parser of hydra-core 1.3.2.
 TEST(Override, TypesValuesAsHydra) {
   const Case cases[] = {
       {"a=", "str", ""},
@@ -109,7 +110,7 @@ TEST(Override, TypesValuesAsHydra) {
       {"a=sort([3,1,2])", "list", "[1, 2, 3]"},
       {"a=sort([b,a,c], reverse=true)", "list", "[c, b, a]"},
       {"a=sort( [10, 9] )", "list", "[9, 10]"},
-      // Beyond Hydra.
+      // Extensions of Hydra's grammar.
       {"a=d\xc3\xa9j\xc3\xa0.txt", "str", "d\xc3\xa9j\xc3\xa0.txt"},
       {"a=${oc.env:X,${b}}", "str", "${oc.env:X,${b}}"},
   };

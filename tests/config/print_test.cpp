@@ -1,3 +1,4 @@
+// Tests printing of configurations, the help and the JSON schema.
 #include "config/print.h"
 
 #include <gmock/gmock.h>

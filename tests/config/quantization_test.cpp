@@ -1,4 +1,4 @@
-// The section quantization: BitsAndBytesConfig's names, and what does not fit.
+// Tests the section quantization: BitsAndBytesConfig's names, and invalid values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,9 @@ TEST(Quantization, NamesOfBitsandbytesAreOtherNames) {
           "quantization.type=nf4",
           "quantization.double_quant=true",
           "quantization.skip_modules=[q_proj, lm_head]"}));
-  EXPECT_EQ(of({"quantization.load_in_4bit=true"}).type, "fp4");  // its default, and not ours
+  EXPECT_EQ(
+      of({"quantization.load_in_4bit=true"}).type,
+      "fp4");  // the default of BitsAndBytesConfig, not of Lockstep
   EXPECT_EQ(of({"quantization.bits=4"}).type, std::nullopt);
   EXPECT_EQ(of({"quantization.load_in_4bit=false"}), QuantizationSection{});
   EXPECT_THAT(
@@ -34,8 +36,7 @@ TEST(Quantization, NamesOfBitsandbytesAreOtherNames) {
       ElementsAre("down_proj"));
 }
 
-/// QLoRA's recipes name them: where parallel.offload_optimizer moves state, nothing has to be
-/// paged.
+/// QLoRA recipes use paged optimizers; parallel.offload_optimizer replaces paging.
 TEST(Quantization, PagedOptimizersAreTheOthers) {
   const Harness harness;
   const auto optim = [&](const std::string& name) {
@@ -52,11 +53,13 @@ TEST(Quantization, WhatDoesNotFitIsTold) {
   const std::string q = "quantization.";
   EXPECT_THAT(harness.error({q + "bits=3"}), HasSubstr("must be 4 or 8"));
   EXPECT_THAT(harness.error({q + "bits=4", q + "block_size=48"}), HasSubstr("a power of two"));
-  EXPECT_THAT(harness.error({q + "bits=4", q + "type=int4"}), HasSubstr("none of nf4, fp4"));
-  EXPECT_THAT(harness.error({q + "bits=8", q + "type=nf4"}), HasSubstr("8 bits have no type"));
+  EXPECT_THAT(harness.error({q + "bits=4", q + "type=int4"}), HasSubstr("not one of nf4, fp4"));
+  EXPECT_THAT(
+      harness.error({q + "bits=8", q + "type=nf4"}), HasSubstr("8-bit quantization has no type"));
   EXPECT_THAT(harness.error({q + "type=nf4"}), HasSubstr("add bits=4"));
   EXPECT_THAT(
-      harness.error({q + "bits=4", q + "load_in_8bit=true"}), HasSubstr("they are one setting"));
+      harness.error({q + "bits=4", q + "load_in_8bit=true"}),
+      HasSubstr("they are the same setting"));
   EXPECT_THAT(
       harness.error({q + "bits=4", q + "bnb_4bit_compute_dtype=bfloat16"}),
       HasSubstr("training.bf16=true"));

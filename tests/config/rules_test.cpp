@@ -1,5 +1,5 @@
-// Rules of several keys: what they say, where, and what to do. Each names its own remedy, which is
-// then followed: with it nothing is left to complain of.
+// Tests rules that combine several keys: message, location and hint. Each test then follows the
+// hint and expects no further error.
 #include <gmock/gmock.h>
 
 #include "config/harness.h"
@@ -13,7 +13,7 @@ struct Rule {
   std::vector<std::string> given;
   const char* said;
   const char* remedy;
-  std::vector<std::string> mended;  // given as the remedy says
+  std::vector<std::string> mended;  // arguments changed as in the hint
   bool is_of_what_is_missing = false;
 };
 
@@ -37,36 +37,33 @@ TEST(Rules, OfMixtures) {
   const std::vector<std::string> good = mixture("[{name: a, files: [x], weight: 1}]");
   expect_rules({
       {{"data.mixture=[{name: a, files: [x], weight: 1}]", "data.train=t.txt"},
-       "a mixture replaces them",
+       "data.mixture replaces it",
        "the files of data.train can be a source",
        good},
       {{"data.mixture=[{name: a, files: [x], weight: 1}]", "task.type=preference"},
        "not supported with task.type=preference",
-       "give data.train",
+       "use data.train",
        {"data.train=t.jsonl", "task.type=preference"}},
-      {mixture("[{name: a, files: [], weight: 1}]"),
-       "source 'a' names no files",
-       "give it files",
-       good},
+      {mixture("[{name: a, files: [], weight: 1}]"), "source 'a' has no files", "set files", good},
       {mixture("[{name: a, files: [''], weight: 1}]"),
-       "source 'a' names no files",
+       "source 'a' has no files",
        "files: [FILE, ...]",
        good},
       {mixture("[{name: a, files: [x], weight: -1}]"),
-       "source 'a': weight -1 is not at least 0",
+       "source 'a': weight -1 must be at least 0",
        "0.7 and 0.3, or 7 and 3",
        good},
       {mixture("[{name: a, files: [x], weight: 0}, {name: b, files: [y], weight: 0}]"),
-       "the weights sum to nothing",
+       "the weights sum to 0",
        "a weight above 0",
        mixture("[{name: a, files: [x], weight: 0}, {name: b, files: [y], weight: 1}]")},
       {mixture("[{name: a, files: [x], weight: 1}, {name: a, files: [y], weight: 1}]"),
        "source 'a' is listed twice",
-       "give each source a name of its own",
+       "give each source a unique name",
        mixture("[{name: a, files: [x], weight: 1}, {name: b, files: [y], weight: 1}]")},
       {mixture("[{name: a, files: [x], weight: 1, max_epochs: 0}]"),
-       "max_epochs 0 is not at least 1",
-       "leave the source out, or max_epochs",
+       "max_epochs 0 must be at least 1",
+       "remove the source, or remove max_epochs",
        mixture("[{name: a, files: [x], weight: 1, max_epochs: 1}]")},
   });
 }
@@ -77,18 +74,18 @@ TEST(Rules, OfDataFiles) {
        "0.6 and data.test_fraction 0.4 leave nothing to train on",
        "their sum must be below 1",
        {"data.train=t.txt", "data.validation_fraction=0.5", "data.test_fraction=0.4"}},
-      {{"data.train=['']"}, "a file's name is empty", "data.train", {"data.train=[t.txt]"}},
+      {{"data.train=['']"}, "a file name is empty", "data.train", {"data.train=[t.txt]"}},
       {{"data.validation=[v.txt,'']"},
-       "a file's name is empty",
+       "a file name is empty",
        "data.validation",
        {"data.validation=[v.txt]"}},
       {{"data.validation_mm=v.tsv", "task.type=masked_lm"},
        "only used with task.type=sequence_classification",
-       "give the files as data.validation or data.test",
+       "set data.validation or data.test to the files",
        {"data.validation=v.tsv", "task.type=masked_lm"}},
       {{"data.test_mm=t.tsv", "task.type=language_modeling"},
        "only used with task.type=sequence_classification",
-       "give the files as data.validation or data.test",
+       "set data.validation or data.test to the files",
        {"data.test_mm=t.tsv", "task.type=sequence_classification"}},
   });
 }
@@ -97,55 +94,55 @@ TEST(Rules, OfLabels) {
   const std::string classifies = "task.type=sequence_classification";
   expect_rules({
       {{classifies, "data.label_field=['']"},
-       "a field has no name",
+       "a field name is empty",
        "data.label_field=label",
        {classifies, "data.label_field=label"}},
       {{classifies, "data.label_field=[a,b,a]"},
        "\"a\" is listed twice",
-       "leave one out",
+       "remove one",
        {classifies, "data.label_field=[a,b]"}},
       {{classifies, "data.label_field=[a,b]", "data.label_delimiter=';'"},
-       "it cuts the one field of a row's labels",
-       "leave it out, or name one field",
+       "only used with one label field",
+       "remove it, or set one field",
        {classifies, "data.label_field=a", "data.label_delimiter=';'"}},
       {{classifies, "data.label_field=[a,b]", "task.problem_type=single_label_classification"},
-       "a single label has one field",
+       "a single label requires one field",
        "task.problem_type=multi_label_classification or regression",
        {classifies, "data.label_field=[a,b]", "task.problem_type=regression"}},
       {{classifies, "data.label_field=[a,b]", "task.labels=[x,y,z]"},
-       "3 labels of 2 fields",
-       "name one for each field",
+       "3 labels for 2 fields",
+       "list one label per field",
        {classifies, "data.label_field=[a,b]", "task.labels=[x,y]"}},
       {{classifies, "task.labels=[a,'']"},
-       "a label is empty",
-       "name it, or leave it out",
+       "a label name is empty",
+       "set its name, or remove it",
        {classifies, "task.labels=[a,b]"}},
       {{classifies, "task.problem_type=regression", "task.class_weights=balanced"},
-       "must be empty: numbers have no labels",
+       "must be empty: regression has no labels",
        "task.class_weights",
        {classifies, "task.problem_type=regression"}},
       {{classifies, "task.problem_type=regression", "training.label_smoothing_factor=0.1"},
-       "over the labels of one choice, and not of regression",
-       "leave it 0",
+       "requires a single label per row, not regression",
+       "set it to 0",
        {classifies, "task.problem_type=regression", "training.label_smoothing_factor=0"}},
       {{classifies, "task.problem_type=multi_label_classification", "label_smoothing_factor=0.1"},
-       "and not of multi_label_classification",
-       "leave it 0",
+       "per row, not multi_label_classification",
+       "set it to 0",
        {classifies, "task.problem_type=single_label_classification", "label_smoothing_factor=0.1"}},
       {{classifies, "data.long_documents=split"},
-       "reads each row as far as data.sequence_length goes",
-       "leave it out",
+       "always truncates rows at data.sequence_length",
+       "remove it",
        {classifies, "data.long_documents=truncate"}},
       {{classifies, "task.class_weights=[balanced,1]"},
-       "'balanced' is no weight",
-       "give balanced, a number from 0 for each label",
+       "'balanced' is not a weight",
+       "use balanced, one non-negative number per label",
        {classifies, "task.class_weights=balanced"}},
       {{classifies, "task.class_weights=[1,inf]"},
-       "is no weight",
-       "a number from 0 for each label",
+       "is not a weight",
+       "one non-negative number per label",
        {classifies, "task.class_weights=[1,0]"}},
   });
-  // One label is enough where each is a question of its own.
+  // A multi-label classifier may have one label.
   EXPECT_EQ(
       Harness().error(
           {classifies, "task.labels=[spam]", "task.problem_type=multi_label_classification"}),
@@ -154,38 +151,38 @@ TEST(Rules, OfLabels) {
 
 TEST(Rules, OfLabelsThatAreWritten) {
   const std::string writes = "task.type=generative_classification";
-  const std::string instead = "leave it out, or use task.type=sequence_classification";
+  const std::string instead = "remove it, or use task.type=sequence_classification";
   const std::vector<std::string> mended = {writes};
   const char* remedy = instead.c_str();
   expect_rules({
       {{writes, "task.problem_type=regression"},
-       "a text is written for one label a row",
+       "generative classification has one label per row",
        remedy,
        mended},
       {{writes, "task.class_weights=balanced"},
-       "each token of a label weighs the same",
+       "all tokens of a label have the same weight",
        remedy,
        mended},
       {{writes, "task.focal_gamma=2"},
-       "a language model's loss has no such factor",
+       "the language modeling loss has no focal factor",
        remedy,
        mended},
-      {{writes, "data.label_field=[a,b]"}, "a text is written for one label", remedy, mended},
+      {{writes, "data.label_field=[a,b]"},
+       "generative classification has one label field",
+       remedy,
+       mended},
       {{writes, "data.prompt=alpaca"},
-       "generative.prompt_template says what the model reads",
+       "generative.prompt_template defines the prompt",
        remedy,
        mended},
-      {{writes, "data.packing=concatenate"},
-       "rows that are cut anywhere lose their labels",
-       remedy,
-       mended},
+      {{writes, "data.packing=concatenate"}, "concatenation would cut off labels", remedy, mended},
       {{writes, "generative.decode=greedy", "generative.normalize=token"},
        "none with generative.decode=greedy",
-       "compares tokens and no lengths",
+       "compares tokens, not likelihoods",
        {writes, "generative.decode=greedy", "generative.normalize=none"}},
       {{writes, "generative.verbalizers=[good,bad]"},
-       "they are in the order of task.labels, which is not given",
-       "give both",
+       "requires task.labels, which defines their order",
+       "set both",
        {writes, "generative.verbalizers=[good,bad]", "task.labels=[pos,neg]"}},
   });
 }
@@ -193,7 +190,7 @@ TEST(Rules, OfLabelsThatAreWritten) {
 TEST(Rules, OfPlans) {
   expect_rules({
       {{"parallel.pipeline=2", "parallel.zero_stage=2"},
-       "2 in a pipeline sums the gradients in every micro-batch",
+       "2 with a pipeline reduces the gradients in every micro-batch",
        "parallel.zero_stage=1, or set parallel.zero_in_pipeline=true",
        {"parallel.pipeline=2", "parallel.zero_stage=2", "parallel.zero_in_pipeline=true"}},
       {{"parallel.pipeline=2", "parallel.zero_stage=3"},
@@ -201,27 +198,27 @@ TEST(Rules, OfPlans) {
        "use parallel.zero_stage=1",
        {"parallel.pipeline=2", "parallel.zero_stage=1"}},
       {{"parallel.pipeline=2", "parallel.split='3,4,5'"},
-       "'3,4,5' is no split into 2 stages",
+       "'3,4,5' is not a split into 2 stages",
        "the layers of each stage",
        {"parallel.pipeline=2", "parallel.split='3,4'"}},
       {{"parallel.pipeline=2", "parallel.split='3,-4'"},
-       "'3,-4' is no split",
-       "write auto, parameters",
+       "'3,-4' is not a split",
+       "use auto, parameters",
        {"parallel.pipeline=2", "parallel.split=parameters"}},
       {{"parallel.pipeline=2", "parallel.split='3,'"},
-       "'3,' is no split",
-       "write auto, parameters",
+       "'3,' is not a split",
+       "use auto, parameters",
        {"parallel.pipeline=2", "parallel.split='3,0'"}},
       {{"parallel.zero_stage=1",
         "parallel.offload_optimizer.device=nvme",
         "parallel.offload_optimizer.path=''"},
-       "device=nvme needs a folder",
-       "give its path",
+       "device=nvme requires a folder",
+       "set path",
        {"parallel.zero_stage=1",
         "parallel.offload_optimizer.device=nvme",
         "parallel.offload_optimizer.path=/ssd"}},
       {{"parallel.zero_stage=1", "parallel.offload_param.device=cpu"},
-       "parameters are offloaded with zero_stage=3, not 1",
+       "parameter offloading requires zero_stage=3, not 1",
        "set parallel.zero_stage=3, or use parallel.offload_optimizer",
        {"parallel.zero_stage=3", "parallel.offload_param.device=cpu"}},
       {{"precision.stochastic_rounding=true"},
@@ -229,9 +226,9 @@ TEST(Rules, OfPlans) {
        "set training.bf16=true",
        {"precision.stochastic_rounding=true", "bf16=true"}},
   });
-  // Virtual stages: each rank's share is a number of parts for each of them.
+  // Virtual stages: the split lists every stage of every rank.
   EXPECT_EQ(Harness().error({"parallel.pipeline=2", "parallel.split='1,2,3,4'"}), "");
-  // A file is a schedule whatever its name is.
+  // A path is a schedule file, whatever its name.
   EXPECT_EQ(Harness().error({"parallel.pipeline=2", "parallel.schedule=./1f1"}), "");
 }
 
@@ -244,14 +241,13 @@ TEST(Rules, OfWorldSizes) {
   EXPECT_THAT(
       error(8, {"parallel.zero_stage=1", "parallel.shard_ranks=3"}),
       testing::AllOf(
-          HasSubstr("3 does not divide the 8 ranks that hold the same parameters"),
-          HasSubstr("give a divisor")));
+          HasSubstr("3 does not divide the 8 ranks with the same parameters"),
+          HasSubstr("use a divisor")));
   EXPECT_THAT(
       error(8, {"parallel.tensor=2", "parallel.zero_stage=1", "parallel.shard_ranks=8"}),
       HasSubstr("8 does not divide the 4 ranks"));
   EXPECT_EQ(error(8, {"parallel.tensor=2", "parallel.zero_stage=1", "parallel.shard_ranks=2"}), "");
-  EXPECT_THAT(
-      error(8, {"parallel.expert=3"}), HasSubstr("3 does not divide the 8 ranks of data and"));
+  EXPECT_THAT(error(8, {"parallel.expert=3"}), HasSubstr("3 does not divide the 8 data- and"));
   EXPECT_EQ(error(8, {"parallel.expert=4"}), "");
   EXPECT_THAT(error(6, {"parallel.tensor=4"}), HasSubstr("6"));
   EXPECT_EQ(error(6, {"parallel.tensor=3"}), "");
@@ -260,29 +256,29 @@ TEST(Rules, OfWorldSizes) {
 TEST(Rules, OfAdaptersAndPackedWeights) {
   expect_rules({
       {{"lora.adapter=folder", "lora.r=8"},
-       "folder says what the adapter is, and other keys of lora do too",
-       "lora.lora_dropout alone may be another",
+       "folder already defines the adapter, but other keys of lora are set too",
+       "only lora.lora_dropout can be changed",
        {"lora.adapter=folder", "lora.lora_dropout=0.1"}},
       {{"quantization.type=nf4"},
-       "is not given, and other keys of quantization are",
+       "is required with other keys of quantization",
        "add bits=4 or bits=8",
        {"quantization.type=nf4", "quantization.bits=4"},
        true},
       {{"quantization.bits=8", "quantization.double_quant=true"},
-       "8 bits have no type, no blocks and no double quantization",
-       "leave these keys out",
+       "8-bit quantization has no type, block size or double quantization",
+       "remove these keys",
        {"quantization.bits=8"}},
       {{"quantization.bits=4", "quantization.bnb_4bit_compute_dtype=bfloat16"},
-       "bfloat16 is asked for, and training computes in float32",
-       "give training.bf16=true or fp16=true",
+       "bfloat16 does not match the training type float32",
+       "set training.bf16=true or fp16=true",
        {"quantization.bits=4", "quantization.bnb_4bit_compute_dtype=bfloat16", "bf16=true"}},
       {{"quantization.load_in_4bit=true", "quantization.bits=8"},
-       "quantization.bits says otherwise, and they are one setting",
-       "give one of them",
+       "contradicts quantization.bits: they are the same setting",
+       "set only one of them",
        {"quantization.load_in_4bit=true", "quantization.bits=4"}},
       {{"quantization.bits=4", "quantization.type=nf4", "quantization.bnb_4bit_quant_type=fp4"},
-       "quantization.type says otherwise",
-       "give one of them",
+       "contradicts quantization.type",
+       "set only one of them",
        {"quantization.bits=4", "quantization.type=fp4", "quantization.bnb_4bit_quant_type=fp4"}},
   });
 }
@@ -290,31 +286,31 @@ TEST(Rules, OfAdaptersAndPackedWeights) {
 TEST(Rules, OfOptimizersAndSchedules) {
   expect_rules({
       {{"muon_learning_rate=0.1"},
-       "is only used with training.optim=muon, and that is adamw",
+       "is only used with training.optim=muon, not adamw",
        "set training.optim=muon",
        {"muon_learning_rate=0.1", "optim=muon"}},
       {{"learning_rate=0", "training.learning_rates={embed: 1e-4}"},
-       "the schedule multiplies by its share of this one",
-       "parameters that are to stay get 0 by training.learning_rates",
+       "which are scaled relative to it",
+       "use training.learning_rates to set the rate of parameters that do not change to 0",
        {"learning_rate=1e-4", "training.learning_rates={embed: 0}"}},
       {{"lr_scheduler_type=polynomial", "learning_rate=1e-8"},
-       "1e-07 is not below learning_rate 1e-08",
-       "raise training.learning_rate, or give a smaller lr_end",
+       "1e-07 must be below learning_rate 1e-08",
+       "increase training.learning_rate, or reduce lr_end",
        {"lr_scheduler_type=polynomial", "learning_rate=1e-8", "lr_scheduler_kwargs.lr_end=0"},
        true},
       {{"lr_scheduler_type=constant", "lr_scheduler_kwargs.power=1"},
-       "lr_scheduler_type=constant does not take it",
-       "it takes no arguments",
+       "lr_scheduler_type=constant does not use it",
+       "it has no arguments",
        {"lr_scheduler_type=polynomial", "lr_scheduler_kwargs.power=1"}},
       {{"lr_scheduler_type=cosine_with_min_lr",
         "lr_scheduler_kwargs.min_lr=1e-6",
         "lr_scheduler_kwargs.min_lr_rate=0.1"},
-       "needs one of min_lr and min_lr_rate",
+       "requires either min_lr or min_lr_rate",
        "min_lr",
        {"lr_scheduler_type=cosine_with_min_lr", "lr_scheduler_kwargs.min_lr=1e-6"}},
       {{"bf16_full_eval=true", "fp16_full_eval=true", "bf16=true"},
-       "bf16_full_eval is given too",
-       "give one of them",
+       "bf16_full_eval is also set",
+       "set only one of them",
        {"bf16_full_eval=true", "bf16=true"}},
       {{"report_to=trackio"},
        "'trackio' is not one of none, all, tensorboard, wandb, mlflow",
@@ -323,11 +319,11 @@ TEST(Rules, OfOptimizersAndSchedules) {
       {{"report_to=aim"}, "'aim' is not one of", "aim convert tensorboard", {"report_to=none"}},
       {{"report_to=comet_ml"}, "'comet_ml' is not one of", "metrics.jsonl", {"report_to=mlflow"}},
       {{"monitor.histograms=10", "report_to=wandb"},
-       "histograms go into TensorBoard's file",
+       "histograms are written to TensorBoard files",
        "set report_to=tensorboard",
        {"monitor.histograms=10", "report_to=[wandb,tensorboard]"}},
       {{"early_stopping_patience=2"},
-       "early stopping requires evaluations, but there are none",
+       "early stopping requires evaluations",
        "set training.eval_strategy=epoch, or steps",
        {"early_stopping_patience=2",
         "eval_strategy=epoch",
@@ -339,8 +335,8 @@ TEST(Rules, OfOptimizersAndSchedules) {
        "data.validation_fraction=0.05",
        {"eval_on_start=true", "data.validation_fraction=0.05"}},
       {{"do_eval=true"},
-       "there is nothing to evaluate on",
-       "give data.validation=FILE",
+       "evaluation data is required",
+       "set data.validation=FILE",
        {"do_eval=true", "data.validation=v.txt"}},
   });
 }

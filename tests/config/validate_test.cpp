@@ -1,3 +1,4 @@
+// Tests the validation of configurations.
 #include "config/validate.h"
 
 #include <gmock/gmock.h>
@@ -23,14 +24,14 @@ TEST(Validate, RangesAreToldWithTheValueAndItsOrigin) {
       {"learning_rate=-1", "must be at least 0, not -1.0"},
       {"learning_rate=nan", "must be at least 0, and finite, not .nan"},
       {"learning_rate=inf", "must be at least 0, and finite, not .inf"},
-      {"adam_beta1=1", "from 0 to below 1"},
+      {"adam_beta1=1", "at least 0 and below 1"},
       {"adam_epsilon=0", "above 0"},
       {"num_train_epochs=0", "above 0"},
-      {"logging_steps=0", "a whole number of steps, or a share"},
-      {"logging_steps=1.5", "a whole number of steps, or a share"},
-      {"warmup_steps=2.5", "a whole number of steps, or a share"},
+      {"logging_steps=0", "an integer number of steps, or a fraction"},
+      {"logging_steps=1.5", "an integer number of steps, or a fraction"},
+      {"warmup_steps=2.5", "an integer number of steps, or a fraction"},
       {"save_total_limit=0", "at least 1"},
-      {"data.validation_fraction=1", "from 0 to below 1"},
+      {"data.validation_fraction=1", "at least 0 and below 1"},
       {"data.sequence_length=1", "0 or from 2"},
       {"parallel.zero_stage=4", "0, 1, 2 or 3"},
       {"parallel.tensor=0", "at least 1"},
@@ -39,11 +40,11 @@ TEST(Validate, RangesAreToldWithTheValueAndItsOrigin) {
       {"router_z_loss_coef=-1", "at least 0"},
       {"expert_capacity_factor=0", "above 0"},
       {"expert_capacity_factor=inf", "above 0"},
-      {"router_aux_loss_coef=0.1", "is only used with a loss of the experts' balance"},
+      {"router_aux_loss_coef=0.1", "is only used with a load-balancing loss"},
       {"monitor.peak_tflops=0", "above 0"},
       {"report_to=[wandbb]", "Did you mean 'wandb'?"},
       {"parallel.schedule=1f1", "Did you mean '1f1b'?"},
-      {"parallel.split=3,x", "no split"},
+      {"parallel.split=3,x", "not a split"},
   };
   for (const auto& [argument, text] : cases) {
     const std::string quoted =
@@ -55,9 +56,9 @@ TEST(Validate, RangesAreToldWithTheValueAndItsOrigin) {
 }
 
 TEST(Validate, CombinationsAreToldWithTheRemedy) {
-  EXPECT_THAT(error({"bf16=true", "fp16=true"}), HasSubstr("bf16 is given too"));
+  EXPECT_THAT(error({"bf16=true", "fp16=true"}), HasSubstr("bf16 is also set"));
   EXPECT_THAT(error({"bf16_full_eval=true"}), HasSubstr("set training.bf16=true"));
-  EXPECT_THAT(error({"model.path=a", "model.preset=b"}), HasSubstr("give one of them"));
+  EXPECT_THAT(error({"model.path=a", "model.preset=b"}), HasSubstr("set only one of them"));
   EXPECT_THAT(error({"eval_strategy=steps"}), HasSubstr("data.validation=FILE"));
   EXPECT_THAT(error({"do_predict=true"}), HasSubstr("data.test=FILE"));
   EXPECT_THAT(error({"save_strategy=best"}), HasSubstr("eval_strategy=steps"));
@@ -71,10 +72,10 @@ TEST(Validate, CombinationsAreToldWithTheRemedy) {
   EXPECT_EQ(with({"load_best_model_at_end=true", "eval_steps=100", "save_steps=300"}), "");
   EXPECT_THAT(
       with({"load_best_model_at_end=true", "eval_steps=200", "save_steps=300"}),
-      HasSubstr("save_steps 300 is no multiple of eval_steps 200"));
+      HasSubstr("save_steps 300 is not a multiple of eval_steps 200"));
   EXPECT_THAT(
       with({"load_best_model_at_end=true", "save_strategy=epoch"}),
-      HasSubstr("save_strategy epoch is not eval_strategy steps"));
+      HasSubstr("save_strategy epoch differs from eval_strategy steps"));
 }
 
 TEST(Validate, TasksAndTheirLabels) {
@@ -83,21 +84,21 @@ TEST(Validate, TasksAndTheirLabels) {
     return error(more);
   };
   EXPECT_EQ(with({"task.labels=[no,yes]"}), "");
-  EXPECT_THAT(with({"task.labels=[no]"}), HasSubstr("one label alone"));
+  EXPECT_THAT(with({"task.labels=[no]"}), HasSubstr("there is only one label"));
   EXPECT_THAT(with({"task.labels=[no,yes,no]"}), HasSubstr("\"no\" is listed twice"));
-  EXPECT_THAT(with({"data.packing=true"}), HasSubstr("cut anywhere lose their labels"));
+  EXPECT_THAT(with({"data.packing=true"}), HasSubstr("concatenation would cut off labels"));
   EXPECT_EQ(with({"data.packing=documents"}), "");
   EXPECT_EQ(with({"data.packing=none"}), "");
   EXPECT_THAT(with({"data.prompt=alpaca"}), HasSubstr("not used with sequence_classification"));
   EXPECT_EQ(with({"task.class_weights=balanced"}), "");
   EXPECT_EQ(with({"task.class_weights=[1,2.5]", "task.focal_gamma=2"}), "");
-  EXPECT_THAT(with({"task.class_weights=[1,-2]"}), HasSubstr("'-2' is no weight"));
+  EXPECT_THAT(with({"task.class_weights=[1,-2]"}), HasSubstr("'-2' is not a weight"));
   EXPECT_EQ(with({"task.class_weights={spam: 3, ham: 0.5}", "task.labels=[ham,spam,eggs]"}), "");
-  EXPECT_THAT(with({"task.class_weights={spam: -3}"}), HasSubstr("'spam=-3' is no weight"));
-  EXPECT_THAT(with({"task.class_weights=['spam=3',1]"}), HasSubstr("'1' is no weight"));
+  EXPECT_THAT(with({"task.class_weights={spam: -3}"}), HasSubstr("'spam=-3' is not a weight"));
+  EXPECT_THAT(with({"task.class_weights=['spam=3',1]"}), HasSubstr("'1' is not a weight"));
   EXPECT_THAT(
       with({"task.class_weights=[1,2]", "task.labels=[a,b,c]"}),
-      HasSubstr("2 weights of 3 labels"));
+      HasSubstr("2 weights for 3 labels"));
   EXPECT_THAT(error({"task.type=sequence_clasification"}), HasSubstr("Did you mean"));
   EXPECT_THAT(
       error({"task.type=language_modeling", "task.labels=[a,b]"}),
@@ -108,7 +109,7 @@ TEST(Validate, WhatIsOfChatsAloneIsNotPassedOver) {
   EXPECT_EQ(error({"data.prompt=chat", "data.chat_template=a.jinja", "data.chat_loss=last"}), "");
   EXPECT_THAT(error({"data.chat_template=a.jinja"}), HasSubstr("only used with data.prompt=chat"));
   EXPECT_THAT(error({"data.chat_loss=last"}), HasSubstr("only used with data.prompt=chat"));
-  EXPECT_THAT(error({"data.packing=bins"}), HasSubstr("bins is none of auto, documents"));
+  EXPECT_THAT(error({"data.packing=bins"}), HasSubstr("bins is not one of auto, documents"));
 }
 
 TEST(Validate, PreferencesAndTheirLosses) {
@@ -120,14 +121,15 @@ TEST(Validate, PreferencesAndTheirLosses) {
   EXPECT_EQ(with({"preference.objective=cpo", "preference.loss_type=simpo"}), "");
   EXPECT_THAT(
       with({"preference.objective=kto", "preference.loss_type=hinge"}),
-      AllOf(HasSubstr("no loss of preference.objective=kto"), HasSubstr("apo_zero_unpaired")));
-  EXPECT_THAT(with({"preference.loss_type=exo_pair"}), HasSubstr("exo_pair divides by it"));
-  EXPECT_THAT(with({"preference.label_smoothing=0.5"}), HasSubstr("from 0 to below 0.5"));
+      AllOf(HasSubstr("not a loss of preference.objective=kto"), HasSubstr("apo_zero_unpaired")));
+  EXPECT_THAT(
+      with({"preference.loss_type=exo_pair"}), HasSubstr("the exo_pair loss divides by it"));
+  EXPECT_THAT(with({"preference.label_smoothing=0.5"}), HasSubstr("at least 0 and below 0.5"));
   EXPECT_THAT(with({"preference.beta=0"}), HasSubstr("above 0"));
   EXPECT_THAT(
       with({"preference.simpo_gamma=1"}),
       AllOf(HasSubstr("not used with preference.objective=dpo"), HasSubstr("simpo, cpo")));
-  EXPECT_THAT(with({"data.packing=true"}), HasSubstr("cut anywhere lose their answers"));
+  EXPECT_THAT(with({"data.packing=true"}), HasSubstr("concatenation would cut off answers"));
   EXPECT_THAT(
       with({"preference.center_rewards_coefficient=1"}), HasSubstr("task.type=reward_model"));
   EXPECT_THAT(
@@ -138,13 +140,13 @@ TEST(Validate, PreferencesAndTheirLosses) {
 TEST(Validate, SchedulesAndTheirArguments) {
   EXPECT_THAT(
       error({"lr_scheduler_kwargs.power=2"}),
-      HasSubstr("lr_scheduler_type=linear does not take it"));
+      HasSubstr("lr_scheduler_type=linear does not use it"));
   EXPECT_THAT(
       error({"lr_scheduler_type=polynomial", "lr_scheduler_kwargs.num_cycles=2"}),
-      HasSubstr("it takes lr_end, power"));
+      HasSubstr("its arguments are lr_end, power"));
   EXPECT_THAT(error({"lr_scheduler_type=warmup_stable_decay"}), HasSubstr("num_decay_steps"));
   EXPECT_THAT(
-      error({"lr_scheduler_type=cosine_with_min_lr"}), HasSubstr("one of min_lr and min_lr_rate"));
+      error({"lr_scheduler_type=cosine_with_min_lr"}), HasSubstr("either min_lr or min_lr_rate"));
   EXPECT_THAT(error({"lr_scheduler_type=reduce_lr_on_plateau"}), HasSubstr("eval_strategy=steps"));
   EXPECT_THAT(
       error({"lr_scheduler_kwargs={num_cycle: 2}"}),
@@ -156,16 +158,16 @@ TEST(Validate, SchedulesAndTheirArguments) {
   EXPECT_TRUE(
       any_holds(harness.run({"max_steps=10", "warmup_steps=20"}).warnings, "never reaches"));
   EXPECT_TRUE(any_holds(
-      harness.run({"lr_scheduler_type=constant", "warmup_steps=20"}).warnings, "no warm-up"));
+      harness.run({"lr_scheduler_type=constant", "warmup_steps=20"}).warnings, "no warmup"));
 }
 
 TEST(Validate, GradientCheckpointingIsRecomputation) {
   EXPECT_THAT(
       error({"gradient_checkpointing=true", "parallel.recompute=none"}),
-      HasSubstr("they are one setting"));
+      HasSubstr("is the same as recompute=full"));
   EXPECT_THAT(
       error({"gradient_checkpointing=false", "parallel.recompute=full"}),
-      HasSubstr("they are one setting"));
+      HasSubstr("is the same as recompute=full"));
   Config config;
   Origins origins{{"training.gradient_checkpointing", {.source = Origin::Source::kCommandLine}}};
   Problems problems;
@@ -212,11 +214,11 @@ TEST(Validate, WhatIsNotBuiltIsRefusedAndNamed) {
 TEST(Validate, IdleKeysAreWarnedOf) {
   const Harness harness;
   const auto warnings = [&](const char* argument) { return harness.run({argument}).warnings; };
-  EXPECT_TRUE(any_holds(warnings("parallel.schedule=gpipe"), "there is no pipeline"));
+  EXPECT_TRUE(any_holds(warnings("parallel.schedule=gpipe"), "only used with parallel.pipeline"));
   EXPECT_TRUE(any_holds(warnings("run_name=first"), "report_to=wandb"));
   EXPECT_THAT(warnings("report_to=wandb"), IsEmpty());
   EXPECT_TRUE(any_holds(warnings("parallel.offload_param.path=/x"), "device=nvme"));
-  EXPECT_TRUE(any_holds(warnings("ddp_backend=gloo"), "GPUs talk through nccl"));
+  EXPECT_TRUE(any_holds(warnings("ddp_backend=gloo"), "GPUs communicate through nccl"));
   EXPECT_TRUE(any_holds(warnings("dataloader_num_workers=4"), "one thread"));
   EXPECT_THAT(warnings("report_to=none"), IsEmpty());
   EXPECT_THAT(warnings("report_to=all"), IsEmpty());

@@ -38,7 +38,7 @@ TEST(Freeze, PatternsAreFoundAnywhereInANameAndJoined) {
 
 TEST(Freeze, MistakesAreTold) {
   EXPECT_THAT(message_of({"h.0", "(wte"}), HasSubstr("'(wte' is not a regular expression"));
-  EXPECT_THAT(message_of({"embed"}), HasSubstr("'embed' is found in no parameter's name"));
+  EXPECT_THAT(message_of({"embed"}), HasSubstr("'embed' matches no parameter name"));
   EXPECT_THAT(message_of({"weight"}), HasSubstr("leaves no trainable parameter"));
 }
 

@@ -231,7 +231,7 @@ TEST(UpdateRules, OfAPlanAreRefusedBeforeTraining) {
   plan.update_rules.learning_rates = {{"layers\\.7", 1e-3}};
   const std::string unknown = refusal(plan, {.pipeline = 2});
   EXPECT_NE(
-      unknown.find("training.learning_rates: 'layers\\.7' is found in no parameter's name"),
+      unknown.find("training.learning_rates: 'layers\\.7' matches no parameter name"),
       std::string::npos)
       << unknown;
   EXPECT_NE(unknown.find("lm_head.weight"), std::string::npos) << unknown;

@@ -1,4 +1,4 @@
-// Models of more than one kind of block: an encoder and a decoder.
+// Tests models with several kinds of blocks: encoder and decoder.
 #include "plan/workload/blocks.h"
 
 #include <cmath>
@@ -13,7 +13,8 @@
 namespace lockstep::plan {
 namespace blocks_test {
 
-using Counts = std::array<int64_t, kBlockKinds>;  // alone, encoder, its end, decoder, with experts
+using Counts = std::array<int64_t, kBlockKinds>;  // decoder only, encoder, end of encoder, decoder,
+                                                  // with experts
 
 Job t5_job(int64_t encoders, int64_t decoders, bool gated = false) {
   Job job;
@@ -84,7 +85,7 @@ TEST(Blocks, StandOnTheirStages) {
 TEST(Blocks, OperationsAreTheModels) {
   for (const bool gated : {false, true}) {
     Job job = t5_job(3, 2, gated);
-    job.sequence = job.source = 1;  // all scores are seen
+    job.sequence = job.source = 1;  // no causal mask
     const double of_token = model::operations_per_token(job.model, 1).training();
     EXPECT_NEAR(model_flops(job) / (of_token * job.step_tokens()), 1, 1e-12);
   }
@@ -102,7 +103,7 @@ TEST(Blocks, TwiceAsManyTakeTwiceAsLong) {
     return blocks_seconds(job, one, one.groups[0], blocks_of(job.model)).all();
   };
   EXPECT_NEAR(seconds(8, 8) / seconds(4, 4), 2, 0.02);
-  // A decoder's block attends twice.
+  // A decoder block has two attentions.
   EXPECT_GT(seconds(4, 8) - seconds(4, 4), 1.3 * (seconds(8, 4) - seconds(4, 4)));
   Job job = t5_job(4, 4);
   const double step = simulate(job, one).step_seconds;
@@ -132,16 +133,16 @@ TEST(Blocks, HandOnTheOtherStream) {
   job.split = {2, 2, 2, 2};
   const std::vector<StageMemory> stages = estimate_memory(job);
   const double token = 4 * 512 * 2;  // rows, width, bytes
-  // Encoder blocks keep their inputs, and the embedded target passes by.
+  // Encoder blocks store their inputs, and the embedded target is forwarded.
   EXPECT_DOUBLE_EQ(stages[0].peak.activations, 4 * token * (2 * 256 + 257));
-  // The end of the encoder keeps what its last norm gives; nothing passes by there.
+  // The end of the encoder stores the output of its last norm; no stream is forwarded there.
   EXPECT_DOUBLE_EQ(stages[1].peak.activations, 3 * token * 3 * 256);
   EXPECT_DOUBLE_EQ(stages[2].peak.activations, 2 * token * (2 * 257 + 256));
   const Cluster nodes =
       parse_cluster("nodes:\n  - {count: 4, devices: 1, device: a100-80gb}\n", "c");
   const double both = simulate(job, nodes).message;
   job.source = 1;
-  EXPECT_LT(simulate(job, nodes).message, both);  // a message carries both
+  EXPECT_LT(simulate(job, nodes).message, both);  // a message contains both streams
 }
 
 TEST(Blocks, AreSearchedAsCompletelyAsOneKind) {

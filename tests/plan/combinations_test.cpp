@@ -1,4 +1,4 @@
-// Every combination of settings gives figures that a person would expect of it.
+// Tests that every combination of settings gives plausible estimates.
 #include <cmath>
 #include <set>
 
@@ -95,7 +95,7 @@ TEST(Combinations, WhatSavesMemorySavesIt) {
     if (job.offload == Offload::kNone) {
       less("offloading", [](Job& j) { j.offload = Offload::kOptimizer; });
     }
-    if (job.adapter_rank > 0 && job.offload != Offload::kAll) {  // the weights are not here
+    if (job.adapter_rank > 0 && job.offload != Offload::kAll) {  // weights are offloaded
       less("8 bits", [](Job& j) { j.frozen_bytes = 1; });
     }
     less("tensor ranks", [](Job& j) {

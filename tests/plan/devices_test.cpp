@@ -1,4 +1,4 @@
-// Devices, their kernels and links, and what of a configuration becomes the planner's model.
+// Tests devices, kernels, links, and the planner's model of a configuration.
 #include <cmath>
 #include <set>
 
@@ -42,7 +42,7 @@ TEST(DeviceLibrary, EveryFigureIsOne) {
   EXPECT_EQ(device_names().size(), device_library().size());
 }
 
-/// What stands for a device is one of the library, and stands for itself.
+/// The calibration substitute of a device is in the library and is its own substitute.
 TEST(DeviceLibrary, WhatADeviceIsCalibratedAsIsThere) {
   for (const std::string& name : device_names()) {
     const std::string other = calibrated_as(name);
@@ -55,7 +55,7 @@ TEST(DeviceLibrary, WhatADeviceIsCalibratedAsIsThere) {
         fitted_efficiency(find_device(name)).matrix16,
         fitted_efficiency(find_device(other)).matrix16);
   }
-  // One that no run is known of is taken for one of its kind.
+  // A device without runs uses the efficiency of its kind.
   Device unknown;
   unknown.name = "no such device";
   EXPECT_EQ(fitted_efficiency(unknown).matrix16, Efficiency{}.matrix16);
@@ -82,7 +82,7 @@ TEST(Kernels, SizesThatMatrixUnitsDoNotTakeCost) {
     EXPECT_GT(seconds, before) << width;
     before = seconds;
   }
-  // No multiple of 8 numbers: the rate of 32 bits, however close the size.
+  // Sizes that are not multiples of 8 use the 32-bit rate, however close they are.
   EXPECT_GT(seconds_of(device, Precision::kMixed16, 4096, 4095, 4096), 2 * best);
   EXPECT_GT(seconds_of(device, Precision::kMixed16, 4096, 4096, 4092), 2 * best);
   EXPECT_NEAR(seconds_of(device, Precision::kMixed16, 4095, 4096, 4096), best, 0.05 * best)
@@ -110,7 +110,7 @@ TEST(Kernels, OneRowIsBoundByMemory) {
       1e-12);
 }
 
-/// A measured device's rates hold as they stand: no tiles, no waves, the short sides' share.
+/// The rates of a measured device are used without tiles and waves, only with the short-side terms.
 TEST(Kernels, AMeasuredDeviceHasItsOwnFormula) {
   Device device = find_device("cpu");
   device.measured = true;
@@ -167,7 +167,7 @@ TEST(Links, OneMessageIsBytesOverTheLinkAndItsLatency) {
       message_seconds(cluster, measured, true, 1e9), 1e9 / node.peer_bandwidth + 1e-3, 1e-12);
 }
 
-/// Without a switch a pair has the links between the two alone.
+/// Without a switch a pair has only the links between the two devices.
 TEST(Links, ASmallGroupOfDirectLinksHasFewerOfThem) {
   const Cluster cube = uniform_cluster(find_device("v100-16gb"), 8);
   const NodeGroup& node = cube.groups[0];
@@ -282,11 +282,11 @@ TEST(PlannedModel, WhatIsNoModelIsToldWithTheNearestPreset) {
     }
     return std::string();
   };
-  EXPECT_NE(problem(config::Config{}).find("no model is given"), std::string::npos);
+  EXPECT_NE(problem(config::Config{}).find("a model is required"), std::string::npos);
   config::Config config;
   config.model.path = "gpt2-xxl";
   EXPECT_NE(problem(config).find("Did you mean 'gpt2-xl'?"), std::string::npos);
-  config.model.path = "gpt2-xl";  // a preset, where a path is given
+  config.model.path = "gpt2-xl";  // a preset instead of a path
   EXPECT_EQ(problem(config), "");
   config.data.sequence_length = 1025;
   EXPECT_NE(problem(config).find("1024"), std::string::npos);

@@ -1,3 +1,4 @@
+// Tests the error bars of predictions.
 #include "plan/machines/error_bars.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ TEST(ErrorBars, OfAMeasuredMachineAreItsOwn) {
   EXPECT_NEAR(time_error_bars(cluster).least, 0.8, 1e-12);
   EXPECT_EQ(order_bar(cluster), 1);
   EXPECT_LT(memory_error_bars(cluster).most, published_error_bars().memory.most);
-  // A part of it that nobody measured is no better known than its data sheet.
+  // A cluster with an unmeasured part has the error bars of data sheets.
   cluster.groups.push_back(uniform_cluster(find_device("h100-80gb"), 2).groups[0]);
   EXPECT_EQ(time_error_bars(cluster).most, published_error_bars().time.most);
   EXPECT_EQ(memory_error_bars(cluster).most, published_error_bars().memory.most);

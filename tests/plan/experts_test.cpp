@@ -1,5 +1,5 @@
-// Mixtures of experts in the planner: all parameters as memory, those of a token's experts as
-// operations.
+// Tests mixtures of experts in the planner: all parameters need memory, but only those of a token's
+// experts need operations.
 #include <gtest/gtest.h>
 
 #include "model/description.h"
@@ -57,7 +57,8 @@ TEST(PlannedExperts, ActiveParametersAreTold) {
   EXPECT_EQ(parameters_text(model::preset("llama2-7b")), "6.738 billion parameters");
 }
 
-/// An expert more makes a step no longer and its memory larger; one more for a token both.
+/// An additional expert increases only the memory; an additional expert per token also increases
+/// the step time.
 TEST(PlannedExperts, OperationsAreThoseOfATokensExperts) {
   const model::ModelConfig config = mixed();
   model::ModelConfig more = config, wider = config;
@@ -74,7 +75,7 @@ TEST(PlannedExperts, OperationsAreThoseOfATokensExperts) {
   EXPECT_GT(kept(wider), kept(config));
 }
 
-/// Of the states of a model, a rank holds the experts' by as many as they are spread over.
+/// A rank holds the states of its own experts: 1/N of all experts with expert-parallel size N.
 TEST(PlannedExperts, SpreadOverRanksTheyAreHeldByParts) {
   const model::ModelConfig config = mixed();
   Job job = job_of(config);
@@ -88,10 +89,10 @@ TEST(PlannedExperts, SpreadOverRanksTheyAreHeldByParts) {
   const double experts = 3 * 3 * 3 * 11 * 20;  // of three blocks
   EXPECT_NEAR(parameters(0, 2) / whole, (all - experts / 2) / all, 1e-9);
   EXPECT_NEAR(parameters(0, 4) / whole, (all - experts * 3 / 4) / all, 1e-9);
-  EXPECT_EQ(parameters(3, 2), parameters(3, 1));  // shared by all anyway
+  EXPECT_EQ(parameters(3, 2), parameters(3, 1));  // sharded in any case
 }
 
-/// Each rank sends k rows a token four times, all but those of its own experts.
+/// Each rank sends k rows per token four times, except for its own experts.
 TEST(PlannedExperts, TokensOnTheirWayTakeTime) {
   const model::ModelConfig model = model::preset("qwen3-30b-a3b");
   const Cluster cluster = uniform_cluster(find_device("h100-80gb"), 16);
@@ -112,7 +113,7 @@ TEST(PlannedExperts, TokensOnTheirWayTakeTime) {
   EXPECT_GT(all_to_all_seconds(cluster, node, {8, 8}, bytes), bytes * 7 / 8 / node.peer_bandwidth);
 }
 
-/// Fewer ranks sum the gradients of an expert, and each makes the steps of fewer of them.
+/// Fewer ranks reduce the gradients of an expert, and each updates fewer experts.
 TEST(PlannedExperts, SpreadOnesAreSummedOverFewerRanks) {
   const Cluster cluster = uniform_cluster(find_device("h100-80gb"), 16);
   Job job = job_of(model::preset("mixtral-8x7b"));

@@ -1,3 +1,4 @@
+// Tests the roofline budget of a layer.
 #include "plan/cost/layer_budget.h"
 
 #include <iostream>
@@ -9,7 +10,7 @@
 namespace lockstep::plan {
 namespace layer_budget_test {
 
-/// Llama 2 7B, a sequence of 4,096 tokens at a time.
+/// Llama 2 7B, one sequence of 4,096 tokens at a time.
 Job job_of_7b(int64_t micro_batches = 1) {
   Job job;
   job.model = model::preset("llama2-7b");
@@ -33,7 +34,7 @@ TEST(LayerBudget, CountsWhatProductsComputeAndAllThatIsMoved) {
     EXPECT_GT(line.bytes, 0) << line.what;
   }
   EXPECT_LE(kernels, 80);
-  EXPECT_GT(bytes, 30 * parameters);  // the update alone
+  EXPECT_GT(bytes, 30 * parameters);  // only the update
 }
 
 TEST(LayerBudget, AStepIsPredictedForEachDevice) {
@@ -42,12 +43,12 @@ TEST(LayerBudget, AStepIsPredictedForEachDevice) {
   const RooflineStep h100 = roofline_step(find_device("h100-80gb"), job);
   const RooflineStep h200 = roofline_step(find_device("h200"), job);
   const RooflineStep b200 = roofline_step(find_device("b200"), job);
-  EXPECT_GT(h200.utilisation, 0.65);  // what is aimed at can be reached
+  EXPECT_GT(h200.utilisation, 0.65);  // the target utilization is reachable
   EXPECT_LT(h200.utilisation, 1);
-  EXPECT_LT(h200.seconds, h100.seconds);  // of the same rate, and another bandwidth
+  EXPECT_LT(h200.seconds, h100.seconds);  // same rate, different bandwidth
   EXPECT_LT(b200.seconds, h200.seconds);
   EXPECT_NEAR(h100.tokens_per_second * h100.seconds, 4 * 2 * 4096, 1e-3);
-  // The update is once a step.
+  // The update runs once per step.
   EXPECT_LT(h100.seconds, 4 * roofline_step(find_device("h100-80gb"), job_of_7b(1)).seconds);
 }
 

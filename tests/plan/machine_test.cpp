@@ -1,3 +1,4 @@
+// Tests fitting the rates of a machine.
 #include "plan/machine.h"
 
 #include <cstdlib>
@@ -12,16 +13,16 @@ namespace lockstep::plan {
 namespace machine_test {
 
 TEST(LeastSquares, FindsWhatMadeTheRows) {
-  // 2 x + 3 y = 1 and x + 4 y = 1, and a third that is between them.
+  // 2 x + 3 y = 1 and x + 4 y = 1, and a third equation between them.
   const std::vector<double> x = least_squares({{2, 3}, {1, 4}, {1.5, 3.5}});
   EXPECT_NEAR(x[0], 0.2, 1e-6);
   EXPECT_NEAR(x[1], 0.2, 1e-6);
-  // The best of all would have y = -1: none is negative.
+  // The unconstrained optimum has y = -1; the result is never negative.
   EXPECT_EQ(least_squares({{1, 0.1}, {2, 1}})[1], 0);
   EXPECT_TRUE(least_squares({}).empty());
 }
 
-// A machine that is exactly as the model has it.
+// A machine that matches the cost model exactly.
 NodeGroup made_up() {
   NodeGroup node;
   node.devices_per_node = 2;
@@ -68,7 +69,7 @@ MachineSamples samples_of(const NodeGroup& node) {
   for (const int64_t length : {64, 512}) {
     for (const int64_t vocabulary : {1000, 50000}) {
       for (const bool dropout : {false, true}) {
-        for (const int64_t rows : {1, 8, -1, -8}) {  // below zero: in float32
+        for (const int64_t rows : {1, 8, -1, -8}) {  // negative: float32
           Job job;
           job.precision = rows < 0 ? Precision::kFloat32 : Precision::kMixed16;
           job.model = model::preset("gpt2-tiny");
@@ -103,7 +104,7 @@ TEST(Machine, IsFoundFromWhatItDoes) {
   EXPECT_NEAR(found.device.flops16 / node.device.flops16, 1, 0.01);
   EXPECT_NEAR(found.device.flops32 / node.device.flops32, 1, 0.01);
   EXPECT_NEAR(found.device.short16.inner, 40, 1);
-  EXPECT_NEAR(found.peer_bandwidth / 1e9, 1, 0.2);  // trees are not lines
+  EXPECT_NEAR(found.peer_bandwidth / 1e9, 1, 0.2);  // the time of trees is not linear
   Job job;
   job.model = model::preset("gpt2-tiny");
   job.sequence = 256;
@@ -125,7 +126,7 @@ TEST(Machine, SaysHowFarItsRatesAreOff) {
   MachineSamples samples = samples_of(made_up());
   EXPECT_LT(fit_machine(samples).device.time_error, 0.02);
   for (size_t i = 0; i < samples.passes.size(); i += 2) {
-    samples.passes[i].seconds *= 1.5;  // as beside other work
+    samples.passes[i].seconds *= 1.5;  // slowed down by other processes
   }
   EXPECT_GT(fit_machine(samples).device.time_error, 0.1);
 }

@@ -1,5 +1,5 @@
-// What a rank on CPUs is predicted to hold at its fullest, beside what the trainer's allocator
-// counted there for the same job, in MiB.
+// Compares the predicted peak memory of a CPU rank with the trainer's allocator for the same job,
+// in MiB.
 #include "plan/memory/moments.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ model::ModelConfig llama_of(const Shape& shape, int64_t kv_heads, int64_t inner)
   return config;
 }
 
-/// The trainer, on processors with AMX.
+/// The trainer on processors with AMX.
 Job job_of(const model::ModelConfig& config, const Shape& shape, Precision precision) {
   Job job;
   job.model = config;
@@ -67,7 +67,7 @@ Job gpt2(const Shape& shape, Precision precision = Precision::kMixed16) {
   return job_of(gpt2_of(shape), shape, precision);
 }
 
-/// `counted` are bytes of tensors, without places that are lost among them.
+/// `counted` is the memory of tensors, without fragmentation.
 void expect_fullest(Job job, int64_t micro_batches, double counted) {
   job.global_batch = job.micro_batch * job.mesh.data * micro_batches;
   const Memory peak = largest(estimate_memory(job)).peak;
@@ -81,7 +81,7 @@ constexpr Shape kDeep{12, 256, 4096, 256, 8};
 TEST(Moments, ManyWordsAreFullestAtTheHead) {
   expect_fullest(gpt2({4, 512, 8192, 256, 8}), 1, 436.9);
   expect_fullest(gpt2({4, 512, 8192, 256, 4}, Precision::kFloat32), 1, 435.3);
-  expect_fullest(gpt2({2, 256, 50257, 256, 8}), 1, 379.8);  // three runs of rows
+  expect_fullest(gpt2({2, 256, 50257, 256, 8}), 1, 379.8);  // three chunks of rows
   expect_fullest(gpt2({2, 256, 50257, 256, 4}, Precision::kFloat32), 1, 340.0);
 }
 
@@ -119,7 +119,7 @@ TEST(Moments, WhatIsOnItsWayToFilesIsOfTheUpdate) {
   job.zero_stage = 3;
   job.offload = Offload::kAll;
   expect_fullest(job, 1, 122.3);
-  // With one short sequence nothing else is as much.
+  // With one short sequence this is the peak.
   job.micro_batch = 1;
   job.sequence = 32;
   job.global_batch = 2;
@@ -163,7 +163,7 @@ TEST(Moments, PipelinesHoldMicroBatchesAndMessages) {
 TEST(Moments, AnUpdateThatCopiesItsUnitsCounts) {
   Job job = gpt2({2, 1024, 6007, 128, 3});
   job.model.tie_word_embeddings = false;
-  job.software.optimizer_bytes = 8;  // moments without masters
+  job.software.optimizer_bytes = 8;  // moments without master copies
   job.software.update_copy = 4;
   expect_fullest(job, 1, 478.7);
 }
@@ -175,8 +175,8 @@ TEST(Moments, WithRecomputationAPlaceOfTheWidestTensorIsLost) {
   EXPECT_EQ(largest(estimate_memory(job)).peak.fragmentation, 8.0 * 256 * 4 * 256 * 2);
 }
 
-/// What stands beside the linears keeps what they read, which is counted; with sizes of rows what
-/// they give too: queries, keys and values, the attention's and the MLP's of both sides.
+/// LoRA stores the inputs of linear layers, which are counted. DoRA also stores their outputs:
+/// queries, keys and values, the attention output and both sides of the MLP.
 TEST(Moments, DecomposedAdaptersKeepWhatTheLinearsGive) {
   Job job = gpt2(kDeep);
   const double all = largest(estimate_memory(job)).peak.activations;
@@ -192,7 +192,7 @@ TEST(Moments, AdaptersHaveNoGradientOfTheHead) {
   job.zero_stage = 2;
   const double all = largest(estimate_memory(job)).peak.logits;
   job.adapter_rank = 8;
-  const double table = 50257.0 * 256;  // in 16 bits, and over several runs summed in 32
+  const double table = 50257.0 * 256;  // 16 bits; accumulated in float32 with several chunks
   EXPECT_NEAR(largest(estimate_memory(job)).peak.logits, all - table * (2 + 4), 1);
 }
 

@@ -1,3 +1,4 @@
+// Tests memory estimates, costs, splits and reports of the planner.
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -45,7 +46,7 @@ TEST(Job, CountsTheParametersOfEveryFamily) {
 
 TEST(Job, SplitsLayersEvenly) {
   EXPECT_EQ(split_layers(12, 4), (std::vector<int64_t>{3, 3, 3, 3}));
-  // The embedding and the head count as a block each where the layers do not divide.
+  // If the layers are not divisible, the embedding and the head count as one block each.
   EXPECT_EQ(split_layers(22, 8), (std::vector<int64_t>{2, 3, 3, 3, 3, 3, 3, 2}));
   EXPECT_EQ(split_layers(126, 8), (std::vector<int64_t>{15, 16, 16, 16, 16, 16, 16, 15}));
   for (int64_t stages = 1; stages <= 9; ++stages) {
@@ -64,7 +65,8 @@ TEST(Job, SplitsByCostWhereItsSoftwareDoes) {
   job.mesh.pipeline = 2;
   EXPECT_EQ(split_layers(job), (std::vector<int64_t>{2, 2}));
   job.software.balances_stages = true;
-  EXPECT_EQ(split_layers(job), (std::vector<int64_t>{4, 0}));  // the head costs more than four
+  EXPECT_EQ(
+      split_layers(job), (std::vector<int64_t>{4, 0}));  // the head costs more than four blocks
   job.model.vocab_size = 8192;
   EXPECT_EQ(split_layers(job), (std::vector<int64_t>{2, 2}));
   job.split = {1, 3};
@@ -89,7 +91,7 @@ TEST(Memory, AHeadIsWhereItsStageIs) {
   using schedule::Kind;
   EXPECT_EQ(logits_of(Kind::kOneFOneB, 1), (std::vector<bool>{false, false, false, true}));
   EXPECT_EQ(logits_of(Kind::kInterleaved, 3), (std::vector<bool>{false, false, false, true}));
-  // Its second half runs back to the first rank.
+  // The second half of the V returns to the first rank.
   EXPECT_EQ(logits_of(Kind::kZbV, 2), (std::vector<bool>{true, false, false, false}));
 }
 
@@ -162,7 +164,7 @@ TEST(Simulate, GroupsThatShareKeepGathersOffTheNetwork) {
   request.shard_ranks = 5;
   const SearchResult none = search(request);
   EXPECT_TRUE(none.best.empty());
-  EXPECT_NE(none.refused.find("states shared by 5 of 32 ranks"), none.refused.end());
+  EXPECT_NE(none.refused.find("states sharded over 5 of 32 ranks"), none.refused.end());
 }
 
 TEST(Simulate, MicroBatchesAreSummed) {
@@ -185,11 +187,11 @@ TEST(Simulate, UlyssesTradesWhereTheRingPassesRound) {
   job.context_attention = ContextAttention::kUlysses;
   const double traded = simulate(job, cluster).step_seconds;
   job.context_attention = ContextAttention::kRing;
-  job.software.ring_in_memory = true;  // scores as long as that go through memory
+  job.software.ring_in_memory = true;  // scores of this length are in memory
   EXPECT_GT(simulate(job, cluster).step_seconds, 1.5 * traded);
 }
 
-// Stage s takes block[s] a layer, and edge[s].
+// Stage s takes block[s] per layer, plus edge[s].
 std::vector<int64_t> balance(
     int64_t layers, const std::vector<double>& block, const std::vector<double>& edge) {
   return balance_layers(
@@ -199,17 +201,17 @@ std::vector<int64_t> balance(
 }
 
 TEST(Job, BalancesUnequalStages) {
-  // A device of half the speed gets half the blocks; the head's time counts.
+  // A device of half the speed gets half the blocks; the time of the head counts.
   EXPECT_EQ(balance(9, {1, 2}, {0, 0}), (std::vector<int64_t>{6, 3}));
   EXPECT_EQ(balance(10, {1, 1}, {0, 4}), (std::vector<int64_t>{7, 3}));
   EXPECT_EQ(balance(2, {1, 1, 1}, {0, 0, 0}).size(), 3U);
-  // Stages that do not decide are even: {6, 6, 3, 3, 1, 1} would be as fast.
+  // Stages that are not the slowest are balanced: {6, 6, 3, 3, 1, 1} would be equally fast.
   EXPECT_EQ(
       balance(20, {1, 1, 2, 2, 2, 2}, {0, 0, 0, 0, 0, 0}),
       (std::vector<int64_t>{6, 6, 2, 2, 2, 2}));
 }
 
-// The slowest stage of every way to hand out `layers`, one at least to each.
+// Returns the fastest slowest stage over all splits of `layers` with at least one layer per stage.
 double best_by_exhaustion(
     int64_t layers,
     const std::vector<double>& block,
@@ -342,7 +344,7 @@ TEST(Memory, AdaptersLeaveTheWeightsFrozen) {
   EXPECT_NEAR(memory.parameters, 2 * parameters + 2 * adapters, 1);
   EXPECT_NEAR(memory.optimizer, 12 * adapters, 1);
   job.frozen_bytes = 0.53;
-  // Of the linears alone: embeddings, norms and biases stay in 16 bits.
+  // Only linear layers: embeddings, norms and biases stay in 16 bits.
   const double linears = 48.0 * 12 * 1600 * 1600;
   EXPECT_NEAR(
       estimate_memory(job)[0].peak.parameters,
@@ -352,7 +354,7 @@ TEST(Memory, AdaptersLeaveTheWeightsFrozen) {
   const Cluster one = uniform_cluster(find_device("h100-80gb"), 1);
   const double with = simulate(job, one).step_seconds;
   job.adapter_rank = 0;
-  EXPECT_LT(with, simulate(job, one).step_seconds);  // no gradient of frozen weights
+  EXPECT_LT(with, simulate(job, one).step_seconds);  // frozen weights have no gradients
 }
 
 TEST(Memory, FilesTakeWhatTheHostWould) {
@@ -373,7 +375,7 @@ TEST(Cost, ProductsAreRooflines) {
   const double rate = 2 * std::pow(8192.0, 3) / large;
   EXPECT_LE(rate, device.flops16 * device.efficiency.matrix16);
   EXPECT_GE(rate, device.flops16 * device.efficiency.matrix16 * 0.9);
-  // A vector times a matrix is bound by memory; an odd size costs.
+  // A vector-matrix product is limited by memory; odd sizes are slower.
   EXPECT_GT(
       product_seconds(physics, device, Precision::kMixed16, 1, 1, 8192, 8192),
       2 * 8192.0 * 8192 / device.memory_bandwidth);
@@ -426,7 +428,7 @@ TEST(Search, FindsWhatExhaustionFinds) {
   request.base = gpt2_job("gpt2-xl");
   request.cluster = uniform_cluster(find_device("a100-40gb"), 8);
   const SearchResult pruned = search(request);
-  request.best = 100000;  // nothing is cut off by a bound
+  request.best = 100000;  // no plan is excluded by a bound
   const SearchResult all = search(request);
   ASSERT_EQ(pruned.best.size(), 5U);
   EXPECT_EQ(all.bounded, 0);
@@ -443,7 +445,8 @@ TEST(Search, FindsWhatExhaustionFinds) {
 TEST(Search, IsCompleteOnUnequalDevices) {
   SearchRequest request;
   request.base = gpt2_job("gpt2-xl");
-  // Six times as fast, and another link: a bound by the slow ones would cut good plans off.
+  // One device is six times as fast, with another link: a bound from the slow devices would exclude
+  // good plans.
   request.cluster = parse_cluster(
       "nodes:\n  - {count: 1, devices: 4, device: h100-80gb}\n  - {count: 1, devices: 4, device: "
       "v100-32gb, peer_gb_s: 40}\n",
@@ -533,7 +536,8 @@ TEST(Report, WritesPlansAndTraces) {
   EXPECT_NE(yaml.find("  pipeline: 2\n"), std::string::npos) << yaml;
   EXPECT_NE(yaml.find("  gradient_accumulation_steps: 8\n"), std::string::npos) << yaml;
   const auto trace = nlohmann::json::parse(plan_trace(job, cluster));
-  // A name a rank, a forward and a backward action for each micro-batch, and what comes besides.
+  // A name per rank, a forward and a backward action per micro-batch, and the parts outside the
+  // pipeline.
   EXPECT_GT(trace["traceEvents"].size(), 2U + 2 * 2 * 8);
   const double end = simulate(job, cluster).step_seconds;
   double last = 0;
@@ -596,24 +600,25 @@ TEST(ClusterFile, TellsEverythingThatIsWrong) {
       "device: {tflops16: 1e9}}\n");
   EXPECT_NE(text.find("Did you mean 'count'?"), std::string::npos) << text;
   EXPECT_NE(text.find("nodes[0].devices is -1"), std::string::npos) << text;
-  EXPECT_NE(text.find("no device is called 'h200x'"), std::string::npos) << text;
+  EXPECT_NE(text.find("unknown device 'h200x'"), std::string::npos) << text;
   EXPECT_NE(text.find("peer_gb_s is fast"), std::string::npos) << text;
   EXPECT_NE(text.find("nodes[1].device.tflops16 is 1e9"), std::string::npos) << text;
   const auto has = [](const std::string& nodes, const char* part) {
     const std::string told = error_of("nodes: [" + nodes + "]");
     EXPECT_NE(told.find(part), std::string::npos) << told;
   };
-  has("{count: 1.5, device: h100}", "count is 1.5, and must be a whole number");
+  has("{count: 1.5, device: h100}", "count is 1.5, but must be an integer");
   has("{count: 2, count: 3, device: h100}", "nodes[0].count is given twice");
-  has("{device: {tflops16: 500}}", "nodes[0].device.like must be a device of the library");
-  has("{device: {like: h100x}}", "nodes[0].device.like: no device is called 'h100x'");
-  has("{device: [h100]}", "nodes[0].device must be a device of the library");
+  has("{device: {tflops16: 500}}", "nodes[0].device.like must be a known device");
+  has("{device: {like: h100x}}", "nodes[0].device.like: unknown device 'h100x'");
+  has("{device: [h100]}", "nodes[0].device must be a known device");
   has("{devices: .nan, device: h100}", "devices is .nan");
-  EXPECT_NE(error_of("nodes: []").find("needs a list of nodes"), std::string::npos);
-  EXPECT_NE(error_of("").find("needs a list of nodes"), std::string::npos);
-  EXPECT_NE(error_of("nodes: [").find("no YAML"), std::string::npos);
+  EXPECT_NE(error_of("nodes: []").find("requires a list of nodes"), std::string::npos);
+  EXPECT_NE(error_of("").find("requires a list of nodes"), std::string::npos);
+  EXPECT_NE(error_of("nodes: [").find("invalid YAML"), std::string::npos);
   EXPECT_NE(
-      error_of("nodes: [{count: 1000000, devices: 4096, device: cpu}]").find("more than a million"),
+      error_of("nodes: [{count: 1000000, devices: 4096, device: cpu}]")
+          .find("more than the maximum of a million"),
       std::string::npos);
 }
 

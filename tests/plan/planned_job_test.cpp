@@ -1,4 +1,4 @@
-// What the planner is told of a configuration.
+// Tests the planner's job description of a configuration.
 #include "plan/from_config/planned_job.h"
 
 #include <fstream>
@@ -29,7 +29,7 @@ TEST(PlannedJob, IsTheConfigurationInThePlannersWords) {
   EXPECT_EQ(job.global_batch, 24);
   EXPECT_EQ(job.micro_batches(), 3);
   EXPECT_EQ(job.precision, Precision::kMixed16);
-  EXPECT_TRUE(job.software.dropout);  // as its config.json has it
+  EXPECT_TRUE(job.software.dropout);  // as in its config.json
 }
 
 TEST(PlannedJob, HasTheLayersThatTheTrainerGivesEachStage) {
@@ -59,7 +59,7 @@ TEST(PlannedJob, SharesStatesAsTheTrainerDoes) {
   };
   EXPECT_EQ(sharing(0), 16);
   EXPECT_EQ(sharing(8), 8);
-  EXPECT_EQ(sharing(-1), 4);  // those of a machine
+  EXPECT_EQ(sharing(-1), 4);  // ranks of one machine
 }
 
 TEST(PlannedJob, CountsWhatTheOptimizerKeeps) {
@@ -74,7 +74,7 @@ TEST(PlannedJob, CountsWhatTheOptimizerKeeps) {
   EXPECT_EQ(bytes("sgd"), 0);
   EXPECT_EQ(bytes("ademamix"), 12);
   EXPECT_EQ(bytes("schedule_free_adamw"), 12);
-  // Muon: four bytes of each hidden matrix, eight of embeddings, biases and norms.
+  // Muon: four bytes per element of hidden matrices, eight of embeddings, biases and norms.
   const model::ModelConfig tiny = model::preset("gpt2-tiny");
   const double hidden =
       12.0 * static_cast<double>(tiny.layers * tiny.hidden_size * tiny.hidden_size);
@@ -92,7 +92,7 @@ TEST(PlannedJob, CountsTheAdaptersThatARunWouldTrain) {
   };
   config::LoraSection lora;
   lora.r = 16;
-  // PEFT's own: queries (8192 to 8192) and values (8192 to 1024).
+  // PEFT's defaults: queries (8192 to 8192) and values (8192 to 1024).
   const double own = 80.0 * 16 * (2 * 8192 + 8192 + 1024);
   EXPECT_NEAR(trained(lora), own, 1);
   lora.modules_to_save = {"lm_head"};
@@ -106,7 +106,7 @@ TEST(PlannedJob, CountsTheAdaptersThatARunWouldTrain) {
       trained(lora), 80.0 * 16 * (2 * (8192 + 8192) + 2 * (8192 + 1024) + 3 * (8192 + 28672)), 1);
   lora.target_modules = {"k_porj"};
   EXPECT_THROW(trained(lora), Error);
-  // A file of PEFT's says it too.
+  // The same from a PEFT file.
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "adapter_config.json")
       << R"({"peft_type": "LORA", "r": 32, "target_modules": ["o_proj"]})";
@@ -116,7 +116,7 @@ TEST(PlannedJob, CountsTheAdaptersThatARunWouldTrain) {
   config::LoraSection saved;
   saved.adapter = folder.path().string();
   EXPECT_NEAR(trained(saved), 80.0 * 32 * 2 * 8192, 1);
-  // A run's folder has it in its checkpoints: all linears, PEFT's rank.
+  // The adapter of a run folder is in its checkpoints: assumes all linear layers and PEFT's rank.
   saved.adapter = (folder.path() / "run").string();
   lora.target_modules = {"all-linear"};
   lora.r = 8;

@@ -1,4 +1,4 @@
-// What a person would expect of any machine: more of it is never worse.
+// Tests monotonicity: more or better hardware is never worse.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -100,7 +100,7 @@ TEST(Properties, NoPlanIsBetterThanThePeak) {
         EXPECT_LT(step.utilisation, 0.85) << plan_line(candidate.job);
         EXPECT_GT(step.compute, 0);
         EXPECT_GE(step.pipeline, -1e-12);
-        // As much power as all devices may draw.
+        // At most the power limit of all devices.
         EXPECT_LE(step.joules, step.step_seconds * devices * find_device(device).watts);
       }
     }
@@ -129,7 +129,7 @@ TEST(Properties, EachMillisecondIsTold) {
 }
 
 TEST(Properties, AStateOfAllRanksIsTheWholeModel) {
-  // What ZeRO shares adds up to one copy, whatever the stage, the axes and the precision.
+  // The ZeRO shards of all ranks add up to one copy, for every stage, mesh and precision.
   Job job;
   job.model = model::preset("tinyllama-1.1b");
   job.software.weight_bytes = 2;

@@ -1,3 +1,4 @@
+// Tests changes that make a job fit into memory.
 #include "plan/remedies.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ TEST(Remedies, AreAsLittleAsWillDoTheCheapestFirst) {
       micro_batches += remedy.change.starts_with("training.per_device") ? 1 : 0;
     }
   }
-  EXPECT_EQ(micro_batches, 1U);  // smaller ones than will do only cost more
+  EXPECT_EQ(micro_batches, 1U);  // smaller values than necessary only cost time
 }
 
 TEST(Remedies, KeepTheGlobalBatch) {
@@ -61,8 +62,7 @@ TEST(Remedies, KeepTheGlobalBatch) {
         found.begin(), found.end(), [&](const Remedy& r) { return r.change == change; });
   };
   expect_sound(found);
-  // 96 sequences: of two data ranks' each, twice as many micro-batches where there are half as
-  // many.
+  // 96 sequences: with half as many data-parallel ranks, each has twice as many micro-batches.
   EXPECT_TRUE(
       has("parallel.tensor=2 parallel.sequence_parallel=true parallel.data=4 "
           "training.gradient_accumulation_steps=4"));
@@ -79,7 +79,7 @@ TEST(Remedies, ArePairsWhereNoneIsEnough) {
   expect_sound(found);
   ASSERT_FALSE(found.empty());
   ASSERT_TRUE(found[0].fits);
-  // Two settings, which none alone would have done.
+  // Two settings, neither of which is sufficient alone.
   EXPECT_NE(found[0].change.find("offload_optimizer.device=cpu"), std::string::npos);
   EXPECT_NE(found[0].change.find("parallel.tensor=4"), std::string::npos) << found[0].change;
 }
@@ -138,11 +138,11 @@ TEST(MemoryTable, TellsPhasesStagesAndLayers) {
   has("does NOT fit");
   job.mesh.pipeline = 4;
   has("stage 3");
-  has("the same of stage 0 at the peak of each phase");
+  has("memory of stage 0 at the peak of each phase");
   job.mesh = {};
   job.offload = Offload::kAll;
   job.model = model::preset("llama2-70b");
-  has("in host memory (77.3 GB a device): does NOT fit");
+  has("in host memory (77.3 GB per device): does NOT fit");
 }
 
 }  // namespace remedies_test

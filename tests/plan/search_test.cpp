@@ -1,3 +1,4 @@
+// Tests the search for plans.
 #include "plan/search.h"
 
 #include <limits>
@@ -18,7 +19,7 @@ SearchRequest request_of(const char* model, const char* device, int devices, int
   return request;
 }
 
-// By plain loops over every size, whatever the search thinks of it: the fastest that fits.
+// Exhaustive search with plain loops over every size: the fastest plan that fits.
 class Exhaustion {
  public:
   explicit Exhaustion(const SearchRequest& request) : request_(request) {}
@@ -108,7 +109,8 @@ TEST(Search, FindsTheFastestOfPlainLoops) {
        {request_of("gpt2-medium", "rtx-4090", 8, 96),   // must save memory
         request_of("gpt2-large", "titan-rtx", 12, 24),  // nodes of four with slow links
         request_of("tinyllama-1.1b", "v100-16gb", 6, 12),
-        request_of("gpt2", "h100-80gb", 3, 7)}) {  // an odd number, and a batch that is none of it
+        request_of("gpt2", "h100-80gb", 3, 7)}) {  // an odd number, and a batch that is not
+                                                   // divisible by it
     const SearchResult found = search(request);
     ASSERT_FALSE(found.best.empty());
     EXPECT_DOUBLE_EQ(found.best[0].step.step_seconds, Exhaustion(request).fastest())
@@ -147,7 +149,7 @@ TEST(Search, KeepsEverySizeThatIsGiven) {
     EXPECT_FALSE(job.sequence_parallel);
   }
   request.micro_batches = 4;
-  EXPECT_TRUE(search(request).best.empty());  // 2 x 3 x 4 are not 48
+  EXPECT_TRUE(search(request).best.empty());  // 2 x 3 x 4 is not 48
 }
 
 TEST(Search, SaysWhyWhatIsGivenDoesNotGo) {
@@ -165,12 +167,12 @@ TEST(Search, SaysWhyWhatIsGivenDoesNotGo) {
   const auto has = [](const std::string& text, const char* part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  has(reasons([](SearchRequest& r) { r.data = 3; }), "data 3: 8 devices cannot be split so");
+  has(reasons([](SearchRequest& r) { r.data = 3; }), "data 3: 8 devices cannot be split this way");
   has(reasons([](SearchRequest& r) {
         r.data = 2;
         r.tensor = r.pipeline = r.context = 1;
       }),
-      "8 devices cannot be split so");
+      "8 devices cannot be split this way");
   has(reasons([](SearchRequest& r) {
         r.cluster = uniform_cluster(find_device("h100"), 16);
         r.tensor = 16;
@@ -181,7 +183,8 @@ TEST(Search, SaysWhyWhatIsGivenDoesNotGo) {
         r.pipeline = 16;
       }),
       "the model has 12 layers");
-  has(reasons([](SearchRequest& r) { r.micro_batch = 3; }), "not some micro-batches of 3");
+  has(reasons([](SearchRequest& r) { r.micro_batch = 3; }),
+      "not divisible into some micro-batches of 3");
   has(reasons([](SearchRequest& r) {
         r.pipeline = 8;
         r.schedule = schedule::Kind::kInterleaved;
@@ -197,7 +200,7 @@ TEST(Search, SaysWhyWhatIsGivenDoesNotGo) {
         r.base.global_batch = 9;
         r.data = 8;
       }),
-      "do not divide among them; 16 would");
+      "are not divisible by them; 16 would be");
 }
 
 TEST(Search, TakesWhatSavesMemoryOnlyWhereItIsShort) {
@@ -212,10 +215,10 @@ TEST(Search, TakesWhatSavesMemoryOnlyWhereItIsShort) {
   asked.zero_stage = 2;
   const SearchResult found = search(asked);
   EXPECT_EQ(found.best.at(0).job.recompute, Recompute::kFull);
-  EXPECT_NE(found.best[0].reason.find("recomputes, as asked"), std::string::npos);
+  EXPECT_NE(found.best[0].reason.find("recomputes, as requested"), std::string::npos);
 }
 
-// The second device is as fast as the first by its figures, with a tenth of the memory.
+// The second device has the same rates as the first, with a tenth of the memory.
 Job best_beside_a_small_device(schedule::Kind kind) {
   SearchRequest request = request_of("gpt2-xl", "h100-80gb", 1, 8);
   request.cluster = parse_cluster(
@@ -288,7 +291,7 @@ TEST(Search, SplitsSeveralStagesOfUnequalRanksAsWellAsAnySplit) {
 
 TEST(Search, OffloadsNoMoreThanTheHostHolds) {
   SearchRequest request = request_of("llama2-70b", "rtx-4090", 2, 4);
-  EXPECT_TRUE(search(request).best.empty());  // 550 GB a device would go to the host
+  EXPECT_TRUE(search(request).best.empty());  // 550 GB per device would be offloaded to the host
   const std::string node =
       "nodes: [{devices: 2, device: {like: rtx-4090, name: large, host_memory_gb: 600}}]";
   request.cluster = parse_cluster(node, "c");
@@ -303,14 +306,14 @@ TEST(Reasons, AreAGuides) {
   };
   const SearchResult small = search(request_of("gpt2", "h100-80gb", 8, 64));
   has(small.best.at(0), "fits on one device");
-  has(small.best[0], "data parallel alone");
+  has(small.best[0], "only data parallelism");
   SearchRequest request = request_of("llama2-70b", "h100-80gb", 64, 64);
   request.tensor = 16;
   const SearchResult slow = search(request);
   has(slow.best.at(0), "tensor over the slow links between nodes");
   SearchRequest asked = request_of("gpt2", "h100-80gb", 8, 64);
   asked.pipeline = 2;
-  has(search(asked).best.at(0), "and is split as asked");
+  has(search(asked).best.at(0), "and is split as requested");
   request.tensor = 8;
   request.pipeline = 8;
   const SearchResult large = search(request);

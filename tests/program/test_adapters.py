@@ -238,8 +238,8 @@ class Adapters(ProgramTest):
             (["lora.target_modules=[c_atn]"], "Did you mean 'c_attn'?"),
             (["lora.r=33"], "use at most 32"),
             (["lora.adapter=run", "lora.r=3"], "lora.adapter"),
-            (["lora.rank=3"], "there is no such key"),
-            (["lora.lora_dropout=1"], "from 0 to below 1"),
+            (["lora.rank=3"], "unknown key"),
+            (["lora.lora_dropout=1"], "at least 0 and below 1"),
         ):
             self.assertIn(told, self.run_fails(2, *self.train_arguments("bad", "model.path=base", *words)).err)
         told = self.train("dry", "model.path=base", "lora.r=2", "--dry-run").out

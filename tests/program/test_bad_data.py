@@ -48,7 +48,7 @@ class BadData(ProgramTest):
         self.assertIn("no training row has the label maybe: a classifier never learns it", result.err)
         error = self.labelled(f"data.train={self.write('empty.csv', 'text,label' + chr(10) + 'a,yes' + chr(10) + 'b,' + chr(10))}")
         self.assertIn("empty.csv, line 3", error)
-        self.assertIn("one label alone", self.labelled("data.train=train.csv", "task.labels=[yes]", code=2))
+        self.assertIn("there is only one label", self.labelled("data.train=train.csv", "task.labels=[yes]", code=2))
         one = self.write("one.csv", "text,label\na,yes\nb,yes\n")
         self.assertIn("every row has the label \"yes\"", self.labelled(f"data.train={one}"))
 
@@ -109,7 +109,7 @@ class BadData(ProgramTest):
         for task in ([], ["task.type=sequence_classification"]):
             error = self.told("data.mixture=[{name: a, files: [train.csv], weight: 0}]", *task, code=2)
             self.assertIn("data.mixture", error)
-            self.assertIn("the weights sum to nothing", error)
+            self.assertIn("the weights sum to 0", error)
         self.assertIn("nothing would be learned", self.labelled("data.train=train.csv", "task.class_weights=[0,0]", code=2))
 
 

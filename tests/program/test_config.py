@@ -88,7 +88,7 @@ class Trees(ProgramTest):
         (self.folder / "accelerate.yaml").write_text("distributed_type: MULTI_CPU\nnum_processes: 2\n")
         command, _, _, *words = self.train_arguments("processes", "--dry-run")
         told = self.run_ok(command, *words, "--config_file", "accelerate.yaml").err
-        self.assertIn("num_processes: 2 (accelerate.yaml:2) starts no ranks here: --nproc 2 does", told)
+        self.assertIn("num_processes: 2 (accelerate.yaml:2) has no effect: start ranks with --nproc 2", told)
         for more in (["--nproc", 2], ["--nproc", 1]):
             self.assertNotIn("num_processes", self.run_ok(command, *words, *more, "--config_file", "accelerate.yaml").err)
 

@@ -49,11 +49,11 @@ class Float8(ProgramTest):
 
     def test_what_does_not_go_together_is_refused_with_the_reason(self):
         for words, reason in {
-                ("precision.fp8=row",): "training computes in float32",
-                ("precision.fp8=row", "fp16=true"): "training computes in float16",
+                ("precision.fp8=row",): "but the training type is float32",
+                ("precision.fp8=row", "fp16=true"): "but the training type is float16",
                 ("precision.fp8=block", "bf16=true"): "precision.fp8",
                 ("precision.fp8=row", "bf16=true", "precision.num_layers_at_end_in_bf16=-1"): "at least 0",
-                ("precision.fp8=row", "bf16=true", "quantization.bits=4", "lora.r=2"): "packs the same weights",
+                ("precision.fp8=row", "bf16=true", "quantization.bits=4", "lora.r=2"): "dequantizes the same weights",
         }.items():
             self.assertIn(reason, self.run_fails(2, *self.train_arguments("bad", *words)).err)
         told = self.train("idle", "bf16=true", "precision.num_layers_at_end_in_bf16=2", steps=1)
@@ -73,7 +73,7 @@ class Float8(ProgramTest):
             return told.out
 
         plain, tensor, row = seconds(), seconds("precision.fp8=tensor"), seconds("precision.fp8=row")
-        self.assertIn("products of 94% of the blocks in 8 bits with a scale for each tensor", tensor)
+        self.assertIn("products of 94% of the blocks in 8 bits with one scale per tensor", tensor)
         self.assertIn("1979 TFLOP/s in 8 bits, 989 in 16", tensor)
         self.assertNotIn("8 bits", plain)
 
@@ -88,7 +88,7 @@ class Float8(ProgramTest):
         self.assertEqual(*estimates)  # inputs are kept in bfloat16
         refused = lockstep("plan", *common, "--gpu", "a100-80gb", "precision.fp8=row", cwd=self.folder)
         self.assertEqual(refused.code, 2)
-        self.assertIn("a100-80gb has no products of 8-bit floats", refused.err)
+        self.assertIn("a100-80gb does not support 8-bit floating-point products", refused.err)
         self.run_ok("plan", *common, "precision.fp8=row", "--write", "plan.yaml")
         self.assertIn("fp8: row", (self.folder / "plan.yaml").read_text())
 

@@ -158,10 +158,10 @@ class Generative(ProgramTest):
         self.assertIn("4 labels", told("generative.verbalizers=[a,b]", "task.labels=[complaint,praise,question,request]"))
         self.assertIn("has the same tokens as another label", told("generative.verbalizers=[a,a,b,c]", "task.labels=[complaint,praise,question,request]"))
         self.assertIn("raise data.sequence_length", told("data.sequence_length=8"))
-        self.assertIn("a text is written for one label a row", told("task.problem_type=regression"))
+        self.assertIn("generative classification has one label per row", told("task.problem_type=regression"))
         self.assertIn("task.thresholds", told("task.thresholds=tuned"))
         self.assertIn("requires validation data", told("task.calibration=temperature", "data.validation=[]"))
-        self.assertIn("rows that are cut anywhere", told("data.packing=concatenate"))
+        self.assertIn("concatenation would cut off labels", told("data.packing=concatenate"))
         (self.folder / "odd.csv").write_text("text,label\nfine,unheard\n")
         self.assertIn("odd.csv, line 2", told("data.validation=odd.csv", code=4))
 

@@ -72,7 +72,7 @@ class NamedData(ProgramTest):
         told = self.run_fails(4, "train", *words, *named, "--data.train_split", "train[400:]", "output_dir=refused", env=self.environment).err
         self.assertIn("selects no rows; the files have 400", told)
         told = self.run_fails(2, "train", *words, *named, "--data.train_split", "train[80%]", "output_dir=refused", env=self.environment).err
-        self.assertIn("is no part of a split", told)
+        self.assertIn("is not a valid split slice", told)
 
     def test_what_is_not_there(self):
         words = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=none", "max_steps=1", "use_cpu=true"]

@@ -100,7 +100,7 @@ class Optimizers(ProgramTest):
 
     def test_what_cannot_be_is_refused_before_training(self):
         cases = [
-            (["learning_rates={layers:1e-3}"], ["training.learning_rates: 'layers' is found in no parameter's name", "transformer.h.0.attn.c_attn.weight"]),
+            (["learning_rates={layers:1e-3}"], ["training.learning_rates: 'layers' matches no parameter name", "transformer.h.0.attn.c_attn.weight"]),
             (["weight_decays={h\\(:1}"], ["training.weight_decays: 'h(' is not a regular expression"]),
             (["weight_decays={h:-1}"], ["training.weight_decays", "at least 0"]),
             (["layer_wise_learning_rate_decay=1.5"], ["training.layer_wise_learning_rate_decay", "above 0, at most 1"]),
@@ -110,7 +110,7 @@ class Optimizers(ProgramTest):
             (["optim=muon", "parallel.zero_stage=1", "parallel.offload_optimizer.device=nvme", "parallel.offload_optimizer.path=."],
              ["muon is not supported with parallel.offload_optimizer.device=nvme", "device=cpu"]),
             (["optim=schedule_free_adamw", "bf16=true", "precision.stochastic_rounding=true"], ["schedule_free_adamw is not supported"]),
-            (["optim=ademamix", "ademamix_beta3=1"], ["training.ademamix_beta3", "from 0 to below 1"]),
+            (["optim=ademamix", "ademamix_beta3=1"], ["training.ademamix_beta3", "at least 0 and below 1"]),
         ]
         for words, texts in cases:
             result = self.run_fails(2, *self.train_arguments("refused", *words))

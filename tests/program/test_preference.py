@@ -148,7 +148,7 @@ class Preference(ProgramTest):
             for word in words:
                 self.assertIn(word, told)
         write_lines(bad, [good])
-        self.assertIn("no loss of preference.objective=cpo", self.run_fails(
+        self.assertIn("not a loss of preference.objective=cpo", self.run_fails(
             2, *common, "preference.objective=cpo", "preference.loss_type=robust").err)
         self.assertIn("dpo takes beta, loss_type, label_smoothing, reference_free", self.run_fails(2, *common, "preference.desirable_weight=2").err)
         told = self.run_fails(2, *common, "task.type=reward_model", "preference.beta=0.2").err

@@ -117,7 +117,7 @@ class WholeRun(Stores):
         self.assertIn("loss", told.out)
         self.run_ok("export", "--model", "s3://work/run", "--output", "exported", "--gguf", "f16", env=env)
         told = self.run_fails(2, "export", "--model", "s3://work/run", "--output", "s3://work/exported", "--gguf", "f16", env=env)
-        self.assertIn("is no folder of this machine", told.err)
+        self.assertIn("is not a local folder", told.err)
 
     @long
     def test_rows_and_columns_are_read_from_there(self):

@@ -323,7 +323,7 @@ class Unlearning(ProgramTest):
         self.assertLessEqual(found["privleak"]["agg_value"], 0)
         summary = json.loads((self.folder / "muse_one" / "MUSE_SUMMARY.json").read_text())
         self.assertEqual(summary["forget_verbmem_ROUGE"], found["forget_verbmem_ROUGE"]["agg_value"])
-        for words, told in ((["unlearning.metrics=[model_utility]"], "no metric of unlearning.benchmark=muse"),
+        for words, told in ((["unlearning.metrics=[model_utility]"], "not a metric of unlearning.benchmark=muse"),
                             (["unlearning.metrics=[mia_reference]"], "unlearning.mia_reference_path"),
                             (["unlearning.data_dir=tofu"], "verbmem/forget.jsonl")):
             result = lockstep("eval", "task.type=unlearning", "--model", "knows", "--output", "bad", "unlearning.data_dir=muse",
@@ -438,8 +438,8 @@ class Unlearning(ProgramTest):
         path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if not key.endswith("_token")}))
         for words, told in (
             ([], ["no unlearning.method is set"]),
-            (["unlearning.method=NPO", forget], ["needs rows to keep"]),
-            (["unlearning.method=NOP", forget], ["NOP is none of GradAscent"]),
+            (["unlearning.method=NPO", forget], ["requires a retain set"]),
+            (["unlearning.method=NOP", forget], ["NOP is not one of GradAscent"]),
             (["unlearning.method=GradAscent", forget, "unlearning.beta=1"], ["not used with unlearning.method=GradAscent"]),
             (["unlearning.method=DPO", forget, "unlearning.retain=retain.jsonl"], ["unlearning.refusals"]),
             (["unlearning.method=CEU", forget, "unlearning.question_key=quest"], ["forget.jsonl, line 1", "question"]),
@@ -453,7 +453,7 @@ class Unlearning(ProgramTest):
              ["unlearning.module_regex", "transformer.h.0"]),
             (["unlearning.method=RMU", forget, "unlearning.retain=retain.jsonl", "unlearning.retain_loss=KL"], ["EMBED_DIFF"]),
             (["unlearning.method=NPO", forget, "unlearning.retain=retain.jsonl", "unlearning.retain_loss=EMBED_DIFF"],
-             ["EMBED_DIFF is RMU's"]),
+             ["EMBED_DIFF is only used with RMU"]),
             (["unlearning.method=RMU", forget, "unlearning.retain=retain.jsonl", r"unlearning.module_regex=transformer\.h\.1",
               "unlearning.trainable_params_regex=[nothing]"], ["trainable_params_regex", "matches no parameter"]),
             (["unlearning.method=CEU", forget, "data.sequence_length=5"],

@@ -1,3 +1,4 @@
+// Reads Accelerate configuration files and variables as configuration keys.
 #include "config/compat/accelerate.h"
 
 #include <algorithm>
@@ -25,16 +26,16 @@ constexpr KeyRule kDeepspeedRules[] = {
     {"offload_param_device", kRead, "", "parallel.offload_param.device"},
     {"offload_optimizer_nvme_path", kRead, "", "parallel.offload_optimizer.path"},
     {"offload_param_nvme_path", kRead, "", "parallel.offload_param.path"},
-    {"zero3_init_flag", kIgnored, "*"},         // no rank ever holds the whole model
-    {"zero3_save_16bit_model", kIgnored, "*"},  // a checkpoint always is a whole model folder
-    {"deepspeed_moe_layer_cls_names", kIgnored, "*"},  // the units are known
+    {"zero3_init_flag", kIgnored, "*"},         // a rank never holds the whole model
+    {"zero3_save_16bit_model", kIgnored, "*"},  // a checkpoint is always a complete model folder
+    {"deepspeed_moe_layer_cls_names", kIgnored, "*"},  // units are always the model's blocks
     {"deepspeed_multinode_launcher", kIgnored, "*"},
     {"deepspeed_hostfile", kIgnored, "*"},
     {"deepspeed_inclusion_filter", kIgnored, "*"},
     {"deepspeed_exclusion_filter", kIgnored, "*"},
 };
 
-constexpr std::string_view kModel = "read from the model's own config.json";
+constexpr std::string_view kModel = "read from the model's config.json";
 constexpr KeyRule kMegatronRules[] = {
     {"tp_degree", kRead, "", "parallel.tensor"},
     {"pp_degree", kRead, "", "parallel.pipeline"},
@@ -45,26 +46,29 @@ constexpr KeyRule kMegatronRules[] = {
     {"recompute_activations", kRead, "", "parallel.recompute=selective"},
     {"recompute_granularity", kRead, "", "parallel.recompute"},
     {"recompute_method", kIgnored, "*"},
-    {"recompute_num_layers", kIgnored, "no|false", "recomputation is of every layer"},
+    {"recompute_num_layers", kIgnored, "no|false", "every layer is recomputed"},
     {"use_distributed_optimizer", kRead, "", "parallel.zero_stage=1"},
     {"optimizer_cpu_offload", kRead, "", "parallel.offload_optimizer.device=cpu"},
     {"expert_model_parallel_size", kRead, "", "parallel.expert"},
-    {"expert_tensor_parallel_size", kRefused, "1", "experts are cut as parallel.tensor says"},
+    {"expert_tensor_parallel_size",
+     kRefused,
+     "1",
+     "experts are split according to parallel.tensor"},
     {"decoder_last_pipeline_num_layers",
      kIgnored,
      "no|false",
-     "give parallel.split, the layers of each stage"},
+     "set parallel.split to the layers of each stage"},
     {"attention_dropout", kIgnored, "no|false", kModel},
     {"hidden_dropout", kIgnored, "no|false", kModel},
     {"attention_softmax_in_fp32", kIgnored, "*"},
-    {"calculate_per_token_loss", kIgnored, "*"},  // the loss always is per token
+    {"calculate_per_token_loss", kIgnored, "*"},  // the loss is always per token
     {"use_rotary_position_embeddings", kIgnored, "no|false", kModel},
     {"attention_backend", kIgnored, "*"},
-    {"no_load_optim", kRefused, "false", "a resume takes the whole state"},
+    {"no_load_optim", kRefused, "false", "a resume always restores the whole state"},
     {"no_save_optim", kRead, "", "training.save_only_model"},
     {"use_precision_aware_optimizer", kRefused, "false", "moments are float32"},
     {"overlap_cpu_optimizer_d2h_h2d", kIgnored, "*"},
-    {"eod_mask_loss", kRefused, "false", "the end-of-text token is a target like others"},
+    {"eod_mask_loss", kRefused, "false", "the EOS token is a target like any other token"},
     {"use_custom_fsdp", kIgnored, "*"},
 };
 
@@ -76,7 +80,7 @@ void read_precision(const RuleTarget& target, const std::string& name, const Val
     target.set("training.bf16", "true", value);
     target.set("precision.fp8", "tensor", value);
   } else if (!value.is_null() && type != "no" && type != "false") {
-    target.refuse(name, value, "it is none of no, bf16, fp16, fp8");
+    target.refuse(name, value, "must be no, bf16, fp16 or fp8");
   }
 }
 
@@ -84,9 +88,9 @@ void check_distributed_type(const RuleTarget& target, const std::string& name, c
   static constexpr std::array kKnown = {
       "no", "multi_cpu", "multi_gpu", "deepspeed", "fsdp", "megatron_lm"};
   if (std::find(kKnown.begin(), kKnown.end(), lower_case(value.text)) == kKnown.end()) {
-    if (lower_case(value.text) != "false") {  // YAML's NO
+    if (lower_case(value.text) != "false") {  // NO is false in YAML 1.1
       target.refuse(
-          name, value, "it is none of NO, MULTI_CPU, MULTI_GPU, DEEPSPEED, FSDP, MEGATRON_LM");
+          name, value, "must be NO, MULTI_CPU, MULTI_GPU, DEEPSPEED, FSDP or MEGATRON_LM");
     }
   }
 }
@@ -112,10 +116,10 @@ void read_parallelism_section(
   read_parallelism(value, "parallelism_config_", target.below(name));
 }
 
-constexpr const char* kScaledAtOnce = "scales are of the numbers that they are for, at once";
+constexpr const char* kScaledAtOnce = "scales are computed from the current values";
 constexpr KeyRule kFloat8Rules[] = {
     {"backend", kIgnored, "*"},
-    {"format", kRefused, "hybrid", "products are e4m3 forward, and e5m2 of gradients"},
+    {"format", kRefused, "hybrid", "forward operands are e4m3, gradients e5m2"},
     {"margin", kIgnored, "0", kScaledAtOnce},
     {"interval", kIgnored, "1", kScaledAtOnce},
     {"amax_history_len", kIgnored, "*", kScaledAtOnce},
@@ -125,7 +129,7 @@ constexpr KeyRule kFloat8Rules[] = {
     {"override_linear_precision",
      kRefused,
      "(false, false, false)|[false, false, false]",
-     "all three products are in 8 bits"},
+     "all three matrix products use 8 bits"},
     {"use_autocast_during_eval", kIgnored, "*"},
     {"opt_level", kRefused, "o1|o2", "gradients and moments keep their types"},
     {"enable_fsdp_float8_all_gather", kIgnored, "no|false", "weights are gathered in bfloat16"},
@@ -136,7 +140,7 @@ void read_float8_section(const RuleTarget& target, const std::string& name, cons
   apply_rules(kFloat8Rules, value, "fp8_", target.below(name));
 }
 
-// What is ignored says nothing to a rank: `lockstep launch` reads it.
+// Ignored keys are only used by `lockstep launch`.
 constexpr KeyRule kFileRules[] = {
     {"compute_environment", kRefused, "local_machine", "only LOCAL_MACHINE is supported"},
     read_by("distributed_type", check_distributed_type),
@@ -160,7 +164,7 @@ constexpr KeyRule kFileRules[] = {
     {"tpu_name", kIgnored, "*"},
     {"tpu_zone", kIgnored, "*"},
     {"tpu_env", kIgnored, "*"},
-    {"tpu_use_cluster", kRefused, "false", "there is no TPU support"},
+    {"tpu_use_cluster", kRefused, "false", "TPUs are not supported"},
     {"tpu_use_sudo", kIgnored, "*"},
     {"tpu_vm", kIgnored, "*"},
     read_by("deepspeed_config", read_deepspeed_section),
@@ -168,7 +172,7 @@ constexpr KeyRule kFileRules[] = {
     read_by("megatron_lm_config", read_megatron_section),
     read_by("parallelism_config", read_parallelism_section),
     read_by("fp8_config", read_float8_section),
-    {"dynamo_backend", kIgnored, "no|false", "there is no Python to compile"},
+    {"dynamo_backend", kIgnored, "no|false", "there is no Python code to compile"},
     {"dynamo_config", kIgnored, "*"},
     {"mpirun_config", kIgnored, "*"},
     {"ipex_config", kIgnored, "*"},
@@ -185,8 +189,7 @@ Value accelerate_settings(
   Value settings = Value::map(file.origin);
   const RuleTarget target{settings, problems, warnings, ""};
   apply_rules(kFileRules, file, "", target);
-  // deepspeed_config is read where distributed_type names it; a leftover of another choice says
-  // nothing.
+  // deepspeed_config is only read if distributed_type is DEEPSPEED; otherwise it is a leftover.
   return settings;
 }
 
@@ -245,7 +248,7 @@ Value map_or_file(const Value& value, const std::string& key, Problems& problems
     return value.is_map() ? value : Value::null();
   }
   if (!value.is_scalar()) {
-    problems.add(key, value.origin, "a map, a text of JSON or a file's name is expected");
+    problems.add(key, value.origin, "must be a map, a JSON string or a file name");
     return Value::null();
   }
   try {
@@ -272,7 +275,7 @@ void check_accelerator_config(
       {"split_batches",
        kRefused,
        "false",
-       "per_device_train_batch_size is the batch of one rank; divide it yourself"},
+       "per_device_train_batch_size is the batch size of one rank; divide it yourself"},
       {"dispatch_batches", kIgnored, "*"},
       {"even_batches", kIgnored, "*"},
       {"use_seedable_sampler", kIgnored, "*"},

@@ -1,4 +1,5 @@
-// Accelerate's configuration file, and TrainingArguments' accelerator_config, as keys of ours.
+// Accelerate's configuration file, and TrainingArguments' accelerator_config, as configuration
+// keys.
 #pragma once
 
 #include <filesystem>
@@ -12,27 +13,27 @@
 
 namespace lockstep::config {
 
-/// Whether a tree has the shape of `accelerate config`'s file.
+/// Returns true if a tree looks like a file of `accelerate config`.
 bool is_accelerate(const Value& tree);
 
-/// The file's content as a tree of our keys. Every key of the file is mapped, answered with a
-/// warning that says why it does nothing for training (the launcher reads the keys about machines),
-/// or a problem.
+/// Returns the content of the file as a tree of configuration keys. Every key of the file is
+/// mapped, or reported with a warning that explains why it has no effect on training (the launcher
+/// reads the keys about machines), or reported as a problem.
 Value accelerate_settings(
     const Value& file, Problems& problems, std::vector<std::string>& warnings);
 
-/// The same from the variables that `accelerate launch` sets for its workers (and `lockstep launch`
-/// in its words); an empty map where they are not set.
+/// The same for the environment variables that `accelerate launch` and `lockstep launch` set for
+/// workers. Returns an empty map if they are not set.
 Value accelerate_settings(
     const std::function<std::optional<std::string>(const std::string&)>& environment,
     Problems& problems,
     std::vector<std::string>& warnings);
 
-/// `accelerator_config`: nothing in it is mapped; split_batches=true is a problem.
+/// Checks `accelerator_config`. No key of it is mapped; split_batches=true is a problem.
 void check_accelerator_config(
     const Value& config, Problems& problems, std::vector<std::string>& warnings);
 
-/// A map that may be given as a text of JSON, or as the name of a file. Null stays null.
+/// Returns a map given as a map, a JSON string or a file name. Null stays null.
 Value map_or_file(const Value& value, const std::string& key, Problems& problems);
 
 }  // namespace lockstep::config

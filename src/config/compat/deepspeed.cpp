@@ -1,3 +1,4 @@
+// Reads DeepSpeed configuration files as configuration keys.
 #include "config/compat/deepspeed.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace {
 bool is_auto(const Value& value) {
   return value.is_scalar() && value.text == "auto";
 }
-/// Walks the file, applies the rule of each key and gathers the settings.
+/// Walks the file, applies the rule of each key and collects the settings.
 class DeepspeedReader {
  public:
   DeepspeedReader(const Value& file, const DeepspeedContext& context)
@@ -30,7 +31,7 @@ class DeepspeedReader {
     apply_rules(file_, "");
     for (const auto& [reason, keys] : idle_) {
       context_.warnings.push_back(
-          fmt::format("DeepSpeed's {} do nothing here: {}", fmt::join(keys, ", "), reason));
+          fmt::format("DeepSpeed's {} have no effect: {}", fmt::join(keys, ", "), reason));
     }
     copy("gradient_clipping", "training.max_grad_norm");
     copy("dataloader_drop_last", "training.dataloader_drop_last");
@@ -79,7 +80,7 @@ class DeepspeedReader {
       const std::string path = prefix + name;
       const bool is_stage = path == "zero_optimization" && !entry.value.is_map();
       if (entry.name.starts_with("_") || is_stage) {
-        continue;  // a comment, as people write them in JSON
+        continue;  // a comment key, common in JSON files
       }
       if (has_keys_below(path) && entry.value.is_map()) {
         apply_rules(entry.value, path + ".");
@@ -91,14 +92,14 @@ class DeepspeedReader {
     }
   }
 
-  /// Its own, or that of its section.
+  /// Returns the rule of the key, otherwise that of its section.
   static const KeyRule* rule_of(const std::string& path, const std::string& prefix) {
     const KeyRule* const own = find_rule(deepspeed_rules(), path);
     const bool is_below = own == nullptr && !prefix.empty();
     return is_below ? find_rule(deepspeed_rules(), prefix.substr(0, prefix.size() - 1)) : own;
   }
 
-  /// Of keys that do nothing for one reason there is one line.
+  /// Keys that have no effect for the same reason share one warning.
   void apply(const KeyRule& rule, const std::string& path, const Value& value) {
     if (rule.kind == KeyRule::Kind::kRead || is_auto(value) || is_harmless(rule, value)) {
       return;
@@ -116,13 +117,13 @@ class DeepspeedReader {
       names.emplace_back(rule.name);
       names.emplace_back(rule.name.substr(0, rule.name.find('.')));
     }
-    const std::string what = "there is no such key." + did_you_mean(path, names);
+    const std::string what = "unknown key." + did_you_mean(path, names);
     if (context_.allow_unknown) {
       context_.warnings.push_back(
-          fmt::format("DeepSpeed's {} ({}) does nothing: {}", path, describe(value.origin), what));
+          fmt::format("DeepSpeed's {} ({}) has no effect: {}", path, describe(value.origin), what));
     } else {
       context_.problems.add(
-          "DeepSpeed's " + path, value.origin, what, "--allow-unknown-config leaves it out");
+          "DeepSpeed's " + path, value.origin, what, "--allow-unknown-config ignores it");
     }
   }
 
@@ -135,17 +136,17 @@ class DeepspeedReader {
       if (value == nullptr) {
         continue;
       }
-      // "enabled": false contradicts nothing that asks for the type elsewhere but the same key.
+      // "enabled": false only conflicts with the same key set to true.
       set(key, is_on(*value) ? "true" : "false", *value);
     }
   }
 
-  /// A count of elements, which people write as 5e8; nothing where it is none, or "auto".
+  /// Returns a number of elements, often written as 5e8; nullopt if invalid or "auto".
   std::optional<std::string> elements_at(const std::string& path) {
     const Value* value = at(path);
     const auto number = value == nullptr ? std::nullopt : to_double(value->text);
     if (value != nullptr && (!number || !(*number >= 0 && *number < 1e18))) {
-      problem(path, *value, "a number of elements is expected");
+      problem(path, *value, "must be a number of elements");
       return std::nullopt;
     }
     return number ? std::optional(fmt::format("{:.0f}", *number)) : std::nullopt;
@@ -184,13 +185,13 @@ class DeepspeedReader {
         {"bfloat16", "bfloat16"}};
     const auto found = kTypes.find(lower_case(type->text));
     if (found == kTypes.end()) {
-      problem("communication_data_type", *type, "it is none of fp32, fp16 and bf16");
+      problem("communication_data_type", *type, "must be fp32, fp16 or bf16");
     } else {
       set("precision.reduce_type", found->second, *type);
     }
   }
 
-  /// reduce_bucket_size counts elements, ours mebibytes of the type that is reduced.
+  /// Converts reduce_bucket_size from elements to MiB of the reduction type.
   void bucket_size(const Value& zero) {
     const auto elements = elements_at("zero_optimization.reduce_bucket_size");
     if (!elements) {
@@ -225,7 +226,7 @@ class DeepspeedReader {
       copy_elements(prefix + "prefetch_bucket_size", "parallel.prefetch_elements");
     }
     if (const Value* size = at("zero_optimization.zero_hpz_partition_size");
-        size != nullptr && size->text != "1") {  // 1 turns it off
+        size != nullptr && size->text != "1") {  // 1 disables it
       set("parallel.shard_ranks", size->text, *size);
     }
     copy("zero_optimization.offload_optimizer.ratio", "parallel.offload_optimizer.ratio");
@@ -256,13 +257,13 @@ class DeepspeedReader {
             "optimizer.params.adam_w_mode",
             *decoupled,
             "Adam with weight decay in the gradient is not supported",
-            "leave it out: DeepSpeed's Adam decays as AdamW does");
+            "remove it: DeepSpeed's Adam uses decoupled weight decay, as AdamW does");
       } else if (name == "lion") {
         set("training.optim", "lion_32bit", *type);
       } else if (name == "sgd") {
         set("training.optim", "sgd", *type);
       } else if (name != "adam" && name != "adamw") {
-        problem("optimizer.type", *type, "it is not supported", "use AdamW");
+        problem("optimizer.type", *type, "is not supported", "use AdamW");
       }
     }
     copy("optimizer.params.lr", "training.learning_rate");
@@ -270,7 +271,7 @@ class DeepspeedReader {
     copy("optimizer.params.weight_decay", "training.weight_decay");
     if (const Value* betas = at("optimizer.params.betas")) {
       if (!betas->is_list() || betas->items.size() != 2) {
-        problem("optimizer.params.betas", *betas, "two numbers are expected");
+        problem("optimizer.params.betas", *betas, "must be two numbers");
       } else {
         merge_at(settings_, {"training", "adam_beta1"}, betas->items[0]);
         merge_at(settings_, {"training", "adam_beta2"}, betas->items[1]);
@@ -278,11 +279,11 @@ class DeepspeedReader {
     }
   }
 
-  /// Refuses what is not 0, for warm-ups that begin elsewhere.
+  /// Reports a value other than 0: the warmup always starts at 0.
   void must_be_zero(const std::string& path) {
     const Value* value = at(path);
     if (value != nullptr && to_double(value->text).value_or(1) != 0) {
-      problem(path, *value, "a warm-up begins at 0");
+      problem(path, *value, "the warmup always starts at 0");
     }
   }
 
@@ -322,7 +323,7 @@ class DeepspeedReader {
       problem(
           "scheduler.type",
           *type,
-          "it is not supported",
+          "is not supported",
           "use WarmupLR, WarmupDecayLR or WarmupCosineLR, or training.lr_scheduler_type");
       return;
     }
@@ -343,7 +344,7 @@ class DeepspeedReader {
         context_.problems.add(
             "DeepSpeed's scheduler.params." + entry.name,
             entry.value.origin,
-            "the schedule does not take it." + did_you_mean(entry.name, allowed));
+            "the schedule does not use it." + did_you_mean(entry.name, allowed));
       }
     }
   }
@@ -361,9 +362,8 @@ class DeepspeedReader {
       return;
     }
     context_.warnings.push_back(fmt::format(
-        "DeepSpeed's scheduler.params.warmup_type ({}) is log: its warm-up rises with the "
-        "logarithm "
-        "of the step; here it rises linearly",
+        "DeepSpeed's scheduler.params.warmup_type ({}) is log: Lockstep's warmup is linear, not "
+        "logarithmic",
         describe(form == nullptr ? type.origin : form->origin)));
   }
 
@@ -373,7 +373,7 @@ class DeepspeedReader {
   std::map<std::string, std::vector<std::string>> idle_;  // by reason
 };
 
-/// base64, the URL-safe letters and the usual ones; nothing where the text is none.
+/// Decodes standard or URL-safe base64; nullopt if the text is not base64.
 std::optional<std::string> from_base64(std::string_view text) {
   std::string bytes;
   uint32_t bits = 0;
@@ -434,7 +434,7 @@ Value read_deepspeed(const Value& value, Problems& problems) {
 Value deepspeed_settings(const Value& file, const DeepspeedContext& context) {
   if (!file.is_map()) {
     if (!file.is_null()) {
-      context.problems.add("training.deepspeed", file.origin, "a map of keys is expected");
+      context.problems.add("training.deepspeed", file.origin, "must be a map of keys");
     }
     return Value::map();
   }

@@ -1,4 +1,4 @@
-// DeepSpeed's JSON configuration (0.19) as keys of ours.
+// DeepSpeed's JSON configuration (version 0.19) as configuration keys.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,31 @@
 
 namespace lockstep::config {
 
-/// By paths of the file; a section's own path covers what is below it. What a rule does not map,
-/// deepspeed_settings() does.
+/// Rules by path in the file. The rule of a section applies to all keys below it.
+/// deepspeed_settings() maps the keys that rules do not map.
 KeyRules deepspeed_rules();
 
 struct DeepspeedContext {
-  /// The tree of our keys, defaults in it: "auto" is filled from training, and the batch triple
-  /// reads it.
+  /// The tree of configuration keys including defaults. "auto" values and missing batch sizes are
+  /// read from its section training.
   const Value& tree;
-  /// Ranks of the job, where known.
+  /// Number of ranks of the job, if known.
   std::optional<int64_t> ranks;
-  /// Unknown keys are warnings.
+  /// Report unknown keys as warnings instead of problems.
   bool allow_unknown = false;
   Problems& problems;
   std::vector<std::string>& warnings;
 };
 
-/// Reads `training.deepspeed`: a file's name, a text of JSON, base64 (URL-safe) of it, or a map.
+/// Reads `training.deepspeed`: a file name, a JSON string, JSON in (URL-safe) base64, or a map.
 /// Null stays null.
 Value read_deepspeed(const Value& value, Problems& problems);
 
-/// The settings of the file. Every key has an answer: an unknown one is a problem with the nearest
-/// name.
+/// Returns the settings of the file. Every key is mapped or reported; an unknown key is a problem
+/// that suggests the nearest name.
 ///
 /// The batch triple, train_batch_size = micro x accumulation x data-parallel ranks, is completed
-/// and checked as DeepSpeed does. "auto" takes what `training` says.
+/// and checked as in DeepSpeed. "auto" uses the value in `training`.
 Value deepspeed_settings(const Value& file, const DeepspeedContext& context);
 
 }  // namespace lockstep::config

@@ -1,3 +1,4 @@
+// Completes and checks DeepSpeed's batch triple.
 #include "config/compat/deepspeed_batch.h"
 
 #include <algorithm>
@@ -61,7 +62,7 @@ class Batch {
     context_.problems.add("DeepSpeed's " + name, origin(name), what, remedy);
   }
 
-  /// Of the key, else of another of the triple.
+  /// Returns the origin of the key, otherwise that of another key of the triple.
   Origin origin(const std::string& name) const {
     for (const std::string& key :
          {name,
@@ -75,7 +76,8 @@ class Batch {
     return file_.origin;
   }
 
-  /// The file's number. "auto", and a key that the file lacks but training gives, take training's.
+  /// Returns the number in the file. If it is "auto" or missing and `training` sets it, returns the
+  /// value in `training`.
   std::optional<int64_t> number(const std::string& name, const char* key) {
     const Value* value = file_.find(name);
     const Value* ours = key == nullptr ? nullptr : context_.tree.find(split_path(key));
@@ -86,7 +88,7 @@ class Batch {
     }
     const auto read = value->is_scalar() ? to_integer(value->text) : std::nullopt;
     if (!read || *read < 1 || *read > int64_t{1} << 40) {
-      fail(name, fmt::format("{} is no positive integer", short_text(*value)));
+      fail(name, fmt::format("{} is not a positive integer", short_text(*value)));
       return std::nullopt;
     }
     return read;
@@ -96,8 +98,8 @@ class Batch {
     if (!context_.ranks) {
       fail(
           "train_batch_size",
-          "it needs the number of ranks, which is not known here",
-          "give --nproc, or train_micro_batch_size_per_gpu in its place");
+          "the number of ranks is required, but unknown",
+          "give --nproc, or train_micro_batch_size_per_gpu instead");
       return std::nullopt;
     }
     int64_t shared = 1;
@@ -112,15 +114,14 @@ class Batch {
     return std::max<int64_t>(1, *context_.ranks / shared);
   }
 
-  /// The part of train_batch_size that is left when `divisor` is taken out.
+  /// Returns train_batch_size / divisor; reports a problem if it is not divisible.
   std::optional<int64_t> quotient(int64_t divisor, const char* missing) {
     if (*train_ % divisor != 0 || *train_ < divisor) {
       fail(
           "train_batch_size",
           fmt::format(
-              "{} is not divisible by {} (what is given, times {} data-parallel ranks), so there "
-              "is "
-              "no {}",
+              "{} is not divisible by {} (the given value times {} data-parallel ranks), so {} "
+              "cannot be computed",
               *train_,
               divisor,
               *data_ranks(),
@@ -136,7 +137,7 @@ class Batch {
         fail(
             "gradient_accumulation_steps",
             "it does not determine the batch alone",
-            "give train_batch_size or train_micro_batch_size_per_gpu too");
+            "also give train_batch_size or train_micro_batch_size_per_gpu");
         return;
       }
       accumulation_ = accumulation_.value_or(1);

@@ -1,3 +1,4 @@
+// Table of the rules for DeepSpeed's keys.
 #include "config/compat/deepspeed.h"
 
 namespace lockstep::config {
@@ -5,35 +6,32 @@ namespace {
 
 using enum KeyRule::Kind;
 
-constexpr std::string_view kOurs = "the engine chooses buffers, buckets and overlap itself";
+constexpr std::string_view kOurs = "Lockstep chooses buffers, buckets and overlap itself";
 constexpr std::string_view kOutput =
     "metrics, timing and memory are in metrics.jsonl and the progress line";
 constexpr std::string_view kFolder =
-    "a checkpoint is one model folder that any number of ranks reads";
+    "a checkpoint is one model folder that any number of ranks can load";
 constexpr std::string_view kInference = "only used by DeepSpeed's inference engine";
 constexpr std::string_view kRemoved = "DeepSpeed 0.19 has removed it";
-constexpr std::string_view kNotYet = "it is not supported yet";
+constexpr std::string_view kNotYet = "is not supported yet";
 constexpr std::string_view kSum =
-    "the loss is divided by the step's target tokens before the backward pass: sums over ranks "
-    "need "
-    "no scaling before or after";
+    "the loss is divided by the step's target tokens before the backward pass, so gradient sums "
+    "need no scaling";
 constexpr std::string_view kAio =
-    "files are read and written a shard at a time, through io_uring where it is allowed";
+    "files are read and written one shard at a time, with io_uring if allowed";
 constexpr std::string_view kMasters =
-    "weights without float32 masters are precision.stochastic_rounding";
-constexpr std::string_view kMoments =
-    "moments are float32; in 8 bits they are training.optim=adamw_8bit";
+    "use precision.stochastic_rounding for weights without float32 master weights";
+constexpr std::string_view kMoments = "moments are float32; training.optim=adamw_8bit uses 8 bits";
 constexpr std::string_view kHalfMasters =
-    "updates of float16 weights would be lost: masters are float32";
+    "updates of float16 weights would be lost: master weights are float32";
 constexpr std::string_view kOneUnit =
-    "in stages 1 and 2 parameters are gathered in the buffers that gradients are reduced in "
-    "(reduce_bucket_size), in stage 3 a unit at a time";
+    "stages 1 and 2 gather parameters in the gradient buckets (reduce_bucket_size), stage 3 one "
+    "unit at a time";
 constexpr std::string_view kHostBuffers =
-    "host memory is allocated per shard, pinned if a GPU is used, and copied during the "
-    "computation";
+    "host memory is allocated per shard, pinned if a GPU is used, and copied during computation";
 constexpr std::string_view kLive =
-    "a unit is dropped after its use; parallel.prefetch_units and parallel.prefetch_elements say "
-    "how many are gathered ahead";
+    "a unit is released after its use; parallel.prefetch_units and parallel.prefetch_elements set "
+    "how many units are gathered ahead";
 
 constexpr KeyRule kDeepspeedFileRules[] = {
     // Batch
@@ -42,7 +40,10 @@ constexpr KeyRule kDeepspeedFileRules[] = {
     {"gradient_accumulation_steps", kRead},
     {"gradient_clipping", kRead},
     {"dataloader_drop_last", kRead},
-    {"managed_gradient_accumulation", kRefused, "true", "the trainer accumulates by itself"},
+    {"managed_gradient_accumulation",
+     kRefused,
+     "true",
+     "gradients are always accumulated by the trainer"},
 
     // Optimizer and schedule
     {"optimizer.type", kRead},
@@ -54,12 +55,12 @@ constexpr KeyRule kDeepspeedFileRules[] = {
     {"optimizer.params.adam_w_mode", kRead},
     {"optimizer.params.torch_adam", kIgnored, "*"},
     {"optimizer.params.fused", kIgnored, "*"},
-    {"optimizer.params.bias_correction", kRefused, "true", "AdamW corrects its moments' bias"},
+    {"optimizer.params.bias_correction", kRefused, "true", "AdamW always applies bias correction"},
     {"optimizer.params.amsgrad", kRefused, "false", kNotYet},
     {"optimizer.params.max_grad_norm",
      kRefused,
      "0|0.0|null",
-     "clipping is the top-level gradient_clipping"},
+     "use the top-level gradient_clipping"},
     {"scheduler.type", kRead},
     {"scheduler.params", kRead},
 
@@ -88,7 +89,7 @@ constexpr KeyRule kDeepspeedFileRules[] = {
     {"torch_autocast.enabled",
      kRefused,
      "false",
-     "weights and activations have one type; set bf16.enabled"},
+     "weights and activations have the same type; set bf16.enabled"},
     {"torch_autocast", kIgnored, "*"},
     {"data_types.grad_accum_dtype",
      kRefused,
@@ -130,7 +131,7 @@ constexpr KeyRule kDeepspeedFileRules[] = {
     {"zero_optimization.stage3_module_granularity_threshold", kIgnored, "", kOurs},
     {"zero_optimization.stage3_use_all_reduce_for_fetch_params", kIgnored, "", kOurs},
     {"zero_optimization.stage3_allgather_sequential", kIgnored, "", kOurs},
-    // The same without their prefix, as DeepSpeed takes them.
+    // The same keys without their prefix, which DeepSpeed also accepts.
     {"zero_optimization.prefetch_bucket_size", kRead},
     {"zero_optimization.param_persistence_threshold", kRead},
     {"zero_optimization.model_persistence_threshold", kIgnored, "", kOurs},
@@ -147,7 +148,7 @@ constexpr KeyRule kDeepspeedFileRules[] = {
     {"zero_optimization.ignore_unused_parameters",
      kIgnored,
      "*",
-     "training.ddp_find_unused_parameters decides"},
+     "use training.ddp_find_unused_parameters"},
     {"zero_optimization.legacy_stage1", kIgnored, "", kOurs},
     {"zero_optimization.round_robin_gradients", kIgnored, "", kOurs},
     {"zero_optimization.parameter_alignment", kIgnored, "", kOurs},
@@ -156,7 +157,7 @@ constexpr KeyRule kDeepspeedFileRules[] = {
     {"zero_optimization.log_trace_cache_warnings", kIgnored, "*", kOutput},
     {"zero_optimization.enable_sanity_checks", kIgnored, "*", kOutput},
     {"zero_optimization.save_muon_momentum_buffer_in_memory", kIgnored, "*", kOurs},
-    {"zero_optimization.leaf_module", kIgnored, "", "the units are the model's blocks"},
+    {"zero_optimization.leaf_module", kIgnored, "", "units are always the model's blocks"},
     {"zero_optimization.zero_hpz_partition_size", kRead},
     {"zero_optimization.zero_quantized_weights", kRefused, "false", kNotYet},
     {"zero_optimization.zero_quantized_nontrainable_weights", kRefused, "false", kNotYet},
@@ -170,7 +171,7 @@ constexpr KeyRule kDeepspeedFileRules[] = {
 
     // Parallelism
     {"tensor_parallel.autotp_size", kRead},
-    {"tensor_parallel", kIgnored, "", "the split of every layer is known"},
+    {"tensor_parallel", kIgnored, "", "every layer has a known split"},
     {"sequence_parallel_size", kRead},
     {"pipeline.stages", kRefused, "auto", "use parallel.pipeline"},
     {"pipeline", kIgnored, "*", "use parallel.pipeline, parallel.split and parallel.schedule"},
@@ -178,13 +179,16 @@ constexpr KeyRule kDeepspeedFileRules[] = {
     {"activation_checkpointing",
      kIgnored,
      "false|null",
-     "what is recomputed is parallel.recompute's to say"},
-    {"gradient_allreduce_op", kRefused, "mean", "losses are divided by all target tokens"},
+     "parallel.recompute selects what is recomputed"},
+    {"gradient_allreduce_op",
+     kRefused,
+     "mean",
+     "losses are divided by the number of all target tokens"},
     {"prescale_gradients", kIgnored, "false", kSum},
     {"gradient_predivide_factor", kIgnored, "1|1.0", kSum},
     {"disable_allgather", kIgnored, "false", kOurs},
 
-    // Output and measuring
+    // Output and profiling
     {"steps_per_print", kIgnored, "*", kOutput},
     {"wall_clock_breakdown", kIgnored, "*", kOutput},
     {"memory_breakdown", kIgnored, "*", kOutput},
@@ -206,9 +210,9 @@ constexpr KeyRule kDeepspeedFileRules[] = {
     {"monitor_config", kIgnored, "*", kOutput},
     {"aio", kIgnored, "*", kAio},
     {"checkpoint", kIgnored, "*", kFolder},
-    {"vocabulary_size", kIgnored, "*", "the model's config.json has it"},
-    {"compile", kIgnored, "*", "there is no Python to compile"},
-    {"autotuning.enabled", kIgnored, "false", "`lockstep plan` searches for the quickest plan"},
+    {"vocabulary_size", kIgnored, "*", "read from the model's config.json"},
+    {"compile", kIgnored, "*", "there is no Python code to compile"},
+    {"autotuning.enabled", kIgnored, "false", "`lockstep plan` searches for the fastest plan"},
     {"autotuning", kIgnored, "*"},
     {"hybrid_engine.enabled", kRefused, "false", kInference},
     {"hybrid_engine", kIgnored, "*"},
@@ -216,7 +220,7 @@ constexpr KeyRule kDeepspeedFileRules[] = {
     {"data_efficiency", kIgnored, "*"},
     {"weight_quantization", kRefused, "null|{}", kNotYet},
 
-    // Gone from DeepSpeed 0.19
+    // Removed from DeepSpeed 0.19
     {"amp.enabled", kRefused, "false", kRemoved},
     {"amp", kIgnored, "*"},
     {"compression_training", kRefused, "{}", kRemoved},

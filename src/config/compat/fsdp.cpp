@@ -1,3 +1,4 @@
+// Reads FSDP settings and parallelism_config as configuration keys.
 #include "config/compat/fsdp.h"
 
 #include <map>
@@ -13,7 +14,7 @@ namespace {
 using enum KeyRule::Kind;
 
 void read_sharding_strategy(const RuleTarget& target, const std::string& name, const Value& value) {
-  // The names, and the numbers that older files have.
+  // Names of the strategies, and the numbers used in older files.
   static const std::map<std::string, const char*> kStages = {
       {"full_shard", "3"},
       {"1", "3"},
@@ -32,7 +33,7 @@ void read_sharding_strategy(const RuleTarget& target, const std::string& name, c
     target.refuse(
         name,
         value,
-        "there is no such strategy",
+        "unknown strategy",
         "use FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD or HYBRID_SHARD_ZERO2");
     return;
   }
@@ -42,7 +43,7 @@ void read_sharding_strategy(const RuleTarget& target, const std::string& name, c
   }
 }
 
-/// FSDP 2: true is ZeRO stage 3, false is stage 2. FSDP 1 wrote its strategy here in some versions.
+/// FSDP 2: true is ZeRO stage 3, false is stage 2. Some versions of FSDP 1 wrote the strategy here.
 void read_resharding(const RuleTarget& target, const std::string& name, const Value& value) {
   const auto word = to_bool(value.text);
   if (!word) {
@@ -75,7 +76,10 @@ constexpr KeyRule kFsdpRules[] = {
     read_by("reshard_after_forward", read_resharding),
     read_by("offload_params", read_offload),
     read_by("activation_checkpointing", read_checkpointing),
-    {"activation_checkpointing_offload", kRefused, "false", "activations are not offloaded yet"},
+    {"activation_checkpointing_offload",
+     kRefused,
+     "false",
+     "activation offloading is not supported yet"},
     read_by("backward_prefetch", read_prefetch),
     {"backward_prefetch_policy", kIgnored, "*"},
     {"forward_prefetch", kIgnored, "*"},
@@ -87,12 +91,14 @@ constexpr KeyRule kFsdpRules[] = {
     {"ignored_modules", kIgnored, "*"},
     {"state_dict_type", kIgnored, "*"},  // a checkpoint is always one model folder
     {"use_orig_params", kIgnored, "*"},
-    {"cpu_ram_efficient_loading", kIgnored, "*"},  // each rank reads its slices of mapped files
+    {"cpu_ram_efficient_loading",
+     kIgnored,
+     "*"},  // each rank reads its shards of memory-mapped files
     {"sync_module_states", kIgnored, "*"},
-    {"mixed_precision_policy", kIgnored, "no|false", "the type is that of training.bf16"},
-    {"xla", kRefused, "false", "there is no XLA"},
-    {"xla_fsdp_v2", kRefused, "false", "there is no XLA"},
-    {"xla_fsdp_grad_ckpt", kRefused, "false", "there is no XLA"},
+    {"mixed_precision_policy", kIgnored, "no|false", "the type is set by training.bf16"},
+    {"xla", kRefused, "false", "XLA is not supported"},
+    {"xla_fsdp_v2", kRefused, "false", "XLA is not supported"},
+    {"xla_fsdp_grad_ckpt", kRefused, "false", "XLA is not supported"},
     {"xla_fsdp_settings", kIgnored, "*"},
 };
 
@@ -110,7 +116,7 @@ void read_ulysses(const RuleTarget& target, const std::string&, const Value& val
 }
 
 constexpr KeyRule kParallelismRules[] = {
-    {"dp_replicate_size", kIgnored, "*"},  // read with dp_shard_size: see read_parallelism()
+    {"dp_replicate_size", kIgnored, "*"},  // read together with dp_shard_size in read_parallelism()
     read_by("dp_shard_size", read_shard_size),
     {"tp_size", kRead, "", "parallel.tensor"},
     {"cp_size", kRead, "", "parallel.context"},
@@ -185,7 +191,7 @@ Value fsdp_settings(
     }
   } else if (!config.entries.empty()) {
     warnings.push_back(fmt::format(
-        "training.fsdp_config ({}) does nothing: training.fsdp is not given",
+        "training.fsdp_config ({}) has no effect: training.fsdp is not set",
         describe(fsdp_config.origin)));
   }
   return settings;

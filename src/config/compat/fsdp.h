@@ -1,5 +1,4 @@
-// FSDP's keys and parallelism_config's as keys of ours: of TrainingArguments, and as sections of
-// accelerate's file.
+// FSDP and parallelism_config keys of TrainingArguments and Accelerate files as configuration keys.
 #pragma once
 
 #include <string>
@@ -9,20 +8,20 @@
 
 namespace lockstep::config {
 
-/// FSDP's settings, without "fsdp_" before their names.
+/// Rules for FSDP's settings, whose names are without the prefix "fsdp_".
 KeyRules fsdp_rules();
-/// parallelism_config's sizes, with `prefix_of_names` or without.
+/// Reads the sizes of parallelism_config, with or without `prefix_of_names`.
 void read_parallelism(
     const Value& map, const std::string& prefix_of_names, const RuleTarget& target);
 
-/// `fsdp` ("full_shard auto_wrap offload", or true) and `fsdp_config` (a map, or a file's name).
+/// Reads `fsdp` ("full_shard auto_wrap offload", or true) and `fsdp_config` (a map or a file name).
 Value fsdp_settings(
     const Value& fsdp,
     const Value& fsdp_config,
     Problems& problems,
     std::vector<std::string>& warnings);
 
-/// `parallelism_config`: {dp_replicate_size, dp_shard_size, tp_size, cp_size, sp_size, ...}.
+/// Reads `parallelism_config`: {dp_replicate_size, dp_shard_size, tp_size, cp_size, sp_size, ...}.
 Value parallelism_settings(
     const Value& config, Problems& problems, std::vector<std::string>& warnings);
 

@@ -1,3 +1,4 @@
+// Finds the files of Hub datasets in local caches and folders.
 #include "config/compat/named_datasets.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ using Splits = std::map<std::string, Files>;  // files of each split, by name
 struct SplitName {
   std::string_view word, split;
 };
-/// Words of files' and folders' names, as `datasets` knows them.
+/// Words in file and folder names that indicate a split, as in `datasets`.
 constexpr SplitName kSplitWords[] = {
     {"train", "train"},
     {"training", "train"},
@@ -45,10 +46,10 @@ constexpr SplitName kSplitWords[] = {
     {"evaluation", "test"},
 };
 
-/// Where a data set lies, and what of it is asked for.
+/// Location of a dataset.
 struct Place {
   fs::path folder;
-  bool is_arrow_cache = false;  // else a repository, or a folder like one
+  bool is_arrow_cache = false;  // otherwise a repository, or a folder with the same layout
 };
 
 bool is_data_file(const fs::path& path) {
@@ -62,7 +63,7 @@ bool is_data_file(const fs::path& path) {
   return std::ranges::find(kEndings, lower_case(name.extension().string())) != kEndings.end();
 }
 
-/// All below a folder, by name; hidden ones and links that lead nowhere left out.
+/// Returns all files below a folder, sorted by name, without hidden files and broken links.
 Files data_files(const fs::path& folder) {
   Files files;
   std::error_code code;
@@ -86,7 +87,8 @@ std::string_view split_of_word(std::string_view word) {
   return found == std::end(kSplitWords) ? "" : found->split;
 }
 
-/// By the words of a path: "data/train-00000-of-00001.parquet" -> "train"; empty: none is in it.
+/// Returns the split indicated by a path ("data/train-00000-of-00001.parquet" -> "train"); empty if
+/// none.
 std::string split_of(const fs::path& relative) {
   const std::string text = lower_case(relative.string());
   std::string word, found;
@@ -97,14 +99,14 @@ std::string split_of(const fs::path& relative) {
       continue;
     }
     if (const std::string_view split = split_of_word(word); !split.empty()) {
-      found = split;  // the last one: that of the file before those of its folders
+      found = split;  // the last match: the file name precedes its folders
     }
     word.clear();
   }
   return found;
 }
 
-/// The front of README.md, between two lines of three dashes; null where it cannot be read.
+/// Returns the header of README.md, between two lines of three dashes; null if it cannot be read.
 Value front_matter(const fs::path& folder) {
   std::ifstream file(folder / "README.md");
   std::string line, text;
@@ -117,7 +119,7 @@ Value front_matter(const fs::path& folder) {
   try {
     return parse_yaml(text, (folder / "README.md").string());
   } catch (const Error&) {
-    return Value::null();  // written for people first: the files' names tell too
+    return Value::null();  // README.md is written for people; file names also indicate splits
   }
 }
 
@@ -126,7 +128,8 @@ std::string text_of(const Value& map, std::string_view name) {
   return found != nullptr && found->is_scalar() ? found->text : "";
 }
 
-/// `pattern` of a README, relative to the folder; ** is any folder or none.
+/// Matches `pattern` of a README against a path relative to the folder; ** matches any number of
+/// folders.
 bool matches(std::string pattern, const std::string& relative) {
   if (::fnmatch(pattern.c_str(), relative.c_str(), 0) == 0) {
     return true;
@@ -146,7 +149,7 @@ void add_matches(const Value& patterns, const fs::path& folder, const Files& all
   }
 }
 
-/// The files of one format: where a repository has its rows several times, the format of most.
+/// Keeps the files of the most frequent format, as a repository may contain its rows in several.
 void keep_one_format(Files& files) {
   std::map<std::string, int> counts;
   for (const fs::path& file : files) {
@@ -167,13 +170,13 @@ Splits splits_by_name(const fs::path& folder) {
     splits[split_of(file.lexically_relative(folder))].push_back(file);
   }
   if (splits.size() == 1 && splits.contains("")) {
-    return {{"train", splits[""]}};  // nothing tells a split: all is to be learned
+    return {{"train", splits[""]}};  // no file name indicates a split: all files are training data
   }
   splits.erase("");
   return splits;
 }
 
-/// Of a configuration that README.md lists.
+/// Returns the splits of a configuration that README.md lists.
 Splits splits_of_entry(const Value& entry, const fs::path& folder) {
   const std::string subfolder = text_of(entry, "data_dir");
   const Value* const given = entry.find("data_files");
@@ -192,7 +195,7 @@ Splits splits_of_entry(const Value& entry, const fs::path& folder) {
   return splits;
 }
 
-/// The splits of each configuration of a repository; that of "" is the default one.
+/// Returns the splits of each configuration of a repository; "" is the default configuration.
 std::map<std::string, Splits> configurations_of_repository(const fs::path& folder) {
   std::map<std::string, Splits> found;
   const Value front = front_matter(folder);
@@ -201,7 +204,7 @@ std::map<std::string, Splits> configurations_of_repository(const fs::path& folde
     const std::string name = text_of(entry, "config_name");
     const Splits splits = splits_of_entry(entry, folder);
     if (splits.empty()) {
-      continue;  // not fetched
+      continue;  // not downloaded
     }
     found[name] = splits;
     if (name == "default" || text_of(entry, "default") == "true" || entries->items.size() == 1) {
@@ -211,7 +214,7 @@ std::map<std::string, Splits> configurations_of_repository(const fs::path& folde
   if (!found.empty()) {
     return found;
   }
-  // Folders beside each other, with splits in each of them, are configurations.
+  // Sibling folders that each contain splits are configurations.
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, code)) {
     if (entry.is_directory(code) && split_of(entry.path().filename()).empty()) {
@@ -227,7 +230,7 @@ std::map<std::string, Splits> configurations_of_repository(const fs::path& folde
   return found;
 }
 
-/// CONFIGURATION/VERSION/HASH/name-split.arrow, of each configuration the newest.
+/// Reads CONFIGURATION/VERSION/HASH/name-split.arrow; the newest of each configuration.
 std::map<std::string, Splits> configurations_of_cache(const fs::path& folder) {
   std::map<std::string, Splits> found;
   std::map<std::string, fs::file_time_type> newest;
@@ -259,7 +262,7 @@ std::map<std::string, Splits> configurations_of_cache(const fs::path& folder) {
   return found;
 }
 
-/// "train[:50%]+test" -> both of them, without spaces around.
+/// Splits "train[:50%]+test" into its terms, without surrounding spaces.
 std::vector<std::string> terms_of(const std::string& split) {
   std::vector<std::string> terms;
   std::istringstream stream(split + (split.ends_with('+') ? "+" : ""));
@@ -275,7 +278,7 @@ std::string without_underscores(std::string number) {
   return number;
 }
 
-/// "[FROM:TO]", rows or percent.
+/// Returns true if the text is "[FROM:TO]", in rows or percent.
 bool is_part(std::string_view text) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos || !text.ends_with(']')) {
@@ -338,8 +341,8 @@ class Finder {
     return found != nullptr && found->is_scalar() ? found->text : "";
   }
 
-  /// Whether a folder of a cache, "org<separator>name", is of the data set; names without an
-  /// organisation are of any.
+  /// Returns true if a cache folder "org<separator>name" belongs to the dataset. A name without an
+  /// organization matches any organization.
   bool is_of_name(std::string folder, const std::string& separator) const {
     std::string wanted = lower_case(name_);
     folder = lower_case(folder);
@@ -406,7 +409,7 @@ class Finder {
           "data.dataset_name",
           named.origin,
           fmt::format(
-              "there is no data set '{}' on this machine; looked in {}",
+              "dataset '{}' not found on this machine; looked in {}",
               name_,
               fmt::join(looked_, ", ")),
           fetch);
@@ -421,7 +424,7 @@ class Finder {
             "{} has {}{}.{}",
             name_,
             configuration_.empty() ? "several: "
-                                   : fmt::format("no '{}' here, but ", configuration_),
+                                   : fmt::format("no '{}' in the cache, but ", configuration_),
             fmt::join(names, ", "),
             did_you_mean(configuration_, names)),
         configuration_.empty() ? fmt::format("data.dataset_config_name={}", names.front()) : fetch);
@@ -443,8 +446,8 @@ class Finder {
     }
   }
 
-  /// A key of files: of the split that is asked for, else of the one of its own name. `needed`: the
-  /// split that must be there where none is asked for; empty: it may be missing.
+  /// Sets a key to the files of the requested split, otherwise of the split with the key's name.
+  /// `needed`: the split that is required if none is requested; empty: optional.
   void fill_split(
       const Splits& splits,
       const char* key,
@@ -471,9 +474,9 @@ class Finder {
         problems_.add(
             fmt::format("data.{}", split_key),
             origin_of->origin,
-            fmt::format("'{}' is no part of a split", part),
-            "write NAME[FROM:TO], rows or percent, either of which may be left out or negative: "
-            "train[:80%], train[10:100], train[-5%:]; + joins several");
+            fmt::format("'{}' is not a valid split slice", part),
+            "write NAME[FROM:TO] in rows or percent, where FROM and TO are optional and may be "
+            "negative: train[:80%], train[10:100], train[-5%:]; + concatenates slices");
         return;
       }
       for (const std::string& word : words_of(names_of(found->second), part)) {
@@ -495,7 +498,7 @@ class Finder {
         fmt::format("data.{}", split_key),
         asked == nullptr ? Origin{} : asked->origin,
         fmt::format(
-            "{} has no split '{}'; it has {}.{}",
+            "{} has no split '{}'; available: {}.{}",
             name_,
             split,
             fmt::join(names, ", "),

@@ -1,3 +1,4 @@
+// Reads open-unlearning's configuration tree as configuration keys.
 #include "config/compat/open_unlearning.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of method_args: theirs, and ours.
+/// Name of a method argument in open-unlearning and its configuration key.
 struct Argument {
   std::string_view theirs, ours;
 };
@@ -42,7 +43,7 @@ constexpr Argument kArguments[] = {
     {"dual_warmup_epochs", "dual_warmup_epochs"},
 };
 
-/// Handlers of theirs that are not built, and what to do.
+/// Handlers of open-unlearning that are not implemented, with a hint for each.
 constexpr Argument kNotBuilt[] = {
     {"LMEvalEvaluator", "run lm-evaluation-harness on the saved folder"},
 };
@@ -62,12 +63,12 @@ bool is_true_at(const Value& tree, const Path& path) {
   return text == "true" || text == "True";
 }
 
-/// Where a data set of the Hub, or a folder, has the rows of a name.
+/// Finds the files of a dataset of the Hub or of a folder.
 class DatasetFinder {
  public:
   explicit DatasetFinder(std::string data_dir) : data_dir_(std::move(data_dir)) {}
 
-  /// The file or its parts; empty where there is none, and `looked` says where it was looked for.
+  /// Returns the file or its shards; empty if not found. `looked` receives the searched places.
   std::vector<fs::path> find(
       const std::string& path, const std::string& name, std::vector<std::string>& looked) const {
     for (const fs::path& folder : folders_of(path)) {
@@ -153,13 +154,13 @@ class Translation {
       copy(key, {"tokenizer", "path"});
     } else if (!tokenizer.empty()) {
       warnings_.push_back(fmt::format(
-          "{}: {} is no folder here; the tokenizer is that of the model's folder",
+          "{}: {} is not a folder; using the tokenizer in the model's folder",
           join(key),
           tokenizer));
     }
     if (const std::string handler = text_at(tree_, {"model", "model_handler"});
         !handler.empty() && handler != "AutoModelForCausalLM") {
-      fail({"model", "model_handler"}, handler + " is not supported", "leave it out");
+      fail({"model", "model_handler"}, handler + " is not supported", "remove it");
     }
   }
 
@@ -179,7 +180,7 @@ class Translation {
       copy(at("system_prompt"), {"unlearning", "system_prompt"});
       return;
     }
-    // Without a template the system's words, with their tokens, precede the question.
+    // Without a chat template, the system prompt with its special tokens precedes the question.
     const std::string system = text_at(tree_, at("system_prompt_with_special_tokens"));
     const Value* start = tree_.find(at("user_start_tag"));
     if (start != nullptr) {
@@ -190,17 +191,17 @@ class Translation {
     copy(at("asst_end_tag"), {"unlearning", "answer_end"});
   }
 
-  /// trainer.args are TrainingArguments, but for these.
+  /// Copies trainer.args, which are TrainingArguments with a few exceptions.
   void take_training() {
     const Value* found = tree_.find(Path{"trainer", "args"});
     Value arguments = found == nullptr ? Value::map() : *found;
-    arguments.erase("do_eval");  // eval_strategy says when
+    arguments.erase("do_eval");  // eval_strategy determines it
     if (const std::string why = why_not_measured(); !why.empty()) {
       for (const char* name : {"eval_on_start", "eval_strategy", "eval_steps"}) {
         arguments.erase(name);
       }
       if (is_true_at(tree_, {"trainer", "args", "do_eval"})) {
-        warnings_.push_back(fmt::format("trainer.args.eval_strategy does nothing: {}", why));
+        warnings_.push_back(fmt::format("trainer.args.eval_strategy has no effect: {}", why));
       }
     }
     if (Value* unused = arguments.find("ddp_find_unused_parameters");
@@ -210,7 +211,7 @@ class Translation {
     if (Value* optimizer = arguments.find("optim");
         optimizer != nullptr &&
         (optimizer->text == "paged_adamw_32bit" || optimizer->text == "paged_adamw")) {
-      optimizer->text = "adamw_torch";  // the same moments, in float32; nothing is paged
+      optimizer->text = "adamw_torch";  // the same moments in float32, without paging
     }
     set({"training"}, std::move(arguments));
   }
@@ -233,11 +234,11 @@ class Translation {
       const std::string_view why = why_not_built(handler);
       fail(
           key,
-          why.empty()
-              ? fmt::format("there is no trainer {}.{}", handler, did_you_mean(handler, names))
-              : fmt::format("{} is not supported", handler),
+          why.empty() ? fmt::format("unknown trainer {}.{}", handler, did_you_mean(handler, names))
+                      : fmt::format("{} is not supported", handler),
           why.empty() ? fmt::format("there are {}", fmt::join(names, ", ")) : std::string(why));
-      set_text({"unlearning", "method"}, "GradDiff", origin);  // nothing else is told of it
+      set_text(
+          {"unlearning", "method"}, "GradDiff", origin);  // avoids further errors about the method
       return;
     }
     set_text({"unlearning", "method"}, name, origin);
@@ -248,21 +249,21 @@ class Translation {
     for (const Entry& entry : arguments->entries) {
       const auto* known = std::ranges::find(kArguments, entry.name, &Argument::theirs);
       if (method->levels && entry.name == "loss_names") {
-        continue;  // of what is logged, which has its names here too
+        continue;  // only selects what is logged; metrics keep their names
       }
       if (known == std::end(kArguments) ||
           std::ranges::find(method->keys, known->ours) == method->keys.end()) {
         fail(
             {"trainer", "method_args", entry.name},
-            fmt::format("{} does not take it", handler),
-            fmt::format("~trainer.method_args.{} leaves it out", entry.name));
+            fmt::format("{} does not use it", handler),
+            fmt::format("remove it with ~trainer.method_args.{}", entry.name));
         continue;
       }
       copy({"trainer", "method_args", entry.name}, {"unlearning", std::string(known->ours)});
     }
   }
 
-  /// data.forget and data.retain, or data.train.
+  /// Reads data.forget and data.retain, or data.train.
   void take_rows() {
     const bool trains = tree_.find(Path{"data", "train"}) != nullptr;
     if (trains) {
@@ -286,8 +287,8 @@ class Translation {
       }
       fail(
           key,
-          fmt::format("it has {} data sets: {}", names.size(), fmt::join(names, ", ")),
-          fmt::format("~{}.{} leaves one out", join(key), names.front()));
+          fmt::format("{} datasets instead of one: {}", names.size(), fmt::join(names, ", ")),
+          fmt::format("remove one with ~{}.{}", join(key), names.front()));
       return;
     }
     Path path = key;
@@ -300,13 +301,16 @@ class Translation {
       const std::string_view why = why_not_built(handler);
       fail(
           path,
-          handler.empty() ? "it has no handler" : fmt::format("{} is not supported", handler),
-          why.empty() ? "give a data set of questions and answers, or of texts" : std::string(why));
+          handler.empty() ? "a handler is required" : fmt::format("{} is not supported", handler),
+          why.empty() ? "use a dataset of questions and answers, or of texts" : std::string(why));
       return;
     }
     const std::string kind = handler.starts_with("QA") ? "QADataset" : handler;
     if (kind_.value_or(kind) != kind) {
-      fail(path, fmt::format("it is a {}, and data.forget a {}", kind, *kind_), "take one kind");
+      fail(
+          path,
+          fmt::format("is a {}, but data.forget is a {}", kind, *kind_),
+          "use datasets of the same kind");
     }
     kind_ = kind;
     take_file(path, set, name);
@@ -314,7 +318,7 @@ class Translation {
       const std::string theirs = text_at(set, {"args", field}),
                         other = text_at(ours_, {"unlearning", field});
       if (!theirs.empty() && !other.empty() && theirs != other) {
-        fail(path, fmt::format("its {} is another than that of data.forget", field), "rename it");
+        fail(path, fmt::format("{} differs from that of data.forget", field), "rename it");
       }
     }
     constexpr Argument kOfSets[] = {
@@ -330,14 +334,14 @@ class Translation {
       argument.insert(argument.end(), {"args", std::string(theirs)});
       copy(argument, split_path(ours));
     }
-    // What they are where nothing is said.
+    // Defaults of open-unlearning.
     if (handler == "CompletionDataset" && text_at(ours_, {"unlearning", "prefix_key"}).empty()) {
       set_text({"unlearning", "prefix_key"}, "prompt", set.origin);
     }
     if (kind != "QADataset" && text_at(ours_, {"unlearning", "text_key"}).empty()) {
       set_text({"unlearning", "text_key"}, "text", set.origin);
     }
-    // Their rows are cut before the end of text is put behind them.
+    // open-unlearning truncates rows before it appends the EOS token.
     const Value* length = set.find(Path{"args", "max_length"});
     const auto most = length == nullptr ? std::nullopt : to_integer(length->text);
     if (most) {
@@ -354,7 +358,7 @@ class Translation {
       set_list({"unlearning", name}, std::move(list));
       return;
     }
-    // TOFU's sets are one file each; of others a set has a file for each split, or is one.
+    // TOFU has one file per set. Other datasets have a file per split, or a single file.
     const std::string set_name = text_at(set, {"args", "hf_args", "name"});
     const std::string split = text_at(set, {"args", "hf_args", "split"});
     const std::vector<std::string> names = set_name.empty()
@@ -369,11 +373,12 @@ class Translation {
       fail(
           path,
           fmt::format(
-              "the rows {} of {} are not here; looked in {}",
+              "rows {} of {} not found; looked in {}",
               names.front(),
               source,
               fmt::join(looked, ", ")),
-          "nothing is fetched: give the folder of its files as unlearning.data_dir=FOLDER");
+          "Lockstep does not download data: set unlearning.data_dir=FOLDER to the folder with its "
+          "files");
       return;
     }
     Value list = Value::list(set.origin);
@@ -384,23 +389,23 @@ class Translation {
   }
   void set_list(const Path& key, Value list) { set(key, std::move(list)); }
 
-  /// Why a run is not evaluated while it trains; empty: it is.
+  /// Returns the reason why a run is not evaluated during training; empty if it is.
   std::string why_not_measured() const {
     if (tree_.find(Path{"eval", "tofu"}) == nullptr) {
-      return "there is no eval.tofu; evaluate what is saved: lockstep eval";
+      return "eval.tofu is missing; evaluate saved models with lockstep eval";
     }
     std::vector<std::string> looked;
     const std::string file = text_at(tree_, {"eval", "tofu", "forget_split"}) + "_perturbed";
     if (finder_.find("locuslab/TOFU", file, looked).empty()) {
       return fmt::format(
-          "{} of locuslab/TOFU is not here; give the folder of its files as "
-          "unlearning.data_dir=FOLDER",
+          "{} of locuslab/TOFU not found; set unlearning.data_dir=FOLDER to the folder with its "
+          "files",
           file);
     }
     return "";
   }
 
-  /// Where results go, and what an evaluation by itself is.
+  /// Sets the output folder and the task of a standalone evaluation.
   void take_suite(const Value& suite, const std::string& name) {
     set_text({"task", "type"}, "unlearning", suite.origin);
     set_text({"unlearning", "compatibility"}, "upstream", suite.origin);
@@ -437,13 +442,13 @@ class Translation {
     take_metrics(muse);
   }
 
-  /// What is measured, and of which files.
+  /// Reads the metrics and the files of eval.tofu.
   void take_tofu(const Value& tofu) {
     for (const char* name :
          {"overwrite", "forget_split", "holdout_split", "retain_logs_path", "question_key"}) {
       copy({"eval", "tofu", name}, {"unlearning", name});
     }
-    // Without a folder of ours the Hub's cache may have the files.
+    // Without unlearning.data_dir, the Hub's cache may have the files.
     std::vector<std::string> looked;
     const std::string split = text_at(tree_, {"eval", "tofu", "forget_split"});
     if (const auto files = finder_.find("locuslab/TOFU", split + "_perturbed", looked);
@@ -482,8 +487,9 @@ class Translation {
                                       : text_at(evaluators->entries.front().value, {"handler"});
       fail(
           {"eval"},
-          handler.empty() ? "there is no evaluator" : fmt::format("{} is not supported", handler),
-          handler.empty() ? "give eval=tofu, or eval=muse" : std::string(why_not_built(handler)));
+          handler.empty() ? "an evaluator is required"
+                          : fmt::format("{} is not supported", handler),
+          handler.empty() ? "use eval=tofu or eval=muse" : std::string(why_not_built(handler)));
       return;
     }
     take_suite(*tofu, "tofu");
@@ -496,7 +502,7 @@ class Translation {
   Problems& problems_;
   std::vector<std::string>& warnings_;
   Value ours_ = Value::map();
-  std::optional<std::string> kind_;  // of the sets so far
+  std::optional<std::string> kind_;  // kind of the sets read so far
 };
 
 }  // namespace
@@ -523,8 +529,8 @@ std::vector<Override> take_overrides(
       problems.add(
           override.key,
           {.source = Origin::Source::kCommandLine, .place = override.text},
-          "there is no such key, neither in the tree nor of ours",
-          fmt::format("a new one is added with +{}", override.text));
+          "unknown key, both in the tree and in Lockstep",
+          fmt::format("add a new key with +{}", override.text));
     } else {
       apply_override_at(tree, path, override, ++order, problems);
     }

@@ -1,5 +1,6 @@
-// The configuration tree of open-unlearning (locuslab/open-unlearning) as keys of ours: model_args,
-// trainer.handler and its method_args, data.forget and data.retain, the metrics of eval.tofu.
+// Configuration tree of open-unlearning (locuslab/open-unlearning) as configuration keys:
+// model_args, trainer.handler and its method_args, data.forget and data.retain, the metrics of
+// eval.tofu.
 #pragma once
 
 #include <string>
@@ -11,19 +12,19 @@
 
 namespace lockstep::config {
 
-/// Whether a composed tree has the shape of theirs.
+/// Returns true if a composed tree looks like open-unlearning's.
 bool is_open_unlearning(const Value& tree);
 
-/// Applies to the tree those overrides that are of its keys, and returns the others, which are of
-/// ours. An override of neither is a problem.
+/// Applies the overrides of open-unlearning keys to the tree and returns the remaining overrides,
+/// which belong to Lockstep keys. An override of an unknown key is a problem.
 std::vector<Override> take_overrides(
     Value& tree, std::vector<Override> overrides, Problems& problems);
 
-/// The tree, whose interpolations are resolved, as a tree of our keys. What has no meaning here is
-/// left out, with a warning where it would change something. `ours` are the overrides that are
-/// still to come: unlearning.data_dir among them says where data sets of the Hub lie. Problems:
-/// methods, metrics, data sets and parameters that are not known, each with the remedy; files that
-/// are not there.
+/// Converts the tree, with interpolations resolved, to a tree of configuration keys. Keys without a
+/// meaning in Lockstep are dropped, with a warning if they would change the result. `ours` are the
+/// overrides that will be applied later; unlearning.data_dir among them is searched for Hub
+/// datasets. Unknown methods, metrics, datasets and parameters, and missing files, are problems
+/// with hints.
 Value open_unlearning_settings(
     const Value& tree,
     const std::vector<Override>& ours,

@@ -1,3 +1,4 @@
+// Binds a configuration tree to the typed Config struct.
 #include "config/core/bind.h"
 
 #include <algorithm>
@@ -59,11 +60,11 @@ bool read(const Value& value, NumberMap& out) {
   return value.is_map();
 }
 
-/// A source of a mixture; empty: it is one, else what is wrong with it.
+/// Reads a source of a mixture. Returns an error message, or an empty string on success.
 std::string read_source(const Value& value, MixtureSource& out) {
   static const std::vector<std::string> kNames{"name", "files", "weight", "max_epochs"};
   if (!value.is_map()) {
-    return fmt::format("{} is no map of name, files and weight", short_text(value));
+    return fmt::format("{} is not a map of name, files and weight", short_text(value));
   }
   for (const Entry& entry : value.entries) {
     const bool fits = entry.name == "name"     ? read(entry.value, out.name)
@@ -74,7 +75,8 @@ std::string read_source(const Value& value, MixtureSource& out) {
     if (entry.name == "max_epochs" && read(entry.value, epochs)) {
       out.max_epochs = epochs;
     } else if (std::find(kNames.begin(), kNames.end(), entry.name) == kNames.end()) {
-      return fmt::format("a source has no {}.{}", entry.name, did_you_mean(entry.name, kNames));
+      return fmt::format(
+          "unknown key {} of a source.{}", entry.name, did_you_mean(entry.name, kNames));
     } else if (!fits) {
       return fmt::format(
           "{}: {} is not {}",
@@ -82,7 +84,7 @@ std::string read_source(const Value& value, MixtureSource& out) {
           short_text(entry.value),
           entry.name == "max_epochs" ? "an integer"
           : entry.name == "weight"   ? "a number"
-                                     : "a text, or of files a list of texts");
+                                     : "a string (files: or a list of strings)");
     }
   }
   out.name = out.name.empty() && !out.files.empty() ? out.files.front() : out.name;
@@ -174,7 +176,7 @@ class Binder {
       problems_.add(
           key,
           entry.value.origin,
-          "there is no such key." + did_you_mean_key(key),
+          "unknown key." + did_you_mean_key(key),
           "`--help` lists all keys");
     }
   }
@@ -213,17 +215,18 @@ class Binder {
   static std::string section_remedy(const std::string& key, const Value& value) {
     if (key == "model" && value.is_scalar()) {
       return fmt::format(
-          "write model.path={0} for a folder or a Hub name, model.preset={0} for a built-in "
-          "description; model={0} chooses the file model/{0}.yaml of a configuration tree",
+          "write model.path={0} for a folder or a Hub name, or model.preset={0} for a built-in "
+          "description; model={0} selects the file model/{0}.yaml of a configuration tree",
           value.text);
     }
     return fmt::format("write {}.KEY=VALUE", key);
   }
 
-  /// Makes the value one of the choices, or tells that it is none. YAML's `no` may come as false.
+  /// Replaces the value by the matching choice, or reports a problem. YAML 1.1 may have parsed `no`
+  /// as false.
   bool fit_choice(const std::string& key, const Field& field, Value& value) {
     if (!value.is_scalar()) {
-      return true;  // read() refuses it
+      return true;  // read() reports it
     }
     const std::string lower = lower_case(value.text);
     for (const std::string_view choice : field.choices) {
@@ -238,7 +241,7 @@ class Binder {
         key,
         value.origin,
         fmt::format(
-            "{} is none of {}.{}",
+            "{} is not one of {}.{}",
             short_text(value),
             fmt::join(choices, ", "),
             did_you_mean(lower, choices)));

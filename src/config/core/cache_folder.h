@@ -6,8 +6,8 @@
 
 namespace lockstep::config {
 
-/// data.cache_dir where it is given, else lockstep/data below XDG_CACHE_HOME or ~/.cache, else
-/// below /tmp/lockstep-UID. Error (config) where another user made that.
+/// Returns data.cache_dir if it is set, otherwise lockstep/data below XDG_CACHE_HOME or ~/.cache,
+/// otherwise below /tmp/lockstep-UID. Throws Error (config) if another user owns that folder.
 std::filesystem::path cache_folder(const std::string& cache_dir);
 
 }  // namespace lockstep::config

@@ -1,4 +1,4 @@
-// A list of conditions, each told with the key, where its value came from, and the value.
+// Checker for conditions on configuration values; reports key, origin and value.
 #pragma once
 
 #include <cmath>
@@ -37,14 +37,14 @@ class Checker {
   Problems& problems_;
 };
 
-/// The checks of the section training (validate.h calls it).
+/// Checks the section training; called by validate() (validate.h).
 void validate_training(const Config& config, Checker& check, std::vector<std::string>& warnings);
-/// Those of preference, and of what goes with task.type=preference.
+/// Checks the section preference and keys used with task.type=preference.
 void validate_preference(const Config& config, Checker& check, std::vector<std::string>& warnings);
 void validate_lora(const Config& config, Checker& check);
 void validate_quantization(const Config& config, Checker& check);
 void validate_float8(const Config& config, Checker& check);
-/// Those of unlearning, and of what goes with task.type=unlearning.
+/// Checks the section unlearning and keys used with task.type=unlearning.
 void validate_unlearning(const Config& config, Checker& check, std::vector<std::string>& warnings);
 
 }  // namespace lockstep::config

@@ -1,4 +1,4 @@
-// The words that fields of the configuration may be.
+// Allowed values of string fields of the configuration.
 #pragma once
 
 #include <string_view>

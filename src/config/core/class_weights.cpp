@@ -1,3 +1,4 @@
+// Converts task.class_weights between maps and lists.
 #include "config/core/class_weights.h"
 
 #include <algorithm>

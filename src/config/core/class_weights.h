@@ -1,4 +1,4 @@
-// task.class_weights by the names of labels.
+// Class weights by label name (task.class_weights).
 #pragma once
 
 #include <optional>
@@ -10,12 +10,11 @@
 
 namespace lockstep::config {
 
-/// Of task.class_weights, which may be a map: a list of "label=weight" in its place. What is no
-/// scalar stays, for errors.
+/// Replaces a map in task.class_weights by a list of "label=weight". Values that are not scalars
+/// are not changed and reported later.
 void list_class_weights(Value& tree);
 
-/// Of "spam=3": the label and the weight, which may be any number; nothing where it is no such
-/// text.
+/// Returns the label and the weight, which may be any number, of "spam=3"; nullopt for other text.
 std::optional<std::pair<std::string, double>> named_weight(std::string_view text);
 
 }  // namespace lockstep::config

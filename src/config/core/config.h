@@ -1,7 +1,6 @@
-// The configuration of a job: plain nested structs. Field names are the names that users type, and
-// the defaults are the program's. What each field is, its default and its help are one line of
-// config/core/sections/; config/core/fields.h visits them, and config/resolve.h fills them from
-// files and the command line.
+// Typed configuration of a job: plain nested structs. Field names are the names of the keys. Type,
+// default and help of each field are one line in config/core/sections/; config/core/fields.h visits
+// the fields, and config/resolve.h fills them from files and the command line.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +14,34 @@ namespace lockstep::config {
 #define FIELD(type, name, value, ...) type name = value;
 #define SECTION(type, name, help) type name;
 
-/// Names that a user chooses, each with a number, in their order.
+/// User-defined names, each with a number, in order.
 using NumberMap = std::vector<std::pair<std::string, double>>;
 
 /// A source of data.mixture.
 struct MixtureSource {
-  std::string name;                // empty: its first file
-  std::vector<std::string> files;  // as data.train names them
-  double weight = 1;               // its share is this over the sum of all
+  std::string name;                // empty: the first file
+  std::vector<std::string> files;  // same syntax as data.train
+  double weight = 1;               // divided by the sum of all weights
   std::optional<int64_t> max_epochs;
   bool operator==(const MixtureSource&) const = default;
 };
 using Mixture = std::vector<MixtureSource>;
 
-/// Which model, and where its weights come from. Exactly one of path and preset is given.
+/// Model and source of its weights. Exactly one of path and preset is set.
 struct ModelSection {
 #include "config/core/sections/model.def"
 };
 
-/// Adapters, by PEFT's names: where any key is given the model's own weights stay as they are, and
-/// low-rank factors beside its linears are trained (Hu et al., "LoRA", 2021).
+/// LoRA adapters, with PEFT's names (Hu et al., "LoRA", 2021). If any key is set, the base weights
+/// are frozen and low-rank factors of linear layers are trained.
 struct LoraSection {
 #include "config/core/sections/lora.def"
   bool operator==(const LoraSection&) const = default;
 };
 
-/// Weights in 4 or 8 bits beside which adapters are trained (Dettmers et al., "QLoRA", 2023). The
-/// names of BitsAndBytesConfig are other names; settle() leaves the section's own alone.
+/// Quantization of frozen base weights to 4 or 8 bits for adapter training (Dettmers et al.,
+/// "QLoRA", 2023). The names of BitsAndBytesConfig are aliases; settle() moves their values to the
+/// section's own names.
 struct QuantizationSection {
 #include "config/core/sections/quantization.def"
   bool operator==(const QuantizationSection&) const = default;
@@ -51,45 +51,45 @@ struct TokenizerSection {
 #include "config/core/sections/tokenizer.def"
 };
 
-/// What the model is trained for.
+/// Training task.
 struct TaskSection {
 #include "config/core/sections/task.def"
 };
 
-/// For task.type=generative_classification: labels as texts.
+/// Settings of task.type=generative_classification, which generates labels as text.
 struct GenerativeSection {
 #include "config/core/sections/generative.def"
 };
 
-/// For task.type=preference: names are those of TRL's DPO, KTO, CPO and ORPO trainers.
+/// Settings of task.type=preference, with the names of TRL's DPO, KTO, CPO and ORPO trainers.
 struct PreferenceSection {
 #include "config/core/sections/preference.def"
 };
 
-/// For task.type=unlearning: names and formulas are those of open-unlearning.
+/// Settings of task.type=unlearning, with the names and formulas of open-unlearning.
 struct UnlearningSection {
 #include "config/core/sections/unlearning.def"
 };
 
-/// What is trained and evaluated on.
+/// Training and evaluation data.
 struct DataSection {
 #include "config/core/sections/data.def"
 };
 
-/// Arguments of the learning-rate schedule (lr_scheduler_kwargs): those that the schedule takes and
-/// that are not given have its own defaults.
+/// Arguments of the learning-rate schedule (lr_scheduler_kwargs). Arguments that are not set have
+/// the defaults of the schedule.
 struct SchedulerArguments {
 #include "config/core/sections/scheduler.def"
 };
 
-/// Hugging Face's TrainingArguments, by their names and with their defaults. One step is one
-/// optimizer update. Names that this program knows but that are no field here are in
-/// config/core/trainer_keys.cpp, each with its rule.
+/// Hugging Face's TrainingArguments, with their names and defaults. One step is one optimizer
+/// update. Other known names of TrainingArguments are in config/core/trainer_keys.cpp, each with
+/// its rule.
 struct TrainingSection {
 #include "config/core/sections/training.def"
 };
 
-/// Where a kind of state lives.
+/// Location of one kind of state.
 struct OffloadSection {
 #include "config/core/sections/offload.def"
 };
@@ -98,22 +98,22 @@ struct OptimizerOffloadSection {
 #include "config/core/sections/optimizer_offload.def"
 };
 
-/// How ranks share the work: data x pipeline x context x tensor is the number of ranks.
+/// Parallelism: data x pipeline x context x tensor is the number of ranks.
 struct ParallelSection {
 #include "config/core/sections/parallel.def"
 };
 
-/// The factor that keeps float16 gradients from vanishing.
+/// Loss scaling, which prevents underflow of float16 gradients.
 struct LossScaleSection {
 #include "config/core/sections/loss_scale.def"
 };
 
-/// Numbers: what TrainingArguments have no name for.
+/// Precision settings that TrainingArguments does not have.
 struct PrecisionSection {
 #include "config/core/sections/precision.def"
 };
 
-/// What TrainingArguments have no name for.
+/// Checkpoint settings that TrainingArguments does not have.
 struct CheckpointSection {
 #include "config/core/sections/checkpoint.def"
 };
@@ -125,7 +125,8 @@ struct MonitorSection {
 #undef FIELD
 #undef SECTION
 
-/// The whole configuration, resolved once and passed by const reference in the narrowest struct.
+/// The whole configuration, resolved once and passed by const reference. Functions take the
+/// narrowest section that they need.
 struct Config {
   ModelSection model;
   LoraSection lora;

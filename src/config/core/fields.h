@@ -1,10 +1,9 @@
-// One visitor of every field of the configuration. It drives files, flags, --help, printing and the
-// JSON schema.
+// Visitor over all fields of the configuration. Files, flags, --help, printing and the JSON schema
+// use it.
 //
 // visit_fields(section, visitor) calls, for each field in order,
-//   visitor(Field{name, help, choices}, value)           where value is a scalar, an optional or a
-//   list, and visitor.section(Field{name, help, {}}, section)      where it is a struct with fields
-//   of its own.
+// visitor(Field{name, help, choices}, value)          if value is a scalar, an optional or a list
+// visitor.section(Field{name, help, {}}, section)     if it is a nested struct
 #pragma once
 
 #include <span>
@@ -16,11 +15,11 @@
 
 namespace lockstep::config {
 
-/// What is known of a field beside its value.
+/// Description of a field.
 struct Field {
   std::string_view name;
   std::string_view help;
-  /// The words that a string field may be; empty: any.
+  /// Allowed values of a string field; empty: any.
   std::span<const std::string_view> choices = {};
 };
 
@@ -94,20 +93,24 @@ template <class Section, class Visitor>
   requires std::is_same_v<std::remove_const_t<Section>, Config>
 void visit_fields(Section& section, Visitor&& visitor) {
   visitor.section({"model", "The model"}, section.model);
-  visitor.section({"lora", "Adapters, by PEFT's names"}, section.lora);
-  visitor.section({"quantization", "Weights in 4 or 8 bits"}, section.quantization);
+  visitor.section({"lora", "LoRA adapters, with PEFT's names"}, section.lora);
+  visitor.section({"quantization", "4-bit and 8-bit weights"}, section.quantization);
   visitor.section({"tokenizer", "The tokenizer"}, section.tokenizer);
-  visitor.section({"task", "What the model is trained for"}, section.task);
-  visitor.section({"generative", "For task.type=generative_classification"}, section.generative);
-  visitor.section({"preference", "For task.type=preference and reward_model"}, section.preference);
-  visitor.section({"unlearning", "For task.type=unlearning"}, section.unlearning);
-  visitor.section({"data", "The data"}, section.data);
-  visitor.section({"training", "Hugging Face's TrainingArguments"}, section.training);
-  visitor.section({"parallel", "How ranks share the work"}, section.parallel);
+  visitor.section({"task", "Training task"}, section.task);
   visitor.section(
-      {"precision", "Numbers: what TrainingArguments have no name for"}, section.precision);
+      {"generative", "Used with task.type=generative_classification"}, section.generative);
+  visitor.section(
+      {"preference", "Used with task.type=preference and reward_model"}, section.preference);
+  visitor.section({"unlearning", "Used with task.type=unlearning"}, section.unlearning);
+  visitor.section({"data", "The data"}, section.data);
+  visitor.section(
+      {"training", "Training settings, with the names of Hugging Face's TrainingArguments"},
+      section.training);
+  visitor.section({"parallel", "Parallelism and memory"}, section.parallel);
+  visitor.section(
+      {"precision", "Precision settings that TrainingArguments does not have"}, section.precision);
   visitor.section({"checkpoint", "Checkpoints"}, section.checkpoint);
-  visitor.section({"monitor", "What is shown"}, section.monitor);
+  visitor.section({"monitor", "Monitoring and progress output"}, section.monitor);
 }
 
 }  // namespace lockstep::config

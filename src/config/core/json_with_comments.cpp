@@ -1,3 +1,4 @@
+// Parser for JSON with comments.
 #include <algorithm>
 
 #include "base/error.h"
@@ -7,8 +8,8 @@
 namespace lockstep::config {
 namespace {
 
-/// A strict JSON parser but for comments and trailing commas, which keeps lines. Recursion is
-/// bounded by kMaximumDepth.
+/// JSON parser that keeps line numbers. Strict except that it accepts comments and trailing commas.
+/// Recursion is limited to kMaximumDepth.
 class JsonReader {
  public:
   JsonReader(std::string_view text, std::string source) : text_(text), source_(std::move(source)) {}
@@ -31,7 +32,7 @@ class JsonReader {
     }
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{}:{}: this is not JSON (column {}): {}", source_, line_, column, what));
+        fmt::format("{}:{}: invalid JSON (column {}): {}", source_, line_, column, what));
   }
 
   Origin origin() const {
@@ -50,7 +51,7 @@ class JsonReader {
     }
   }
 
-  /// White space and comments: // and # to the end of the line, /* to */.
+  /// Skips white space and comments: // and # to the end of the line, /* to */.
   void skip() {
     while (at_ < text_.size()) {
       const char letter = text_[at_];
@@ -93,15 +94,15 @@ class JsonReader {
     ++at_;
     for (skip(); peek() != '}'; skip()) {
       if (peek() != '"') {
-        fail("a name in double quotes, or }, is expected here");
+        fail("expected a name in double quotes, or }");
       }
       std::string name = string();
       if (map.find(name) != nullptr) {
-        fail(fmt::format("\"{}\" is given twice in the same object", name));
+        fail(fmt::format("duplicate name \"{}\" in an object", name));
       }
       skip();
       if (peek() != ':') {
-        fail(fmt::format("a colon is expected after \"{}\"", name));
+        fail(fmt::format("expected a colon after \"{}\"", name));
       }
       ++at_;
       skip();
@@ -128,7 +129,7 @@ class JsonReader {
     if (peek() == ',') {
       ++at_;
     } else if (peek() != end) {
-      fail(fmt::format("a comma or {} is expected here", end));
+      fail(fmt::format("expected a comma or {}", end));
     }
   }
 
@@ -145,8 +146,8 @@ class JsonReader {
     if (!plain) {
       at_ = begin;
       fail(
-          text.empty() ? "a value is expected here"
-                       : fmt::format("'{}' is not a value (strings are in double quotes)", text));
+          text.empty() ? "expected a value"
+                       : fmt::format("'{}' is not a value (strings need double quotes)", text));
     }
     return text == "null" ? Value::null(origin()) : Value::scalar(std::move(text), false, origin());
   }
@@ -161,7 +162,7 @@ class JsonReader {
       } else if (lower >= 'a' && lower <= 'f') {
         code = code * 16 + static_cast<unsigned>(lower - 'a' + 10);
       } else {
-        fail("four hexadecimal digits are expected after \\u");
+        fail("expected four hexadecimal digits after \\u");
       }
       ++at_;
     }
@@ -174,11 +175,11 @@ class JsonReader {
       at_ += 2;
       const unsigned low = hex4();
       if (low < 0xdc00 || low > 0xdfff) {
-        fail("half of a surrogate pair");
+        fail("unpaired surrogate");
       }
       code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     } else if (code >= 0xd800 && code < 0xe000) {
-      fail("half of a surrogate pair");
+      fail("unpaired surrogate");
     }
     if (code < 0x80) {
       text += static_cast<char>(code);
@@ -203,7 +204,7 @@ class JsonReader {
     while (peek() != '"') {
       const char letter = peek();
       if (at_ >= text_.size() || letter == '\n') {
-        fail("a text that does not end");
+        fail("unterminated string");
       }
       ++at_;
       if (letter != '\\') {
@@ -218,7 +219,7 @@ class JsonReader {
       } else if (escape == 'u') {
         append_code_point(text);
       } else {
-        fail("an escape that JSON does not have");
+        fail("invalid escape sequence");
       }
     }
     ++at_;
@@ -239,7 +240,10 @@ Value parse_json_with_comments(std::string_view text, const std::string& source)
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} is {} bytes; a configuration has at most {}", source, text.size(), kMaximumBytes));
+            "{} is {} bytes; the maximum size of a configuration is {}",
+            source,
+            text.size(),
+            kMaximumBytes));
   }
   return JsonReader(text, source).document();
 }

@@ -1,3 +1,4 @@
+// Applies rules to the keys of other programs and to unsupported keys.
 #include "config/core/key_rules.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ void read_value(const KeyRule& rule, const Value& value, const RuleTarget& targe
   } else if (is_on(value)) {
     target.set(text.substr(0, equals), text.substr(equals + 1), value);
   } else if (rule.takes == KeyRule::Takes::kSwitch && !value.is_null() && !to_bool(value.text)) {
-    target.refuse(std::string(rule.name), value, "it is not true or false");
+    target.refuse(std::string(rule.name), value, "must be true or false");
   }
 }
 
@@ -87,12 +88,12 @@ void apply_rule(
       read_value(rule, value, target);
     }
   } else if (is_harmless(rule, value)) {
-    // asks for nothing
+    // no effect requested
   } else if (rule.kind == KeyRule::Kind::kRefused) {
     target.refuse(name, value, std::string(rule.text));
   } else {
     target.warnings.push_back(fmt::format(
-        "{}{} ({}) does nothing: {}", target.prefix, name, describe(value.origin), rule.text));
+        "{}{} ({}) has no effect: {}", target.prefix, name, describe(value.origin), rule.text));
   }
 }
 
@@ -122,9 +123,7 @@ void apply_rules(
       names.emplace_back(rule.name);
     }
     target.problems.add(
-        target.prefix + entry.name,
-        entry.value.origin,
-        "there is no such key." + did_you_mean(name, names));
+        target.prefix + entry.name, entry.value.origin, "unknown key." + did_you_mean(name, names));
   }
 }
 

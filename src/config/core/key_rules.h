@@ -12,12 +12,12 @@
 
 namespace lockstep::config {
 
-/// What a rule writes to: settings of ours, problems, warnings.
+/// Destination of a rule: settings, problems, warnings.
 struct RuleTarget {
   Value& settings;
   Problems& problems;
   std::vector<std::string>& warnings;
-  std::string prefix;  // of the key, for messages: "fsdp_config."
+  std::string prefix;  // prefix of the key in messages: "fsdp_config."
 
   void set(const std::string& key, const std::string& text, const Value& from) const;
   void copy(const std::string& key, const Value& from) const;
@@ -26,25 +26,27 @@ struct RuleTarget {
       const Value& value,
       const std::string& why,
       const std::string& remedy = "") const;
-  /// The same, for the keys of a section.
+  /// Returns the target for the keys of a section.
   RuleTarget below(const std::string& section) const;
 };
 
 struct KeyRule {
   enum class Kind {
-    kRead,     // becomes keys of ours
-    kIgnored,  // accepted; a warning says why it does nothing here
-    kRefused,  // a problem: it would change the result, and is not done here
+    kRead,     // mapped to configuration keys
+    kIgnored,  // accepted without effect; a warning explains why
+    kRefused,  // a problem: it would change the result and is not supported
   };
-  enum class Takes { kValue, kSwitch };  // kSwitch: --name alone is true
+  enum class Takes { kValue, kSwitch };  // kSwitch: --name without a value means true
   using Read = void (*)(const RuleTarget& target, const std::string& name, const Value& value);
 
-  std::string_view name;  // "zero_optimization.overlap_comm"; a section's covers what is below it
+  std::string_view
+      name;  // "zero_optimization.overlap_comm"; the rule of a section covers the keys below it
   Kind kind;
-  /// Values that ask for nothing, joined by '|'; "*" is every value, and null always is one.
+  /// Values without effect, separated by '|'; "*" matches every value. null is always harmless.
   std::string_view harmless = "";
-  /// kRead: "parallel.tensor" takes the value as it is, and "parallel.zero_stage=1" stands for
-  /// true; empty where `read` or the table's reader maps it. Else the reason why not.
+  /// kRead: "parallel.tensor" copies the value to that key, and "parallel.zero_stage=1" is set if
+  /// the value is true; empty if `read` or the reader of the table maps the key. Otherwise the
+  /// reason.
   std::string_view text = "";
   Takes takes = Takes::kValue;
   Read read = nullptr;
@@ -55,21 +57,21 @@ constexpr KeyRule read_by(std::string_view name, KeyRule::Read read) {
   return {.name = name, .kind = KeyRule::Kind::kRead, .read = read};
 }
 
-/// nullptr where the table has no such name.
+/// Returns nullptr if the table does not contain the name.
 const KeyRule* find_rule(KeyRules rules, std::string_view name);
-/// Whether the value asks for nothing.
+/// Returns true if the value has no effect.
 bool is_harmless(const KeyRule& rule, const Value& value);
-/// Does what the rule says of a value; `name` is as the file has it. Of several keys that do
-/// nothing a reader may want one line: then it asks is_harmless() itself.
+/// Applies a rule to a value; `name` is the name in the file. A reader that reports several keys in
+/// one warning calls is_harmless() itself instead.
 void apply_rule(
     const KeyRule& rule, const std::string& name, const Value& value, const RuleTarget& target);
-/// Of every entry of a map (null: none); `prefix_of_names` may stand before a name. An unknown one
-/// is a problem with the nearest name.
+/// Applies the rules to every entry of a map (null: no entries). Names may start with
+/// `prefix_of_names`. An unknown name is a problem that suggests the nearest name.
 void apply_rules(
     KeyRules rules, const Value& map, const std::string& prefix_of_names, const RuleTarget& target);
 
 bool is_on(const Value& value);
-/// null or 1.
+/// Returns true for null and 1.
 bool is_one(const Value& value);
 
 }  // namespace lockstep::config

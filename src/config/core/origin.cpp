@@ -1,3 +1,4 @@
+// Formats the origin of a configuration value.
 #include "config/core/origin.h"
 
 #include "base/format.h"

@@ -1,4 +1,4 @@
-// Origin of a value.
+// Origin of a configuration value.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ struct Origin {
   /// "conf/model/small.yaml:3", "seed=1" of the command line, "WORLD_SIZE",
   /// "training.gradient_checkpointing".
   std::string place = {};
-  /// Counts up as values are read: of two, the later has the larger.
+  /// Increases as values are read: the later of two values has the larger order.
   int64_t order = 0;
-  /// The value holds a secret (it came through an environment variable such as HF_TOKEN): never
-  /// shown.
+  /// The value contains a secret, from an environment variable such as HF_TOKEN, and is never
+  /// printed.
   bool secret = false;
 };
 
@@ -25,8 +25,7 @@ using Origins = std::map<std::string, Origin>;
 /// "default", "conf/a.yaml:3", "command line: seed=1", "environment: WORLD_SIZE", "from
 /// training.bf16".
 std::string describe(const Origin& origin);
-/// Whether a name is that of a secret: it ends in KEY, TOKEN, SECRET or PASSWORD, as a word of its
-/// own.
+/// Returns true if a name is that of a secret: its last word is KEY, TOKEN, SECRET or PASSWORD.
 bool is_secret_name(const std::string& name);
 
 }  // namespace lockstep::config

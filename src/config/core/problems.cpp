@@ -1,3 +1,4 @@
+// Collects configuration problems and throws them as one error.
 #include "config/core/problems.h"
 
 #include <algorithm>

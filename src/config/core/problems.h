@@ -1,4 +1,4 @@
-// Everything that is wrong with a configuration, so that the user sees it at once.
+// List of all problems of a configuration, reported together.
 #pragma once
 
 #include <string>
@@ -11,18 +11,19 @@ namespace lockstep::config {
 
 class Problems {
  public:
-  /// "training.seed (conf.yaml:3): MESSAGE; REMEDY". An empty key leaves the front out.
+  /// Adds "training.seed (conf.yaml:3): MESSAGE; REMEDY". With an empty key only "MESSAGE; REMEDY".
   void add(
       const std::string& key,
       const Origin& origin,
       const std::string& message,
       const std::string& remedy = "");
-  /// An Error that a reader threw.
+  /// Adds an Error thrown by a reader.
   void add(const Error& error);
 
   bool empty() const { return lines_.empty(); }
   const std::vector<std::string>& lines() const { return lines_; }
-  /// Throws one Error(kConfig) with all of them (at most 20 are shown), if there are any.
+  /// Throws one Error (config) with all problems, of which at most 20 are shown. Returns if there
+  /// are none.
   void throw_if_any() const;
 
  private:

@@ -1,3 +1,4 @@
+// Parses scalars: booleans, integers and floats.
 #include "config/core/scalar.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace lockstep::config {
 namespace {
 
-/// Takes digits with single underscores between them; the number of characters taken.
+/// Returns the length of the leading digits, which may contain single underscores.
 size_t take_digits(std::string_view text) {
   size_t taken = 0;
   while (taken < text.size()) {
@@ -28,7 +29,7 @@ size_t take_digits(std::string_view text) {
   return taken;
 }
 
-/// The same, but no leading zero before other digits: Hydra's INT_UNSIGNED.
+/// The same without leading zeros: Hydra's INT_UNSIGNED.
 size_t take_integer(std::string_view text) {
   return !text.empty() && text[0] == '0' ? 1 : take_digits(text);
 }
@@ -174,7 +175,7 @@ std::string number_text(double value) {
     return value < 0 ? "-.inf" : ".inf";
   }
   const std::string text = fmt::format("{}", value);
-  // YAML 1.1 readers take 1e-05 for a string: they want a point.
+  // YAML 1.1 readers parse 1e-05 as a string because it has no decimal point.
   const size_t exponent = text.find('e');
   if (text.find('.') == std::string::npos) {
     return exponent == std::string::npos ? text + ".0"

@@ -1,3 +1,4 @@
+// Builds the list of configuration keys.
 #include "config/core/schema.h"
 
 #include <algorithm>
@@ -161,7 +162,8 @@ const std::vector<std::string>& key_names() {
 
 std::optional<std::string> nearest_key(std::string_view word, std::span<const std::string> more) {
   std::vector<std::string> names(more.begin(), more.end());
-  std::map<std::string, std::string> in_sections;  // a name alone, and its first key
+  std::map<std::string, std::string>
+      in_sections;  // name without section -> first key with that name
   for (const std::string& key : key_names()) {
     const std::string name = key.substr(key.rfind('.') + 1);
     names.push_back(name);
@@ -203,10 +205,10 @@ std::string type_text(const Key& key) {
     case Key::Type::kNumber:
       return "a number";
     case Key::Type::kText:
-      return key.choices.empty() ? "a text"
+      return key.choices.empty() ? "a string"
                                  : fmt::format("one of {}", fmt::join(key.choices, ", "));
     case Key::Type::kList:
-      return "a list of texts";
+      return "a list of strings";
     case Key::Type::kMap:
       return "a map of numbers";
     case Key::Type::kRecords:

@@ -1,4 +1,4 @@
-// The keys of the configuration as data, made from the visitor of config/core/fields.h.
+// List of the configuration keys, built with the visitor of config/core/fields.h.
 #pragma once
 
 #include <optional>
@@ -18,28 +18,27 @@ struct Key {
   Type type = Type::kText;
   bool optional = false;  // may be null
   std::string help;
-  std::vector<std::string> choices;  // of a text; empty: any
+  std::vector<std::string> choices;  // allowed values of a string; empty: any
   Value default_value;
 };
 
-/// Every key, sections before what is in them, in the order of the structs.
+/// Returns every key in the order of the structs; a section precedes its keys.
 const std::vector<Key>& all_keys();
-/// nullptr where there is no such key.
+/// Returns nullptr if the key does not exist.
 const Key* find_key(const std::string& name);
-/// The names of all keys that are no sections.
+/// Returns the names of all keys except sections.
 const std::vector<std::string>& key_names();
-/// The key that `word` is nearest to, with its section where that must be written, or one of
-/// `more`.
+/// Returns the key nearest to `word`, with its section if required, or the nearest of `more`.
 std::optional<std::string> nearest_key(
     std::string_view word, std::span<const std::string> more = {});
-/// " Did you mean 'x'?" of it, or nothing.
+/// Returns " Did you mean 'x'?" for the nearest key; empty if none is near.
 std::string did_you_mean_key(std::string_view word, std::span<const std::string> more = {});
-/// Whether `name` is a section of the root: model, tokenizer, data, ...
+/// Returns true if `name` is a top-level section: model, tokenizer, data, ...
 bool is_section(const std::string& name);
 
-/// A configuration as a tree, every key in it.
+/// Converts a configuration to a tree with every key.
 Value to_value(const Config& config);
-/// The reverse, for one key: "INTEGER", "true or false", "one of a, b".
+/// Returns the type of a key for error messages: "an integer", "true or false", "one of a, b".
 std::string type_text(const Key& key);
 
 }  // namespace lockstep::config

@@ -1,3 +1,4 @@
+// Reads the data arguments of transformers' example scripts.
 #include "config/core/script_data.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ constexpr const char* kClassification = "sequence_classification";
 struct GlueTask {
   std::string_view name, text, pair, split_suffix, problem;
 };
-/// The columns of each task, as run_glue.py has them.
+/// Columns of each task, as in run_glue.py.
 constexpr GlueTask kGlueTasks[] = {
     {"cola", "sentence", "", "", "single_label_classification"},
     {"mnli", "premise", "hypothesis", "_matched", "single_label_classification"},
@@ -37,7 +38,7 @@ constexpr SampleLimit kSampleLimits[] = {
     {"max_predict_samples", "test", "test_split", "test"},
 };
 
-/// What a key holds, if anything but its default.
+/// Returns the value of a key if it is not the default.
 const Value* given(const Value& tree, const std::string& key) {
   const Value* const found = tree.find(split_path(key));
   return found == nullptr || found->is_null() || found->origin.source == Origin::Source::kDefault
@@ -98,8 +99,8 @@ void read_glue_task(const RuleTarget& target, const std::string& name, const Val
     target.refuse(
         name,
         value,
-        "it is no task of GLUE." + did_you_mean(asked, names),
-        fmt::format("give one of {}", fmt::join(names, ", ")));
+        "is not a GLUE task." + did_you_mean(asked, names),
+        fmt::format("use one of {}", fmt::join(names, ", ")));
     return;
   }
   const auto set = [&](const std::string& key, std::string_view text) {
@@ -132,7 +133,7 @@ void read_most_samples(const RuleTarget& target, const std::string& name, const 
   }
   const auto count = value.is_scalar() ? to_integer(value.text) : std::nullopt;
   if (!count || *count < 1) {
-    target.refuse(name, value, "it is no number of rows", "give 1 or more, or leave it out");
+    target.refuse(name, value, "is not a number of rows", "set it to 1 or more, or remove it");
     return;
   }
   const SampleLimit& limit = *std::ranges::find(kSampleLimits, name, &SampleLimit::name);
@@ -157,9 +158,9 @@ void read_most_samples(const RuleTarget& target, const std::string& name, const 
     target.refuse(
         name,
         value,
-        words.empty() ? fmt::format("there is no {} to take rows of", files_key)
-                      : fmt::format("{} is a part already", words.front()),
-        fmt::format("write the part yourself: {}='...{}'", files_key, part));
+        words.empty() ? fmt::format("requires {}", files_key)
+                      : fmt::format("{} is already a slice", words.front()),
+        fmt::format("write the slice yourself: {}='...{}'", files_key, part));
     return;
   }
   target.set(

@@ -1,4 +1,4 @@
-// Data as the example scripts of transformers name it (run_glue.py, run_classification.py).
+// Data arguments of transformers' example scripts (run_glue.py, run_classification.py).
 #pragma once
 
 #include <string>
@@ -8,21 +8,22 @@
 
 namespace lockstep::config {
 
-/// Files as data.train takes them; with a part ("[:10]"), one word that is of the rows of all of
-/// them together.
+/// Returns files in the syntax of data.train. With a slice ("[:10]") the files become one entry,
+/// and the slice applies to the rows of all files together.
 std::vector<std::string> words_of(const std::vector<std::string>& files, const std::string& part);
 
-/// `task_name` of run_glue.py: the data set of the task, its columns and its problem, where nothing
-/// else is said of them. With files of one's own, columns and problem alone. A variable of that
-/// name in a file stays one.
+/// Reads `task_name` of run_glue.py: sets the dataset, the columns and the problem type of the task
+/// if they are not set. If the user gives files, sets only columns and problem type. A user
+/// variable with that name in a file is not changed.
 void read_glue_task(const RuleTarget& target, const std::string& name, const Value& value);
 
-/// `text_column_names` and `label_column_name` of run_classification.py, which say by themselves
-/// that rows are classified.
+/// Reads `text_column_names` and `label_column_name` of run_classification.py, which also select
+/// sequence classification.
 void read_text_columns(const RuleTarget& target, const std::string& name, const Value& value);
 void read_label_column(const RuleTarget& target, const std::string& name, const Value& value);
 
-/// `max_train_samples`, `max_eval_samples`, `max_predict_samples`: the first rows of a set.
+/// Reads `max_train_samples`, `max_eval_samples`, `max_predict_samples`: use the first rows of a
+/// set.
 void read_most_samples(const RuleTarget& target, const std::string& name, const Value& value);
 
 }  // namespace lockstep::config

@@ -1,3 +1,4 @@
+// Merges settings from other formats into a configuration tree.
 #include "config/core/settings.h"
 
 #include "base/format.h"
@@ -29,7 +30,7 @@ void fill(Value& target, const Value& setting, const std::string& key, Problems&
             short_text(target),
             short_text(setting),
             describe(setting.origin)),
-        "make them the same, or give one of them");
+        "set them to the same value, or remove one");
   }
 }
 

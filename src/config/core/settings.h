@@ -8,15 +8,15 @@
 
 namespace lockstep::config {
 
-/// Sets `key` of a tree of settings; the origin is that of the value it was made from.
+/// Sets `key` in a tree of settings, with the origin of the source value.
 void set_key(
     Value& settings, const std::string& key, const std::string& text, const Origin& origin);
 
-/// Puts each setting into `tree` where the tree has the default. Where the tree was given another
-/// value, that is a problem which names both: every one is told.
+/// Copies each setting to `tree` if the tree has the default value. A conflict with another value
+/// is a problem that names both; all conflicts are reported.
 void fill(Value& tree, const Value& settings, Problems& problems);
 
-/// Whether two scalars say the same: as numbers where both are, as booleans, else by their texts.
+/// Returns true if two scalars are equal: as numbers or as booleans if both are, otherwise as text.
 bool same_scalar(const Value& a, const Value& b);
 
 }  // namespace lockstep::config

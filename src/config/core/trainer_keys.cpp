@@ -1,3 +1,4 @@
+// Rules for TrainingArguments and script arguments without a field of the configuration.
 #include "config/core/trainer_keys.h"
 
 #include "base/format.h"
@@ -12,17 +13,18 @@ using enum KeyRule::Kind;
 using enum KeyRule::Takes;
 
 constexpr std::string_view kNoHub =
-    "nothing is pushed to the Hub; output_dir is a folder that `hf upload` takes as it is";
+    "nothing is pushed to the Hub; upload output_dir with `hf upload`";
 constexpr std::string_view kNoPython =
-    "only used by PyTorch's compiler; there is no Python to compile";
-constexpr std::string_view kNoTpu = "there is no TPU support";
-constexpr std::string_view kOneLoader = "the loader is a thread that reads mapped files";
-constexpr std::string_view kOwnKernels = "the kernels are this program's own already";
-constexpr std::string_view kStreaming = "evaluation keeps sums alone, no predictions";
+    "only used by PyTorch's compiler; there is no Python code to compile";
+constexpr std::string_view kNoTpu = "TPUs are not supported";
+constexpr std::string_view kOneLoader =
+    "the data loader is one thread that reads memory-mapped files";
+constexpr std::string_view kOwnKernels = "Lockstep always uses its own fused kernels";
+constexpr std::string_view kStreaming = "evaluation accumulates sums and keeps no predictions";
 constexpr std::string_view kNoDownload =
-    "nothing is fetched from the Hub; give files: data.train, data.validation, data.test";
+    "nothing is downloaded from the Hub; use files: data.train, data.validation, data.test";
 
-/// Counts where warmup_steps is 0, as transformers has it.
+/// Reads warmup_ratio, which is used if warmup_steps is 0, as in transformers.
 void read_warmup_ratio(const RuleTarget& target, const std::string& name, const Value& value) {
   const auto ratio = value.is_scalar() ? to_double(value.text) : std::nullopt;
   if (!ratio || *ratio < 0 || *ratio >= 1) {
@@ -30,8 +32,8 @@ void read_warmup_ratio(const RuleTarget& target, const std::string& name, const 
       target.refuse(
           name,
           value,
-          "it is not a share below 1",
-          "training.warmup_steps takes a number of steps, or a share between 0 and 1");
+          "must be a fraction from 0 to below 1",
+          "training.warmup_steps accepts a number of steps, or a fraction between 0 and 1");
     }
     return;
   }
@@ -42,14 +44,15 @@ void read_warmup_ratio(const RuleTarget& target, const std::string& name, const 
   }
 }
 
-/// Of run_clm.py: held out of the training documents where there is no validation split.
+/// Reads validation_split_percentage of run_clm.py: the fraction held out of the training documents
+/// if there is no validation split.
 void read_validation_percentage(
     const RuleTarget& target, const std::string& name, const Value& value) {
   const auto percent = value.is_scalar() ? to_double(value.text) : std::nullopt;
   if (percent && *percent >= 0 && *percent < 100) {
     target.set("data.validation_fraction", fmt::format("{:g}", *percent / 100), value);
   } else if (!value.is_null()) {
-    target.refuse(name, value, "it is not a percentage below 100");
+    target.refuse(name, value, "must be a percentage from 0 to below 100");
   }
 }
 
@@ -59,7 +62,7 @@ constexpr KeyRule kTrainerRules[] = {
     {"adafactor", kRead, "", "training.optim=adafactor", kSwitch},
     {"do_regression", kRead, "", "task.problem_type=regression", kSwitch},
     {"group_by_length", kRead, "", "training.train_sampling_strategy=group_by_length", kSwitch},
-    read_by("task_name", read_glue_task),  // before the next ones: it names the data set
+    read_by("task_name", read_glue_task),  // before the next keys: it selects the dataset
     read_by("label_column_name", read_label_column),
     read_by("max_eval_samples", read_most_samples),
     read_by("max_predict_samples", read_most_samples),
@@ -75,32 +78,29 @@ constexpr KeyRule kTrainerRules[] = {
     {"fsdp_config", kRead},
     {"parallelism_config", kRead},
 
-    // Accepted: they change no result here.
+    // Accepted: they do not change results.
     {"batch_eval_metrics", kIgnored, "false", kStreaming, kSwitch},
-    {"dataloader_in_order", kIgnored, "true", "batches always come in order", kSwitch},
+    {"dataloader_in_order", kIgnored, "true", "batches are always in order", kSwitch},
     {"dataloader_multiprocessing_context", kIgnored, "", kOneLoader},
     {"dataloader_persistent_workers", kIgnored, "false", kOneLoader, kSwitch},
     {"dataloader_pin_memory", kIgnored, "true", "batches are pinned if a GPU is used", kSwitch},
     {"ddp_broadcast_buffers", kIgnored, "false", "the models have no buffers", kSwitch},
-    {"ddp_static_graph", kIgnored, "false", "the graph is known to be static", kSwitch},
-    {"debug", kIgnored, "|[]", "a NaN or an infinity always stops with the parameter named"},
+    {"ddp_static_graph", kIgnored, "false", "the graph is always static", kSwitch},
+    {"debug", kIgnored, "|[]", "training always stops at NaN or Inf and reports the parameter"},
     {"do_train", kIgnored, "true", "`lockstep train` trains; `lockstep eval` evaluates", kSwitch},
     {"enable_jit_checkpoint",
      kIgnored,
      "true|false",
-     "SIGTERM always saves before the end",
+     "a checkpoint is always saved on SIGTERM",
      kSwitch},
     {"eval_accumulation_steps", kIgnored, "", kStreaming},
     {"eval_do_concat_batches", kIgnored, "true", kStreaming, kSwitch},
     {"eval_use_gather_object", kIgnored, "false", kStreaming, kSwitch},
     {"fp16_backend", kIgnored, "auto", "there is one float16 implementation"},
-    {"fp16_opt_level", kIgnored, "O1", "only used by NVIDIA Apex, which is not used"},
-    {"fsdp_min_num_params", kIgnored, "0", "the units are the model's blocks"},
-    {"fsdp_transformer_layer_cls_to_wrap", kIgnored, "", "the units are the model's blocks"},
-    {"gradient_checkpointing_kwargs",
-     kIgnored,
-     "{}",
-     "recomputation has one form, with nothing to choose"},
+    {"fp16_opt_level", kIgnored, "O1", "only used by NVIDIA Apex"},
+    {"fsdp_min_num_params", kIgnored, "0", "units are always the model's blocks"},
+    {"fsdp_transformer_layer_cls_to_wrap", kIgnored, "", "units are always the model's blocks"},
+    {"gradient_checkpointing_kwargs", kIgnored, "{}", "recomputation has no options"},
     {"half_precision_backend", kIgnored, "auto", "there is one implementation"},
     {"hub_always_push", kIgnored, "false", kNoHub, kSwitch},
     {"hub_model_id", kIgnored, "", kNoHub},
@@ -113,39 +113,35 @@ constexpr KeyRule kTrainerRules[] = {
     {"include_num_input_tokens_seen",
      kIgnored,
      "no|false",
-     "tokens are always counted, in metrics.jsonl"},
+     "tokens are always counted in metrics.jsonl"},
     {"include_tokens_per_second",
      kIgnored,
      "true|false",
      "tokens per second are always logged",
      kSwitch},
     {"jit_mode_eval", kIgnored, "false", kNoPython, kSwitch},
-    {"label_names", kIgnored, "|[]|[labels]", "labels are made from the text"},
-    {"length_column_name", kIgnored, "length", "lengths are known from the tokenized data"},
+    {"label_names", kIgnored, "|[]|[labels]", "labels are derived from the text"},
+    {"length_column_name", kIgnored, "length", "lengths are computed from the tokenized data"},
     {"liger_kernel_config", kIgnored, "{}", kOwnKernels},
     {"local_rank", kIgnored, "*"},
-    {"log_on_each_node", kIgnored, "true|false", "rank 0 alone writes metrics", kSwitch},
+    {"log_on_each_node", kIgnored, "true|false", "only rank 0 writes metrics", kSwitch},
     {"logging_nan_inf_filter",
      kIgnored,
      "true|false",
-     "a NaN or an infinity stops the run with the parameter named",
+     "the run stops at NaN or Inf and reports the parameter",
      kSwitch},
     {"mp_parameters", kIgnored, "", "only used on Amazon SageMaker"},
     {"overwrite_output_dir",
      kIgnored,
      "false",
-     "nothing in output_dir is removed; checkpoints of the same step are replaced",
+     "nothing in output_dir is deleted; checkpoints of the same step are replaced",
      kSwitch},
     {"prediction_loss_only", kIgnored, "true|false", kStreaming, kSwitch},
     {"push_to_hub_model_id", kIgnored, "", kNoHub},
     {"push_to_hub_organization", kIgnored, "", kNoHub},
     {"push_to_hub_token", kIgnored, "", kNoHub},
-    {"ray_scope", kIgnored, "last", "there is no hyperparameter search"},
-    {"remove_unused_columns",
-     kIgnored,
-     "true|false",
-     "only the fields that are used are read",
-     kSwitch},
+    {"ray_scope", kIgnored, "last", "hyperparameter search is not supported"},
+    {"remove_unused_columns", kIgnored, "true|false", "only the used fields are read", kSwitch},
     {"restore_callback_states_from_checkpoint",
      kIgnored,
      "true",
@@ -154,7 +150,7 @@ constexpr KeyRule kTrainerRules[] = {
     {"save_on_each_node",
      kIgnored,
      "false",
-     "all ranks write their slices into one folder that all nodes share",
+     "all ranks write their shards to one folder shared by all nodes",
      kSwitch},
     {"skip_memory_metrics", kIgnored, "true|false", "peak memory is always logged", kSwitch},
     {"torch_compile", kIgnored, "false", kNoPython, kSwitch},
@@ -163,66 +159,78 @@ constexpr KeyRule kTrainerRules[] = {
     {"torch_empty_cache_steps", kIgnored, "", "the allocator's cache is kept between steps"},
     {"torchdynamo", kIgnored, "", kNoPython},
     {"tpu_metrics_debug", kIgnored, "false", kNoTpu, kSwitch},
-    {"trackio_bucket_id", kIgnored, "", "there is no Trackio reporter"},
-    {"trackio_space_id", kIgnored, "trackio", "there is no Trackio reporter"},
-    {"trackio_static_space_id", kIgnored, "", "there is no Trackio reporter"},
-    {"use_cache", kIgnored, "false", "training keeps no key-value cache", kSwitch},
+    {"trackio_bucket_id", kIgnored, "", "Trackio is not supported"},
+    {"trackio_space_id", kIgnored, "trackio", "Trackio is not supported"},
+    {"trackio_static_space_id", kIgnored, "", "Trackio is not supported"},
+    {"use_cache", kIgnored, "false", "training uses no key-value cache", kSwitch},
     {"use_ipex", kIgnored, "false", kOwnKernels, kSwitch},
     {"use_legacy_prediction_loop", kIgnored, "false", "there is one evaluation loop", kSwitch},
     {"use_liger_kernel", kIgnored, "false", kOwnKernels, kSwitch},
 
-    // Of run_classification.py and run_glue.py; they change no result here.
+    // Keys of run_classification.py and run_glue.py that do not change results.
     {"ignore_mismatched_sizes",
      kIgnored,
      "true|false",
-     "a head of other labels begins at random, and a line says so",
+     "a head with other labels is always initialized randomly and logged",
      kSwitch},
     {"metric_name",
      kIgnored,
      "",
-     "every metric of the problem is reported; training.metric_for_best_model selects one"},
+     "every metric of the problem type is reported; training.metric_for_best_model selects one"},
     {"model_revision", kIgnored, "main", kNoDownload},
-    {"overwrite_cache", kIgnored, "false", "a token file is named by what it was made of", kSwitch},
+    {"overwrite_cache",
+     kIgnored,
+     "false",
+     "the names of token files are hashes of their inputs",
+     kSwitch},
     {"pad_to_max_length",
      kIgnored,
      "true|false",
-     "rows are filled to the longest of a batch, which changes no result",
+     "rows are padded to the longest row of a batch, which does not change results",
      kSwitch},
-    {"preprocessing_num_workers", kIgnored, "*", "texts are tokenized on every core"},
-    {"remove_columns", kIgnored, "", "only the fields that are used are read"},
+    {"preprocessing_num_workers", kIgnored, "*", "texts are tokenized on all cores"},
+    {"remove_columns", kIgnored, "", "only the used fields are read"},
     {"remove_splits", kIgnored, "", kNoDownload},
-    {"shuffle_seed", kIgnored, "42", "the order of the data follows training.data_seed"},
+    {"shuffle_seed", kIgnored, "42", "the data order is determined by training.data_seed"},
     {"shuffle_train_dataset",
      kIgnored,
      "true|false",
-     "rows come in random order: see training.train_sampling_strategy",
+     "rows are shuffled: see training.train_sampling_strategy",
      kSwitch},
     {"token", kIgnored, "", kNoDownload},
-    {"trust_remote_code", kIgnored, "false", "no code of a model's folder is run", kSwitch},
+    {"trust_remote_code", kIgnored, "false", "code in a model's folder is never run", kSwitch},
     {"use_auth_token", kIgnored, "false", kNoDownload, kSwitch},
-    {"use_fast_tokenizer", kIgnored, "true|false", "there is one tokenizer", kSwitch},
+    {"use_fast_tokenizer",
+     kIgnored,
+     "true|false",
+     "there is only one tokenizer implementation",
+     kSwitch},
 
-    // Refused: they would change the result, and are not done here.
+    // Refused: they would change results and are not supported.
     {"optim_args",
      kRefused,
      "",
-     "the optimizer's arguments are keys: adam_beta1, adam_beta2, adam_epsilon, weight_decay"},
+     "use the keys of the optimizer's arguments: adam_beta1, adam_beta2, adam_epsilon, "
+     "weight_decay"},
     {"optim_target_modules", kRefused, "", "only used by the GaLore and APOLLO optimizers"},
-    {"past_index", kRefused, "-1", "models that carry state between batches are not known"},
+    {"past_index", kRefused, "-1", "models with state between batches are not supported"},
     {"push_to_hub", kRefused, "false", kNoHub, kSwitch},
     {"save_safetensors",
      kRefused,
      "true",
-     "checkpoints are safetensors; pickles are neither written nor read",
+     "checkpoints are always safetensors, never pickle files",
      kSwitch},
-    {"sharded_ddp", kRefused, "|false|[]", "it was FairScale's; use parallel.zero_stage"},
+    {"sharded_ddp",
+     kRefused,
+     "|false|[]",
+     "sharded_ddp was part of FairScale; use parallel.zero_stage"},
     {"split_batches",
      kRefused,
      "false",
-     "per_device_train_batch_size is the batch of one rank; divide it yourself",
+     "per_device_train_batch_size is the batch size of one rank; divide it yourself",
      kSwitch},
     {"tpu_num_cores", kRefused, "", kNoTpu},
-    {"use_mps_device", kRefused, "false", "there is no Apple GPU support", kSwitch},
+    {"use_mps_device", kRefused, "false", "Apple GPUs are not supported", kSwitch},
     {"xpu_backend", kRefused, "", "use ddp_backend"},
 };
 
@@ -239,7 +247,7 @@ constexpr Rename kRenames[] = {
     {"per_gpu_train_batch_size", "per_device_train_batch_size"},
 };
 
-// run_clm.py, run_classification.py and their like.
+// Keys of run_clm.py, run_classification.py and similar scripts.
 constexpr Rename kScriptKeys[] = {
     {"block_size", "data.sequence_length"},
     {"cache_dir", "data.cache_dir"},
@@ -298,7 +306,7 @@ void apply_trainer_rules(Value& tree, Problems& problems, std::vector<std::strin
     const bool is_for_others =
         rule.kind == KeyRule::Kind::kRead && rule.text.empty() && rule.read == nullptr;
     if (found != nullptr && !is_for_others) {
-      const Value value = *found;  // the rule may move what it reads
+      const Value value = *found;  // copied because the rule may move the original
       apply_rule(rule, std::string(rule.name), value, target);
       tree.find("training")->erase(rule.name);
     }

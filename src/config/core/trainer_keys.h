@@ -1,6 +1,6 @@
-// Names of TrainingArguments, of its version 4 and of its example scripts that are no field of
-// ours: each is renamed, read as other keys, accepted with the reason why it does nothing, or
-// refused.
+// Rules for names of TrainingArguments (including version 4) and of the example scripts that are
+// not fields of the configuration. Each name is renamed, mapped to other keys, accepted without
+// effect, or refused.
 #pragma once
 
 #include <string>
@@ -11,22 +11,21 @@
 
 namespace lockstep::config {
 
-/// Their names stand without "training.".
+/// Rules by name without "training.".
 KeyRules trainer_rules();
 
-/// The name of today of an older name of `training` ("evaluation_strategy" -> "eval_strategy");
-/// else the name itself.
+/// Returns the current name of an older name of `training` ("evaluation_strategy" ->
+/// "eval_strategy"); otherwise the name itself.
 std::string_view current_name(std::string_view name);
-/// The key for an argument of transformers' example scripts ("model_name_or_path" -> "model.path");
-/// else empty.
+/// Returns the key for an argument of transformers' example scripts ("model_name_or_path" ->
+/// "model.path"); otherwise an empty string.
 std::string_view script_key(std::string_view name);
-/// Whether `name` may be written without "training.": a field, an older name, or a name that has a
-/// rule.
+/// Returns true if `name` may be written without "training.": a field, an older name, or a name
+/// with a rule.
 bool is_training_name(std::string_view name);
 
-/// Applies the rules to what the tree's `training` has of their names, and takes it out; of those
-/// that other readers map (deepspeed, fsdp) nothing is touched. Interpolations must have been
-/// resolved.
+/// Applies the rules to the keys in the tree's section `training` and removes them. Keys mapped by
+/// other readers (deepspeed, fsdp) are not changed. Interpolations must be resolved.
 void apply_trainer_rules(Value& tree, Problems& problems, std::vector<std::string>& warnings);
 
 }  // namespace lockstep::config

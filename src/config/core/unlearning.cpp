@@ -1,3 +1,4 @@
+// Table of the unlearning methods.
 #include "config/core/unlearning.h"
 
 #include <algorithm>
@@ -53,7 +54,7 @@ std::span<const UnlearningMethod> unlearning_methods() {
 const UnlearningMethod& unlearning_method(std::string_view name) {
   const auto found = std::ranges::find(kMethods, name, &UnlearningMethod::name);
   if (found == std::end(kMethods)) {
-    throw Error(ErrorKind::kInternal, "no unlearning.method is called " + std::string(name));
+    throw Error(ErrorKind::kInternal, "unknown unlearning.method " + std::string(name));
   }
   return *found;
 }

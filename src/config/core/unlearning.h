@@ -9,18 +9,19 @@ namespace lockstep::config {
 struct UnlearningMethod {
   std::string_view name;
   double gamma = 1, alpha = 1, beta = 1;
-  bool forgets = true;                          // has a term of rows to be forgotten
-  bool keeps = true;                            // has a term of rows to be kept
-  bool reads_scores = false;                    // compares rows with the model as it was
-  bool reads_distributions = false;             // and positions
-  bool steers = false;                          // compares hidden states at a layer, and ends there
-  bool levels = false;                          // makes logits level; to keep is a constraint
-  std::span<const std::string_view> keys = {};  // of the section, that not all methods take
+  bool forgets = true;               // has a forget loss
+  bool keeps = true;                 // has a retain loss
+  bool reads_scores = false;         // compares log-likelihoods with the initial model
+  bool reads_distributions = false;  // compares token distributions with the initial model
+  bool steers = false;  // compares hidden states at a layer; later layers are not computed
+  bool levels = false;  // flattens logits, with the retain loss as a constraint
+  std::span<const std::string_view> keys = {};  // keys of the section that only some methods use
 };
 
-/// Every method, in the order of the documents.
+/// Returns every method, in the order of the documentation.
 std::span<const UnlearningMethod> unlearning_methods();
-/// By its name, which is one of choices::kUnlearningMethods.
+/// Returns the method with a name of choices::kUnlearningMethods. Throws Error (internal) for other
+/// names.
 const UnlearningMethod& unlearning_method(std::string_view name);
 
 }  // namespace lockstep::config

@@ -1,3 +1,4 @@
+// Reports configuration keys that are unsupported or have no effect.
 #include "config/core/unsupported_keys.h"
 
 #include <algorithm>
@@ -14,13 +15,13 @@ constexpr KeyRule kUnsupportedKeys[] = {
     {"training.auto_find_batch_size",
      kRefused,
      "false",
-     "give a smaller per_device_train_batch_size and more gradient_accumulation_steps"},
+     "reduce per_device_train_batch_size and increase gradient_accumulation_steps"},
     {"training.average_tokens_across_devices",
      kRefused,
      "true",
-     "the loss is always divided by the target tokens of all ranks: leave it true"},
-    {"training.fp16_full_eval", kRefused, "false", "evaluation runs in the type of training"},
-    {"training.neftune_noise_alpha", kRefused, "", "leave it null"},
+     "the loss is always divided by the number of target tokens of all ranks: use true"},
+    {"training.fp16_full_eval", kRefused, "false", "evaluation uses the type of training"},
+    {"training.neftune_noise_alpha", kRefused, "", "use null"},
     {"training.train_sampling_strategy", kRefused, "random|sequential", "use random or sequential"},
 };
 
@@ -54,31 +55,31 @@ void warn_of_idle_keys(
     const Config& config, const Origins& origins, std::vector<std::string>& warnings) {
   const Value values = to_value(config);
   const auto warn = [&](const char* key, bool idle, const char* reason) {
-    // A default that is written out, as in the config.yaml of a run, asks for nothing.
+    // A default that is written in a file, such as the config.yaml of a run, causes no warning.
     const bool asked =
         to_text(*values.find(split_path(key))) != to_text(find_key(key)->default_value);
     if (idle && asked && origins.count(key) != 0) {
       warnings.push_back(
-          fmt::format("{} ({}) does nothing: {}", key, describe(origins.at(key)), reason));
+          fmt::format("{} ({}) has no effect: {}", key, describe(origins.at(key)), reason));
     }
   };
   const TrainingSection& training = config.training;
   const ParallelSection& parallel = config.parallel;
   const bool no_pipeline = parallel.pipeline == 1;
-  warn("parallel.schedule", no_pipeline, "there is no pipeline");
-  warn("parallel.virtual_stages", no_pipeline, "there is no pipeline");
-  warn("parallel.split", no_pipeline, "there is no pipeline");
+  warn("parallel.schedule", no_pipeline, "only used with parallel.pipeline");
+  warn("parallel.virtual_stages", no_pipeline, "only used with parallel.pipeline");
+  warn("parallel.split", no_pipeline, "only used with parallel.pipeline");
   warn(
       "parallel.zero_in_pipeline",
       no_pipeline || parallel.zero_stage < 2,
       "only used with a pipeline and zero_stage=2 or 3");
-  warn("parallel.context_attention", parallel.context == 1, "sequences are not shared");
-  warn("parallel.sequence_parallel", parallel.tensor == 1, "there is no tensor parallelism");
+  warn("parallel.context_attention", parallel.context == 1, "only used with parallel.context");
+  warn("parallel.sequence_parallel", parallel.tensor == 1, "only used with parallel.tensor");
   warn("parallel.prefetch_units", parallel.zero_stage < 3, "only used with zero_stage=3");
   warn("parallel.persistence_threshold", parallel.zero_stage < 3, "only used with zero_stage=3");
   warn("parallel.prefetch_elements", parallel.zero_stage < 3, "only used with zero_stage=3");
-  warn("parallel.shard_ranks", parallel.zero_stage < 1, "zero_stage=0 shares nothing");
-  warn("parallel.zero_in_pipeline", no_pipeline, "there is no pipeline");
+  warn("parallel.shard_ranks", parallel.zero_stage < 1, "zero_stage=0 shards nothing");
+  warn("parallel.zero_in_pipeline", no_pipeline, "only used with parallel.pipeline");
   warn(
       "parallel.offload_optimizer.ratio",
       parallel.offload_optimizer.device == "none",
@@ -107,11 +108,8 @@ void warn_of_idle_keys(
   warn(
       "training.warmup_steps",
       training.lr_scheduler_type == "constant" && training.warmup_steps > 0,
-      "lr_scheduler_type=constant has no warm-up (constant_with_warmup has)");
-  warn(
-      "training.num_train_epochs",
-      training.max_steps > 0,
-      "max_steps is given, and takes its place");
+      "lr_scheduler_type=constant has no warmup (constant_with_warmup does)");
+  warn("training.num_train_epochs", training.max_steps > 0, "max_steps is set and overrides it");
   warn(
       "training.eval_steps",
       training.eval_strategy != "steps" && training.eval_steps.has_value(),
@@ -119,7 +117,7 @@ void warn_of_idle_keys(
   warn(
       "training.bf16_full_eval",
       training.bf16_full_eval && training.bf16,
-      "evaluation runs in the type of training, which is bfloat16 already");
+      "training and evaluation already use bfloat16");
   const auto reports_to = [&](const char* tracker) {
     const auto& chosen = training.report_to;
     return std::find(chosen.begin(), chosen.end(), tracker) != chosen.end() ||
@@ -128,19 +126,18 @@ void warn_of_idle_keys(
   warn(
       "training.logging_dir",
       !reports_to("tensorboard"),
-      "TensorBoard's file is written with report_to=tensorboard; metrics.jsonl is in "
-      "output_dir");
+      "only used with report_to=tensorboard; metrics.jsonl is in output_dir");
   warn("training.run_name", !reports_to("wandb"), "only used with report_to=wandb");
   warn("training.project", !reports_to("wandb"), "only used with report_to=wandb");
   warn("monitor.wandb_ranks", !reports_to("wandb"), "only used with report_to=wandb");
   warn(
       "training.dataloader_num_workers",
       training.dataloader_num_workers > 1,
-      "one thread reads ahead, and the data are tokenized already");
+      "one thread loads the data, which is already tokenized");
   warn(
       "training.ddp_backend",
       training.ddp_backend == (training.use_cpu ? "nccl" : "gloo"),
-      "GPUs talk through nccl, CPUs through shared memory or gloo");
+      "GPUs communicate through nccl, CPUs through shared memory or gloo");
 }
 
 }  // namespace lockstep::config

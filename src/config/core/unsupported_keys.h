@@ -1,4 +1,4 @@
-// Keys of ours that the program does not act on yet, or that do nothing beside other values.
+// Configuration keys that are not supported yet, or have no effect with the values of other keys.
 #pragma once
 
 #include <string>
@@ -10,14 +10,13 @@
 
 namespace lockstep::config {
 
-/// The one list of those that are refused: a capability that comes takes its line away. Their names
-/// stand with their section, and their text says what to do instead.
+/// Returns the rules of unsupported keys, by full name; the text is a hint. Remove a rule when its
+/// key is implemented.
 KeyRules unsupported_keys();
 
-/// A problem for each value of `config` that is in the list and not harmless.
+/// Reports a problem for each value of `config` that is unsupported.
 void check_supported(const Config& config, const Origins& origins, Problems& problems);
-/// Warnings for keys that were given but do nothing beside the other values (parallel.schedule
-/// without a pipeline).
+/// Adds warnings for keys that are set but have no effect (parallel.schedule without a pipeline).
 void warn_of_idle_keys(
     const Config& config, const Origins& origins, std::vector<std::string>& warnings);
 

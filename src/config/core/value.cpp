@@ -1,3 +1,4 @@
+// Operations on configuration trees: lookup, merging, printing.
 #include "config/core/value.h"
 
 #include <algorithm>

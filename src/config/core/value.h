@@ -1,5 +1,4 @@
-// A configuration as a tree, before it has types: what a file or an override says, each part with
-// its origin.
+// Untyped configuration tree: values of files and overrides, each with its origin.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,7 @@
 
 namespace lockstep::config {
 
-/// The names from the root to a value: {"training", "seed"}. An element of a list is named by its
-/// index.
+/// Names from the root to a value: {"training", "seed"}. The name of a list element is its index.
 using Path = std::vector<std::string>;
 
 struct Entry;
@@ -20,12 +18,12 @@ struct Entry;
 struct Value {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
-  /// Of a scalar: the text as written. Its type is decided by the field that it is bound to.
+  /// Text of a scalar, as written. The field that it is bound to determines the type.
   std::string text;
-  /// Of a scalar: it was quoted (or escaped), so that it is a string whatever it looks like.
+  /// The scalar was quoted or escaped, so it is always a string.
   bool quoted = false;
-  std::vector<Value> items;    // of a list
-  std::vector<Entry> entries;  // of a map, in the order of the file, no name twice
+  std::vector<Value> items;    // elements of a list
+  std::vector<Entry> entries;  // entries of a map, in the order of the file, with unique names
   Origin origin = {};
 
   bool is_null() const { return kind == Kind::kNull; }
@@ -38,14 +36,14 @@ struct Value {
   static Value list(Origin origin = {});
   static Value map(Origin origin = {});
 
-  /// The entry of a map; nullptr where there is none, or this is no map.
+  /// Returns an entry of a map; nullptr if it does not exist, or this is not a map.
   const Value* find(std::string_view name) const;
   Value* find(std::string_view name);
-  /// The entry of a map, made (null) where there is none.
+  /// Returns an entry of a map; adds a null entry if it does not exist.
   Value& at_or_add(const std::string& name);
-  /// Takes an entry away; false where there was none.
+  /// Removes an entry; returns false if it does not exist.
   bool erase(std::string_view name);
-  /// The value at the end of a path through maps and lists; nullptr where it ends early.
+  /// Returns the value at a path through maps and lists; nullptr if it does not exist.
   const Value* find(const Path& path) const;
   Value* find(const Path& path);
 };
@@ -55,20 +53,21 @@ struct Entry {
   Value value;
 };
 
-/// Puts `over` on `base`: maps are merged name by name, anything else is replaced.
+/// Merges `over` into `base`: maps are merged by name, other values are replaced.
 void merge(Value& base, Value over);
-/// Puts `value` at `path` as merge() does, making the maps on the way. False where the way is
-/// blocked: an index that a list does not have, or a name below a scalar.
+/// Merges `value` at `path` and creates missing maps. Returns false if the path is invalid: a list
+/// index out of range, or a name below a scalar.
 bool merge_at(Value& base, const Path& path, Value value);
-/// Gives `origin` to a value and everything in it.
+/// Sets the origin of a value and everything in it.
 void set_origin(Value& value, const Origin& origin);
-/// Gives Origin::order to a value and everything in it.
+/// Sets Origin::order of a value and everything in it.
 void set_order(Value& value, int64_t order);
 
-/// One line of Hydra's form: {a: 1, b: [x, y]}. For messages, and cut there to 80 characters.
+/// Returns a value on one line in Hydra's syntax: {a: 1, b: [x, y]}. short_text(), for messages,
+/// truncates it to 80 characters.
 std::string to_text(const Value& value);
 std::string short_text(const Value& value);
-/// The value as JSON text; numbers, booleans and null are recognised in unquoted scalars.
+/// Returns the value as JSON; unquoted numbers, booleans and null keep their type.
 std::string to_json_text(const Value& value);
 
 /// "training.seed"
@@ -76,8 +75,7 @@ std::string join(const Path& path);
 /// Splits at dots; "a[0].b" is a.0.b. Empty parts are kept.
 Path split_path(std::string_view dotted);
 
-/// What an unquoted scalar is by the rules of Hydra's overrides (which are YAML's, without yes and
-/// no).
+/// Type of an unquoted scalar by the rules of Hydra's overrides (YAML's without yes and no).
 enum class ScalarType { kNull, kBool, kInteger, kFloat, kString };
 ScalarType scalar_type(const Value& value);
 

@@ -1,3 +1,4 @@
+// YAML parser with line numbers and limits, based on yaml-cpp events.
 #include "config/core/yaml.h"
 
 #include <map>
@@ -15,8 +16,7 @@
 namespace lockstep::config {
 namespace {
 
-/// Builds a Value from yaml-cpp's events, which come without the recursion and the aliasing of its
-/// nodes.
+/// Builds a Value from yaml-cpp's events, which avoid the recursion and aliasing of its nodes.
 class Builder final : public YAML::EventHandler {
  public:
   explicit Builder(std::string source) : source_(std::move(source)) {}
@@ -35,7 +35,7 @@ class Builder final : public YAML::EventHandler {
     origin(mark);
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) {
-      fail("an alias to a value that holds it");
+      fail("an alias refers to a value that contains it");
     }
     count(size_of(found->second));
     place(found->second);
@@ -91,7 +91,7 @@ class Builder final : public YAML::EventHandler {
     bool has_name = false;
     std::string name;
     std::set<std::string> names;
-    std::vector<Value> merged;  // what << names, the first strongest
+    std::vector<Value> merged;  // maps merged with <<, highest priority first
   };
 
   static bool is_null(const std::string& text) {
@@ -112,17 +112,17 @@ class Builder final : public YAML::EventHandler {
 
   void check_tag(const std::string& tag) const {
     if (!tag.empty() && tag != "?" && tag != "!" && !tag.starts_with("tag:yaml.org,2002:")) {
-      fail(fmt::format("the tag {} is not understood: nothing is run from a configuration", tag));
+      fail(fmt::format("unknown tag {}: code in a configuration is never run", tag));
     }
     if (tag.find("python") != std::string::npos) {
-      fail(fmt::format("the tag {} is refused: nothing is run from a configuration", tag));
+      fail(fmt::format("tag {} is not allowed: code in a configuration is never run", tag));
     }
   }
 
   void count(size_t nodes) {
     nodes_ += nodes;
     if (nodes_ > kMaximumNodes) {
-      fail(fmt::format("more than {} values, aliases expanded", kMaximumNodes));
+      fail(fmt::format("more than {} values after alias expansion", kMaximumNodes));
     }
   }
 
@@ -144,7 +144,7 @@ class Builder final : public YAML::EventHandler {
       fail(fmt::format("nested deeper than {} levels", kMaximumDepth));
     }
     if (!stack_.empty() && stack_.back().value.is_map() && !stack_.back().has_name) {
-      fail("the name of an entry must be a word");
+      fail("map keys must be scalars");
     }
     stack_.push_back(
         {.value = std::move(value), .anchor = anchor, .name = {}, .names = {}, .merged = {}});
@@ -190,12 +190,12 @@ class Builder final : public YAML::EventHandler {
 
   void set_name(Open& open, const Value& value) {
     if (!value.is_scalar() && !value.is_null()) {
-      fail("the name of an entry must be a word");
+      fail("map keys must be scalars");
     }
     open.name = value.is_null() ? "null" : value.text;
     open.has_name = true;
     if (!open.names.insert(open.name).second) {
-      fail(fmt::format("'{}' is given twice in the same map", open.name));
+      fail(fmt::format("duplicate key '{}' in a map", open.name));
     }
   }
 
@@ -208,7 +208,7 @@ class Builder final : public YAML::EventHandler {
     }
     for (Value& map : maps) {
       if (!map.is_map()) {
-        fail("<< merges maps alone");
+        fail("<< accepts only maps");
       }
       open.merged.push_back(std::move(map));
     }
@@ -230,10 +230,13 @@ Value parse_yaml(std::string_view text, const std::string& source) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{} is {} bytes; a configuration has at most {}", source, text.size(), kMaximumBytes));
+            "{} is {} bytes; the maximum size of a configuration is {}",
+            source,
+            text.size(),
+            kMaximumBytes));
   }
   if (text.find('\0') != std::string_view::npos) {
-    throw Error(ErrorKind::kConfig, source + " holds a zero byte: it is no text");
+    throw Error(ErrorKind::kConfig, source + " is not a text file: it contains a zero byte");
   }
   Builder builder(source);
   try {
@@ -244,14 +247,15 @@ Value parse_yaml(std::string_view text, const std::string& source) {
       if (parser.HandleNextDocument(second)) {
         throw Error(
             ErrorKind::kConfig,
-            fmt::format("{}:{}: a second document; one is read", source, second.line()));
+            fmt::format(
+                "{}:{}: only one YAML document per file is supported", source, second.line()));
       }
     }
   } catch (const YAML::Exception& error) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{}:{}: this is not YAML (column {}): {}",
+            "{}:{}: invalid YAML (column {}): {}",
             source,
             error.mark.line + 1,
             error.mark.column + 1,

@@ -1,3 +1,4 @@
+// Composes a Hydra configuration tree.
 #include "config/hydra/compose.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Adds the folders of hydra.searchpath, which the primary file or the command line may hold.
+/// Adds the folders of hydra.searchpath, set by the primary file or the command line.
 void add_search_path(const Value* list, std::vector<fs::path>& folders) {
   if (list == nullptr) {
     return;
@@ -23,8 +24,8 @@ void add_search_path(const Value* list, std::vector<fs::path>& folders) {
     } else if (text.find("://") != std::string::npos) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("{}: '{}' cannot be searched", describe(item.origin), text),
-          "hydra.searchpath takes folders and file://FOLDER; pkg:// is of Python packages");
+          fmt::format("{}: '{}' is not a supported search path", describe(item.origin), text),
+          "hydra.searchpath accepts folders and file://FOLDER, but not pkg:// (Python packages)");
     }
     if (!text.empty()) {
       folders.emplace_back(text);
@@ -64,7 +65,7 @@ Composition compose(const ComposeOptions& options, std::vector<Override> overrid
       throw Error(
           ErrorKind::kConfig,
           fmt::format(
-              "{}: its package {} goes through a key that is not a map",
+              "{}: package {} contains a key that is not a map",
               repository.load(file.path)->place,
               file.package));
     }

@@ -1,19 +1,17 @@
-// A Hydra configuration tree (hydra-core 1.3): a primary file, its defaults list, config groups,
-// packages.
+// Hydra configuration tree (hydra-core 1.3): primary file, defaults list, config groups, packages.
 //
 //   defaults:
-//     - group: option              # the file group/option.yaml, its content under the package
-//     group
-//     - group@package: option      # under another package; _global_ is the root, _here_ the file's
+//     - group: option              # file group/option.yaml, content in the package of the group
+//     - group@package: option      # in another package; _global_ is the root, _here_ the file's
 //     own
-//     - optional group: option     # nothing where the file is missing
-//     - override /group: option    # changes an option that stands elsewhere in the list
-//     - group: [one, two]          # several
+//     - optional group: option     # ignored if the file does not exist
+//     - override /group: option    # changes an option set elsewhere in the list
+//     - group: [one, two]          # several options
 //     - group: ${other}_small      # from the options of other groups
 //     - name                       # another file of the same folder
-//     - _self_                     # where this file's own content comes; else last
+//     - _self_                     # position of this file's own content; default: last
 //
-// "# @package NAME" in the first lines of a file gives its package.
+// "# @package NAME" in the first lines of a file sets its package.
 #pragma once
 
 #include <filesystem>
@@ -27,29 +25,29 @@
 namespace lockstep::config {
 
 struct ComposeOptions {
-  /// The primary file; empty: there is none, and groups cannot be chosen.
+  /// Primary file; if empty, there are no groups.
   std::filesystem::path file;
-  /// Folders with config groups; the file's own comes first by itself.
+  /// Additional folders with config groups, searched after the folder of the file.
   std::vector<std::filesystem::path> folders;
 };
 
 struct Composition {
-  /// The merged content, without interpolations resolved.
+  /// Merged content with unresolved interpolations.
   Value tree = Value::map();
-  /// The option taken of each group: "model" -> "small", "db@backup" -> "mysql".
+  /// Selected option of each group: "model" -> "small", "db@backup" -> "mysql".
   std::map<std::string, std::string> choices;
-  /// The overrides that choose no group, in their order: to be applied to the tree.
+  /// Overrides that select no group option, in order; the caller applies them to the tree.
   std::vector<Override> overrides;
-  /// What was left out, and why (Hydra's own groups, such as hydra/launcher).
+  /// Ignored entries and the reasons (Hydra's own groups, such as hydra/launcher).
   std::vector<std::string> warnings;
 };
 
-/// Origin::order of what files say begins here, and of what the command line says there.
+/// First Origin::order of values from files and from the command line.
 inline constexpr int64_t kFileOrder = 1'000, kCommandLineOrder = 1'000'000;
 
-/// Composes. Throws Error(kConfig): a file or an option that is missing (with those there are), a
-/// file that includes itself, an override without a match, overrides before other items, a package
-/// or an entry that is malformed.
+/// Composes the configuration. Throws Error (config) for: a missing file or option (lists those
+/// that exist), a file that includes itself, an override without a match, overrides before other
+/// items, a malformed package or entry.
 Composition compose(const ComposeOptions& options, std::vector<Override> overrides);
 
 }  // namespace lockstep::config

@@ -1,3 +1,4 @@
+// Expands Hydra's defaults list.
 #include "config/hydra/defaults_list.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ bool is_hydras_own(const std::string& group) {
   return group == "hydra" || group.starts_with("hydra/");
 }
 
-/// Whatever stands before _global_ is void.
+/// The package starts at the last _global_; any text before it is ignored.
 std::string from_global(const std::string& package) {
   constexpr std::string_view kGlobal = "_global_";
   const size_t at = package.rfind(kGlobal);
@@ -48,11 +49,11 @@ std::string join_packages(const std::string& parent, const std::string& package)
 
 }  // namespace
 
-/// An item of a defaults list at its place in the tree.
+/// Item of a defaults list with its position in the tree.
 struct DefaultsList::Node {
   DefaultItem item = {};
-  std::string option = {};  // of a group, once it is known
-  std::string base = {};    // the folder of the file that lists it, from the root
+  std::string option = {};  // of a group, once selected
+  std::string base = {};    // folder of the file that contains the list, from the root
   std::string parent_package = {};
   std::optional<std::string> header = {};
   bool primary = false;
@@ -70,11 +71,11 @@ struct DefaultsList::Node {
     }
     return base.empty() ? path : base + "/" + path;
   }
-  /// The path as written, without the leading '/'.
+  /// Returns the path as written, without a leading '/'.
   std::string relative() const {
     return item.path.starts_with('/') ? item.path.substr(1) : item.path;
   }
-  /// The folder of the file: the group, or the folder part of a file's path.
+  /// Returns the folder of the file: the group, or the folder of the file's path.
   std::string group_path() const {
     return is_group() ? from_root(item.path) : parent_of(from_root(item.path));
   }
@@ -99,7 +100,7 @@ struct DefaultsList::Node {
     }
     return join_packages(parent_package, *package);
   }
-  /// "group", or "group@package" where it does not go to its own.
+  /// Returns "group", or "group@package" if the package differs from the default.
   std::string override_key() const {
     const std::string package = final_package(false);
     const std::string group = group_path();
@@ -122,13 +123,12 @@ void DefaultsList::take(Override override) {
   const bool group = !override.is_flag && repository_.group_exists(override.key);
   if (!group && is_hydras_own(override.key) && override.key.find('/') != std::string::npos) {
     warnings_.push_back(fmt::format(
-        "{}: Hydra's own groups do nothing here; jobs are started by `lockstep launch`",
-        override.text));
+        "{}: Hydra's own groups have no effect; start jobs with `lockstep launch`", override.text));
     return;
   }
   if (!group || (override.value && override.value->is_map())) {
     if (override.package || override.key.find('/') != std::string::npos) {
-      fail_in_list(origin, fmt::format("there is no configuration group '{}'", override.key));
+      fail_in_list(origin, fmt::format("unknown configuration group '{}'", override.key));
     }
     rest_.push_back(std::move(override));
     return;
@@ -146,7 +146,7 @@ void DefaultsList::take(Override override) {
   const bool is_list = override.value && override.value->is_list();
   switch (override.kind) {
     case Override::Kind::kForceAdd:
-      fail_in_list(origin, "a configuration group is added with one +");
+      fail_in_list(origin, "add a configuration group with one +");
     case Override::Kind::kDelete:
       deletions_[key] = {options.empty() ? "" : options[0], false, override.text};
       break;
@@ -187,8 +187,8 @@ const ConfigFile& DefaultsList::load(const Node& node) {
   const std::string name = path.substr(path.rfind('/') + 1);
   fail_in_list(
       node.item.origin,
-      fmt::format("there is no configuration file '{}'.{}", path, did_you_mean(name, options)),
-      options.empty() ? fmt::format("it was looked for in {}", fmt::join(folders, ", "))
+      fmt::format("configuration file '{}' not found.{}", path, did_you_mean(name, options)),
+      options.empty() ? fmt::format("looked in {}", fmt::join(folders, ", "))
                       : fmt::format("'{}' has: {}", node.group_path(), fmt::join(options, ", ")));
 }
 
@@ -214,8 +214,9 @@ void DefaultsList::note_choice(const Node& node) {
   if (!is_new && known->second != node.option) {
     fail_in_list(
         node.item.origin,
-        fmt::format("'{}' is chosen twice: {} and {}", key, known->second, node.option),
-        fmt::format("to change a choice made elsewhere: - override {}: {}", key, node.option));
+        fmt::format("'{}' is selected twice: {} and {}", key, known->second, node.option),
+        fmt::format(
+            "to change a selection made elsewhere, write - override {}: {}", key, node.option));
   }
   known_keys_[node.group_path()].insert(key);
 }
@@ -225,7 +226,7 @@ std::vector<DefaultsResult> DefaultsList::visit(Node& node, bool in_interpolatio
       node.option.empty() && node.is_group() ? nullptr : repository_.load(node.file_path());
   if (header_of != nullptr && header_of->package_header) {
     const std::string& header = *header_of->package_header;
-    // A header is absolute; _group_ is what there is without one.
+    // A package header is absolute; _group_ is the default package.
     if (header != "_group_") {
       node.header = header.starts_with("_global_") ? header : "_global_." + header;
     }
@@ -235,15 +236,12 @@ std::vector<DefaultsResult> DefaultsList::visit(Node& node, bool in_interpolatio
   }
   note_choice(node);
   if (node.is_group() && node.option.empty()) {
-    return {};  // null: nothing is taken of this group
+    return {};  // null: no option of this group
   }
   if (node.option == "???") {
     fail_in_list(
         node.item.origin,
-        fmt::format(
-            "an option of '{}' must be chosen: {}=OPTION",
-            node.override_key(),
-            node.override_key()),
+        fmt::format("'{}' requires an option: {}=OPTION", node.override_key(), node.override_key()),
         fmt::format("there are: {}", fmt::join(repository_.options(node.group_path()), ", ")));
   }
   const std::string path = node.file_path();
@@ -276,7 +274,7 @@ std::vector<DefaultItem> DefaultsList::items_of(const Node& parent, const Config
   if (selves > 1) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{}: _self_ occurs twice in the defaults list", file.place));
+        fmt::format("{}: _self_ appears twice in the defaults list", file.place));
   }
   if (selves == 0) {
     items.push_back({.kind = DefaultItem::Kind::kSelf, .path = "_self_"});
@@ -302,10 +300,10 @@ void DefaultsList::register_overrides(
     }
     last = &item;
     if (item.kind != DefaultItem::Kind::kGroup) {
-      fail_in_list(item.origin, "an override is written - override group: option");
+      fail_in_list(item.origin, "write an override as - override group: option");
     }
     if (in_interpolation) {
-      fail_in_list(item.origin, "an option that was chosen by ${...} cannot override others");
+      fail_in_list(item.origin, "an option selected by ${...} cannot override others");
     }
     const Node node = Node::child(item, parent);
     if (is_hydras_own(node.group_path()) && !repository_.group_exists(node.group_path())) {
@@ -322,7 +320,7 @@ std::vector<DefaultsResult> DefaultsList::visit_children(
   register_overrides(parent, items, in_interpolation);
   std::vector<std::vector<DefaultsResult>> children(items.size());
   std::vector<size_t> deferred;
-  // From the last to the first, so that an experiment at the end changes the options before it.
+  // In reverse order, so that an experiment at the end changes the options before it.
   for (size_t i = items.size(); i-- > 0;) {
     const DefaultItem& item = items[i];
     if (item.kind == DefaultItem::Kind::kSelf) {
@@ -379,7 +377,7 @@ std::vector<DefaultsResult> DefaultsList::visit_item(
   return results;
 }
 
-/// Replaces each ${group} by the option that was taken of it.
+/// Replaces each ${group} by the selected option of that group.
 std::string DefaultsList::fill_in(const std::string& option, const Node& node) const {
   std::string text;
   for (size_t at = 0; at < option.size();) {
@@ -398,7 +396,7 @@ std::string DefaultsList::fill_in(const std::string& option, const Node& node) c
       }
       fail_in_list(
           node.item.origin,
-          fmt::format("'{}': no option of '{}' is known", option, name),
+          fmt::format("'{}': unknown option of '{}'", option, name),
           fmt::format("known are: {}", fmt::join(names, ", ")));
     }
     text += option.substr(at, open - at) + known->second;
@@ -420,13 +418,13 @@ void DefaultsList::check_used() const {
       remedy = fmt::format("to add it to the list: +{}={}", key, fmt::join(choice.options, ","));
     }
     fail_in_list(
-        choice.origin, fmt::format("the defaults list has no '{}' to change", key), remedy);
+        choice.origin, fmt::format("the defaults list contains no '{}' to change", key), remedy);
   }
   for (const auto& [key, deletion] : deletions_) {
     if (!deletion.used) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("command line: {}: the defaults list has no such entry", deletion.text));
+          fmt::format("command line: {}: not in the defaults list", deletion.text));
     }
   }
 }

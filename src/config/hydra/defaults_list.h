@@ -1,5 +1,4 @@
-// Hydra's defaults list: which files make a configuration, in which order, and under which package
-// each.
+// Hydra's defaults list: the files of a configuration, in merge order, each with its package.
 #pragma once
 
 #include <map>
@@ -12,19 +11,19 @@
 
 namespace lockstep::config {
 
-/// A file whose content is merged in.
+/// File to merge.
 struct DefaultsResult {
-  std::string path;  // of the repository
+  std::string path;  // path in the repository
   std::string package;
 };
 
-/// Expands the defaults list of the primary file, with the overrides that choose options.
+/// Expands the defaults list of the primary file and applies the overrides that select options.
 class DefaultsList {
  public:
-  /// Takes the overrides whose key is a group; the others are in rest().
+  /// Uses the overrides whose key is a group; rest() returns the remaining overrides.
   DefaultsList(Repository& repository, std::vector<Override> overrides);
 
-  /// The files in the order of merging. Throws as compose() does.
+  /// Returns the files in merge order. Throws the errors of compose().
   std::vector<DefaultsResult> expand();
 
   std::vector<Override> rest() { return std::move(rest_); }
@@ -68,7 +67,7 @@ class DefaultsList {
   std::map<std::string, std::string> known_choices_;
   std::map<std::string, std::set<std::string>> known_keys_;  // override keys of each group
   std::set<std::string> final_keys_;
-  std::vector<std::string> open_;  // the files that are being expanded
+  std::vector<std::string> open_;  // files being expanded, to detect cycles
   std::vector<std::string> warnings_;
 };
 

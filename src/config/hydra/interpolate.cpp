@@ -1,3 +1,4 @@
+// Resolves OmegaConf interpolations.
 #include "config/hydra/interpolate.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ constexpr size_t kMostText = 1 << 20;
       ErrorKind::kConfig, fmt::format("{} ({})", what, describe(value.origin)), std::move(remedy));
 }
 
-/// The index after the } that closes the ${ at `begin`; npos where there is none.
+/// Returns the index after the } that closes the ${ at `begin`; npos if it is not closed.
 size_t end_of(std::string_view text, size_t begin) {
   size_t open = 0;
   char quote = '\0';
@@ -48,7 +49,7 @@ size_t end_of(std::string_view text, size_t begin) {
   return std::string_view::npos;
 }
 
-/// Splits at the commas that stand outside quotes, brackets and braces.
+/// Splits at commas outside quotes, brackets and braces.
 std::vector<std::string> split_arguments(std::string_view text) {
   std::vector<std::string> parts(1);
   int depth = 0;
@@ -101,12 +102,12 @@ void Interpolator::spend(size_t bytes, const Value& value) {
   bytes_ += bytes;
   ++nodes_;
   if (bytes_ > kMostText || nodes_ > 4 * kMaximumNodes) {
-    fail_to_interpolate(value, "interpolations make too large a configuration");
+    fail_to_interpolate(value, "interpolations make the configuration too large");
   }
 }
 
 Value Interpolator::resolve(const Value& value, const Path& path) {
-  open_.clear();  // an earlier value may have ended in an error
+  open_.clear();  // a previous call may have thrown
   depth_ = 0;
   return walk(value, path);
 }
@@ -163,7 +164,7 @@ Value Interpolator::scalar(const Value& value, const Path& path) {
     }
     if (!part.is_scalar() && !part.is_null()) {
       fail_to_interpolate(
-          value, fmt::format("'{}' puts a list or a map into a text", short_text(value)));
+          value, fmt::format("'{}' inserts a list or a map into a string", short_text(value)));
     }
     result.text += joined_text(part);
     result.origin.secret |= part.origin.secret;
@@ -175,7 +176,8 @@ Value Interpolator::scalar(const Value& value, const Path& path) {
 
 Value Interpolator::evaluate(const std::string& inner, const Value& value, const Path& path) {
   if (++depth_ > kMaximumDepth) {
-    fail_to_interpolate(value, fmt::format("interpolations nest deeper than {}", kMaximumDepth));
+    fail_to_interpolate(
+        value, fmt::format("interpolations are nested deeper than {}", kMaximumDepth));
   }
   const std::string_view text = strip(inner);
   const size_t colon = text.find(':');
@@ -214,7 +216,7 @@ Value Interpolator::node(const std::string& reference, const Value& value, const
       target.push_back(std::move(name));
     }
   }
-  // Older names were moved to those of today: ${trainer.args.seed} is ${training.seed}.
+  // Older names were moved to the current ones: ${trainer.args.seed} is ${training.seed}.
   if (root_.find(target) == nullptr && !target.empty() &&
       (target[0] == "trainer" || target[0] == "training")) {
     referenced_.insert(target[0]);
@@ -227,8 +229,7 @@ Value Interpolator::follow(const Path& target, const std::string& reference, con
   if (!target.empty()) {
     referenced_.insert(target.front());
   }
-  // A part of the way may itself be an interpolation of a map: ${model.width} where model is
-  // ${presets.small}.
+  // Part of the path may be an interpolation of a map: ${model.width} if model is ${presets.small}.
   const Value* found = &root_;
   Value held;
   for (size_t i = 0; i < target.size() && found != nullptr; ++i) {
@@ -252,16 +253,16 @@ Value Interpolator::follow(const Path& target, const std::string& reference, con
     }
     fail_to_interpolate(
         value,
-        fmt::format("${{{}}}: there is no such key", reference),
+        fmt::format("${{{}}}: unknown key", reference),
         fmt::format(
-            "the key is written from the root, or .key for a sibling.{}",
+            "write the full key from the root, or .key for a sibling.{}",
             target.empty() ? "" : did_you_mean(target.front(), names)));
   }
   if (found->is_scalar() && !found->quoted && found->text == "???") {
-    fail_to_interpolate(value, fmt::format("${{{}}}: the key must be given a value", reference));
+    fail_to_interpolate(value, fmt::format("${{{}}}: a value is required", reference));
   }
   if (std::find(open_.begin(), open_.end(), target) != open_.end()) {
-    fail_to_interpolate(value, fmt::format("${{{}}} leads back to itself", reference));
+    fail_to_interpolate(value, fmt::format("${{{}}} refers to itself", reference));
   }
   open_.push_back(target);
   Value copy = *found;
@@ -291,7 +292,7 @@ Value Interpolator::argument(const std::string& text, const Value& value, const 
 
 Value Interpolator::variable(const Call& call, const Value& value, const Path& path) {
   if (call.arguments.size() > 2) {
-    fail_to_interpolate(value, call.text + " takes a variable and a default");
+    fail_to_interpolate(value, call.text + " requires a variable and accepts a default");
   }
   const std::string name = joined_text(argument(call.arguments[0], value, path));
   if (const auto text = environment_(name)) {
@@ -310,7 +311,7 @@ Value Interpolator::variable(const Call& call, const Value& value, const Path& p
   }
   fail_to_interpolate(
       value,
-      fmt::format("{}: the environment has no variable {}", call.text, name),
+      fmt::format("{}: environment variable {} is not set", call.text, name),
       fmt::format("export {0}=..., or give a default: ${{oc.env:{0},default}}", name));
 }
 
@@ -331,7 +332,7 @@ Value Interpolator::fact(const std::string& name, const Value& value) {
   }
   fail_to_interpolate(
       value,
-      fmt::format("${{hydra:{}}} is not known here", name),
+      fmt::format("${{hydra:{}}} is not supported", name),
       fmt::format("these are: {}", fmt::join(names, ", ")));
 }
 
@@ -379,9 +380,9 @@ Value Interpolator::call(const Call& call, const Value& value, const Path& path)
   }
   fail_to_interpolate(
       value,
-      fmt::format("{}: there is no resolver '{}'", call.text, call.name),
-      "these are: oc.env, oc.decode, oc.select, oc.dict.keys, oc.dict.values, oc.deprecated, "
-      "hydra, now; a text that holds ${ writes it \\${");
+      fmt::format("{}: unknown resolver '{}'", call.text, call.name),
+      "supported: oc.env, oc.decode, oc.select, oc.dict.keys, oc.dict.values, oc.deprecated, "
+      "hydra, now; write ${ in a string as \\${");
 }
 
 }  // namespace lockstep::config

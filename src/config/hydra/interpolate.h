@@ -1,5 +1,5 @@
-// OmegaConf's interpolations: ${a.b}, ${.sibling}, ${oc.env:VAR,default}, one inside another, and
-// \${ for the text itself.
+// OmegaConf interpolations: ${a.b}, ${.sibling}, ${oc.env:VAR,default}, nested ones, and \${ for a
+// literal ${.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,26 @@ namespace lockstep::config {
 
 using Environment = std::function<std::optional<std::string>(const std::string&)>;
 
-/// What ${hydra:...} and ${now:...} tell.
+/// Values of ${hydra:...} and ${now:...}.
 struct RunFacts {
   std::map<std::string, std::string> hydra;  // "runtime.cwd", "job.name", "runtime.choices.model"
   int64_t now = 0;                           // seconds since 1970
 };
 
-/// Resolves values of one tree. The tree must outlive it and is not changed.
+/// Resolves the interpolations of a tree. The tree must outlive the object and is not changed.
 ///
 /// Resolvers: oc.env, oc.decode, oc.select, oc.dict.keys, oc.dict.values, oc.deprecated, hydra,
-/// now. Bounds, against texts that grow: nesting of 64, 1 MiB of text and 20,000 values in all.
+/// now. Limits: nesting of 64, 1 MiB of text and 20,000 values in total.
 class Interpolator {
  public:
   Interpolator(const Value& root, Environment environment, RunFacts facts);
 
-  /// The value, which stands at `path` of the tree, with everything in it resolved. Throws
-  /// Error(kConfig) that names the interpolation and where it stands: a key or a variable that is
-  /// not there, a loop, a resolver that is not known.
+  /// Returns the value, which is at `path` of the tree, with all interpolations resolved. Throws
+  /// Error (config) with the interpolation and its origin for: an unknown key, a variable that is
+  /// not set, a cycle, an unknown resolver.
   Value resolve(const Value& value, const Path& path);
 
-  /// The first names of all paths that were followed: these top-level keys are variables.
+  /// Returns the first names of all resolved paths; these top-level names are variables.
   const std::set<std::string>& referenced() const { return referenced_; }
 
  private:
@@ -54,7 +54,7 @@ class Interpolator {
   Environment environment_;
   RunFacts facts_;
   std::set<std::string> referenced_;
-  std::vector<Path> open_;  // the paths that are being resolved
+  std::vector<Path> open_;  // paths being resolved, to detect cycles
   int depth_ = 0;
   size_t bytes_ = 0, nodes_ = 0;
 };

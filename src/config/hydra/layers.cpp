@@ -1,3 +1,4 @@
+// Applies overrides and canonical names to a configuration tree.
 #include "config/hydra/layers.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ bool is_default(const Value& value) {
   return value.origin.source == Origin::Source::kDefault;
 }
 
-/// Replaces `to` by `from` where that is of a later layer.
+/// Replaces `to` by `from` if `from` belongs to a later layer.
 void take_later(
     const std::string& key, const std::string& other, Value& to, Value from, Problems& problems) {
   if (is_default(to) || from.origin.order > to.origin.order) {
@@ -22,7 +23,7 @@ void take_later(
     problems.add(
         key,
         to.origin,
-        fmt::format("given as {} too ({})", other, describe(from.origin)),
+        fmt::format("also given as {} ({})", other, describe(from.origin)),
         "give it once");
   }
 }
@@ -30,7 +31,7 @@ void take_later(
 void add_references(std::string_view text, std::set<std::string>& names) {
   for (size_t at = text.find("${"); at != std::string_view::npos; at = text.find("${", at + 2)) {
     std::string_view rest = text.substr(at + 2);
-    // ${oc.select:name} and its like name a key too.
+    // ${oc.select:name} and similar resolvers also refer to a key.
     const size_t colon = rest.find(':');
     if (rest.starts_with("oc.") && !rest.starts_with("oc.env") && colon != std::string_view::npos) {
       rest.remove_prefix(colon + 1);
@@ -67,7 +68,8 @@ std::vector<std::string> variables(const Value& tree) {
   return names;
 }
 
-/// Where an override goes: a short name stays at the top where a file has it there.
+/// Returns the target path of an override. A short name that a file defines at the top level is not
+/// expanded.
 Path target_of(const Override& override, const Value& tree) {
   Path path = split_path(override.key);
   const Value* top = tree.find(path[0]);
@@ -90,14 +92,14 @@ void remove(Value& tree, const Path& path, const Override& override, Problems& p
   const Origin origin{.source = Origin::Source::kCommandLine, .place = override.text};
   const Value* found = tree.find(path);
   if (found == nullptr || (is_default(*found) && !found->is_map())) {
-    problems.add(override.key, origin, "there is nothing to delete");
+    problems.add(override.key, origin, "nothing to delete");
     return;
   }
   if (override.value && to_text(*override.value) != to_text(*found)) {
     problems.add(
         override.key,
         origin,
-        fmt::format("its value is {}, not {}", short_text(*found), short_text(*override.value)));
+        fmt::format("the value is {}, not {}", short_text(*found), short_text(*override.value)));
     return;
   }
   const Value* original = defaults().find(path);
@@ -194,9 +196,8 @@ void apply_override_at(
     problems.add(
         override.key,
         origin,
-        "there is no such key." + did_you_mean_key(override.key, variables(tree)),
-        fmt::format(
-            "`--help` lists all keys; a variable of your own is added with +{}", override.text));
+        "unknown key." + did_you_mean_key(override.key, variables(tree)),
+        fmt::format("`--help` lists all keys; add your own variables with +{}", override.text));
     return;
   }
   if (override.kind == Override::Kind::kAdd && found != nullptr && !is_default(*found) &&
@@ -204,13 +205,13 @@ void apply_override_at(
     problems.add(
         override.key,
         origin,
-        fmt::format("it has a value already: {} ({})", short_text(*found), describe(found->origin)),
-        "drop the +, or write ++ to set it in any case");
+        fmt::format("already has a value: {} ({})", short_text(*found), describe(found->origin)),
+        "remove the +, or write ++ to add or override");
     return;
   }
   if (!merge_at(tree, path, std::move(value))) {
     problems.add(
-        override.key, origin, "it goes through a value that is not a map, or past a list's end");
+        override.key, origin, "part of the path is not a map, or is past the end of a list");
   }
 }
 

@@ -1,3 +1,4 @@
+// Parser for Hydra overrides.
 #include "config/hydra/override.h"
 
 #include <algorithm>
@@ -20,10 +21,9 @@ bool is_id(char c) {
   return is_letter(c) || is_digit(c) || c == '_' || c == '-';
 }
 
-constexpr std::string_view kSweepReason =
-    "a sweep runs a job for each of several values, and this program runs one job";
+constexpr std::string_view kSweepReason = "sweeps over several values are not supported";
 constexpr std::string_view kSweepRemedy =
-    "give one value; a list is written key=[a,b], and a comma in a text is quoted or written \\,";
+    "give one value; write a list as key=[a,b], and quote a comma in a string or write \\,";
 
 class Parser {
  public:
@@ -44,9 +44,9 @@ class Parser {
       if (result.kind == Override::Kind::kDelete) {
         return result;
       }
-      fail("'=' is expected after the key");
+      fail("expected '=' after the key");
     }
-    ++at_;  // the '=' that key() stopped at
+    ++at_;  // the '=' at which key() stopped
     result.value = value();
     return result;
   }
@@ -61,7 +61,7 @@ class Parser {
     if (peek() == ',') {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("{}: several values with commas are a sweep; {}", source_, kSweepReason),
+          fmt::format("{}: comma-separated values are a sweep; {}", source_, kSweepReason),
           std::string(kSweepRemedy));
     }
     if (at_ < text_.size()) {
@@ -126,12 +126,12 @@ class Parser {
           !part.empty() && !is_digit(part[0]) && part[0] != '-' &&
           std::all_of(part.begin(), part.end(), [](char c) { return is_id(c) || c == '$'; });
       if (!word && !(number && separator == '.' && begin > 0)) {
-        fail(fmt::format("'{}' is no key: a key is like section.name, or a group like a/b", name));
+        fail(fmt::format("'{}' is not a valid key: write section.name, or group/subgroup", name));
       }
       begin = end + 1;
     }
     if (plain.empty() && may_be_group) {
-      fail("a key is expected here");
+      fail("expected a key");
     }
   }
 
@@ -184,13 +184,13 @@ class Parser {
       const Value name = primitive(false);
       skip_space();
       if (peek() != ':') {
-        fail(fmt::format("a colon is expected after '{}'", name.text));
+        fail(fmt::format("expected a colon after '{}'", name.text));
       }
       ++at_;
       skip_space();
       const std::string text = name.is_null() ? "null" : name.text;
       if (result.find(text) != nullptr) {
-        fail(fmt::format("'{}' is given twice", text));
+        fail(fmt::format("duplicate key '{}'", text));
       }
       result.entries.push_back({text, element(depth + 1)});
       if (!separator('}')) {
@@ -199,7 +199,7 @@ class Parser {
     }
   }
 
-  /// True after a comma, false after `end`.
+  /// Returns true after a comma, false after `end`.
   bool separator(char end) {
     skip_space();
     if (peek() == ',') {
@@ -208,13 +208,13 @@ class Parser {
       return true;
     }
     if (peek() != end) {
-      fail(fmt::format("a comma or '{}' is expected here", end));
+      fail(fmt::format("expected a comma or '{}'", end));
     }
     ++at_;
     return false;
   }
 
-  /// Where the '(' of a function stands that begins here; 0 where there is none.
+  /// Returns the index of the '(' of a function that starts here; 0 if there is no function.
   size_t function_open() const {
     size_t end = at_;
     if (!(is_letter(peek()) || peek() == '_')) {
@@ -270,14 +270,15 @@ class Parser {
     return name;
   }
 
-  /// '...' or "...": a backslash before the same quote, and backslashes before that, are taken off.
+  /// Reads '...' or "...": removes backslashes before the same quote, and backslashes that escape
+  /// them.
   Value quoted() {
     const char quote = peek();
     ++at_;
     std::string text;
     for (;;) {
       if (at_ == text_.size()) {
-        fail(fmt::format("a closing {} is missing", quote));
+        fail(fmt::format("missing closing {}", quote));
       }
       size_t backslashes = 0;
       while (peek(backslashes) == '\\') {
@@ -301,14 +302,14 @@ class Parser {
     }
   }
 
-  /// Takes an interpolation, ${...}, with those inside it.
+  /// Reads an interpolation ${...} including nested ones.
   void interpolation(std::string& text) {
     size_t open = 0;
     const size_t begin = at_;
     do {
       if (at_ >= text_.size()) {
         at_ = begin;
-        fail("a closing } is missing");
+        fail("missing closing }");
       }
       if (peek() == '$' && peek(1) == '{') {
         ++open;
@@ -326,7 +327,7 @@ class Parser {
     static constexpr std::string_view kEscaped = "\\()[]{}:=, \t";
     std::string text;
     bool escaped = false;
-    size_t kept = 0;  // the length without white space at the end
+    size_t kept = 0;  // length without trailing white space
     while (at_ < text_.size()) {
       const char letter = peek();
       if (letter == '$' && peek(1) == '{' && is_value) {
@@ -356,7 +357,7 @@ class Parser {
       if (at_ < text_.size()) {
         unexpected();
       }
-      fail("a value is expected here");
+      fail("expected a value");
     }
     text.resize(kept);
     Value value = Value::scalar(std::move(text), escaped);

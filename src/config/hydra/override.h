@@ -20,36 +20,36 @@ namespace lockstep::config {
 
 struct Override {
   enum class Kind {
-    kChange,    // key=value: the key must be there
-    kAdd,       // +key=value: it must not
+    kChange,    // key=value: the key must exist
+    kAdd,       // +key=value: the key must not exist
     kForceAdd,  // ++key=value: either
     kDelete,    // ~key or ~key=value
   };
   Kind kind = Kind::kChange;
   /// "training.seed", or a config group "model" or "hydra/launcher".
   std::string key;
-  /// What follows '@': the package that a group's choice goes to. May be empty ("model@=x").
+  /// Text after '@': the target package of a group. May be empty ("model@=x").
   std::optional<std::string> package;
-  /// Absent for ~key alone. "key=" is the empty string.
+  /// Value; nullopt for ~key. "key=" is the empty string.
   std::optional<Value> value;
-  /// The override as it was typed.
+  /// Override as typed.
   std::string text;
-  /// It was a flag, --key value: it never chooses an option of a config group.
+  /// Given as a flag, --key value; never selects an option of a config group.
   bool is_flag = false;
 };
 
-/// Whether an argument has the form of an override: it begins with + or ~, or has '=' after a key.
+/// Returns true if an argument looks like an override: starts with + or ~, or has '=' after a key.
 bool looks_like_override(std::string_view text);
 
-/// Throws Error(kConfig) with the column and what was expected. Sweeps (a,b; choice, range,
-/// interval, glob, and sort, shuffle and tag of them) are refused with the reason.
+/// Parses an override. Throws Error (config) with the column and the expected syntax. Sweeps (a,b;
+/// choice, range, interval, glob, and sort, shuffle and tag of them) are not supported.
 Override parse_override(std::string_view text);
 
-/// The part after '=' alone; `source` is for messages.
+/// Parses only the part after '='; `source` is used in messages.
 Value parse_override_value(std::string_view text, std::string_view source);
 
-/// A function of the grammar: int, float, str, bool (element by element), sort. `names` are the
-/// names of the arguments, empty where they were given by position.
+/// Calls a function of the grammar: int, float, str, bool (element-wise), sort. `names` are the
+/// argument names; empty for positional arguments.
 Value call_override_function(
     const std::string& name, const std::vector<std::string>& names, std::vector<Value> arguments);
 

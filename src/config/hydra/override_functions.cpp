@@ -1,3 +1,4 @@
+// Functions of Hydra's override grammar.
 #include <algorithm>
 #include <cmath>
 
@@ -11,10 +12,10 @@ namespace lockstep::config {
 namespace {
 
 [[noreturn]] void fail_cast(const std::string& name, const Value& value) {
-  throw Error(ErrorKind::kConfig, fmt::format("{}({}): this cannot be cast", name, to_text(value)));
+  throw Error(ErrorKind::kConfig, fmt::format("{}({}): invalid cast", name, to_text(value)));
 }
 
-/// Python's str() of a number of Hydra's: 100000.0, 1e-05.
+/// Formats a number as Python's str(): 100000.0, 1e-05.
 std::string python_float(double value) {
   if (std::isnan(value)) {
     return "nan";
@@ -105,7 +106,7 @@ Value cast(const std::string& name, Value value) {
                            : cast_bool(value);
 }
 
-/// Numbers by their size, anything else by its text.
+/// Compares numbers by value and other scalars as text.
 bool before(const Value& a, const Value& b) {
   const auto left = a.quoted ? std::nullopt : to_double(a.text);
   const auto right = b.quoted ? std::nullopt : to_double(b.text);
@@ -115,10 +116,8 @@ bool before(const Value& a, const Value& b) {
 [[noreturn]] void refuse_sweep(const std::string& name) {
   throw Error(
       ErrorKind::kConfig,
-      fmt::format(
-          "{}(...) makes a sweep, a job for each of several values; this program runs one job",
-          name),
-      "give one value, and start the program once for each value in a loop of the shell");
+      fmt::format("{}(...) is a sweep, which is not supported", name),
+      "give one value, and start the program once per value in a shell loop");
 }
 
 Value sort(const std::vector<std::string>& names, std::vector<Value> arguments) {
@@ -137,7 +136,7 @@ Value sort(const std::vector<std::string>& names, std::vector<Value> arguments) 
   auto& items = rest[0].items;
   if (!std::all_of(
           items.begin(), items.end(), [](const Value& item) { return item.is_scalar(); })) {
-    throw Error(ErrorKind::kConfig, "sort([...]) sorts texts and numbers alone");
+    throw Error(ErrorKind::kConfig, "sort([...]) sorts only strings and numbers");
   }
   std::stable_sort(items.begin(), items.end(), [&](const Value& a, const Value& b) {
     return reverse ? before(b, a) : before(a, b);
@@ -164,8 +163,7 @@ Value call_override_function(
   }
   if (name == "shuffle") {
     throw Error(
-        ErrorKind::kConfig,
-        "shuffle(...) draws an order that differs from run to run; a configuration must not");
+        ErrorKind::kConfig, "shuffle(...) is not supported: its order would differ between runs");
   }
   for (const char* sweep : {"choice", "range", "interval", "glob", "tag"}) {
     if (name == sweep) {
@@ -174,8 +172,8 @@ Value call_override_function(
   }
   throw Error(
       ErrorKind::kConfig,
-      fmt::format("there is no function {}(...).{}", name, did_you_mean(name, casts)),
-      "quote the text if it is no function; functions are int, float, str, bool and sort");
+      fmt::format("unknown function {}(...).{}", name, did_you_mean(name, casts)),
+      "quote the value if it is a string; the functions are int, float, str, bool and sort");
 }
 
 }  // namespace lockstep::config

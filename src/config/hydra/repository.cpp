@@ -1,3 +1,4 @@
+// Reads the files of a Hydra configuration tree.
 #include "config/hydra/repository.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
   throw Error(ErrorKind::kConfig, fmt::format("{}: {}", describe(origin), what));
 }
 
-/// The name in "# @package NAME" among the comments that a file begins with.
+/// Returns NAME of "# @package NAME" in the leading comments of a file.
 std::optional<std::string> package_header(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -43,7 +44,7 @@ std::optional<std::string> package_header(std::string_view text) {
   return std::nullopt;
 }
 
-/// Takes "optional " and "override " off the front of an entry's name.
+/// Removes "optional " and "override " from the start of an entry's name.
 std::string take_keywords(std::string name, DefaultItem& item) {
   for (;;) {
     if (name.starts_with("optional ")) {
@@ -73,13 +74,15 @@ DefaultItem parse_item(const Value& value) {
       if (one.is_scalar()) {
         item.options.push_back(one.text);
       } else if (!one.is_null() || option.is_list()) {
-        fail_at(value.origin, "an option of the defaults list is a name, a list of names, or null");
+        fail_at(
+            value.origin,
+            "an option in the defaults list must be a name, a list of names, or null");
       }
     }
   } else {
     fail_at(
         value.origin,
-        "an entry of the defaults list is a file's name, one group: option, or _self_");
+        "an entry of the defaults list must be a file name, one group: option, or _self_");
   }
   name = take_keywords(std::move(name), item);
   if (const size_t sign = name.find('@'); sign != std::string::npos) {
@@ -124,12 +127,12 @@ ConfigFile read_config(const fs::path& path) {
   if (!file.content.is_map()) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("{}: a configuration file is a map of keys", path.string()));
+        fmt::format("{}: a configuration file must be a map of keys", path.string()));
   }
   file.package_header = package_header(read_file(path, ErrorKind::kConfig));
   if (const Value* defaults = file.content.find("defaults")) {
     if (!defaults->is_list() && !defaults->is_null()) {
-      fail_at(defaults->origin, "'defaults' is a list: - group: option");
+      fail_at(defaults->origin, "'defaults' must be a list: - group: option");
     }
     for (const Value& item : defaults->items) {
       file.defaults.push_back(parse_item(item));

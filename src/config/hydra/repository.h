@@ -1,4 +1,4 @@
-// The files of a Hydra tree, read once each.
+// Files of a Hydra configuration tree, each read once.
 #pragma once
 
 #include <filesystem>
@@ -15,10 +15,10 @@ namespace lockstep::config {
 struct DefaultItem {
   enum class Kind { kSelf, kConfig, kGroup };
   Kind kind = Kind::kConfig;
-  /// Of a config: its path; of a group: its path. As written: "/a/b" is from the root.
+  /// Path of a config or a group, as written: "/a/b" is from the root.
   std::string path = {};
-  std::optional<std::string> package = {};  // what follows '@'
-  /// Of a group: the options. None: null was given.
+  std::optional<std::string> package = {};  // text after '@'
+  /// Options of a group; empty for null.
   std::vector<std::string> options = {};
   bool is_list = false;
   bool optional = false, override_ = false;
@@ -29,22 +29,21 @@ struct ConfigFile {
   Value content;  // without its defaults list
   std::vector<DefaultItem> defaults;
   std::optional<std::string> package_header;
-  std::string place;  // the file's path, for messages
+  std::string place;  // path of the file, for messages
 };
 
 class Repository {
  public:
-  /// `primary` is found under the name kPrimary; groups in `folders`, the first that has a file
-  /// wins.
+  /// `primary` has the name kPrimary. Groups are searched in `folders` in order.
   Repository(const std::filesystem::path& primary, std::vector<std::filesystem::path> folders);
 
   static constexpr const char* kPrimary = "<primary>";
 
-  /// The file "group/option" (.yaml or .yml); nullptr where there is none. Throws where it cannot
-  /// be read.
+  /// Returns the file "group/option" (.yaml or .yml); nullptr if it does not exist. Throws if it
+  /// cannot be read.
   const ConfigFile* load(const std::string& path);
   bool group_exists(const std::string& group) const;
-  /// The options of a group, sorted.
+  /// Returns the options of a group, sorted.
   std::vector<std::string> options(const std::string& group) const;
   const std::vector<std::filesystem::path>& folders() const { return folders_; }
 
@@ -54,7 +53,7 @@ class Repository {
   std::map<std::string, std::optional<ConfigFile>> files_;
 };
 
-/// Reads a file's text, header and defaults list.
+/// Reads the text, the header and the defaults list of a file.
 ConfigFile read_config(const std::filesystem::path& path);
 
 }  // namespace lockstep::config

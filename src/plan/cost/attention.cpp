@@ -1,3 +1,4 @@
+// Time of attention, on one rank and with context parallelism.
 #include "plan/cost/attention.h"
 
 #include <algorithm>
@@ -8,16 +9,17 @@ namespace lockstep::plan {
 
 namespace {
 
-constexpr double kRingBackward = 2;  // of ring attention in memory, over its forward pass
+constexpr double kRingBackward =
+    2;  // backward over forward time of ring attention with scores in memory
 
-// Whether a ring's time is by the machine's own rates, which hold for what passes by within it.
+// Returns true if the measured rates of the machine determine the time of ring attention.
 bool ring_is_measured(const Job& job, const Device& device) {
   return device.measured && !has_score_bias(job.model);
 }
 
-// The forward pass. Each rank has two parts of the sequence, one from each end, and computes the
-// pairs of parts that see each other; those on the diagonal whole. With a bias of the scores it
-// computes all pairs.
+// Forward pass. Each rank has two parts of the sequence, one from each end, and computes the pairs
+// of parts that the mask does not exclude; pairs on the diagonal in full. With a bias of the scores
+// it computes all pairs.
 double ring_attention_seconds(
     const Job& job,
     const Physics& physics,
@@ -36,8 +38,8 @@ double ring_attention_seconds(
   const double keys = a.keys_length / (2 * ranks);
   const double pairs = a.seen == 1 || has_score_bias(job.model) ? 4 * ranks : 2 * ranks + 1;
   const double scores = sequences * s.heads * pairs * queries * keys;
-  // Read and written of a score by the product, the scale, the mask, the largest, the exponential,
-  // the sum and the second product, each a kernel, in float32.
+  // Bytes read and written per score by the first product, scale, mask, maximum, exponential, sum
+  // and second product, each a separate kernel in float32.
   constexpr double kScoreBytes = 52;
   const double products =
       product_seconds(
@@ -68,7 +70,7 @@ double attention_seconds(
     case Attention::kRing:
       return ring_attention_seconds(job, physics, device, s, a);
     case Attention::kFused: {
-      // Only what is seen is computed; short sequences leave processors idle.
+      // Only unmasked scores are computed; short sequences leave processors idle.
       const double peak = job.precision == Precision::kFloat32 ? device.flops32 : device.flops16;
       const double flops = 4 * a.seen * s.tokens * a.keys_length * s.queries;
       const double fill = device.measured ? 1 : a.keys_length / (a.keys_length + 512);
@@ -116,8 +118,9 @@ double context_seconds(
            copy_seconds(node.device, 2 * 2 * traded);
   }
   const double bytes = a.key_tokens * 2 * s.keys * width;
-  const bool measured = within && attention_of(job) == Attention::kRing &&
-                        ring_is_measured(job, node.device);  // and with it the way
+  const bool measured =
+      within && attention_of(job) == Attention::kRing &&
+      ring_is_measured(job, node.device);  // the measured time includes communication
   const double wire = measured ? 0 : (ranks - 1) * message_seconds(cluster, node, within, bytes);
   const bool merges = attention_of(job) != Attention::kRing;
   const double merge = memory_seconds(
@@ -128,14 +131,14 @@ double context_seconds(
 double score_bytes(const Job& job) {
   const double wide = job.precision == Precision::kFloat32 ? 2 : 1;
   if (!has_score_bias(job.model)) {
-    // Scale, mask and softmax in one kernel or a kernel each, dropout in another: read and write
-    // each, and the masks.
+    // Scale, mask and softmax are one kernel or one kernel each; dropout is another. Each reads and
+    // writes the scores and the masks.
     const double softmax = job.software.fused_softmax ? 4 : 13;
     const double dropout = job.software.fused_score_dropout ? 3 : 5;
     return (softmax + (job.software.dropout ? dropout : 0)) * wide;
   }
-  // Bias, a copy that is masked, and softmax, each a kernel in float32; 16 bits are widened before
-  // and narrowed after; dropout.
+  // Bias, masked copy and softmax are float32 kernels; 16-bit scores are widened before and
+  // narrowed after; dropout.
   constexpr double kWideKernels = 4 * 8;
   return kWideKernels + (wide == 1 ? 6 + 6 : 0) + (job.software.dropout ? 2 * kHalf * wide : 0);
 }

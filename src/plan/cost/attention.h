@@ -6,28 +6,27 @@
 
 namespace lockstep::plan {
 
-/// How attention is computed.
+/// Implementation of attention.
 enum class Attention {
   kFused,   // scores never reach memory
   kScores,  // scores are in memory
-  kRing,    // they are so block by block, as keys and values come round
+  kRing,    // scores are in memory block by block, as keys and values arrive
 };
 Attention attention_of(const Job& job);
 
-/// The products of an attention without weights, forward.
+/// Returns the time of the two products of attention (scores and values), forward.
 double attention_seconds(
     const Job& job,
     const Physics& physics,
     const Device& device,
     const BlockShape& s,
     const AttentionShape& a);
-/// Its backward pass over its forward pass.
+/// Returns the ratio of backward to forward time.
 double attention_backward(const Job& job);
 
-/// What the context axis costs a forward pass of an attention that takes so long. Ring attention:
-/// keys and values pass round, hidden behind the attention as far as it lasts; each step's output
-/// is merged into the last one's. Else queries, keys, values and the output are traded, one part to
-/// each.
+/// Returns the cost of context parallelism for a forward pass whose attention takes the given time.
+/// Ring attention: transfers of keys and values overlap with attention, and the output of each step
+/// is merged with the previous one. Ulysses: an all-to-all of queries, keys, values and the output.
 double context_seconds(
     const Job& job,
     const Cluster& cluster,
@@ -36,7 +35,8 @@ double context_seconds(
     const AttentionShape& a,
     double attention);
 
-/// Read and written of a score by the kernels around its products, where scores are in memory.
+/// Returns the bytes read and written per score by the kernels around the products, if scores are
+/// in memory.
 double score_bytes(const Job& job);
 
 }  // namespace lockstep::plan

@@ -1,3 +1,4 @@
+// Sizes of a block's operations on one rank.
 #include "plan/cost/block_shape.h"
 
 #include <cmath>

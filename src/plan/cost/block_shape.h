@@ -1,4 +1,4 @@
-// The sizes of a block's operations on one rank.
+// Sizes of a block's operations on one rank.
 #pragma once
 
 #include <array>
@@ -8,23 +8,23 @@
 
 namespace lockstep::plan {
 
-/// An attention of a block on one rank: `keys_length` of a whole sequence.
+/// Attention of a block on one rank; `keys_length` is that of a whole sequence.
 struct AttentionShape {
   double key_tokens, queries_length, keys_length;
-  double seen;  // of the scores of a whole sequence
-  bool own;     // queries, keys and values come of one input
+  double seen;  // fraction of the scores of a sequence that are not masked
+  bool own;     // self-attention: queries, keys and values have the same input
 };
 
-/// What the sizes of a block are on one rank of the tensor axis.
+/// Sizes of a block on one tensor-parallel rank.
 struct BlockShape {
   double tokens, hidden, queries, keys, width, heads, head_dim;
-  double matrices;  // of the MLP that widen
+  double matrices;  // number of up-projections of the MLP
   double sublayers;
   bool ends_stream;
   size_t attentions;
   std::array<AttentionShape, 2> attention;
 
-  /// Tokens of the keys of all attentions, and their scores on this rank, seen or not.
+  /// Number of key tokens of all attentions, and of scores on this rank, masked or not.
   double key_tokens() const;
   double scores() const;
 };

@@ -1,3 +1,4 @@
+// Time of the forward and backward passes of blocks, embedding and head.
 #include "plan/cost/cost.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace lockstep::plan {
 
 namespace {
 
-// 8-bit products with many scales, over those with one for the whole tensor.
+// Rate of 8-bit products with many scales over those with one scale per tensor.
 double scaled_share(const Job& job, const Physics& physics, const Device& device) {
   if (device.flops8 <= 0) {
     return 1;
@@ -29,17 +30,17 @@ double scaled_share(const Job& job, const Physics& physics, const Device& device
   return physics.block_scaled;
 }
 
-// What a measured machine takes for experts is not known apart from what it takes for any MLP.
+// On a measured machine, the time of experts is not known separately from that of an MLP.
 bool sorts_tokens(const Device& device, BlockKind kind) {
   return kind == BlockKind::kSparseDecoder && !device.measured;
 }
 
-// The products of a block: those with weights forward, of the input's and of the weights' gradient;
-// the attention's forward.
+// Time of the products of a block: with weights forward, for the input gradient and for the weight
+// gradient; of attention forward.
 struct BlockProducts {
   double forward = 0, input = 0, weight = 0;
   double attention = 0;
-  double last = 0;  // of `forward`: the block's last product
+  double last = 0;  // part of `forward`: the last product of the block
 };
 
 BlockProducts block_products(
@@ -48,7 +49,7 @@ BlockProducts block_products(
     const Device& device,
     const BlockShape& s,
     BlockKind kind) {
-  double count = 1;  // of products that are made at once
+  double count = 1;  // number of batched products
   const auto product = [&](double m, double n, double k) {
     const auto seconds = [&](Precision precision) {
       return product_seconds(physics, device, precision, count, m, n, k) /
@@ -57,7 +58,7 @@ BlockProducts block_products(
     if (job.precision != Precision::kFloat8) {
       return seconds(job.precision);
     }
-    // As a mean over the blocks, of which some keep 16 bits.
+    // Mean over the blocks, some of which use 16 bits.
     return job.float8_share * seconds(Precision::kFloat8) / scaled_share(job, physics, device) +
            (1 - job.float8_share) * seconds(Precision::kMixed16);
   };
@@ -66,7 +67,7 @@ BlockProducts block_products(
     times.last = product(tokens, out, in);
     times.forward += times.last;
     times.input += product(tokens, in, out);
-    // Summed over the tokens: how many they are moves no row in memory.
+    // The product sums over the tokens, so their number does not affect the alignment of rows.
     const double summed = device.measured ? tokens : std::ceil(tokens / 64) * 64;
     times.weight += job.adapter_rank > 0 ? 0 : product(out, in, summed);
     if (job.adapter_rank > 0) {
@@ -94,7 +95,7 @@ BlockProducts block_products(
     add_mlp(s.tokens, s.width);
     return times;
   }
-  // Each expert of the rank has its own tokens, as many as any other.
+  // Every expert of the rank has the same number of tokens.
   const model::Experts& experts = job.model.experts;
   const auto of_tensor = [&](int64_t width) {
     return std::ceil(static_cast<double>(width) / job.mesh.tensor);
@@ -109,8 +110,8 @@ BlockProducts block_products(
   return times;
 }
 
-// A token's rows are copied into the order of their experts and back; where they are sent to other
-// ranks, at both ends.
+// Token rows are copied to the order of their experts and back; with expert parallelism, on both
+// sender and receiver.
 double sorting_seconds(const Job& job, const Device& device, const BlockShape& s, BlockKind kind) {
   if (!sorts_tokens(device, kind)) {
     return 0;
@@ -120,32 +121,31 @@ double sorting_seconds(const Job& job, const Device& device, const BlockShape& s
   return memory_seconds(device, copies * rows * s.hidden * job.compute_bytes(), job.precision);
 }
 
-// Those that a block's 8-bit products round in a forward pass.
+// Returns the number of elements that a block rounds to 8 bits in a forward pass.
 double rounded_numbers(const Job& job, const BlockShape& s) {
-  if (!job.software.rounds_again) {  // what products read, once for all of them
+  if (!job.software.rounds_again) {  // each input is rounded once for all products that use it
     return s.tokens * (2 * s.hidden + s.queries + s.width);
   }
-  // Each weight, and each input once for all that read it, in the backward pass both again, and
-  // twice the gradient. What is counted here is of a forward pass, which a backward pass takes 1.2
-  // times.
+  // Each weight is rounded once, and each input once for all products that use it; both again in
+  // the backward pass, and the gradient twice. The result is per forward pass; a backward pass
+  // counts 1.2 times that.
   const double inputs = 2 * s.hidden + s.queries + s.width;
   const double outputs = s.queries + 2 * s.keys + 2 * s.hidden + s.matrices * s.width;
   const double weights = s.hidden * (2 * s.queries + 2 * s.keys + (s.matrices + 1) * s.width);
   return 2 / 2.2 * (s.tokens * (inputs + outputs) + weights);
 }
 
-// Bytes that the element-wise kernels of a block move, forward. Numbers read and written for each
-// element: a fused norm with its residual reads two and writes two; eager kernels come back to
-// memory for every step.
+// Bytes moved by the element-wise kernels of a block, forward, from the elements read and written:
+// a fused norm with residual reads two and writes two; eager kernels access memory in every step.
 ElementwiseBytes elementwise_bytes(const Job& job, const BlockShape& s) {
   const bool fused = job.software.fused_elementwise;
   const double spread = job.sequence_parallel ? job.mesh.tensor : 1;
   const double wide = job.precision == Precision::kFloat32 ? 2 : 1;
-  // A norm of root mean squares is five kernels in float32 where it is not fused.
+  // An RMSNorm that is not fused is five kernels in float32.
   double of_hidden = fused ? 8 : (job.model.gated_mlp ? 42 : 14);
   of_hidden += job.software.dropout ? (fused ? 1 : 5) : 0;
   of_hidden *= (s.sublayers + (s.ends_stream ? 1 : 0)) / 2;
-  // Rotary positions are turned in float32, and grouped keys and values repeated.
+  // Rotary embeddings are computed in float32, and grouped keys and values are repeated.
   const double of_queries =
       !fused ? (job.model.gated_mlp ? 12 : 5) : (attention_of(job) == Attention::kScores ? 4 : 2);
   const double of_width = job.model.gated_mlp ? (fused ? 3 : 5) : (fused ? 2 : 4);
@@ -161,7 +161,7 @@ ElementwiseBytes elementwise_bytes(const Job& job, const BlockShape& s) {
   return bytes;
 }
 
-// Of a block, forward.
+// Number of kernels of a block, forward.
 double kernels(const Job& job, const BlockShape& s) {
   const double of_scores = has_score_bias(job.model) ? 8 * static_cast<double>(s.attentions) : 0;
   return (job.software.fused_elementwise ? 6 : 13) * s.sublayers + of_scores;
@@ -172,7 +172,7 @@ CollectiveGroup tensor_group(const Job& job, const NodeGroup& node) {
   return {members, std::min<double>(members, node.devices_per_node)};
 }
 
-// Summing so many numbers over the tensor axis.
+// Time of an all-reduce of `numbers` elements over the tensor-parallel group.
 double tensor_reduce_seconds(
     const Job& job, const Cluster& cluster, const NodeGroup& node, double numbers) {
   if (job.mesh.tensor == 1) {
@@ -186,7 +186,7 @@ double tensor_reduce_seconds(
                  (job.sequence_parallel ? job.software.sequence_copy : job.software.tensor_copy));
 }
 
-// The passes of a block, as they are made of what it does.
+// Times of the passes of a block, assembled from its operations.
 class BlockPass {
  public:
   BlockPass(const Job& job, const Cluster& cluster, const NodeGroup& node, BlockKind kind)
@@ -220,7 +220,7 @@ class BlockPass {
   }
 
  private:
-  // What no kind of kernel has yet.
+  // Time not yet assigned to a kind of kernels.
   double unnamed() const {
     return times_.forward + times_.input + times_.weight -
            std::accumulate(times_.kernels.begin(), times_.kernels.end(), 0.0);
@@ -237,8 +237,8 @@ class BlockPass {
     times_.weight = products_.weight;
   }
 
-  // In the forward pass and again in the backward: of the scores that fused attention sees, or of
-  // all, and of what is added to the residual.
+  // Random numbers of dropout, drawn in the forward pass and again in the backward pass: for the
+  // unmasked scores of fused attention, or all scores, and for the outputs added to the residual.
   void draw_dropout() {
     if (!job_.software.dropout || !node_.device.measured) {
       return;
@@ -267,8 +267,9 @@ class BlockPass {
     times_.input += 2 * ring + node_.wait_seconds(times_.input + times_.weight);
   }
 
-  // There and back in the forward pass, and the gradients in the backward pass. The experts wait
-  // for their rows, and the block for what comes of these; what a shared expert hides is left out.
+  // All-to-all of tokens in the forward pass and of gradients in the backward pass. The experts
+  // wait for their tokens, and the block for the results; overlap with a shared expert is not
+  // modeled.
   void exchange_tokens() {
     const double members = job_.expert_ranks;
     const double per_node = std::max(1.0, std::floor(node_.devices_per_node / job_.mesh.tensor));
@@ -283,8 +284,8 @@ class BlockPass {
   void sum_over_tensor() {
     reduce_ = tensor_reduce_seconds(job_, cluster_, node_, shape_.tokens * shape_.hidden) *
               (1 - (1 - cluster_.physics.tensor_exposed) * job_.software.overlap_tensor);
-    // In each sublayer all wait for the slowest, each way. The gradient of what all decoder blocks
-    // read is summed once, where the encoder ends.
+    // In each sublayer all ranks wait for the slowest one, in both directions. The gradient of the
+    // encoder output, which all decoder blocks read, is reduced once, at the end of the encoder.
     const auto waits = [&](double computed) {
       return job_.mesh.tensor > 1
                  ? shape_.sublayers * node_.wait_seconds(computed / shape_.sublayers)
@@ -334,8 +335,8 @@ class BlockPass {
   BlockKind kind_;
   BlockShape shape_;
   BlockProducts products_;
-  double memory_;      // of the element-wise kernels, forward
-  double reduce_ = 0;  // of a sum over the tensor axis, as far as it is not hidden
+  double memory_;      // bytes of the element-wise kernels, forward
+  double reduce_ = 0;  // exposed time of an all-reduce over the tensor-parallel group
   PassTimes times_;
 };
 
@@ -400,7 +401,7 @@ PassTimes head_seconds(const Job& job, const Cluster& cluster, const NodeGroup& 
       job.precision == Precision::kFloat8 ? Precision::kMixed16 : job.precision;
   const double product =
       product_seconds(cluster.physics, node.device, precision, 1, tokens, vocabulary, hidden);
-  // Logits are widened to 32 bits for the loss; fused kernels read them once each way.
+  // Logits are converted to float32 for the loss; fused kernels read them once per direction.
   const double bytes = tokens * vocabulary;
   const bool fused = job.software.fused_elementwise;
   PassTimes times;

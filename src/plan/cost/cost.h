@@ -1,4 +1,4 @@
-// Time of the parts of a model on a rank.
+// Time of the parts of a model on one rank.
 #pragma once
 
 #include <array>
@@ -9,33 +9,35 @@
 
 namespace lockstep::plan {
 
-/// What compute is spent on.
+/// Kinds of kernels by which compute time is reported.
 enum class Kernels {
-  kProducts,     // of the blocks' matrices
+  kProducts,     // matrix products of the blocks
   kAttention,    // scores, softmax and their products with values
-  kElementwise,  // norms, activations, dropout, residuals, the embedding; the launch of each kernel
-  kContext,      // what ranks that share a sequence exchange, as far as it is not hidden
-  kExperts,      // rows of tokens on their way to the ranks of their experts and back
+  kElementwise,  // norms, activations, dropout, residuals, the embedding; kernel launches
+  kContext,      // exposed communication of context-parallel ranks
+  kExperts,      // all-to-all of tokens between expert-parallel ranks
   kHead,         // the head and the loss
-  kSums,         // gradients added to those of the micro-batches before
+  kSums,         // accumulation of gradients over micro-batches
 };
 inline constexpr size_t kKernelKinds = 7;
 using KernelTimes = std::array<double, kKernelKinds>;  // seconds
 
-/// Times of a micro-batch on one rank, in seconds. Tensor-parallel collectives are apart: `tensor`.
+/// Times of a micro-batch on one rank, in seconds, without the tensor-parallel collectives, which
+/// are in forward_tensor and backward_tensor.
 struct PassTimes {
   double forward = 0;
-  double input = 0;   // the gradient of the input, recomputation included
-  double weight = 0;  // the gradients of the weights
-  double forward_tensor = 0, backward_tensor = 0;  // collectives that are not hidden
-  KernelTimes kernels{};  // of forward, input and weight, recomputation left out
+  double input = 0;                                // input gradient, including recomputation
+  double weight = 0;                               // weight gradients
+  double forward_tensor = 0, backward_tensor = 0;  // exposed collectives
+  KernelTimes kernels{};  // of forward, input and weight, without recomputation
   double& of(Kernels kind) { return kernels[static_cast<size_t>(kind)]; }
   double all() const { return forward + input + weight + forward_tensor + backward_tensor; }
   PassTimes& operator+=(const PassTimes& other);
   PassTimes scaled(double factor) const;
 };
 
-/// One block of a kind; some blocks; the embedding; the head with the loss.
+/// Returns the times of one block of a kind, of several blocks, of the embedding, and of the head
+/// with the loss.
 PassTimes block_seconds(
     const Job& job, const Cluster& cluster, const NodeGroup& node, BlockKind kind);
 PassTimes blocks_seconds(

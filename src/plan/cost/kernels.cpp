@@ -1,3 +1,4 @@
+// Roofline model of products, element-wise kernels and copies.
 #include "plan/cost/kernels.h"
 
 #include <algorithm>
@@ -10,16 +11,16 @@ namespace {
 
 struct Tile {
   double rows, columns;
-  double share;  // of the rate of the largest tile: smaller ones read more for each product
+  double share;  // fraction of the rate of the largest tile: smaller tiles read more per operation
 };
 constexpr std::array<Tile, 4> kTiles{
     {{256, 128, 1.0}, {128, 128, 0.93}, {128, 64, 0.78}, {64, 64, 0.55}}};
 
-// 8 numbers of 16 bits are 16 bytes, the least that matrix units load.
+// 8 elements of 16 bits are 16 bytes, the smallest load of matrix units.
 constexpr int64_t kLeastAligned = 8;
 constexpr int64_t kWellAligned = 64;
 
-// The largest power of two, up to 64, that divides both sizes.
+// Returns the largest power of two, up to 64, that divides both sizes.
 int64_t alignment(double n, double k) {
   const auto of_size = [](double size) {
     const auto whole = static_cast<int64_t>(size);
@@ -32,7 +33,7 @@ int64_t alignment(double n, double k) {
   return std::min(of_size(n), of_size(k));
 }
 
-// The rate of a product's operations, all processors busy.
+// Rate of a product with all processors busy.
 double product_rate(
     const Physics& physics, const Device& device, Precision precision, double n, double k) {
   const double power = power_share(physics, device);
@@ -74,7 +75,7 @@ double product_seconds(
   double compute = 1e30;
   for (const Tile& tile : kTiles) {
     const double tiles = count * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
-    // Of the last wave's idle processors, those are lost that no splitting of tiles keeps busy.
+    // Part of the processors that are idle in the last wave; split tiles use the rest.
     const double even = std::max(1.0, tiles / processors);
     const double waves = even + (std::ceil(tiles / processors) - even) * physics.wave_waste;
     const double flops = processors * tile.rows * tile.columns * k * 2;
@@ -108,8 +109,8 @@ double elementwise_seconds(
     const Device& device, const ElementwiseBytes& bytes, Precision precision) {
   const double activation = memory_seconds(device, bytes.activation, precision) /
                             efficiency_of(device, precision).activation;
-  // What was measured of kernels is of those that compute more for a number than sums, masks and
-  // softmax of scores do: these take the memory's own rate.
+  // Measured element-wise rates are of kernels with more computation per element than sums, masks
+  // and softmax of scores, which reach the copy bandwidth.
   return (device.measured
               ? memory_seconds(device, bytes.others, precision) + copy_seconds(device, bytes.scores)
               : memory_seconds(device, bytes.others + bytes.scores, precision)) +

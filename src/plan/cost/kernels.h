@@ -1,4 +1,4 @@
-// Time of one operation on a device: a roofline whose efficiency depends on the size.
+// Time of one operation on a device: a roofline model with size-dependent efficiency.
 #pragma once
 
 #include "plan/machines/calibration.h"
@@ -7,11 +7,11 @@
 
 namespace lockstep::plan {
 
-inline constexpr double kHalf = 2;  // bytes of a 16-bit number
+inline constexpr double kHalf = 2;  // bytes per 16-bit number
 
-/// [m, k] × [k, n], `count` of them at a time, in 32, 16 or 8 bits. Tiles are counted in waves over
-/// the processors, each wave has its first loads and last stores besides, sizes that are no
-/// multiple of 64 cost, and memory may decide.
+/// Returns the time of `count` batched products [m, k] × [k, n] in 32, 16 or 8 bits. Tiles are
+/// executed in waves over the processors; each wave adds its first loads and last stores. Sizes
+/// that are not multiples of 64 are slower, and memory bandwidth may be the limit.
 double product_seconds(
     const Physics& physics,
     const Device& device,
@@ -21,22 +21,22 @@ double product_seconds(
     double n,
     double k);
 
-/// The rate of a device over that of its chip without a limit of power.
+/// Returns the rate of a device over that of the same chip without a power limit.
 double power_share(const Physics& physics, const Device& device);
 
-/// What kernels of this type reach.
+/// Returns the efficiency of kernels of this type.
 const Efficiency& efficiency_of(const Device& device, Precision precision);
 
-/// An element-wise kernel that moves `bytes`.
+/// Returns the time of an element-wise kernel that moves `bytes`.
 double memory_seconds(
     const Device& device, double bytes, Precision precision = Precision::kMixed16);
-/// A plain copy that reads and writes `bytes` in all.
+/// Returns the time of a copy that reads and writes `bytes` in total.
 double copy_seconds(const Device& device, double bytes);
 
-/// What element-wise kernels read and write.
+/// Bytes that element-wise kernels read and write.
 struct ElementwiseBytes {
-  double activation = 0;  // inside the MLP
-  double scores = 0;      // those in memory
+  double activation = 0;  // activation function of the MLP
+  double scores = 0;      // scores in memory
   double others = 0;
 };
 double elementwise_seconds(

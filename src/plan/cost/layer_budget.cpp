@@ -1,3 +1,4 @@
+// Roofline budget of the kernels of a layer.
 #include "plan/cost/layer_budget.h"
 
 #include <algorithm>
@@ -11,14 +12,14 @@ namespace lockstep::plan {
 
 namespace {
 
-constexpr double kGradientPasses = 2;  // of the input and of the weight
-constexpr double kStateBytes = 24;     // read and written of master weight and moments
+constexpr double kGradientPasses = 2;  // input gradient and weight gradient
+constexpr double kStateBytes = 24;     // bytes read and written of master weight and moments
 
 struct LinearKernel {
   double in, out;
 };
 
-/// Of all products of a block, forward and backward.
+/// Returns the budget of all products of a block, forward and backward.
 BudgetLine products_of(std::span<const LinearKernel> products, double tokens) {
   BudgetLine line{"products", 0};
   for (const auto& [in, out] : products) {
@@ -37,12 +38,12 @@ double weights_of(std::span<const LinearKernel> products) {
   return sum;
 }
 
-/// Flash attention keeps a float32 number of each query; its backward pass makes the scores anew,
-/// which is five products of the forward pass's size for two.
+/// Flash attention stores one float32 number per query. Its backward pass recomputes the scores:
+/// five products instead of the two of the forward pass.
 BudgetLine attention_of(const BlockShape& shape) {
   constexpr double kOfBackward = 2.5;
   const AttentionShape& attention = shape.attention.front();
-  const double numbers = shape.queries * 2 + shape.keys * 2;  // q, out, k, v of a token
+  const double numbers = shape.queries * 2 + shape.keys * 2;  // q, out, k, v per token
   const double sums = 4 * shape.heads;
   const double forward = 4 * shape.tokens * attention.keys_length * attention.seen * shape.queries;
   return {
@@ -50,11 +51,11 @@ BudgetLine attention_of(const BlockShape& shape) {
 }
 
 BudgetLine update_of(const char* what, int kernels, double parameters) {
-  // The gradient is read for its squares and for the update, and the weight written.
+  // The gradient is read for its norm and for the update, and the weight is written.
   return {what, kernels, 0, parameters * (kStateBytes + 3 * kHalf), true};
 }
 
-/// What one of a budget's devices takes for a step.
+/// Devices of the table.
 constexpr std::array<const char*, 3> kDevices{"h100-80gb", "h200", "b200"};
 
 std::string row(const BudgetLine& line) {
@@ -94,11 +95,12 @@ std::vector<BudgetLine> layer_budget(const Job& job) {
   }};
   const double parameters = weights_of(products) + 2 * hidden;
   const double row = kHalf * tokens * hidden, rotated = shape.queries + shape.keys;
-  // Cosines and sines, float32, of each position.
+  // Cosines and sines in float32 per position.
   const double angles = 2 * 4 * shape.attention.front().queries_length * shape.head_dim / 2;
-  // Of rows: x and its norm; x, residual, their sum and its norm; and twice, backward, two
-  // gradients and what was normalized to a gradient.
-  const double runs = kHalf * hidden > 2048 ? 512 : 1024;  // as cuda/norms.h has them, float32
+  // Rows moved forward: x and its norm; x, residual, their sum and its norm. Backward, twice: two
+  // gradients, the normalized input and the resulting gradient.
+  const double runs =
+      kHalf * hidden > 2048 ? 512 : 1024;  // float32 partial sums, as in cuda/norms.h
   const double norms = (2 + 4 + 2 * 4) * row + 2 * 2 * runs * 4 * hidden;
   return {
       products_of(products, tokens),

@@ -1,3 +1,4 @@
+// Reads adapter settings and counts adapter parameters for the planner.
 #include "plan/from_config/adapters.h"
 
 #include <filesystem>
@@ -12,7 +13,7 @@
 namespace lockstep::plan {
 namespace {
 
-/// The keys that are given, over what the file says.
+/// Overrides the settings of the file with the keys that are set.
 void take_keys(const config::LoraSection& section, model::LoraConfig& config) {
   const auto take = [](const auto& given, auto& value) { value = given.value_or(value); };
   take(section.r, config.r);
@@ -60,7 +61,7 @@ void take_keys(const config::LoraSection& section, model::LoraConfig& config) {
   }
 }
 
-/// Of the folder lora.adapter.
+/// Returns the path of the adapter configuration in the folder lora.adapter.
 std::filesystem::path saved_config(const config::LoraSection& section) {
   return std::filesystem::path(section.adapter) / model::kAdapterConfigName;
 }
@@ -82,7 +83,7 @@ model::LoraConfig lora_config_of(const config::LoraSection& section) {
 
 double adapter_share(const config::LoraSection& section, const model::ModelConfig& model) {
   if (!section.adapter.empty() && !std::filesystem::exists(saved_config(section))) {
-    return 1;  // a run's folder, or one in a store: whose targets are not known here
+    return 1;  // a run folder, or one in an object store: its targets are unknown
   }
   model::LoraConfig asked = lora_config_of(section);
   const auto rank = asked.r;

@@ -1,4 +1,4 @@
-// Adapters of a configuration, as PEFT settings and as parameter counts.
+// Adapters of a configuration: PEFT settings and parameter counts.
 #pragma once
 
 #include "config/core/config.h"
@@ -7,14 +7,14 @@
 
 namespace lockstep::plan {
 
-/// The keys of the section, over what its file says: lora.config, or that in the folder
-/// lora.adapter.
+/// Returns the settings of lora.config, or of the file in the folder lora.adapter, overridden by
+/// the keys of the section.
 model::LoraConfig lora_config_of(const config::LoraSection& section);
 
-/// The numbers that are trained, as a share of those that adapters of this rank beside every linear
-/// of the blocks would have: below 1 where some linears have none, above it where other parameters
-/// are trained too; 1 where lora.adapter is no folder of PEFT's. Error (config) where the section
-/// does not fit the model.
+/// Returns the number of trained parameters divided by that of adapters of the same rank on every
+/// linear layer of the blocks: below 1 if some layers have no adapter, above 1 if other parameters
+/// are also trained, 1 if lora.adapter is not a PEFT folder. Throws Error (config) if the section
+/// does not match the model.
 double adapter_share(const config::LoraSection& section, const model::ModelConfig& model);
 
 }  // namespace lockstep::plan

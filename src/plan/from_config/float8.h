@@ -1,4 +1,4 @@
-// Matrix products that use 8-bit floats.
+// 8-bit floating-point products of a configuration.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace lockstep::plan {
 
-/// What the section asks for; nothing where it asks for none.
+/// Returns the settings of precision.fp8; nullopt for none.
 std::optional<model::Float8> float8_of(const config::PrecisionSection& section);
 
 }  // namespace lockstep::plan

@@ -1,3 +1,4 @@
+// Builds the planner's job description from a configuration.
 #include "plan/from_config/planned_job.h"
 
 #include <algorithm>
@@ -25,58 +26,60 @@ Software our_software(const model::ModelConfig& model, Precision precision) {
   if (precision == Precision::kFloat32) {
     software.weight_bytes = 4;
     software.gradient_bytes = 4;
-    software.optimizer_bytes = 8;  // the weights are their own masters
+    software.optimizer_bytes = 8;  // weights are their own master copies
     software.reduce_bytes = 4;
   }
-  // The loss is made in runs of rows; the head's gradient beside it, as wide as the head.
+  // The loss is computed in chunks of rows; the gradient of the head is stored separately in the
+  // type of the head.
   software.logit_bytes = precision == Precision::kFloat32 ? 4 : 2;
   software.shared_logit_bytes = precision == Precision::kFloat32 ? 4 : 7;
   software.logit_limit = 1 << 30;
   software.head_gradient_bytes = software.logit_bytes;
   software.head_sum_bytes = precision == Precision::kFloat32 ? 0 : 4;
-  // SwiGLU is one operation; a ReLU needs its output, which the next product keeps anyhow.
+  // SwiGLU is one operation; ReLU needs its output, which the next product stores anyway.
   software.keeps_gated = model.activation != model::Activation::kSilu;
   software.keeps_ungated = model.activation != model::Activation::kRelu || model.mlp_dropout > 0;
-  software.mask_bytes = 0;  // drawn again
+  software.mask_bytes = 0;  // regenerated in the backward pass
   software.sum_bytes = 4;
-  // Products add to the sum: they read it, and write 4 bytes where they would write 2.
+  // Products accumulate into the gradient sum: they read it, and write 4 bytes instead of 2.
   software.sum_bytes_moved = precision == Precision::kFloat32 ? 4 : 4 + 2;
   software.reduces_in_place = true;
   software.balances_stages = true;
   software.head_in_forward = true;
   software.cuts_messages = false;
   software.ring_in_memory = true;
-  software.fragmentation = 0.05;  // segments grow in place
+  software.fragmentation = 0.05;  // the allocator uses expandable segments
   software.keeps_exchanged = true;
-  software.tensor_copy = 3;    // cloned before it is summed, and the bias added after
-  software.sequence_copy = 5;  // parts of each rank lie apart before and after
+  software.tensor_copy = 3;    // cloned before the all-reduce; the bias is added afterwards
+  software.sequence_copy = 5;  // the shards of each rank are not contiguous before and after
   software.rounds_again = true;
-  software.rounding_bytes = 2 + 2 + 1;  // read for the largest; read again, and written
+  software.rounding_bytes = 2 + 2 + 1;  // read for the maximum, read again, written
   return software;
 }
 
 void run_on_cpu(Software& software, const config::TrainingSection& training) {
-  constexpr double kProgram = 150e6;  // bytes of libraries and of the program's own
+  constexpr double kProgram = 150e6;  // bytes of the libraries and the program
   software.logit_limit = 96 << 20;
   software.context_bytes = kProgram;
   software.fragmentation = 0;
-  software.device_is_host = true;  // whose memory is shared as ops/host_memory.h has it
-  software.overlap_data = false;   // the core that sends is one that computes
+  software.device_is_host = true;  // uses the allocator of ops/host_memory.h
+  software.overlap_data = false;   // the core that communicates also computes
   const bool is_half = training.fp16, is_float = !is_half && !training.bf16;
   const InstructionSet unit = instruction_set();
   const InstructionSet head = is_float ? InstructionSet::kAvx512 : InstructionSet::kAvx512Bfloat16;
   software.fused_head = !is_half && unit >= head;
   software.lays_out = !is_half && !is_float && unit >= InstructionSet::kAmx;
-  software.sum_bytes_moved = is_float ? 4 : 2 + 4 + 4;  // those of 16 bits are added by themselves
-  // Without these loops the softmax holds three float32 beside each logit.
+  software.sum_bytes_moved =
+      is_float ? 4 : 2 + 4 + 4;  // 16-bit gradients are accumulated by a separate kernel
+  // Without the fused head, the softmax stores three float32 numbers per logit.
   software.logit_bytes = (is_float ? 4 : 2) + (software.fused_head ? 0 : 12);
 }
 
 namespace {
 
-constexpr double kAdamwMoments = 8;  // bytes for each parameter, which our_software() counts with
+constexpr double kAdamwMoments = 8;  // bytes per parameter included in our_software()
 
-/// The share of a model's parameters that are hidden matrices.
+/// Returns the fraction of a model's parameters that are hidden matrices.
 double share_of_hidden_matrices(const model::ModelConfig& model) {
   double hidden = 0, all = 0;
   for (const model::ParameterSpec& parameter : model::parameters_of(model)) {
@@ -87,24 +90,24 @@ double share_of_hidden_matrices(const model::ModelConfig& model) {
   return all > 0 ? hidden / all : 0;
 }
 
-/// Bytes that an optimizer keeps for each parameter, beside the master.
+/// Returns the optimizer state in bytes per parameter, without the master copy.
 double moment_bytes(const std::string& optim, const model::ModelConfig& model, bool has_masters) {
   if (optim.ends_with("8bit")) {
-    return 2 * (1 + 4.0 / 256);  // a byte each, and a float32 for a block of 256
+    return 2 * (1 + 4.0 / 256);  // one byte each, and a float32 scale per block of 256
   }
   if (optim == "lion_32bit" || optim == "adam_mini") {
     return 4;
   }
-  if (optim == "muon") {  // a momentum of matrices, both moments of all else
+  if (optim == "muon") {  // momentum of hidden matrices, both moments of all other parameters
     return kAdamwMoments - 4 * share_of_hidden_matrices(model);
   }
   if (optim == "ademamix") {
     return 12;
   }
-  if (optim == "schedule_free_adamw") {  // masters are its averages
+  if (optim == "schedule_free_adamw") {  // the master copies are its averages
     return has_masters ? 8 : 12;
   }
-  // Adafactor keeps a row and a column of each matrix.
+  // Adafactor stores one row and one column per matrix.
   return optim == "sgd" || optim == "adafactor" ? 0 : kAdamwMoments;
 }
 
@@ -156,7 +159,7 @@ Job planned_job(
   job.context_attention = parallel.context_attention == "ulysses" ? ContextAttention::kUlysses
                                                                   : ContextAttention::kRing;
   if (schedule::names_a_file(parallel.schedule)) {
-    if (job.mesh.pipeline > 1) {  // says what does not go with the file
+    if (job.mesh.pipeline > 1) {  // checks compatibility with the schedule file
       schedule::Schedules schedules({.schedule = parallel.schedule}, job.mesh.pipeline);
       schedules.of(static_cast<int>(config.training.gradient_accumulation_steps));
     }
@@ -187,7 +190,7 @@ Job planned_job(
   const bool files =
       parallel.offload_param.device == "nvme" || parallel.offload_optimizer.device == "nvme";
   job.offload_to = files ? OffloadTo::kNvme : OffloadTo::kHost;
-  if (config.checkpoint.replicas > 0) {  // the last two, and as many of a neighbour's
+  if (config.checkpoint.replicas > 0) {  // the last two states, and two replicas of a neighbor's
     job.in_memory_checkpoints = job.mesh.ranks() > devices_per_node ? 4 : 2;
   }
   const bool half = config.training.bf16 || config.training.fp16;
@@ -205,11 +208,11 @@ Job planned_job(
   job.software.optimizer_bytes +=
       moment_bytes(config.training.optim, model, config.training.bf16) - kAdamwMoments;
   if (config.precision.stochastic_rounding && config.training.bf16) {
-    job.software.optimizer_bytes -= 4;  // there are no masters
-    job.software.update_copy = 4;       // but a unit's while it is updated
+    job.software.optimizer_bytes -= 4;  // there is no master copy
+    job.software.update_copy = 4;       // except for a unit during its update
   }
   if (config.training.optim == "adafactor") {
-    constexpr double kAtOnce = 1 << 20, kEach = 36;  // numbers of a run; bytes of each
+    constexpr double kAtOnce = 1 << 20, kEach = 36;  // elements per chunk; bytes per element
     job.software.update_scratch =
         std::min(kAtOnce, static_cast<double>(model::parameter_count(model))) * kEach;
   }

@@ -1,4 +1,4 @@
-// Job description for the planner, from a configuration.
+// Job description of a configuration for the planner.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace lockstep::plan {
 
-/// The facts of this program, of a model that is trained in this precision.
+/// Returns the properties of Lockstep for a model trained in this precision.
 Software our_software(const model::ModelConfig& model, Precision precision);
 
-/// Changes them to those of ranks that compute on CPUs like this one, in the type
-/// of `training`.
+/// Changes the properties to those of ranks that run on CPUs like this machine's, in the type of
+/// `training`.
 void run_on_cpu(Software& software, const config::TrainingSection& training);
 
-/// The job of `config` for `model` on `devices` ranks, of which so many share a machine. Throws
-/// (config) where the sizes of `parallel` do not go with them.
+/// Returns the job of `config` for `model` on `devices` ranks, with the given number per node.
+/// Throws Error (config) if the sizes of `parallel` do not match.
 Job planned_job(
     const config::Config& config,
     const model::ModelConfig& model,

@@ -1,3 +1,4 @@
+// Builds the planner's model description from a configuration.
 #include "plan/from_config/planned_model.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ model::ModelConfig find_folder(const std::string& name, const std::vector<std::s
         error.kind(),
         error.message(),
         fmt::format(
-            "{}; or give a preset: {}.{}",
+            "{}; or use a preset: {}.{}",
             error.remedy(),
             fmt::join(presets, ", "),
             did_you_mean(name, presets)));
@@ -61,7 +62,7 @@ model::ModelConfig planned_model(const config::Config& config) {
   if (name.empty()) {
     throw Error(
         ErrorKind::kConfig,
-        "no model is given",
+        "a model is required",
         "--model gpt2-xl, a config.json, or a Hugging Face folder");
   }
   const std::vector<std::string> presets = model::preset_names();

@@ -1,4 +1,4 @@
-// From the configuration of a user to the model that the planner knows.
+// Model description of a configuration for the planner.
 #pragma once
 
 #include "config/core/config.h"
@@ -6,11 +6,12 @@
 
 namespace lockstep::plan {
 
-/// The head of a classifier as far as the configuration and the model tell of it: where labels are
-/// known from rows alone, two of them.
+/// Returns the head of a classifier from the configuration and the model. If the labels are only
+/// known from the rows, assumes two.
 model::HeadSpec planned_head(const config::Config& config, const model::ModelConfig& model);
 
-/// The model that model.path or model.preset names, with the task's head. Throws (config, data).
+/// Returns the model of model.path or model.preset with the head of the task. Throws Error (config,
+/// data).
 model::ModelConfig planned_model(const config::Config& config);
 
 }  // namespace lockstep::plan

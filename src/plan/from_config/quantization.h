@@ -1,4 +1,4 @@
-// Weights that are quantized to 4 or 8 bits.
+// 4-bit and 8-bit weights of a configuration.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace lockstep::plan {
 
-/// What the section asks for; nothing where it gives no bits.
+/// Returns the settings of the section; nullopt if bits is not set.
 std::optional<model::Quantization> quantization_of(const config::QuantizationSection& section);
 
-/// What is packed of a model: the folder's own linears, else as it is asked for.
+/// Returns the quantization of a model: that of its folder, otherwise the requested one.
 std::optional<model::Quantization> packed_as(
     const model::ModelConfig& folder, const config::QuantizationSection& asked);
 

@@ -1,5 +1,4 @@
-// The devices that a job has: nodes of equal or unequal devices, and the links within and between
-// them.
+// Cluster of a job: nodes of equal or different devices, and the links within and between them.
 #pragma once
 
 #include <cmath>
@@ -14,21 +13,21 @@
 
 namespace lockstep::plan {
 
-/// Nodes that are alike.
+/// Group of identical nodes.
 struct NodeGroup {
-  std::string name;  // "node", or as the file has it
+  std::string name;  // "node", or the name in the file
   int nodes = 1;
   int devices_per_node = 8;
   Device device;
-  double peer_bandwidth = 0;     // bytes/s one way for each device, within the node
-  double network_bandwidth = 0;  // bytes/s one way for each device, to other nodes
+  double peer_bandwidth = 0;     // bytes/s per device and direction within the node
+  double network_bandwidth = 0;  // bytes/s per device and direction to other nodes
   double link_latency =
-      0;  // of a measured link within the node, s; 0: the physics' share and latency
+      0;  // latency of a measured link within the node, s; 0: use the fitted efficiency and latency
 
-  double spread_seconds =
-      0;  // of measured devices: those that compute for t wait for the slowest sqrt(spread x t)
+  double spread_seconds = 0;  // of measured devices: after computing for t, they wait sqrt(spread x
+                              // t) for the slowest one
 
-  /// How long devices that have computed for so long wait for the slowest of them.
+  /// Returns the time that devices wait for the slowest one after computing for `computed` seconds.
   double wait_seconds(double computed) const { return std::sqrt(spread_seconds * computed); }
   int devices() const { return nodes * devices_per_node; }
 };
@@ -38,38 +37,42 @@ struct Cluster {
   Physics physics;
 
   int devices() const;
-  /// The group that rank `rank` is in, ranks being numbered through the groups.
+  /// Returns the group of a rank; ranks are numbered across the groups.
   const NodeGroup& group_of(int rank) const;
-  /// The group with the slowest 16-bit products: what an even split waits for.
+  /// Returns the group with the slowest 16-bit products, which limits an even split.
   const NodeGroup& slowest() const;
-  /// The same of the groups that ranks [first, first + count) are in.
+  /// The same for the groups of ranks [first, first + count).
   const NodeGroup& slowest_of(int first, int count) const;
-  /// The slowest group with the slowest links of all: what collectives over all ranks wait for.
+  /// Returns the slowest group with the slowest links of all groups, which limit collectives over
+  /// all ranks.
   NodeGroup bottleneck() const;
-  /// The node that a rank is in, nodes being numbered through the groups.
+  /// Returns the node of a rank; nodes are numbered across the groups.
   int node_of(int rank) const;
-  /// The largest number of devices that divides every node: groups of so many never cross nodes.
+  /// Returns the largest number of devices that divides every node: groups of this size never span
+  /// nodes.
   int common_node_size() const;
-  /// Whether some devices or links differ from others; nodes may still have different sizes.
+  /// Returns true if devices or links differ; the sizes of nodes may also differ otherwise.
   bool unequal() const;
 };
 
-/// `devices` devices of one kind, in its usual nodes; the last one holds what is left over.
+/// Returns a cluster of `devices` devices of one kind in nodes of the usual size; the last node has
+/// the remainder.
 Cluster uniform_cluster(const Device& device, int devices);
 
-/// The same with kernels that reach the peak of products or the memory's bandwidth, messages that
-/// reach the links', and nothing that waits for the slowest: what a plan's step is bounded by.
+/// Returns the cluster with ideal efficiency: products at the peak, kernels at the memory
+/// bandwidth, messages at the link bandwidth, no stragglers. Gives a lower bound of a plan's step
+/// time.
 Cluster at_roofline(Cluster cluster);
 
-/// Reads a cluster file (docs/plan.md has its keys). Throws (config) with everything that is wrong:
-/// unknown keys with the nearest one, figures that cannot be, devices that are not in the library.
+/// Reads a cluster file (keys: docs/plan.md). Throws Error (config) with every problem: unknown
+/// keys with the nearest one, invalid values, unknown devices.
 Cluster parse_cluster(std::string_view yaml, const std::string& source);
 Cluster read_cluster(const std::filesystem::path& path);
 
-/// The time of collectives over `members` ranks of which `per_node` are in each node. `bytes` is
-/// the whole tensor: what is gathered, scattered or reduced. Rings over all network ports of a node
-/// (Thakur et al., 2005; NCCL's figures of bus bandwidth); trees over nodes, chains within
-/// them, where the message is so small that latency decides.
+/// Group of a collective: `members` ranks, `per_node` of them in each node. In the functions below,
+/// `bytes` is the whole tensor that is gathered, scattered or reduced. The time is that of rings
+/// over all network ports of a node (Thakur et al., 2005; NCCL's bus bandwidth), or of trees over
+/// nodes and chains within them for messages limited by latency.
 struct CollectiveGroup {
   double members = 1;
   double per_node = 1;
@@ -78,10 +81,11 @@ double all_gather_seconds(
     const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
 double all_reduce_seconds(
     const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
-/// Each member sends every other one an equal part of its `bytes`.
+/// Returns the time of an all-to-all: each member sends every other member an equal part of its
+/// `bytes`.
 double all_to_all_seconds(
     const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
-/// Of `bytes` from one rank to another.
+/// Returns the time of a point-to-point message of `bytes`.
 double message_seconds(
     const Cluster& cluster, const NodeGroup& node, bool within_node, double bytes);
 

@@ -26,7 +26,8 @@ class Reader {
     } catch (const YAML::Exception& error) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("{} is no YAML at line {}: {}", source_, error.mark.line + 1, error.msg));
+          fmt::format(
+              "{} is invalid YAML at line {}: {}", source_, error.mark.line + 1, error.msg));
     }
     Cluster cluster;
     cluster.physics = calibration().physics;
@@ -34,7 +35,7 @@ class Reader {
         root["nodes"].size() == 0) {
       throw Error(
           ErrorKind::kConfig,
-          fmt::format("{} needs a list of nodes", source_),
+          fmt::format("{} requires a list of nodes", source_),
           "nodes: [{count: 2, devices: 8, device: h100-80gb}]");
     }
     check_keys(root, {"nodes"}, "");
@@ -47,7 +48,8 @@ class Reader {
       cluster.groups.push_back(read_group(root["nodes"][i], fmt::format("nodes[{}]", i)));
     }
     if (problems_.empty() && devices(cluster) > 1e6) {
-      problems_.push_back(fmt::format("{:.0f} devices are more than a million", devices(cluster)));
+      problems_.push_back(
+          fmt::format("{:.0f} devices are more than the maximum of a million", devices(cluster)));
     }
     if (!problems_.empty()) {
       throw Error(
@@ -76,7 +78,7 @@ class Reader {
       }
       if (std::find(known.begin(), known.end(), key) == known.end()) {
         problems_.push_back(fmt::format(
-            "{}{} is no key of a cluster file.{} Known: {}",
+            "{}{} is not a key of a cluster file.{} Known: {}",
             where.empty() ? "" : where + ".",
             key,
             did_you_mean(key, known),
@@ -103,7 +105,7 @@ class Reader {
     }
     if (!(value >= least && value <= most)) {
       problems_.push_back(fmt::format(
-          "{}.{} is {}, and must be a number from {} to {}",
+          "{}.{} is {}, but must be a number from {} to {}",
           where,
           key,
           node[key].IsScalar() ? node[key].Scalar() : "no number",
@@ -124,12 +126,12 @@ class Reader {
     const double value = number(node, key, fallback, least, most, where);
     if (value != std::floor(value)) {
       problems_.push_back(
-          fmt::format("{}.{} is {}, and must be a whole number", where, key, node[key].Scalar()));
+          fmt::format("{}.{} is {}, but must be an integer", where, key, node[key].Scalar()));
     }
     return static_cast<int>(value);
   }
 
-  // `where` is the key's own place.
+  // `where` is the location of the key.
   Device read_library_device(const YAML::Node& node, const std::string& where) {
     const auto problem = [&](const std::string& text) {
       problems_.push_back(
@@ -138,14 +140,14 @@ class Reader {
     };
     if (!node || !node.IsScalar()) {
       return problem(
-          " must be a device of the library, or the most similar one with changed values: "
-          "{like: a100-80gb, tflops16: 280}.");
+          " must be a known device, or the most similar one with changed values: {like: a100-80gb, "
+          "tflops16: 280}.");
     }
     try {
       return find_device(node.Scalar());
     } catch (const Error& error) {
       return problem(
-          ": " + error.message() + " Or give figures: {like: a100-80gb, tflops16: 280}.");
+          ": " + error.message() + " Or set its values: {like: a100-80gb, tflops16: 280}.");
     }
   }
 
@@ -216,8 +218,8 @@ class Reader {
     return device;
   }
 
-  // Shares of a data sheet's figures; what was measured is over a large copy's rate, and what lies
-  // in a cache is faster.
+  // Fractions of data sheet values. Measured values are relative to the rate of a large copy and
+  // may exceed 1 for data in a cache.
   void read_efficiency(
       const YAML::Node& node,
       const std::string& type,
@@ -234,7 +236,7 @@ class Reader {
     read("softmax_efficiency", efficiency.softmax, 1e-3, 1e3);
   }
 
-  // A list of so many numbers from 0 to 100000; empty where there is none.
+  // Returns a list of `count` numbers from 0 to 100000; empty if the key is missing.
   std::vector<double> numbers(
       const YAML::Node& node,
       const char* key,
@@ -265,7 +267,7 @@ class Reader {
   }
 
   RingRates ring_rates(const YAML::Node& node, const char* key, const std::string& where) {
-    const auto values = numbers(node, key, 2, "of a score, of a number of the queries", where);
+    const auto values = numbers(node, key, 2, "of a score, of an element of the queries", where);
     return values.empty() ? RingRates{} : RingRates{values[0] * 1e-9, values[1] * 1e-9};
   }
 
@@ -314,10 +316,9 @@ Cluster read_cluster(const std::filesystem::path& path) {
   if (std::error_code ignored; !std::filesystem::exists(path, ignored)) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("there is no cluster file {}", path.string()),
-        "`lockstep calibrate` writes this machine's; of GPUs of one kind, `lockstep plan` takes "
-        "the "
-        "kind and the number: --gpu h100-80gb --gpus 8");
+        fmt::format("cluster file {} not found", path.string()),
+        "`lockstep calibrate` writes the file of this machine; for GPUs of one kind, pass "
+        "`lockstep plan` the kind and the number: --gpu h100-80gb --gpus 8");
   }
   return parse_cluster(read_file(path, ErrorKind::kConfig), path.string());
 }

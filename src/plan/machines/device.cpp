@@ -1,3 +1,4 @@
+// Table of the known devices.
 #include "plan/machines/device.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ constexpr double kGiga = 1e9;
 constexpr double kMebi = 1024.0 * 1024.0;
 
 // name, aliases, 16-bit, 8-bit and 32-bit rates (TFLOP/s), memory (MiB), bandwidth (GB/s),
-// processors, W, peers, host, network (GB/s), devices a node, source.
+// processors, W, peers, host, network (GB/s), devices per node, source.
 struct Sheet {
   const char* name;
   std::vector<std::string> aliases;
@@ -338,8 +339,8 @@ const Device& find_device(std::string_view name) {
   const std::vector<std::string> names = device_names();
   throw Error(
       ErrorKind::kConfig,
-      fmt::format("no device is called '{}'.{}", name, did_you_mean(name, names)),
-      fmt::format("one of {}, or figures of your own in a cluster file", fmt::join(names, ", ")));
+      fmt::format("unknown device '{}'.{}", name, did_you_mean(name, names)),
+      fmt::format("use one of {}, or describe it in a cluster file", fmt::join(names, ", ")));
 }
 
 }  // namespace lockstep::plan

@@ -1,3 +1,4 @@
+// Error bars of time and memory predictions.
 #include "plan/machines/error_bars.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace lockstep::plan {
 
 namespace {
 
-// As `make plan-machine` finds it: a tenth of its settings is further off.
+// Measured by `make plan-machine`: one in ten settings has a larger error.
 constexpr double kMemoryOnCpus = 0.05;
 
 bool all_measured(const Cluster& cluster) {

@@ -1,3 +1,4 @@
+// Activation memory of blocks and micro-batches in flight.
 #include "plan/memory/activations.h"
 
 #include <algorithm>
@@ -11,7 +12,8 @@ namespace lockstep::plan {
 
 namespace {
 
-// Micro-batches in flight on each rank, in whole ranks' worth of blocks, as they are counted.
+// Returns the micro-batches in flight on each rank, in units of the rank's blocks, counted from the
+// schedule.
 std::vector<double> count_held(const schedule::Schedule& schedule) {
   const schedule::Report report = schedule::check(schedule);
   std::vector<double> held;
@@ -22,7 +24,7 @@ std::vector<double> count_held(const schedule::Schedule& schedule) {
   return held;
 }
 
-// The same of a kind of schedule: its claim, which it reaches with enough micro-batches.
+// The same for a kind of schedule: its nominal value, reached with enough micro-batches.
 double claimed(const Job& job, int rank) {
   const double p = job.mesh.pipeline;
   const double v = job.virtual_stages;
@@ -57,8 +59,8 @@ std::vector<double> micro_batches_in_flight(const Job& job) {
   if (!is_made && job.schedule == schedule::Kind::kFile) {
     return count_held(schedule::cut_down(job.listed->schedule, micro_batches));
   }
-  // Schedules of several stages a rank hold less than they claim where the ranks do not divide the
-  // micro-batches. Counted where there are few: that takes as long as all their actions.
+  // Schedules with several stages per rank hold less than nominal if the micro-batches are not
+  // divisible by the ranks. Counted only for few actions, as the count visits all of them.
   constexpr int64_t kFew = 4096;
   const bool is_shorter =
       job.schedule == schedule::Kind::kInterleaved || job.schedule == schedule::Kind::kZbV;
@@ -80,14 +82,14 @@ std::vector<double> micro_batches_in_flight(const Job& job) {
 
 namespace {
 
-// Bytes of the scores that an attention with a bias keeps: the probabilities as its softmax made
-// them, and as its product takes them (ops/biased_attention.h).
+// Returns the bytes per score that attention with a bias stores: the probabilities from its
+// softmax, and as an operand of its product (ops/biased_attention.h).
 double biased_score_bytes(const Job& job) {
   const double width = job.compute_bytes();
   return 4 + (job.software.dropout || width < 4 ? width : 0);
 }
 
-// Of a block on one tensor rank, its scores of one attention after the other.
+// Returns the number of scores of a block on one tensor rank, summed over its attentions.
 double scores_of(const Job& job, BlockKind kind) {
   const BlockParts& parts = parts_of(kind);
   const double heads = static_cast<double>(job.model.heads) / job.mesh.tensor;
@@ -98,7 +100,7 @@ double scores_of(const Job& job, BlockKind kind) {
   return heads * job.micro_tokens(parts.stream) * keys;
 }
 
-// Bytes of the scores that a block keeps; a ring makes them anew.
+// Returns the bytes of the scores that a block stores; a ring recomputes them.
 double kept_scores(const Job& job, BlockKind kind) {
   const double width = job.compute_bytes();
   if (has_score_bias(job.model)) {
@@ -110,9 +112,9 @@ double kept_scores(const Job& job, BlockKind kind) {
              : scores_of(job, kind) * (job.software.dropout ? width * 2 + 1 : width);
 }
 
-// Numbers that the exchanges of context ranks make anew in a block, and that are kept beside what
-// they were made of: of a ring that is no fused loop its output by heads; of Ulysses queries and
-// output by heads, and the copies of keys and values that more ranks than heads need.
+// Returns the elements stored in addition to the inputs of context-parallel exchanges of a block:
+// for a ring without a fused loop, the output by heads; for Ulysses, queries and output by heads,
+// and copies of keys and values if there are more ranks than key-value heads.
 double exchanged(const Job& job, double tokens) {
   if (job.mesh.context == 1 || !job.software.keeps_exchanged) {
     return 0;
@@ -131,15 +133,14 @@ double exchanged(const Job& job, double tokens) {
          (is_packed ? of(job.model.heads) + 2 * of(keys) : 0);
 }
 
-// Numbers that adapters keep in a block. Those of low rank need what the linears read, which is
-// counted with these; what they add is made anew. With sizes of rows the products' results are
-// kept.
+// Returns the elements that adapters store in a block. LoRA needs the inputs of the linear layers,
+// which are counted there, and recomputes its output. DoRA also stores the results of the products.
 double kept_by_adapters(const Job& job, BlockKind kind) {
   if (job.adapter_rank == 0 || !job.adapters_decompose) {
     return 0;
   }
-  // Tensor ranks put off the weights' gradients of what they cut by outputs, and make those results
-  // anew too.
+  // Tensor-parallel ranks defer the weight gradients of column-parallel layers and recompute these
+  // results too.
   const LinearSizes& linears = sizes_of(job.model).linears_of(kind);
   const double cut = job.mesh.tensor > 1 ? 0 : linears.cut_outputs;
   const double all = job.micro_tokens(parts_of(kind).stream) * (cut + linears.whole_outputs) +
@@ -160,10 +161,10 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
   const double keys = static_cast<double>(model.kv_heads * model.head_dim) / tensor;
   const double mlp = inner_width(model, kind) / tensor;
   const double spread = job.sequence_parallel ? tensor : 1;
-  // Kept whole on each tensor rank unless the sequence is split too: the inputs of the norms and of
-  // the regions.
+  // Each tensor rank stores the full inputs of norms and tensor-parallel regions, unless the
+  // sequence is split too.
   const double input = tokens * hidden * width / spread;
-  const double end = parts.ends_stream ? 1 : 0;  // what the last norm gives
+  const double end = parts.ends_stream ? 1 : 0;  // output of the last norm
   if (recompute == Recompute::kFull) {
     const double others = 1 - job.recompute_share;
     return input * (1 + end) * job.recompute_share +
@@ -173,23 +174,25 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
                            ? parts.sublayers() * tokens * hidden * job.software.mask_bytes / spread
                            : 0;
   const double norms = parts.sublayers() + end;
-  // What a norm gives is gathered where the sequence is split, and kept so by some.
+  // The output of a norm is gathered with sequence parallelism, and some programs store the
+  // gathered tensor.
   const double region = job.software.keeps_exchanged ? input * spread : input;
   const double regions = norms * (input + region) + sizes_of(model).further_norms * input + masks;
-  // Of each attention queries, keys, values and the output.
+  // Queries, keys, values and the output of each attention.
   double heads = 0;
   for (size_t i = 0; i < parts.attentions; ++i) {
     heads += tokens * 2 * queries + job.micro_tokens(parts.attention[i].keys) * 2 * keys;
   }
-  // What norms of heads are made of.
+  // Inputs of the norms of heads.
   heads += model.head_norms ? tokens * (queries + keys) : 0;
   heads += static_cast<double>(parts.attentions) * exchanged(job, tokens);
   heads += kept_by_adapters(job, kind);
-  if (kind == BlockKind::kSparseDecoder) {  // what experts are given and give, sorted and as it was
+  if (kind ==
+      BlockKind::kSparseDecoder) {  // inputs and outputs of the experts, sorted and unsorted
     heads += tokens * static_cast<double>(3 * model.experts.per_token) * hidden;
   }
-  // What the activation needs and gives.
-  // In 8 bits, the inputs of products are kept as they were computed with.
+  // Input and output of the activation function. With 8-bit products, their inputs are stored in 8
+  // bits.
   const bool is_narrow = job.precision == Precision::kFloat8 && !job.software.rounds_again;
   const double narrow = is_narrow ? 1 : width;
   const double activated = (model.gated_mlp && job.software.keeps_gated ? 1 : 0) * mlp;

@@ -7,13 +7,13 @@
 
 namespace lockstep::plan {
 
-/// Bytes of activations that a block of this kind keeps for a micro-batch on one rank, by recompute
-/// setting (Korthikanti et al., 2022, equations 1 to 6, for gated MLPs, grouped-query, fused and
-/// cross attention, and attention with a bias of its scores as well).
+/// Returns the bytes of activations that a block stores for a micro-batch on one rank, by recompute
+/// setting (Korthikanti et al., 2022, equations 1 to 6; extended to gated MLPs, grouped-query,
+/// fused and cross attention, and attention with a bias of the scores).
 double block_activations(const Job& job, BlockKind kind, Recompute recompute);
 
-/// Micro-batches whose activations each pipeline rank holds at most, in whole ranks' worth of
-/// blocks, [pipeline].
+/// Returns the maximum number of micro-batches in flight on each pipeline rank, in units of the
+/// rank's blocks, [pipeline].
 std::vector<double> micro_batches_in_flight(const Job& job);
 
 }  // namespace lockstep::plan

@@ -1,3 +1,4 @@
+// Estimates the memory of a rank by kind.
 #include "plan/memory/memory.h"
 
 #include <algorithm>
@@ -20,18 +21,18 @@ double usable_bytes(const Device& device) {
 
 namespace {
 
-// Parameters that stand on a stage of these blocks, on one tensor rank.
+// Returns the parameters of a stage with these blocks, on one tensor rank.
 double stage_parameters(const Job& job, const BlockCounts& blocks, bool first, bool last) {
   const ParameterCounts counts = count_parameters(job.model);
   double edges = first ? counts.embedding + counts.positions : 0;
   edges += last ? counts.head : 0;
   if (last && !first && job.model.ties_head()) {
-    edges += counts.embedding;  // a copy of its own on the last stage
+    edges += counts.embedding;  // tied head: a copy on the last stage
   }
   return (counts.of(blocks) + edges) / job.mesh.tensor;
 }
 
-// Parameters that are gathered, or come from files, at a time.
+// Returns the parameters gathered, or read from files, at a time.
 double unit_parameters(const Job& job) {
   const ParameterCounts counts = count_parameters(job.model);
   return std::min(
@@ -39,7 +40,8 @@ double unit_parameters(const Job& job) {
          job.mesh.tensor;
 }
 
-// Bytes of them as they are gathered: of the blocks' weights, if frozen, as they are packed.
+// Returns the bytes of the gathered parameters; frozen weights of the blocks are gathered
+// quantized.
 double unit_bytes(const Job& job) {
   if (job.adapter_rank == 0) {
     return unit_parameters(job) * job.compute_bytes();
@@ -51,7 +53,7 @@ double unit_bytes(const Job& job) {
       std::max(gathered_block_bytes(job), table));
 }
 
-// Parameters of them that have gradients.
+// Returns the number of gathered parameters that have gradients.
 double unit_gradients(const Job& job) {
   return job.adapter_rank == 0 ? unit_parameters(job) : largest_trained(job);
 }
@@ -61,7 +63,7 @@ void offload_states(const Job& job, Memory& memory) {
     return;
   }
   if (job.offload_to == OffloadTo::kNvme && job.software.device_is_host) {
-    // What is on its way is of fullest_moment().
+    // fullest_moment() includes the buffers in transit.
     memory.nvme += memory.optimizer;
     memory.optimizer = 0;
     if (job.offload == Offload::kAll) {
@@ -71,7 +73,7 @@ void offload_states(const Job& job, Memory& memory) {
     return;
   }
   if (job.offload_to == OffloadTo::kNvme) {
-    // Around its own update a unit's state is in host memory, and around its use its parameters;
+    // The state of a unit is in host memory during its update, and its parameters during their use;
     // gradients are not in files.
     const double share = job.zero_stage >= 1 ? job.sharing() : 1;
     const double largest =
@@ -98,12 +100,12 @@ void offload_states(const Job& job, Memory& memory) {
   }
 }
 
-// Parameters that are trained: all, or the adapters of the stage's blocks.
+// Returns the number of trained parameters: all, or the adapters of the stage's blocks.
 double trained_parameters(const Job& job, const BlockCounts& blocks, double parameters) {
   return job.adapter_rank > 0 ? adapter_parameters(job, blocks) / job.mesh.tensor : parameters;
 }
 
-// Bytes of a stage's parameters when all are gathered.
+// Returns the bytes of a stage's gathered parameters.
 double whole_stage_bytes(const Job& job, const BlockCounts& blocks, double parameters) {
   if (job.adapter_rank == 0) {
     return parameters * job.compute_bytes();
@@ -118,8 +120,8 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
   const double group = job.sharing();
   const double trained = trained_parameters(job, blocks, parameters);
   const double experts = expert_parameters(job.model, blocks) / job.mesh.tensor;
-  // Of so many numbers, experts' among them, what a rank holds: a stage shares them among a group,
-  // and experts are spread over some of its ranks anyway.
+  // Returns the part of `numbers` elements that a rank holds: a ZeRO stage shards them over a
+  // group, and experts are distributed over ranks in any case.
   const auto held = [&](double numbers, int from_stage) {
     const double share = job.zero_stage >= from_stage ? group : 1;
     const double spread = std::min(experts, numbers);
@@ -133,40 +135,38 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
     memory.parameters += held(linears, 3) * job.frozen_bytes +
                          (held(parameters, 3) - held(linears, 3)) * job.compute_bytes();
     if (job.frozen_bytes < 2 && !software.device_is_host) {
-      // The matrix that computes, in 16 bits; on a CPU some of it, in a cache.
+      // The 16-bit matrix of the current product; on a CPU, part of it in a cache.
       memory.working += 2.0 * static_cast<double>(job.model.hidden_size) *
                         static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
     }
   }
   memory.parameters += held(parameters, 3) * job.reference_bytes;
   offload_states(job, memory);
-  // Each element of the state is kept by one rank, whatever the stage.
+  // Each element of the state is stored by one rank, independent of the ZeRO stage.
   const double kept = job.in_memory_checkpoints * trained / (job.mesh.data * job.mesh.context) *
                       (software.weight_bytes + software.optimizer_bytes);
   (software.device_is_host ? memory.kept : memory.host) += kept;
   if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {
-    // Under a pipeline the stage's units stay gathered, and its gradients whole, until the step
-    // ends.
+    // In a pipeline the units stay gathered, and the gradients unsharded, until the step ends.
     memory.gathered = whole_stage_bytes(job, blocks, parameters) + trained * job.reduce_bytes();
   } else if (job.zero_stage >= 3 || job.offload == Offload::kAll) {
-    // The unit that computes and the one that is fetched ahead; a unit's gradient before it is
-    // reduced.
+    // The unit in use and the prefetched one; the gradient of a unit before its reduction.
     memory.gathered = 2 * unit_bytes(job) + unit_gradients(job) * job.reduce_bytes();
   }
 }
 
-// Of the backward pass of a block, besides what the forward pass kept.
+// Returns the temporaries of the backward pass of a block, without the stored activations.
 double temporaries(const Job& job, BlockKind kind) {
   const double width = job.compute_bytes();
   const double tokens = job.micro_tokens(parts_of(kind).stream);
   const auto hidden = static_cast<double>(job.model.hidden_size);
   const double mlp = inner_width(job.model, kind) / job.mesh.tensor;
-  // The widest intermediate, and its gradient.
+  // The widest intermediate and its gradient.
   return tokens * width * 2 * std::max(hidden, mlp);
 }
 
-// Of the last pipeline rank: the logits that are held at once, the gradient of the head's input,
-// and that of its weights.
+// Returns the memory of the head on the last pipeline rank: the logits in memory at a time, the
+// gradient of the head's input, and that of its weights.
 double logits(const Job& job) {
   const Software& software = job.software;
   const double tokens = job.micro_tokens();
@@ -174,20 +174,20 @@ double logits(const Job& job) {
   const double vocabulary = static_cast<double>(job.model.head_rows()) / job.mesh.tensor;
   const bool shared = job.mesh.tensor > 1 && software.shared_logit_bytes > 0;
   const double row = vocabulary * (shared ? software.shared_logit_bytes : software.logit_bytes);
-  const bool is_trained = job.adapter_rank == 0;  // a frozen table has no gradient
+  const bool is_trained = job.adapter_rank == 0;  // a frozen embedding has no gradient
   const double sum = is_trained ? vocabulary * hidden * software.head_sum_bytes : 0;
   double bytes = tokens * row;
   if (bytes > software.logit_limit) {
     const double runs = std::ceil(tokens / std::max(128.0, std::floor(software.logit_limit / row)));
     bytes = std::ceil(tokens / runs) * row + sum;
   }
-  // A tied weight gets the head's gradient, and its sum with the embedding's.
+  // A tied weight has the gradient of the head, and its sum with that of the embedding.
   const double gradients = job.model.ties_head() && job.mesh.pipeline == 1 ? 2 : 1;
   return bytes + (is_trained ? vocabulary * hidden * software.head_gradient_bytes * gradients : 0);
 }
 
-// Of the stream that the blocks of a rank do not compute on, and hand on or read: the target past
-// an encoder, the source past a decoder that stands on another rank than the encoder's end.
+// Returns the bytes of the stream that the blocks of a rank only forward: the target during the
+// encoder, the source for a decoder on another rank than the end of the encoder.
 double passing_by(const Job& job, const BlockCounts& blocks) {
   if (job.source == 0 || blocks.count(BlockKind::kEncoderEnd) > 0) {
     return 0;
@@ -222,7 +222,7 @@ void add_activations(const Job& job, const RankShare& share, StageMemory& stage)
   }
 }
 
-// All that comes and goes; instead of add_activations() and buckets().
+// Adds all temporary memory; replaces add_activations() and buckets().
 void add_moment(const Job& job, const RankShare& share, StageMemory& stage) {
   const Moment moment = fullest_moment(job, share);
   Memory& memory = stage.peak;
@@ -233,8 +233,8 @@ void add_moment(const Job& job, const RankShare& share, StageMemory& stage) {
   memory.buckets = moment.buckets;
 }
 
-// Where blocks are made anew their tensors are allocated among those that stay: in the range that
-// tensors of all sizes share (ops/host_memory.h) a place of about the widest is lost, as measured.
+// Tensors of recomputed blocks are allocated between tensors that stay: in the range shared by
+// tensors of all sizes (ops/host_memory.h), measurements show a loss of about one widest tensor.
 double lost_places(const Job& job, const BlockCounts& blocks) {
   if (!job.software.device_is_host || job.recompute == Recompute::kNone) {
     return 0;
@@ -251,8 +251,8 @@ double buckets(const Job& job, double parameters) {
     return 0;
   }
   if (job.software.reduces_in_place) {
-    // In stage 2, the buffer that fills and the one on its way (units share one of up to 25 MB),
-    // and the embedding's.
+    // In stage 2: the buffer being filled and the one in transit (units share buffers of up to 25
+    // MB), and that of the embedding.
     const ParameterCounts counts = count_parameters(job.model);
     const double width = job.reduce_bytes() / job.mesh.tensor;
     const double table = counts.embedding * width;
@@ -261,7 +261,7 @@ double buckets(const Job& job, double parameters) {
     const bool receives = job.model.ties_head() && job.mesh.pipeline > 1;
     return (job.zero_stage == 2 ? std::min(gradients, some) : 0) + (receives ? table : 0);
   }
-  return std::min(job.software.bucket_bytes, gradients);  // there is no more to send
+  return std::min(job.software.bucket_bytes, gradients);  // nothing else is sent
 }
 
 }  // namespace
@@ -300,7 +300,7 @@ std::vector<StageMemory> estimate_memory(const Job& job) {
 
 namespace {
 
-// Of the smallest device that holds a part of a pipeline rank, and its share of the host's.
+// Memory of the smallest device of a pipeline rank, and its share of host memory.
 struct Room {
   double device = std::numeric_limits<double>::infinity();
   double host = std::numeric_limits<double>::infinity();
@@ -333,11 +333,11 @@ bool fits(const Job& job, const Cluster& cluster) {
 }
 
 std::vector<int64_t> most_blocks(const Job& job, const Cluster& cluster) {
-  // Memory grows by the same with every block, but for buffers that are full with a few.
+  // Memory is linear in the number of blocks, except for buffers that are full after a few.
   const int64_t layers = job.model.layers;
   const auto with = [&](int64_t blocks) {
     Job even = job;
-    even.model.layers = layers * stages_of(job);  // there are enough for all
+    even.model.layers = layers * stages_of(job);  // enough blocks for all stages
     even.split.assign(static_cast<size_t>(stages_of(job)), blocks);
     return estimate_memory(even);
   };

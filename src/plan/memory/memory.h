@@ -1,4 +1,4 @@
-// The memory of a rank, by kind, at the peak of each phase of a step.
+// Memory of a rank by kind, at the peak of each phase of a step.
 #pragma once
 
 #include <string>
@@ -9,50 +9,49 @@
 
 namespace lockstep::plan {
 
-/// Bytes on one rank of the device; what is offloaded is in `host`.
+/// Bytes on one rank's device; offloaded memory is in `host`.
 struct Memory {
   double parameters = 0;
   double gradients = 0;
   double optimizer = 0;
-  double activations = 0;  // kept from forward to backward, of all micro-batches in flight
-  double working = 0;      // of the block that is being computed (recomputed)
-  double logits = 0;       // of the head, last stage
-  double gathered = 0;     // units whose shards were gathered
-  double buckets = 0;      // of communication
+  double activations = 0;  // stored for the backward pass, of all micro-batches in flight
+  double working = 0;      // temporaries of the current (or recomputed) block
+  double logits = 0;       // of the head, on the last stage
+  double gathered = 0;     // gathered units
+  double buckets = 0;      // communication buffers
   double fragmentation = 0;
-  double context = 0;  // of the driver, the libraries and the communicators
-  double kept = 0;     // copies of the state for a restart (checkpoint.replicas), on CPUs
-  double host = 0;     // not on the device
-  double nvme = 0;     // in files
+  double context = 0;  // driver, libraries and communicators
+  double kept = 0;     // in-memory checkpoints (checkpoint.replicas), on CPUs
+  double host = 0;     // host memory
+  double nvme = 0;     // files
 
-  double total() const;  // on the device
-  /// What it cannot do without: an allocator that runs short gives its fragments back and goes on,
-  /// slower.
+  double total() const;  // Returns the memory on the device.
+  /// Returns the minimum memory: an allocator that runs out of memory releases its fragments and
+  /// continues, but slower.
   double least() const { return total() - fragmentation; }
 };
 
-/// The peak of each phase: forward and backward at their fullest, and the optimizer's step.
+/// Peak memory of each phase: forward, backward, and optimizer step.
 struct StageMemory {
   int64_t stage = 0;
   int64_t blocks = 0;
-  double in_flight = 0;  // micro-batches whose activations are held, in whole stages of the rank
+  double in_flight = 0;  // micro-batches in flight, in units of the rank's stages
   Memory peak;
 };
 
-/// One entry for each pipeline rank, [pipeline].
+/// Returns one entry per pipeline rank, [pipeline].
 std::vector<StageMemory> estimate_memory(const Job& job);
-/// The stage that needs the most.
+/// Returns the stage with the largest peak.
 const StageMemory& largest(const std::vector<StageMemory>& stages);
 
-/// Whether every rank's device has the memory that its pipeline rank needs, and its host what is
-/// offloaded.
+/// Returns true if the device and host memory of every rank are sufficient.
 bool fits(const Job& job, const Cluster& cluster);
 
-/// The most blocks that each pipeline rank, in all of its stages, could hold in the memory of its
-/// devices, [pipeline].
+/// Returns the maximum number of blocks of each pipeline rank, over all its stages, that fit in the
+/// memory of its devices, [pipeline].
 std::vector<int64_t> most_blocks(const Job& job, const Cluster& cluster);
 
-/// What a device has for a job: its memory less what the driver keeps.
+/// Returns the memory of a device available to a job, without the driver's.
 double usable_bytes(const Device& device);
 
 }  // namespace lockstep::plan

@@ -1,3 +1,4 @@
+// Prints memory estimates as tables.
 #include "plan/memory/memory_table.h"
 
 #include <algorithm>
@@ -30,9 +31,9 @@ constexpr std::array<Kind, 11> kKinds{{
     {"logits", &Memory::logits},
     {"gathered units", &Memory::gathered},
     {"communication buckets", &Memory::buckets},
-    {"fragments of the allocator", &Memory::fragmentation},
+    {"allocator fragmentation", &Memory::fragmentation},
     {"driver, libraries, communicators", &Memory::context},
-    {"states kept for a restart", &Memory::kept},
+    {"in-memory checkpoints", &Memory::kept},
 }};
 
 std::string table(const std::vector<MemoryColumn>& columns) {
@@ -61,7 +62,7 @@ std::string table(const std::vector<MemoryColumn>& columns) {
   return text;
 }
 
-// What a layer keeps: every one of a kind the same.
+// Activation memory per layer; layers of the same kind are equal.
 std::string layers_text(const Job& job, const StageMemory& stage) {
   std::string text;
   visit_blocks(rank_blocks(job)[stage.stage], [&](BlockKind kind, double count) {
@@ -87,7 +88,7 @@ std::string verdict(const Memory& peak, const Device& device) {
                    : fmt::format("does NOT fit, {} too much", bytes_text(most - room)));
   if (peak.host > device.host_bytes()) {
     text += fmt::format(
-        "  {} in host memory ({} a device): does NOT fit\n",
+        "  {} in host memory ({} per device): does NOT fit\n",
         bytes_text(peak.host),
         bytes_text(device.host_bytes()));
   }
@@ -108,8 +109,7 @@ std::string memory_table(const Job& job, const Device& device) {
   const StageMemory& fullest = largest(stages);
   std::string text;
   if (stages.size() > 1) {
-    // All stages of a long pipeline would be a wall of figures: the first, the fullest and the last
-    // tell it.
+    // For a long pipeline, only the first, the largest and the last stage are shown.
     std::vector<MemoryColumn> columns;
     for (const StageMemory& stage : stages) {
       if (stages.size() <= 8 || &stage == &stages.front() || &stage == &stages.back() ||
@@ -124,7 +124,7 @@ std::string memory_table(const Job& job, const Device& device) {
     phases.push_back({std::string(phase_name(phase)), memory_in(phase, job, fullest.peak)});
   }
   text += stages.size() > 1
-              ? fmt::format("the same of stage {} at the peak of each phase\n", fullest.stage)
+              ? fmt::format("memory of stage {} at the peak of each phase\n", fullest.stage)
               : "memory of a rank at the peak of each phase\n";
   text += table(phases);
   return text + layers_text(job, fullest) + verdict(fullest.peak, device);

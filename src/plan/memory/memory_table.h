@@ -1,4 +1,4 @@
-// The memory of a job's ranks as tables.
+// Tables of the memory of a job's ranks.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace lockstep::plan {
 
-/// Memory by kind and pipeline rank at the peak of a step, and of the fullest rank in each phase of
-/// it; whether it fits the device.
+/// Returns a table of the memory by kind and pipeline rank at the peak of a step, and of the
+/// largest rank in each phase; shows whether it fits the device.
 std::string memory_table(const Job& job, const Device& device);
 
 /// "1.2 GB".

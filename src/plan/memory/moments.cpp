@@ -1,3 +1,4 @@
+// Estimates the peak of temporary memory within a step.
 #include "plan/memory/moments.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace lockstep::plan {
 namespace {
 
-/// A unit of parameters that are gathered, reduced and updated together.
+/// Unit of parameters gathered, reduced and updated together.
 struct Unit {
   double parameters = 0;
   double blocks = 0;
@@ -19,18 +20,18 @@ double hidden_of(const Job& job) {
   return static_cast<double>(job.model.hidden_size);
 }
 
-/// Of the embedding, on one tensor rank.
+/// Returns the elements of the embedding on one tensor rank.
 double table_of(const Job& job) {
   return static_cast<double>(job.model.vocab_size) * hidden_of(job) / job.mesh.tensor;
 }
 
-/// Bytes of one number for each token and hidden unit, all of a tensor rank's.
+/// Returns the bytes of one hidden-state tensor of a micro-batch, all streams, on one tensor rank.
 double stream_bytes(const Job& job) {
   return job.all_micro_tokens() * hidden_of(job) * job.compute_bytes();
 }
 
-/// The units that are trained, in the order of use, on one tensor rank: from the last on neighbours
-/// share one up to the bucket's size, in stage 3 each is its own.
+/// Returns the trained units in order of use, on one tensor rank. Starting from the last,
+/// neighboring units share a buffer of up to the bucket size; in stage 3 each unit is separate.
 std::vector<Unit> units_of(const Job& job, const RankShare& share) {
   const ParameterCounts counts = count_parameters(job.model);
   std::vector<Unit> parts;
@@ -64,15 +65,16 @@ std::vector<Unit> units_of(const Job& job, const RankShare& share) {
   return units;
 }
 
-/// The head's gradient is written where the reductions sum it, where that is a place that stays and
-/// one micro-batch is all; else it is a tensor, which waits for the embedding's where they are one.
+/// Returns the bytes of a separate gradient of the head. It is written directly to the reduction
+/// buffer if that is persistent and there is one micro-batch; otherwise it is a tensor, which waits
+/// for the gradient of the embedding if they are tied.
 double head_gradient(const Job& job) {
   const bool in_place = job.zero_stage < 2 && job.micro_batches() == 1;
   return in_place || job.adapter_rank > 0 ? 0 : table_of(job) * job.compute_bytes();
 }
 
-/// Logits are made for so many rows at once; more than one run of a narrow type sums the head's
-/// gradient in float32.
+/// Chunks of rows in which logits are computed. With several chunks in 16 bits, the head's gradient
+/// is accumulated in float32.
 struct HeadRuns {
   double rows = 0;
   double sum = 0;
@@ -100,15 +102,15 @@ double head_bytes(const Job& job) {
   const HeadRuns runs = head_runs(job);
   double bytes = runs.rows * words * software.logit_bytes;
   if (software.fused_head) {
-    // Rows in panels of 64, one panel's half more beside; the rows themselves in panels, and scaled
-    // for each thread; the sum of their gradient in float32.
+    // Rows in panels of 64, plus half a panel; the rows packed in panels, and scaled per thread;
+    // the sum of their gradients in float32.
     const double rows = std::ceil(runs.rows / 64) * 64;
     bytes = (rows + 32) * words * software.logit_bytes +
             rows * hidden * (width + software.threads * width + 4);
   }
-  // The rows that have a target, and their gradient; what the last norm gave.
+  // Rows with a target, and their gradient; the output of the last norm.
   const double streams = 3 * job.micro_tokens() * hidden * width;
-  const double sum = job.adapter_rank > 0 ? 0 : runs.sum;  // a frozen table has no gradient
+  const double sum = job.adapter_rank > 0 ? 0 : runs.sum;  // a frozen embedding has no gradient
   return bytes + sum + streams + head_gradient(job);
 }
 
@@ -123,38 +125,40 @@ Moment head_moment(const Job& job, double kept) {
     moment.gathered = table_of(job) * job.compute_bytes();
   }
   if (job.zero_stage >= 2 && job.micro_batches() > 1 && job.adapter_rank == 0) {
-    // The embedding's gradient of the micro-batch before, on its way.
+    // Gradient of the embedding of the previous micro-batch, in transit.
     moment.buckets = table_of(job) * job.reduce_bytes();
   }
   return moment;
 }
 
-/// Of the backward pass of a block, besides what the forward pass kept: the gradient of its output,
-/// and inside the MLP the fullest of its parts.
+/// Returns the temporaries of the backward pass of a block, without the stored activations: the
+/// gradient of its output, and the peak within the MLP.
 double block_temporaries(const Job& job, BlockKind kind) {
   const double width = job.compute_bytes(), hidden = hidden_of(job);
   const double tokens = job.micro_tokens(parts_of(kind).stream);
   const double mlp = inner_width(job.model, kind) / job.mesh.tensor;
-  // Adapters take their rows a part at a time: a cache's size in float32, of these and of results.
+  // Adapters process rows in chunks: a cache size in float32, of inputs and of results.
   constexpr double kParts = 2.0 * (2 << 20);
   const bool is_frozen = job.adapter_rank > 0;
-  // A linear's gradient is written where it is summed, unless that is of another type.
+  // The gradient of a linear layer is written directly to the accumulation buffer if the types
+  // match.
   const bool in_place = job.reduce_bytes() == width;
   const double matrix = is_frozen ? kParts : in_place ? 0 : hidden * mlp * width;
-  // The gradient of the last product's input, and of the gate and what it gates, whose product is
-  // free by then.
+  // Gradient of the last product's input, of the gate and of the gated value; their product has
+  // been released.
   const double gates = job.model.gated_mlp ? 2 * tokens * mlp * width : 0;
-  // Or the gradient of the weight, one side of its product laid out anew.
+  // Or the weight gradient, with a packed copy of one operand.
   const double laid_out = job.software.lays_out && !is_frozen
                               ? tokens * (job.model.gated_mlp ? hidden : mlp) * width
                               : 0;
-  // Under a mask the gradient of all rows that an adapter reads, before and after it, in float32.
+  // With dropout, the gradient of all rows that an adapter reads, before and after the mask, in
+  // float32.
   const double masked = is_frozen && job.adapters_drop ? tokens * mlp * 2 * 4 : 0;
   return tokens * hidden * width +
          std::max(gates, tokens * mlp * width + masked + laid_out + matrix);
 }
 
-/// Stage 2: the buffer that fills when `blocks_left` are to come, and the one on its way.
+/// Stage 2: the buffer being filled with `blocks_left` blocks to go, and the one in transit.
 double open_buffers(const Job& job, const std::vector<Unit>& units, double blocks_left) {
   double later = 0;
   for (size_t i = 0; i < units.size(); ++i) {
@@ -195,8 +199,7 @@ Moment backward_moment(const Job& job, const RankShare& share, double kept) {
     if (job.mesh.pipeline > 1) {
       // See add_whole_units().
     } else if (job.zero_stage >= 3) {
-      // The block that computes and the one that is fetched ahead; gradients that are written, and
-      // on their way.
+      // The block in use and the prefetched one; gradients being written and in transit.
       moment.gathered = 2 * gathered_block_bytes(job);
       moment.buckets = largest_trained(job) * job.reduce_bytes() * (done > 0 ? 2 : 1);
     } else if (job.zero_stage == 2) {
@@ -225,18 +228,21 @@ Moment update_moment(const Job& job, const RankShare& share) {
   }
   moment.working += largest / group * software.update_copy;
   if (job.offload != Offload::kNone && job.offload_to == OffloadTo::kNvme) {
-    // The unit that is read, the one that is updated and the one that is written.
+    // Units being read, updated and written.
     moment.working +=
         window / group *
         (software.optimizer_bytes + (job.offload == Offload::kAll ? software.weight_bytes : 0));
   }
   if (job.model.ties_head() && job.mesh.pipeline > 1 && (share.is_first || share.is_last)) {
-    moment.buckets = table_of(job) * job.reduce_bytes();  // the other end's gradient of the table
+    moment.buckets =
+        table_of(job) *
+        job.reduce_bytes();  // gradient of the embedding from the other end of the pipeline
   }
   return moment;
 }
 
-/// In a pipeline a rank's units stay gathered, and its gradients whole, until the step ends.
+/// In a pipeline the units of a rank stay gathered, and its gradients unsharded, until the step
+/// ends.
 void add_whole_units(const Job& job, const RankShare& share, Moment& moment) {
   if (job.mesh.pipeline == 1 || job.zero_stage < 2) {
     return;
@@ -251,9 +257,9 @@ void add_whole_units(const Job& job, const RankShare& share, Moment& moment) {
   }
 }
 
-/// Attention with dropout goes by tiles of up to 2^20 scores (ops/attention.h); four of their
-/// matrices are there at once. They take their places among what is kept, so that there is that
-/// much less for the others at whichever moment is the fullest.
+/// Attention with dropout is computed in tiles of up to 2^20 scores (ops/attention.h), with four
+/// matrices per tile in memory. They are allocated between stored tensors, so they reduce the space
+/// of other temporaries at any peak.
 double score_tiles(const Job& job) {
   if (!job.software.dropout || has_score_bias(job.model)) {
     return 0;
@@ -277,11 +283,11 @@ Moment fullest_moment(const Job& job, const RankShare& share) {
   const double stages = static_cast<double>(stages_of(job)) / pipeline;
   const double input = stream_bytes(job) / (job.sequence_parallel ? job.mesh.tensor : 1);
   const auto of_block = [&](BlockKind kind) { return block_activations(job, kind, job.recompute); };
-  // With every micro-batch each stage keeps what it was given: tokens' embeddings, or a message.
+  // For every micro-batch, each stage stores its input: token embeddings, or a message.
   double kept = share.in_flight * (sum_blocks(share.blocks, of_block) + stages * input);
   if (pipeline > 1) {
-    // Messages of the next four actions have their memory already; the ends of the pipeline get
-    // none of one direction.
+    // Messages of the next four actions are already allocated; the ends of the pipeline receive
+    // none in one direction.
     const double one_way = 2 * (share.is_first || share.is_last ? 1 - 1 / stages : 1);
     kept += input * (one_way + 2);
   }

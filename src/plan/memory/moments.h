@@ -7,7 +7,7 @@
 
 namespace lockstep::plan {
 
-/// Bytes beside the states, at one moment of a step.
+/// Bytes at one moment of a step, without the states.
 struct Moment {
   double activations = 0;
   double working = 0;
@@ -18,17 +18,17 @@ struct Moment {
   double total() const { return activations + working + logits + gathered + buckets; }
 };
 
-/// One pipeline rank.
+/// Blocks and micro-batches of one pipeline rank.
 struct RankShare {
   BlockCounts blocks;
   bool is_first = false, is_last = false;
-  double in_flight = 1;  // micro-batches whose activations are held, in whole ranks' worth
+  double in_flight = 1;  // micro-batches in flight, in units of the rank's blocks
 };
 
-/// Parameters of a block that are trained, of the one with the most, on one tensor rank.
+/// Returns the largest number of trained parameters of a block on one tensor rank.
 double largest_trained(const Job& job);
-/// The fullest of: the head's products, when the last forward pass ends; the backward pass of each
-/// block; the optimizer's update.
+/// Returns the largest of: the products of the head, after the last forward pass; the backward pass
+/// of each block; the optimizer update.
 Moment fullest_moment(const Job& job, const RankShare& share);
 
 }  // namespace lockstep::plan

@@ -1,3 +1,4 @@
+// Memory of a rank in each phase of a step.
 #include "plan/memory/phases.h"
 
 namespace lockstep::plan {

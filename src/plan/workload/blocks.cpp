@@ -1,3 +1,4 @@
+// Table of the kinds of blocks.
 #include "plan/workload/blocks.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The kinds of blocks that models are made of: which sequence each computes on, and where it
-// attends. A decoder alone has one kind; an encoder-decoder has an encoder's and a decoder's.
+// Kinds of blocks: the sequence that each computes on, and its attentions. A decoder-only model has
+// one kind; an encoder-decoder has those of the encoder and of the decoder.
 #pragma once
 
 #include <array>
@@ -10,19 +10,19 @@
 
 namespace lockstep::plan {
 
-/// The sequences of a model: the one that it learns to write, and the source that an encoder reads.
+/// Sequences of a model: the target that it predicts, and the source that an encoder reads.
 enum class Stream { kTarget, kSource };
 
 enum class BlockKind {
-  kDecoder,        // of a model that is a decoder alone
-  kEncoder,        // sees its whole sequence
-  kEncoderEnd,     // the last of an encoder, with the norm of what all decoder blocks read
-  kCrossDecoder,   // attends to its own sequence, then to the source
-  kSparseDecoder,  // of a decoder alone, with experts in place of the MLP
+  kDecoder,        // of a decoder-only model
+  kEncoder,        // bidirectional attention
+  kEncoderEnd,     // last block of an encoder, with the final norm
+  kCrossDecoder,   // self-attention, then cross-attention to the source
+  kSparseDecoder,  // of a decoder-only model, with experts instead of the MLP
 };
 constexpr size_t kBlockKinds = 5;
 
-/// An attention: its queries are of the block's own stream.
+/// Attention of a block; its queries are from the block's own stream.
 struct AttentionPart {
   enum class Sees { kPast, kAll };
   Stream keys = Stream::kTarget;
@@ -32,18 +32,18 @@ struct AttentionPart {
 struct BlockParts {
   Stream stream = Stream::kTarget;
   size_t attentions = 1;
-  std::array<AttentionPart, 2> attention{};  // the first `attentions` of them
-  bool ends_stream = false;                  // a norm of its output follows
+  std::array<AttentionPart, 2> attention{};  // only the first `attentions` elements are used
+  bool ends_stream = false;                  // followed by a final norm
 
-  /// Attentions and the MLP: each has a norm, and is added to the residual.
+  /// Number of attentions and MLPs, each with a norm and a residual connection.
   double sublayers() const { return static_cast<double>(attentions) + 1; }
 };
 const BlockParts& parts_of(BlockKind kind);
 
-/// The numbers inside of the MLP that a token has: of all its experts together.
+/// Returns the inner MLP width per token, summed over the token's experts.
 double inner_width(const model::ModelConfig& model, BlockKind kind);
 
-/// How many blocks of each kind.
+/// Number of blocks of each kind.
 struct BlockCounts {
   std::array<int64_t, kBlockKinds> of{};
 
@@ -51,12 +51,12 @@ struct BlockCounts {
   int64_t count(BlockKind kind) const { return of[static_cast<size_t>(kind)]; }
   BlockCounts& operator+=(const BlockCounts& other);
 };
-/// Those of `count` layers from layer `first` on.
+/// Returns the counts of `count` layers starting at layer `first`.
 BlockCounts blocks_of(const model::ModelConfig& model, int64_t first, int64_t count);
-/// Those of the whole model.
+/// Returns the counts of the whole model.
 BlockCounts blocks_of(const model::ModelConfig& model);
 
-/// Calls visit(kind, count) for each kind of which there are some, in the order of use.
+/// Calls visit(kind, count) for each kind with a count above 0, in order of use.
 template <class Visit>
 void visit_blocks(const BlockCounts& blocks, Visit&& visit) {
   for (size_t kind = 0; kind < kBlockKinds; ++kind) {
@@ -66,7 +66,7 @@ void visit_blocks(const BlockCounts& blocks, Visit&& visit) {
   }
 }
 
-/// The sum of of_kind(kind) over all blocks.
+/// Returns the sum of of_kind(kind) over all blocks.
 template <class OfKind>
 double sum_blocks(const BlockCounts& blocks, OfKind&& of_kind) {
   double sum = 0;
@@ -74,7 +74,7 @@ double sum_blocks(const BlockCounts& blocks, OfKind&& of_kind) {
   return sum;
 }
 
-/// The largest of of_kind(kind) over the kinds that there are.
+/// Returns the maximum of of_kind(kind) over the kinds with blocks.
 template <class OfKind>
 double largest_of_blocks(const BlockCounts& blocks, OfKind&& of_kind) {
   double most = 0;

@@ -1,3 +1,4 @@
+// Derived quantities of a job: splits of layers, parameters, operations.
 #include "plan/workload/job.h"
 
 #include <algorithm>
@@ -111,7 +112,7 @@ double expert_parameters(const model::ModelConfig& model, const BlockCounts& blo
 }
 
 double packed_bytes(int64_t bits, bool double_quantization, int64_t block_size) {
-  // A scale is four bytes, or one and a share of one for every 256 of them.
+  // A scale has four bytes; with double quantization one byte, and a float32 scale per 256 scales.
   const double scale = double_quantization ? 1 + 4.0 / 256 : 4;
   return bits == 8 ? 1 : 0.5 + scale / static_cast<double>(block_size);
 }
@@ -134,7 +135,7 @@ double model_flops(const Job& job) {
   const ModelSizes& sizes = sizes_of(job.model);
   const auto length = [&](Stream stream) { return static_cast<double>(job.length(stream)); };
   const auto queries = static_cast<double>(job.model.heads * job.model.head_dim);
-  // Of one sequence: parameters times tokens, and the scores with the values.
+  // Operations of one sequence: parameters times tokens, and both attention products.
   const double blocks = sum_blocks(blocks_of(job.model), [&](BlockKind kind) {
     const BlockParts& parts = parts_of(kind);
     const LinearSizes& linears = sizes.linears_of(kind);
@@ -230,16 +231,16 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct Deal {
   double value = kNever;
-  std::vector<int64_t> counts;  // of each stage; empty where the value is endless
+  std::vector<int64_t> counts;  // layers of each stage; empty if the value is infinite
 };
 
-// Deals layers to stages, `least` or more to each, so that what combine() makes of the stages'
-// costs is the smallest. It makes no less than either of its arguments.
+// Distributes layers over stages, at least `least` per stage, to minimize the stage costs combined
+// by combine(), which is never below its arguments.
 template <class Combine>
 Deal deal_layers(
     int64_t layers, int64_t stages, int64_t least, const StageCost& cost, Combine combine) {
-  // best[n]: of the stages so far when they hold n layers; chosen[s][n]: what stage s holds of
-  // them.
+  // best[n]: minimum for the previous stages with n layers in total; chosen[s][n]: layers of stage
+  // s in that minimum.
   std::vector<double> best(layers + 1, kNever);
   best[0] = 0;
   std::vector<std::vector<int64_t>> chosen(stages, std::vector<int64_t>(layers + 1, 0));
@@ -282,7 +283,7 @@ std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageC
   if (fastest.counts.empty()) {
     return {};
   }
-  // The slowest stage leaves the others free: of all that are as fast, the most even.
+  // Among the splits with the same slowest stage, selects the most even one.
   const auto square = [&](int64_t stage, int64_t first, int64_t end) {
     const double seconds = cost(stage, first, end);
     return seconds <= fastest.value * kMayRound ? seconds * seconds : kNever;

@@ -1,5 +1,5 @@
-// Job: a model, its partitioning, and the settings of the training program. The cost model, the
-// memory estimate, the simulator and the search read this description.
+// Job description: model, parallelism, and properties of the training program. Input of the cost
+// model, the memory estimate, the simulator and the search.
 #pragma once
 
 #include <array>
@@ -26,106 +26,104 @@ enum class Precision {
 
 enum class Recompute {
   kNone,
-  kElementwise,  // norms and activations: cheap, and nearly half of what is kept
-  kActivation,   // the output of the MLP's activation
-  kAttention,    // the attention's scores alone (Korthikanti et al., 2022, "selective")
+  kElementwise,  // norms and activations: cheap, and nearly half of the stored bytes
+  kActivation,   // output of the MLP's activation function
+  kAttention,    // attention scores (Korthikanti et al., 2022, "selective")
   kOperations,   // everything but every second matrix product ("selective op")
   kHalf,         // every second block
-  kFull,         // every block: only its input is kept
+  kFull,         // every block: only its input is stored
 };
 std::string_view recompute_name(Recompute recompute);
 
-/// Which numbers share a scale in 8-bit products.
+/// Scaling granularity of 8-bit products.
 enum class Scaling {
   kTensor,
-  kRow,    // one scale a row: no faster than 16 bits
-  kBlock,  // one for every 32 numbers or so
+  kRow,    // one scale per row: not faster than 16 bits
+  kBlock,  // one scale per 32 elements or similar
 };
 
-enum class Offload { kNone, kOptimizer, kAll };  // to host memory; kAll: parameters as well
+enum class Offload { kNone, kOptimizer, kAll };  // to host memory; kAll: also parameters
 std::string_view offload_name(Offload offload);
 enum class OffloadTo { kHost, kNvme };
 
-/// How ranks that share a sequence attend.
+/// Attention of context-parallel ranks.
 enum class ContextAttention {
-  kRing,     // keys and values pass round (Liu et al., 2023)
-  kUlysses,  // parts of the sequence are traded for heads (Jacobs et al., 2023)
+  kRing,     // keys and values circulate (Liu et al., 2023)
+  kUlysses,  // all-to-all between sequence shards and heads (Jacobs et al., 2023)
 };
 
-/// What a training program does; facts about it, none of them fitted.
+/// Properties of a training program; none of them are fitted.
 struct Software {
   bool fused_attention = true;      // scores never reach memory (FlashAttention)
   bool fused_elementwise = true;    // norms, activations, dropout and residuals in few kernels
-  double attention_generation = 1;  // rate of its attention kernel over the device's fitted one
-  bool flat_gather = false;         // units are gathered through one network port a rank
-  bool overlap_data = true;         // gradients reduced, and units gathered, beside the compute
-  double overlap_tensor = 0;  // share of tensor-parallel collectives that run beside their products
+  double attention_generation = 1;  // rate of its attention kernel relative to the fitted one
+  bool flat_gather = false;         // units are gathered through one network port per rank
+  bool overlap_data = true;         // gradient reduction and unit gathering overlap with compute
+  double overlap_tensor =
+      0;  // fraction of tensor-parallel collectives that overlaps with their products
   Scaling scaling = Scaling::kTensor;
-  // Of 8-bit products. Inputs are kept in 16 bits, and they and the weights rounded where they are
-  // used:
+  // For 8-bit products: inputs are stored in 16 bits; inputs and weights are rounded at every use:
   bool rounds_again = false;
-  double rounding_bytes = 4;     // read and written of a number that is rounded
-  bool waits_for_host = false;   // kernels of a recomputed block are launched one after the other
-  bool early_libraries = false;  // matrix kernels of the first year of its device
+  double rounding_bytes = 4;     // bytes read and written per rounded element
+  bool waits_for_host = false;   // the host waits between the kernels of a recomputed block
+  bool early_libraries = false;  // uses matrix kernels of the device's first year
   bool recompute_stops_early =
-      false;                   // a block's last product is not recomputed: nothing reads its output
-  bool reduces_whole = false;  // gradients are all-reduced whole, though the optimizer is sharded
-  bool cuts_messages = true;   // tensor ranks send a part each of a pipeline message, though they
-                               // do not share the sequence
-  bool blocking_messages = false;        // a pipeline message holds up its sender
+      false;  // the last product of a block is not recomputed, as its output is unused
+  bool reduces_whole = false;  // gradients are all-reduced, although the optimizer is sharded
+  bool cuts_messages = true;   // each tensor rank sends a slice of a pipeline message, also without
+                               // sequence parallelism
+  bool blocking_messages = false;        // a pipeline message blocks its sender
   bool waits_for_messages = false;       // the host waits for every pipeline message
   bool reduce_each_micro_batch = false;  // sharded gradients are reduced after every micro-batch
-  // Under zero-bubble schedules a rank updates without the others, which is mended afterwards where
-  // a norm was not finite or too large (Qi et al., 2023, section 4).
+  // With zero-bubble schedules a rank updates without waiting, and the update is corrected
+  // afterwards if the gradient norm was NaN, Inf or too large (Qi et al., 2023, section 4).
   bool lone_optimizer_steps = false;
   bool dropout = false;
-  bool fused_softmax = true;         // scores in memory are scaled, masked and summed in one kernel
-  bool fused_score_dropout = false;  // scores in memory are dropped by the kernel of their softmax
-  bool offloads_activations =
-      false;                  // with Offload::kAll, the blocks' inputs go to the host as well
-  double weight_bytes = 2;    // of a parameter that is computed with
-  double gradient_bytes = 2;  // of a gradient that is kept
-  double sum_bytes =
-      0;  // of one that micro-batches are summed in, kept and on the wire; 0: the same
-  double optimizer_bytes = 12;     // of a parameter's master copy and moments
-  double reduce_bytes = 2;         // of a gradient on the wire
-  double logit_bytes = 6;          // kept of a logit from the forward to the backward pass
-  double shared_logit_bytes = 0;   // the same where tensor ranks share the vocabulary; 0: the same
-  double logit_limit = 1e30;       // the most bytes of logits that are made at once
-  double head_gradient_bytes = 0;  // of the head's weights, made beside the logits
-  double head_sum_bytes = 0;     // of the sum of the head's gradient where logits are made in runs
-  double mask_bytes = 1;         // of an element that dropout saw, kept for the backward pass
-  bool keeps_gated = true;       // a gate after its activation is kept beside the gate
-  bool keeps_ungated = true;     // what an activation without a gate needs is not its output alone
-  bool keeps_exchanged = false;  // what ranks of a context or tensor group gave is kept, not
-                                 // exchanged anew in the backward pass
-  bool fused_head = false;  // of these: the head's products by its own loops, in panels of rows
-  bool lays_out = false;    // and one side of a weight's gradient is laid out anew
-  double threads = 1;       // and a rank's threads
-  double unit_bytes = 25 << 20;  // and neighbouring units of up to so many bytes are one buffer
-  double update_copy = 0;        // and of a parameter, copied while its unit is updated
-  double update_scratch = 0;     // and whatever else an update needs
-  double update_bytes = 30;      // read and written by the optimizer for a parameter
-  double sum_bytes_moved =
-      0;  // read and written of a gradient to add it to the sum of the micro-batches
-  double copy_bytes = 0;        // read and written of a gathered parameter, into and out of buffers
-  double merge_bytes = 8;       // of an attention output, for each further step of a ring
-  double bucket_bytes = 100e6;  // communication buffers of a rank
-  bool reduces_in_place = false;  // gradients are reduced where they are summed: no buffers, but in
-                                  // stage 2, where that is no place that stays
-  double unit_parameters = 1e30;  // gathered at a time, at most (ZeRO stage 3)
-  bool device_is_host = false;   // what is offloaded to host memory stays where it was, and what is
-                                 // free serves tensors of any size: the fullest moment counts
-  bool head_in_forward = false;  // the head's gradients are made with its loss
-  bool balances_stages = false;  // layers are dealt to stages by what they and the head cost
-  double tensor_copy = 0;        // bytes moved for each one that a tensor-parallel collective sums
-  double sequence_copy = 0;      // the same where the sequence is split between such collectives
-  bool ring_in_memory = false;   // ring attention is separate kernels, and its scores are in memory
-  double context_bytes = 1.2e9;  // of the driver, the libraries and the communicators
-  double fragmentation = 0.12;   // of activations and working memory, by the allocator
+  bool fused_softmax = true;  // scores in memory are scaled, masked and normalized in one kernel
+  bool fused_score_dropout = false;   // dropout of scores in memory is part of their softmax kernel
+  bool offloads_activations = false;  // with Offload::kAll, block inputs are also offloaded
+  double weight_bytes = 2;            // per parameter used in computation
+  double gradient_bytes = 2;          // per stored gradient
+  double sum_bytes = 0;            // per accumulated gradient, stored and communicated; 0: the same
+  double optimizer_bytes = 12;     // master copy and moments per parameter
+  double reduce_bytes = 2;         // per communicated gradient
+  double logit_bytes = 6;          // stored per logit for the backward pass
+  double shared_logit_bytes = 0;   // the same if tensor ranks shard the vocabulary; 0: the same
+  double logit_limit = 1e30;       // maximum bytes of logits computed at a time
+  double head_gradient_bytes = 0;  // gradient of the head's weights, in memory with the logits
+  double head_sum_bytes = 0;       // sum of the head's gradient if logits are computed in chunks
+  double mask_bytes = 1;           // dropout mask per element, stored for the backward pass
+  bool keeps_gated = true;         // stores the gate both before and after its activation
+  bool keeps_ungated =
+      true;  // the backward pass of an activation without a gate needs more than its output
+  bool keeps_exchanged = false;  // results of context- and tensor-parallel exchanges are stored
+                                 // instead of communicated again in the backward pass
+  bool fused_head = false;       // for CPUs: the head uses fused loops over panels of rows
+  bool lays_out = false;         // for CPUs: packs one operand of weight gradients
+  double threads = 1;            // for CPUs: threads per rank
+  double unit_bytes = 25 << 20;  // neighboring units of up to this many bytes share a buffer
+  double update_copy = 0;        // per parameter, copied during the update of its unit
+  double update_scratch = 0;     // other temporaries of an update
+  double update_bytes = 30;      // read and written by the optimizer per parameter
+  double sum_bytes_moved = 0;    // read and written per gradient to accumulate micro-batches
+  double copy_bytes = 0;         // read and written per gathered parameter, into and out of buffers
+  double merge_bytes = 8;  // per element of the attention output, for each further step of a ring
+  double bucket_bytes = 100e6;    // communication buffers per rank
+  bool reduces_in_place = false;  // gradients are reduced in the accumulation buffer, without other
+                                  // buffers, except in stage 2, where that buffer is not persistent
+  double unit_parameters = 1e30;  // maximum parameters gathered at a time (ZeRO stage 3)
+  bool device_is_host = false;    // offloading to host memory has no effect, and free memory can be
+                                  // reused for tensors of any size: only the peak counts
+  bool head_in_forward = false;   // the head's gradients are computed with its loss
+  bool balances_stages = false;   // layers are split over stages by the cost of layers and head
+  double tensor_copy = 0;         // bytes copied per byte that a tensor-parallel collective reduces
+  double sequence_copy = 0;       // the same with sequence parallelism
+  bool ring_in_memory = false;    // ring attention uses separate kernels, with scores in memory
+  double context_bytes = 1.2e9;   // driver, libraries and communicators
+  double fragmentation = 0.12;    // fraction of activations and temporaries lost by the allocator
 };
 
-/// Of Kind::kFile.
+/// Schedule from a file (Kind::kFile).
 struct ListedSchedule {
   std::string path;
   schedule::Schedule schedule;
@@ -134,110 +132,113 @@ struct ListedSchedule {
 struct Job {
   model::ModelConfig model;
   int64_t sequence = 1024;
-  int64_t source = 0;        // tokens of the source that an encoder reads; 0: there is none
-  int64_t global_batch = 1;  // sequences of a step
-  int64_t micro_batch = 1;   // sequences of one micro-batch of one data-parallel rank
+  int64_t source = 0;        // source tokens of an encoder; 0: none
+  int64_t global_batch = 1;  // sequences per step
+  int64_t micro_batch = 1;   // sequences per micro-batch of a data-parallel rank
   mesh::Mesh mesh;
   int zero_stage = 0;
-  int expert_ranks = 1;  // of data and context, that hold all experts between them
-  int shard_ranks = 0;  // neighbours that share a state of which others hold replicas; 0: all share
+  int expert_ranks = 1;  // data- and context-parallel ranks that share the experts
+  int shard_ranks =
+      0;  // neighboring ranks that shard a state, replicated across groups; 0: all ranks
   bool sequence_parallel = false;
   ContextAttention context_attention = ContextAttention::kRing;
   schedule::Kind schedule = schedule::Kind::kOneFOneB;
-  std::shared_ptr<const ListedSchedule> listed;  // of Kind::kFile
+  std::shared_ptr<const ListedSchedule> listed;  // for Kind::kFile
   int virtual_stages = 1;
-  double greedy_held =
-      0;  // a schedule made for the predicted times, holding at most so many; 0: none
+  double greedy_held = 0;  // schedule generated for the predicted times, with at most this many
+                           // micro-batches in flight; 0: none
   Recompute recompute = Recompute::kNone;
   double recompute_share =
-      1;  // of the blocks for which kFull holds; the others recompute as `recompute_others`
+      1;  // fraction of the blocks with kFull; the others use `recompute_others`
   Recompute recompute_others = Recompute::kElementwise;
   Offload offload = Offload::kNone;
   OffloadTo offload_to = OffloadTo::kHost;
-  double activations_away = 0;  // share of the activations that wait in host memory
+  double activations_away = 0;  // fraction of the activations offloaded to host memory
   int64_t adapter_rank =
-      0;  // LoRA (Hu et al., 2021) beside the blocks' matrices; 0: all is trained
-  double adapter_share = 1;         // of what adapters beside every matrix would train
+      0;  // rank of LoRA (Hu et al., 2021) on the matrices of the blocks; 0: full training
+  double adapter_share = 1;         // trained parameters relative to adapters on every matrix
   bool adapters_decompose = false;  // DoRA (Liu et al., 2024)
-  bool adapters_drop = false;       // and they have dropout of what they read
-  double frozen_bytes = 2;     // of a frozen weight of the blocks' linears: 2, or less where it is
-                               // packed; what else is frozen has the type that is computed in
-  double reference_bytes = 0;  // of a parameter of a second model that is only read, under the same
-                               // plan; 0: none is held
-  int in_memory_checkpoints = 0;  // copies of a rank's share of the state, in host memory
+  bool adapters_drop = false;       // adapters have dropout on their input
+  double frozen_bytes = 2;          // per frozen weight of the blocks' linear layers: 2, or less if
+                                    // quantized; other frozen weights have the compute type
+  double reference_bytes =
+      0;  // per parameter of a read-only reference model with the same plan; 0: none
+  int in_memory_checkpoints = 0;  // copies of a rank's shard of the state in host memory
   Precision precision = Precision::kMixed16;
-  double float8_share = 1;  // of the blocks: those whose products are in 8 bits under kFloat8
+  double float8_share = 1;  // fraction of the blocks with 8-bit products under kFloat8
   Software software;
-  std::vector<int64_t> split;  // blocks of each stage; empty: split_layers decides
+  std::vector<int64_t> split;  // blocks per stage; empty: determined by split_layers()
 
-  /// Micro-batches of a step on one data-parallel rank, rounded up.
+  /// Returns the micro-batches per step of one data-parallel rank, rounded up.
   int64_t micro_batches() const;
-  /// Tokens of a sequence.
+  /// Returns the tokens of a sequence.
   int64_t length(Stream stream) const { return stream == Stream::kTarget ? sequence : source; }
-  /// Tokens of a micro-batch on one rank of the context axis, of one stream and of all.
+  /// Returns the tokens of a micro-batch on one context-parallel rank, of one stream and of all.
   double micro_tokens(Stream stream = Stream::kTarget) const;
   double all_micro_tokens() const;
-  /// The data.sequence_length that gives these: a source has as many, and a target one more, with
-  /// which the decoder starts.
+  /// Returns the corresponding data.sequence_length: it is the source length, and a target has one
+  /// more token, the decoder's start token.
   int64_t data_length() const { return source > 0 ? source : sequence; }
   void set_data_length(int64_t length);
-  /// Tokens of a step, of all streams.
+  /// Returns the tokens of a step, of all streams.
   double step_tokens() const;
-  /// Bytes of a number that is computed with.
+  /// Returns the bytes per element of the compute type.
   double compute_bytes() const { return precision == Precision::kFloat32 ? 4 : 2; }
-  /// Ranks that share the states of stages 1 to 3.
+  /// Returns the number of ranks that shard the states in ZeRO stages 1 to 3.
   double sharing() const;
-  /// Bytes of a gradient that is kept, and on the wire.
+  /// Returns the bytes per gradient, stored and communicated.
   double gradient_bytes() const;
   double reduce_bytes() const;
 };
 
-/// Whether a schedule from a file is of so many ranks, and of at least so many micro-batches; true
-/// of all others.
+/// Returns true if a schedule file matches the number of pipeline ranks and has enough
+/// micro-batches; true for other schedules.
 bool schedule_goes(const Job& job);
-/// Stages of the whole pipeline: those of a rank times the ranks.
+/// Returns the number of stages of the pipeline: stages per rank times ranks.
 int64_t stages_of(const Job& job);
-/// The pipeline rank that a stage is on.
+/// Returns the pipeline rank of a stage.
 int rank_of_stage(const Job& job, int64_t stage);
-/// Blocks of each stage, [stages]: equal where the layers divide; else as even as can be with the
-/// embedding and the head counted as a block each.
+/// Returns the blocks of each stage, [stages]: equal if the layers are divisible; otherwise as even
+/// as possible, counting the embedding and the head as one block each.
 std::vector<int64_t> split_layers(int64_t layers, int64_t stages);
-/// Blocks of each stage, [stages_of(job)]: the job's own split where it has one, else as its
-/// software deals them out.
+/// Returns the blocks of each stage, [stages_of(job)]: the job's split, otherwise the default split
+/// of its software.
 std::vector<int64_t> split_layers(const Job& job);
-/// The same by kind: of each stage, [stages_of(job)], and of each pipeline rank, [pipeline].
+/// The same by kind: per stage, [stages_of(job)], and per pipeline rank, [pipeline].
 std::vector<BlockCounts> stage_blocks(const Job& job);
 std::vector<BlockCounts> rank_blocks(const Job& job);
-/// What a stage takes for the layers from `first` up to `end`, and whatever else it holds; endless
-/// where it cannot hold them.
+/// Time of a stage with the layers from `first` up to `end`, including its embedding or head;
+/// infinite if they do not fit.
 using StageCost = std::function<double(int64_t stage, int64_t first, int64_t end)>;
-/// The split whose slowest stage is the fastest, by dynamic programming over stages and layers.
-/// Every stage gets a block at least where there are enough. Empty where every split is endless.
+/// Returns the split with the fastest slowest stage, by dynamic programming over stages and layers.
+/// Every stage gets at least one block if there are enough. Empty if every split is infinite.
 std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageCost& cost);
 
-/// Valid until the calling thread asks of another model.
+/// Returns the parameter counts of a model. Valid until the calling thread asks for another model.
 const ParameterCounts& count_parameters(const model::ModelConfig& model);
-/// Those that a token goes through: all but the experts that it does not.
+/// Returns the parameters used per token: all except inactive experts.
 double active_parameters(const model::ModelConfig& model);
-/// Of the adapters of these blocks: rank times in and out of each matrix that has one.
+/// Returns the adapter parameters of these blocks: rank times (inputs + outputs) per adapted
+/// matrix.
 double adapter_parameters(const Job& job, const BlockCounts& blocks);
-/// Weights of the blocks' linears.
+/// Returns the weights of the blocks' linear layers.
 double linear_parameters(const model::ModelConfig& model, const BlockCounts& blocks);
-/// Weights of the blocks' experts.
+/// Returns the weights of the blocks' experts.
 double expert_parameters(const model::ModelConfig& model, const BlockCounts& blocks);
-/// Bytes of a weight in 8 bits, or in 4 with their scales, which double quantization packs too.
+/// Returns the bytes per weight in 8 bits, or in 4 bits with scales, which double quantization
+/// quantizes too.
 double packed_bytes(int64_t bits, bool double_quantization, int64_t block_size = 64);
-/// Of a block of this kind, what is trained: all, or its adapters.
+/// Returns the trained parameters of a block of this kind: all, or its adapters.
 double trained_parameters(const Job& job, BlockKind kind);
-/// Bytes of the largest block as it is gathered, frozen weights as they are packed, of one tensor
-/// rank.
+/// Returns the bytes of the largest gathered block on one tensor rank; frozen weights are gathered
+/// quantized.
 double gathered_block_bytes(const Job& job);
-/// Whether a bias is added to the scores of attention, which fused kernels have no place for.
+/// Returns true if a bias is added to attention scores, which fused kernels do not support.
 bool has_score_bias(const model::ModelConfig& model);
 
-/// Floating-point operations of the model for a step, forward and backward, recomputation not
-/// counted: 6 for each parameter of a product and token, and the attention's full square (the
-/// convention of published MFU figures).
+/// Returns the floating-point operations of the model per step, forward and backward, without
+/// recomputation: 6 per parameter of a product and token, plus full attention without the causal
+/// mask (the convention of published MFU figures).
 double model_flops(const Job& job);
 
 }  // namespace lockstep::plan

@@ -1,3 +1,4 @@
+// Counts the parameters of a model description.
 #include "plan/workload/model_sizes.h"
 
 #include <algorithm>
@@ -46,7 +47,8 @@ LinearSizes linears_of(
       const auto elements = static_cast<double>(weight.elements());
       (layer.reads_source ? sizes.of_source : sizes.own) += elements;
       sizes.experts += layer.expert >= 0 ? elements : 0;
-      const bool is_active = layer.expert < model.experts.per_token;  // as many of them as any
+      const bool is_active =
+          layer.expert < model.experts.per_token;  // all experts have the same size
       sizes.active += layer.reads_source || !is_active ? 0 : elements;
       sizes.sides += static_cast<double>(weight.shape[0] + weight.shape[1]);
       const size_t of_outputs = layer.has_inputs_first() ? 1 : 0;

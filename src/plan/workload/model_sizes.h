@@ -9,8 +9,8 @@
 
 namespace lockstep::plan {
 
-/// Parameters of one block of each kind, of the embedding of tokens and of positions, and of the
-/// head (its norm alone where it is tied).
+/// Parameters of one block of each kind, of the token and position embeddings, and of the head
+/// (only its norm if tied).
 struct ParameterCounts {
   BlockCounts blocks;  // of the whole model
   std::array<double, kBlockKinds> block{};
@@ -23,31 +23,31 @@ struct ParameterCounts {
   double total() const { return of(blocks) + embedding + positions + head; }
 };
 
-/// Of the linears of a block.
+/// Sizes of the linear layers of a block.
 struct LinearSizes {
-  double own = 0;        // elements of the weights that multiply the block's own stream
-  double active = 0;     // those of them that a token is multiplied with
-  double experts = 0;    // likewise: those of experts
-  double of_source = 0;  // elements of those that multiply what the encoder gives
-  double sides = 0;  // inputs and outputs together, of all of them: a low-rank product of rank r
-                     // beside each has r times as many parameters
-  // Outputs that a token has of all of them: those that tensor parallelism cuts, those of the
-  // hidden size, and of what the encoder gives.
+  double own = 0;        // weight elements applied to the block's own stream
+  double active = 0;     // those of them used per token
+  double experts = 0;    // those of them in experts
+  double of_source = 0;  // weight elements applied to the encoder output
+  double sides =
+      0;  // inputs plus outputs of all layers: adapters of rank r have r times as many parameters
+  // Outputs per token of all layers: of column-parallel layers, of layers with hidden-size outputs,
+  // and of layers applied to the encoder output.
   double cut_outputs = 0, whole_outputs = 0, source_outputs = 0;
 };
 
 struct ModelSizes {
   ParameterCounts parameters;
   std::array<LinearSizes, kBlockKinds> linears{};
-  bool packs_heads = false;  // whether queries, keys and values are one product
-  /// Norms of a decoder's block over the hidden states, beyond one for each sublayer: those behind
-  /// sublayers that have one before them too.
+  bool packs_heads = false;  // queries, keys and values are one product
+  /// Norms of a decoder block over the hidden states in addition to one per sublayer: those after
+  /// sublayers that also have one before them.
   double further_norms = 0;
   const LinearSizes& linears_of(BlockKind kind) const { return linears[static_cast<size_t>(kind)]; }
 };
 
-/// Kept for the thread's last model: a search asks thousands of times for one. Valid until the
-/// thread asks of another.
+/// Returns the sizes of a model, cached for the thread's last model because a search asks thousands
+/// of times. Valid until the thread asks for another model.
 const ModelSizes& sizes_of(const model::ModelConfig& model);
 
 }  // namespace lockstep::plan
