@@ -29,6 +29,8 @@ struct Document {
   std::string pair = {};               // the second text of a pair
   std::optional<RawLabel> label = {};  // nullopt: empty, null or missing
   int64_t line = 0;                    // line of the file on which the record begins
+
+  bool operator==(const Document&) const = default;
 };
 
 /// Open file: its records in order, and the parser that turns a record into documents. `parse` may

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "data/documents.h"
+#include "data/field_use.h"
 #include "data/inputs.h"
 #include "data/token_dataset.h"
 #include "data/token_file.h"
@@ -97,7 +98,11 @@ std::string LabelledRows::place(const LabelledRow& row) const {
 LabelledRows read_labelled(
     std::span<const std::string> words, const DataOptions& options, std::string_view key) {
   LabelledRows result;
-  for (const InputFile& input : find_inputs(words, options.format, key)) {
+  const std::vector<InputFile> inputs = find_inputs(words, options.format, key);
+  if (const std::string unused = field_use(inputs.front(), options).unused(); !unused.empty()) {
+    log_info("{}: fields {}", key, unused);
+  }
+  for (const InputFile& input : inputs) {
     const size_t file = result.files.size();
     result.files.push_back(input.path);
     const DocumentSource source = open_documents(input, options, {});

@@ -31,6 +31,8 @@ struct PreferenceRow {
   size_t file = 0;       // index into Preferences::files
   int64_t line = 0;
   std::optional<double> margin = {};  // for pairs: minimum difference of the rewards
+
+  bool operator==(const PreferenceRow&) const = default;
 };
 
 /// Rows of one or more files, in order.

@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/log.h"
+#include "data/field_use.h"
 #include "data/preferences.h"
 #include "data/record_fields.h"
 #include "text/unicode/utf8.h"
@@ -352,23 +354,37 @@ Preferences read_preferences(
   Preferences result;
   std::vector<PreferenceRow> pairs;
   std::shared_ptr<const ChatTemplate> chat_template;
+  const auto is_single = [&](const RecordFields& fields) {
+    return judged == Judged::kSingly && !(fields.has("chosen") && fields.has("rejected"));
+  };
+  const auto take_row = [&](const RecordFields& fields) {
+    const bool singly = is_single(fields);
+    const bool is_chat = chats && has_messages(fields, singly ? "completion" : "chosen");
+    refuse_unread_fields(fields, is_chat);
+    if (is_chat && chat_template == nullptr) {
+      chat_template = template_for(fields, chats);
+    }
+    PreferenceRow row = is_chat ? (singly ? take_single_chat(fields, *chat_template)
+                                          : take_pair_of_chats(fields, *chat_template))
+                                : (singly ? take_single(fields) : take_pair(fields));
+    row.margin = singly ? std::nullopt : margin_of(fields);
+    return row;
+  };
+  FieldUse use;
   result.files = read_records(
       words, format, key, "preferences", kExample, [&](const RecordFields& fields, size_t file) {
-        const bool is_single =
-            judged == Judged::kSingly && !(fields.has("chosen") && fields.has("rejected"));
-        const bool is_chat = chats && has_messages(fields, is_single ? "completion" : "chosen");
-        refuse_unread_fields(fields, is_chat);
-        if (is_chat && chat_template == nullptr) {
-          chat_template = template_for(fields, chats);
-        }
-        PreferenceRow row = is_chat ? (is_single ? take_single_chat(fields, *chat_template)
-                                                 : take_pair_of_chats(fields, *chat_template))
-                                    : (is_single ? take_single(fields) : take_pair(fields));
-        row.margin = is_single ? std::nullopt : margin_of(fields);
+        PreferenceRow row = take_row(fields);
+        use.observe(fields.ordered(), [&](const nlohmann::ordered_json& without) {
+          return take_row({without, without.dump(), fields.place(), fields.line(), kExample}) ==
+                 row;
+        });
         row.file = file;
         row.line = fields.line();
-        (is_single ? result.rows : pairs).push_back(std::move(row));
+        (is_single(fields) ? result.rows : pairs).push_back(std::move(row));
       });
+  if (const std::string unused = use.unused(); !unused.empty()) {
+    log_info("{}: fields {}", key, unused);
+  }
   if (judged == Judged::kSingly) {
     check_answers({result.files, pairs}, key, Judged::kInPairs);
     pairs = taken_apart(std::move(pairs));

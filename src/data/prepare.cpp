@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "data/chat.h"
+#include "data/field_use.h"
 #include "data/file_marks.h"
 #include "data/inputs.h"
 #include "data/split.h"
@@ -273,6 +274,10 @@ class GroupWriter {
 
 /// Creates the token files of a group unless they exist.
 void prepare_group(Group& group, const DataOptions& options, const Encoder& encoder) {
+  const std::string unused = field_use(group.inputs.front(), options).unused();
+  if (!unused.empty()) {
+    log_info("{}: fields {}", group.key_name, unused);
+  }
   group.hash = key_of(group, options, encoder);
   bool ready = true;
   for (const Split split : splits_of(group)) {

@@ -223,9 +223,12 @@ struct Head : Layer {
  protected:
   /// Logits for this rank's rows of the vocabulary.
   Tensor logits_of(const Tensor& hidden, const Tensor& vocabulary) const;
-  /// Converts the targets and the weights of loss() to options for the rows [B T, C] on a device.
+  /// Converts the targets and the weights of loss() to options for the rows [B T, C] of `hidden`.
   ops::TokenLossOptions loss_options(
-      const Targets& targets, const Tensor& weights, c10::Device device) const;
+      const Targets& targets,
+      const Tensor& weights,
+      const Tensor& hidden,
+      const Tensor& vocabulary) const;
   /// Reshapes flat token scores to [B, T] and fills in the distributions' scores from their
   /// `divergences`.
   static Scores scores_of(

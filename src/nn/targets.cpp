@@ -46,6 +46,7 @@ Targets Targets::to(c10::Device device) const {
        distributions.states,
        distributions.vocabulary,
        moved(distributions.lowered),
+       distributions.are_own,
        moved(distributions.level)}};
 }
 
@@ -115,6 +116,15 @@ Targets with_distributions(
   targets = with_distributions(std::move(targets), positions);
   targets.tokens = at::where(positions.logical_and(lowered.ne(0)), tokens, targets.tokens);
   targets.distributions.lowered = lowered;
+  return targets;
+}
+
+Targets with_other_tokens(Targets targets, const Tensor& positions) {
+  constexpr double kExcluded = 1e30;  // finite, since 0 times Inf is NaN
+  const Tensor tokens = targets.tokens;
+  targets = with_distributions(
+      std::move(targets), positions, tokens, positions.to(at::kDouble) * kExcluded);
+  targets.distributions.are_own = true;
   return targets;
 }
 

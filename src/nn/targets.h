@@ -28,6 +28,8 @@ struct Distributions {
   Tensor lowered;  // [B, T] float64, as the positions: amount subtracted from the reference's logit
                    // of the position's token before its softmax; the loss there is the
                    // cross-entropy. 0: no subtraction and no token; undefined: 0 everywhere
+  bool are_own = false;  // the reference is the trained model itself, held constant: its head reads
+                         // its own states, and `states` and `vocabulary` are undefined
   Tensor level;  // [B, T] bool, disjoint from `positions`: uniform logits are the target; the loss
                  // is (largest logit - mean logit)^2. Undefined: no such positions
 
@@ -92,6 +94,9 @@ Targets with_distributions(Targets targets, const Tensor& positions);
 /// float64 (0: unchanged).
 Targets with_distributions(
     Targets targets, const Tensor& positions, const Tensor& tokens, const Tensor& lowered);
+/// The same, but the target of `positions` [B, T] bool, which have a token, is the trained model's
+/// own distribution over all other tokens, held constant. Needs no reference.
+Targets with_other_tokens(Targets targets, const Tensor& positions);
 /// The same, but the target of `positions` is a uniform distribution (Distributions::level); rows
 /// with such positions have no other targets.
 Targets with_level(Targets targets, const Tensor& positions);

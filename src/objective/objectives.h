@@ -125,9 +125,9 @@ ObjectivePointer steered_states(const UnlearningOptions& options = {});
 /// F is the mean over the tokens of p^beta (1 - p)^saturation log p, with both factors held
 /// constant (WGA; Wang et al., 2025; with saturation SatImp; Yang et al., 2025).
 ObjectivePointer weighted_ascent(const UnlearningOptions& options = {});
-/// F is the mean over the tokens of -log(1 - p). Its gradient is that of the cross-entropy against
-/// the model's own distribution over all other tokens, held constant (CEU; Yang et al., 2025); its
-/// value is that cross-entropy minus the entropy of the constant distribution.
+/// F is the mean over the tokens of the cross-entropy against the model's own distribution over all
+/// other tokens, held constant (CEU; Yang et al., 2025). The forget tokens must be marked by
+/// nn::with_other_tokens.
 ObjectivePointer others_instead(const UnlearningOptions& options = {});
 /// F is the mean over the rows of -2 / beta log sigmoid(-beta (l - reference)), where l is the
 /// row's log-likelihood (NPO; Zhang et al., 2024). Also reads reference.

@@ -151,18 +151,6 @@ class WeightedAscent final : public TokenForgetting {
   }
 };
 
-class OthersInstead final : public TokenForgetting {
- public:
-  using TokenForgetting::TokenForgetting;
-
- protected:
-  Tensor losses(const Tensor& tokens, const nn::Targets& targets) const override {
-    constexpr double kMost = -1e-7;  // a float32 likelihood of 1 would leave 0 for other tokens
-    const Tensor of_others = tokens.clamp_max(kMost).expm1().neg().log();
-    return -of_others.masked_fill(targets.tokens.eq(ops::kIgnoredTarget), 0);
-  }
-};
-
 /// Objectives with a loss per row.
 class RowForgetting : public Unlearning {
  public:
@@ -269,7 +257,7 @@ ObjectivePointer weighted_ascent(const UnlearningOptions& options) {
 }
 
 ObjectivePointer others_instead(const UnlearningOptions& options) {
-  return make<OthersInstead>(options);
+  return std::make_shared<GradientDifference>(options, -1.0);
 }
 
 ObjectivePointer negative_preference(const UnlearningOptions& options) {

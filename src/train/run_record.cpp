@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -242,9 +243,22 @@ void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike) {
       {{"grad_norm", spike->value}, {"quantile_99", spike->quantile}, {"median", spike->median}});
 }
 
-void tell_of_overflow(Job& job, const parallel::StepResult& result) {
-  if (result.overflowed && job.monitor != nullptr) {
+void report_gradient(Job& job, const parallel::StepResult& result) {
+  if (job.monitor == nullptr) {
+    return;
+  }
+  if (result.overflowed) {
     job.monitor->event("overflow", nlohmann::ordered_json::object());
+    return;
+  }
+  const bool is_zero = result.gradient_norm == 0;
+  if (!std::exchange(job.gradient_was_zero, is_zero) && is_zero) {
+    log_warning(
+        "step {}: the gradient is exactly 0 at a loss of {:.6g}, so nothing is learned from this "
+        "batch; check its rows and the weights and coefficients of the loss",
+        job.progress.step,
+        result.loss);
+    job.monitor->event("zero gradient", {{"loss", result.loss}});
   }
 }
 

@@ -56,8 +56,10 @@ void tell_of_saves(const Job& job, double seconds, int64_t saves);
 /// rank 0 after the step.
 void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike);
 
-/// If a float16 step was skipped, records the event "overflow". Call on rank 0 after the step.
-void tell_of_overflow(Job& job, const parallel::StepResult& result);
+/// If a float16 step was skipped, records the event "overflow". If the gradient is exactly 0, logs
+/// a warning at the first such step and records the event "zero gradient". Call on rank 0 after the
+/// step.
+void report_gradient(Job& job, const parallel::StepResult& result);
 
 /// Records the event "compared replicas" after replicas were found identical. Call on rank 0.
 void tell_of_comparison(Job& job, double seconds);

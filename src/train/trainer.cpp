@@ -386,7 +386,7 @@ int Trainer::one_step() {
     measure_peak_of_run(job_, rank_context_);
   }
   histograms_.tell();
-  tell_of_overflow(job_, result_);
+  report_gradient(job_, result_);
   tell_of_repeat(job_, guarded_);
   tell_of_spike(job_, spike);
   log_memory(job_, rank_context_);

@@ -216,6 +216,17 @@ inline nn::ForwardInputs lowered(
   return inputs;
 }
 
+/// Forget rows target the model's own distribution over the other tokens.
+inline nn::ForwardInputs other_tokens(
+    const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {
+  nn::ForwardInputs inputs = forgotten_and_kept(config, step, units, length);
+  const Tensor forget =
+      inputs.targets.kinds.eq(static_cast<int64_t>(nn::RowKind::kForget)).unsqueeze(1);
+  const Tensor positions = forget.logical_and(inputs.targets.tokens.ne(ops::kIgnoredTarget));
+  inputs.targets = nn::with_other_tokens(std::move(inputs.targets), positions);
+  return inputs;
+}
+
 /// Forget rows target uniform logits; the weight of retain rows changes with the step.
 inline nn::ForwardInputs levelled(
     const model::ModelConfig& config, int64_t step, mesh::Range units, int64_t length) {

@@ -171,6 +171,23 @@ class NothingSilent(ProgramTest):
         error = self.run_fails(4, "eval", "--model", "trained", "--data", "cut.jsonl", *arguments).err
         self.assertIn("none of 6 documents has a token to learn", error)
 
+    def test_unused_fields_are_listed(self):
+        chats = self.write("listed.jsonl", [{"id": i, "messages": [{"role": "user", "content": f"Question {i}"}, {"role": "assistant", "content": "yes"}],
+                                             "source": "web", "note": None} for i in range(3)])
+        words = self.train_on(chats, "listed", "data.prompt=chat", "data.chat_template=chatml.jinja")
+        self.assertIn("data.train: fields messages used; id, source unused", self.run_ok(*words).err)
+        again = self.run_ok(*self.train_on(chats, "listed-again", "data.prompt=chat", "data.chat_template=chatml.jinja")).err
+        self.assertIn("tokenized before", again)
+        self.assertIn("data.train: fields messages used; id, source unused", again)
+        pairs = self.write("listed-pairs.jsonl", [{"id": i, "prompt": f"Is {i} odd?", "chosen": " yes", "rejected": " no"} for i in range(4)])
+        told = self.run_ok(*self.train_on(pairs, "listed-pairs", "task.type=preference")).err
+        self.assertIn("data.train: fields prompt, chosen, rejected used; id unused", told)
+        (self.folder / "listed.csv").write_text('text,label,"a, note"\n"so, it is",yes,1\n"no ""way""",no,2\n')
+        told = self.run_ok(*self.train_on("listed.csv", "listed-csv", "task.type=sequence_classification")).err
+        self.assertIn("data.train: fields text, label used; a, note unused", told)
+        texts = self.write("listed-texts.jsonl", [{"text": "One two three four."}] * 3)
+        self.assertNotIn("fields", self.run_ok(*self.train_on(texts, "listed-texts")).err)
+
     def test_fields_of_preference_rows_that_are_not_read_are_refused(self):
         row = {"chosen": "yes it is", "rejected": "no it is not", "prompt": "is it"}
         for more, name in (({"system": "be kind"}, "system"), ({"images": ["a.png"]}, "images"), ({"tools": [{"type": "function"}]}, "tools")):

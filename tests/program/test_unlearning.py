@@ -62,6 +62,13 @@ class Unlearning(ProgramTest):
         for name in ("undial_two", "undial_unpacked"):
             self.assert_alike(name, "undial")
 
+    def test_zero_gradients_are_reported(self):
+        saturated = self.unlearn("saturated", "SimNPO", "unlearning.delta=-1000", "unlearning.alpha=0").err
+        self.assertIn("step 1: the gradient is exactly 0", saturated)
+        self.assertEqual(saturated.count("exactly 0"), 1)
+        events = [json.loads(line) for line in (self.folder / "saturated" / "events.jsonl").read_text().splitlines()]
+        self.assertEqual([event["step"] for event in events if event["event"] == "zero gradient"], [1])
+
     @long
     def test_every_method_runs(self):
         for method in ("GradAscent", "GradDiff", "SimNPO", "CEU", "WGA", "SatImp"):

@@ -37,7 +37,7 @@ constexpr UnlearningMethod kMethods[] = {
     {.name = "SimNPO", .gamma = 0.125, .beta = 4.5, .keys = kOfSimple},
     {.name = "DPO", .beta = 0.1, .reads_scores = true, .keys = kOfAlternates},
     {.name = "UNDIAL", .alpha = 0, .beta = 10, .reads_distributions = true, .keys = kOfBeta},
-    {.name = "CEU", .alpha = 0, .keeps = false, .keys = kOfOthers},
+    {.name = "CEU", .alpha = 0, .keeps = false, .excludes_tokens = true, .keys = kOfOthers},
     {.name = "WGA", .keys = kOfBeta},
     {.name = "SatImp", .gamma = 0.1, .keys = kOfSaturation},
     {.name = "RMU", .steers = true, .keys = kOfStates},

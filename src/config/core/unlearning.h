@@ -13,6 +13,7 @@ struct UnlearningMethod {
   bool keeps = true;                 // has a retain loss
   bool reads_scores = false;         // compares log-likelihoods with the initial model
   bool reads_distributions = false;  // compares token distributions with the initial model
+  bool excludes_tokens = false;      // compares with the model's own distribution over other tokens
   bool steers = false;  // compares hidden states at a layer; later layers are not computed
   bool levels = false;  // flattens logits, with the retain loss as a constraint
   std::span<const std::string_view> keys = {};  // keys of the section that only some methods use

@@ -485,6 +485,10 @@ void mark_distributions(
   if (config::method_of(section).levels) {
     mark_level(targets, is_upstream);
   }
+  if (config::method_of(section).excludes_tokens) {
+    const at::Tensor positions = targets.tokens.ne(ops::kIgnoredTarget);
+    targets = nn::with_other_tokens(std::move(targets), positions);
+  }
   if (!needs_distributions(section)) {
     return;
   }

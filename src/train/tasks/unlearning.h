@@ -74,8 +74,9 @@ UnlearningRows open_unlearning_data(
     int64_t sequence_length,
     comm::Communicator& communicator);
 
-/// Marks the positions whose targets come from the reference model:
+/// Marks the positions whose targets are not tokens:
 ///
+/// - CEU: the model's own distribution over the other tokens, at forget positions with a target
 /// - retain_loss=KL: its distributions at all retain positions except padding
 /// - UNDIAL: its distributions, with a lowered logit, at forget positions with a target
 /// - RMU: its hidden states
