@@ -200,10 +200,7 @@ Tensor Dropout::masked(const Tensor& x, const Tensor& keys) const {
 }
 
 ops::TokenLossOptions Head::loss_options(
-    const Targets& targets,
-    const Tensor& weights,
-    const Tensor& hidden,
-    const Tensor& vocabulary) const {
+    const Targets& targets, const Tensor& weights, const Tensor& hidden) const {
   const c10::Device device = hidden.device();
   ops::TokenLossOptions options;
   options.softcap = cap;
@@ -211,18 +208,19 @@ ops::TokenLossOptions Head::loss_options(
     options.row_weights = weights.expand_as(targets.tokens).flatten();
   }
   if (const Distributions& reference = targets.distributions; reference.positions.defined()) {
-    const Tensor states = reference.are_own ? hidden.detach() : reference.states;
-    if (!states.defined()) {
+    if (!reference.are_own && !reference.states.defined()) {
       throw Error(ErrorKind::kInternal, "no reference has set the target distributions");
     }
-    options.distributions = {
-        reference.positions.flatten().to(device),
-        states.flatten(0, 1),
-        reference.are_own ? vocabulary.detach() : reference.vocabulary};
+    options.distributions.rows = reference.positions.flatten().to(device);
+    options.distributions.is_own = reference.are_own;
+    if (!reference.are_own) {
+      options.distributions.hidden = reference.states.flatten(0, 1);
+      options.distributions.weight = reference.vocabulary;
+    }
     if (const Tensor& lowered = reference.lowered; lowered.defined()) {
       options.distributions.tokens = targets.tokens.flatten().to(device).clamp_min(0);
       options.distributions.lowered = lowered.flatten().to(
-          device, states.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+          device, hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
     }
   }
   if (const Tensor& level = targets.distributions.level; level.defined()) {
@@ -248,7 +246,7 @@ Tensor Head::loss(
     const Targets& targets,
     const Tensor& weights,
     double label_smoothing) const {
-  ops::TokenLossOptions options = loss_options(targets, weights, hidden, vocabulary);
+  ops::TokenLossOptions options = loss_options(targets, weights, hidden);
   options.label_smoothing = label_smoothing;
   return ops::token_loss(
       hidden.flatten(0, 1), vocabulary, targets.tokens.flatten().to(hidden.device()), options);
@@ -267,7 +265,7 @@ Tensor Head::logits_of(const Tensor& hidden, const Tensor& vocabulary) const {
 
 Scores Head::scores(const Tensor& hidden, const Tensor& vocabulary, const Targets& targets) const {
   const Tensor rows = hidden.flatten(0, 1);
-  const ops::TokenLossOptions options = loss_options(targets, {}, hidden, vocabulary);
+  const ops::TokenLossOptions options = loss_options(targets, {}, hidden);
   return scores_of(
       ops::token_scores(rows, vocabulary, targets.tokens.flatten().to(hidden.device()), cap),
       targets,

@@ -225,10 +225,7 @@ struct Head : Layer {
   Tensor logits_of(const Tensor& hidden, const Tensor& vocabulary) const;
   /// Converts the targets and the weights of loss() to options for the rows [B T, C] of `hidden`.
   ops::TokenLossOptions loss_options(
-      const Targets& targets,
-      const Tensor& weights,
-      const Tensor& hidden,
-      const Tensor& vocabulary) const;
+      const Targets& targets, const Tensor& weights, const Tensor& hidden) const;
   /// Reshapes flat token scores to [B, T] and fills in the distributions' scores from their
   /// `divergences`.
   static Scores scores_of(

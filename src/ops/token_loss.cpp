@@ -116,7 +116,8 @@ DistributionTargets of_each(const DistributionTargets& all, const Take& take) {
       all.weight,
       taken(all.tokens),
       taken(all.lowered),
-      taken(all.level)};
+      taken(all.level),
+      all.is_own};
 }
 
 DistributionTargets select(const DistributionTargets& all, const Tensor& index) {
@@ -437,9 +438,10 @@ Tensor token_loss_reference(
     losses = at::where(reference.level, (logits.amax(1) - logits.mean(1)).square(), losses);
   }
   if (reference.rows.defined()) {
-    Tensor others = at::linear(reference.hidden, reference.weight).to(logits.scalar_type());
-    if (options.softcap > 0) {
-      others = at::tanh(others / options.softcap) * options.softcap;
+    Tensor others = logits.detach();
+    if (!reference.is_own) {
+      others = at::linear(reference.hidden, reference.weight).to(logits.scalar_type());
+      others = options.softcap > 0 ? at::tanh(others / options.softcap) * options.softcap : others;
     }
     if (reference.lowered.defined()) {
       others = others.scatter_add(

@@ -42,6 +42,9 @@ struct DistributionTargets {
   // The loss is the squared distance of the largest logit from their mean (PDU: Entesari et al.,
   // 2025). Undefined: none.
   Tensor level = {};
+  // The reference is the trained head itself, held constant, without the rows' targets: `hidden`
+  // and `weight` are undefined, and `lowered` excludes the target of each of `rows`.
+  bool is_own = false;
   bool defined() const { return rows.defined() || level.defined(); }
   /// Returns [N] bool: rows of either kind.
   Tensor all() const;

@@ -38,19 +38,23 @@ class DistributionRun final : public TokenLossRun {
       of_excess = logits_.eq(peak_.unsqueeze(1)) * (factor / peaks_).unsqueeze(1);
       of_excess.sub_((factor / static_cast<double>(inputs_.vocabulary)).unsqueeze(1));
     }
-    Tensor of_tokens = gradients.target_factor;
+    const Tensor log_sum = whole.total.log().add_(whole.maximum);
+    Tensor of_softmax = gradients.softmax_factor, of_tokens = gradients.target_factor;
+    Tensor of_distributions;
     if (target_.defined()) {
       of_tokens = of_tokens.masked_fill(inputs_.distributions.rows, 0);
+      of_distributions = gradients.target_factor - of_tokens;
     }
-    logits_become_gradient(
-        logits_,
-        inputs_.target,
-        whole.total.log().add_(whole.maximum),
-        gradients.softmax_factor,
-        of_tokens,
-        /*softcap=*/0);
+    if (inputs_.distributions.is_own) {
+      // With p the probability of the excluded token, softmax - q is p at that token and -p q
+      // elsewhere. The difference itself would lose digits where p is small.
+      of_softmax = of_softmax - of_distributions;
+      of_distributions.mul_((excluded_ - log_sum).exp_());
+      of_tokens = of_tokens + of_distributions;
+    }
+    logits_become_gradient(logits_, inputs_.target, log_sum, of_softmax, of_tokens, /*softcap=*/0);
     if (target_.defined()) {
-      logits_.sub_(target_.mul_((gradients.target_factor - of_tokens).unsqueeze(1)));
+      logits_.sub_(target_.mul_(of_distributions.unsqueeze(1)));
     }
     if (of_excess.defined()) {
       logits_.add_(of_excess);
@@ -75,12 +79,17 @@ class DistributionRun final : public TokenLossRun {
   void compare(RowStatistics& statistics) {
     const Tensor nowhere = at::full_like(inputs_.target, -1);
     const DistributionTargets& reference = inputs_.distributions;
-    Tensor log_q = logits_of(reference.hidden, reference.weight);
+    Tensor log_q =
+        reference.is_own ? logits_.clone() : logits_of(reference.hidden, reference.weight);
     lower(log_q);
     RowStatistics of_reference = row_statistics(log_q, nowhere);
+    if (reference.is_own) {
+      of_reference.target = statistics.target;
+    }
     if (inputs_.combine) {
       inputs_.combine(of_reference);
     }
+    excluded_ = of_reference.target;
     log_q.sub_(of_reference.total.log().add_(of_reference.maximum).unsqueeze(1));
     target_ = log_q.exp();
     if (reference.lowered.defined()) {
@@ -130,6 +139,7 @@ class DistributionRun final : public TokenLossRun {
 
   RunInputs inputs_;
   Tensor logits_, target_;
+  Tensor excluded_;      // [n], if the reference is the head itself: logit of the excluded token
   Tensor peak_, peaks_;  // [n], for level rows: the largest logit, and the number of equal ones
 };
 

@@ -90,7 +90,7 @@ Tensor VocabularyParallelHead::loss(
     const nn::Targets& targets,
     const Tensor& weights,
     double label_smoothing) const {
-  ops::TokenLossOptions options = loss_options(targets, weights, hidden, vocabulary);
+  ops::TokenLossOptions options = loss_options(targets, weights, hidden);
   options.label_smoothing = label_smoothing;
   return vocabulary_parallel_loss(
       hidden.flatten(0, 1),
@@ -118,7 +118,7 @@ Tensor VocabularyParallelHead::logits(const Tensor& hidden, const Tensor& vocabu
 nn::Scores VocabularyParallelHead::scores(
     const Tensor& hidden, const Tensor& vocabulary, const nn::Targets& targets) const {
   const Tensor rows = hidden.flatten(0, 1);
-  const ops::TokenLossOptions options = loss_options(targets, {}, hidden, vocabulary);
+  const ops::TokenLossOptions options = loss_options(targets, {}, hidden);
   return scores_of(
       vocabulary_parallel_scores(
           rows, vocabulary, targets.tokens.flatten().to(hidden.device()), shard(), cap),
