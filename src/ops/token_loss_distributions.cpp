@@ -50,7 +50,7 @@ class DistributionRun final : public TokenLossRun {
       // elsewhere. The difference itself would lose digits where p is small.
       of_softmax = of_softmax - of_distributions;
       of_distributions.mul_((excluded_ - log_sum).exp_());
-      of_tokens = of_tokens + of_distributions;
+      of_tokens = of_tokens - of_distributions;
     }
     logits_become_gradient(logits_, inputs_.target, log_sum, of_softmax, of_tokens, /*softcap=*/0);
     if (target_.defined()) {
