@@ -108,7 +108,7 @@ class Mixture(ProgramTest):
         self.assertIn("weight -1 must be at least 0", told("[{name: a, files: [a.txt], weight: -1}, {files: [b.jsonl]}]"))
         self.assertIn("source 'a' is listed twice", told("[{name: a, files: [a.txt]}, {name: a, files: [b.jsonl]}]"))
         self.assertIn("did you mean 'weight'?", told("[{name: a, files: [a.txt], wieght: 1}]").lower())
-        self.assertIn("names no files", told("[{name: a, weight: 1}]"))
+        self.assertIn("has no files", told("[{name: a, weight: 1}]"))
         self.assertIn("weight: heavy is not a number", told("[{name: a, files: [a.txt], weight: heavy}]"))
         self.assertIn("max_epochs 0 must be at least 1", told("[{name: a, files: [a.txt], max_epochs: 0}]"))
         self.assertIn("is not a list of maps", told("a.txt"))

@@ -150,9 +150,9 @@ class Preference(ProgramTest):
         write_lines(bad, [good])
         self.assertIn("not a loss of preference.objective=cpo", self.run_fails(
             2, *common, "preference.objective=cpo", "preference.loss_type=robust").err)
-        self.assertIn("dpo takes beta, loss_type, label_smoothing, reference_free", self.run_fails(2, *common, "preference.desirable_weight=2").err)
+        self.assertIn("dpo uses beta, loss_type, label_smoothing, reference_free", self.run_fails(2, *common, "preference.desirable_weight=2").err)
         told = self.run_fails(2, *common, "task.type=reward_model", "preference.beta=0.2").err
-        self.assertIn("a reward model takes center_rewards_coefficient", told)
+        self.assertIn("a reward model uses center_rewards_coefficient", told)
         write_lines(self.folder / "one.jsonl", [{"prompt": "a", "completion": "b", "label": True}])
         self.assertIn("only one row", self.run_fails(
             4, *common, "data.train=one.jsonl", "preference.objective=kto").err)
