@@ -26,7 +26,7 @@ class Calibrate(ProgramTest):
         self.assertIn("tokens/s", plan)
         run = self.train("timed", "--cluster", "machine.yaml")
         self.assertRegex(run.err + run.out,
-                         r"predicted: [\d.e-]+ s a step \(-\d+% \+\d+%\), \d+ tokens/s, .* \(figures: machine.yaml\)")
+                         r"predicted: [\d.e-]+ s per step \(-\d+% \+\d+%\), \d+ tokens/s, .* \(figures: machine.yaml\)")
 
     def test_the_usual_file_is_found_and_one_that_is_broken_is_told_of(self):
         run = self.train("usual", env=self.env)
