@@ -63,7 +63,7 @@ class Calibrate(ProgramTest):
             return
         self.assertEqual(len(kept), 1, said)
         self.assertIn("between its steps", kept[0].read_text())
-        self.assertRegex(again.err + again.out, r"predicted: [\d.e-]+ s a step .*machine-2x1-")
+        self.assertRegex(again.err + again.out, r"predicted: [\d.e-]+ s per step .*machine-2x1-")
         # What trains is what trains without it.
         env["LOCKSTEP_MEASURE_MACHINE"] = "0"
         plain = self.train("plain", *words, ranks=2, steps=steps, env=env)
