@@ -1,4 +1,4 @@
-"""Adapters as users train them: the run's folders, resuming, other plans, merging, and what is refused."""
+"""Adapters: files of a run, resuming, parallel plans, merging, and refused settings."""
 
 import json
 import struct
@@ -10,7 +10,7 @@ LORA = ["lora.r=3", "lora.target_modules=all-linear", "lora.lora_dropout=0.2", "
 
 
 def tensors_of(path):
-    """The header of a safetensors file."""
+    """Header of a safetensors file."""
     data = path.read_bytes()
     header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
     return {name: entry for name, entry in header.items() if name != "__metadata__"}
@@ -61,7 +61,7 @@ class Adapters(ProgramTest):
         self.assertLess(len(packed), 0.75 * len(whole))
         for data in (whole, packed):
             self.assertEqual(data[:4], b"GGUF")
-            self.assertEqual(struct.unpack("<IQ", data[4:16]), (3, 4 + 2 * 12))  # two tables, the last norm's two, and blocks
+            self.assertEqual(struct.unpack("<IQ", data[4:16]), (3, 4 + 2 * 12))  # two embeddings, two tensors of the last norm, 12 per block
             self.assertIn(b"blk.1.ffn_down.bias", data)
             self.assertIn(b"tokenizer.ggml.merges", data)
         self.run_ok("export", "--model", "base", "--gguf", "f16", "--output", "gguf/base.gguf")
@@ -76,7 +76,7 @@ class Adapters(ProgramTest):
         self.assertEqual(self.adapter("resumed"), self.adapter("run"))
 
     def test_what_begins_as_a_part_of_the_weights(self):
-        """PiSSA, and orthogonal factors: at first the model is its base; plans, packed weights, resuming, merging."""
+        """PiSSA and orthogonal initialization: the initial model equals the base model. Covers plans, quantized weights, resuming and merging."""
         words = ["--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]
         def loss(*which):
             return json.loads(self.run_ok("eval", "--model", *which, *words).out)["eval_loss"]
@@ -144,7 +144,7 @@ class Adapters(ProgramTest):
 
     @long
     def test_several_are_used_with_weights(self):
-        """Of other ranks, targets and scales: unmerged as merged, on ranks that share layers and on ranks that share weights."""
+        """Adapters with different ranks, targets and scales give the same result unmerged and merged, on ranks that split layers or shard weights."""
         self.train("other", "model.path=base", "learning_rate=1e-2", "lora.r=2", "lora.use_rslora=true",
                    "lora.target_modules=[c_attn]", "seed=5", steps=2)
         both = ["--adapter", "run", "--adapter", "other", "--adapter-weight", "0.5", "--adapter-weight", "-1.5"]
@@ -191,7 +191,7 @@ class Adapters(ProgramTest):
 
     @long
     def test_numbers_and_several_labels_are_an_adapters_own_problem(self):
-        """The model beside it is a language model, which has no problem of its own."""
+        """The adapter's problem type is used; its base is a language model and has none."""
         texts = [line for line in (self.folder / "corpus" / "train.txt").read_text().splitlines() if line][:40]
         (self.folder / "numbers.jsonl").write_text("".join(
             json.dumps({"text": text, "label": len(text) / 100}) + "\n" for text in texts))

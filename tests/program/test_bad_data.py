@@ -1,4 +1,4 @@
-"""Data that is wrong: told before training on one screen, with the file, the row and what to do."""
+"""Invalid data is reported before training, on one screen, with the file, the row and the remedy."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ class BadData(ProgramTest):
         (cls.folder / "train.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
 
     def told(self, *words, code=4):
-        """What is said of a run that does not begin."""
+        """Error output of a run that must fail before training."""
         error = self.run_fails(code, "train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=none", "max_steps=1", "use_cpu=true",
                                *words).err
         self.assertLess(error.count("\n"), 24)

@@ -1,4 +1,4 @@
-"""Chats: learned under two plans alike, shown with their mask, asked with the template that was saved with the model."""
+"""Chat data: equal losses under two plans, the displayed loss mask, and generation with the saved chat template."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from harness import CONFIG, PROGRAM, SOURCE, ProgramTest, environment, losses
 
 
 def read_terminal(file):
-    """What was written since; nothing once its writer has ended."""
+    """Returns new output; an empty string once the writer has closed the terminal."""
     try:
         return os.read(file, 4096)
     except OSError:

@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, cut off, or meet a full disk."""
+"""Checkpoints that are damaged or truncated, and a full disk."""
 
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ from harness import ProgramTest, lockstep, losses
 def flip(path, offset):
     data = bytearray(path.read_bytes())
     data[offset] ^= 0x40
-    path.unlink()  # it may be mapped or linked elsewhere
+    path.unlink()  # the file may be mapped or hard-linked elsewhere
     path.write_bytes(data)
 
 
@@ -47,7 +47,7 @@ class Damage(ProgramTest):
         (self.run_folder / "checkpoint-6" / "manifest.json").unlink()
         arguments = self.train_arguments("other", f"resume_from_checkpoint={self.run_folder}/checkpoint-6")
         self.assertIn("manifest.json", self.run_fails(4, *arguments).err)
-        # The latest is the one before; what is no checkpoint of ours is not overwritten.
+        # The previous checkpoint is the latest valid one. A folder that is not a Lockstep checkpoint is not overwritten.
         result = self.run_fails(4, *self.arguments)
         self.assertIn("checkpoint-4 after step 4", result.err)
         self.assertIn("move it away", result.err)
@@ -70,19 +70,19 @@ class Damage(ProgramTest):
 
 
 class NotFinite(ProgramTest):
-    """An update that makes the weights infinite is seen only in the next step's loss: what is saved between is of no use."""
+    """An update that makes the weights infinite shows only in the next step's loss. A checkpoint saved in between is unusable."""
 
     DIVERGES = ("learning_rate=1e37", "weight_decay=1000", "lr_scheduler_type=constant", "warmup_steps=0")
 
     def left(self, name):
-        """What is committed: a save that its run's end cuts off leaves what the next one removes."""
+        """Names of committed checkpoints. A save that the end of the run interrupts leaves an uncommitted folder, which the next run removes."""
         return sorted(path.name for path in (self.folder / name).iterdir()
                       if ("checkpoint" in path.name or "model" in path.name) and not path.name.endswith(".saving"))
 
     def test_nothing_is_saved_of_it_by_a_thread_or_without_one(self):
         for steps, words in ((3, ["save_steps=1"]), (3, ["save_steps=1", "checkpoint.async=false"]), (1, ["save_strategy=no"])):
             result = self.run_fails(6, *self.train_arguments("inf", *self.DIVERGES, *words, ranks=2, steps=steps))
-            if words != ["save_steps=1"]:  # the thread's is told unless the next step's error comes first
+            if words != ["save_steps=1"]:  # the background saver reports it unless the next step fails first
                 self.assertIn(' is inf', result.err)
                 self.assertIn("saving", result.err)
             self.assertEqual(self.left("inf"), [])
@@ -124,7 +124,7 @@ class FullDisk(ProgramTest):
             left = sorted(p.name for p in (disk / "run").glob("checkpoint-*"))
             self.assertTrue(left)
             self.assertFalse([name for name in left if "." in name])
-            # Elsewhere there is room: the older checkpoint is good.
+            # The older checkpoint loads if the new run writes to another disk.
             self.run_ok(*self.train_arguments(
                 "roomy", f"resume_from_checkpoint={disk}/run/{left[-1]}", ranks=2, steps=8))
         finally:

@@ -1,4 +1,4 @@
-"""Configuration through the program: files, trees, overrides, flags, and where values came from."""
+"""Configuration through the program: files, trees, overrides, flags, and the source of each value."""
 
 import json
 import re
@@ -6,8 +6,7 @@ import unittest
 
 from harness import CONFIG, ProgramTest, environment, losses
 
-# A tree of the shape that Hydra projects have: a primary file with a defaults list, groups, an experiment that
-# overrides them from the root package.
+# A tree as in Hydra projects: a primary file with a defaults list, groups, and an experiment that overrides groups from the root package.
 TREE = {
     "train.yaml": """
 defaults:

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and DistilBERT: masked language modelling and classification, under plans, resumed, saved and read again."""
+"""BERT, RoBERTa and DistilBERT: masked language modelling and classification, with parallel plans, resuming, saving and loading."""
 
 import json
 import pathlib
@@ -66,19 +66,19 @@ class Encoders(ProgramTest):
         self.train_masked("start", "per_device_train_batch_size=16", "learning_rate=1e-9", steps=1)
         before, after = self.evaluate("start"), self.evaluate("whole")
         self.assertLess(after["eval_loss"], before["eval_loss"] - 0.5)
-        self.assertEqual(after["eval_tokens"], before["eval_tokens"])  # the same are hidden
+        self.assertEqual(after["eval_tokens"], before["eval_tokens"])  # the same tokens are masked
         for plan in (["parallel.tensor=2"], ["parallel.context=2"], []):
             shared = self.evaluate("whole", "--nproc", 2, *plan)
             self.assertAlmostEqual(shared["eval_loss"], after["eval_loss"], places=5)
             self.assertEqual(shared["eval_tokens"], after["eval_tokens"])
-        # Other shares hide other tokens; a run cannot change them on its way.
+        # A different share masks different tokens. The share cannot change within a run.
         self.assertGreater(self.evaluate("whole", "data.mlm_probability=0.4")["eval_tokens"], 2 * after["eval_tokens"])
         failed = self.run_fails(
             2, "train", "model.path=bert", "data.train=corpus/train.txt", "data.mlm_probability=1.5", "output_dir=no")
         self.assertIn("data.mlm_probability", failed.err)
 
     def test_the_tokens_of_a_word_are_hidden_together(self):
-        # Most words of this vocabulary are a letter and those that go on with it.
+        # In this vocabulary most words are a first letter and continuation pieces.
         write_folder(self.folder / "letters", BERT, word_pieces((self.folder / "corpus" / "train.txt").read_text(), words=9))
         words = ["data.whole_word_mask=true"]
         self.train_masked("letters-one", "per_device_train_batch_size=6", *words, family="letters", steps=3)

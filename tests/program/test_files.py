@@ -1,4 +1,4 @@
-"""What a run leaves in output_dir."""
+"""Files that a run writes to output_dir."""
 
 import json
 import unittest

@@ -1,13 +1,13 @@
-"""Products in 8-bit floats (precision.fp8), as users ask for them; on CPUs they are emulated."""
+"""8-bit floating-point matrix products (precision.fp8); CPUs emulate them."""
 
 import json
 import unittest
 
 from harness import CONFIG, ProgramTest, lockstep, losses
 
-# A prime vocabulary and width; of the four blocks the two in the middle are in 8 bits.
+# Vocabulary and width are prime. The two middle blocks of four compute in 8 bits.
 MODEL = dict(CONFIG, vocab_size=521, n_layer=4, n_inner=101, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
-NEAR = 5e-3  # nats, of about 6: what 3 bits of fraction do to a loss while a small model learns
+NEAR = 5e-3  # nats, of a loss of about 6: the effect of a 3-bit mantissa on the loss of a small model
 
 
 class Float8(ProgramTest):
@@ -25,7 +25,7 @@ class Float8(ProgramTest):
         plain = self.train_in("plain", "per_device_train_batch_size=3", steps=12)
         self.assertLess(plain[-1], plain[0] - 0.4)
         row = self.train_in("row", "per_device_train_batch_size=3", "precision.fp8=row", steps=12)
-        # Three ranks, each with a third of the state and of the rows.
+        # Three ranks; each has a third of the state and of the rows.
         tensor = self.train_in(
             "tensor", "per_device_train_batch_size=1", "parallel.zero_stage=3", "precision.fp8=tensor", ranks=3, steps=12)
         for found in (row, tensor):
@@ -85,7 +85,7 @@ class Float8(ProgramTest):
         estimates = [
             json.loads(self.run_ok("estimate", *common, *words, "--json").out)["peak_bytes"]
             for words in ([], ["precision.fp8=row"])]
-        self.assertEqual(*estimates)  # inputs are kept in bfloat16
+        self.assertEqual(*estimates)  # inputs are stored in bfloat16
         refused = lockstep("plan", *common, "--gpu", "a100-80gb", "precision.fp8=row", cwd=self.folder)
         self.assertEqual(refused.code, 2)
         self.assertIn("a100-80gb does not support 8-bit floating-point products", refused.err)

@@ -1,6 +1,6 @@
-"""A rank that stands still is named: by its peers when their time is up, and long before by its launcher.
+"""A hung rank is identified by its peers when their timeout expires, and long before that by its launcher.
 
-LOCKSTEP_HANG_TRIALS=200: so many stops instead of a few (`make hangs` runs that many).
+LOCKSTEP_HANG_TRIALS=N sets the number of stopped ranks; `make hangs` runs 200.
 """
 
 import os
@@ -31,11 +31,11 @@ import pretend  # noqa: E402
 
 NULL_GPU = pathlib.Path(PROGRAM).resolve().parent / "null_gpu"
 TRIALS = int(os.environ.get("LOCKSTEP_HANG_TRIALS", "6"))
-LIMIT = 2.0  # seconds without progress, in place of 30
+LIMIT = 2.0  # seconds without progress; the program's default is 30
 
 
 class Stderr:
-    """What a run says on stderr, read while it runs."""
+    """Standard error of a run, readable while it runs."""
 
     def __init__(self, folder, name):
         self.path = folder / f"{name}.err"
@@ -96,14 +96,14 @@ class Hang(ProgramTest):
 
     @long
     def test_the_launcher_names_who_is_stopped_while_the_run_goes_on(self):
-        """Ranks are stopped one after the other, named, and let go on; no other rank is ever named."""
+        """Stops ranks sequentially and continues each one after it was named. No other rank may ever be named."""
         plans = [
             (3, "shared", ()), (3, "gloo", ("ddp_backend=gloo",)),
             (4, "tensor", ("parallel.tensor=2",)), (4, "gloo-zero", ("ddp_backend=gloo", "parallel.zero_stage=3")),
             (4, "pipeline", ("parallel.pipeline=2", "gradient_accumulation_steps=2")), (5, "odd", ()),
             (6, "gloo-six", ("ddp_backend=gloo",)), (8, "zero", ("parallel.zero_stage=2",)),
         ]
-        if pretend.libraries(NULL_GPU):  # over c10d's own backend of NCCL, on GPUs that are pretended
+        if pretend.libraries(NULL_GPU):  # c10d's NCCL backend, on emulated GPUs
             plans += [(3, "nccl", ("use_cpu=false",)), (4, "nccl-zero", ("use_cpu=false", "parallel.zero_stage=2")),
                       (4, "nccl-tensor", ("use_cpu=false", "parallel.tensor=2"))]
         chosen = os.environ.get("LOCKSTEP_HANG_PLANS", "")
@@ -118,7 +118,7 @@ class Hang(ProgramTest):
             print(f"{name}: {ranks} ranks, {found} of {trials} right", flush=True)
         seconds.sort()
         print(f"{right} of {TRIALS} right; named after {seconds[len(seconds) // 2]:.1f} s (median), "
-              f"{seconds[-1]:.1f} s (longest), the limit being {LIMIT} s", flush=True)
+              f"{seconds[-1]:.1f} s (longest), limit {LIMIT} s", flush=True)
         self.assertEqual(right, TRIALS)
 
     def stop_in_turn(self, name, ranks, trials, more):
@@ -146,7 +146,7 @@ class Hang(ProgramTest):
                             lambda: "stacks of rank" in said.text()[before:] and said.text()[before:], 30)
                     finally:
                         os.kill(processes[victim], signal.SIGCONT)
-                    # The process, its state, what the others wait for it in, and its stack.
+                    # The report contains the process, its state, the collective in which other ranks wait for it, and its stack.
                     whole = (f"process {processes[victim]} stopped" in text and "graph of waits:" in text
                              and re.search(r"#0 \S+", text)
                              and re.search(rf"for rank {victim}[ :].* number \d+ of group .*shape \[", text))
@@ -184,7 +184,7 @@ class Hang(ProgramTest):
         try:
             wait_for(lambda: len(losses(self.folder / name)) >= 3)
             processes = ranks_of(f"output_dir={name}")
-            os.kill(processes[0], signal.SIGSTOP)  # the one that would answer `ctl status`
+            os.kill(processes[0], signal.SIGSTOP)  # the rank that answers `ctl status`
             time.sleep(0.5)
             for words in (("ctl", name, "stacks"), ("ctl", "stacks", name)):
                 told = self.run_ok(*words).out

@@ -1,4 +1,4 @@
-"""`lockstep launch` with our own commands: jobs that go on after a loss, and every launcher's way to say it."""
+"""`lockstep launch` with Lockstep commands: jobs that continue after a loss, and the arguments of every launcher."""
 
 import os
 import pathlib
@@ -47,7 +47,7 @@ class Elastic(ProgramTest):
         wait_for(lambda: (self.steps(output) or [0])[-1] >= step, seconds=120)
 
     def saved(self, output):
-        """The checkpoints that are committed: they are written while training goes on."""
+        """Names of committed checkpoints; checkpoints are written while training continues."""
         return [p.name for p in (self.folder / output).glob("checkpoint-*") if "." not in p.name]
 
     def worker(self, output, rank):
@@ -78,7 +78,7 @@ class Elastic(ProgramTest):
         return start(*self.arguments(launch, output), cwd=self.folder)
 
     def two_nodes(self, output):
-        """The first, of 3 ranks, hosts the job, and waits for the second, of one: 4 ranks x 2."""
+        """Starts two nodes: the first hosts the job with 3 ranks and waits for the second with 1. World size 4, 2 sequences per rank."""
         port = free_port()
         first = self.node(output, port, 3)
         wait_for(lambda: listens(int(port)))
@@ -92,7 +92,7 @@ class Elastic(ProgramTest):
         os.kill(second.pid, signal.SIGKILL)
         second.communicate(timeout=60)
         lost_at = self.steps("elastic")[-1]
-        self.reached("elastic", lost_at + 6)  # on three ranks, which share 8 sequences unequally
+        self.reached("elastic", lost_at + 6)  # on three ranks, which split 8 sequences unevenly
         third = self.node("elastic", port, 1)
         err = self.finish(first)
         self.finish(third)
@@ -113,7 +113,7 @@ class Elastic(ProgramTest):
         host.communicate(timeout=60)
         lost_at = self.steps("heir")[-1]
         self.reached("heir", lost_at + 6)
-        third = self.node("heir", port, 3)  # the endpoint is this machine's, where the heir listens as well
+        third = self.node("heir", port, 3)  # the endpoint is on this machine, where the standby coordinator also listens
         err = self.finish(second)
         self.finish(third)
         self.assertIn("this node hosts the job now", err)
@@ -137,7 +137,7 @@ class Elastic(ProgramTest):
         self.reached("still", lost_at + 6)
         for pid in machine:
             os.kill(pid, signal.SIGCONT)
-        self.assertIn("takes over", self.finish(second))  # output_dir, whose lock a rank that stood still has
+        self.assertIn("takes over", self.finish(second))  # output_dir, although a stopped rank holds its lock
         self.assertRegex(self.finish(host), "the job continued without this coordinator|hosts it now")
         self.assertEqual(self.steps("still"), list(range(1, self.STEPS + 1)))
         self.assert_close(losses(self.folder / "still"), self.undisturbed("whole-4", ranks=4), 1e-5)

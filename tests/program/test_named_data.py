@@ -1,4 +1,4 @@
-"""Data by a name of the Hub, from its cache on this machine: the commands that run_clm's and the Alpaca guides give."""
+"""Hub data sets by name, read from the local cache: the commands of the run_clm and Alpaca guides."""
 
 import json
 import pathlib
@@ -40,7 +40,7 @@ class NamedData(ProgramTest):
         self.run_ok("train", *given, f"data.train={folder}/train-00000-of-00001.jsonl",
                     f"data.validation={folder}/validation-00000-of-00001.jsonl", "--output_dir", "files")
         self.assertEqual(losses(self.folder / "named"), losses(self.folder / "files"))
-        # The run's own file starts it again, where the cache is elsewhere too.
+        # The written configuration starts the run again, also with another cache folder.
         again = (self.folder / "named" / "config.yaml").read_text()
         self.assertIn("dataset_name: wikitext", again)
         self.run_ok("train", "-c", "named/config.yaml", "output_dir=again", env=self.environment)
@@ -67,7 +67,7 @@ class NamedData(ProgramTest):
         self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "cut"))
         results = [json.loads((self.folder / run / "eval_results.json").read_text())["eval_loss"] for run in ("parts", "cut")]
         self.assertEqual(*results)
-        # Files have parts too.
+        # Files can be sliced too.
         self.run_ok("train", *words, "--train_file", "most.jsonl[:50%]", "data.validation='most.jsonl[-10:]'", "output_dir=half")
         told = self.run_fails(4, "train", *words, *named, "--data.train_split", "train[400:]", "output_dir=refused", env=self.environment).err
         self.assertIn("selects no rows; the files have 400", told)

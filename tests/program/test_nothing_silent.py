@@ -1,4 +1,4 @@
-"""Input that other programs give a meaning to is used, or refused by name; nothing is replaced by random weights or learned from nothing."""
+"""Input that other programs interpret is either used or refused by name; training never silently uses random weights or learns no token."""
 
 import json
 import math
@@ -41,7 +41,7 @@ class NothingSilent(ProgramTest):
                       "data.sequence_length=32", "output_dir=trained", "max_steps=2", "use_cpu=true")
 
     def copy(self, name, *left_out):
-        """A copy of the trained model's folder without some of its files."""
+        """Copies the trained model's folder without the files `left_out`."""
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -109,7 +109,7 @@ class NothingSilent(ProgramTest):
         untied = self.evaluate("headed")["eval_loss"]
         self.assertEqual(json.loads(result.out)["eval_loss"], untied)
         self.assertNotAlmostEqual(untied, self.evaluate("trained")["eval_loss"], places=4)
-        # An equal copy stays tied.
+        # An equal copy remains tied.
         tensors["lm_head.weight"] = (dtype, shape, data)
         write_tensors(folder / "model.safetensors", tensors)
         (folder / "config.json").write_text(json.dumps(config))
@@ -129,7 +129,7 @@ class NothingSilent(ProgramTest):
     # ---- rows
 
     def learned_text(self, row, template="chatml.jinja"):
-        """What `data show` prints of a chat: its text, with what is learned marked."""
+        """Chat text that `data show` prints, with learned tokens marked."""
         return self.run_ok("data", "show", "model.path=trained", f"data.train={self.write('one.jsonl', [row])}", "data.prompt=chat",
                            f"data.chat_template={template}", "data.sequence_length=128").out
 
@@ -211,7 +211,7 @@ class NothingSilent(ProgramTest):
         for name, rows in (("plain", pairs), ("zero", [{**row, "margin": 0.0} for row in pairs]), ("wide", [{**row, "margin": 2} for row in pairs])):
             self.run_ok(*self.train_on(self.write(f"{name}.jsonl", rows), f"reward-{name}", *reward))
         self.assertEqual(losses(self.folder / "reward-plain"), losses(self.folder / "reward-zero"))
-        # -log sigmoid(c - r - 2), with rewards that are nearly equal in the first step.
+        # -log sigmoid(c - r - 2), with nearly equal rewards in the first step.
         self.assertAlmostEqual(losses(self.folder / "reward-wide")[0], math.log(1 + math.exp(2)), delta=0.1)
         error = self.run_fails(4, *self.train_on("wide.jsonl", "dpo-wide", "task.type=preference")).err
         self.assertIn('wide.jsonl, line 1: the field "margin" is used by reward models only', error)
@@ -219,7 +219,7 @@ class NothingSilent(ProgramTest):
         self.assertIn('the margin is "x"', error)
 
     def added_tokens(self, name, **files):
-        """The number of tokens of a text with a token that only the files beside tokenizer.json know."""
+        """Number of tokens of a text with a token that only the files next to tokenizer.json define."""
         folder = self.folder / name
         shutil.copytree(self.folder / "tokenizer", folder)
         for file, content in files.items():
@@ -252,7 +252,7 @@ class NothingSilent(ProgramTest):
                 ("drawn", ("lora.r=2", "lora.init_lora_weights=false")), ("drawn-2", ("lora.r=2", "lora.init_lora_weights=false", "training.seed=5")),
                 ("packed", ("lora.r=2", "quantization.bits=8")))
         for name, more in runs:
-            # Dropout is off for the reference and the model: the first loss of DPO is -log sigmoid(0) exactly if both are one model.
+            # Dropout is off for the reference and the model: the first DPO loss is exactly -log sigmoid(0) if both are the same model.
             self.run_ok(*self.train_on("pairs.jsonl", f"dpo-{name}", *base, *more))
             self.assertAlmostEqual(losses(self.folder / f"dpo-{name}")[0], math.log(2), places=4, msg=name)
 

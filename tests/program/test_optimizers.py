@@ -1,4 +1,4 @@
-"""Optimizers through the program: they learn, go on to the bit on the same ranks and closely on others, and refuse what they cannot do."""
+"""Optimizers through the program: learning, bit-exact resume on the same ranks and close results on others, refused settings."""
 
 import json
 import pathlib
@@ -42,7 +42,7 @@ class Optimizers(ProgramTest):
 
     @long
     def test_eight_bit_moments_of_tensor_ranks_are_those_of_one_rank(self):
-        """Blocks of 256 are of whole matrices: a checkpoint of two tensor ranks is read by any plan."""
+        """Blocks of 256 belong to whole matrices, so any plan can read a checkpoint of two tensor-parallel ranks."""
         common = ["optim=adamw_8bit", "adam_epsilon=1e-5", "learning_rate=1e-2"]
         self.train("whole", *common)
         self.train("shared", *common, "parallel.tensor=2", "save_steps=3", ranks=2)
@@ -73,7 +73,7 @@ class Optimizers(ProgramTest):
         self.assertIn("c_attn.weight", result.err)
 
     def test_schedule_free_evaluates_and_saves_its_averages(self):
-        """What training told of its last evaluation is what the saved model gives, and not what the last step's points do."""
+        """The saved model gives the metrics of the last evaluation of training, which uses the averages and not the current weights."""
         self.train("free", *OPTIMIZERS["averaged"], "learning_rate=1e-2", "eval_strategy=steps", "eval_steps=6", "do_eval=true",
                    "save_steps=6", ranks=2)
         told = [line["eval_loss"] for line in metrics(self.folder / "free") if "eval_loss" in line]

@@ -1,4 +1,4 @@
-"""What fits, what is fastest, and what the trainer says of it before and after."""
+"""Predictions: what fits, what is fastest, and what the trainer reports before and after a run."""
 
 import json
 import pathlib
@@ -43,13 +43,14 @@ class Predict(ProgramTest):
         text = train("--cluster", "two.yaml")
         self.assertRegex(text, r"predicted: [\d.e-]+ s per step \(-\d+% \+\d+%\), \d+ tokens/s, [\d.]+ \w+ of [\d.]+ \w+ per rank \(figures: two.yaml\)")
         self.assertRegex(text, r"predicted [\d.e-]+ s per step, measured [\d.e-]+ s \([+-][\d.]+%\)")
-        # Nobody has measured this machine: nothing is said of time.
+        # This machine was not measured, so no time is predicted.
         text = train()
         self.assertRegex(text, r"predicted: [\d.]+ \w+ of [\d.]+ \w+ per rank \(times are predicted once this machine has been measured")
         self.assertNotIn("s per step, measured", text)
 
     def assert_memory_is_near(self, text):
-        """Within 5%, or the 12 MiB by which libraries on some processors map more: without products of bfloat16 these are MKL's, of widened operands."""
+        """Checks that the prediction is within 5 %, or within 12 MiB, by which libraries on some processors map more. On processors without bfloat16
+        products, MKL maps them for widened operands."""
         off = re.search(r"per rank, measured ([\d.]+) MiB \(([+-][\d.]+)%\)", text)
         percent = abs(float(off[2]))
         self.assertTrue(percent < 5 or percent / 100 * float(off[1]) < 12, text)
@@ -62,7 +63,7 @@ class Predict(ProgramTest):
         self.assert_memory_is_near(done.out + done.err)
 
     def assert_memory_with_adapters(self, *words):
-        """The prediction of a run with adapters on all linears is within 3% of what was measured."""
+        """Checks that the prediction of a run with adapters on all linears is within 3 % of the measured memory."""
         width, rows, base = 384, 96, "base-384"
         if not (self.folder / base).exists():
             config = {"model_type": "llama", "hidden_size": width, "intermediate_size": 8 * width // 3, "num_hidden_layers": 4,
@@ -75,8 +76,8 @@ class Predict(ProgramTest):
                            "lora.r=16", "lora.target_modules=all-linear", *words)
         found = re.search(r"predicted ([\d.]+) MiB per rank, measured ([\d.]+) MiB", done.out + done.err)
         predicted, measured = float(found[1]), float(found[2])
-        # What libraries map more on other processors (assert_memory_is_near) is not the adapters'. One without products of bfloat16
-        # has both operands of the widest one in float32 while it makes it.
+        # Libraries map more on some processors (assert_memory_is_near); adapters do not change that. A processor without bfloat16
+        # products also holds both operands of the widest product in float32.
         is_widened = "bf16=true" in words and not re.search(r"\b(avx512_bf16|amx_bf16)\b", pathlib.Path("/proc/cpuinfo").read_text())
         widened = rows * 32 * (width + 8 * width // 3) * 4 / 2**20 if is_widened else 0
         self.assertTrue(abs(predicted / measured - 1) < 0.03 or abs(predicted - measured) < 8 + widened, f"{words}: {found[0]}")
@@ -86,7 +87,7 @@ class Predict(ProgramTest):
 
     @long
     def test_memory_is_predicted_of_every_kind_of_adapter(self):
-        """Within 3% where a step is much of it: what is kept for the backward pass, beside weights of any type, and made anew."""
+        """Within 3 % for steps that use much memory: activations stored for the backward pass, with weights of any type, and recomputed ones."""
         four = ("quantization.bits=4", "quantization.double_quant=true")
         for words in ((), ("bf16=true", "lora.use_dora=true"), ("lora.use_dora=true",), ("bf16=true", "lora.lora_dropout=0.1"),
                       ("bf16=true", "lora.use_dora=true", "lora.lora_dropout=0.1"), ("bf16=true", *four), four,
@@ -137,7 +138,7 @@ class Predict(ProgramTest):
         self.assertLess(tokens[1], tokens[0])
         self.assertLess(tokens[0], tokens[2])
         self.assertIn("1 × 4 h100-80gb", self.run_ok("plan", "--model", "gpt2", "--gpus", 4).out)
-        # Numbers are those of the whole cluster, however many are taken out.
+        # Node numbers refer to the whole cluster, also when several nodes are excluded.
         left = self.run_ok(*words, "--without", "node0", "--without", "node1").out
         self.assertNotIn("h100-80gb", left)
         self.assertIn("1 × 4 ours", left)
@@ -184,7 +185,7 @@ class Predict(ProgramTest):
                 by_file, by_name = told(f"./{kind}.txt"), told(kind, f"parallel.virtual_stages={stages}")
                 for a, b in zip(by_file, by_name):
                     self.assertEqual(a.replace(f"./{kind}.txt", kind), b)
-        # What does not go with the file.
+        # Settings that contradict the file.
         wrong = self.run_fails(2, "estimate", "--model", "gpt2-medium", "--gpu", "a100-80gb", "parallel.pipeline=2",
                                "parallel.schedule=./gpipe.txt").err
         self.assertIn("./gpipe.txt is a schedule for 4 ranks, but the pipeline has 2", wrong)

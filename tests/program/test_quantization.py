@@ -1,4 +1,4 @@
-"""QLoRA as users train it: packed weights under other plans, resuming, exported folders, and what is refused."""
+"""QLoRA: quantized weights under parallel plans, resuming, exported folders, and refused settings."""
 
 import json
 import unittest
@@ -83,7 +83,7 @@ class Quantization(ProgramTest):
         self.assertIn("lora", self.run_fails(2, "estimate", "--model", "llama2-7b", "--bits", "4").err)
 
     def test_the_states_of_a_run_are_those_of_the_estimate(self):
-        """Weights, gradients and optimizer of the fullest rank, within 3%: adapters and packed weights included."""
+        """Weights, gradients and optimizer state of the largest rank, within 3 %, with adapters and quantized weights."""
         wide = json.loads((self.folder / "model.json").read_text())
         wide.update(n_embd=256, n_layer=3, n_head=4)
         (self.folder / "wide.json").write_text(json.dumps(wide))
@@ -98,7 +98,7 @@ class Quantization(ProgramTest):
             trained = told["gradients"] // 4
             folder = self.folder / f"wide-{name}" / "checkpoint-2"
             size = sum(path.stat().st_size for path in folder.iterdir())
-            self.assertLess(size, 1.1 * 12 * trained, name)  # values and two moments in float32, and what a resume needs besides
+            self.assertLess(size, 1.1 * 12 * trained, name)  # values and two moments in float32, and the rest of the resume state
             self.assertIn(f"checkpoint-2 has {size / 1e6:.4g} MB, of which", done.err)
             kinds = ("parameters", "gradients", "optimizer")
             self.assertLess(abs(sum(stage[kind] for kind in kinds) / sum(told[kind] for kind in kinds) - 1), 0.03, (name, told))
@@ -120,7 +120,7 @@ class Quantization(ProgramTest):
             words = ("estimate", "--model", "llama2-70b", "--gpu", "h100-80gb", "--gpus", "2", "--json", "training.bf16=true",
                      "parallel.zero_stage=3", "parallel.data=2", "training.per_device_train_batch_size=1", *words)
             return json.loads(self.run_ok(*words).out)["stages"][0]["gathered"]
-        block = 8192 * (2 * 8192 + 2 * 1024 + 3 * 28672)  # the weights of its linears
+        block = 8192 * (2 * 8192 + 2 * 1024 + 3 * 28672)  # the weights of the block's linears
         nested = gathered("--lora-rank", "16", "--bits", "4", "--double-quant")
         self.assertLess(abs(nested / (2 * block * 0.516) - 1), 0.05)
         self.assertGreater(gathered("--lora-rank", "16"), 3.5 * nested)

@@ -1,4 +1,4 @@
-"""Any number of ranks learns the same."""
+"""Training gives the same result on any number of ranks."""
 
 import os
 import unittest
@@ -33,7 +33,7 @@ class Ranks(ProgramTest):
         self.assert_close(losses(self.folder / "threads"), losses(self.folder / "one-thread"), 1e-5)
 
     def test_three_ranks_and_a_batch_that_does_not_divide_the_epoch(self):
-        # One epoch, whatever its last step holds.
+        # One full epoch; its last step may be smaller.
         self.train("three", "per_device_train_batch_size=7", "max_steps=-1", "num_train_epochs=1", ranks=3)
         lines = [line for line in metrics(self.folder / "three") if "loss" in line]
         self.assertEqual(lines[-1]["epoch"], 1.0)

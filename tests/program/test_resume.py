@@ -1,4 +1,4 @@
-"""A run that stops goes on as if nothing had happened."""
+"""A stopped run resumes as if it had not been stopped."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ class Resume(ProgramTest):
                  "save_steps=1", "metric_for_best_model=perplexity"]
         self.train("endless", *words, steps=2)
         evaluated = [line["eval_perplexity"] for line in metrics(self.folder / "endless") if "eval_perplexity" in line]
-        self.assertEqual(evaluated, [None, None])  # infinite, which JSON has not
+        self.assertEqual(evaluated, [None, None])  # infinite, which JSON cannot express
         self.train("endless", *words, "resume_from_checkpoint=true", steps=3)
         self.assertEqual(len(losses(self.folder / "endless")), 3)
 
@@ -41,7 +41,7 @@ class Resume(ProgramTest):
 
     def test_goes_on_in_the_same_folder_and_file(self):
         arguments = self.train_arguments("same", "save_steps=2", "resume_from_checkpoint=true", steps=4)
-        self.run_ok(*arguments)  # there is nothing to resume yet
+        self.run_ok(*arguments)  # no checkpoint exists yet, so the run starts
         before = metrics(self.folder / "same")
         self.run_ok(*self.train_arguments("same", "save_steps=2", "resume_from_checkpoint=true", steps=6))
         after = metrics(self.folder / "same")

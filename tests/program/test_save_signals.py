@@ -1,4 +1,4 @@
-"""Signals that ask for a checkpoint, and saves while training goes on."""
+"""Signals that request a checkpoint, and background saves."""
 
 import os
 import signal
@@ -90,7 +90,7 @@ class Background(ProgramTest):
             wait_for(lambda: len(losses(self.folder / name)) >= seen + 5 + 3 * trial)
             process.kill()
             process.communicate(timeout=30)
-            wait_for(lambda: not processes_of(f"output_dir={name}"))  # its ranks end soon after, and with them the lock
+            wait_for(lambda: not processes_of(f"output_dir={name}"))  # the ranks end soon after, and release the lock
         done = max(int(p.name[11:]) for p in (self.folder / name).glob("checkpoint-*") if "." not in p.name)
         result = self.run_ok(*self.train_arguments(name, *arguments, ranks=2, steps=done + 2))
         self.assertNotIn("damaged", result.err)

@@ -1,4 +1,4 @@
-"""The self-test, on two ranks of this machine's processors."""
+"""The self-test on two CPU ranks."""
 
 import json
 import unittest

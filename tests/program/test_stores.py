@@ -1,4 +1,4 @@
-"""Data, models and runs in an object store, against a local S3 server: kills in saves, lost connections, two runs."""
+"""Data, models and runs in an object store, on a local S3 server: kills during saves, lost connections, two concurrent runs."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from stores import AUTHORIZATION, SECRET, GoogleServer, Proxy, Refusing, Server,
 
 
 
-KILLS = 6  # of a run in Azure's store
+KILLS = 6  # of a run in Azure Blob Storage
 
 
 def digest(data):
@@ -43,13 +43,13 @@ class Stores(ProgramTest):
         return store_environment(port or self.server.port, self.folder / "caches" / cache)
 
     def train_there(self, output, *more, cache="one", steps=4, **options):
-        """A run to s3://work/OUTPUT, with a cache of its own for what it fetches and where it works."""
+        """Trains to s3://work/OUTPUT, with a separate cache for downloads and working files."""
         return self.run_ok(
             *self.train_arguments(f"s3://work/{output}", *more, steps=steps),
             f"data.cache_dir={self.folder}/caches/{cache}/data", env=self.env(cache), **options)
 
     def files_of(self, output, step):
-        """Name -> digest of the files of the checkpoints of a step; of each that was committed."""
+        """Name -> digest of the files of a step, for each committed checkpoint of that step."""
         found = {}
         for key in self.server.keys(f"{output}/checkpoint-{step}/"):
             folder, name = key.split("/")[-2:]
@@ -61,7 +61,7 @@ class Stores(ProgramTest):
         return {path.name: digest(path.read_bytes()) for path in folder.iterdir()}
 
     def assert_same_run(self, output, local, step):
-        """Weights and the optimizer's state, byte for byte."""
+        """Checks that weights and optimizer state are byte-identical."""
         there, here = self.files_of(output, step), self.local_files(local, step)
         self.assertEqual(len(there), 1)
         tensors = [name for name in here if name.endswith(".safetensors")]
@@ -71,7 +71,7 @@ class Stores(ProgramTest):
         self.assertEqual(set(there[0]), set(here))
 
     def local_run(self):
-        """The same run on a disk, once."""
+        """The same run on a local disk, trained once."""
         if not (self.folder / "local").exists():
             self.train("local", "save_steps=1", steps=4)
         return "local"
@@ -89,7 +89,7 @@ class WholeRun(Stores):
             env=self.env())
         self.train("here", "model.path=first", "save_steps=2", ranks=2, steps=4)
         self.assert_same_run("run", "here", 4)
-        self.assertEqual(self.files_of("run", 2), [])  # save_total_limit
+        self.assertEqual(self.files_of("run", 2), [])  # removed by save_total_limit
         keys = self.server.keys("run/")
         for name in ("metrics.jsonl", "config.yaml", "config.json", "tokenizer.json", "model.safetensors"):
             self.assertIn(f"run/{name}", keys)
@@ -100,13 +100,13 @@ class WholeRun(Stores):
         copy.mkdir()
         (copy / "metrics.jsonl").write_bytes(self.server.ask("GET", "run/metrics.jsonl"))
         self.assertEqual(losses(copy), losses(self.folder / "here"))
-        # The configuration names what the user named, and nobody's secret.
+        # The configuration contains the user's paths and no credentials.
         configuration = self.server.ask("GET", "run/config.yaml").decode()
         self.assertIn("s3://work/run", configuration)
         for key in keys:
             self.assertNotIn(SECRET.encode(), self.server.ask("GET", key), key)
         self.assertNotIn(SECRET, told.out + told.err)
-        # What is there is used as on a disk, on a machine that has nothing of it.
+        # Another machine without a cache uses the stored files as local ones.
         env = self.env("reader")
         for model in ("s3://work/run", "s3://work/run/checkpoint-4"):
             wrote = self.run_ok("generate", "--model", model, "--prompt", "Once", "--max-new-tokens", "4", env=env)
@@ -131,7 +131,7 @@ class WholeRun(Stores):
                  "pq.write_table(pa.Table.from_pylist([json.loads(l) for l in open(sys.argv[1])]), sys.argv[2])")
         words = [python_with_moto(), "-c", write, self.folder / "rows.jsonl", self.folder / "rows.parquet"]
         places = ["rows", "rows/*.jsonl"]
-        if subprocess.run(words, capture_output=True).returncode == 0:  # where it has pyarrow
+        if subprocess.run(words, capture_output=True).returncode == 0:  # only if pyarrow is installed
             self.server.ask("PUT", "columns/rows.parquet", (self.folder / "rows.parquet").read_bytes())
             places.append("columns/rows.parquet")
         for number, place in enumerate(places):
@@ -176,7 +176,7 @@ class Kills(Stores):
         self.kill_at_each_of(24)
 
     def kill_at_each_of(self, kills):
-        """With each: the newest that counts loads, and the run that goes on is the undisturbed one."""
+        """Kills a run at each of `kills`: the newest committed checkpoint loads, and the resumed run equals the undisturbed one."""
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
         seen = []
@@ -191,13 +191,13 @@ class Kills(Stores):
                 told = self.train_there(f"killed-{kills}-{number}", "save_steps=1", "resume_from_checkpoint=true", cache="two")
                 self.assertNotIn("skipped checkpoint", told.err)
                 self.assert_same_run(f"killed-{kills}-{number}", self.local_run(), 4)
-                # Nothing is left of saves that were cut off.
+                # Interrupted saves leave no objects.
                 for step in range(1, 5):
                     folders = {k.split("/")[2] for k in self.server.keys(f"killed-{kills}-{number}/checkpoint-{step}/")}
                     self.assertEqual(len(folders), len(self.files_of(f"killed-{kills}-{number}", step)))
 
     def test_a_condition_that_the_proxy_makes_is_kept(self):
-        """Without which the kills would not show that each commit has a name of its own."""
+        """Checks that the proxy enforces the condition; otherwise the kill tests would not show that each commit has its own name."""
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
         proxy.judge = lambda method, path: "if absent"
@@ -213,7 +213,7 @@ class Kills(Stores):
         self.assertEqual(self.server.ask("GET", "conditional/manifest.json"), b"first")
 
     def kill_at(self, proxy, output, place):
-        """A run of four steps that is killed when it makes its request `place`, counted from 0. Each commit is a conditional put."""
+        """Kills a run of four steps at request number `place`, counted from 0. Each commit is a conditional put."""
         lock, count, commits = threading.Lock(), [0], [0]
         process = [None]
         before = proxy.judge
@@ -263,7 +263,7 @@ class LostConnections(Stores):
 
     @long
     def test_a_fetch_goes_on_where_it_was(self):
-        data = ("All that is told is told once more.\n" * 700000).encode()  # of several reads
+        data = ("All that is told is told once more.\n" * 700000).encode()  # several reads long
         self.server.ask("PUT", "large.txt", data)
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
@@ -272,7 +272,7 @@ class LostConnections(Stores):
         def judge(method, path):
             if method == "GET" and "large.txt" in path:
                 lost[0] += 1
-                return (3 << 20, None, "refuse")[min(lost[0], 3) - 1]  # cut off in the middle, whole, and lost
+                return (3 << 20, None, "refuse")[min(lost[0], 3) - 1]  # cut off in the middle, complete, connection lost
 
         proxy.judge = judge
         arguments = ["data", "show", "tokenizer.path=tokenizer", "data.train=s3://work/large.txt"]
@@ -284,7 +284,7 @@ class LostConnections(Stores):
         self.assertRegex(told.err, r"fetching s3://work/large.txt, resumed at byte [1-9]\d+")
         copies = list((self.folder / "caches" / "large").rglob("large.txt"))
         self.assertEqual([digest(copy.read_bytes()) for copy in copies], [digest(data)])
-        # It is fetched once, and again after it has changed.
+        # The file is downloaded once, and again after it changed.
         self.assertNotIn("fetching", self.run_ok(*arguments, env=self.env("large", proxy.port)).err)
         self.server.ask("PUT", "large.txt", data + b"And again.\n")
         self.assertIn("fetching", self.run_ok(*arguments, env=self.env("large", proxy.port)).err)
@@ -323,7 +323,7 @@ class TwoRuns(Stores):
             if method == "PUT" and ".lockstep/00000001-" in path and path not in seen:
                 seen.add(path)
                 try:
-                    both.wait(20)  # each has looked and seen nobody
+                    both.wait(20)  # each has checked the lock and found it free
                 except threading.BrokenBarrierError:
                     pass
 
@@ -354,7 +354,7 @@ class TwoRuns(Stores):
             told = self.run_fails(
                 3, *self.train_arguments("s3://work/busy", "data.cache_dir=caches/other/data"), env=self.env("other"))
             self.assertIn("s3://work/busy is in use by another run: process", told.err)
-            # From the same machine, and the same working folder, at once.
+            # From the same machine and the same working folder, concurrently.
             told = self.run_fails(
                 3, *self.train_arguments("s3://work/busy", f"data.cache_dir={self.folder}/caches/busy/data"),
                 env=self.env("busy"))
@@ -373,10 +373,10 @@ class TwoRuns(Stores):
 
         def judge(method, path):
             if method == "PUT" and re.search("checkpoint-2/.*/manifest.json", path) and not held.is_set():
-                process.send_signal(signal.SIGSTOP)  # with its commit on the way
+                process.send_signal(signal.SIGSTOP)  # during its commit
                 held.set()
                 release.wait(120)
-                return "if absent"  # such a condition holds then, and would not keep it out
+                return "if absent"  # the object is still absent, so the condition cannot exclude the run
 
         proxy.judge = judge
         process = start(
@@ -393,7 +393,7 @@ class TwoRuns(Stores):
         self.assertTrue(any(k.endswith("manifest.json") for k in self.server.keys("late/checkpoint-2/")))
         self.assertEqual(process.returncode, 4, out + err)
         self.assertIn("was taken by process", err)
-        self.assertTrue(self.files_of("late", 1))  # which it would have removed
+        self.assertTrue(self.files_of("late", 1))  # save_total_limit=1 would have removed it
         told = self.train_there("late", "save_steps=1", "resume_from_checkpoint=true", cache="four")
         self.assertIn("after step 3", told.err)
         self.assert_same_run("late", self.local_run(), 4)
@@ -409,7 +409,7 @@ class Google(ProgramTest):
             server.put_folder(self.folder / name, name)
         words = ("tokenizer.path=gs://work/tokenizer", "data.train=gs://work/corpus/tr*.txt", "save_steps=1", "save_total_limit=2")
         self.run_ok(*self.train_arguments("gs://work/run", *words, steps=2), env=env)
-        env["XDG_CACHE_HOME"] = str(self.folder / "elsewhere")  # another machine goes on
+        env["XDG_CACHE_HOME"] = str(self.folder / "elsewhere")  # another machine resumes
         self.run_ok(*self.train_arguments("gs://work/run", *words, "resume_from_checkpoint=true", steps=4), env=env)
         self.train("on-disk", "save_steps=1", steps=4)
         keys = server.keys("run/")
@@ -426,7 +426,7 @@ class Google(ProgramTest):
 
 
 class Azure(ProgramTest):
-    """Against a server of our own after Azure's documents: no emulator of it can be had from Debian or PyPI."""
+    """Uses the tests' own server (azure.py): no emulator is available from Debian or PyPI."""
 
     def setUp(self):
         self.server = AzureServer()
@@ -445,7 +445,7 @@ class Azure(ProgramTest):
 
     def test_data_model_and_output_in_az(self):
         self.run_ok(*self.words("run", steps=2), env=self.env("one"))
-        told = self.run_ok(*self.words("run", "resume_from_checkpoint=true", steps=4), env=self.env("two"))  # another machine goes on
+        told = self.run_ok(*self.words("run", "resume_from_checkpoint=true", steps=4), env=self.env("two"))  # another machine
         self.train("on-disk", "save_steps=1", steps=4)
         keys = [key for key in self.server.blobs if key.startswith("run/") and not key.endswith("/")]
         self.assertEqual({key.split("/")[1] for key in keys if "/checkpoint-" in key}, {"checkpoint-3", "checkpoint-4"})
@@ -464,7 +464,7 @@ class Azure(ProgramTest):
 
     @long
     def test_killed_at_requests_of_saves(self):
-        """A replaced object is complete at any moment, although Arrow's stream begins with an empty object."""
+        """A replaced object is complete at any time, although Arrow's stream starts with an empty object."""
         self.run_ok(*self.words("counted", steps=3), env=self.env("counted"))
         writes = [i for i, (method, _) in enumerate(self.server.asked) if method in ("PUT", "DELETE")]
         self.train("undisturbed", "save_steps=1", steps=4)
@@ -547,7 +547,7 @@ class BadInput(Stores):
         self.refused(3, "AWS_ACCESS_KEY_ID", env=env)
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             del env[name]
-        env["HOME"] = str(self.folder)  # no credentials of the user's
+        env["HOME"] = str(self.folder)  # without the user's credentials
         self.refused(3, "AWS_ACCESS_KEY_ID", env=env)
 
 

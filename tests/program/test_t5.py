@@ -1,4 +1,4 @@
-"""T5: an encoder and a decoder trained on pairs, resumed, evaluated, asked, and shared by ranks."""
+"""T5: an encoder-decoder trained on pairs, with resuming, evaluation, generation and parallel plans."""
 
 import json
 import random
@@ -54,7 +54,7 @@ class T5Test(ProgramTest):
             self.assertEqual(shared["eval_tokens"], told["eval_tokens"])
         generate = ["generate", "--model", "whole", "--prompt", "12 34", "--max-new-tokens", 5, "--device-map", "cpu"]
         answer = self.run_ok(*generate)
-        self.assertFalse(answer.out.startswith("12 34"), answer)  # the answer alone
+        self.assertFalse(answer.out.startswith("12 34"), answer)  # the output contains only the answer
         self.assertTrue(answer.out.endswith("\n"))
         self.assertEqual(self.run_ok(*generate, "--tensor", 2).out, answer.out)
 
@@ -102,7 +102,7 @@ class T5Test(ProgramTest):
         rows = [[json.loads(row)["prediction"] for row in (folder / "predictions.jsonl").read_text().splitlines()]
                 for folder in (saved, self.folder / "again")]
         self.assertEqual(rows[0], rows[1])
-        # It is trained on, with an adapter, compared, and its body is read as a language model's, whose head is tied.
+        # The classifier is trained further, with an adapter, and verified; its body loads as a language model with a tied head.
         self.run_ok("train", "model.path=class-one", "output_dir=class-on", *words, "per_device_train_batch_size=12", "lora.r=2")
         self.assertIn("classification_head", (self.folder / "class-on" / "adapter_config.json").read_text())
         self.assertIn("equal within", self.run_ok("verify", "--model", "class-one", "use_cpu=true", "parallel.tensor=2", "data.sequence_length=17").out)

@@ -1,4 +1,4 @@
-"""Runs that tell servers what they do: MLflow and OpenTelemetry, here pretended ones; the real ones are in tests/parity."""
+"""Trackers: MLflow, OpenTelemetry and TrainJob status, on simulated servers. tests/parity uses real ones."""
 
 import http.server
 import json
@@ -12,7 +12,7 @@ from harness import ProgramTest, environment, free_port, lockstep, losses, metri
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Keeps what is posted to it: (path, body), in order. As much of MLflow as a run asks for."""
+    """Server that records posted requests as (path, body), in order. Implements the part of MLflow that a run uses."""
 
     def __init__(self, port=0):
         super().__init__(("127.0.0.1", port), Handler)
@@ -101,7 +101,7 @@ class Mlflow(ProgramTest):
         self.assertEqual(server.headers[0]["Authorization"], "Bearer secret")
         parameters = {p["key"]: p["value"] for body in server.of("log-batch") for p in body.get("params", [])}
         self.assertEqual((parameters["training.learning_rate"], parameters["training.max_steps"]), ("0.001", "100000"))
-        self.assertEqual(parameters["training.project"], "***")  # it came from the variable of a secret
+        self.assertEqual(parameters["training.project"], "***")  # from an environment variable that holds a secret
         written = [path.name for path in (self.folder / "told").rglob("*") if path.is_file() and b"kept-to-us" in path.read_bytes()]
         self.assertEqual(written, [])
         self.expect_metrics(server, self.folder / "told")
@@ -120,13 +120,13 @@ class Mlflow(ProgramTest):
         self.assertEqual(result.code, 0, result)
         self.assertEqual(result.err.count("does not answer"), 1, result)
         self.assertIn("lockstep sync", result.err)
-        self.run_fails(2, "sync", "down", env=environment())  # who is to get it?
+        self.run_fails(2, "sync", "down", env=environment())  # no tracking server is configured
         self.run_fails(3, "sync", "down", env=env)
         server = self.serve(port)
         self.run_ok("sync", "down", env=env)
         self.expect_metrics(server, self.folder / "down")
         self.assertEqual(server.of("runs/update")[-1]["status"], "FINISHED")
-        self.run_ok("sync", "down", env=env)  # there is nothing left
+        self.run_ok("sync", "down", env=env)  # nothing is left to send
         self.assertEqual(len(server.of("runs/create")), 1)
 
     def test_a_server_that_comes_late_gets_everything(self):
@@ -210,7 +210,7 @@ class OpenTelemetry(ProgramTest):
 
 
 class TrainJob(ProgramTest):
-    """The status of a TrainJob of Kubeflow's, over HTTPS, with a token that changes while the run goes on."""
+    """Status updates of a Kubeflow TrainJob over HTTPS, with a token that changes during the run."""
 
     def serve(self):
         certificate, key = self_signed(self.folder)
@@ -232,9 +232,9 @@ class TrainJob(ProgramTest):
         self.assertEqual({path for path, _ in server.posts}, {"/namespaces/me/trainjobs/mine/status"})
         told = [body["trainerStatus"] for _, body in server.posts]
         self.assertEqual({headers["Authorization"] for headers in server.headers}, {"Bearer the first", "Bearer the next"})
-        self.assertGreaterEqual(len(told), 2)  # once in five seconds, and at the end
+        self.assertGreaterEqual(len(told), 2)  # every five seconds and at the end
         self.assertLess(told[0]["progressPercentage"], 100)
-        self.assertGreaterEqual(told[0].get("estimatedRemainingSeconds", 0), 0)  # not told before there is a rate
+        self.assertGreaterEqual(told[0].get("estimatedRemainingSeconds", 0), 0)  # absent until the speed is known
         self.assertEqual((told[-1]["progressPercentage"], told[-1]["estimatedRemainingSeconds"]), (100, 0))
         values = {metric["name"]: metric["value"] for metric in told[-1]["metrics"]}
         self.assertEqual(float(values["loss"]), losses(self.folder / "run")[-1])

@@ -1,4 +1,4 @@
-"""The Python wheel: made, installed into a fresh environment beside a torch, and used."""
+"""The Python wheel: built, installed into a fresh environment next to a torch, and used."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ BUILD = pathlib.Path(PROGRAM).parent
 
 
 def run(*command, **options):
-    """With nothing in the environment that could find libtorch."""
+    """Runs a command without environment variables that could locate libtorch."""
     options.setdefault("env", {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"})
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=240, check=False, **options)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
@@ -34,7 +34,7 @@ class Wheel(ProgramTest):
         cls.wheel = pathlib.Path(run(sys.executable, SOURCE / "tools/make_wheel.py", BUILD, "--output", cls.folder).strip())
 
     def fresh_environment(self, name):
-        """An environment with the wheel and without a torch; its Python and its site-packages."""
+        """Virtual environment with the wheel and without torch; returns its Python and site-packages."""
         folder = self.folder / name
         run(sys.executable, "-m", "venv", "--without-pip", folder)
         python = folder / "bin" / "python"
@@ -54,7 +54,7 @@ class Wheel(ProgramTest):
         text = run(python.parent / "lockstep", "generate", "--model", "run", "--prompt", "Once", "--max-new-tokens", "4",
                    cwd=self.folder)
         self.assertTrue(text.startswith("Once"), text)
-        # Nothing of where it was built is left in what the loader reads.
+        # Files that the loader reads contain no path of the build machine.
         for path in [*(site / "lockstep" / "bin").iterdir(), *(site / "lockstep" / "lib").glob("*.so")]:
             for folder in elf.Elf(path).runpath():
                 self.assertTrue(folder.startswith("$ORIGIN/"), f"{path}: {folder}")

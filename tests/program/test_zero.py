@@ -1,4 +1,4 @@
-"""ZeRO's stages, recomputation and the optimizers, as users ask for them."""
+"""ZeRO stages, recomputation, offload and optimizers."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from harness import ProgramTest, long, losses, metrics, processes_of, ranks_of, 
 
 class Zero(ProgramTest):
     def test_every_stage_trains_evaluates_and_saves_as_one_rank(self):
-        # 8 validation batches on 3 ranks: the last round has ranks without one of their own.
+        # 8 validation batches on 3 ranks: in the last round some ranks have no batch.
         common = ["eval_strategy=steps", "eval_steps=6", "per_device_eval_batch_size=7"]
         self.train("one", "per_device_train_batch_size=6", *common)
         evaluated = [line["eval_loss"] for line in metrics(self.folder / "one") if "eval_loss" in line]
