@@ -1,5 +1,5 @@
-"""A classifier that was trained and saved opens in transformers, and gives rows what `lockstep predict` gives them; it is trained as
-transformers' own loss trains it; its metrics are scikit-learn's and scipy's."""
+"""A trained classifier opens in transformers with the predictions of `lockstep predict`. Training is compared with transformers' losses, metrics
+with scikit-learn and scipy."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ LABELS = program.LABELS
 ROTARY = {"vocab_size": 512, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
           "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
 CONFIGS = {
-    "gpt2": None,  # the program tests' own
+    "gpt2": None,  # the model of the program tests
     "llama": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **ROTARY},
     "mistral": {"model_type": "mistral", "architectures": ["MistralForCausalLM"], **ROTARY},
     "qwen2": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **ROTARY},
@@ -63,7 +63,7 @@ def test_transformers_classifies_as_we_do(runs, family):
 
 
 def test_t5_is_read_at_its_texts_ends(runs):
-    """Ours in transformers, and theirs, of texts and of pairs."""
+    """Folders of Lockstep in transformers and the reverse, for single texts and pairs."""
     folder = runs.folder
     write_folder(folder / "t5", {**T5, "dropout_rate": 0.0}, ended_pieces(json.loads((folder / "tokenizer" / "tokenizer.json").read_text())))
     runs.run_ok("train", "model.path=t5", "task.type=sequence_classification", "data.train=train.csv", "data.validation=dev.csv", "max_steps=5",
@@ -101,7 +101,7 @@ PROBLEMS = {
 
 @pytest.fixture(scope="module")
 def rows(runs):
-    """Of each set: texts with a label, a list of labels, and two numbers."""
+    """Data sets of texts with a label, a list of labels, and two numbers."""
     sets = {}
     for name in ("train", "dev"):
         with (runs.folder / f"{name}.csv").open(newline="") as file:
@@ -122,7 +122,7 @@ def targets_of(problem, rows):
 
 
 def loss_of(problem, logits, targets):
-    """transformers' loss of the problem, with the weights and the smoothing of PROBLEMS."""
+    """transformers' loss for the problem type, with the class weights and label smoothing of PROBLEMS."""
     if problem == "single_label_classification":
         return torch.nn.functional.cross_entropy(
             logits, targets, weight=torch.tensor([1, 2, 0.5, 1.5]), label_smoothing=0.1)
@@ -148,7 +148,7 @@ def tokenizer_of(folder, pad):
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_it_trains_as_transformers_losses_do(runs, rows, problem):
-    """From a folder that transformers saved, ten steps of AdamW on the rows in their order; then its evaluation."""
+    """Starts from a folder that transformers saved: ten AdamW steps on the rows in order, then the evaluation."""
     field, words = PROBLEMS[problem]
     outputs = {"single_label_classification": LABELS, "multi_label_classification": TAGS,
                "regression": ["length", "words"]}[problem]
@@ -185,7 +185,7 @@ def test_it_trains_as_transformers_losses_do(runs, rows, problem):
 
 
 def saved_answers(runs, folder, problem):
-    """What transformers' model of the folder gives the rows of dev.jsonl, and what our files say of them."""
+    """transformers' predictions for the rows of dev.jsonl, and those in Lockstep's files."""
     model, info = transformers.AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     assert not any(info.values()), info
     assert model.config.problem_type == problem

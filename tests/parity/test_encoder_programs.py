@@ -1,4 +1,4 @@
-"""Encoders through the program: rows, pairs and hidden tokens are those of transformers, in both directions."""
+"""Compares encoders with transformers through the program: single texts, pairs and masked tokens, in both directions."""
 
 import json
 import pathlib
@@ -33,7 +33,7 @@ def family(request):
 
 
 def save(folder, base, kind, **changes):
-    """A random model of transformers beside the tokenizer of `base`."""
+    """Saves a random transformers model with the tokenizer of `base`."""
     torch.manual_seed(len(folder.name))
     config = transformers.AutoConfig.from_pretrained(base, **changes)
     config.initializer_range = 0.2
@@ -117,7 +117,7 @@ def test_a_classifier_trains_as_theirs_does(runs, family):
 
 
 def test_hidden_tokens_have_their_loss(runs, family):
-    """All tokens are hidden, so that nothing is drawn; a document a row."""
+    """All tokens are masked, so that nothing is drawn at random; one document per row."""
     folder = runs.folder / f"masked-{family}"
     model = save(folder, runs.folder / family, transformers.AutoModelForMaskedLM)
     (runs.folder / "lines.txt").write_text("".join(row["text"].replace("\t", " ") + "\n" for row in ROWS))

@@ -1,5 +1,5 @@
-"""A run that was saved under three axes on 8 ranks and ended with ZeRO 3 on 3 opens in transformers, and is the model that
-one rank makes."""
+"""A run saved with three axes on 8 ranks and finished with ZeRO stage 3 on 3 ranks opens in transformers and equals the model of a run on
+one rank."""
 
 import pathlib
 import sys
