@@ -79,7 +79,7 @@ def tell(results):
     figures = {side: {key: statistics.median(run[key] for run in runs) for key in ("tokens_per_s", "peak_bytes", "loss")}
                for side, runs in results.items() if runs}
     for side, figure in figures.items():
-        print(f"  {SIDES[side]:<42} {figure['tokens_per_s']:>8,.0f} tokens/s  {figure['peak_bytes'] / 2**20:>6,.0f} MiB a rank  "
+        print(f"  {SIDES[side]:<42} {figure['tokens_per_s']:>8,.0f} tokens/s  {figure['peak_bytes'] / 2**20:>6,.0f} MiB per rank  "
               f"({len(results[side])} runs)")
     missed = 0
     for side, other, key, bound, value in targets():

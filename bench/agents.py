@@ -130,7 +130,7 @@ class Node(asyncio.Protocol):
         if message is None:
             raise ConnectionError(f"node {self.rank}: the coordinator closed the connection")
         if not any(word in message for word in wanted):
-            raise RuntimeError(f"node {self.rank} was told {str(message)[:200]} and waits for {wanted}")
+            raise RuntimeError(f"node {self.rank} received {str(message)[:200]} while waiting for {wanted}")
         return message
 
     async def join(self):

@@ -93,7 +93,7 @@ def beside_trainer(name, a, dtype, program, folder, machine):
     found = measure({"Lockstep": ours, "Trainer": Theirs(machine, ours.file)}, a, dtype)
     speed = found["Lockstep"]["tokens_per_s"] / found["Trainer"]["tokens_per_s"]
     memory = found["Lockstep"]["peak_bytes"] / found["Trainer"]["peak_bytes"]
-    line("Lockstep", found["Lockstep"], f"{speed:.2f} x (hoped for {GOALS[name]}), memory {memory:.2f} ({MEMORY})")
+    line("Lockstep", found["Lockstep"], f"{speed:.2f} x (target {GOALS[name]}), memory {memory:.2f} ({MEMORY})")
     line("Hugging Face Trainer", found["Trainer"])
 
 
@@ -107,7 +107,7 @@ def beside_ours(name, a, dtype, program, folder, machine):
     line(next(iter(sides)), plain)
     for side, figures in found.items():
         speed = figures["tokens_per_s"] / plain["tokens_per_s"]
-        line(side, figures, f"a step {1 / speed:.2f} x (at most {MUON})" if name == "qwen3" else f"{speed:.2f} x (at least {SPREAD})")
+        line(side, figures, f"step time {1 / speed:.2f} x (maximum {MUON})" if name == "qwen3" else f"{speed:.2f} x (minimum {SPREAD})")
 
 
 def main():

@@ -112,8 +112,8 @@ def main():
             seconds = statistics.median(wall for wall, _ in times[side])
             more = statistics.median(there / here - 1 for (here, _), (there, _) in zip(times["plain"], times[side]))
             work = statistics.median(there - here for (_, here), (_, there) in zip(times["plain"], times[side]))
-            beside = "" if side == "plain" else f", {more * 100:+.2f}%; of the processor's {work * 1000:+.0f} ms"
-            print(f"  {side:9} {seconds * 1000:7.1f} ms a step{beside}   ({', '.join(f'{wall * 1000:.0f}' for wall, _ in times[side])})", flush=True)
+            beside = "" if side == "plain" else f", {more * 100:+.2f}%; processor time {work * 1000:+.0f} ms"
+            print(f"  {side:9} {seconds * 1000:7.1f} ms per step{beside}   ({', '.join(f'{wall * 1000:.0f}' for wall, _ in times[side])})", flush=True)
         saves = []
         for _ in range(arguments.repeats if "saves" in parts else 0):
             saved = lockstep.run(model, arguments.type, 3, 1, folder, save=True)

@@ -289,7 +289,7 @@ def compare_memory(machine, settings, what):
     worst = max(map(abs, errors))
     within = sum(abs(error) <= MEMORY for error in errors)
     met = worst <= MEMORY
-    print(f"{'met   ' if met else 'MISSED'} memory of a rank: the worst error {worst:.1%} of {len(errors)} (maximum {MEMORY:.0%}"
+    print(f"{'met   ' if met else 'MISSED'} memory per rank: worst error {worst:.1%} of {len(errors)} (maximum {MEMORY:.0%}"
           f"; {within} within it), median {middle:.1%}")
     return {"memory_error": middle, "worst_memory_error": worst, "settings": len(errors), "within": within}, met
 

@@ -133,7 +133,7 @@ def by_ranks(runs, cores):
     print("| ranks | threads per rank | tokens/s | of as many single ranks |\n|---|---|---|---|")
     for (ranks, threads), rate in rates.items():
         print(f"| {ranks} | {threads} | {rate:,.0f} | {rate / rates[1, 1] / min(cores, ranks * threads):.2f} |", flush=True)
-    curves = {f"{threads} thread{'s' if threads > 1 else ''} a rank": ([(r, rates[r, t]) for r, t in RANKS if t == threads], False) for threads in (1, 2)}
+    curves = {f"{threads} thread{'s' if threads > 1 else ''} per rank": ([(r, rates[r, t]) for r, t in RANKS if t == threads], False) for threads in (1, 2)}
     return "ranks and threads", "ranks", "tokens/s", curves
 
 
@@ -146,7 +146,7 @@ def by_tokens(runs):
         points.append((tokens, 2 * tokens / runs.seconds(model)))
     for tokens, rate in points:
         print(f"| {tokens:,} | {rate:,.0f} | {rate / max(r for _, r in points):.2f} |", flush=True)
-    return "tokens a step", "tokens a rank", "tokens/s", {"two ranks": (points, False)}
+    return "tokens per step", "tokens per rank", "tokens/s", {"two ranks": (points, False)}
 
 
 def by_size(runs, key):
@@ -163,7 +163,7 @@ def by_size(runs, key):
     within = found <= expected + TOLERANCE
     print(f"| {key} {SWEEPS[key][0]:,} to {SWEEPS[key][-1]:,} | {', '.join(f'{cost:,.1f}' for _, cost in costs)} | {found:.2f} | {expected:.2f} | "
           f"{'met' if within else 'MISSED'} | {steepest:+.2f} |", flush=True)
-    return within, (f"{key}: exponent {found:.2f}, of operations {expected:.2f}", key, "µs a token",
+    return within, (f"{key}: exponent {found:.2f}, operations {expected:.2f}", key, "µs per token",
                     {"measured": (costs, False), "operations": (theory, True)})
 
 
@@ -181,7 +181,7 @@ def main():
         parser.error(f"--steps {arguments.steps} leaves no steps after {WARM}")
     cores = len(os.sched_getaffinity(0))
     print(f"{bench.processor()}, {cores} cores; GPT-2 of {BASE['layers']} layers, width {BASE['width']}, vocabulary {BASE['vocabulary']:,}, "
-          f"{BASE['batch']} sequences of {BASE['length']} a rank, {arguments.dtype}; load average {os.getloadavg()[0]:.1f}\n")
+          f"{BASE['batch']} sequences of {BASE['length']} per rank, {arguments.dtype}; load average {os.getloadavg()[0]:.1f}\n")
     with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as scratch:
         runs = Runs(arguments, pathlib.Path(scratch))
         panels = [by_ranks(runs, cores), by_tokens(runs)]

@@ -109,7 +109,7 @@ def main():
         nonlocal met
         middle = statistics.median(seconds)
         met = met and (target is None or middle <= target)
-        verdict = f"  {'met' if middle <= target else 'MISSED'} ({target:.2f} s at most)" if target else ""
+        verdict = f"  {'met' if middle <= target else 'MISSED'} (maximum {target:.2f} s)" if target else ""
         print(f"  {what:<62} {middle:5.2f} s{verdict}   ({', '.join(f'{s:.2f}' for s in seconds)})", flush=True)
         return middle
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 TABLE = pathlib.Path(__file__).resolve().parent.parent / "src/cuda/kernels.txt"
-HEADER = "# kernel, the most registers of a thread on any architecture. No kernel may spill. tools/kernels.py writes it.\n"
+HEADER = "# kernel, maximum registers per thread on any architecture. No kernel may spill. Written by tools/kernels.py.\n"
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)'")
 MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
@@ -64,7 +64,7 @@ def check(folder):
     for kernel, used in registers.items():
         if used > table.get(kernel, 0):
             complaints.append(f"{kernel} uses {used} registers, {table.get(kernel, 'none')} in {TABLE.name}")
-    complaints += [f"{kernel} is in {TABLE.name} alone" for kernel in table.keys() - registers.keys()]
+    complaints += [f"{kernel} is in {TABLE.name}, but was not compiled" for kernel in table.keys() - registers.keys()]
     for complaint in complaints:
         print(complaint)
     print(f"{len(registers)} kernels, {len(complaints)} complaints")

@@ -13,15 +13,15 @@ from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHea
 def arguments():
     parser = argparse.ArgumentParser()
     for size in ("layers", "width", "heads", "vocabulary"):
-        parser.add_argument(f"--{size}", type=int, help="of a GPT-2")
-    parser.add_argument("--config", type=pathlib.Path, help="a config.json instead")
+        parser.add_argument(f"--{size}", type=int, help="size of the GPT-2 model")
+    parser.add_argument("--config", type=pathlib.Path, help="config.json to use instead of a GPT-2 model")
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--more", type=int, default=0, help="steps to train after the checkpoint at --steps")
     parser.add_argument("--warm", type=int, default=5)
     parser.add_argument("--bf16", action="store_true")
-    parser.add_argument("--compile", action="store_true", help="by torch.compile")
+    parser.add_argument("--compile", action="store_true", help="compile the model with torch.compile")
     parser.add_argument("--kind", required=True)
     parser.add_argument("--folder", type=pathlib.Path, help="model folder for the kinds peft and peft-nf4")
     parser.add_argument("--rank", type=int, default=16, help="adapter rank for these kinds")

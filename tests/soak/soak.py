@@ -160,7 +160,7 @@ class Soak:
             wait_for(lambda: not processes_of(f"output_dir={job.name}"), 10)
             job.process.wait()
             job.begin()
-        # A resumed run truncates the log, so a later step than the last is new.
+        # A resumed run truncates the log to its checkpoint, so only steps beyond the last logged one are new.
         restarted = comes == faults.GOES_ON
         while not restarted or job.step() <= before:
             restarted = restarted or re.search(r"resuming from \S+ after step \d+", job.said()[len(said):])
@@ -172,7 +172,7 @@ class Soak:
                 self.told[f"launchers that exited with {job.process.returncode}"] += 1
                 job.unkept_folders += job.process.returncode != 75  # with this code it keeps the files that its report names
                 job.begin()  # after an error that a launcher does not retry
-            self.within(STALL, began, f"no new step after {kind}, which came after step {before}")
+            self.within(STALL, began, f"no new step after {kind} at step {before}")
         self.seconds[kind].append(time.monotonic() - began)
         resumed = re.findall(r"resuming from \S+ after step (\d+)", job.said()[len(said):])
         if comes == faults.GOES_ON:
@@ -294,7 +294,7 @@ def main():
     # A launcher that is killed after its keeper, or that gives up, leaves its workers' error files.
     left -= set(sorted(path for path in left if "/torchelastic_" in path)[:sum(job.unkept_folders for job in jobs)])
     if left and code == 0:
-        print(f"soak: left behind: {sorted(left)}", file=sys.stderr)
+        print(f"soak: leftover files: {sorted(left)}", file=sys.stderr)
         code = 1
     own.cleanup()
     soak.report()
