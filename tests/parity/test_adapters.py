@@ -282,7 +282,7 @@ def lockstep(folder, *arguments):
     (GPT2, ["lora.target_modules=[c_attn,c_proj]", "lora.init_lora_weights=pissa"]),
     (QWEN3, ["lora.target_modules=all-linear", "lora.init_lora_weights=olora"]),
 ], ids=["gpt2", "llama-tables", "qwen2-rows", "qwen2-one-of-both", "gpt2-pissa", "qwen3-olora"])
-def test_what_a_run_writes(settings, words, tmp_path):
+def test_files_of_a_run(settings, words, tmp_path):
     """PEFT opens the folder of a run on two ranks and gives the logits of the model that lockstep export merges."""
     torch.manual_seed(5)
     lockstep(tmp_path, "sample", "--output", "corpus", "--size", "0.1")

@@ -96,5 +96,5 @@ def test_rendering(template):
     assert rendered >= 8
 
 
-def test_there_are_enough_of_them():
+def test_number_of_templates():
     assert len(TEMPLATES) >= 30

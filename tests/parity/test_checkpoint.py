@@ -65,7 +65,7 @@ def order_of(folder):
 
 
 @pytest.mark.parametrize("kind", ["float32-single", "float32-shards", "bfloat16-single", "bfloat16-shards"])
-def test_transformers_opens_what_we_save(saved, kind):
+def test_transformers_opens_lockstep_folders(saved, kind):
     folder = saved / kind
     shards = sorted(path.name for path in folder.glob("*.safetensors"))
     assert (shards == ["model.safetensors"]) == kind.endswith("single")
@@ -83,7 +83,7 @@ def test_transformers_opens_what_we_save(saved, kind):
         assert torch.equal(parameter, values(order[name], parameter)), name
 
 
-def test_we_open_what_transformers_saves(saved):
+def test_lockstep_opens_transformers_folders(saved):
     model = transformers.AutoModelForCausalLM.from_pretrained(saved / "float32-single")
     model.save_pretrained(saved / "hf")
     model.save_pretrained(saved / "hf-shards", max_shard_size="8KB")

@@ -38,7 +38,7 @@ def runs():
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_transformers_classifies_as_we_do(runs, family):
+def test_predictions_equal_transformers(runs, family):
     folder = runs.folder
     if CONFIGS[family]:
         (folder / "model.json").write_text(json.dumps(CONFIGS[family]))
@@ -62,7 +62,7 @@ def test_transformers_classifies_as_we_do(runs, family):
     assert [row["prediction"] for row in rows] == [LABELS[k] for k in logits.argmax(-1)]
 
 
-def test_t5_is_read_at_its_texts_ends(runs):
+def test_t5_classification_equals_transformers(runs):
     """Folders of Lockstep in transformers and the reverse, for single texts and pairs."""
     folder = runs.folder
     write_folder(folder / "t5", {**T5, "dropout_rate": 0.0}, ended_pieces(json.loads((folder / "tokenizer" / "tokenizer.json").read_text())))
@@ -147,7 +147,7 @@ def tokenizer_of(folder, pad):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_it_trains_as_transformers_losses_do(runs, rows, problem):
+def test_training_equals_transformers(runs, rows, problem):
     """Starts from a folder that transformers saved: ten AdamW steps on the rows in order, then the evaluation."""
     field, words = PROBLEMS[problem]
     outputs = {"single_label_classification": LABELS, "multi_label_classification": TAGS,
@@ -198,7 +198,7 @@ def saved_answers(runs, folder, problem):
     return logits, program.lines(runs.folder / f"{problem}.jsonl"), report
 
 
-def test_several_labels_are_transformers_and_scikit_learns(runs, rows):
+def test_multi_label_metrics_equal_scikit_learn(runs, rows):
     runs.classify("tags", "per_device_train_batch_size=6", "data.label_field=tags", "data.validation=dev.jsonl", ranks=2,
                   data="train.jsonl", steps=40)
     logits, found, report = saved_answers(runs, runs.folder / "tags", "multi_label_classification")
@@ -225,7 +225,7 @@ def test_several_labels_are_transformers_and_scikit_learns(runs, rows):
     assert report["classification_report"].keys() == dict_of.keys()
 
 
-def test_numbers_are_transformers_and_scipys(runs, rows):
+def test_regression_metrics_equal_scipy(runs, rows):
     runs.classify("numbers", "per_device_train_batch_size=6", "data.label_field=[length,words]", "data.validation=dev.jsonl",
                   ranks=2, data="train.jsonl", steps=40)
     logits, found, report = saved_answers(runs, runs.folder / "numbers", "regression")
@@ -241,7 +241,7 @@ def test_numbers_are_transformers_and_scipys(runs, rows):
         assert report[f"eval_{name}"] == pytest.approx(value, abs=1e-9), name
 
 
-def test_scores_of_classes_are_scikit_learns(runs):
+def test_class_scores_equal_scikit_learn(runs):
     runs.classify("scores", "per_device_train_batch_size=8", steps=30)
     report = json.loads(runs.run_ok("eval", "--model", "scores", "--data", "dev.csv", "--json", "use_cpu=true").out)
     runs.run_ok("predict", "--model", "scores", "--input", "dev.csv", "--output", "scores.jsonl", "use_cpu=true")

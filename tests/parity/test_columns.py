@@ -97,7 +97,7 @@ def peak_of(program, files, output):
     return usage.ru_maxrss * 1024
 
 
-def test_a_large_file_takes_no_memory_of_its_size(program):
+def test_memory_does_not_grow_with_the_file(program):
     draw = random.Random(1)
     words = (program.folder / "corpus" / "train.txt").read_text().split()
     texts = [" ".join(draw.choices(words, k=200)) for _ in range(2000)]
@@ -124,7 +124,7 @@ TOFU = {"forget01": questions("a", 7), "retain99": questions("b", 9), "forget01_
         "world_facts_perturbed": questions("d", 4, BOTH[1]), "holdout01": questions("e", 6)}
 
 
-def test_unlearnings_sets(program):
+def test_unlearning_data_sets(program):
     """Forget, retain and evaluation sets in single and in several files give the losses and results of JSON lines."""
     results = []
     for form in ("jsonl", "parquet"):

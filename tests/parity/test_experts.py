@@ -22,7 +22,7 @@ def lockstep(folder, *words):
     assert result.returncode == 0, result.stderr
 
 
-def test_balance_is_that_of_transformers(tmp_path):
+def test_balance_loss_equals_transformers(tmp_path):
     lockstep(tmp_path, "sample", "--output", "sample", "--size", "0.05")
     lockstep(tmp_path, "tokenizer", "train", "--files", "sample/train.txt", "--vocab-size", "400", "--output", "tokenizer")
     (tmp_path / "one.txt").write_text(TEXT)

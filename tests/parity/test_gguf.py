@@ -159,7 +159,7 @@ def assert_computes(model, path):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_llama_cpp_computes_what_transformers_does(name, words, tmp_path):
+def test_llama_cpp_equals_transformers(name, words, tmp_path):
     model = make_model(tmp_path / "model", CASES[name], words)
     lockstep(tmp_path, "export", "--model", "model", "--gguf", "f16", "--output", "model.gguf")
     assert_computes(model, tmp_path / "model.gguf")
@@ -266,7 +266,7 @@ TOKENIZERS = {
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_llama_cpp_reads_texts_as_the_tokenizer_does(kind, tokenizer, tmp_path):
+def test_llama_cpp_gives_the_tokenizers_ids(kind, tokenizer, tmp_path):
     ours = TOKENIZERS[kind](tokenizer)
     make_model(tmp_path / "model", LLAMA)
     ours.save_pretrained(tmp_path / "model")

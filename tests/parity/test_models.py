@@ -514,7 +514,7 @@ def test_saved_folder_opens(case):
     assert {key: settings[key] for key in CASES[name]} == CASES[name]
 
 
-def test_packed_experts_are_read(tmp_path):
+def test_mxfp4_experts(tmp_path):
     """Compares an MXFP4 folder with transformers on the dequantized values."""
     from transformers.integrations.mxfp4 import convert_moe_packed_tensors
     settings = dict(GPT_OSS, hidden_size=64, intermediate_size=32)
@@ -560,7 +560,7 @@ def as_chatglm(tensors):
 
 
 @pytest.mark.parametrize("ratio", [1, 50])
-def test_chatglm_folders_are_glm(tmp_path, ratio):
+def test_chatglm_folder_equals_glm(tmp_path, ratio):
     """Compares a folder with ChatGLM's names with transformers' GLM with the same values."""
     settings = {key: value for key, value in GLM.items() if key != "pad_token_id"} | dict(
         attention_bias=True, rms_norm_eps=1e-5, rope_theta=1e4 * ratio, partial_rotary_factor=0.5, pad_token_id=None)

@@ -22,7 +22,7 @@ def runs():
 
 
 @pytest.mark.parametrize("plan", [[], ["parallel.tensor=2"], ["parallel.context=2"]])
-def test_label_smoothing_is_trainers(runs, plan):
+def test_label_smoothing_equals_trainer(runs, plan):
     """Eight AdamW steps over rows of unequal length; evaluation does not smooth labels."""
     torch.manual_seed(2)
     config = transformers.GPT2Config(**{**program.CONFIG, "n_head": 4, "n_embd": 32, "attn_pdrop": 0.0, "embd_pdrop": 0.0,

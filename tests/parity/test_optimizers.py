@@ -87,7 +87,7 @@ def adamw_of(parameters, lr=1e-3):
 
 @pytest.mark.parametrize("iteration", ["float64", "bfloat16"])
 @pytest.mark.parametrize("family,adjust", [("gpt2", "original"), ("llama", "match_rms_adamw"), ("llama", "original")])
-def test_muon_is_torchs(runs, monkeypatch, family, adjust, iteration):
+def test_muon_equals_torch(runs, monkeypatch, family, adjust, iteration):
     """Losses of torch.optim.Muon, and of the same class with a float64 iteration, with which Lockstep agrees as closely as two of its plans do."""
     model = model_of(family)
     rows, losses = trained_here(
@@ -104,7 +104,7 @@ def test_muon_is_torchs(runs, monkeypatch, family, adjust, iteration):
     assert losses[-1] < losses[0]
 
 
-def test_groups_by_name_are_torchs(runs):
+def test_groups_by_name_equal_torch(runs):
     """Learning rates and weight decay by name, and rates that decrease from the head to the embedding."""
     model = model_of("llama")
     rows, losses = trained_here(

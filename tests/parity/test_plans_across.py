@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "program"))
 from test_plans import Plans  # noqa: E402
 
 
-def test_transformers_opens_what_plans_have_saved():
+def test_transformers_opens_a_run_across_plans():
     Plans.setUpClass()
     try:
         run = Plans()

@@ -109,7 +109,7 @@ def tuned_by_trl(runs, kind, arguments, data, folder):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ten_steps_are_those_of_trl(runs, name):
+def test_ten_steps_equal_trl(runs, name):
     ours, kind, theirs, names = CASES[name]
     is_chat = name.endswith("of chats")
     data = "chats.jsonl" if is_chat else {"kto": "judged_in_fours.jsonl", "dpo": "pairs.jsonl"}.get(kind, "fitting.jsonl")

@@ -120,7 +120,7 @@ def close(a, b):
     return a == b
 
 
-def test_the_golden_table_is_what_transformers_gives():
+def test_golden_table_equals_transformers():
     assert close(json.loads(GOLDEN.read_text()), golden())
 
 

@@ -138,7 +138,7 @@ def test_a_run_its_ranks_and_its_resume(folder):
         assert (kept / "model.safetensors").exists() and (kept / "config.json").exists()
 
 
-def test_a_run_that_fails_or_is_to_go_on_says_so(folder):
+def test_failed_and_resumable_runs_are_marked(folder):
     server = Server()
     with pytest.raises(subprocess.CalledProcessError):
         train(folder, "failed", "report_to=wandb", "learning_rate=1e30", "max_grad_norm=0", WANDB_RUN_ID="failing")
