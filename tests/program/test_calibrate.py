@@ -28,7 +28,7 @@ class Calibrate(ProgramTest):
         self.assertRegex(run.err + run.out,
                          r"predicted: [\d.e-]+ s a step \(-\d+% \+\d+%\), \d+ tokens/s, .* \(figures: machine.yaml\)")
 
-    def test_the_usual_file_is_found_and_one_that_is_broken_is_told_of(self):
+    def test_default_file_and_broken_file(self):
         run = self.train("usual", env=self.env)
         self.assertIn(f"(figures: {self.usual})", run.err + run.out)
         # The file does not apply to other numbers of ranks or threads.
@@ -41,7 +41,7 @@ class Calibrate(ProgramTest):
         self.assertIn(f"{self.usual} is ignored", run.err)
         self.assertIn("lockstep calibrate", run.err)
 
-    def test_a_machine_that_nobody_measured_is_measured_by_the_first_run_between_its_steps(self):
+    def test_first_run_measures_an_unmeasured_machine(self):
         cache = self.folder / "none"
         env = environment(XDG_CACHE_HOME=str(cache), LOCKSTEP_MEASURE_MACHINE="1")
         words = ["data.sequence_length=32", "model.path=model.json"]

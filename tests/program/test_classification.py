@@ -216,7 +216,7 @@ class Classification(ProgramTest):
             self.assertEqual(row["prediction"] if field == "tags" else round(row["prediction"], 4),
                              wanted[0]["prediction"] if field == "tags" else round(wanted[0]["prediction"], 4))
 
-    def test_one_of_two_labels_is_looked_for_and_some_metrics_are_told(self):
+    def test_positive_label_and_selected_metrics(self):
         with (self.folder / "train.csv").open(newline="") as file:
             rows = [{"text": row["text"], "mood": "other" if row["label"] in ("praise", "request") else "asks"} for row in csv.DictReader(file)]
         (self.folder / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -272,7 +272,7 @@ class Classification(ProgramTest):
         self.assertIn("data", self.run_ok("plan", "--model", "gpt2-xl", "--gpus", 8, "task.labels=[a,b]").out)
 
     @long
-    def test_training_stops_where_it_gets_no_better(self):
+    def test_early_stopping(self):
         words = ["per_device_train_batch_size=12", "eval_strategy=steps", "eval_steps=2", "save_steps=2", "learning_rate=0",
                  "early_stopping_patience=3", "load_best_model_at_end=true", "metric_for_best_model=matthews_corrcoef",
                  "label_smoothing_factor=0.1", "save_total_limit=2"]
@@ -293,7 +293,7 @@ class Classification(ProgramTest):
         self.assertIn("Did you mean 'accuracy'?", told)
 
     @long
-    def test_bad_input_is_told(self):
+    def test_bad_input_is_reported(self):
         (self.folder / "bad.csv").write_text("text,label\nx,praise\ny,prase\nz,\n")
         common = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "max_steps=1",
                   "use_cpu=true", "task.type=sequence_classification"]

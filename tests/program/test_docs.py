@@ -108,7 +108,7 @@ class Documentation(unittest.TestCase):
             for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):
                 self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
 
-    def test_every_test_that_a_page_names_is_there(self):
+    def test_source_files_named_in_pages_exist(self):
         for page in PAGES:
             for path in re.findall(r"`((?:tests|examples|tools|src)/[\w./]+)`", page.read_text()):
                 self.assertTrue((SOURCE / path).exists(), f"{page.name}: {path}")

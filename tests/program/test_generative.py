@@ -28,7 +28,7 @@ class Generative(ProgramTest):
         return [json.loads(line) for line in (self.folder / folder / name).read_text().splitlines()]
 
     @long
-    def test_one_two_and_three_ranks_and_plans(self):
+    def test_same_report_on_any_ranks_and_plans(self):
         self.run_ok(*self.words("one", "per_device_train_batch_size=12", "eval_strategy=steps", "eval_steps=6", "save_strategy=steps", "save_steps=6",
                                 "load_best_model_at_end=true", "metric_for_best_model=accuracy"))
         first = self.scores("one")
@@ -60,7 +60,7 @@ class Generative(ProgramTest):
         self.assertIn(one["prediction"], labels)
 
     @long
-    def test_labels_are_written_greedily_on_any_plan(self):
+    def test_greedy_decoding_on_any_plan(self):
         # Labels with common first words form one tree.
         words = ["task.labels=[complaint,praise,question,request]", "generative.decode=greedy", "per_device_train_batch_size=12",
                  "generative.verbalizers=[it is bad,it is very good,it is a question,a request]"]
@@ -84,7 +84,7 @@ class Generative(ProgramTest):
         self.assertIn("generative.decode=greedy", told)
 
     @long
-    def test_adapters_and_texts_of_labels(self):
+    def test_adapters_and_verbalizers(self):
         self.run_ok(*self.words("base", "per_device_train_batch_size=8", steps=2))
         words = ["model.path=base", "lora.r=4", "lora.lora_alpha=8", "task.labels=[complaint,praise,question,request]",
                  "generative.verbalizers=[bad,good,what,please]", "generative.prompt_template='Review: {text}\\nIt is: {label}'",
@@ -102,7 +102,7 @@ class Generative(ProgramTest):
         self.assertLess(loss, json.loads((self.folder / "plain" / "eval_results.json").read_text())["eval_log_loss"])
 
     @long
-    def test_a_label_may_be_the_answer_of_a_chat(self):
+    def test_label_as_chat_answer(self):
         (self.folder / "chat.jinja").write_text(
             "{% for message in messages %}<{{ message['role'] }}> {{ message['content'] }}{% if message['role'] == 'assistant' %}"
             "{{ eos_token }}{% endif %}\n{% endfor %}{% if add_generation_prompt %}<assistant> {% endif %}")
@@ -120,7 +120,7 @@ class Generative(ProgramTest):
         self.assertIn("the tokenizer has no chat template", told)
 
     @long
-    def test_labels_without_what_they_are_likely_anyway_and_by_their_first_tokens(self):
+    def test_calibrated_scores_and_first_token_scores(self):
         words = ["task.labels=[complaint,praise,question,request]", "generative.verbalizers=[bad,good,what,please]", "per_device_train_batch_size=12"]
         self.run_ok(*self.words("plain", *words))
         self.run_ok(*self.words("prior", *words, "generative.normalize=prior"))
@@ -149,7 +149,7 @@ class Generative(ProgramTest):
         self.assertLess(losses(self.folder / "whole")[-1], losses(self.folder / "whole")[0])
 
     @long
-    def test_what_is_wrong_is_told_before_training(self):
+    def test_invalid_settings_fail_before_training(self):
         def told(*more, code=2):
             return self.run_fails(code, *self.words("none", "per_device_train_batch_size=2", *more)).err
 

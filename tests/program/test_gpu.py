@@ -86,7 +86,7 @@ class OnGpus:
         self.check_on_both("float16", "fp16=true", "precision.loss_scale.initial_power=8", tolerance=1e-2)
 
     @long
-    def test_products_in_8_bits_as_on_the_cpu(self):
+    def test_float8_as_on_the_cpu(self):
         for scaling in ("row", "tensor"):
             self.check_on_both(f"fp8-{scaling}", "model.path=llama.json", "bf16=true", f"precision.fp8={scaling}", tolerance=3e-2)
 
@@ -157,7 +157,7 @@ class OnGpus:
             self.assertGreater(len([event for event in events if event.get("cat") == "kernel"]), 50)
 
     @long
-    def test_one_process_and_many_train_alike(self):
+    def test_threads_and_processes_give_the_same_losses(self):
         if not self.computes:
             self.skipTest("ranks as threads may hang (docs/gpu.md), and do on emulated GPUs")
         out = self.on_gpus("bench", "dp-vs-ddp", "--nproc", self.gpus, "--layers", "1", "--width", "32", "--vocabulary", "101",
@@ -203,7 +203,7 @@ class OnGpus:
                 self.as_one_rank(f"graphs-{stage}", "gpt2.json", words, 1e-4)
 
     @long
-    def test_what_some_ranks_saved_others_go_on_with(self):
+    def test_resume_under_another_plan(self):
         if self.gpus < 2:
             self.skipTest("needs two GPUs")
         common = ["model.path=gpt2.json", "tf32=false", "save_steps=2", "gradient_accumulation_steps=4"]

@@ -88,7 +88,7 @@ class GpuMemory(ProgramTest):
         self.check_all(PLANS)
 
     @long
-    def test_it_is_so_on_two(self):
+    def test_the_estimate_on_two_gpus(self):
         self.check_all(ON_TWO)
 
 

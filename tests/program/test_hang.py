@@ -82,20 +82,20 @@ class Hang(ProgramTest):
             self.assertTrue(text.rstrip().endswith(f"rank {victim}"), (victim, text, err))
 
     @long
-    def test_the_stopped_rank_is_the_one_that_all_name(self):
+    def test_all_peers_name_the_stopped_rank(self):
         for trial, ranks in enumerate((3, 5)):
             self.stop_and_be_named_by_peers(f"stopped-{trial}", ranks)
 
     @long
-    def test_in_groups_of_ranks_as_well(self):
+    def test_all_peers_name_the_stopped_rank_of_a_group(self):
         self.stop_and_be_named_by_peers("mesh", 4, "parallel.tensor=2")
         self.stop_and_be_named_by_peers("stages", 4, "parallel.pipeline=2", "gradient_accumulation_steps=2")
 
-    def test_over_gloo_whose_own_timeouts_name_nobody(self):
+    def test_gloo(self):
         self.stop_a_rank("gloo", 3, "ddp_backend=gloo")
 
     @long
-    def test_the_launcher_names_who_is_stopped_while_the_run_goes_on(self):
+    def test_launcher_names_stopped_ranks(self):
         """Stops ranks sequentially and continues each one after it was named. No other rank may ever be named."""
         plans = [
             (3, "shared", ()), (3, "gloo", ("ddp_backend=gloo",)),
@@ -163,7 +163,7 @@ class Hang(ProgramTest):
         return right, seconds
 
     @long
-    def test_one_that_stands_longer_than_hang_timeout_is_killed_and_the_job_goes_on_from_its_checkpoint(self):
+    def test_hang_timeout_kills_the_rank_and_resumes(self):
         name = "ended"
         process = start(
             "launch", "--nproc-per-node", "2", "--max-restarts", "1", PROGRAM,
@@ -178,7 +178,7 @@ class Hang(ProgramTest):
         self.assertIn("restart 1 of 1", err)
         self.assertEqual(len(losses(self.folder / name)), 60)
 
-    def test_stacks_and_the_live_view_need_no_rank_to_answer(self):
+    def test_stacks_and_live_view_of_a_hung_rank(self):
         name = "looked-at"
         process = self.begin(name, 3)
         try:

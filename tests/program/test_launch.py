@@ -58,7 +58,7 @@ class Elastic(ProgramTest):
         self.assertEqual(process.returncode, 0, err)
         return err
 
-    def test_goes_on_from_the_last_checkpoint_after_a_worker_is_lost(self):
+    def test_resumes_from_the_last_checkpoint_after_a_lost_worker(self):
         job = start(
             *self.arguments(["--nproc-per-node=2", "--max-restarts=1"], "killed"), cwd=self.folder)
         self.reached("killed", 10)
@@ -85,7 +85,7 @@ class Elastic(ProgramTest):
         return port, first, self.node(output, port, 1)
 
     @long
-    def test_goes_on_without_a_lost_node_and_takes_a_new_one_in(self):
+    def test_continues_without_a_lost_node_and_adds_a_new_one(self):
         port, first, second = self.two_nodes("elastic")
         self.reached("elastic", 6)
         wait_for(lambda: self.saved("elastic"))
@@ -105,7 +105,7 @@ class Elastic(ProgramTest):
         wait_for(lambda: not processes_of("output_dir=elastic"))
 
     @long
-    def test_goes_on_without_the_lost_host_and_takes_a_new_node_in(self):
+    def test_continues_without_the_lost_host_and_adds_a_new_node(self):
         port, host, second = self.two_nodes("heir")
         self.reached("heir", 6)
         wait_for(lambda: self.saved("heir"))
@@ -125,7 +125,7 @@ class Elastic(ProgramTest):
         wait_for(lambda: not processes_of("output_dir=heir"))
 
     @long
-    def test_a_host_that_stood_still_does_not_go_on_beside_its_heir(self):
+    def test_stopped_host_ends_after_failover(self):
         port, host, second = self.two_nodes("still")
         self.reached("still", 6)
         wait_for(lambda: self.saved("still"))
@@ -154,7 +154,7 @@ class Elastic(ProgramTest):
         wait_for(lambda: not list(temporary.iterdir()))
 
     @long
-    def test_what_an_earlier_job_left_in_the_folder_is_not_resumed(self):
+    def test_checkpoints_of_an_earlier_job_are_not_resumed(self):
         self.train("reused", "save_steps=2", steps=4)
         job = start(
             *self.arguments(
@@ -176,7 +176,7 @@ class Words(ProgramTest):
         return self.run_ok("launch", *words, "train", *train[1:at], *train[at + 2:])
 
     @long
-    def test_every_launchers_words_start_our_own_command(self):
+    def test_arguments_of_every_launcher(self):
         for words in (
                 ["--nproc-per-node=2"],
                 ["--compat", "torch.distributed.launch", "--nproc-per-node=2"],
@@ -189,7 +189,7 @@ class Words(ProgramTest):
         for words in (["--local-rank=0"], ["--local_rank", "0"], ["--local-rank", "0"], ["--local_rank=0"]):
             self.train("said", *words, steps=1)
 
-    def test_a_link_of_a_launchers_name_is_that_launcher(self):
+    def test_symlink_with_the_name_of_a_launcher(self):
         env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HOME": str(self.folder)}
         for name in ("torchrun", "accelerate", "deepspeed"):
             (self.folder / name).symlink_to(PROGRAM)
@@ -208,7 +208,7 @@ class Words(ProgramTest):
         result = self.run_ok("doctor", "--nproc", 2, "--output", self.folder)
         self.assertRegex(result.out, r"all-reduce +[\d.]+ GB/s between 2 ranks")
 
-    def test_bad_words_are_told_on_one_screen(self):
+    def test_bad_arguments_are_reported_on_one_screen(self):
         for words, texts in (
                 (["--nproc-per-nodx=2", "x.py"], ["no launcher accepts", "--help"]),
                 (["--compat", "torchrun", "--nproc_per_nodes=2", "x.py"], ["Did you mean 'nproc-per-node'?"]),

@@ -76,7 +76,7 @@ class Library(unittest.TestCase):
         self.assertIn("rank 0", done.stderr)
         self.assertIn(str(occupied), done.stderr)
 
-    def test_an_installation_without_its_libtorch_says_so(self):
+    def test_installation_without_libtorch_is_reported(self):
         done = run("cmake", "-S", SOURCE / "examples" / "vision", "-B", self.folder / "elsewhere",
                    f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DLOCKSTEP_LIBTORCH={self.folder}")
         self.assertNotEqual(done.returncode, 0)

@@ -17,7 +17,7 @@ def state_of(pid):
 
 
 class Memory(ProgramTest):
-    def test_the_memory_is_told_by_kind_and_phase(self):
+    def test_memory_report_by_kind_and_phase(self):
         result = self.train("told", "--log-memory", "parallel.zero_stage=3", "logging_steps=2", ranks=2, steps=4)
         tables = result.err.split("by kind:\n")[1:]
         self.assertEqual(len(tables), 2, result)
@@ -30,7 +30,7 @@ class Memory(ProgramTest):
         silent = self.train("silent", steps=2)
         self.assertNotIn("by kind", silent.err)
 
-    def test_running_out_of_memory_tells_where_it_went_and_what_would_save_most(self):
+    def test_out_of_memory_report(self):
         # Measures what the process maps apart from tensors. The program reserves an eighth of the limit as addresses for tensors.
         plenty = 16 << 30
         process = start(*self.train_arguments("small", steps=1000000), cwd=self.folder, address_space=plenty)

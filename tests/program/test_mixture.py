@@ -98,7 +98,7 @@ class Mixture(ProgramTest):
                                              "task.labels=[praise,complaint,question,request]", "max_steps=1")).err
         self.assertIn("odd.csv, line 2", told)
 
-    def test_what_is_wrong_is_told_before_training(self):
+    def test_invalid_mixtures_fail_before_training(self):
         def told(mixture, *more, code=2):
             error = self.run_fails(code, *self.words("none", mixture, "max_steps=2", *more)).err
             self.assertLess(error.count("\n"), 25)

@@ -40,7 +40,7 @@ def events(run, name=None):
 
 
 class Runs(ProgramTest):
-    def test_runs_are_listed_with_their_ends_and_compared(self):
+    def test_runs_and_compare(self):
         self.train("runs/a", "eval_strategy=steps", "eval_steps=3", "save_steps=3", ranks=2)
         self.train("runs/deep/b", "seed=7")
         self.run_fails(
@@ -76,7 +76,7 @@ class Control(ProgramTest):
     def ctl(self, name, *words):
         return self.run_ok("ctl", name, *words).out
 
-    def test_a_run_is_asked_and_acts_on_all_ranks_between_two_steps(self):
+    def test_ctl_acts_on_all_ranks_between_steps(self):
         process = self.begin("steered", "training.log_level=warning")
         run = self.folder / "steered"
         self.assertRegex(self.ctl("steered", "status"), r"^step \d+ of 4000, ")
@@ -107,7 +107,7 @@ class Control(ProgramTest):
         self.run_fails(3, "ctl", "steered", "status")
 
     @long
-    def test_a_learning_rate_that_was_set_is_set_again_by_a_resume(self):
+    def test_resume_restores_a_changed_learning_rate(self):
         process = self.begin("set", "save_steps=20", "lr_scheduler_type=cosine")
         run = self.folder / "set"
         wait_for(lambda: (run / "checkpoint-20").exists())
@@ -140,7 +140,7 @@ class Samples(ProgramTest):
     PROMPTS = ["One day", "The little girl and her friend went"]
 
     @long
-    def test_samples_are_what_the_saved_model_generates_whatever_the_plan(self):
+    def test_samples_equal_the_saved_models_output(self):
         plans = {
             "one": (1, []),
             "shared": (4, ["parallel.tensor=2", "parallel.zero_stage=3"]),
@@ -160,7 +160,7 @@ class Samples(ProgramTest):
                 file, = (self.folder / name).glob(tracker)
                 self.assertIn(b"samples/2", file.read_bytes())
 
-    def test_samples_that_cannot_be_had_are_refused_before_training(self):
+    def test_invalid_sample_settings_fail_before_training(self):
         refused = {
             "evaluations": [],
             "no tokens": ["eval_strategy=steps", 'monitor.samples=[""]'],
@@ -244,7 +244,7 @@ class Page(ProgramTest):
         connection.close()
         return answer.status, dict(answer.getheaders()), body
 
-    def test_the_page_is_behind_its_token_and_follows_a_run(self):
+    def test_page_requires_its_token_and_follows_a_run(self):
         shutil.copytree(self.folder / "page" / "one", self.folder / "copied", ignore=shutil.ignore_patterns("*.safetensors"))
         with open(self.folder / "copied" / "metrics.jsonl", "a") as file:
             file.write('{"step": 41, "lo')
@@ -277,7 +277,7 @@ class Page(ProgramTest):
         self.assertEqual(asked - set(re.findall(r"^(lockstep_\w+)\{run=", served, re.M)), set())
         self.run_fails(2, "monitor", "nowhere")
 
-    def test_a_long_run_is_thinned_out_by_the_server_and_no_extreme_is_lost(self):
+    def test_downsampling_of_a_long_run_keeps_extremes(self):
         least, greatest = long_run.write(self.folder / "long", 50000, 20)
         address = self.serve("long")
         token = {"Authorization": "Bearer " + address.query.removeprefix("token=")}
@@ -294,7 +294,7 @@ class Page(ProgramTest):
         part = json.loads(self.get(address, f"/api/series?ids=0&names=loss&points=100&from={least}&to={least + 99}", **token)[2])
         self.assertEqual(part["0"]["loss"][0], list(range(least, min(50000, least + 99) + 1)))  # close to every step is returned
 
-    def test_what_ranks_do_now_is_told_with_their_stacks(self):
+    def test_live_view_with_stacks(self):
         process = start(*self.train_arguments("live", ranks=2, steps=4000), cwd=self.folder)
         self.addCleanup(process.communicate)
         self.addCleanup(process.terminate)
@@ -360,7 +360,7 @@ class Page(ProgramTest):
 
     @NEEDS_BROWSER
     @long
-    def test_events_are_told(self):
+    def test_events_are_shown(self):
         train = self.train_arguments(
             "eventful", "fp16=true", "precision.loss_scale.initial_power=22", "checkpoint.compare_replicas=5", "save_steps=10", steps=60)
         at = train.index("--nproc")

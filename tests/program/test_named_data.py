@@ -54,7 +54,7 @@ class NamedData(ProgramTest):
         self.run_ok("train", "--nproc", 2, *words, "output_dir=two", env=self.environment)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)
 
-    def test_parts_of_splits(self):
+    def test_slices_of_splits(self):
         words = ["model.path=model.json", "tokenizer.path=tokenizer", "max_steps=2", "per_device_train_batch_size=2", "data.sequence_length=32",
                  "logging_steps=1", "use_cpu=true", "do_eval=true"]
         named = ["data.dataset_name=wikitext", "data.dataset_config_name=wikitext-2-raw-v1"]
@@ -74,7 +74,7 @@ class NamedData(ProgramTest):
         told = self.run_fails(2, "train", *words, *named, "--data.train_split", "train[80%]", "output_dir=refused", env=self.environment).err
         self.assertIn("is not a valid split slice", told)
 
-    def test_what_is_not_there(self):
+    def test_missing_data_sets_and_splits(self):
         words = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=none", "max_steps=1", "use_cpu=true"]
         told = self.run_fails(2, *words, "data.dataset_name=wikitext", env=self.environment).err
         self.assertIn("wikitext-103-raw-v1, wikitext-2-raw-v1", told)

@@ -101,7 +101,7 @@ class NullGpu(ProgramTest):
         self.assertIn("bytes of host memory, so copies", self.told)
 
     @long
-    def test_states_kept_in_memory_are_pinned(self):
+    def test_in_memory_checkpoints_are_pinned(self):
         words = ["model.path=llama.json", "bf16=true", *PLANS["zero-1"], "checkpoint.replicas=1", "save_strategy=no"]
         reports, kept = self.folder / "kept.reports", {}
         for steps in (2, 4):
@@ -126,7 +126,7 @@ class NullGpu(ProgramTest):
             self.assertGreater(rank["counts"]["ncclAllReduce"], 0)
             self.assertGreater(rank["counts"].get("ncclSend", 0) + rank["counts"].get("ncclRecv", 0), 0)
 
-    def test_products_in_8_bits_are_libtorchs(self):
+    def test_float8_products_use_libtorch(self):
         """Also covers shards that 16 does not divide. Each of a linear's three products has two operands, and two kernels round each operand. An
         input that two or three linears read is rounded once per pass."""
         (self.folder / "odd.json").write_text(json.dumps(dict(LLAMA, intermediate_size=90)))
@@ -153,7 +153,7 @@ class NullGpu(ProgramTest):
         report, = pretend.read_reports(self.folder / "found")
         self.assertGreater(report["counts"]["launches"], 100)
 
-    def test_what_streams_do_out_of_order_is_named(self):
+    def test_stream_order_violations_are_named(self):
         main = other = r"stream \d+"
         wanted = {
             "read-before-wait": rf"read before wait: aten::mul\S* on {main} reads what aten::add_ on {other} writes",
@@ -176,7 +176,7 @@ class NullGpu(ProgramTest):
                     self.assertRegex("\n".join(report["refused"]), told)
                     self.assertIn("before", done.stderr)
 
-    def test_ranks_that_do_not_meet_are_named_with_both_calls(self):
+    def test_mismatched_collectives_are_named_with_both_calls(self):
         met = r"no other rank joins the operation that this rank waits for.*rank {0}: {1}.*waits elsewhere: rank {2}: {3}"
         calls = (r"ncclAllReduce, .*?add_up", r"ncclBroadcast, .*?send_round")
         wanted = {
@@ -294,7 +294,7 @@ class NullGpu(ProgramTest):
         self.assertGreater(replays[0], 0)
         self.assertLess(replays[0], 16 - 3)  # fewer than the steps after the warm-up: in some steps the shapes differed
 
-    def test_graphs_draw_dropout_by_numbers_of_the_device(self):
+    def test_graphs_draw_dropout_from_device_counters(self):
         step, = self.each_step("graphs-dropout", "bf16=true", "parallel.cuda_graphs=auto", first=5, last=7)
         self.assertEqual(step["counts"]["graph_launches"], 1, self.told)
         self.check_step(step, "gpt2")  # the keys of a step's dropouts are one pinned copy
@@ -312,7 +312,7 @@ class NullGpu(ProgramTest):
         self.assertLess(most[1], 1.25 * most[0])
 
     @long
-    def test_a_capture_that_fails_on_one_rank_is_given_up_by_all(self):
+    def test_failed_capture_on_one_rank_disables_graphs_on_all(self):
         results, reports = self.by_hand(
             "uncaptured", "model.path=llama.json", "bf16=true", "parallel.cuda_graphs=auto", each=({}, {"NULL_GPU_CAPTURES": "0"}))
         self.assertEqual([result.code for result in results], [0, 0], results)
@@ -344,14 +344,14 @@ class NullGpu(ProgramTest):
         self.assertIn(3, [result.code for result in results], results)
         self.assertRegex(results[0].err + results[1].err, "has the same GPU as another rank")
 
-    def test_who_waits_for_a_rank_that_failed_is_told(self):
+    def test_failed_rank_aborts_waiting_collectives(self):
         """A collective that a failed rank never joins is aborted long before NCCL's timeout."""
         results, reports = self.by_hand(
             "lost", "model.path=llama.json", each=({"NULL_GPU_PATIENCE": "600"}, {"NULL_GPU_MEMORY": str(8 << 20)}))
         self.assertEqual([result.code for result in results], [7, 5], results)
         self.assertIn("rank 1", results[0].err)
 
-    def test_gpus_that_cannot_be_used_are_no_silent_cpu(self):
+    def test_unusable_gpus_are_an_error(self):
         for name, variables, why in (("hidden", {"CUDA_VISIBLE_DEVICES": "7"}, "no CUDA-capable device|no GPU is visible"),
                                      ("old", {"NULL_GPU_CAPABILITY": "70"}, "compute capability 7.0, but this build requires 7.5")):
             self.on_gpus(name, code=3, **variables)
@@ -361,7 +361,7 @@ class NullGpu(ProgramTest):
         self.assertIn("3 ranks are requested, and 2 GPUs are visible", few.err)
 
     @long
-    def test_ranks_as_threads_are_warned(self):
+    def test_ranks_as_threads_print_a_warning(self):
         """Waits for the warning and not for the end of the run, which may hang."""
         process = start(
             *self.train_arguments("threads", "--in-process", "use_cpu=false", ranks=2), cwd=self.folder,

@@ -63,7 +63,7 @@ class OneFile(ProgramTest):
         self.assert_close(again, expected, 1e-5)
 
     @long
-    def test_a_wrong_option_is_told(self):
+    def test_wrong_options_are_reported(self):
         done = self.run_trainer("wrong", "steps=many")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("steps=many is not a number", done.stderr)

@@ -56,7 +56,7 @@ class OpenUnlearning(ProgramTest):
     unmeasured = ["trainer.args.eval_strategy=no", "trainer.args.eval_on_start=False"]
     splits = ["unlearning.data_dir=tofu", "forget_split=forget01", "holdout_split=holdout01"]
 
-    def test_a_model_is_trained_measured_made_to_forget_and_measured(self):
+    def test_finetune_evaluate_unlearn_evaluate(self):
         retain = self.finetuned()
         self.assertEqual(len(losses(self.folder / retain)), 2)
         self.typed("eval", "eval.yaml", "eval/tofu/default.yaml", retain, "task_name=retain", "paths.output_dir=saves/eval/retain", *self.splits)
@@ -86,7 +86,7 @@ class OpenUnlearning(ProgramTest):
         question = json.loads((self.folder / "tofu" / "forget01.jsonl").read_text().splitlines()[2])["question"]
         self.assertIn(question, rows["2"]["input"])
 
-    def test_their_scripts_launched_with_their_files_tell_of_ours(self):
+    def test_launching_upstream_scripts_prints_the_equivalent_command(self):
         (self.folder / "src").mkdir()
         for name, tree, command in (("train", "unlearn", "unlearn"), ("train", "train", "train"), ("eval", "eval", "eval")):
             (self.folder / "src" / f"{name}.py").write_text("print('theirs runs')\n")

@@ -21,7 +21,7 @@ def names_in(file):
 
 class Optimizers(ProgramTest):
     @long
-    def test_they_go_on_to_the_bit_and_on_other_ranks_closely(self):
+    def test_resume_is_bit_exact_and_close_on_other_ranks(self):
         for name, words in OPTIMIZERS.items():
             for precision in ("bf16=false", "bf16=true"):
                 whole = f"{name}-{precision[-5:].strip('=')}"
@@ -83,7 +83,7 @@ class Optimizers(ProgramTest):
                               "tokenizer.path=tokenizer", "use_cpu=true", "--json").out
             self.assertAlmostEqual(json.loads(out)["eval_loss"], told[-1], delta=2e-5)
 
-    def test_rates_by_name_leave_what_has_none(self):
+    def test_learning_rates_by_name(self):
         self.train("begin", steps=1, *["learning_rate=0"])
         self.train("named", "learning_rates={wte:0,h.0.:0}", "layer_wise_learning_rate_decay=0.5", "weight_decay=0.1")
 
@@ -98,7 +98,7 @@ class Optimizers(ProgramTest):
         for name in ("transformer.wpe.weight", "transformer.h.1.mlp.c_fc.weight"):
             self.assertNotEqual(tensor("named", name), tensor("begin", name), name)
 
-    def test_what_cannot_be_is_refused_before_training(self):
+    def test_invalid_settings_fail_before_training(self):
         cases = [
             (["learning_rates={layers:1e-3}"], ["training.learning_rates: 'layers' matches no parameter name", "transformer.h.0.attn.c_attn.weight"]),
             (["weight_decays={h\\(:1}"], ["training.weight_decays: 'h(' is not a regular expression"]),

@@ -18,7 +18,7 @@ class Parallel(ProgramTest):
         super().setUpClass()
         (cls.folder / "model.json").write_text(json.dumps(ODD))
 
-    def test_plans_learn_what_one_rank_learns(self):
+    def test_plans_give_the_losses_of_one_rank(self):
         batch = "per_device_train_batch_size=4"
         self.train("one", batch, steps=8)
         plans = {
@@ -34,7 +34,7 @@ class Parallel(ProgramTest):
         self.assert_close(losses(self.folder / "mixed"), losses(self.folder / "one"), 1e-5)
 
     @long
-    def test_checkpoints_go_from_plan_to_plan(self):
+    def test_checkpoints_resume_under_other_plans(self):
         batch = "per_device_train_batch_size=4"
         self.train("whole", batch, "save_steps=4", steps=8)
         for name, first, second in (("shrinks", 3, 1), ("grows", 1, 3)):
@@ -47,7 +47,7 @@ class Parallel(ProgramTest):
                 losses(self.folder / (name + "-resumed"))[-4:], losses(self.folder / "whole")[-4:], 1e-5)
 
     @long
-    def test_experts_in_one_tensor_go_from_plan_to_plan(self):
+    def test_fused_expert_tensors_resume_under_other_plans(self):
         # gpt-oss: each rank writes its experts, or its shard of each, into the tensors of their layer.
         (self.folder / "oss.json").write_text(json.dumps(OSS))
         # Tokens over the experts' capacity are dropped, the same under each plan.
@@ -101,14 +101,14 @@ class Parallel(ProgramTest):
         self.assertIn("they first differ at", table)
 
     @long
-    def test_verify_takes_rounding_for_rounding(self):
+    def test_verify_tolerates_amplified_rounding(self):
         # Many gradients of these models are zero except for rounding, which AdamW and Lion amplify: to 5.1e-5 on a Zen 1.
         for preset in ("gpt2-tiny", "llama-tiny", "t5-tiny"):
             for optimizer in ("adamw_torch_fused", "lion_32bit"):
                 self.run_ok("verify", f"model.preset={preset}", "use_cpu=true", "data.sequence_length=16",
                             "parallel.tensor=2", f"optim={optimizer}", "--tolerance", "1e-4")
 
-    def test_plans_that_do_not_fit_say_what_would(self):
+    def test_impossible_plans_suggest_possible_ones(self):
         told = self.run_fails(2, "verify", "--model", "model.json", "use_cpu=true", "parallel.tensor=4")
         self.assertIn("3 query heads", told.err)
         self.assertIn("at most 3", told.err)

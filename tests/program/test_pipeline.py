@@ -54,7 +54,7 @@ class Pipeline(ProgramTest):
         self.assert_close(self.evaluations("grid"), self.evaluations("flat"), 1e-5)
 
     @long
-    def test_a_checkpoint_goes_on_with_any_number_of_stages(self):
+    def test_checkpoint_resumes_on_any_number_of_stages(self):
         self.run_ok(*self.deep("whole", "save_steps=3"))
         self.run_ok(*self.deep("staged", "parallel.pipeline=3", "save_steps=3", ranks=3))
         expected = losses(self.folder / "whole")
@@ -90,7 +90,7 @@ class Pipeline(ProgramTest):
             self.assertLess(told["ts"], min(e["ts"] for e in actions if e["pid"] == rank))
             self.assertGreaterEqual(told["ts"] + told["dur"] - 1e3 * told["args"]["waited_ms"], last - 1)
 
-    def test_a_trace_names_what_is_gathered(self):
+    def test_trace_names_gathered_blocks(self):
         self.run_ok(*self.deep("gathered", "parallel.zero_stage=3", "--trace", "zero.json", ranks=2, steps=3))
         names = {e["name"] for e in json.loads((self.folder / "zero.json").read_text())["traceEvents"]}
         for unit in ["embedding", "layer 0", f"layer {LAYERS - 1}"]:
@@ -106,7 +106,7 @@ class Pipeline(ProgramTest):
         self.assert_close(losses(self.folder / "by_file"), losses(self.folder / "listed"), 1e-5)
 
     @long
-    def test_plans_that_cannot_be_are_told_before_training(self):
+    def test_impossible_plans_fail_before_training(self):
         (self.folder / "stuck.txt").write_text("0F0 0B0 0F1 0B1 0F2 0B2 0F3 0B3\n"
                                                "1F1 1B1 1F0 1B0 1F2 1B2 1F3 1B3\n")
         told = self.run_fails(2, *self.deep("bad", "parallel.pipeline=6", ranks=6)).err

@@ -37,7 +37,7 @@ class Plans(ProgramTest):
             "on_3", "parallel.zero_stage=3", "per_device_train_batch_size=4", "lr_scheduler_type=constant_with_warmup",
             "resume_from_checkpoint=on_8/checkpoint-3", ranks=3, steps=6)
 
-    def test_a_checkpoint_goes_from_three_axes_to_zero_3(self):
+    def test_checkpoint_of_three_axes_resumes_with_zero_3(self):
         self.train_on_one_rank()
         self.save_on_8_and_resume_on_3()
         found = losses(self.folder / "on_8") + losses(self.folder / "on_3")[-3:]

@@ -118,7 +118,7 @@ class Pod(ProgramTest):
             self.end(pod)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "pytorchjob"), 1e-5)
 
-    def test_the_first_process_saves_when_the_pod_is_told_to_end(self):
+    def test_process_1_saves_on_sigterm(self):
         port = free_port()
         pod = self.start_pod("launch", "--nproc-per-node=2", *self.words("ended", 2, "max_steps=100000", "logging_steps=10"),
                              PET_LOCAL_ADDR="127.0.0.1", TORCHELASTIC_HEALTH_CHECK_PORT=str(port))
@@ -133,7 +133,7 @@ class Pod(ProgramTest):
         self.end(pod, 75)
         self.assertTrue(list((self.folder / "ended").glob("checkpoint-*/manifest.json")))
 
-    def test_cores_are_those_of_the_quota(self):
+    def test_cpu_quota_limits_the_threads(self):
         group, files = self.make_group()
         if group is None:
             self.skipTest("no CPU cgroup can be created")

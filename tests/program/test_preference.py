@@ -66,7 +66,7 @@ class Preference(ProgramTest):
                 self.assertIn("scored 48 answers with the reference", result.err)
                 self.assert_alike(name, "one", NAMES)
 
-    def test_answers_are_judged_singly_on_any_plan(self):
+    def test_single_answers_on_any_plan(self):
         words = ["preference.objective=kto", "preference.desirable_weight=3"]
         options = {"data": "judged.jsonl", "dev": "judged_dev.jsonl"}
         self.tune("kto", *words, "per_device_train_batch_size=8", **options)
@@ -78,7 +78,7 @@ class Preference(ProgramTest):
         for name in ("kto_two", "kto_tensor", "kto_unpacked"):
             self.assert_alike(name, "kto", ["loss", "grad_norm", "kl", "rewards/chosen", "logps/rejected"])
 
-    def test_no_reference_is_scored_where_none_is_read(self):
+    def test_unneeded_reference_is_not_scored(self):
         words = ["preference.objective=orpo", "preference.beta=0.3"]
         result = self.tune("orpo", *words, "per_device_train_batch_size=6", cache="cache_orpo")
         self.assertNotIn("reference, the initial model", result.err)
@@ -116,7 +116,7 @@ class Preference(ProgramTest):
                               "use_cpu=true", *words).out
             self.assertIn("equal within", out)
 
-    def test_a_resumed_run_goes_on_exactly(self):
+    def test_resume_is_exact(self):
         words = ["per_device_train_batch_size=5", "save_steps=3", "preference.objective=ipo"]
         self.tune("whole", *words, cache="cache_resumed")
         self.tune("parts", *words, "max_steps=3", cache="cache_resumed")

@@ -37,7 +37,7 @@ class Quantization(ProgramTest):
             self.train(name, *LORA, *PACKED, *plan, ranks=2)
             self.assert_close(losses(self.folder / name), wanted, 1e-5)
 
-    def test_a_resumed_run_ends_with_the_same_bits(self):
+    def test_resume_is_bit_exact(self):
         self.train("resumed", "resume_from_checkpoint=run/checkpoint-3", *LORA, *PACKED)
         self.assertEqual(self.adapter("resumed"), self.adapter("run"))
 
@@ -57,7 +57,7 @@ class Quantization(ProgramTest):
             self.run_ok("generate", "--model", "base", "--adapter", "run", "--bits", "4", "--double-quant", *prompt).out,
             self.run_ok("generate", "--model", "packed", "--adapter", "run", *prompt).out)
 
-    def test_what_does_not_fit_is_told_before_training(self):
+    def test_invalid_settings_fail_before_training(self):
         for words, told in (
             (["quantization.bits=4"], "lora.r=16"),
             (["quantization.bits=5", "lora.r=2"], "4 or 8"),
@@ -68,7 +68,7 @@ class Quantization(ProgramTest):
         self.assertIn("packed      8 linears in 4 bits (nf4, double quantization)", told)
         self.assertIn("nothing to do", self.run_fails(2, "export", "--model", "base", "--output", "x").err)
 
-    def test_the_estimate_knows_packed_weights_by_either_spelling(self):
+    def test_estimate_of_quantized_weights(self):
         def parameters(*words):
             words = ("estimate", "--model", "llama2-7b", "--gpu", "h100-80gb", "--json", "training.bf16=true", *words)
             return json.loads(self.run_ok(*words).out)["stages"][0]["parameters"]
@@ -82,7 +82,7 @@ class Quantization(ProgramTest):
         self.assertLess(nested, packed)
         self.assertIn("lora", self.run_fails(2, "estimate", "--model", "llama2-7b", "--bits", "4").err)
 
-    def test_the_states_of_a_run_are_those_of_the_estimate(self):
+    def test_estimate_equals_the_state_of_a_run(self):
         """Weights, gradients and optimizer state of the largest rank, within 3 %, with adapters and quantized weights."""
         wide = json.loads((self.folder / "model.json").read_text())
         wide.update(n_embd=256, n_layer=3, n_head=4)

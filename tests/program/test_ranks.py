@@ -17,7 +17,7 @@ class Ranks(ProgramTest):
             self.assert_close(losses(self.folder / name), losses(self.folder / "one"), 1e-5)
         self.assertLess(losses(self.folder / "one")[-1], losses(self.folder / "one")[0])
 
-    def test_steps_that_could_be_captured_are_the_plain_ones(self):
+    def test_cuda_graph_settings_do_not_change_cpu_losses(self):
         for name, more in (("plain", []), ("captured", ["parallel.cuda_graphs=auto"])):  # with dropout
             told = self.train(name, *more, ranks=2)
             self.assertNotIn("are not captured", told.err)

@@ -11,7 +11,7 @@ class Replay(ProgramTest):
         lines = (self.folder / run / "events.jsonl").read_text().splitlines()
         return [event for event in map(json.loads, lines) if event["event"] == name]
 
-    def test_steps_come_again_to_the_bit(self):
+    def test_replay_is_bit_exact(self):
         self.train("run", "save_steps=4", "save_strategy=steps", ranks=2, steps=10)
         result = self.run_ok("replay", "run/checkpoint-4", "--step", "7")
         self.assertIn("step 7: loss", result.out)
@@ -25,7 +25,7 @@ class Replay(ProgramTest):
         one = self.run_ok("replay", "run/checkpoint-4", "--step", "7", "--nproc", "1", "per_device_train_batch_size=16")
         self.assertIn("within 1e-5 (on another number of ranks)", one.out)
 
-    def test_what_was_computed_otherwise_is_told(self):
+    def test_differing_steps_are_reported(self):
         self.train("flipped", "save_steps=3", "save_strategy=steps", ranks=1, steps=6)
         path = self.folder / "flipped" / "metrics.jsonl"
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -42,13 +42,13 @@ class Replay(ProgramTest):
         result = self.run_ok("replay", "means/checkpoint-4", "--step", "12")
         self.assertIn("2 of 2 recorded lines are reproduced bit for bit", result.out)  # steps 7 to 9 and 10 to 12
 
-    def test_what_is_no_checkpoint_is_refused(self):
+    def test_invalid_checkpoints_are_refused(self):
         self.assertIn("checkpoint-STEP", self.run_fails(2, "replay", "model.json").err)
         self.assertIn("the folder of a checkpoint is required", self.run_fails(2, "replay").err)
         self.train("short", "save_strategy=steps", "save_steps=2", ranks=1, steps=4)
         self.assertIn("step 5 is not a step of", self.run_fails(2, "replay", "short/checkpoint-2", "--step", 5).err)
 
-    def test_the_end_of_a_run_tells_where_its_time_went(self):
+    def test_time_breakdown_at_the_end_of_a_run(self):
         result = self.train("told", "eval_strategy=steps", "eval_steps=2", "save_steps=3", ranks=2, steps=6)
         self.assertRegex(result.err, r"goodput [\d.]+%: of [\d.]+ s, .* went into steps")
         time = self.events("told", "time")[-1]
@@ -57,7 +57,7 @@ class Replay(ProgramTest):
         self.assertGreater(time["evaluating_s"], 0)
         self.assertAlmostEqual(time["goodput"], time["steps_s"] / time["all_s"], places=6)
 
-    def test_a_gradient_far_larger_than_those_before_is_told(self):
+    def test_unusually_large_gradient_is_reported(self):
         # The model learns this text quickly. The symbols in the middle occur nowhere else, and a few steps read them.
         known = "the cat sat on the mat and the dog sat on the log\n"
         strange = "".join(chr(33 + (17 * i * i + 5 * i) % 90) for i in range(160)) + "\n"
@@ -74,7 +74,7 @@ class Replay(ProgramTest):
 
 
 class Products(ProgramTest):
-    def test_checked_products_leave_a_run_as_it_is(self):
+    def test_checked_products_do_not_change_a_run(self):
         for name, words in (("float32", []), ("bfloat16", ["bf16=true"])):
             self.train(name, *words, steps=5)
             done = self.train(f"{name}-checked", "training.check_products=true", *words, steps=5)

@@ -103,16 +103,16 @@ class Replicas(ProgramTest):
         whole = self.undisturbed(f"{name}-whole", *words, ranks=ranks)
         self.assert_close(losses(self.folder / name), whole, 1e-5)
 
-    def test_a_lost_machine_costs_the_step_under_way(self):
+    def test_lost_node_costs_the_current_step(self):
         self.lose_machine("machine", [2, 1], 1, "per_device_train_batch_size=2", "parallel.zero_stage=3")
 
     @long
-    def test_any_of_the_machines_may_be_lost(self):
+    def test_loss_of_any_node(self):
         self.lose_machine("host", [2, 1], 0, "per_device_train_batch_size=2", "parallel.zero_stage=1")
         self.lose_machine("middle", [1, 3, 1], 1, "per_device_train_batch_size=2")
         self.lose_machine("last", [1, 1, 1], 2, "per_device_train_batch_size=2", "parallel.zero_stage=2")
 
-    def test_what_is_kept_every_fourth_step_comes_before_an_older_checkpoint(self):
+    def test_in_memory_checkpoint_is_preferred_to_an_older_one_on_disk(self):
         name = "fourth"
         job = self.launch(
             ["--nproc-per-node=2"], name, "checkpoint.replica_steps=4", "save_strategy=steps", "save_steps=6", "save_total_limit=1")
@@ -124,7 +124,7 @@ class Replicas(ProgramTest):
         self.assertGreaterEqual(resumed, 8)
         self.assertEqual([line["step"] for line in metrics(self.folder / name) if "loss" in line], list(range(1, self.STEPS + 1)))
 
-    def test_without_a_launcher_that_holds_memory_it_says_so(self):
+    def test_replicas_without_a_launcher_are_ignored_with_a_warning(self):
         done = self.train("alone", "checkpoint.replicas=1", steps=2)
         self.assertIn("checkpoint.replicas=1 is ignored: no launcher provides memory for it", done.err)
         failed = self.run_fails(2, *self.train_arguments("two", "checkpoint.replicas=2", "checkpoint.replica_steps=0"))

@@ -83,7 +83,7 @@ class ScriptCommands(ProgramTest):
         self.typed(line.format(2, 2, "alpaca2"), "data.prompt=alpaca", "--nproc", "2")
         self.assert_close(losses(self.folder / "alpaca"), losses(self.folder / "alpaca2"), 1e-5)
 
-    def test_flags_of_programs_that_people_write_themselves(self):
+    def test_flags_of_hand_written_scripts(self):
         """Commands of common guides to distributed training and to GPT-2 as a classifier."""
         work = self.folder / "work"
         work.mkdir()
@@ -149,7 +149,7 @@ class ScriptCommands(ProgramTest):
         self.assertNotEqual(results["eval_loss"], results["eval_loss_mm"])
         self.assertEqual([line["step"] for line in metrics(self.folder / "mnli") if "loss" in line], [1, 2, 3])
 
-    def test_test_sets_without_labels_are_answered(self):
+    def test_prediction_of_unlabelled_test_sets(self):
         line = ("--model_name_or_path gpt2 --task_name {0} --do_train --do_eval --do_predict --max_seq_length 64 --per_device_train_batch_size 8 "
                 "--max_steps 2 --output_dir {0}-test")
         self.assertIn("data.test has no labels", self.typed(line.format("sst2")).err)

@@ -140,7 +140,7 @@ class WholeRun(Stores):
 
 
 class Resuming(Stores):
-    def test_another_machine_goes_on_bit_for_bit(self):
+    def test_bit_exact_resume_on_another_machine(self):
         self.train_there("again", "save_steps=1", steps=2)
         self.train_there("again", "save_steps=1", "resume_from_checkpoint=true", cache="two")
         self.assert_same_run("again", self.local_run(), 4)
@@ -150,13 +150,13 @@ class Resuming(Stores):
         self.assertEqual(losses(folder), losses(self.folder / "local"))
 
     @long
-    def test_a_checkpoint_is_named(self):
+    def test_resume_from_a_named_checkpoint(self):
         self.train_there("named", "save_steps=1", steps=3)
         self.train_there("other", "save_steps=1", "resume_from_checkpoint=s3://work/named/checkpoint-2", cache="two")
         self.assert_same_run("other", self.local_run(), 4)
 
     @long
-    def test_a_damaged_one_is_passed_over(self):
+    def test_damaged_checkpoint_is_skipped(self):
         self.train_there("hurt", "save_steps=1", steps=3)
         key = next(key for key in self.server.keys("hurt/checkpoint-3/") if key.endswith("model.safetensors"))
         data = bytearray(self.server.ask("GET", key))
@@ -168,11 +168,11 @@ class Resuming(Stores):
 
 
 class Kills(Stores):
-    def test_killed_at_requests_of_saves(self):
+    def test_kills_during_saves(self):
         self.kill_at_each_of(2)
 
     @long
-    def test_killed_at_many_requests_of_saves(self):
+    def test_kills_during_saves_many(self):
         self.kill_at_each_of(24)
 
     def kill_at_each_of(self, kills):
@@ -196,7 +196,7 @@ class Kills(Stores):
                     folders = {k.split("/")[2] for k in self.server.keys(f"killed-{kills}-{number}/checkpoint-{step}/")}
                     self.assertEqual(len(folders), len(self.files_of(f"killed-{kills}-{number}", step)))
 
-    def test_a_condition_that_the_proxy_makes_is_kept(self):
+    def test_conditional_put_through_the_proxy(self):
         """Checks that the proxy enforces the condition; otherwise the kill tests would not show that each commit has its own name."""
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
@@ -244,7 +244,7 @@ class Kills(Stores):
 
 class LostConnections(Stores):
     @long
-    def test_a_run_outlives_them(self):
+    def test_run_survives_lost_connections(self):
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
         lock, count = threading.Lock(), [0]
@@ -262,7 +262,7 @@ class LostConnections(Stores):
         self.assert_same_run("lossy", self.local_run(), 4)
 
     @long
-    def test_a_fetch_goes_on_where_it_was(self):
+    def test_download_resumes(self):
         data = ("All that is told is told once more.\n" * 700000).encode()  # several reads long
         self.server.ask("PUT", "large.txt", data)
         proxy = Proxy(self.server.port)
@@ -290,7 +290,7 @@ class LostConnections(Stores):
         self.assertIn("fetching", self.run_ok(*arguments, env=self.env("large", proxy.port)).err)
 
     @long
-    def test_files_of_many_parts_outlive_them(self):
+    def test_multipart_uploads_survive_lost_connections(self):
         (self.folder / "wide.json").write_text(json.dumps({**CONFIG, "n_embd": 512}))
         self.train("wide", "model.path=wide.json", steps=1)
         proxy = Proxy(self.server.port)
@@ -314,7 +314,7 @@ class LostConnections(Stores):
 
 class TwoRuns(Stores):
     @long
-    def test_of_two_that_take_a_place_at_once_one_has_it(self):
+    def test_one_of_two_concurrent_runs_gets_the_folder(self):
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
         both, seen = threading.Barrier(2), set()
@@ -366,7 +366,7 @@ class TwoRuns(Stores):
         self.train_there("busy", "resume_from_checkpoint=false", cache="three")
 
     @long
-    def test_what_a_run_commits_after_it_was_taken_over_from_does_not_count(self):
+    def test_commit_after_a_takeover_is_ignored(self):
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
         held, release = threading.Event(), threading.Event()
@@ -463,7 +463,7 @@ class Azure(ProgramTest):
         self.assertEqual(wrote.out, here.out)
 
     @long
-    def test_killed_at_requests_of_saves(self):
+    def test_kills_during_saves(self):
         """A replaced object is complete at any time, although Arrow's stream starts with an empty object."""
         self.run_ok(*self.words("counted", steps=3), env=self.env("counted"))
         writes = [i for i, (method, _) in enumerate(self.server.asked) if method in ("PUT", "DELETE")]
@@ -489,14 +489,14 @@ class Azure(ProgramTest):
                                  digest((self.folder / "undisturbed" / "model.safetensors").read_bytes()))
 
     @long
-    def test_a_run_outlives_lost_connections(self):
+    def test_run_survives_lost_connections(self):
         self.server.judge = lambda method, path: len(self.server.asked) % 31
         self.run_ok(*self.words("lossy", steps=3), env=self.env("lossy"))
         self.train("on-a-disk", "save_steps=1", steps=3)
         self.assertEqual(digest(self.server.blobs["lossy/model.safetensors"]["data"]),
                          digest((self.folder / "on-a-disk" / "model.safetensors").read_bytes()))
 
-    def test_each_is_told_with_what_to_do(self):
+    def test_errors_have_remedies(self):
         def refused(code, place, *words, **keys):
             told = self.run_fails(code, *self.train_arguments("run", f"data.train={place}"), env=self.env("bad", **keys))
             for word in words:
@@ -520,7 +520,7 @@ class BadInput(Stores):
             self.assertIn(word, told.err)
         self.assertNotIn(SECRET, told.out + told.err)
 
-    def test_each_is_told_with_what_to_do(self):
+    def test_errors_have_remedies(self):
         self.refused(3, "bucket wrong does not exist", data__train="s3://wrong/corpus/train.txt")
         self.refused(4, "s3://work/nothing/*.txt does not contain any file", data__train="s3://work/nothing/*.txt")
         self.refused(4, "s3://work/corpus/tran.txt does not contain any file", data__train="s3://work/corpus/tran.txt")
@@ -530,7 +530,7 @@ class BadInput(Stores):
         self.refused(3, "s3://work/corpus/train.txt", "AWS_ENDPOINT_URL", env=self.env("bad", free_port()))
 
     @long
-    def test_a_server_whose_certificate_nobody_knows(self):
+    def test_unknown_certificate(self):
         certificate, key = self_signed(self.folder)
         server = Server(certificate=certificate, key=key)
         self.addCleanup(server.stop)
@@ -540,7 +540,7 @@ class BadInput(Stores):
         self.refused(3, "SSL_CERT_FILE", env={k: v for k, v in env.items() if k != "SSL_CERT_FILE"})
         self.train("https", "data.train=s3://work/corpus/train.txt", steps=1, env={**env, "SSL_CERT_FILE": certificate})
 
-    def test_who_may_not(self):
+    def test_denied_access(self):
         strict = Refusing()
         self.addCleanup(strict.stop)
         env = self.env("bad", strict.port)

@@ -31,12 +31,12 @@ class Submit(ProgramTest):
                 self.assertEqual(given, [*before, f"submit-mine{extension}"])
                 self.assertEqual((self.folder / given[-1]).read_text().replace("mine", "lockstep"), printed)
 
-    def test_an_engine_that_is_not_here(self):
+    def test_missing_engine(self):
         told = self.run_fails(3, *self.words("kubernetes", "--send"), env=environment(PATH="/nowhere"))
         self.assertIn("cannot run kubectl: No such file or directory", told.err)
         self.assertIn("submit-lockstep.yaml is written", told.err)
 
-    def test_by_ssh_two_machines_train(self):
+    def test_training_on_two_machines_by_ssh(self):
         """Both machines are this one."""
         tools = self.folder / "tools"
         tools.mkdir()

@@ -58,7 +58,7 @@ class T5Test(ProgramTest):
         self.assertTrue(answer.out.endswith("\n"))
         self.assertEqual(self.run_ok(*generate, "--tensor", 2).out, answer.out)
 
-    def test_plans_learn_what_one_rank_learns(self):
+    def test_plans_give_the_losses_of_one_rank(self):
         batch = "per_device_train_batch_size=4"
         self.train_t5("one", batch, "gradient_accumulation_steps=2")
         plans = {
@@ -71,7 +71,7 @@ class T5Test(ProgramTest):
             self.train_t5(name, *plan, ranks=ranks)
             self.assert_close(losses(self.folder / name), losses(self.folder / "one"), 1e-5)
 
-    def test_what_it_takes_is_predicted_and_compared(self):
+    def test_predicted_and_measured_memory(self):
         table = self.run_ok("estimate", "--model", "t5.json", "--gpu", "cpu", "parallel.pipeline=2",
                             "data.sequence_length=32").out
         self.assertIn("a source of 32 and a target of 33", table)
@@ -110,7 +110,7 @@ class T5Test(ProgramTest):
                            "data.validation=held_out.jsonl", *self.PAIRS)
         self.assertNotIn("random", told.err)
 
-    def test_what_it_does_not_take_says_what_to_write(self):
+    def test_unsupported_settings_suggest_alternatives(self):
         told = self.run_fails(2, *self.train_arguments("bad"), "model.path=t5.json")
         self.assertIn("data.prompt=pairs", told.err)
         told = self.run_fails(

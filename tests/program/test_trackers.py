@@ -82,7 +82,7 @@ class Mlflow(ProgramTest):
             [(m["step"], m["value"]) for m in sent if m["key"] == "train/loss"],
             [(line["step"], line["loss"]) for line in metrics(run) if "loss" in line])
 
-    def test_a_run_is_told_while_it_trains_and_goes_on_after_a_resume(self):
+    def test_run_is_logged_and_continues_after_a_resume(self):
         server = self.serve()
         env = environment(
             MLFLOW_TRACKING_URI=server.address + "/", MLFLOW_EXPERIMENT_NAME="stories & more", MLFLOW_TAGS='{"team": "a"}',
@@ -113,7 +113,7 @@ class Mlflow(ProgramTest):
         self.assertEqual([body["status"] for body in server.of("runs/update")], ["KILLED", "RUNNING", "FINISHED"])
         self.assertFalse((self.folder / "told" / "mlflow-outbox.jsonl").exists())
 
-    def test_a_server_that_is_down_costs_nothing_and_is_told_once(self):
+    def test_unreachable_server_is_reported_once(self):
         port = free_port()
         env = environment(MLFLOW_TRACKING_URI=f"http://127.0.0.1:{port}")
         result = lockstep(*self.train_arguments("down", "report_to=mlflow", steps=30), cwd=self.folder, env=env)
@@ -143,19 +143,19 @@ class Mlflow(ProgramTest):
         process.communicate(timeout=60)
         self.expect_metrics(server, self.folder / "late")
 
-    def test_a_run_that_fails_says_so(self):
+    def test_failed_run_is_marked_failed(self):
         server = self.serve()
         env = environment(MLFLOW_TRACKING_URI=server.address)
         arguments = self.train_arguments("failed", "report_to=mlflow", "learning_rate=1e30", "warmup_steps=0", "max_grad_norm=0")
         self.run_fails(6, *arguments, env=env)
         self.assertEqual(server.of("runs/update")[-1]["status"], "FAILED")
 
-    def test_what_names_neither_server_nor_folder_is_refused_before_training(self):
+    def test_invalid_tracking_uri_fails_before_training(self):
         for address in ({}, {"MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}, {"MLFLOW_TRACKING_URI": "file://elsewhere/mlruns"}, {"MLFLOW_TRACKING_URI": "databricks"}):
             result = self.run_fails(2, *self.train_arguments("refused", "report_to=mlflow"), env=environment(**address))
             self.assertIn("mlflow server", result.err)
 
-    def test_a_folder_of_runs_has_them_too(self):
+    def test_mlflow_folder(self):
         env = environment(MLFLOW_TRACKING_URI="mlruns", MLFLOW_EXPERIMENT_NAME="it's \u00fcbel", USER="a")
         train = self.train_arguments("kept", "report_to=mlflow", "save_steps=5", steps=5)
         self.run_ok(*train, env=env)
@@ -225,7 +225,7 @@ class TrainJob(ProgramTest):
             KUBEFLOW_TRAINER_SERVER_URL=f"https://127.0.0.1:{server.server_port}/namespaces/me/trainjobs/mine/status",
             KUBEFLOW_TRAINER_SERVER_CA_CERT=certificate, KUBEFLOW_TRAINER_SERVER_TOKEN=str(self.folder / "token"))
 
-    def test_it_has_percent_seconds_and_metrics(self):
+    def test_status_has_percent_seconds_and_metrics(self):
         server, env = self.serve()
         result = self.train("run", env=env)
         self.assertNotIn("TrainJob", result.err)
@@ -241,7 +241,7 @@ class TrainJob(ProgramTest):
         for status in told:
             self.assertRegex(status["lastUpdatedTime"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
 
-    def test_a_server_that_refuses_or_is_not_known_costs_a_warning(self):
+    def test_refusing_or_unknown_server_causes_a_warning(self):
         server, env = self.serve()
         server.status = 403
         self.assertEqual(self.train("refused", env=env).err.count("the TrainJob's status cannot be updated"), 1)
@@ -254,7 +254,7 @@ class TrainJob(ProgramTest):
 
 
 class Histograms(ProgramTest):
-    def test_they_need_a_tracker_that_shows_them(self):
+    def test_histograms_need_a_tracker_that_shows_them(self):
         self.assertIn("report_to=tensorboard", self.run_fails(2, *self.train_arguments("no", "monitor.histograms=2")).err)
         self.run_fails(2, *self.train_arguments("no", "monitor.histograms=-1", "report_to=tensorboard"))
 

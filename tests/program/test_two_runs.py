@@ -9,7 +9,7 @@ from harness import ProgramTest, losses, processes_of, start, wait_for
 
 
 class TwoRuns(ProgramTest):
-    def test_the_second_is_refused_and_the_first_goes_on_undisturbed(self):
+    def test_second_run_is_refused(self):
         common = ["save_steps=1", "save_total_limit=1"]
         self.train("alone", *common, steps=60)
         arguments = self.train_arguments("both", *common, steps=60)

@@ -42,7 +42,7 @@ class Unlearning(ProgramTest):
             self.assertEqual(len(values), 4, name)
             self.assert_close(values, [line[name] for line in others if name in line], 5e-5)
 
-    def test_rows_are_forgotten_alike_under_every_plan(self):
+    def test_every_plan_gives_the_losses_of_one_rank(self):
         refusals = "unlearning.refusals=idk.txt"
         first = self.unlearn("npo", "NPO", "per_device_train_batch_size=4", cache="cache_npo")
         self.assertIn("11 rows to forget, 21 to keep (NLL)", first.err)
@@ -75,7 +75,7 @@ class Unlearning(ProgramTest):
         self.unlearn("alternate", "DPO", "unlearning.alternate_key=other", "unlearning.anchor=retain", "max_steps=1")
 
     @long
-    def test_states_at_a_layer_are_steered(self):
+    def test_rmu_steers_a_layer(self):
         words = [r"unlearning.module_regex=transformer\.h\.2", "model.path=deep.json"]
         (self.folder / "deep.json").write_text(json.dumps({**CONFIG, "n_layer": 5, "attn_pdrop": 0.1}))
         told = self.unlearn("rmu", "RMU", "per_device_train_batch_size=4", *words).err
@@ -111,7 +111,7 @@ class Unlearning(ProgramTest):
         self.assertLess(abs(metrics(self.folder / "rmu_lora")[0]["retain_loss"]), 1)
 
     @long
-    def test_what_is_kept_may_be_a_constraint(self):
+    def test_retain_loss_as_a_constraint(self):
         bound = ["unlearning.retain_loss_eps=0.2", "unlearning.dual_step_size=0.3"]
         by_step = [*bound, "unlearning.dual_warmup_epochs=0", "unlearning.retain_loss=KL", "unlearning.alpha=2"]
         self.unlearn("pdu", "PDU", "per_device_train_batch_size=4", *by_step)
@@ -163,7 +163,7 @@ class Unlearning(ProgramTest):
         return {name: data[8 + size + entry["data_offsets"][0] : 8 + size + entry["data_offsets"][1]]
                 for name, entry in header.items()}
 
-    def test_means_of_micro_batches_depend_on_them_alone(self):
+    def test_upstream_means_of_micro_batches(self):
         words = ["unlearning.compatibility=upstream", "unlearning.retain_loss=KL", "per_device_train_batch_size=2"]
         self.unlearn("upstream", "GradDiff", "gradient_accumulation_steps=2", *words)
         self.unlearn("upstream_two", "GradDiff", *words, ranks=2)
@@ -186,14 +186,14 @@ class Unlearning(ProgramTest):
             self.unlearn("plain", "NPO", *adapter, *words[1:], "model.path=plain.json", "max_steps=1", cache="cache_plain")
             self.assertAlmostEqual(metrics(self.folder / "plain")[0]["retain_loss"], 0, delta=1e-6)
 
-    def test_a_resumed_run_goes_on_exactly(self):
+    def test_resume_is_exact(self):
         words = ["per_device_train_batch_size=5", "unlearning.refusals=idk.txt", "save_steps=2", "unlearning.retain_loss=KL"]
         self.unlearn("whole", "DPO", *words)
         self.unlearn("parts", "DPO", *words, "max_steps=2")
         self.unlearn("parts", "DPO", *words, "resume_from_checkpoint=true")
         self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "whole"))
 
-    def test_finetuning_learns_what_forgetting_lets_go_of(self):
+    def test_finetuning_lowers_and_unlearning_raises_the_loss(self):
         learned = self.run_ok(
             "unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=Finetune",
             "unlearning.retain=forget.jsonl", "data.sequence_length=48", "data.cache_dir=cache", "output_dir=learned",
@@ -229,7 +229,7 @@ class Unlearning(ProgramTest):
             "per_device_eval_batch_size=3", "use_cpu=true", *more)
 
     @long
-    def test_what_is_left_is_measured_alike_on_any_number_of_ranks(self):
+    def test_metrics_are_equal_on_any_number_of_ranks(self):
         self.write_tofu()
         for name, files, steps in (("full", "[tofu/forget01.jsonl,tofu/retain99.jsonl]", 60), ("kept", "tofu/retain99.jsonl", 40)):
             self.run_ok("unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=Finetune",
@@ -332,7 +332,7 @@ class Unlearning(ProgramTest):
             self.assertIn(told, result.err)
 
     @long
-    def test_a_run_is_measured_while_it_trains(self):
+    def test_evaluation_during_training(self):
         self.write_tofu()
         suite = ["unlearning.data_dir=tofu", "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01",
                  "unlearning.max_new_tokens=6", "per_device_eval_batch_size=3", "data.sequence_length=48"]
@@ -378,7 +378,7 @@ class Unlearning(ProgramTest):
         self.assertIn("evals", [path.name for path in (self.folder / "measured_rmu").iterdir()], ended)
 
     @long
-    def test_verify_and_estimate_know_it(self):
+    def test_verify_and_estimate(self):
         words = ["task.type=unlearning", "unlearning.method=NPO"]
         out = self.run_ok("verify", "--model", "model.json", "--nproc", 2, "parallel.context=2", "data.sequence_length=13",
                           "use_cpu=true", *words).out
@@ -407,7 +407,7 @@ class Unlearning(ProgramTest):
         self.assertIn("equal within", out)
         self.assertNotEqual(estimate(*rmu, "per_device_train_batch_size=2"), plain)
 
-    def test_launching_their_script_tells_the_command_of_ours(self):
+    def test_launching_upstream_script_prints_the_equivalent_command(self):
         pages = pathlib.Path(__file__).parent / "pages" / "unlearning"
         theirs = self.folder / "theirs"
         shutil.copytree(pages / "configs", theirs / "configs")
@@ -424,7 +424,7 @@ class Unlearning(ProgramTest):
         self.assertNotIn("-cp configs", alone.err)
 
     @long
-    def test_what_is_wrong_is_told(self):
+    def test_invalid_settings_are_reported(self):
         common = ["unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "use_cpu=true",
                   "data.cache_dir=cache", "max_steps=1"]
         forget = "unlearning.forget=forget.jsonl"

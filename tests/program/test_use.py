@@ -67,7 +67,7 @@ class Use(ProgramTest):
         self.assertEqual(piped.out, self.run_ok(*words, "Once upon\na").out)
 
     @long
-    def test_a_text_that_holds_nothing_is_told(self):
+    def test_empty_text(self):
         (self.folder / "empty.txt").write_text("")
         (self.folder / "blank.txt").write_text("\n")
         told = self.run_fails(4, "eval", "--model", "run", "--data", "empty.txt", "use_cpu=true").err
@@ -76,7 +76,7 @@ class Use(ProgramTest):
         self.assertEqual(report["eval_samples"], 1)
 
     @long
-    def test_one_token_at_a_time_whatever_is_asked(self):
+    def test_equivalent_settings_of_greedy_decoding(self):
         """All equivalent settings of greedy decoding give the same tokens."""
         words = ["generate", "--model", "run", "--prompt", "Once upon a", "--max-new-tokens", 8]
         greedy = self.run_ok(*words).out
@@ -84,7 +84,7 @@ class Use(ProgramTest):
                      ["--dtype", "float32"], ["--device-map", "cpu"], ["--tensor", 2, "--device-map", "cpu"]):
             self.assertEqual(self.run_ok(*words, *more).out, greedy, more)
 
-    def test_bad_use_is_told(self):
+    def test_bad_arguments_are_reported(self):
         self.assertIn("--help", self.run_fails(2, "generate", "--model", "run").err)
         self.assertIn("nowhere", self.run_fails(2, "generate", "--model", "nowhere", "--prompt", "a").err)
         result = self.run_fails(2, "generate", "--model", "run", "--prompt", "a", "--max-new-tokens", 100000)

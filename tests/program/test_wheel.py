@@ -47,7 +47,7 @@ class Wheel(ProgramTest):
         if (self.libtorch.parent / "nvidia").exists():
             (site / "nvidia").symlink_to(self.libtorch.parent / "nvidia")
 
-    def test_it_trains_and_generates_beside_its_torch(self):
+    def test_trains_and_generates_with_an_installed_torch(self):
         python, site = self.fresh_environment("beside")
         self.put_torch_beside(site)
         run(python, "-m", "lockstep", *self.train_arguments("run", ranks=2, steps=2), cwd=self.folder)
@@ -75,7 +75,7 @@ class Wheel(ProgramTest):
         self.assertEqual(lines[:4], [str(self.libtorch), "True", "0", "0"])
         self.assertEqual(lines[4], "2 `lockstep train model.path=missing` ended with 2: usage or configuration")
 
-    def test_the_record_is_of_what_is_inside(self):
+    def test_record_lists_the_contents(self):
         with zipfile.ZipFile(self.wheel) as archive:
             self.assertIsNone(archive.testzip())
             record = next(name for name in archive.namelist() if name.endswith("RECORD"))
@@ -89,7 +89,7 @@ class Wheel(ProgramTest):
         self.assertIn("lockstep/share/lockstep/deploy/kubernetes/runtime.yaml", told)
         self.assertIn(f"Requires-Dist: torch=={make_wheel.torch_version(self.libtorch)}\n", text)
 
-    def test_a_search_path_that_does_not_fit_is_refused(self):
+    def test_unsuitable_search_path_is_refused(self):
         copy = self.folder / "copy"
         copy.write_bytes(pathlib.Path(PROGRAM).read_bytes())
         file = elf.Elf(copy)
