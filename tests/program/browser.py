@@ -58,7 +58,7 @@ class Browser:
             ready, _, _ = select.select([self.read_end], [], [], max(0, end - time.monotonic()))
             part = os.read(self.read_end, 1 << 16) if ready else b""
             if not part:
-                raise AssertionError("the browser does not answer")
+                raise AssertionError("the browser does not respond")
             self.buffer += part
         text, _, self.buffer = self.buffer.partition(b"\0")
         message = json.loads(text)
@@ -98,7 +98,7 @@ class Browser:
             if found:
                 return found
             time.sleep(0.05)
-        raise AssertionError(f"never so: {expression}; {self.complaints}")
+        raise AssertionError(f"never true: {expression}; {self.complaints}")
 
     def key(self, key):
         for kind in ("keyDown", "keyUp"):

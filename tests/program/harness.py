@@ -75,7 +75,7 @@ def wait_for(condition, seconds=60):
         if found:
             return found
         time.sleep(0.02)
-    raise AssertionError("waited in vain")
+    raise AssertionError(f"timed out after {seconds} s")
 
 
 def free_port():

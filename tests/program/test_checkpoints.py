@@ -115,7 +115,7 @@ class FullDisk(ProgramTest):
         mounted = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, text=True)
         if mounted.returncode != 0:
-            self.skipTest(f"a tmpfs cannot be mounted here: {mounted.stderr.strip()}")
+            self.skipTest(f"a tmpfs cannot be mounted: {mounted.stderr.strip()}")
         try:
             arguments = self.train_arguments("disk/run", "save_steps=2", ranks=2, steps=8)
             result = self.run_fails(4, *arguments)

@@ -115,9 +115,9 @@ class Hang(ProgramTest):
             found, waited = self.stop_in_turn(name, ranks, trials, more)
             right += found
             seconds += waited
-            print(f"{name}: {ranks} ranks, {found} of {trials} right", flush=True)
+            print(f"{name}: {ranks} ranks, {found} of {trials} named correctly", flush=True)
         seconds.sort()
-        print(f"{right} of {TRIALS} right; named after {seconds[len(seconds) // 2]:.1f} s (median), "
+        print(f"{right} of {TRIALS} named correctly, after {seconds[len(seconds) // 2]:.1f} s (median), "
               f"{seconds[-1]:.1f} s (longest), limit {LIMIT} s", flush=True)
         self.assertEqual(right, TRIALS)
 
@@ -152,7 +152,7 @@ class Hang(ProgramTest):
                              and re.search(rf"for rank {victim}[ :].* number \d+ of group .*shape \[", text))
                     ok = named == [str(victim)] and whole
                     if not ok:
-                        print(f"{name}: stopped {victim}, told:\n{text}", flush=True)
+                        print(f"{name}: stopped rank {victim}, output:\n{text}", flush=True)
                     right += bool(ok)
                     wait_for(lambda: f"rank {victim} resumed after" in said.text()[before:], 60)
             finally:
