@@ -26,7 +26,7 @@ class Calibrate(ProgramTest):
         self.assertIn("tokens/s", plan)
         run = self.train("timed", "--cluster", "machine.yaml")
         self.assertRegex(run.err + run.out,
-                         r"predicted: [\d.e-]+ s a step \(-\d+% \+\d+%\), \d+ tokens/s, .* \(figures: machine.yaml\)")
+                         r"predicted: [\d.e-]+ s per step \(-\d+% \+\d+%\), \d+ tokens/s, .* \(figures: machine.yaml\)")
 
     def test_default_file_and_broken_file(self):
         run = self.train("usual", env=self.env)
@@ -63,7 +63,7 @@ class Calibrate(ProgramTest):
             return
         self.assertEqual(len(kept), 1, said)
         self.assertIn("between its steps", kept[0].read_text())
-        self.assertRegex(again.err + again.out, r"predicted: [\d.e-]+ s a step .*machine-2x1-")
+        self.assertRegex(again.err + again.out, r"predicted: [\d.e-]+ s per step .*machine-2x1-")
         # The measurement does not change the training results.
         env["LOCKSTEP_MEASURE_MACHINE"] = "0"
         plain = self.train("plain", *words, ranks=2, steps=steps, env=env)
