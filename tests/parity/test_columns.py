@@ -73,7 +73,8 @@ def test_rows_order_and_values(program, form):
     assert len(found) == len(read) == ROWS
     for text, row in zip(found, read):
         wanted = "".join(
-            json.dumps({**message, "day": str(message["day"])}, ensure_ascii=False) for message in row["messages"])
+            json.dumps({key: str(value) if key == "day" else value for key, value in message.items() if value is not None}, ensure_ascii=False)
+            for message in row["messages"])  # null keys are dropped, as transformers does
         decoder, at, ours, theirs = json.JSONDecoder(), 0, [], []
         text = text.strip().replace("⟦", "").replace("⟧", "")
         while at < len(text):
@@ -175,5 +176,5 @@ def test_rows_of_other_tasks(program, task):
     for length in (len(whole) - 1, len(whole) // 2, 6):
         (program.folder / "cut.parquet").write_bytes(whole[:length])
         told = program.run_fails(4, *words, "data.train=cut.parquet", "output_dir=none").err
-        assert "cut.parquet" in told and "cut off" in told, told
+        assert "cut.parquet" in told and "the file is truncated" in told, told
         assert not (program.folder / "none" / "metrics.jsonl").exists()
