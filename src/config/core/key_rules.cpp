@@ -1,4 +1,4 @@
-// Applies rules to the keys of other programs and to unsupported keys.
+// Applies rules to keys of other programs and to unsupported keys.
 #include "config/core/key_rules.h"
 
 #include <algorithm>
