@@ -43,7 +43,7 @@ class Resolver {
       return std::move(result_);
     }
     layers();
-    // Interpolation is skipped after other problems, which would cause follow-up errors.
+    // Continues after a problem so that independent problems are reported together.
     interpolate();
     ranks_ = find_ranks();
     read_other_formats();

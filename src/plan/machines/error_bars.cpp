@@ -1,4 +1,4 @@
-// Error bars of time and memory predictions.
+// Implements error bars of time and memory predictions.
 #include "plan/machines/error_bars.h"
 
 #include <algorithm>
