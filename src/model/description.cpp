@@ -1,4 +1,4 @@
-// Descriptions of models as lists of layers and parameters.
+// Implements descriptions of models as lists of layers and parameters.
 #include "model/description.h"
 
 #include <algorithm>

@@ -26,7 +26,7 @@ struct NodeGroup {
                             // efficiency and latency
 
   double spread_seconds = 0;  // for measured devices; after computing for t, they wait sqrt(spread
-                              // x t) for the slowest device t) for the slowest one
+                              // x t) for the slowest device
 
   /// Returns the time that devices wait for the slowest device after computing for `computed`
   /// seconds.

@@ -70,7 +70,7 @@ struct Software {
       false;  // last product of a block is not recomputed because its output is unused
   bool reduces_whole = false;  // gradients are all-reduced although the optimizer is sharded
   bool cuts_messages = true;   // each tensor rank sends a slice of a pipeline message even without
-                              // sequence parallelism sequence parallelism
+                               // sequence parallelism
   bool blocking_messages = false;        // sending a pipeline message blocks the sender
   bool waits_for_messages = false;       // host waits for every pipeline message
   bool reduce_each_micro_batch = false;  // reduces sharded gradients after every micro-batch
@@ -98,11 +98,10 @@ struct Software {
   bool keeps_gated = true;    // stores the gate both before and after its activation
   bool keeps_ungated = true;  // backward pass of an ungated activation needs more than its output
   bool keeps_exchanged = false;  // results of context- and tensor-parallel exchanges are stored
-                                 // instead of communicated again in the backward pass instead of
-                                 // communicated again in the backward pass
-  bool fused_head = false;  // CPUs: head uses fused loops over panels of rows
-  bool lays_out = false;    // CPUs: packs one operand of weight gradients
-  double threads = 1;       // CPUs: threads per rank
+                                 // instead of communicated again in the backward pass
+  bool fused_head = false;       // CPUs: head uses fused loops over panels of rows
+  bool lays_out = false;         // CPUs: packs one operand of weight gradients
+  double threads = 1;            // CPUs: threads per rank
   double unit_bytes =
       25 << 20;                // neighboring units of up to this many bytes in total share a buffer
   double update_copy = 0;      // bytes per parameter copied while its unit is updated
@@ -115,18 +114,16 @@ struct Software {
   double bucket_bytes = 100e6;    // bytes of communication buffers per rank
   bool reduces_in_place = false;  // gradients are reduced in the accumulation buffer, without other
                                   // buffers, except in stage 2, where that buffer is not persistent
-                                  // buffers, except in stage 2, where that buffer is not persistent
   double unit_parameters = 1e30;  // maximum parameters gathered at a time (ZeRO stage 3)
   bool device_is_host = false;    // offloading to host memory has no effect, and free memory can be
-                                // reused for tensors of any size, so only the peak counts reused
-                                // for tensors of any size: only the peak counts
-  bool head_in_forward = false;  // head gradients are computed with the loss
-  bool balances_stages = false;  // stages are balanced by the cost of layers and head
-  double tensor_copy = 0;        // bytes copied per byte reduced by a tensor-parallel collective
-  double sequence_copy = 0;      // tensor_copy with sequence parallelism
-  bool ring_in_memory = false;   // ring attention uses separate kernels with scores in memory
-  double context_bytes = 1.2e9;  // bytes of driver, libraries and communicators
-  double fragmentation = 0.12;   // fraction of activations and temporaries lost by the allocator
+                                  // reused for tensors of any size, so only the peak counts
+  bool head_in_forward = false;   // head gradients are computed with the loss
+  bool balances_stages = false;   // stages are balanced by the cost of layers and head
+  double tensor_copy = 0;         // bytes copied per byte reduced by a tensor-parallel collective
+  double sequence_copy = 0;       // tensor_copy with sequence parallelism
+  bool ring_in_memory = false;    // ring attention uses separate kernels with scores in memory
+  double context_bytes = 1.2e9;   // bytes of driver, libraries and communicators
+  double fragmentation = 0.12;    // fraction of activations and temporaries lost by the allocator
 };
 
 /// Schedule from a file (Kind::kFile).
@@ -151,9 +148,8 @@ struct Job {
   schedule::Kind schedule = schedule::Kind::kOneFOneB;
   std::shared_ptr<const ListedSchedule> listed;  // only for Kind::kFile
   int virtual_stages = 1;
-  double greedy_held =
-      0;  // if positive, the schedule is generated from predicted times with at most this many
-          // micro-batches in flight micro-batches in flight; 0: none
+  double greedy_held = 0;  // if positive, the schedule is generated from predicted times with at
+                           // most this many micro-batches in flight
   Recompute recompute = Recompute::kNone;
   double recompute_share = 1;  // fraction of blocks with kFull; the others use `recompute_others`
   Recompute recompute_others = Recompute::kElementwise;
@@ -166,8 +162,7 @@ struct Job {
   bool adapters_decompose = false;  // DoRA (Liu et al., 2024)
   bool adapters_drop = false;       // adapters apply dropout to their input
   double frozen_bytes = 2;  // bytes per frozen weight of linear layers in blocks: 2, or less if
-                            // quantized. Other frozen weights have the compute type quantized;
-                            // other frozen weights have the compute type
+                            // quantized; other frozen weights have the compute type
   double reference_bytes =
       0;  // bytes per parameter of a read-only reference model with the same plan; 0: none
   int in_memory_checkpoints = 0;  // copies of a rank's shard of the state in host memory
