@@ -17,12 +17,11 @@ namespace lockstep::model {
 /// Adapter of a layer: low-rank factors of a linear layer, token embedding or head, or separately
 /// trained rows of selected tokens.
 struct Adapter {
-  int64_t rank = 0;         // 0: trained rows
-  double scale = 1;         // scale of the adapter's output: alpha / r, or alpha / sqrt(r)
-  double dropout = 0;       // dropout on A's input
-  bool decomposes = false;  // DoRA: separate magnitudes and directions
-  bool of_tied_head =
-      false;  // true for an embedding tied to the head, which then uses the adapter too
+  int64_t rank = 0;                  // 0: trained rows
+  double scale = 1;                  // scale of the adapter's output: alpha / r, or alpha / sqrt(r)
+  double dropout = 0;                // dropout on A's input
+  bool decomposes = false;           // DoRA: separate magnitudes and directions
+  bool of_tied_head = false;         // embedding tied to the head, which also uses the adapter
   std::vector<int64_t> tokens = {};  // tokens whose rows are trained
   /// lora_A.weight [r, in] and lora_B.weight [out, r] (for an embedding lora_embedding_A and
   /// lora_embedding_B) in file layout; with DoRA also lora_magnitude_vector [out]. For trained
@@ -43,8 +42,7 @@ struct Adapters {
   std::set<std::string> copies;
   /// Configuration as saved, with defaults and shorthands (null, all-linear) resolved.
   LoraConfig config;
-  std::string
-      base_hash;  // hash of the base weights (train/weights/adapter_base.h); empty: not known
+  std::string base_hash;  // hash of the base weights (train/weights/adapter_base.h); empty: unknown
 };
 
 /// Origin of a configuration.

@@ -56,13 +56,11 @@ struct PlaceInStack {
 };
 
 struct ParameterSpec {
-  std::string name;  // full Hugging Face name, "transformer.h.0.attn.c_attn.weight"
-  std::vector<int64_t>
-      shape;  // shape in the file: [in, out] for GPT-2 matrices, otherwise [out, in]
+  std::string name;            // full Hugging Face name, "transformer.h.0.attn.c_attn.weight"
+  std::vector<int64_t> shape;  // file layout: [in, out] for GPT-2 matrices, otherwise [out, in]
   Initialization init;
-  bool decays =
-      false;  // weight decay applies: true for matrices and embeddings, false for norms and biases
-  bool learns = true;  // if false, the gradient is always zero and the parameter is not updated
+  bool decays = false;  // weight decay applies (matrices and embeddings, not norms and biases)
+  bool learns = true;   // if false, the gradient is always zero and the parameter is not updated
   bool is_float32 = false;                // float32 regardless of the model's type
   int64_t unit = 0;                       // 0: embedding; 1 and up: blocks; last: head
   std::vector<Dim> dims = {};             // one entry per dim of `shape`

@@ -65,8 +65,7 @@ enum class RopeType { kNone, kDefault, kLinear, kDynamic, kLlama3, kYarn, kLongR
 struct Rope {
   RopeType type = RopeType::kNone;
   double theta = 10000;
-  double partial_rotary_factor =
-      1;  // fraction of a head that is rotated: int(head_dim * this) elements
+  double partial_rotary_factor = 1;  // rotated fraction of a head: int(head_dim * this) elements
   std::optional<double> factor;
   int64_t original_max_positions = 0;                          // used by llama3, yarn and longrope
   double low_frequency_factor = 1, high_frequency_factor = 4;  // used by llama3
@@ -125,9 +124,8 @@ struct ModelConfig {
   Family family = Family::kGpt2;
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t layers = 0;  // number of all blocks
-  int64_t encoder_layers =
-      0;  // encoder-decoders: number of encoder blocks, which come first; otherwise 0
+  int64_t layers = 0;          // number of all blocks
+  int64_t encoder_layers = 0;  // encoder-decoders: the first blocks, which form the encoder
   int64_t heads = 0;
   int64_t kv_heads = 0;  // must divide heads
   int64_t head_dim = 0;
@@ -161,8 +159,7 @@ struct ModelConfig {
   // cap.
   double score_cap = 0, logit_cap = 0;
   Rope rope;
-  std::optional<Rope>
-      window_rope;  // rotary positions of sliding-window layers; nullopt: same as other layers
+  std::optional<Rope> window_rope;  // positions of sliding-window layers; nullopt: as other layers
   RelativePositions relative_positions;
   /// Encoder-only model: every token attends to its whole document, and there is no next-token
   /// prediction (the head is described in model/encoder_head.h).

@@ -17,12 +17,11 @@ struct ModelConfig;
 
 struct Quantization {
   enum class Type { kNf4, kFp4 };
-  int64_t bits = 4;           // 4 or 8
-  Type type = Type::kNf4;     // this and the following fields: 4-bit only
-  bool double_quant = false;  // also quantize the scales
-  int64_t block_size = 64;    // weights per scale; stored per tensor in the checkpoint
-  std::string compute_type =
-      "";  // type of matrix products, as in the checkpoint; empty: unspecified
+  int64_t bits = 4;               // 4 or 8
+  Type type = Type::kNf4;         // this and the following fields: 4-bit only
+  bool double_quant = false;      // also quantize the scales
+  int64_t block_size = 64;        // weights per scale; stored per tensor in the checkpoint
+  std::string compute_type = "";  // type of matrix products in the checkpoint; empty: unspecified
   /// Modules that are not quantized, by name suffix. The head is never quantized. Empty: no others.
   std::vector<std::string> skip_modules;
 

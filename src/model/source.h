@@ -13,10 +13,9 @@ namespace lockstep::model {
 struct ModelSource {
   enum class Kind { kPreset, kConfigFile, kFolder, kHub };
   Kind kind = Kind::kPreset;
-  std::string name;  // as given by the user
-  std::filesystem::path
-      folder;                // folder with config.json, weights and tokenizer; empty for a preset
-  bool has_weights = false;  // false: random initialization
+  std::string name;              // as given by the user
+  std::filesystem::path folder;  // folder of config.json, weights and tokenizer; empty for a preset
+  bool has_weights = false;      // false: random initialization
   ModelConfig config;
 };
 

@@ -11,9 +11,8 @@ namespace lockstep::plan {
 
 namespace {
 
-constexpr int64_t kMostSequences = 64;  // largest micro-batch
-constexpr int64_t kLeastContextTokens =
-    1024;  // minimum tokens of a sequence on each context-parallel rank
+constexpr int64_t kMostSequences = 64;         // largest micro-batch
+constexpr int64_t kLeastContextTokens = 1024;  // minimum tokens of a sequence per rank
 
 // Returns the divisors of `number` up to `most`, sorted.
 std::vector<int> divisors(int64_t number, int64_t most) {

@@ -39,8 +39,7 @@ void read_sharding_strategy(const RuleTarget& target, const std::string& name, c
   }
   target.set("parallel.zero_stage", found->second, value);
   if (text.find("hybrid") != std::string::npos || text == "4" || text == "5") {
-    target.set(
-        "parallel.shard_ranks", "-1", value);  // shard within a machine, replicate across machines
+    target.set("parallel.shard_ranks", "-1", value);  // replicate across machines
   }
 }
 

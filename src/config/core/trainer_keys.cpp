@@ -62,8 +62,7 @@ constexpr KeyRule kTrainerRules[] = {
     {"adafactor", kRead, "", "training.optim=adafactor", kSwitch},
     {"do_regression", kRead, "", "task.problem_type=regression", kSwitch},
     {"group_by_length", kRead, "", "training.train_sampling_strategy=group_by_length", kSwitch},
-    read_by(
-        "task_name", read_glue_task),  // must precede the next keys because it selects the dataset
+    read_by("task_name", read_glue_task),  // before the next keys: it selects the dataset
     read_by("label_column_name", read_label_column),
     read_by("max_eval_samples", read_most_samples),
     read_by("max_predict_samples", read_most_samples),

@@ -39,8 +39,7 @@ double roofline_seconds(const Device& device, std::span<const BudgetLine> lines)
 struct RooflineStep {
   double seconds = 0;
   double tokens_per_second = 0;
-  double utilisation =
-      0;  // fraction of the 16-bit peak; counts only operations of the model's products
+  double utilisation = 0;  // fraction of the 16-bit peak; only counts the model's products
 };
 RooflineStep roofline_step(const Device& device, const Job& job);
 

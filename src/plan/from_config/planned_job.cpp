@@ -192,8 +192,7 @@ Job planned_job(
   const bool files =
       parallel.offload_param.device == "nvme" || parallel.offload_optimizer.device == "nvme";
   job.offload_to = files ? OffloadTo::kNvme : OffloadTo::kHost;
-  if (config.checkpoint.replicas >
-      0) {  // the last two states, plus two replicas of a neighbor's states
+  if (config.checkpoint.replicas > 0) {  // the last two states, two replicas of a neighbor's
     job.in_memory_checkpoints = job.mesh.ranks() > devices_per_node ? 4 : 2;
   }
   const bool half = config.training.bf16 || config.training.fp16;

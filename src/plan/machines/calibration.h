@@ -33,8 +33,7 @@ struct Physics {
   double link_latency = 3.4e-6;      // seconds per step of a collective within a node
   double network_latency = 14e-6;    // seconds per step of a collective between nodes
   double early_libraries = 0.80;  // relative rate of matrix kernels in the first year of a device
-  double straggler =
-      0.01;  // relative spread of compute time over devices; all ranks wait for the slowest
+  double straggler = 0.01;        // relative spread of device times; all ranks wait for the slowest
   double contention = 0.10;  // slowdown of compute by concurrent communication, as a fraction of
                              // the communication time
   double overlap_power =

@@ -53,8 +53,7 @@ struct Device {
   double node_network = 0;   // bytes/s per device and direction to other nodes: the usual network
   int devices_per_node = 8;  // usual number
   bool is_cpu = false;       // device memory is host memory
-  bool measured =
-      false;  // measured by `lockstep calibrate`: the next fields replace waves of tiles
+  bool measured = false;     // by `lockstep calibrate`: the next fields replace waves of tiles
   ShortSides short16, short32;
   double kernel_seconds = 0;   // minimum time of a kernel
   double dropout_seconds = 0;  // seconds per random number for dropout

@@ -85,15 +85,13 @@ struct Software {
   double weight_bytes = 2;            // bytes per parameter in the compute type
   double gradient_bytes = 2;          // bytes per stored gradient
   double sum_bytes = 0;  // bytes per accumulated and communicated gradient; 0: gradient_bytes
-  double optimizer_bytes = 12;    // bytes of master copy and moments per parameter
-  double reduce_bytes = 2;        // bytes per communicated gradient
-  double logit_bytes = 6;         // bytes stored per logit for the backward pass
-  double shared_logit_bytes = 0;  // logit_bytes if tensor ranks shard the vocabulary; 0: the same
-  double logit_limit = 1e30;      // maximum bytes of logits in memory at a time
-  double head_gradient_bytes =
-      0;  // bytes per head weight of its gradient, in memory with the logits
-  double head_sum_bytes =
-      0;  // bytes per head weight of the gradient sum if logits are computed in chunks
+  double optimizer_bytes = 12;     // bytes of master copy and moments per parameter
+  double reduce_bytes = 2;         // bytes per communicated gradient
+  double logit_bytes = 6;          // bytes stored per logit for the backward pass
+  double shared_logit_bytes = 0;   // logit_bytes if tensor ranks shard the vocabulary; 0: the same
+  double logit_limit = 1e30;       // maximum bytes of logits in memory at a time
+  double head_gradient_bytes = 0;  // gradient bytes per head weight, in memory with the logits
+  double head_sum_bytes = 0;  // gradient sum bytes per head weight, for logits computed in chunks
   double mask_bytes = 1;      // bytes of dropout mask stored per element for the backward pass
   bool keeps_gated = true;    // stores the gate both before and after its activation
   bool keeps_ungated = true;  // backward pass of an ungated activation needs more than its output
@@ -102,15 +100,13 @@ struct Software {
   bool fused_head = false;       // CPUs: head uses fused loops over panels of rows
   bool lays_out = false;         // CPUs: packs one operand of weight gradients
   double threads = 1;            // CPUs: threads per rank
-  double unit_bytes =
-      25 << 20;                // neighboring units of up to this many bytes in total share a buffer
-  double update_copy = 0;      // bytes per parameter copied while its unit is updated
-  double update_scratch = 0;   // bytes of other temporaries in an update
-  double update_bytes = 30;    // bytes moved by the optimizer per parameter
-  double sum_bytes_moved = 0;  // bytes moved per gradient to accumulate micro-batches
-  double copy_bytes = 0;       // bytes moved per gathered parameter to copy into and out of buffers
-  double merge_bytes =
-      8;  // bytes moved per element of the attention output in each further step of a ring
+  double unit_bytes = 25 << 20;  // neighboring units of up to this many bytes share a buffer
+  double update_copy = 0;        // bytes per parameter copied while its unit is updated
+  double update_scratch = 0;     // bytes of other temporaries in an update
+  double update_bytes = 30;      // bytes moved by the optimizer per parameter
+  double sum_bytes_moved = 0;    // bytes moved per gradient to accumulate micro-batches
+  double copy_bytes = 0;   // bytes moved per gathered parameter to copy into and out of buffers
+  double merge_bytes = 8;  // bytes per output element, for each further step of ring attention
   double bucket_bytes = 100e6;    // bytes of communication buffers per rank
   bool reduces_in_place = false;  // gradients are reduced in the accumulation buffer, without other
                                   // buffers, except in stage 2, where that buffer is not persistent
