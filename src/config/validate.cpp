@@ -306,7 +306,7 @@ void validate_task(const Config& config, Checker& check) {
   }
   validate_label_fields(config, check);
   const bool asked = classifies || !task.labels.empty();
-  // The config.yaml of a run also contains defaults, which are not requests.
+  // The config.yaml of a run also contains defaults, which the user did not request.
   const auto is_typed = [&](const char* key) {
     return check.origin(key).source == Origin::Source::kCommandLine;
   };

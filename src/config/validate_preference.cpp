@@ -67,7 +67,7 @@ void check_use(const std::string& objective, Checker& check) {
   }
   for (const Use& use : kUses) {
     const std::string key = fmt::format("preference.{}", use.key);
-    // The config.yaml of a run also contains defaults, which are not requests.
+    // The config.yaml of a run also contains defaults, which the user did not request.
     if (!is_read(use) && check.origin(key).source == Origin::Source::kCommandLine) {
       check.fail(
           key,

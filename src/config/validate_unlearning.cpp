@@ -24,7 +24,7 @@ void check_use_by_method(const UnlearningMethod& method, Checker& check) {
   }
   for (const std::string_view key : keys) {
     const std::string name = fmt::format("unlearning.{}", key);
-    // The config.yaml of a run also contains defaults, which are not requests.
+    // The config.yaml of a run also contains defaults, which the user did not request.
     if (!is_typed_here(check, name) || std::ranges::find(method.keys, key) != method.keys.end()) {
       continue;
     }

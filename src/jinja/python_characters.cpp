@@ -38,8 +38,7 @@ std::string utf8(char32_t c) {
   return text::to_utf8(std::u32string_view(&c, 1));
 }
 
-/// Maps each lowercase letter to its uppercase letter. If several share one, only the first is
-/// mapped back to it.
+/// Maps each lowercase letter to its uppercase letter; if there are several, to the first one.
 const std::map<char32_t, char32_t>& upper_letters() {
   static const std::map<char32_t, char32_t> all = [] {
     std::map<char32_t, char32_t> made{

@@ -125,7 +125,7 @@ struct ModelConfig {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t layers = 0;          // number of all blocks
-  int64_t encoder_layers = 0;  // encoder-decoders: the first blocks, which form the encoder
+  int64_t encoder_layers = 0;  // number of encoder blocks, which come first; 0: no encoder
   int64_t heads = 0;
   int64_t kv_heads = 0;  // must divide heads
   int64_t head_dim = 0;

@@ -41,7 +41,7 @@ struct MachineSamples {
   double copy_bandwidth = 0;    // copy rate in bytes/s, reads plus writes
   double update_bandwidth = 0;  // optimizer rate in bytes/s, reads plus writes
   double memory_bytes = 0;      // memory per rank
-  int ranks = 1;                // number of ranks that measured concurrently
+  int ranks = 1;                // number of ranks that ran the measurement concurrently
 };
 
 /// Fits non-negative rates by least squares of relative errors and returns one node of `ranks`

@@ -99,7 +99,7 @@ class DeepspeedReader {
     return is_below ? find_rule(deepspeed_rules(), prefix.substr(0, prefix.size() - 1)) : own;
   }
 
-  /// Keys that have no effect for the same reason share one warning.
+  /// Applies a rule. Keys that have no effect for the same reason share one warning.
   void apply(const KeyRule& rule, const std::string& path, const Value& value) {
     if (rule.kind == KeyRule::Kind::kRead || is_auto(value) || is_harmless(rule, value)) {
       return;
@@ -370,7 +370,7 @@ class DeepspeedReader {
   const Value& file_;
   const DeepspeedContext& context_;
   Value settings_;
-  std::map<std::string, std::vector<std::string>> idle_;  // by reason
+  std::map<std::string, std::vector<std::string>> idle_;  // ignored keys, by reason
 };
 
 /// Decodes standard or URL-safe base64. Returns nullopt for invalid input.

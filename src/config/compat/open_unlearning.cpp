@@ -211,7 +211,7 @@ class Translation {
     if (Value* optimizer = arguments.find("optim");
         optimizer != nullptr &&
         (optimizer->text == "paged_adamw_32bit" || optimizer->text == "paged_adamw")) {
-      optimizer->text = "adamw_torch";  // the same moments in float32, without paging
+      optimizer->text = "adamw_torch";  // same float32 moments, without paging
     }
     set({"training"}, std::move(arguments));
   }

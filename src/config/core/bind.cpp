@@ -226,7 +226,7 @@ class Binder {
   /// choice `no`, which YAML 1.1 parses as false.
   bool fit_choice(const std::string& key, const Field& field, Value& value) {
     if (!value.is_scalar()) {
-      return true;  // read() reports it
+      return true;  // read() reports the problem
     }
     const std::string lower = lower_case(value.text);
     for (const std::string_view choice : field.choices) {

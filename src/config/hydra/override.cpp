@@ -46,7 +46,7 @@ class Parser {
       }
       fail("expected '=' after the key");
     }
-    ++at_;  // the '=' at which key() stopped
+    ++at_;  // skips the '=' at which key() stopped
     result.value = value();
     return result;
   }

@@ -22,7 +22,7 @@ struct Override {
   enum class Kind {
     kChange,    // key=value: the key must exist
     kAdd,       // +key=value: the key must not exist
-    kForceAdd,  // ++key=value: either
+    kForceAdd,  // ++key=value: the key may exist or not
     kDelete,    // ~key or ~key=value
   };
   Kind kind = Kind::kChange;

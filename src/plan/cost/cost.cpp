@@ -30,7 +30,8 @@ double scaled_share(const Job& job, const Physics& physics, const Device& device
   return physics.block_scaled;
 }
 
-// False on a measured machine, where expert time is not measured separately from MLP time.
+// Returns true if experts and the sorting of tokens are modeled separately. On a measured machine,
+// expert time is only known as MLP time.
 bool sorts_tokens(const Device& device, BlockKind kind) {
   return kind == BlockKind::kSparseDecoder && !device.measured;
 }

@@ -16,8 +16,8 @@ struct Physics {
   double wave_waste = 0.7;  // fraction of the idle processors in the last wave that is wasted
   double misaligned =
       0.72;  // relative rate of products with sizes that are multiples of 8 but not of 64
-  double unaligned = 0.5;  // rate relative to 32 bits of products whose rows are not multiples of
-                           // 16 bytes, which matrix units do not support
+  double unaligned = 0.5;  // rate, relative to 32-bit products, if rows are not multiples of 16
+                           // bytes, which matrix units do not support
   double kernel_seconds = 4e-6;   // minimum time of a kernel
   double host_seconds = 1e-2;     // per block and micro-batch if the kernels wait for the host
   double message_seconds = 2e-4;  // per pipeline message that the host waits for

@@ -41,7 +41,7 @@ struct Device {
   double memory_bytes = 0;
   double memory_bandwidth = 0;  // bytes/s
   int processors = 1;           // streaming multiprocessors or cores that execute waves of tiles
-  double attention_rate = 1;    // rate of exponentials relative to the generation
+  double attention_rate = 1;    // attention rate relative to the device generation
   double watts = 0;
   double chip_watts = 0;  // chip power without a limit; 0: not power-limited
   double peer_bandwidth =

@@ -262,7 +262,7 @@ double buckets(const Job& job, double parameters) {
     const bool receives = job.model.ties_head() && job.mesh.pipeline > 1;
     return (job.zero_stage == 2 ? std::min(gradients, some) : 0) + (receives ? table : 0);
   }
-  return std::min(job.software.bucket_bytes, gradients);  // nothing else is sent
+  return std::min(job.software.bucket_bytes, gradients);  // no other data is sent
 }
 
 }  // namespace

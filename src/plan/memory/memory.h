@@ -22,8 +22,8 @@ struct Memory {
   double fragmentation = 0;
   double context = 0;  // driver, libraries and communicators
   double kept = 0;     // in-memory checkpoints (checkpoint.replicas), on CPUs
-  double host = 0;     // host memory
-  double nvme = 0;     // files
+  double host = 0;     // bytes in host memory
+  double nvme = 0;     // bytes in files
 
   double total() const;  // memory on the device
   /// Returns the memory without fragmentation. An allocator that runs out of memory releases its

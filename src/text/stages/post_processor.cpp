@@ -29,7 +29,7 @@ void add_template_token(const Field& piece, const Field& tokens, std::vector<int
 
 /// Element of a template: special tokens or one of the two texts.
 struct TemplatePiece {
-  std::vector<int32_t> ids;  // empty for a text
+  std::vector<int32_t> ids;  // empty if the element is a text
   char text = 0;             // 'A', 'B', or 0 for special tokens
   int64_t type = 0;
 };

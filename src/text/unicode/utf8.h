@@ -61,7 +61,7 @@ size_t valid_utf8_prefix(std::string_view text);
 /// Returns `text` with each ill-formed sequence replaced with U+FFFD.
 std::string replace_invalid_utf8(std::string_view text);
 
-/// Ill-formed sequence at the start of a text.
+/// Ill-formed sequence at the start of text.
 struct IllFormed {
   size_t length;    // number of bytes replaced by one U+FFFD; at least 1
   bool incomplete;  // text ends within a sequence that more bytes could complete
