@@ -12,7 +12,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Throws if `result` of a liburing call is -errno.
+/// Throws Error if `result` of a liburing call is negative (-errno).
 void check(const char* what, int result) {
   if (result < 0) {
     throw Error(
