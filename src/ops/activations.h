@@ -1,4 +1,5 @@
-// Activation functions with one forward and one backward pass that save only their inputs.
+// Activation functions as single autograd operations that save only their inputs for the backward
+// pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Masked row softmax of explicit attention scores, and its backward pass.
+// Masked row-wise softmax of attention scores, and its backward pass.
 #include "ops/attention_rows.h"
 
 #include <algorithm>
