@@ -1,4 +1,4 @@
-// bfloat16 activations for processors with AVX512-BF16, over plain pointers, each in one pass.
+// bfloat16 activation loops over plain pointers for processors with AVX512-BF16; one pass each.
 // Internal to ops.
 #pragma once
 
@@ -7,10 +7,10 @@
 namespace lockstep::ops::kernel {
 
 struct ActivationForward {
-  const void *x = nullptr, *other = nullptr;  // inputs; for swiglu the gate and its factor
+  const void *x = nullptr, *other = nullptr;  // inputs; for swiglu: gate and up
   void* y = nullptr;
 };
-/// Inputs of the backward pass, and gradients of y, x and `other`.
+/// Inputs of the backward pass, and the gradients of y, x and `other`.
 struct ActivationBackward {
   const void *x = nullptr, *other = nullptr, *y_gradient = nullptr;
   void *x_gradient = nullptr, *other_gradient = nullptr;

@@ -1,4 +1,4 @@
-// AdamW loops over plain pointers, for one thread's range of the buffers.
+// AdamW loops over plain pointers, for the range of the buffers that one thread updates.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ struct Bfloat16 {
   uint16_t bits;
 };
 
-/// Factors of a step, precomputed for the loop (formulas in adamw.h).
+/// Factors of a step, precomputed for the loop (adamw.h has the formulas).
 struct AdamWFactors {
   float scale;  // gradient scale
   float keep;   // 1 - lr * weight_decay
