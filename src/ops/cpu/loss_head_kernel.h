@@ -1,16 +1,19 @@
-// Token loss loops for processors with AVX-512, over plain pointers: vocabulary projection, softmax
-// and both gradients for a run of rows. Internal to ops.
+// Token loss loops over plain pointers for processors with AVX-512: vocabulary projection, softmax
+// and both gradients for a chunk of rows. Internal to ops.
 //
-// The forward pass handles a piece of the vocabulary and a panel of 64 rows in the level-2 cache:
+//  The forward pass processes a piece of the vocabulary and a panel of 64 rows in the level-2
+//  cache:
 //   logits = W X^T    e = exp(logits - reference[row])    total[row] += e    dX^T += W^T e
-// It stores e in the type of the weights, with the target's own e cleared. When the totals over the
-// whole vocabulary are known (with a sharded vocabulary, over all shards), the softmax is e *
-// factor[row], and
+//
+//  It stores e in the type of the weights, with the e of the target set to zero. When the totals
+//  over the whole vocabulary (over all shards, if it is sharded) are known, the softmax is e *
+//  factor[row], and
 //   dX = dX^T^T * factor - share * W[target]
 //   dW = e (X * factor) - share * X of the target's rows
-// The factor is applied to X, so e is read once and unchanged. The reference of a row is its
-// largest logit in the first piece. It moves if a later logit exceeds it by so much that e might
-// overflow.
+//
+// The factor is applied to X, so that e is read only once and not modified. The reference of a row
+// is the largest logit of its first piece. It is raised if a later logit exceeds it so much that e
+// might overflow.
 #pragma once
 
 #include <cstdint>
