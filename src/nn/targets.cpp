@@ -1,4 +1,4 @@
-// Construction of targets: label shifting, counts and document positions.
+// Creates targets: shifts labels, counts targets, and locates documents.
 #include "nn/targets.h"
 
 #include <ATen/ATen.h>
@@ -106,7 +106,7 @@ Targets next_tokens_of_documents(const Tensor& labels, const Tensor& documents) 
 
 Targets with_distributions(Targets targets, const Tensor& positions) {
   targets.distributions.positions = positions;
-  Tensor tokens = targets.tokens.masked_fill(positions, 0);  // the token is irrelevant
+  Tensor tokens = targets.tokens.masked_fill(positions, 0);  // the token is not used
   return counted(std::move(tokens), std::move(targets));
 }
 

@@ -1,8 +1,8 @@
 // AdamW over flat buffers in one pass: each buffer (gradient, float32 weights, moments, rounded
 // low-precision weights) is read and written at most once.
 //
-//  Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019), algorithm 2, in the form
-//  of torch.optim.AdamW, with g = gradient * gradient_scale and t = step:
+// Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019), algorithm 2, in the form
+// of torch.optim.AdamW, with g = gradient * gradient_scale and t = step:
 //   w -= lr * weight_decay * w
 //   m  = beta1 * m + (1 - beta1) * g          v = beta2 * v + (1 - beta2) * g * g
 //   w -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)

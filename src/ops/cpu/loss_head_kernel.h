@@ -1,13 +1,12 @@
 // Token loss loops over plain pointers for processors with AVX-512: vocabulary projection, softmax
 // and both gradients for a chunk of rows. Internal to ops.
 //
-//  The forward pass processes a piece of the vocabulary and a panel of 64 rows in the level-2
-//  cache:
+// The forward pass processes a piece of the vocabulary and a panel of 64 rows in the level-2 cache:
 //   logits = W X^T    e = exp(logits - reference[row])    total[row] += e    dX^T += W^T e
 //
-//  It stores e in the type of the weights, with the e of the target set to zero. When the totals
-//  over the whole vocabulary (over all shards, if it is sharded) are known, the softmax is e *
-//  factor[row], and
+// It stores e in the type of the weights, with the e of the target set to zero. When the totals
+// over the whole vocabulary (over all shards, if it is sharded) are known, the softmax is e *
+// factor[row], and
 //   dX = dX^T^T * factor - share * W[target]
 //   dW = e (X * factor) - share * X of the target's rows
 //
