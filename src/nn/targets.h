@@ -56,7 +56,7 @@ struct Targets {
   Tensor reference;  // [B] float64: log-likelihood of each row under the reference model;
                      // undefined: no reference model
   Tensor baseline;   // [B] float64: baseline for a row's log-ratio to the reference, or a pair's
-                     // margin for reward models; undefined: 0
+                     // margin for reward models; undefined: none
   Tensor weights;    // [B] float64: weight of each row's loss, for objectives whose weights vary by
                      // step; undefined: 1
   Tensor outputs;    // [B, K] float32: target of each classifier output for multi-label (0 or 1) or
