@@ -13,7 +13,7 @@ constexpr int64_t kMostBlocksOfDropout =
 /// Returns the global index of element `index` of a row.
 __device__ uint64_t element_of(uint64_t index, const ops::DropoutPlace& place) {
   uint64_t element = 0, stride = 1;
-#pragma unroll  // constant indexes, so that the arrays stay in registers
+#pragma unroll  // constant indices, so that the arrays stay in registers
   for (int dim = ops::DropoutPlace::kMostDims - 1; dim >= 0; --dim) {
     if (dim >= place.dims) {
       continue;

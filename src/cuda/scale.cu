@@ -19,7 +19,7 @@ __device__ inline void scale_some(T* values, float by) {
   store(pack, values);
 }
 
-/// Each thread processes N values at a time, and one of the remaining values.
+/// Each thread processes N values at a time, and then single remaining values.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreadsOfScale)
     scale_kernel(T* values, int64_t count, const float* factor) {

@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kMeshesShown = 8;
 
-// Distance of `mesh` from the request: number of axes that differ, then the sum of their log2
-// ratios. A derived data axis costs nothing.
+// Returns the distance of `mesh` from the request: the number of axes that differ, and the sum of
+// their log2 ratios. A derived data axis does not count.
 std::pair<int, double> distance(const Mesh& mesh, const MeshRequest& request) {
   std::pair<int, double> result{0, 0.0};
   const auto add = [&](int64_t asked, int got) {

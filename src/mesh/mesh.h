@@ -1,4 +1,4 @@
-// Mesh of ranks with four axes, and the groups along them. Integer arithmetic only.
+// Mesh of ranks with four axes, and the groups along the axes. Contains only integer arithmetic.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ struct Coordinate {
   std::string text() const;
 };
 
-/// Sizes of the axes; ranks are 0 to ranks() - 1. Every rank builds the same value.
+/// Sizes of the axes. Ranks are numbered from 0 to ranks() - 1. All ranks construct the same mesh.
 struct Mesh {
   int pipeline = 1;
   int data = 1;
@@ -50,8 +50,8 @@ struct Mesh {
   Coordinate coordinate(int rank) const;
   /// Throws Error (internal) if the coordinate is not in the mesh.
   int rank_of(const Coordinate& coordinate) const;
-  /// Returns the ranks that differ from `rank` only on this axis, `rank` included, in order of
-  /// their coordinate: member i of the group has coordinate i.
+  /// Returns the ranks that differ from `rank` only on this axis, including `rank`, in order of
+  /// their coordinates: member i of the group has coordinate i.
   std::vector<int> group(Axis axis, int rank) const;
   /// Returns the group over several axes, in rank order. For example, gradients are summed over
   /// data and context.
@@ -76,8 +76,8 @@ struct MeshRequest {
 /// is not `ranks`; the message lists valid meshes, nearest to the request first.
 Mesh make_mesh(const MeshRequest& request, int ranks);
 
-/// Returns every mesh of `ranks` ranks, ordered by number of changed axes, then by the size of the
-/// changes.
+/// Returns all meshes of `ranks` ranks, ordered by the number of changed axes, then by the size of
+/// the changes.
 std::vector<Mesh> meshes_of(int ranks, const MeshRequest& nearest_to);
 
 }  // namespace lockstep::mesh

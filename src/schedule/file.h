@@ -21,7 +21,7 @@ bool names_a_file(std::string_view schedule);
 Schedule parse_schedule(std::string_view text, const std::string& source);
 Schedule read_schedule(const std::filesystem::path& path);
 
-/// Returns the schedule of the first `micro_batches` micro-batches. It is valid because
+/// Returns the schedule for the first `micro_batches` micro-batches. It is valid because
 /// dependencies never cross micro-batches.
 Schedule cut_down(Schedule schedule, int micro_batches);
 
