@@ -1,4 +1,4 @@
-// Collectives with timeouts, error descriptions, observers and rank status.
+// Collectives with timeouts, error messages, observers and rank status.
 #include "comm/communicator.h"
 
 #include <algorithm>

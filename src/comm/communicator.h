@@ -1,4 +1,4 @@
-// Collectives and point-to-point messages over a group of ranks. In a group of one rank every
+// Collectives and point-to-point messages in a group of ranks. In a group of one rank, every
 // operation is the identity and sends nothing.
 #pragma once
 
@@ -25,8 +25,8 @@ class SharedMemoryBackend;
 struct Call {
   std::string_view operation;  // "all_reduce", ...
   int64_t sequence;            // index of the call in this communicator
-  int64_t bytes;               // size of the caller's tensor (the larger of in and out)
-  int64_t bytes_sent;          // bytes that this rank sends in a ring algorithm
+  int64_t bytes;               // size of the caller's tensor (the larger one of in and out)
+  int64_t bytes_sent;          // number of bytes that this rank would send with a ring algorithm
 };
 using Observer = std::function<void(const Call&)>;
 
@@ -58,12 +58,13 @@ class [[nodiscard]] Pending {
  private:
   friend class Communicator;
   c10::intrusive_ptr<c10d::Work> work_;
-  std::function<void()> finish_;           // runs after the work has ended
-  std::function<std::string()> describe_;  // for error messages
+  std::function<void()> finish_;           // runs after `work_` has ended
+  std::function<std::string()> describe_;  // returns the description of the call for error messages
   std::function<void(double seconds)> waited_;
   std::string name_;
   std::function<void(const std::string& name, double waited_from, double ended)> finished_;
   std::function<int(const std::string& name)> tell_wait_;  // records the wait in the rank status
+                                                           // and returns its index
   bool on_device_ = false;  // wait() blocks the stream of the device, not the host
 };
 
@@ -97,7 +98,7 @@ class Communicator {
   /// receives elements as soon as they are reduced.
   Pending all_reduce(
       Tensor tensor, Reduce reduce = Reduce::kSum, const ResultReader& reader = nullptr);
-  /// All-reduces `in` into `out`, a different tensor; `in` is unchanged.
+  /// All-reduces `in` into `out`, which must be a different tensor. `in` is not modified.
   Pending sum_into(Tensor out, Tensor in);
   /// Gathers `in` from all ranks into `out` in rank order. `out` has size() times as many elements
   /// as `in`. `in` may be this rank's slice of `out`.
@@ -150,8 +151,9 @@ class Communicator {
   std::string name_ = "alone";
   int rank_ = 0, size_ = 1;
   GroupOptions options_;
-  SharedMemoryBackend* shared_ = nullptr;  // backend of host tensors, if it is shared memory
-  bool sends_pairwise_ = false;            // host tensors are sent over Gloo
+  SharedMemoryBackend* shared_ = nullptr;  // backend of host tensors; null if it is not shared
+                                           // memory
+  bool sends_pairwise_ = false;            // true: host tensors are sent over Gloo
   int64_t sequence_ = 0;
   int64_t gathers_ = 0, reductions_ = 0;  // number of pairwise calls so far
   /// Observers, shared by the group and the lanes between its ranks.
@@ -162,7 +164,7 @@ class Communicator {
   };
   std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
   struct ToldGroup;
-  std::shared_ptr<const ToldGroup> told_;  // entry in the rank status; null: none
+  std::shared_ptr<const ToldGroup> told_;  // entry of this group in the rank status; null: none
 };
 
 /// Returns the strings of all ranks in rank order. Must be called on every rank.

@@ -1,4 +1,4 @@
-// Heartbeats over the store: each rank watches the next one.
+// Heartbeats through the store: each rank watches the next rank.
 #include "comm/heartbeat.h"
 
 #include <exception>

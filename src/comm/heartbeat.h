@@ -44,7 +44,7 @@ class Heartbeat {
   const Options options_;
   std::function<void()> lost_;
   int64_t beats_ = 0;
-  std::string heard_;  // last value read from the next rank
+  std::string heard_;  // value last read from the next rank
   std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   std::condition_variable ended_;

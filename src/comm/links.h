@@ -32,7 +32,7 @@ class Links {
 
  private:
   struct Lane {
-    std::unique_ptr<Communicator> own;  // null: uses the group's communicator
+    std::unique_ptr<Communicator> own;  // null: the lane uses the group's communicator
     int64_t sent = 0;                   // number of tensors sent so far
   };
   Pending start(P2p::Direction direction, int peer, Lane& lane, std::span<const Tensor> tensors);

@@ -107,7 +107,7 @@ class Sockets {
     for (auto at = without_room_.begin(); at != without_room_.end();) {
       int unsent = 0;
       if (::ioctl(at->first, SIOCOUTQNSD, &unsent) != 0) {
-        at = without_room_.erase(at);  // the socket's group has ended
+        at = without_room_.erase(at);  // the group of the socket has ended
         continue;
       }
       if (const auto now = unsent > 0 ? seconds_without_room(at->first) : std::nullopt) {

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kBlock = int64_t{1} << 15;  // number of elements that are reduced and passed to
                                               // the reader at a time
 
-/// Several works combined into one.
+/// Combines several works into one.
 class Works : public c10d::Work {
  public:
   explicit Works(std::vector<WorkPtr> works) : works_(std::move(works)) {}

@@ -21,7 +21,7 @@ namespace lockstep::comm {
 using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 struct GroupOptions {
-  c10::Device device = c10::Device(c10::kCPU);  // tensors on a GPU use NCCL
+  c10::Device device = c10::Device(c10::kCPU);  // tensors on a GPU are sent through NCCL
   std::string host = "127.0.0.1";  // address that Gloo binds to; empty: the address of the host
                                    // name
   std::string interface;           // network interface for Gloo, instead of `host`

@@ -21,7 +21,7 @@ namespace lockstep::comm {
 struct Offer {
   std::atomic<uint64_t> key;
   std::atomic<uint64_t> taken_by;  // one bit per rank that has finished reading
-  std::atomic<uint32_t> stage;     // all-reduce: 1 after this rank has reduced its slice
+  std::atomic<uint32_t> stage;     // all-reduce: 1 when this rank has reduced its slice
   uint64_t signature;              // describes the operation; must be equal on all ranks of the
                                    // group
   uint64_t order;                  // sequence number of the rank's offers
@@ -37,7 +37,7 @@ struct PeerLeft : std::runtime_error {
 
 class SharedBoard {
  public:
-  static constexpr int kMostRanks = 64;  // one bit each in Offer::taken_by
+  static constexpr int kMostRanks = 64;  // Offer::taken_by has one bit per rank
 
   /// Joins the board. Must be called on every rank of the group; blocks until all ranks have
   /// called. Returns null on all ranks if they are not on one node or cannot read each other's
@@ -103,7 +103,7 @@ class SharedBoard {
   bool can_read_peers() const;
 
   int rank_, size_;
-  std::shared_ptr<void> memory_;  // the mapping
+  std::shared_ptr<void> memory_;  // mapped shared memory
   Place* places_ = nullptr;       // one per rank, in memory_
   size_t bytes_ = 0;
   uint64_t offered_ = 0;

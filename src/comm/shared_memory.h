@@ -49,7 +49,7 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
       at::Tensor& out, at::Tensor& in, const c10d::ReduceScatterOptions& options) override;
   c10::intrusive_ptr<c10d::Work> broadcast(
       std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override;
-  /// Supports equal sizes only.
+  /// Supports only slices of equal size.
   c10::intrusive_ptr<c10d::Work> alltoall_base(
       at::Tensor& out,
       at::Tensor& in,
@@ -97,7 +97,7 @@ class SharedMemoryBackend : public c10d::Backend, private SharedOperation::Waite
   std::unique_ptr<SharedBoard> board_;
   const GroupOptions options_;
   uint64_t gathers_ = 0, reductions_ = 0, others_ = 0;
-  std::mutex list_;  // protects operations_
+  std::mutex list_;  // protects `operations_`
   Progress progress_{*board_};
   std::list<OperationPtr> operations_;
   std::vector<OperationPtr> failed_;  // kept so that their tensors stay alive while peers may read

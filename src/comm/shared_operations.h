@@ -61,7 +61,7 @@ class SharedOperation : public c10d::Work {
   virtual uint64_t bytes() const = 0;
 
   std::atomic<bool> done = false;
-  std::exception_ptr failure;  // set before `done`
+  std::exception_ptr failure;  // must be set before `done`
 
  private:
   Waiter* waiter_;

@@ -1,4 +1,4 @@
-// Offers and reads of one collective on the shared board.
+// Offers and reads of a collective on the shared board.
 #include "comm/shared_parts.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// State of a collective in which every rank offers one tensor on the board and reads the peers'
+// State of a collective in which all ranks offer one tensor on the board and read their peers'
 // tensors.
 #pragma once
 

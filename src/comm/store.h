@@ -1,4 +1,4 @@
-// Key-value store for the rendezvous of a job's ranks.
+// Key-value store for the rendezvous of a job.
 #pragma once
 
 #include <chrono>

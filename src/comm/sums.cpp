@@ -25,7 +25,7 @@ void take_in(A& into, A value) {
   }
 }
 
-/// Reduces one cache-sized block at a time.
+/// Reduces the arrays in cache-sized blocks.
 template <Reduce reduce, class T>
 __attribute__((always_inline)) inline void reduce_as(
     std::span<const void* const> parts, int64_t n, T* out) {

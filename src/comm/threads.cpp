@@ -1,4 +1,4 @@
-// Ranks as threads of one process.
+// Runs ranks as threads of one process.
 #include "comm/threads.h"
 
 #include <csignal>

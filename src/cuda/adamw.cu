@@ -8,7 +8,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 4096;  // beyond that, each thread processes several elements
+constexpr int64_t kMostBlocks = 4096;  // beyond this number, each thread processes several elements
 constexpr int kPackOfAdamW = 4;        // 16 bytes of float32
 
 /// Factors of a step, in the order of ops::adamw_numbers (ops/cpu/adamw_kernel.h).

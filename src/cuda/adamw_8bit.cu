@@ -13,9 +13,9 @@ constexpr int kEachOf8bit = 8;                           // number of elements t
 constexpr int kBlockOf8bit = kWarpOf8bit * kEachOf8bit;  // one warp processes a block
 constexpr int kCodesOf8bit = 256;
 constexpr int64_t kMostBlocksOf8bit =
-    2048;  // beyond that, each warp processes several blocks of codes
+    2048;  // beyond this number, each warp processes several blocks of codes
 
-// Each operation is rounded separately, as on CPUs (ops/cpu/adamw_kernel.cpp).
+// Rounds each operation separately, as on CPUs (ops/cpu/adamw_kernel.cpp).
 __device__ float product(float a, float b) {
 #ifdef __CUDA_ARCH__
   return __fmul_rn(a, b);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreadsOfDropout = 256;
 constexpr int64_t kMostBlocksOfDropout =
-    8192;  // beyond that, each thread processes several elements
+    8192;  // beyond this number, each thread processes several elements
 
 /// Returns the global index of element `index` of a row.
 __device__ uint64_t element_of(uint64_t index, const ops::DropoutPlace& place) {

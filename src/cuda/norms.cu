@@ -43,7 +43,7 @@ __device__ inline Sums<kCount> sums_of_block(Sums<kCount> sums) {
       total.at[n] += warps[warp].at[n];
     }
   }
-  __syncthreads();  // the next reduction reuses this memory
+  __syncthreads();  // because the next reduction reuses this memory
   return total;
 }
 __device__ inline float sum_of_block(float value) {

@@ -7,7 +7,8 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreadsOfScale = 256;
-constexpr int64_t kMostBlocksOfScale = 2048;  // beyond that, each thread processes several values
+constexpr int64_t kMostBlocksOfScale = 2048;  // beyond this number, each thread processes several
+                                              // values
 
 template <int N, class T>
 __device__ inline void scale_some(T* values, float by) {

@@ -24,7 +24,7 @@ void row_statistics(
     float* target_logit,
     cudaStream_t stream);
 
-/// Overwrites the logits with (softmax * softmax_factor - onehot(target) * target_factor) times 1 -
+/// Replaces the logits with (softmax * softmax_factor - onehot(target) * target_factor) times 1 -
 /// (logit * inverse_cap)^2.
 void logits_become_gradient(
     Number number,

@@ -7,7 +7,8 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreadsOfSwiglu = 256;
-constexpr int64_t kMostBlocksOfSwiglu = 8192;  // beyond that, each thread processes several values
+constexpr int64_t kMostBlocksOfSwiglu = 8192;  // beyond this number, each thread processes several
+                                               // values
 
 __device__ float sigmoid(float x) {
   return 1 / (1 + expf(-x));

@@ -1,4 +1,4 @@
-// Kernels that unpack quantized weights.
+// Kernels for unpacking quantized weights.
 #include "cuda/launch.h"
 #include "cuda/unpack.h"
 

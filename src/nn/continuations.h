@@ -1,5 +1,5 @@
-// Scoring of continuations: each prompt is read once and its keys and values are reused for every
-// continuation.
+// Scores continuations of prompts. Each prompt is processed once, and its keys and values are
+// reused for every continuation.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace lockstep::nn {
 
 using TokenIds = std::vector<int64_t>;
 
-/// Packs rows of ids into [N, T] int64, right-padded with 0; T is 2 or more.
+/// Returns rows of ids as one tensor [N, T] int64, right-padded with 0. T is at least 2.
 Tensor table_of(std::span<const TokenIds> rows);
 /// Returns inputs whose targets are the tokens of each row from `begins[row]` (at least 1) to its
 /// end.
@@ -34,8 +34,8 @@ class Continuations {
   /// `rows_at_once` limits the number of rows per forward pass; a pass has at least one row per
   /// prompt.
   Tensor log_likelihoods(std::span<const TokenIds> texts, int64_t rows_at_once) const;
-  /// Returns the next-token logits after `texts[i]` appended to prompt `rows[i]`: float32 [N, V] on
-  /// the CPU.
+  /// Returns the next-token logits after `texts[i]` is appended to prompt `rows[i]`: float32 [N, V]
+  /// on the CPU.
   Tensor next_logits(std::span<const int64_t> rows, std::span<const TokenIds> texts) const;
 
  private:

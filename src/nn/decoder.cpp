@@ -121,7 +121,7 @@ class DecoderBlock final : public Block {
   }
 
  private:
-  /// Queries, keys and values, [B, T, heads, D] each.
+  /// Queries, keys and values, each [B, T, heads, D].
   struct Heads {
     Tensor query, key, value;
   };
@@ -197,7 +197,7 @@ class DecoderBlock final : public Block {
 
   UnitLayers layers_;
   int64_t head_dim_, queries_per_key_;
-  double limit_;  // clamp of queries, keys and values; 0: no clamp
+  double limit_;  // queries, keys and values are clamped to this magnitude; 0: no clamping
   model::Activation activation_;
   bool parallel_residual_, is_rotated_, is_head_by_head_, norm_is_of_heads_;
   ops::RotaryPairs pairing_;

@@ -1,4 +1,4 @@
-// DoRA linear kernel and its autograd node.
+// Linear kernel for DoRA, and its autograd node.
 #include "nn/decomposed.h"
 
 #include <optional>
@@ -35,7 +35,7 @@ Tensor squares_of_rows(const MatrixRows& matrix, const Tensor& a, const Tensor& 
 struct DecomposedBeside : torch::CustomClassHolder {
   LowRankFactors factors;  // undefined A and B
   Tensor drawn;
-  Tensor norms;  // n, treated as constant
+  Tensor norms;  // n, treated as a constant
 };
 
 /// Returns u, the direction term that is multiplied by k, for rows starting at `first`, in the type

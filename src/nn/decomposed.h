@@ -44,7 +44,7 @@ class DecomposedLinearKernel final : public LinearKernel {
   /// Returns x' in the base layer's type.
   Tensor dropped(const Tensor& x, const Tensor& drawn) const;
 
-  std::shared_ptr<LinearKernel> base_;  // without its bias
+  std::shared_ptr<LinearKernel> base_;  // its bias has been moved to bias_
   LowRankFactors factors_;
   Tensor magnitudes_, bias_;
   std::function<Tensor(const Tensor&)> sum_over_inputs_;  // null: this rank has all inputs
@@ -52,7 +52,7 @@ class DecomposedLinearKernel final : public LinearKernel {
   mutable int64_t norms_version_ = -1;
 };
 
-/// Returns the norms [out] of the rows of W + s B A, in float32; `matrix` is W [out, in].
+/// Returns the norms [out] of the rows of W + s B A in float32, where `matrix` is W [out, in].
 Tensor row_norms(const Tensor& matrix, const Tensor& a, const Tensor& b, double scale);
 
 }  // namespace lockstep::nn

@@ -32,7 +32,7 @@ class DropoutKeys {
   Tensor numbers() const;
 
   c10::Device device_;
-  std::map<int64_t, int64_t> sites_;  // site -> row of keys_, in the order of the first request
+  std::map<int64_t, int64_t> sites_;  // site -> row of keys_, numbered by first request
   Tensor keys_;                       // [sites, B] on the device; defined from the second step on
   uint64_t seed_ = 0;
   int64_t step_ = 0, begun_ = 0;

@@ -1,4 +1,4 @@
-// Expert capacity per document.
+// Limits the number of tokens of a document that an expert processes.
 #include "nn/expert_capacity.h"
 
 #include <ATen/ATen.h>

@@ -17,7 +17,7 @@ class ForwardContext;
 /// tokens are dropped therefore depends only on the document, not on the other rows of the
 /// micro-batch.
 struct ExpertCapacity {
-  double factor = 1;  // positive
+  double factor = 1;  // must be positive
   /// Sums a tensor over the ranks that hold slices of the same rows; null: this rank has whole
   /// rows.
   std::function<void(const Tensor&)> sum_over_sequence = nullptr;
@@ -26,7 +26,7 @@ struct ExpertCapacity {
 /// Choices that are within the experts' capacity.
 struct WithinCapacity {
   Tensor kept;     // [N, k] bool; also false for padding
-  Tensor dropped;  // float64 scalar: dropped choices of non-padding tokens on this rank
+  Tensor dropped;  // float64 scalar: number of dropped choices of non-padding tokens on this rank
 };
 
 /// Applies the capacity to `chosen` [N, k] int64, the experts that were chosen for the pass's

@@ -21,7 +21,7 @@ constexpr double kLeastSum = 1e-20;  // added to the sum of a token's sigmoid sc
 
 /// The rows of a chunk of n tokens, sorted by expert.
 struct SortedRows {
-  int64_t begin, length;        // range of the chunk
+  int64_t begin, length;        // token range of the chunk
   Tensor tokens;                // [R] int64: index of each row's token in the chunk
   Tensor choices;               // [R] int64: index of each row in the n k choices
   std::vector<int64_t> counts;  // number of rows per expert
@@ -38,7 +38,7 @@ SortedRows sort_by_expert(const Tensor& chosen, int64_t begin, const Tensor& cou
   const Tensor order =
       chosen.flatten()
           .argsort(/*stable=*/true)
-          .narrow(0, 0, chosen.numel() - count[experts]);  // drops the choices without a row
+          .narrow(0, 0, chosen.numel() - count[experts]);  // drops the choices that have no row
   SortedRows sorted{
       begin,
       chosen.size(0),

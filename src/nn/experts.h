@@ -33,7 +33,8 @@ struct Router : Layer {
   model::Experts experts;
   Tensor weight;      // [E, C]
   Tensor bias;        // [E]; undefined if the router has no bias
-  Tensor correction;  // [E] float32, not trained by gradient; undefined if the router has none
+  Tensor correction;  // [E] float32, not trained by gradient descent; undefined if the router has
+                      // none
   void visit_parameters(const ParameterFunction& function) override;
   /// Routes the tokens x [N, C].
   virtual Routing forward(const Tensor& x) const;
@@ -56,13 +57,13 @@ using ExpertFunction = std::function<Tensor(const ExpertRows& rows)>;
 /// Independent computation that overlaps with the exchange of the rows.
 using BesideFunction = std::function<Tensor()>;
 
-/// Result of an exchange: the expert outputs and the result of the overlapped computation.
+/// Result of an exchange: outputs of the experts, and result of the overlapping computation.
 struct Exchanged {
   /// One function per chunk, which returns [R, C]. Each must be called once, in order. Computation
   /// between the calls overlaps with the exchange of the remaining chunks and, in the backward
   /// pass, with the exchange of their gradients.
   std::vector<std::function<Tensor()>> rows;
-  Tensor beside;  // undefined if there was no overlapped computation
+  Tensor beside;  // undefined if there was no overlapping computation
 };
 
 /// Moves tokens to their experts and back. In this default implementation all experts are on this
@@ -71,7 +72,8 @@ struct ExpertExchange {
   bool experts_drop = false;  // true: experts have dropout in training
   /// Number of token chunks per pass. The first chunks may be empty.
   int64_t parts = 1;
-  /// Positions of this rank's T tokens in the whole sequence, [T] int64; null: 0, 1, ...
+  /// Returns the positions of this rank's T tokens in the whole sequence, [T] int64; null: 0, 1,
+  /// ...
   std::function<Tensor(int64_t length)> places;
   virtual ~ExpertExchange() = default;
   /// `beside` is the computation that overlaps with the exchange; null: none.
@@ -102,7 +104,7 @@ class ExpertMlp {
   /// `config` and `layers` describe the block that contains this MLP.
   ExpertMlp(const model::ModelConfig& config, const UnitLayers& layers, int64_t layer);
 
-  /// x [B, T, C] -> [B, T, C]
+  /// Computes the MLP: x [B, T, C] -> [B, T, C].
   Tensor forward(const Tensor& x, const ForwardContext& context) const;
   void visit_slots(const SlotFunction& visit);
 

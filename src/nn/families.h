@@ -12,7 +12,8 @@
 
 namespace lockstep::nn {
 
-/// Creates a GPT-2 block: layer norms, packed query-key-value, an MLP with two matrices.
+/// Creates a GPT-2 block: layer norms, a packed query-key-value projection, and an MLP with two
+/// matrices.
 std::shared_ptr<Block> make_gpt2_block(const model::ModelConfig& config, int64_t layer);
 /// Creates a block of any other decoder (Llama and its successors, GPT-NeoX, GPT-Neo, mixtures of
 /// experts). The model's description lists the layers of the block.

@@ -1,4 +1,4 @@
-// Float8 linear kernel and its autograd node.
+// Linear kernel for float8, and its autograd node.
 #include "nn/float8.h"
 
 #include <optional>

@@ -18,7 +18,7 @@ namespace lockstep::nn {
 struct LastInput {
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> x{
       c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
-  int64_t version = 0;  // version counter of x; detects in-place writes
+  int64_t version = 0;  // version counter of x, which reveals in-place writes
   ops::Float8Order order = ops::Float8Order::kRows;
   bool is_agreed = false;  // true: the scale was reduced over the other ranks
   ops::Float8Rows rows;

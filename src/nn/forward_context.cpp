@@ -1,4 +1,4 @@
-// Per-pass inputs and tables shared by all blocks.
+// Inputs of a forward pass, and the tables that its blocks share.
 #include "nn/forward_context.h"
 
 #include <algorithm>

@@ -28,7 +28,7 @@ struct RoutingLog;
 struct Rotary {
   Tensor cos, sin;
 };
-/// Keyed by device and by whether the layer has a sliding window.
+/// Rotary tables, keyed by device and by whether the layer has a sliding window.
 using RotaryTables = std::map<std::tuple<int, int, bool>, Rotary>;
 
 struct ForwardInputs {
@@ -39,14 +39,14 @@ struct ForwardInputs {
   Tensor source_mask;  // [B, S] bool: non-padding tokens of the whole source, even if `source` is a
                        // slice; undefined: all
   Tensor source_positions;  // [S] int64: positions of the source tokens, if `source` is a slice
-  int64_t whole_source_length = 0;  // length of the whole source
+  int64_t whole_source_length = 0;  // length of the whole source, if `source` is a slice
   Tensor samples;  // [B] int64 on the CPU: index of each row in the sampler's stream; used only for
                    // dropout
   Tensor token_samples;  // [B, T, 2] int64 on the CPU: document number and position in the document
                          // for each token, if each document of a row is a sample. Covers whole rows
                          // even if `ids` is a slice. Undefined: each row is one sample
   uint64_t seed = 0;     // random seed of dropout
-  int64_t step = 0;      // step number, used for dropout keys
+  int64_t step = 0;      // step number, which is part of the dropout keys
   bool training = false;  // enables dropout
   /// Dropout keys of this step and these samples in device memory; null: keys are computed for each
   /// dropout. Cannot be combined with token_samples.
@@ -70,10 +70,10 @@ struct ForwardInputs {
   /// [B, T] bool: non-padding tokens; undefined: all. Only used by mixtures of experts, which
   /// balance the load over these tokens. Sliced like `ids`.
   Tensor real_tokens;
-  /// Auxiliary loss terms of mixtures of experts (nn/routing.h); null: none.
+  /// Auxiliary loss terms of mixtures of experts (nn/routing.h); null: no terms.
   std::shared_ptr<const RouterTerms> router_terms;
-  std::shared_ptr<RoutingLog> routing_log;  // output: routing statistics; null: not recorded
-  /// Expert capacity (nn/expert_capacity.h); null: no token is dropped.
+  std::shared_ptr<RoutingLog> routing_log;  // receives routing statistics; null: not recorded
+  /// Expert capacity (nn/expert_capacity.h); null: no tokens are dropped.
   std::shared_ptr<const ExpertCapacity> expert_capacity;
   int64_t whole_length = 0;  // length of the whole sequence if `ids` is a slice or padded; 0: T
   /// Cache of rotary tables, filled by the first pass that uses it. All passes that share it must
@@ -113,10 +113,10 @@ class ForwardContext {
   const ForwardInputs& inputs() const { return inputs_; }
   bool training() const { return inputs_.training; }
   KeyValueCache* cache() const { return inputs_.cache; }
-  int64_t length() const { return length_; }  // T
+  int64_t length() const { return length_; }  // number of positions T
   int64_t first_position() const {
     return first_;
-  }  // position of ids[:, 0] if no explicit positions are given
+  }  // position of ids[:, 0], if no explicit positions are given
   /// Returns the rotary table of a layer on the device. Computed once for each device and type of
   /// layer.
   const Rotary& rotary(at::Device device, int64_t layer) const;

@@ -119,6 +119,7 @@ int64_t choose_token(const Tensor& logits, const GenerateOptions& options, doubl
       logits.to(at::TensorOptions().dtype(at::kFloat).device(at::kCPU)).contiguous();
   const auto* const value = values.const_data_ptr<float>();
   const auto likeliest = at::argmax(values).item<int64_t>();  // argmax treats NaN as the largest
+                                                              // value
   if (std::isnan(value[likeliest])) {
     throw_diverged();
   }
@@ -195,7 +196,7 @@ class RowsInStep {
   struct Row {
     size_t number = 0;
     std::vector<int64_t> ids;  // the prompt, then the generated tokens
-    int64_t left = 0;          // tokens left to generate
+    int64_t left = 0;          // number of tokens that remain to be generated
   };
   static int64_t length_of(const Row& row) { return std::ssize(row.ids); }
 

@@ -16,15 +16,15 @@ struct GenerateOptions {
   int64_t top_k = 0;           // sample among the k most likely tokens; 0: among all
   double top_p = 1;   // nucleus sampling: smallest set of tokens with total probability p; 1: all
                       // tokens
-  uint64_t seed = 0;  // the sample at a position depends only on (seed, position)
-  /// Generation stops after any of these tokens, which is included in the returned ids.
+  uint64_t seed = 0;  // the token sampled at a position depends only on (seed, position)
+  /// Tokens that stop the generation. The stop token is included in the returned ids.
   std::vector<int64_t> stop_tokens = {};
 };
 
 enum class StopReason { kLength, kStopToken, kCallback };
 
 struct Generated {
-  std::vector<int64_t> ids;  // the new tokens
+  std::vector<int64_t> ids;  // the generated tokens
   StopReason reason = StopReason::kLength;
 };
 

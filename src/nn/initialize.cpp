@@ -1,4 +1,4 @@
-// Random initialization of parameters, by name and global element index.
+// Random initial values of parameters, by name and global element index.
 #include "nn/initialize.h"
 
 #include <algorithm>

@@ -82,7 +82,8 @@ LanguageModel::LanguageModel(
   if (holds_table()) {
     tokens = std::make_shared<TokenEmbedding>();
     tokens->padding_row = config_.embedding_padding_row.value_or(-1);
-    if (config_.ties_head() && part_.head) {  // the head's gradient covers every row
+    if (config_.ties_head() && part_.head) {  // sparse rows, because the gradient of the head
+                                              // covers all rows
       tokens->gradient_form = ops::EmbeddingGradient::kRows;
     }
   }

@@ -107,7 +107,7 @@ class LanguageModel {
   /// Returns the adapter of the table that the head reads; null if it has none.
   const TableAdapter* adapter_of_head() const;
 
-  // Slots outside the blocks. Slots that the family or this stage does not have are null. A stage
+  // Slots outside the blocks. A slot is null if the family or this stage does not have it. A stage
   // with a tied head also has the token embedding.
   std::shared_ptr<TokenEmbedding> tokens;
   std::shared_ptr<PositionEmbedding> positions;

@@ -19,7 +19,7 @@
 namespace lockstep::nn {
 
 using at::Tensor;
-/// Inputs and outputs of a model unit (nn/language_model.h describes them).
+/// Inputs or outputs of a model unit (see nn/language_model.h).
 using Tensors = std::vector<Tensor>;
 
 class ForwardContext;
@@ -61,7 +61,7 @@ struct Norm : Layer {
   Tensor weight, bias;
   void visit_parameters(const ParameterFunction& function) override;
   virtual Tensor forward(const Tensor& x) const { return normalize(x, weight, bias); }
-  /// Returns x + residual and its forward(), computed in one pass.
+  /// Returns x + residual and the norm of this sum, computed in one pass.
   virtual ops::SumAndNorm add_forward(const Tensor& x, const Tensor& residual) const {
     return add_and_normalize(x, residual, weight, bias);
   }
@@ -178,7 +178,7 @@ struct BiasedAttention {
       const ForwardContext& context) const;
 };
 
-/// Dropout on activations [B, T, C] in training.
+/// Dropout of activations [B, T, C] in training.
 struct Dropout {
   double probability = 0;
   int64_t site = 0;  // identifies this dropout in the model (dropout_site)

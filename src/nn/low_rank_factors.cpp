@@ -15,7 +15,8 @@ namespace {
 
 constexpr int64_t kLeastRows = 64;
 constexpr int64_t kCacheBytes = int64_t{2} << 20;     // part of a CPU core's cache
-constexpr int64_t kDeviceBytes = int64_t{128} << 20;  // on devices, where small products are slow
+constexpr int64_t kDeviceBytes = int64_t{128} << 20;  // larger on devices, where small products are
+                                                      // inefficient
 
 /// Returns true if the products of these rows with the factors do not require the rows in float32.
 bool multiplies_whole(const LowRankFactors& factors, const Tensor& rows, const Tensor& drawn) {

@@ -17,7 +17,7 @@ namespace lockstep::nn {
 /// its own type. Temporaries with the rows of x in A's type exist for only one chunk of rows at a
 /// time.
 struct LowRankFactors {
-  double scale = 1;  // s
+  double scale = 1;  // s in the formulas
   std::shared_ptr<Dropout> dropout;
   Tensor a, b;
   bool are_on = true;  // false: the factors are ignored

@@ -39,7 +39,7 @@ struct WithTerm : torch::autograd::Function<WithTerm> {
 
 /// Groups over which the balance is computed: single rows or the whole micro-batch.
 struct Groups {
-  int64_t count;  // G
+  int64_t count;  // number of groups, G
   Tensor real;    // [G, n, 1] float32: mask of the tokens that count, with n tokens per group
 };
 

@@ -12,7 +12,7 @@ namespace lockstep::nn {
 
 using at::Tensor;
 
-/// Scope of the load-balancing loss.
+/// Scope over which the load-balancing loss is computed.
 enum class Balance {
   kNone,
   kRows,   // per row and layer: does not depend on how rows are grouped into micro-batches

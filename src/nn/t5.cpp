@@ -13,7 +13,7 @@ namespace {
 /// Tensors that the units exchange, in this order.
 struct Streams {
   Tensor target;  // [B, T, C]
-  Tensor source;  // [B, S, C]; undefined if the cache already has the source's keys and values
+  Tensor source;  // [B, S, C]; undefined if the cache already contains the source's keys and values
   Tensor target_positions;  // [buckets, H]
   Tensor source_positions;
 
@@ -53,7 +53,7 @@ class T5Attention {
         attention_(make_biased_attention(config, role("attention"), layer)),
         dropout_(make_dropout(config.residual_dropout, dropout_role(), layer)) {}
 
-  /// Returns x as the residual, and its norm as the attention's input.
+  /// Returns x as the residual, and its norm as the input of the attention.
   ops::SumAndNorm normalized(const Tensor& hidden) const {
     const auto [x, normal] = norm_->forward_beside(hidden);
     return {x, input_->forward(normal)};
@@ -113,7 +113,7 @@ class T5Attention {
   std::shared_ptr<Dropout> dropout_;
 };
 
-/// Norm, MLP and residual.
+/// The MLP sublayer: norm, MLP and residual.
 class T5Mlp {
  public:
   T5Mlp(const model::ModelConfig& config, const UnitLayers& layers, int64_t layer)
@@ -126,7 +126,7 @@ class T5Mlp {
         inner_dropout_(make_dropout(config.mlp_dropout, "mlp_inner_dropout", layer)),
         dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {}
 
-  /// Computes the MLP of norm(residual + found).
+  /// Adds `found` to the residual and computes the MLP of the norm of the sum.
   Tensor forward(const Tensor& found, const Tensor& residual, const ForwardContext& context) const {
     const auto [x, normalized] = norm_->add_forward(found, residual);
     const Tensor normal = input_->forward(normalized);

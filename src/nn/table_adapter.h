@@ -22,7 +22,7 @@ struct TableAdapter {
   bool decomposes = false;           // DoRA: magnitudes per row of the table (head) or per column
                                      // (lookups)
   bool are_on = true;                // false: the adapter is ignored
-  double scale = 1;                  // s
+  double scale = 1;                  // s in the formulas
   std::shared_ptr<Dropout> dropout;  // dropout of the states that a head's factors read
   std::vector<int64_t> tokens;       // tokens whose rows are replaced; empty: uses factors
   Tensor a, b, magnitudes;  // in PEFT's layout: [r, V] and [C, r] for an embedding, [r, C] and [V,

@@ -78,7 +78,8 @@ Tensor Targets::to_tokens(const Tensor& of_rows) const {
 std::pair<Tensor, Tensor> Targets::first_targets() const {
   const Tensor are_here = tokens.ne(ops::kIgnoredTarget);
   if (!documents.defined()) {
-    const Tensor first = are_here.to(at::kInt).argmax(1);  // 0 if this rank has none
+    const Tensor first = are_here.to(at::kInt).argmax(1);  // 0 if this rank has no target of the
+                                                           // row
     return {
         first + at::arange(first.size(0), first.options()) * tokens.size(1),
         are_here.any(1).logical_not()};

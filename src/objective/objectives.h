@@ -54,7 +54,7 @@ enum class PairLoss {
 struct PreferenceOptions {
   PairLoss loss = PairLoss::kSigmoid;
   double beta = 0.1;
-  double label_smoothing = 0;  // assumed fraction of pairs with swapped answers
+  double label_smoothing = 0;  // assumed fraction of pairs whose answers are swapped
   double margin = 0;           // kSigmoid: target margin of m (SimPO's gamma)
   double discopop_tau = 0.05;
   bool reference = true;   // true: score rows by the log-ratio to the reference; false: by log p
@@ -108,7 +108,7 @@ struct UnlearningOptions {
                             // probability
   Means means = Means::kOfStep;
 };
-/// F is the mean of log p over the tokens (GradDiff; Maini et al., "TOFU", 2024).
+/// F is the mean of log p over tokens (GradDiff; Maini et al., "TOFU", 2024).
 ObjectivePointer gradient_difference(const UnlearningOptions& options = {});
 /// Variant without a retain set (GradAscent).
 ObjectivePointer gradient_ascent(Means means = Means::kOfStep);

@@ -12,7 +12,7 @@ namespace {
 
 /// Values per group, [B] each; 0 for groups that do not exist.
 struct Pairs {
-  Tensor exist;  // 1 if the group exists
+  Tensor exist;  // 1 if the group exists, otherwise 0
   Tensor chosen, rejected;
 };
 

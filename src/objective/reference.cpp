@@ -13,7 +13,7 @@
 namespace lockstep::objective {
 namespace {
 
-/// Ids and targets of a row or of a document.
+/// Ids and targets of one row or document.
 struct RowTokens {
   std::vector<int64_t> ids, targets;
 };

@@ -30,7 +30,7 @@ LOCKSTEP_INLINE Floats logistic(const Floats& x) {
   return 1.0F / (1.0F + vector::exponential(below > 80.0F ? vector::splat(80) : below));
 }
 
-// (1 + tanh(u)) / 2 is the logistic function of 2 u.
+// (1 + tanh(u)) / 2 equals the logistic function of 2 u.
 constexpr float kTwice = 1.5957691216F, kCubic = 0.044715F;
 
 struct Gelu {

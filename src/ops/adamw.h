@@ -23,7 +23,7 @@ struct AdamWStep {
   double weight_decay = 0.0;
   /// Factor that is applied to the gradient first; used for clipping and for averaging over tokens.
   double gradient_scale = 1.0;
-  /// Step number, from 1.
+  /// Step number, counted from 1.
   int64_t step = 1;
 };
 

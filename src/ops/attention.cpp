@@ -44,9 +44,9 @@ struct Options {
   double scale, cap, dropout;
   int64_t window, first_head, total_heads;
   bool upcast, causal;
-  Tensor starts;  // first token of each token's document, [B, T]; undefined if each row is one
+  Tensor starts;  // [B, T]: first token of each token's document; undefined if each row is one
                   // document
-  Tensor ends;    // end of each token's document, [B, T]; only set for bidirectional attention
+  Tensor ends;    // [B, T]: end of each token's document; only set for bidirectional attention
   Tensor sinks;   // [H]; undefined: no sinks
 };
 
@@ -119,7 +119,8 @@ struct Parts {
         .view({tile.rows * kv_heads, x.size(2), x.size(3)})
         .narrow(1, tile.first_key, tile.keys);
   }
-  /// by_head: [n, g, S] -> [rows, H, queries, keys]. by_query: [n, g, S] -> [n', queries, keys].
+  /// by_head: [n, g, S] -> [rows, H, queries, keys]; by_query: [n, g, S] -> [rows H, queries,
+  /// keys].
   Tensor by_head(const Tensor& scores) const {
     return scores.view({tile.rows, heads, tile.queries, tile.keys});
   }
@@ -135,7 +136,7 @@ struct Softmax {
   Tensor of_sinks;  // [rows H, queries]: probability of the sinks; undefined without sinks
 };
 
-/// Returns cap * tanh(scale * scores / cap) in float32, and its derivative.
+/// Returns cap * tanh(scale * scores / cap) in float32 and its derivative.
 Softmax capped(Tensor scores, const Options& options) {
   if (scores.scalar_type() != at::kDouble) {
     scores = scores.to(at::kFloat);

@@ -83,11 +83,11 @@ Tensor visible_keys(
     const Tensor& document_starts = {},
     const Tensor& seen_until = {});
 
-/// Returns the offsets of documents, given the start of each token's document, int64 [B, T] on the
+/// Returns the offsets of documents from the start of each token's document, int64 [B, T] on the
 /// CPU.
 DocumentOffsets offsets_of_documents(const Tensor& starts);
 
-/// Returns the end of each token's document, [B, T] int64, given its start.
+/// Returns the end of each token's document from its start, int64 [B, T].
 Tensor ends_of_documents(const Tensor& starts);
 
 }  // namespace lockstep::ops

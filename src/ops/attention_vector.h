@@ -1,4 +1,4 @@
-// Attention by the AVX-512 loops of attention_kernel.h. Internal to ops.
+// Attention with the AVX-512 loops of attention_kernel.h. Internal to ops.
 #pragma once
 
 #include "ops/attention.h"

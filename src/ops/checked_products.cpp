@@ -21,7 +21,7 @@ std::atomic<int64_t> wrong{0};
 /// cannot be rounding.
 constexpr double kRounded = 8, kSummed = 32;
 
-/// Returns the unit roundoff, half of the distance from 1 to the next number.
+/// Returns the unit roundoff: half of the distance from 1 to the next larger number.
 double unit_of(at::ScalarType type) {
   return type == at::kBFloat16 ? 0x1p-9
          : type == at::kHalf   ? 0x1p-12

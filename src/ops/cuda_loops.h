@@ -31,7 +31,7 @@ struct NormGradients {
 /// Buffers of an AdamW step with 8-bit moments. Same as AdamWBuffers (adamw.h), except for the
 /// moments. The buffers must start at the first element of a block of 256.
 struct AdamW8bitBuffers {
-  Tensor parameter, master, gradient;        // [n]; master undefined for float32 parameters
+  Tensor parameter, master, gradient;        // [n]; `master` is undefined for float32 parameters
   Tensor exp_avg, exp_avg_sq;                // [n] uint8 codes
   Tensor exp_avg_absmax, exp_avg_sq_absmax;  // float32, one per block: largest magnitude
   Tensor
@@ -51,9 +51,9 @@ struct CudaLoops {
       const Tensor& softmax_factor,
       const Tensor& target_factor,
       float inverse_cap) = nullptr;
-  /// See adamw.h; the buffers must not be empty.
+  /// See adamw.h. The buffers must not be empty.
   void (*adamw)(const AdamWBuffers& buffers, const Tensor& numbers) = nullptr;
-  /// Uses the same factors as adamw; the buffers must not be empty.
+  /// Uses the same factors as adamw. The buffers must not be empty.
   void (*adamw_8bit)(const AdamW8bitBuffers& buffers, const Tensor& numbers) = nullptr;
   /// See rope.h. Heads [B, T, H, D] are float32, bfloat16 or float16, not empty, with a dense last
   /// dimension; cos and sin are float32 and contiguous.
@@ -64,8 +64,8 @@ struct CudaLoops {
       const Tensor& sin,
       float sign,
       const RotatedHeads& heads) = nullptr;
-  /// See `dropout` in dropout.h. `from` [B, ...] is float32, bfloat16 or float16, not empty; `keys`
-  /// [B] are int64 on the GPU.
+  /// See `dropout` in dropout.h. `from` [B, ...] is float32, bfloat16 or float16 and not empty;
+  /// `keys` [B] are int64 on the GPU.
   void (*dropout)(
       const Tensor& from,
       const Tensor& to,

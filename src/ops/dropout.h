@@ -45,7 +45,7 @@ inline bool are_of_tokens(const Tensor& keys) {
   return keys.dim() == 3;
 }
 
-/// Applies dropout to x [B, T, C] with one key per row or per-token keys.
+/// Applies dropout to x [B, T, C], with one key per row or with per-token keys.
 Tensor dropout_of_tokens(
     const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region = {});
 

@@ -1,4 +1,4 @@
-// Embedding lookup and its float32-summed gradient.
+// Embedding lookup, and its gradient summed in float32.
 #include "ops/embedding.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct SumRows {
 /// The distinct tokens of `ids` in ascending order, and the positions of each token.
 struct Occurrences {
   std::vector<int64_t> order;   // positions in `ids`, sorted by token
-  std::vector<int64_t> starts;  // start of each token's run in `order`, then the end
+  std::vector<int64_t> starts;  // start of each token's run in `order`, and the end of the last run
   std::vector<int64_t> tokens;
 };
 

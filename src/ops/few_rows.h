@@ -85,7 +85,7 @@ class FewRows {
   static constexpr int64_t kMostSums = 4096;     // number of sums that fit in the level-1 cache
 
   struct Result {
-    Tensor tensor, bias;  // bias is float32, or undefined
+    Tensor tensor, bias;  // `bias` is float32 or undefined
     int64_t rows = 0, count = 0;
     /// Adds the bias to the sums [rows, size] of the columns from `begin` on, and writes the
     /// rounded results.

@@ -1,4 +1,4 @@
-// ATen's flash attention on GPUs for cases that would otherwise need a mask.
+// ATen's flash attention on GPUs, for cases that would otherwise require a mask.
 #pragma once
 
 #include "ops/attention.h"

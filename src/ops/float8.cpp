@@ -38,7 +38,7 @@ bool has_kernels(const Tensor& rows) {
          rows.numel() > 0 && cuda_loops().round_to_float8 != nullptr;
 }
 
-/// Pads with zeros to the given numbers of rows and columns.
+/// Pads the tensor with zeros to the given numbers of rows and columns.
 Tensor with_zeros(const Tensor& values, int64_t rows, int64_t columns) {
   if (rows == values.size(0) && columns == values.size(1)) {
     return values.contiguous();
@@ -159,7 +159,7 @@ Tensor float8_product(const Float8Rows& left, const Float8Rows& right, at::Scala
 
 void check_float8(c10::Device device, SharedScale shared) {
   if (device.is_cpu()) {
-    return;  // other devices emulate the products
+    return;  // CPUs emulate float8 products
   }
   try {
     const Tensor x =

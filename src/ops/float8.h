@@ -17,7 +17,7 @@ struct Float8Rows {
   Tensor scales;  // [n, 1] or [1, 1], float32, powers of two; undefined: all 1
 };
 
-/// Granularity of the scales.
+/// Which values share a scale.
 enum class SharedScale { kAll, kRow };
 /// Input of the rounding: rows [n, k] whose values are multiplied by factors that are powers of
 /// two.
@@ -44,7 +44,7 @@ Float8Rows to_float8(
 Float8Rows transposed_values(const Float8Rows& rows);
 
 enum class Float8Form {
-  kOperation,  // at::_scaled_mm, available from compute capability 8.9 on
+  kOperation,  // at::_scaled_mm; requires compute capability 8.9 or later
   kEmulated,   // multiplies the rounded values in `type`, which represents them exactly
 };
 /// Returns left [n, k] x right [m, k]^T as [n, m] in `type`, summed in float32 and rounded once.

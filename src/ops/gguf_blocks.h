@@ -13,10 +13,10 @@ namespace lockstep::ops {
 enum class GgufType : uint32_t {
   kF32 = 0,
   kF16 = 1,
-  kQ4_0 = 2,  // block of 32: a scale, and 4-bit codes around zero
+  kQ4_0 = 2,  // block of 32 values: a scale, and signed 4-bit codes
   kQ5_0 = 6,  // same as kQ4_0 with 5-bit codes
-  kQ5_1 = 7,  // a scale and a minimum, and 5-bit codes above it
-  kQ8_0 = 8,  // a scale, and 8-bit codes around zero
+  kQ5_1 = 7,  // a scale and a minimum, and unsigned 5-bit codes
+  kQ8_0 = 8,  // a scale, and signed 8-bit codes
   // Blocks of 256 values in eight groups (Q6_K: sixteen). The scales of the groups are themselves
   // 6-bit (Q6_K: 8-bit) codes.
   kQ4_K = 12,
@@ -26,7 +26,7 @@ enum class GgufType : uint32_t {
 
 struct GgufLayout {
   std::string_view name;
-  int64_t elements;  // elements per block
+  int64_t elements;  // number of values per block
   int64_t bytes;
 };
 const GgufLayout& layout_of(GgufType type);

@@ -17,9 +17,9 @@ struct GradientPlace {
                            // `memory`
 };
 
-/// Capabilities of the operation that computes the gradient.
+/// What the operation that computes the gradient can do.
 enum class Makes {
-  kWritten,         // can write the gradient, in the parameter's type
+  kWritten,         // can overwrite memory with the gradient, in the parameter's type
   kWrittenOrAdded,  // can also add to a sum, and can do both in float32 for a 16-bit parameter
 };
 

@@ -31,7 +31,7 @@ static_assert(kColours * kCacheLine <= kPage);
 struct Block {
   HostArena* arena = nullptr;
   std::byte* begin = nullptr;
-  size_t size = 0;  // usable bytes
+  size_t size = 0;  // number of usable bytes
 
   /// Reserved bytes, including the offset of data().
   size_t reserved() const { return size + kPage; }
@@ -99,7 +99,7 @@ class PersistentMemory final : public c10::Allocator {
 
   static PersistentMemory& instance() {
     static auto* memory =
-        new PersistentMemory;  // never destroyed: tensors may outlive all static objects
+        new PersistentMemory;  // never destroyed, because tensors may outlive all static objects
     return *memory;
   }
 

@@ -29,7 +29,7 @@ bool reads_weight_once(const Tensor& x, const Tensor& weight) {
 
 Tensor rows_of(const Tensor& x) {
   const int64_t rows = c10::multiply_integers(x.sizes().slice(0, static_cast<size_t>(x.dim() - 1)));
-  return x.contiguous().view({rows, x.size(-1)});  // -1 is ambiguous for a width of 0
+  return x.contiguous().view({rows, x.size(-1)});  // -1 would be ambiguous for a width of 0
 }
 
 /// Returns the description of the product left x right, without a destination. Both operands are

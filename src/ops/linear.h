@@ -1,4 +1,4 @@
-// Product of rows with a weight, and its gradients.
+// Product of activations with a weight, and its gradients.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ Tensor linear(
 Tensor linear_input_gradient(const Tensor& y_gradient, const Tensor& weight, WeightLayout layout);
 
 struct LinearGradients {
-  Tensor weight;  // in the weight's layout
+  Tensor weight;  // in the layout of the weight
   Tensor bias;    // [out]
 };
 /// Returns the gradients of the weight and the bias; the bias gradient is undefined without a bias.

@@ -15,7 +15,7 @@ inline constexpr int64_t kLeastProductRows = 32;
 /// processor with AMX.
 bool fits_matrix_kernel(const at::Tensor& side);
 
-/// Returns the operand for a contiguous 2-D tensor.
+/// Returns the kernel operand for a contiguous 2-D tensor.
 kernel::Operand operand(const at::Tensor& matrix, kernel::Depth depth);
 
 /// Computes the product on the threads of at::parallel_for. Requires fits_matrix_kernel() for both

@@ -1,4 +1,4 @@
-// Newton-Schulz orthogonalization step.
+// Step of the Newton-Schulz orthogonalization.
 #include "ops/newton_schulz.h"
 
 #include <algorithm>

@@ -39,7 +39,7 @@ LOCKSTEP_INLINE Floats factor(const Floats& weight) {
   return kKind == Kind::kRmsAroundOne ? weight + 1.0F : weight;
 }
 
-/// Rounds to type T and back.
+/// Rounds a value to type T and converts it back.
 template <class T>
 LOCKSTEP_INLINE Floats rounded(const Floats& value) {
   T stored[kLanes];
@@ -378,7 +378,7 @@ struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
     const bool adds = context->saved_data["adds"].toBool();
     const Tensor more = gradients.size() == 2 ? dense(gradients[1]) : Tensor();
-    if (!gradients[0].defined()) {  // the norm's output is unused
+    if (!gradients[0].defined()) {  // the output of the norm was not used
       return {more, adds ? more : Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
     }
     const auto variables = context->get_saved_variables();

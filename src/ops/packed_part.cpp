@@ -34,7 +34,7 @@ std::vector<int64_t> whole_rows(const PackedPart& part) {
   return rows;
 }
 
-/// Copies elements [begin, begin + count) of flat 4-bit codes to the start of `to`.
+/// Copies the elements [begin, begin + count) of flat 4-bit codes to the start of `to`.
 void copy_halves(const uint8_t* from, int64_t begin, int64_t count, uint8_t* to) {
   if (begin % 2 == 0) {
     std::memcpy(to, from + begin / 2, static_cast<size_t>((count + 1) / 2));
@@ -118,7 +118,8 @@ class Rows4 {
   /// Reads columns of row `row` of the slice, which is row `whole_row` of the whole matrix.
   void read(int64_t row, int64_t whole_row, IndexRange columns, float* to) const {
     const int64_t block = part_.format.block_size;
-    const int64_t origin = whole_row * part_.in + part_.columns.begin;  // index of column 0
+    const int64_t origin = whole_row * part_.in + part_.columns.begin;  // index of column 0 in the
+                                                                        // flattened whole matrix
     const uint8_t* codes = bytes_ + places_.codes + row * places_.row_bytes;
     for (int64_t column = columns.begin; column < columns.end;) {
       const int64_t of_whole = (origin + column) / block;

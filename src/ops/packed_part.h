@@ -13,7 +13,7 @@
 
 namespace lockstep::ops {
 
-/// Indices [begin, end).
+/// Index range [begin, end).
 struct IndexRange {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }

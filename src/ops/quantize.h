@@ -12,7 +12,7 @@ namespace lockstep::ops {
 using at::Tensor;
 
 enum class PackedKind {
-  kNf4,   // 16 values that are equally likely under a normal distribution (QLoRA, appendix E)
+  kNf4,   // 16 values with equal probability under a normal distribution (QLoRA, appendix E)
   kFp4,   // 16 values: one sign bit, two exponent bits, one mantissa bit
   kInt8,  // -127 to 127, with one scale per row
 };

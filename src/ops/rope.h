@@ -10,10 +10,10 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// Pairs of values of a head that are rotated together.
+/// Which values of a head form pairs that are rotated together.
 enum class RotaryPairs {
-  kHalves,      // i and i + d
-  kNeighbours,  // 2 i and 2 i + 1 (GLM)
+  kHalves,      // values i and i + d
+  kNeighbours,  // values 2 i and 2 i + 1 (GLM)
 };
 
 /// Rotates x [B, T, H, D]. cos and sin are float32 [T, d] or [B, T, d] with 2 d <= D. The first 2 d

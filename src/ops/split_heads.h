@@ -1,4 +1,4 @@
-// Split of a packed query-key-value projection into heads.
+// Splits a packed query-key-value projection into heads.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Number of partial sums for squared gradient norms on a GPU.
+// Number of partial sums used for the squared gradient norm on a GPU.
 #pragma once
 
 #include <cstdint>

@@ -33,10 +33,11 @@ struct RowStatistics {
 struct DistributionTargets {
   Tensor rows;    // [N] bool, equal on all ranks that share the vocabulary; undefined: no rows
   Tensor hidden;  // [N, C'], no gradient: input of the reference model's head; C' may differ from C
-  Tensor weight;  // [V, C'], no gradient; the same shard of the vocabulary as the trained weight
+  Tensor weight;  // [V, C'], no gradient: weight of the reference model's head; the same shard of
+                  // the vocabulary as the trained weight
   // Rows in which the reference's logit of one token is reduced before the softmax. Their loss is
   // the cross-entropy instead of the divergence (UNDIAL: Dong et al., 2024, equation 3).
-  Tensor tokens = {};  // [N] int64: the token
+  Tensor tokens = {};  // [N] int64: the token whose logit is reduced
   // [N], in the type of the statistics: amount that is subtracted from the logit; 0: the row is not
   // modified. Undefined: no rows are modified.
   Tensor lowered = {};
@@ -50,7 +51,7 @@ struct DistributionTargets {
 };
 
 struct TokenLossOptions {
-  /// Logits become softcap * tanh(logit / softcap) (Gemma 2, 2024, section 2); 0: no cap.
+  /// Soft cap: logits become softcap * tanh(logit / softcap) (Gemma 2, 2024, section 2); 0: no cap.
   double softcap = 0;
   /// Coefficient of the term log(sum of exp(logits))^2 that is added to each row's loss (PaLM,
   /// 2022, section 5).
@@ -114,7 +115,7 @@ Tensor token_divergences(
 /// Scores of targets. The tensors may have any shape.
 struct TokenScores {
   Tensor log_likelihoods;  // float32 (float64 for float64 hidden states); 0 for ignored targets
-  Tensor likeliest;        // bool: the target was the most likely token
+  Tensor likeliest;        // bool: true if the target is the most likely token
 };
 
 /// Returns the scores of the rows, [N] each, on the device of `hidden`. The z-loss is not included.

@@ -36,7 +36,7 @@ struct RowGradients {
   Tensor softmax_factor, target_factor;
   Tensor excess_factor;              // factor for the excess of level rows; undefined: no level
                                      // rows
-  Tensor hidden;                     // [n, C], output; undefined: not needed
+  Tensor hidden;                     // [n, C], written; undefined: not needed
   WeightGradient* weight = nullptr;  // null: not needed
 };
 

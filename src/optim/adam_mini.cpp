@@ -172,7 +172,7 @@ class AdamMini final : public Optimizer {
   }
 
   std::map<std::string, Blocks> blocks_;  // sorted, so that the order is the same on every rank
-  std::vector<at::Tensor> means_;         // [n] for each shard
+  std::vector<at::Tensor> means_;         // [n] first moments of each shard
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ inline constexpr int64_t kQuantizedBlock = 256;
 /// Map of 256 values in ascending order in [-1, 1] or [0, 1], with lookup tables for nearest().
 class DynamicMap {
  public:
-  static const DynamicMap& of_signed();    // 7 decades, 0, 1
+  static const DynamicMap& of_signed();    // 0, 1, and values in 7 decades of both signs
   static const DynamicMap& of_unsigned();  // twice as many values per decade
 
   const std::array<float, 256>& values() const { return values_; }
@@ -27,7 +27,7 @@ class DynamicMap {
   explicit DynamicMap(Sign sign);
 
   std::array<float, 256> values_;
-  std::array<float, 256> middles_;  // between values i and i + 1; the last is infinite
+  std::array<float, 256> middles_;  // midpoints of values i and i + 1; the last is infinite
   /// Indexed by the upper 16 bits of a float: index of the value that is nearest to the smallest
   /// float with these bits.
   std::array<uint8_t, 65536> candidates_;

@@ -1,4 +1,4 @@
-// Gradient norms on CPU and devices.
+// Gradient norms on CPUs and other devices.
 #include "optim/gradient_norm.h"
 
 #include <algorithm>

@@ -17,7 +17,7 @@ double squared_norm(const at::Tensor& flat);
 /// not be empty.
 at::Tensor squares_on_device(const at::Tensor& flat);
 
-/// Returns the index of the first element that is NaN or Inf.
+/// Returns the index of the first element that is NaN or Inf; nullopt if there is none.
 std::optional<int64_t> first_non_finite(const at::Tensor& flat);
 
 /// Returns the factor that clips gradients with L2 norm `norm` to `max_norm`: min(1, max_norm /

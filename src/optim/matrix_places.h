@@ -1,4 +1,4 @@
-// Mapping from elements of a shard to positions in the whole parameter. Internal to optim.
+// Maps elements of a shard to positions in the whole parameter. Internal to optim.
 #pragma once
 
 #include <cstdint>

@@ -133,8 +133,8 @@ class Muon : public Optimizer {
  private:
   struct State {
     Run run;
-    at::Tensor momentum;             // matrices
-    at::Tensor exp_avg, exp_avg_sq;  // all other parameters
+    at::Tensor momentum;             // for matrices
+    at::Tensor exp_avg, exp_avg_sq;  // for all other parameters
   };
 
   double adjustment(const Segment& segment) const {

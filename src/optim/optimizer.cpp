@@ -27,7 +27,7 @@ namespace {
 
 using Maker = std::unique_ptr<Optimizer> (*)(const OptimizerOptions&);
 
-/// Available optimizers by option name.
+/// Returns the available optimizers by option name.
 const std::map<std::string, Maker>& makers() {
   static const std::map<std::string, Maker> table{
       {"adafactor", make_adafactor},

@@ -131,7 +131,7 @@ class Optimizer {
   /// overwrite the gradient.
   Shard& shard(int64_t index) { return shards_.at(static_cast<size_t>(index)); }
 
-  /// Updates all shards: begin_step(), then update() for each.
+  /// Updates all shards: calls begin_step(), then update() for each shard.
   void step(double learning_rate, double gradient_scale = 1.0);
   /// Starts a step. Then update() must be called once for each shard, in any order. If
   /// looks_ahead(), all gradients must be set before. Optimizers that need whole parameters
@@ -142,8 +142,8 @@ class Optimizer {
   /// buffer, so that the use of an old graph fails.
   void update(int64_t index, double learning_rate, double gradient_scale = 1.0);
 
-  /// Returns true if begin_step() reads all gradients and state, because update() needs values of
-  /// whole parameters.
+  /// Returns true if begin_step() reads all gradients and the whole state, because update()
+  /// requires values of whole parameters.
   virtual bool looks_ahead() const { return false; }
 
   /// Returns true if the model to use is an average of the trained weights (schedule-free). Between
@@ -153,9 +153,9 @@ class Optimizer {
   virtual bool has_averages() const { return false; }
   virtual void put_averages(int64_t /*index*/, bool /*are_put*/) {}
 
-  /// Returns true if updates can read their scalars from a tensor on the device, as a CUDA graph
+  /// Returns true if updates can read their scalars from a tensor on the device, which a CUDA graph
   /// requires. After begin_step() on the host, copy numbers() to the device and call update_by()
-  /// for each shard; the result is bit-identical to update().
+  /// for each shard. The result is bit-identical to that of update().
   virtual bool can_be_captured() const { return false; }
   /// Returns the scalars of this step, in host memory.
   virtual at::Tensor numbers(double learning_rate) const;

@@ -1,4 +1,4 @@
-// Learning-rate schedules of transformers.
+// The learning-rate schedules of transformers.
 #include "optim/schedule.h"
 
 #include <algorithm>
@@ -178,7 +178,7 @@ double slope(const std::string& form, bool rising, double cycles, double progres
     return rising ? 0.5 * (1.0 - std::cos(pi * progress))
                   : 0.5 * (1.0 + std::cos(pi * cycles * 2.0 * progress));
   }
-  return 1.0 - std::sqrt(rising ? 1.0 - progress : progress);  // "1-sqrt"
+  return 1.0 - std::sqrt(rising ? 1.0 - progress : progress);  // the form "1-sqrt"
 }
 
 Factor warmup_stable_decay(const Span& span, ScheduleArguments& arguments) {

@@ -41,7 +41,7 @@ class Schedule {
   /// Returns true if the schedule uses observe(). The trainer must then evaluate or pass the
   /// training loss.
   virtual bool wants_metric() const { return false; }
-  /// Passes a new value of the metric (after each evaluation). All ranks must pass the same value.
+  /// Passes a new value of the metric, after each evaluation. All ranks must pass the same value.
   virtual void observe(double metric);
   /// Returns the state for checkpoints: a JSON object, which is {} for schedules that depend only
   /// on the step.

@@ -1,5 +1,5 @@
 // Arguments of a schedule (training.lr_scheduler_kwargs), read by name. Problems are collected and
-// reported together.
+// then reported together.
 #pragma once
 
 #include <cstdint>

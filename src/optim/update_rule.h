@@ -19,7 +19,7 @@ struct UpdateRule {
   bool whole_matrix = false;             // Muon; false: element-wise
   double learning_rate = 1;              // factor for the learning rate of the step
   std::optional<double> weight_decay{};  // nullopt: OptimizerOptions::weight_decay
-  /// Adam-mini: number of adjacent rows (or columns) of a matrix that share a second moment.
+  /// Adam-mini: number of adjacent rows (or columns) of a matrix that share one second moment.
   int64_t block = 0;
   bool block_by_columns = false;
   auto operator<=>(const UpdateRule&) const = default;

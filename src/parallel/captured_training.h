@@ -42,11 +42,11 @@ class CapturedTraining {
   void body();
 
   ParallelModel& model_;
-  std::vector<nn::ForwardInputs> inputs_;  // tensors that the body reads
-  Tensor mean_;                            // [1] float64: reciprocal of the loss's divisor
+  std::vector<nn::ForwardInputs> inputs_;  // tensors that the captured body reads
+  Tensor mean_;                            // [1] float64: reciprocal of the divisor of the loss
   Tensor most_;                            // [1] float64: maximum gradient norm; undefined: no
                                            // clipping
-  Tensor numbers_;                         // coefficients of the optimizer
+  Tensor numbers_;                         // scalars of the optimizer step
   Tensor sums_;  // float64: sums of the objective, then the squared gradient norm
   ops::CapturedStep step_;
 };

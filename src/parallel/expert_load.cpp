@@ -84,7 +84,7 @@ std::optional<ExpertLoad> ExpertLoads::close(std::span<const nn::ForwardInputs> 
       rows.push_back(row);
     }
   }
-  if (!rows.empty()) {  // one device synchronization for all rows
+  if (!rows.empty()) {  // stack the rows, so that one device synchronization is sufficient
     const Tensor here = ops::to_host(at::stack(rows));
     for (size_t i = 0; i < layers.size(); ++i) {
       sums[layers[i]].add_(here[static_cast<int64_t>(i)]);

@@ -43,8 +43,9 @@ class ExpertLoads {
   std::shared_ptr<const nn::RouterTerms> terms_of(
       std::span<const nn::ForwardInputs> micro_batches, double factor);
 
-  nn::RouterTerms terms_;                               // the same in every step
-  std::shared_ptr<const nn::ExpertCapacity> capacity_;  // null: unlimited
+  nn::RouterTerms terms_;                               // settings, which are the same in every
+                                                        // step
+  std::shared_ptr<const nn::ExpertCapacity> capacity_;  // null: unlimited capacity
   ParallelGroups& axes_;
   int64_t experts_, layers_, mixture_layers_;
   double groups_ = 1;  // number of rows or micro-batches in the step, depending on the balance loss

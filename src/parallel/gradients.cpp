@@ -1,4 +1,4 @@
-// Checks and sums gradients after the backward pass.
+// Sums tied gradients, computes the gradient norm, and finds NaN and Inf.
 #include "parallel/gradients.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Loss scale that keeps float16 gradients from underflowing (Micikevicius et al., "Mixed Precision
-// Training", 2018).
+// Loss scaling, which prevents the underflow of float16 gradients (Micikevicius et al., "Mixed
+// Precision Training", 2018).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct LossScaleOptions {
 /// powers of two, so that scaling does not round.
 class LossScale {
  public:
-  /// Scale for float32 and bfloat16: always 1.
+  /// Constructs the loss scale for float32 and bfloat16, which is always 1.
   LossScale() = default;
   explicit LossScale(const LossScaleOptions& options);
 

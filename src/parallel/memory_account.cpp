@@ -155,7 +155,7 @@ std::string memory_table(const std::array<PhaseMemory, kMemoryPhases>& phases) {
   text += fmt::format("{:>12}", "peak");
   for (size_t phase = 0; phase < phases.size(); ++phase) {
     if (phases[phase].most == 0) {
-      continue;  // the phase was not reached
+      continue;  // this phase has not been reached
     }
     text += fmt::format("\n{:<14}", kPhaseNames[phase]);
     for (const Kind& kind : kKinds) {

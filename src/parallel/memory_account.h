@@ -17,7 +17,7 @@ namespace lockstep::parallel {
 struct MemoryByKind {
   int64_t parameters = 0;   // parameters that this rank stores
   int64_t gradients = 0;    // unreduced gradients of whole units, and summed gradients
-  int64_t optimizer = 0;    // master weights and moments
+  int64_t optimizer = 0;    // master weights and moments of the optimizer
   int64_t activations = 0;  // all other memory allocated during a step
   int64_t gathered = 0;     // temporarily gathered parameters of other ranks
   int64_t buffers = 0;      // communication buffers
@@ -68,7 +68,7 @@ class MemoryAccount {
 
   c10::Device device_;
   Held held_;
-  MemoryPhase phase_ = MemoryPhase::kIdle;  // phase of the last look()
+  MemoryPhase phase_ = MemoryPhase::kIdle;  // phase of the last call of look()
   int64_t before_step_ = 0;                 // bytes before the step that belong to no kind
   std::array<PhaseMemory, kMemoryPhases> phases_{};
 };

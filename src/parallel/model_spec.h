@@ -48,7 +48,7 @@ struct ModelSpec {
   std::function<void(nn::LanguageModel& model)> adapt = nullptr;
   /// Parameters whose names match any of these regular expressions are frozen (model/freeze.h).
   std::vector<std::string> freeze = {};
-  /// Training and evaluation objective.
+  /// Objective for training and evaluation.
   objective::ObjectivePointer objective = objective::cross_entropy();
 };
 

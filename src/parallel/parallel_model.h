@@ -31,7 +31,7 @@ struct StepResult {
   /// Input of Objective::report. If the objective needs no scores, all elements after the first are
   /// 0; classifiers always fill them.
   std::vector<double> sums;
-  std::optional<ExpertLoad> experts = {};  // set for mixtures
+  std::optional<ExpertLoad> experts = {};  // set for mixtures of experts
 };
 
 /// Returns the counts of a step. May block while it waits for data from other ranks.

@@ -167,7 +167,7 @@ PartsOfParameters parts_of(const ShardedModel& stage, ParallelGroups& axes) {
   return {&tensor, [&stage](const std::string& name, const std::vector<int64_t>& part) {
             ShardedParameter result{stage.shape_of(name, part), stage.cut_of(name)};
             if (is_tied_copy(*stage.model, name)) {
-              result.cut.copies /= 2;  // the other copy is on another stage
+              result.cut.copies /= 2;  // the other half of the copies is on another stage
             }
             return result;
           }};

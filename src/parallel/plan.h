@@ -34,7 +34,7 @@ enum class ZeroInPipeline { kRefuse, kAllow };
 struct Plan {
   optim::OptimizerOptions optimizer = {};
   optim::RuleOptions update_rules = {};
-  LossScaleOptions loss_scale = {};  // used for float16
+  LossScaleOptions loss_scale = {};  // only used for float16
   double max_gradient_norm = 1.0;    // 0: no clipping
   int zero_stage = 0;
   /// Hybrid sharding: number of neighboring ranks that share one copy of the training state;
@@ -42,12 +42,12 @@ struct Plan {
   /// 0: all of these ranks share one copy.
   int shard_ranks = 0;
   ZeroInPipeline zero_in_pipeline = ZeroInPipeline::kRefuse;
-  int64_t prefetch_units = 1;                  // units gathered ahead of use
+  int64_t prefetch_units = 1;                  // number of units that are gathered ahead of use
   std::optional<int64_t> prefetch_elements{};  // prefetch limit in elements instead of units
   int64_t persistence_threshold = 0;           // stage 3: smaller parameters are not sharded
   double bucket_megabytes = 25;
   RouterLosses router_losses = {};
-  double expert_capacity_factor = 0;  // nn::ExpertCapacity; 0: no token is dropped
+  double expert_capacity_factor = 0;  // see nn::ExpertCapacity; 0: no tokens are dropped
   /// Number of neighboring ranks over which the experts of a mixture are distributed. Must divide
   /// the number of ranks that hold the same parameters.
   int expert_ranks = 1;

@@ -78,7 +78,7 @@ class ShardedDataParallel {
       std::shared_ptr<torch::nn::Module> module,
       comm::Communicator& ranks,
       const ShardedDataParallelOptions& options = {});
-  /// Restores the units' forward functions; freed parameters stay freed.
+  /// Restores the forward functions of the units. Parameters that are freed stay freed.
   ~ShardedDataParallel();
   ShardedDataParallel(const ShardedDataParallel&) = delete;
   ShardedDataParallel& operator=(const ShardedDataParallel&) = delete;

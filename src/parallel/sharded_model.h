@@ -24,7 +24,7 @@ struct ShardedModel {
   std::unique_ptr<DataParallel> engine = nullptr;     // null: the stage is not trained
   /// Engine of the expert parameters if experts are distributed; null: `engine` holds them.
   std::unique_ptr<DataParallel> expert_engine = nullptr;
-  ShardGroups groups = {}, expert_groups = {};  // groups of the engines
+  ShardGroups groups = {}, expert_groups = {};  // process groups of the two engines
 
   struct Engine {
     DataParallel* engine;
@@ -46,7 +46,7 @@ struct ShardedModel {
   /// Allocates the parameters on a device and fills them from `source`. Throws Error (out of
   /// memory) that names the parameter that could not be allocated.
   void make_values(c10::Device device);
-  /// Sets the device on which ZeRO will allocate the parameters.
+  /// Sets the device on which ZeRO allocates the parameters later.
   void leave_values_to_zero(c10::Device device);
 };
 

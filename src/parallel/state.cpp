@@ -1,4 +1,4 @@
-// Visits the training state independently of the plan.
+// Visits the training state in a form that does not depend on the plan.
 #include "parallel/state.h"
 
 #include <map>
@@ -82,7 +82,7 @@ class StateVisit {
     ShardFile* file = engine.engine->shard_file();
     for (FlatUnit& flat : engine.engine->flats()) {
       if (flat.full.scalar_type() == at::kByte) {
-        continue;  // packed base weights never change
+        continue;  // not visited, because packed base weights never change
       }
       const bool in_file = file != nullptr && file->holds(flat.shard);
       if (in_file) {

@@ -21,7 +21,7 @@ struct StateSlice {
   std::string name;            // "transformer.wte.weight", "exp_avg.transformer.wte.weight"
   std::vector<int64_t> shape;  // shape of the whole tensor
   mesh::Cut cut;               // this rank's shard
-  int64_t begin = 0;           // index in the shard of the first element of `data`
+  int64_t begin = 0;           // index of the first element of `data` in the shard
   Tensor data;                 // flat view of the live state; visitors may read and write it
   int64_t owned_begin = 0;     // range of `data` that this rank writes or counts;
   int64_t owned_end = 0;       // each element of the whole tensor is owned by exactly one rank

@@ -16,8 +16,8 @@ namespace lockstep::parallel {
 struct VerifyOptions {
   int64_t steps = 2;
   int64_t rows = 4;     // sequences per step, over all data ranks and micro-batches
-  int64_t length = 64;  // tokens per sequence
-  uint64_t seed = 42;   // for tokens and dropout
+  int64_t length = 64;  // number of tokens per sequence
+  uint64_t seed = 42;   // seed of tokens and dropout
   double tolerance = 1e-4;
   double learning_rate = 1e-3;
   /// For objectives over answers: 2 for preference pairs (`rows` counts pairs), 1 for single
@@ -48,14 +48,14 @@ struct VerifiedGradient {
   std::string name;
   double largest = 0;   // largest element on a single rank in the first step
   double error = 0;     // largest error over all steps
-  int64_t step = 0;     // step of the largest error, from 1
+  int64_t step = 0;     // step of the largest error, counted from 1
   int64_t element = 0;  // index of the largest error in the flattened parameter
   double one = 0, plan = 0;
 };
 
 struct Verification {
   std::vector<VerifiedLoss> losses;         // one entry per step
-  std::vector<VerifiedGradient> gradients;  // in order of use
+  std::vector<VerifiedGradient> gradients;  // sorted by order of use
   /// Description of the first difference that exceeds the tolerance; nullopt: no such difference.
   std::optional<std::string> first_difference;
 };

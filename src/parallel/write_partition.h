@@ -9,7 +9,7 @@
 
 namespace lockstep::parallel {
 
-/// The range [begin, end) of a tensor's elements that a rank owns.
+/// Range [begin, end) of a tensor's elements that a rank owns.
 using Owned = std::pair<int64_t, int64_t>;
 
 /// Lays tensors end to end in file order and divides them into one contiguous range per rank,

@@ -1,4 +1,4 @@
-// Text and SVG drawings of a timed schedule.
+// Draws timed schedules as text and SVG.
 #include "schedule/draw.h"
 
 #include <algorithm>

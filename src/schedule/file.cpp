@@ -80,7 +80,7 @@ std::vector<std::string_view> cells_of(std::string_view line) {
   return cells;
 }
 
-// Assigns each stage to the rank that lists its actions.
+// Assigns each stage to the rank that lists actions of the stage.
 void place_stages(Schedule& schedule, const std::string& source) {
   for (const std::vector<Action>& actions : schedule.actions) {
     for (const Action& action : actions) {

@@ -1,4 +1,4 @@
-// Greedy construction of zero-bubble schedules from measured times.
+// Builds zero-bubble schedules from measured times with a greedy heuristic.
 #include "schedule/greedy.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Next action that a rank can start, and its start time.
+// The next action that a rank can run, and its start time.
 struct Choice {
   double start = kNever;
   ActionKind kind = ActionKind::kForward;
@@ -143,7 +143,7 @@ class Builder {
   GreedyLimits limits_;
   Patience patience_;
   std::vector<Rank> ranks_;
-  std::vector<Choice> choices_;  // current choice of each rank
+  std::vector<Choice> choices_;  // next action of each rank
   Schedule schedule_;
 };
 

@@ -11,8 +11,8 @@
 namespace lockstep::schedule {
 
 struct PipelineOptions {
-  std::string schedule = "1f1b";  // name of a kind, or path of a schedule file
-  int virtual_stages = 1;         // stages per rank, for schedule=interleaved
+  std::string schedule = "1f1b";  // name of a schedule kind, or path of a schedule file
+  int virtual_stages = 1;         // number of stages per rank, for schedule=interleaved
   std::string split = "auto";     // see model/split.h
 };
 
@@ -21,7 +21,7 @@ struct PipelineOptions {
 class Schedules {
  public:
   /// Throws Error (config) if the kind is unknown or does not support the number of virtual stages,
-  /// or if a file is invalid or made for another number of ranks.
+  /// or if a file is invalid or written for another number of ranks.
   Schedules(const PipelineOptions& options, int ranks);
 
   /// Returns the checked schedule. Throws Error (config) if a schedule file has fewer

@@ -34,7 +34,8 @@ std::optional<Action> dependency(const Schedule& schedule, const Action& action)
   return std::nullopt;
 }
 
-// Advances each rank until it must wait, and resumes it when the action it waits for has finished.
+// Advances each rank until it must wait, and continues it when the action that it waits for has
+// finished.
 class Runner {
  public:
   Runner(const Schedule& schedule, const Durations& durations)
@@ -154,7 +155,7 @@ class Runner {
   }
 
   void finish(int rank, const Action& action, double end, std::vector<int>& ready) {
-    int waits = -1;  // stage whose rank may be waiting for this action
+    int waits = -1;  // stage whose rank may wait for this action
     if (action.kind == ActionKind::kForward) {
       forward_[index(action)] = end;
       waits = action.stage + 1;

@@ -12,7 +12,7 @@ namespace lockstep::schedule {
 /// Durations of one stage, in any unit.
 struct StageTimes {
   double forward = 1;
-  double input = 1;   // I; B takes input + weight
+  double input = 1;   // I; B takes the time of input + weight
   double weight = 1;  // W
 };
 

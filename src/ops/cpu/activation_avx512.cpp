@@ -9,7 +9,7 @@ namespace lockstep::ops::kernel {
 namespace {
 
 constexpr float kLog2E = 1.44269504F;
-// (1 + tanh(u)) / 2 is the logistic function of 2 u.
+// (1 + tanh(u)) / 2 equals the logistic function of 2 u.
 constexpr float kTwice = 1.5957691216F, kCubic = 0.044715F;
 
 /// 1 / (1 + 2^x), computed from an estimate within 2^-14 by one Newton step, and its complement to

@@ -16,7 +16,7 @@ struct ActivationBackward {
   void *x_gradient = nullptr, *other_gradient = nullptr;
 };
 
-/// Loops over `count` values of each array.
+/// Loops that process `count` values of each array.
 struct ActivationLoops {
   void (*forward)(const ActivationForward&, int64_t count);
   void (*backward)(const ActivationBackward&, int64_t count);

@@ -5,7 +5,7 @@
 
 namespace lockstep::ops::kernel {
 
-/// A bfloat16 value as bits.
+/// A bfloat16 value, stored as bits.
 struct Bfloat16 {
   uint16_t bits;
 };
@@ -42,7 +42,7 @@ struct AdamWArrays {
   }
 };
 
-/// Updates the first `count` elements.
+/// Updates the first `count` elements of the arrays.
 void adamw(const AdamWFactors& factors, int64_t count, const AdamWArrays<float>& arrays);
 void adamw(const AdamWFactors& factors, int64_t count, const AdamWArrays<Bfloat16>& arrays);
 

@@ -9,7 +9,7 @@
 namespace lockstep::ops::kernel {
 namespace {
 
-/// Loads the first `count` values of 64 bytes; the others are 0.
+/// Loads the first `count` values of 64 bytes. The other values are 0.
 inline __m512i line(const float* from, int64_t count) {
   return _mm512_castps_si512(load(from, count));
 }
@@ -33,7 +33,7 @@ struct Attention {
     }
   }
   static constexpr int64_t kSizeStep = kLanes * kUnit;
-  static constexpr int64_t kBlockUnits = kPanel / kUnit;  // units of 64 positions
+  static constexpr int64_t kBlockUnits = kPanel / kUnit;  // number of units in 64 positions
 
   /// Scratch memory of a thread, and the padded sizes.
   struct Scratch {
@@ -166,7 +166,7 @@ struct Attention {
     }
   }
 
-  /// Computes out [64, 64 x blocks] = block x panels^T for the position blocks [from, until).
+  /// Computes out [64, 64 x blocks] = block x panels^T for the blocks [from, until) of positions.
   static void against(
       const Scratch& t,
       const Value* block,
@@ -187,7 +187,7 @@ struct Attention {
     }
   }
 
-  /// Computes sums [64, size] = weights x rows over the position blocks [from, until).
+  /// Computes sums [64, size] = weights x rows for the blocks [from, until) of positions.
   static void weighted_rows(const Scratch& t, const float* panels, int64_t from, int64_t until) {
     const int64_t all = t.keys / kUnit;
     for (int64_t c = 0, p = 0; c < t.size; c += kPanel, ++p) {

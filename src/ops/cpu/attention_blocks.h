@@ -107,7 +107,7 @@ class Ahead {
         strides.position};
   }
 
-  /// Prefetches row r of each block.
+  /// Prefetches row r of each selected block.
   void ask_for(int64_t r) const {
     for (int64_t i = 0; i < count_; ++i) {
       const auto* row = reinterpret_cast<const char*>(rows_[i].first + r * rows_[i].stride);

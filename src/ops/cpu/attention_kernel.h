@@ -40,7 +40,7 @@ struct AttentionForward {
 };
 
 struct AttentionBackward {
-  AttentionForward forward;  // arrays of the forward pass; `out` is read
+  AttentionForward forward;  // arrays of the forward pass, of which `out` is read
   const void* out_gradient = nullptr;
   HeadStrides out_gradient_at;
   void *query_gradient = nullptr, *key_gradient = nullptr, *value_gradient = nullptr;

@@ -34,7 +34,7 @@ class HostArena {
   size_t resident() const { return resident_; }
 
  private:
-  using Runs = std::map<size_t, size_t>;  // start offset -> length; runs do not touch
+  using Runs = std::map<size_t, size_t>;  // start offset -> length; runs are not adjacent
   static void add(Runs& runs, size_t begin, size_t size);
   /// Removes a range and returns the number of its bytes that were in `runs`.
   static size_t remove(Runs& runs, size_t begin, size_t size);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kCachedValues = int64_t{192} << 10;  // number of weight values in a piece of the
                                                        // vocabulary, which stays in the cache
-constexpr float kSlack = 20;  // e^20 is far from overflowing
+constexpr float kSlack = 20;                           // e^20 is far from overflowing
 
 template <class Machine>
 struct LossHead {
@@ -52,7 +52,7 @@ struct LossHead {
   struct Scratch {
     Value* words;   // [piece, padded width]: padded copy of the weight, if the weight cannot be
                     // read directly
-    float* across;  // [padded width, piece units]: the piece transposed
+    float* across;  // [padded width, piece units]: transposed piece of the weight
     float* logits;  // [piece, 64]
     float* exps;    // [piece units, 64]
     float* scaled;  // panels of X * factor
@@ -345,7 +345,7 @@ struct LossHead {
           most = _mm512_max_ps(x, most);
           e[k][g] = exponential(x);
           total[g] = _mm512_add_ps(total[g], e[k][g]);
-          if constexpr (kCapped) {  // derivative of the cap, 1 - tanh^2
+          if constexpr (kCapped) {  // times the derivative of the cap, 1 - tanh^2
             const __m512 t = _mm512_mul_ps(logit, slope);
             e[k][g] = _mm512_mul_ps(e[k][g], _mm512_fnmadd_ps(t, t, all(1)));
           }

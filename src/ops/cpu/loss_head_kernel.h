@@ -43,7 +43,7 @@ struct LossHeadRun {
   // Scratch memory with the sizes of LossHeadShape, aligned to 64 bytes.
   void* kept = nullptr;         // exponentials
   void* panel = nullptr;        // hidden states in panels
-  float* gradient = nullptr;    // dX^T of each panel; null: no gradient is needed
+  float* gradient = nullptr;    // dX^T of each panel; null: no gradient is required
   float* references = nullptr;  // [pieces, panels * 64]: references of the stored exponentials
   // [panels * 64] each, computed by forward():
   float* maximum = nullptr;       // reference of `total` and `gradient`

@@ -9,7 +9,7 @@ namespace lockstep::ops::kernel {
 namespace {
 
 constexpr int64_t kBlock = 32;        // rows and columns of a block: two tiles each
-constexpr int64_t kStep = 32;         // depth of a tile, in values
+constexpr int64_t kStep = 32;         // depth of a tile: number of values
 constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes
 // Maximum number of steps at a time: 32 rows and 32 columns of this depth fit in the level-1 cache.
 constexpr int64_t kDeep = 8, kDeepest = 12;

@@ -14,8 +14,8 @@ namespace lockstep::ops::kernel {
 enum class Depth { kAlongRows, kAcrossRows };
 
 struct Operand {
-  const void* data = nullptr;  // bfloat16
-  int64_t stride = 0;          // elements between two rows
+  const void* data = nullptr;  // bfloat16 values
+  int64_t stride = 0;          // number of elements from one row to the next
   Depth depth = Depth::kAlongRows;
 };
 
@@ -44,7 +44,7 @@ struct MatrixProduct {
 /// Scratch memory of a product, aligned to 64 bytes.
 struct MatrixScratch {
   int64_t left_bytes = 0;    // shared by all threads; 0: the left operand is read in place
-  int64_t thread_bytes = 0;  // per thread
+  int64_t thread_bytes = 0;  // for each thread
 };
 MatrixScratch scratch_of(const MatrixProduct&);
 

@@ -26,7 +26,7 @@ struct RowLoopsOf {
   static void expect(const void* from, int64_t bytes) {
     __builtin_prefetch(static_cast<const char*>(from) + bytes);
   }
-  static constexpr int64_t kAhead = 2048;  // bytes, chosen by measurement
+  static constexpr int64_t kAhead = 2048;  // number of bytes, chosen by measurement
 
   template <int kRows, class Weight>
   static void dot(const Weight* weight, const FewRows& rows, float* out) {

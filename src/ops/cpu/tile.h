@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kLanes = 16;
 constexpr int64_t kPanel = 64;
 
-/// A bfloat16 value as bits.
+/// A bfloat16 value, stored as bits.
 struct Half {
   uint16_t bits;
 };
@@ -114,7 +114,7 @@ inline __m512 power_of_two(__m512 x) {
   p = _mm512_fmadd_ps(p, part, all(0.241442757F));
   p = _mm512_fmadd_ps(p, part, all(0.693003834F));
   p = _mm512_fmadd_ps(p, part, all(1.00000259F));
-  return _mm512_scalef_ps(p, x);  // scales by 2 to the integer below x
+  return _mm512_scalef_ps(p, x);  // scales by 2 to the largest integer that does not exceed x
 }
 
 /// Returns tanh(x) = 1 - 2 / (1 + e^2x).

@@ -24,7 +24,7 @@ typedef uint32_t Words __attribute__((vector_size(64)));
 typedef uint64_t Longs __attribute__((vector_size(64)));   // 8 values
 typedef uint16_t Halves __attribute__((vector_size(32)));  // 16 values
 
-/// A bfloat16 value as bits.
+/// A bfloat16 value, stored as bits.
 struct Bfloat16 {
   uint16_t bits;
 };

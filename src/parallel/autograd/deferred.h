@@ -34,7 +34,7 @@ class DeferredQueue {
 
  private:
   DeferredWork work_;
-  std::unordered_map<const nn::LinearKernel*, size_t> places_;  // index in work_, by kernel
+  std::unordered_map<const nn::LinearKernel*, size_t> places_;  // keyed by kernel: index in work_
 };
 
 /// Makes every linear layer of the model queue its parameters' gradients in `queue`, for any type

@@ -1,4 +1,4 @@
-// Blockwise attention with a running softmax.
+// Blockwise attention with a running maximum and sum.
 #include "parallel/context/attention_block.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ Tensor starts_of(const BlockPlace& place, int64_t queries, const BlockOptions& o
   return options.document_starts.narrow(1, place.first_query, queries);
 }
 
-/// True if the first query's document, and therefore every later one, starts after `key`.
+/// Returns true if the first query's document, and therefore every later one, starts after `key`.
 bool begin_behind(int64_t key, int64_t query, const BlockOptions& options) {
   const Tensor& starts = options.document_starts;
   return starts.defined() && starts.is_cpu() && starts.select(1, query).min().item<int64_t>() > key;

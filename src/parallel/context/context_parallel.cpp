@@ -90,7 +90,7 @@ void apply_context_parallel(
     ContextAttention attention) {
   comm::Communicator& group = axes.along(mesh::Axis::kContext);
   if (group.size() == 1) {
-    return;  // plain attention is correct in a group of one
+    return;  // the original attention is correct in a group of one rank
   }
   if (attention == ContextAttention::kUlysses && model.config().is_encoder_decoder()) {
     throw Error(

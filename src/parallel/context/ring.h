@@ -23,7 +23,7 @@ enum class RingTag { kKeysAndValues = 1, kGradients = 2 };
 /// Ring over the context axis. A torch holder, so that autograd nodes can store it.
 struct Ring : torch::CustomClassHolder {
   SequencePart part;
-  comm::Communicator* group = nullptr;  // must outlive the model and its graphs
+  comm::Communicator* group = nullptr;  // must outlive the model and its autograd graphs
 
   int rank() const { return group->rank(); }
   int ranks() const { return group->size(); }
@@ -31,7 +31,7 @@ struct Ring : torch::CustomClassHolder {
   comm::Pending pass(const Tensor& out, const Tensor& in, RingTag tag) const {
     using Direction = comm::P2p::Direction;
     const int next = (rank() + 1) % ranks(), previous = (rank() + ranks() - 1) % ranks();
-    if (next == rank()) {  // a single rank sends to itself
+    if (next == rank()) {  // a single rank copies to itself
       in.copy_(out);
       return {};
     }
@@ -98,7 +98,7 @@ Tensor visit_ring_backward(const Ring& ring, const Tensor& pair, Visit&& visit) 
     coming = at::empty_like(of_pair);
     transfer = ring.pass(sending, coming, RingTag::kGradients);
   });
-  transfer.wait();  // complete: every other rank has added its contribution
+  transfer.wait();  // after this, all other ranks have added their contributions
   return !own.defined() ? coming : coming.defined() ? own.add_(coming) : own;
 }
 

@@ -103,7 +103,7 @@ Part part_of(const AttentionRing& ring, int owner, int64_t length) {
   const auto mine = ring.runs(ring.rank(), length), theirs = ring.runs(owner, length);
   const auto all = [](const std::vector<PositionRun>& runs) {
     PositionRun sum;
-    for (const PositionRun& run : runs) {  // a single rank has one run
+    for (const PositionRun& run : runs) {  // without zigzag order (a single rank), there is one run
       sum.count += run.count;
     }
     return sum;
@@ -146,7 +146,7 @@ KeysAndValues run_of_pair(const Tensor& pair, const PositionRun& run) {
   return {run_of(pair[0].transpose(1, 2), run), run_of(pair[1].transpose(1, 2), run)};
 }
 
-/// Zeros [B, H, L, D] in token-major layout.
+/// Returns zeros [B, H, L, D] in token-major layout.
 Tensor zeros_by_token(const Tensor& like) {
   return at::zeros({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options())
       .transpose(1, 2);

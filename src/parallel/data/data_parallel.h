@@ -24,7 +24,7 @@ struct DataParallelOptions {
   int zero_stage = 0;
   double bucket_megabytes =
       25;  // stages 0 to 2: maximum size of a buffer shared by units (ddp_bucket_cap_mb)
-  int64_t prefetch_units = 1;                  // units gathered ahead of use
+  int64_t prefetch_units = 1;                  // number of units that are gathered ahead of use
   std::optional<int64_t> prefetch_elements{};  // prefetch limit in elements instead of units
   int64_t persistence_threshold = 0;           // stage 3: smaller parameters are not sharded
   bool find_unused_parameters = false;         // false: a parameter without a gradient is an error

@@ -21,7 +21,7 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Parameters that will form a flat unit.
+/// Parameters that will form one flat unit.
 struct FlatGroup {
   std::vector<NamedParameter> parameters;
   std::vector<size_t> units;  // in descending order
@@ -183,7 +183,7 @@ FlatUnit flatten(FlatGroup group, const FlatOptions& options) {
   flat.shard_begin = flat.replicated ? 0 : options.rank * part;
 
   const auto type = parameters.front().tensor.options().requires_grad(false);
-  // Gaps between parameters are zero.
+  // Elements between parameters must be zero.
   flat.full = options.source && flat.persistent ? ops::new_zeros(part * shards, type)
                                                 : at::empty({part * shards}, type);
   take_values(flat, part, options);

@@ -30,12 +30,12 @@ class ShardFile;
 
 struct NamedParameter {
   std::string name;  // full Hugging Face name
-  Tensor tensor;     // a leaf; its data is replaced by a view of the flat buffer
+  Tensor tensor;     // a leaf tensor, whose data is replaced by a view of the flat buffer
   optim::UpdateRule rule{};
-  bool alone = false;  // has its own flat unit, with an independent shard layout
+  bool alone = false;  // the parameter has its own flat unit with an independent shard layout
   /// Additional ranks over which the gradient is summed; null: none.
   comm::Communicator* summed_over = nullptr;
-  int64_t packed = 0;  // number of weights packed in the bytes; 0: not packed
+  int64_t packed = 0;  // number of weights that are packed in the bytes; 0: not packed
   int64_t weights() const { return packed > 0 ? packed : tensor.numel(); }
 };
 
@@ -112,7 +112,7 @@ struct FlatOptions {
 };
 
 struct FlatUnits {
-  std::vector<FlatUnit> flats;               // in the order in which their gradients become ready
+  std::vector<FlatUnit> flats;               // sorted by the order in which gradients become ready
   std::vector<std::vector<size_t>> of_unit;  // for each unit, the indices of the flat units that it
                                              // reads
 };

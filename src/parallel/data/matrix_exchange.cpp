@@ -21,7 +21,7 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-/// Operation count of one Newton-Schulz iteration step.
+/// Returns the number of operations of one Newton-Schulz step.
 double cost_of(const std::vector<int64_t>& shape) {
   const auto less = static_cast<double>(std::min(shape[0], shape[1]));
   const auto more = static_cast<double>(std::max(shape[0], shape[1]));

@@ -32,7 +32,7 @@ class MatrixExchange {
   struct Part {
     int rank = 0;
     mesh::Cut cut;
-    int64_t begin = 0, count = 0;  // in the flattened shard
+    int64_t begin = 0, count = 0;  // position in the flattened shard
     bool is_sent = false;          // sent to the owner; false: another rank sends this part
   };
   struct Matrix {
@@ -61,7 +61,7 @@ class MatrixExchange {
   comm::Communicator& ranks_;
   c10::Device device_;
   bool is_learned_ = false;
-  at::ScalarType type_ = at::kFloat;  // type of the messages
+  at::ScalarType type_ = at::kFloat;  // element type of the messages
   std::vector<Matrix> matrices_;      // sorted by name; the same on all ranks
   std::vector<size_t> rounds_;        // end index of the matrices of each round
 };

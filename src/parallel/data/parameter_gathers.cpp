@@ -176,7 +176,7 @@ void ParameterGathers::start(size_t index) {
     if (copies_ == nullptr) {
       copies_ = std::make_unique<ops::DeviceCopies>(flat.full.device());
     }
-    copies_->follow_compute();  // earlier computation may still use this memory
+    copies_->follow_compute();  // earlier computation may still read this memory
     gathered.copied = copies_->run([&] { gather(index); });
   } else {
     gather(index);

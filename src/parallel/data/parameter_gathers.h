@@ -15,7 +15,7 @@ namespace lockstep::parallel {
 
 enum class Pass { kForward, kBackward };
 
-/// Prefetch distance of gathers.
+/// How far ahead of use parameters are gathered.
 struct Prefetch {
   int64_t units = 1;
   /// Used instead of `units`: prefetch until this number of elements is gathered ahead.

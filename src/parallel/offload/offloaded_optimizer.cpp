@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kFileAlignment = 4096;
 
-/// Returns the whole storage of a view, as a tensor.
+/// Returns the whole storage of a view as a byte tensor.
 at::Tensor storage_of(const at::Tensor& view) {
   return at::empty({0}, view.options().dtype(at::kByte)).set_(view.storage());
 }

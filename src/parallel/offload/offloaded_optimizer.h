@@ -64,7 +64,7 @@ class OffloadedOptimizer {
   /// Updates every shard once. Calls `updated` after each shard, while its state is in memory.
   void step(
       double learning_rate, double gradient_scale, const std::function<void()>& updated = nullptr);
-  /// Calls optim::Optimizer::put_averages for every shard.
+  /// Calls optim::Optimizer::put_averages for all shards.
   void put_averages(bool are_put);
   /// Calls visit(piece) for the state of a shard and its master weights (named "master.PARAMETER"
   /// if separate). The visitor may modify them.
@@ -96,13 +96,13 @@ class OffloadedOptimizer {
     bool rounds = false;  // device_parameter has a smaller type than the optimizer's master copy
     bool master_is_due = false;                   // the master copy has not been initialized from
                                                   // the parameter yet
-    ShardFile* parameter_file = nullptr;          // stores `parameter`
+    ShardFile* parameter_file = nullptr;          // file that stores `parameter`
     at::Tensor parameter;                         // the engine's shard
     c10::Device device = c10::Device(c10::kCPU);  // device on which the state is updated
     int64_t bytes = 0;                            // size of the state in bytes
     std::vector<Stored> stored;
     enum class State { kInMemory, kReading, kWriting, kInFile } state = State::kInMemory;
-    double began = 0;                   // start of the read or write in progress
+    double began = 0;                   // start time of the read or write in progress
     std::optional<c10::Event> copying;  // copy from or to the device in progress
     double copy_began = 0;
   };

@@ -66,7 +66,7 @@ class Executor {
     int to = -1;                     // rank that receives the output; -1: none
     int taken_at = 0;                // index of the action on rank `to` that receives it
   };
-  using Key = std::pair<int, int>;  // stage, micro-batch
+  using Key = std::pair<int, int>;  // (stage, micro-batch)
   using Local = std::map<Message, Tensors>;
 
   void plan_steps();
@@ -88,7 +88,7 @@ class Executor {
   std::map<Key, Flight> flights_;
   Local local_;  // messages between stages of this rank
   ActionObserver observer_;
-  double started_ = 0;  // start of the current action
+  double started_ = 0;  // start time of the current action
 };
 
 }  // namespace lockstep::parallel

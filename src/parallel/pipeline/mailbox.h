@@ -43,7 +43,7 @@ struct Message {
 /// a rank is lost, every function throws Error (peer lost) that names it.
 class Mailbox {
  public:
-  /// Maximum number of tensors between two stages.
+  /// Maximum number of tensors per message.
   static constexpr size_t kMaxTensors = 31;
 
   /// `rank_of_stage` lists the rank of each pipeline stage. Must be called on every rank of
@@ -86,7 +86,7 @@ class Mailbox {
   };
   struct Source {
     std::vector<Message> coming;
-    size_t begun = 0;  // number of receives posted
+    size_t begun = 0;  // number of receives posted so far
   };
   struct Sent {
     int rank, taken_at;

@@ -1,4 +1,4 @@
-// Pipeline options and the stages that a rank builds.
+// Pipeline options, and the stages that a rank builds from them.
 #pragma once
 
 #include <memory>

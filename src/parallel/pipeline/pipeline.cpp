@@ -1,4 +1,4 @@
-// The pipeline of a language model.
+// Runs the pipeline of a language model.
 #include "parallel/pipeline/pipeline.h"
 
 #include <numeric>
@@ -42,7 +42,7 @@ class LanguageModelStage final : public Stage {
     }
   }
 
-  /// Sets the step's micro-batches and the factor of the loss.
+  /// Sets the micro-batches of the step and the factor of the loss.
   void begin(
       std::span<const nn::ForwardInputs> micro_batches,
       const objective::Objective& objective,

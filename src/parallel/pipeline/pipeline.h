@@ -28,7 +28,7 @@ struct Accumulation {
   std::shared_ptr<DeferredQueue> deferred = nullptr;
 };
 
-/// Loss computation on the last stage.
+/// Options for computing the loss on the last stage.
 struct LossOptions {
   objective::ObjectivePointer objective = objective::cross_entropy();
   /// Ranks that hold shards of the same sequences; null: one rank.

@@ -24,7 +24,7 @@ namespace {
 struct Pace : torch::CustomClassHolder {
   RehearsalClock clock = RehearsalClock::kWall;
   double now = 0;
-  std::optional<double> started;  // start of the current action
+  std::optional<double> started;  // start time of the current action
 
   /// Advances by `seconds` after the arrival of `message` (undefined: no message). Returns the
   /// message that carries the end time.

@@ -1,4 +1,4 @@
-// Pipelines of torch::nn::Sequential.
+// Pipeline parallelism for torch::nn::Sequential.
 #include "parallel/pipeline/sequential.h"
 
 #include <functional>
@@ -95,7 +95,8 @@ AnyValue value_of(const Tensors& tensors) {
   return std::move(*value);
 }
 
-/// The first module receives the inputs as arguments, as in Sequential::forward.
+/// Calls a module with the inputs as separate arguments, as Sequential::forward does for the first
+/// module.
 AnyValue call_with_arguments(AnyModule& module, const Tensors& inputs) {
   if (inputs.size() == 1) {
     return module.any_forward(inputs.front());
@@ -123,7 +124,7 @@ uint64_t signature_of(const Tensors& tensors) {
 
 }  // namespace
 
-/// Consecutive modules of a Sequential.
+/// A stage that consists of consecutive modules of a Sequential.
 class SequentialStage final : public Stage {
  public:
   SequentialStage(std::vector<AnyModule> modules, size_t first, bool is_last)

@@ -1,5 +1,5 @@
-// Tied embedding across a pipeline: the first stage (embedding) and the last stage (head) each hold
-// a copy of the parameter.
+// Tied embedding in a pipeline: the first stage (embedding) and the last stage (head) each hold a
+// copy of the parameter.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -13,8 +13,8 @@
 
 namespace lockstep::parallel {
 
-/// Process groups of this rank, split from the world. An axis of size one has a single-rank
-/// communicator, and an axis that spans all ranks uses the world's.
+/// Process groups of this rank, split from the world. An axis of size one uses a single-rank
+/// communicator; an axis that spans all ranks uses the communicator of the world.
 class ParallelGroups {
  public:
   /// Must be called on every rank of `world`; blocks until all ranks have called. `world` must

@@ -1,4 +1,4 @@
-// Dropout on a rank's shard of the activations.
+// Dropout for a rank's shard of the activations.
 #pragma once
 
 #include "mesh/cut.h"

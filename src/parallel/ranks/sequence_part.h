@@ -1,4 +1,4 @@
-// The positions of a sequence that a rank holds.
+// The part of a sequence that a rank holds.
 #pragma once
 
 #include <cstdint>

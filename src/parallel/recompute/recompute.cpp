@@ -1,4 +1,4 @@
-// Activation checkpointing of layers.
+// Activation checkpointing of model layers.
 #include "parallel/recompute/recompute.h"
 
 #include <algorithm>

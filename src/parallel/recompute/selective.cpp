@@ -1,4 +1,4 @@
-// Recomputes MLP activation outputs.
+// Recomputes the outputs of MLP activations.
 #include "parallel/recompute/selective.h"
 
 #include <map>

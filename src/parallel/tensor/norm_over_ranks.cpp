@@ -1,4 +1,4 @@
-// RMS norm over sharded heads.
+// RMS norm over heads that are sharded over ranks.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 

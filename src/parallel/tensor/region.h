@@ -1,5 +1,5 @@
-// Boundaries between sharded layers of a tensor-parallel model (Shoeybi et al., "Megatron-LM",
-// 2019, section 3), also with sequence parallelism (Korthikanti et al., 2022, section 4.2.2).
+// Boundaries between the sharded layers of a tensor-parallel model (Shoeybi et al., "Megatron-LM",
+// 2019, section 3), with optional sequence parallelism (Korthikanti et al., 2022, section 4.2.2).
 #pragma once
 
 #include <memory>

@@ -106,7 +106,8 @@ class TensorParallelizer final {
  private:
   void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) {
     const model::ParameterSpec& weight = layer(name).weight();
-    if (const auto part = cut_of(weight.dims.front(), 0)) {  // a norm over the heads of all ranks
+    if (const auto part = cut_of(weight.dims.front(), 0)) {  // norms over the heads of all ranks
+                                                             // are cut
       slot = std::make_shared<NormOverRanks>(*slot, region_, weight.shape.front(), part->copies);
       cut(name, *slot, *part);
       return;
@@ -177,7 +178,7 @@ class TensorParallelizer final {
     if (config_.head.gives_states()) {
       return;
     }
-    if (config_.head.classifies()) {  // there may be fewer classes than ranks
+    if (config_.head.classifies()) {  // not cut, because there may be fewer classes than ranks
       hold_whole(name, *slot, nullptr);
       return;
     }
@@ -244,7 +245,7 @@ class TensorParallelizer final {
   HeadSplit heads_;
   Region region_;
   comm::Communicator& copies_;
-  std::shared_ptr<DeferredQueue> entered_;  // queue of the last visited region entry
+  std::shared_ptr<DeferredQueue> entered_;  // queue of the region entry that was visited last
   ShardedParameters sharded_;
 };
 
@@ -447,7 +448,7 @@ ShardedParameters apply_tensor_parallel(
     nn::LanguageModel& model, ParallelGroups& axes, SequenceSharding sequence) {
   comm::Communicator& group = axes.along(mesh::Axis::kTensor);
   if (group.size() == 1) {
-    return {};  // plain layers are correct in a group of one
+    return {};  // the original layers are correct in a group of one rank
   }
   check_sizes(model.config(), group.size());
   TensorParallelizer swap(model, axes, sequence);

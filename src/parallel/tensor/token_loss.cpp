@@ -101,7 +101,7 @@ Run make_run(
   const Tensor peaks = all.select(1, 0);  // [ranks, n]
   const Tensor highest = peaks.amax(0);
   const Tensor whole = (all.select(1, 1) * (peaks - highest).exp()).sum(0);
-  const Tensor rank = peaks.argmax(0, /*keepdim=*/true);  // first rank with the maximum
+  const Tensor rank = peaks.argmax(0, /*keepdim=*/true);  // the first rank that has the maximum
   return {
       whole.log() + highest - all.select(1, 2).sum(0),
       all.select(1, 3).gather(0, rank).squeeze(0).to(at::kLong)};

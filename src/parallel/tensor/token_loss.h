@@ -12,7 +12,7 @@ namespace lockstep::parallel {
 /// This rank's rows of the vocabulary.
 struct VocabularyShard {
   Group group;
-  mesh::Range rows;  // at least one row
+  mesh::Range rows;  // contains at least one row
   int64_t vocabulary = 0;
 };
 
