@@ -29,7 +29,7 @@ struct GroupOptions {
   bool shared_memory = true;       // use shared memory if all ranks are on one node; false: always
                                    // use Gloo
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  /// How often a wait in shared memory checks that the peers' processes are alive.
+  /// Interval at which a wait in shared memory checks that the peers' processes are alive.
   std::chrono::milliseconds patience{100};
   std::vector<int> world_ranks = {};  // world ranks of the members, for error messages; empty: 0,
                                       // 1, ...

@@ -85,7 +85,7 @@ struct RegionBoundary {
 
 struct TokenEmbedding : Layer {
   Tensor weight;
-  int64_t padding_row = -1;  // row that gets no gradient from lookups; -1: none
+  int64_t padding_row = -1;  // row that receives no gradient from lookups; -1: none
   ops::EmbeddingGradient gradient_form = ops::EmbeddingGradient::kTable;
   std::shared_ptr<TableAdapter> adapter;  // null: no adapter
   /// ids [B, T] int64 -> [B, T, C]

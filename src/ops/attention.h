@@ -18,8 +18,8 @@ struct DocumentOffsets {
 };
 
 struct AttentionOptions {
-  bool causal = true;  // false: bidirectional; a query attends to all keys, or to all keys of its
-                       // document, without a window
+  bool causal = true;  // false: bidirectional attention to all keys, or to all keys of the query's
+                       // document; a window is not supported
   double scale = 1;    // factor of the scores
   double cap = 0;  // scores become cap * tanh(score / cap) before the mask (Gemma 2, 2024, section
                    // 2); 0: no cap

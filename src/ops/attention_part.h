@@ -11,7 +11,7 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// Which keys of a part are visible to its queries.
+/// Visibility of the keys of a part to its queries.
 enum class PartSees {
   kEarlier,  // queries and keys have the same positions; query i attends to key j if j <= i
   kAll,      // all keys are visible

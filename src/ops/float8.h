@@ -17,7 +17,7 @@ struct Float8Rows {
   Tensor scales;  // [n, 1] or [1, 1], float32, powers of two; undefined: all 1
 };
 
-/// Which values share a scale.
+/// Values that share a scale: all values, or those of a row.
 enum class SharedScale { kAll, kRow };
 /// Input of the rounding: rows [n, k] whose values are multiplied by factors that are powers of
 /// two.

@@ -17,7 +17,7 @@ struct GradientPlace {
                            // `memory`
 };
 
-/// What the operation that computes the gradient can do.
+/// Capabilities of the operation that computes a gradient.
 enum class Makes {
   kWritten,         // can overwrite memory with the gradient, in the parameter's type
   kWrittenOrAdded,  // can also add to a sum, and can do both in float32 for a 16-bit parameter

@@ -23,7 +23,8 @@ namespace {
 
 constexpr size_t kLeast = size_t{64} << 10;
 constexpr int64_t kAlwaysKept = int64_t{64} << 20;
-constexpr int64_t kWindow = int64_t{1} << 14;  // number of allocations; a step has some hundreds
+constexpr int64_t kWindow = int64_t{1} << 14;  // number of allocations; a training step has several
+                                               // hundred
 constexpr size_t kColours = 32, kCacheLine = 64;
 constexpr size_t kPage = HostArena::kPage;
 static_assert(kColours * kCacheLine <= kPage);
@@ -212,7 +213,7 @@ class PersistentMemory final : public c10::Allocator {
   std::list<HostArena> arenas_;              // more than one if the address space is limited
   int64_t used_ = 0, reserved_ = 0;  // bytes of the blocks in use, without and with the offsets of
                                      // their data
-  int64_t peak_ = 0, peak_before_ = 0;  // of used_, in this window and the previous one
+  int64_t peak_ = 0, peak_before_ = 0;  // peaks of used_ in this window and in the previous one
   int64_t taken_ = 0,
           mapped_ = 0;  // number of allocated blocks, and of those that required new memory
 };

@@ -10,7 +10,7 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// Which values of a head form pairs that are rotated together.
+/// Values of a head that form a pair and are rotated together.
 enum class RotaryPairs {
   kHalves,      // values i and i + d
   kNeighbours,  // values 2 i and 2 i + 1 (GLM)

@@ -78,8 +78,8 @@ struct Run {
 struct Shard {
   std::string name{};      // name of the unit, for messages
   at::Tensor parameter{};  // [n] in the training type (float32 or bfloat16)
-  at::Tensor master{};     // [n] float32 master weights. Undefined, or `parameter` itself, if that
-                           // is float32; undefined with stochastic rounding
+  at::Tensor master{};     // [n] float32 master weights; undefined with stochastic rounding. For
+                           // float32 parameters: undefined, or `parameter` itself
   at::Tensor gradient{};   // [n] float32 or bfloat16; required only in update()
   std::vector<Segment> layout{};  // sorted by offset; empty: a single parameter with the name of
                                   // the shard
@@ -159,8 +159,8 @@ class Optimizer {
   virtual bool can_be_captured() const { return false; }
   /// Returns the scalars of this step, in host memory.
   virtual at::Tensor numbers(double learning_rate) const;
-  /// Updates a shard with numbers on the device, after writing `gradient_scale` [1], which is also
-  /// on the device, into them.
+  /// Updates a shard with `numbers`, which are on the device. First writes `gradient_scale` [1],
+  /// also on the device, into them.
   virtual void update_by(
       int64_t index, const at::Tensor& numbers, const at::Tensor& gradient_scale);
 

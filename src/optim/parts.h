@@ -20,9 +20,9 @@ struct Part {
   double learning_rate, weight_decay;
 };
 
-/// Returns the number of elements per chunk. On a CPU, four tensors of a chunk fit in a core's L2
-/// cache, times the number of threads. On a device, a chunk is as large as an embedding, because
-/// each operation is a kernel launch.
+/// Returns the number of elements per chunk. On a CPU, each thread's part of a chunk is small
+/// enough that four tensors fit in its core's L2 cache. On a device, a chunk is as large as an
+/// embedding, because each operation is a kernel launch.
 inline int64_t elements_of_run(const at::Tensor& tensor) {
   return tensor.is_cpu() ? at::get_num_threads() * (int64_t{1} << 16) : int64_t{1} << 26;
 }

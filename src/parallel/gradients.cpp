@@ -13,8 +13,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Returns this rank's summed gradient of a parameter that has a flat unit of its own. Undefined if
-/// the engine does not hold the parameter.
+/// Returns this rank's summed gradient of a parameter that has its own flat unit. Undefined if the
+/// engine does not hold the parameter.
 Tensor gradient_of(const DataParallel& engine, const std::string& name) {
   for (const FlatUnit& flat : engine.flats()) {
     if (flat.entries.size() == 1 && flat.entries.front().name == name && flat.trainable) {

@@ -19,8 +19,8 @@ struct Operand {
   Depth depth = Depth::kAlongRows;
 };
 
-/// What happens to the sums: rounded to bfloat16; added to the result and then rounded; or stored
-/// as float32.
+/// Handling of the sums: rounded to bfloat16; added to the result and then rounded; or stored as
+/// float32.
 enum class Sums { kRounded, kAddedAndRounded, kKept };
 
 /// result [rows, columns] = left x right (+ bias), summed in float32 and rounded once. No size may

@@ -131,8 +131,8 @@ struct Left {
 };
 
 /// Properties of an instruction set. `Value` is the operand type; a unit has kUnit values. The
-/// sizes of a product must be multiples of kRows, kColumns and kUnits. kUnitsAtOnce units of a
-/// panel stay in the level-1 cache while all rows are processed.
+/// sizes of a product must be multiples of kRows, kColumns and kUnits. Products process
+/// kUnitsAtOnce units of a panel at a time, which stay in the level-1 cache.
 struct Fma {
   using Value = float;
   static constexpr int64_t kUnit = 1, kRows = 1, kColumns = 16, kUnits = 1, kUnitsAtOnce = 128;

@@ -23,7 +23,7 @@ struct ReductionOptions {
   /// Stages 2 and 3: maximum number of reductions in flight. If it is reached, the backward pass
   /// waits for the oldest reduction. Each reduction holds the gradients of a unit.
   size_t in_flight = 1;
-  /// Ranks that hold replicas of the shards; the sums are reduced again over them. Null: no
+  /// Ranks that hold replicas of the shards; a second reduction sums over these ranks. Null: no
   /// replicas.
   comm::Communicator* replicas = nullptr;
   std::function<void()> written{};  // called after each gradient was written
@@ -132,7 +132,7 @@ class GradientReductions {
   std::vector<Unit> units_;
   std::deque<InFlight> in_flight_;
   std::vector<Replication> replications_;
-  size_t next_ = 0;           // all units before this one have started their reductions
+  size_t next_ = 0;           // the reductions of all units before this index have started
   size_t micro_batches_ = 0;  // number in the step; 0: unknown
   bool last_micro_batch_ = false;
   bool in_backward_ = false;

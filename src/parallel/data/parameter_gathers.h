@@ -15,7 +15,7 @@ namespace lockstep::parallel {
 
 enum class Pass { kForward, kBackward };
 
-/// How far ahead of use parameters are gathered.
+/// Distance between a gather and the use of the parameters.
 struct Prefetch {
   int64_t units = 1;
   /// Used instead of `units`: prefetch until this number of elements is gathered ahead.

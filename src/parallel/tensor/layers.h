@@ -12,9 +12,9 @@
 
 namespace lockstep::parallel {
 
-/// Entry to sharded layers. The input is replicated or sharded by sequence. The output feeds
-/// several layers; the sum of their input gradients over the ranks is computed once, while the rank
-/// computes the weight gradients.
+/// Entry to sharded layers. The input is replicated or sharded by sequence. Several layers read the
+/// output. The sum of their input gradients is reduced over the ranks once, while the rank computes
+/// the weight gradients.
 struct Entrance final : nn::RegionBoundary {
   explicit Entrance(Region region) : region(std::move(region)) {}
   Region region;
