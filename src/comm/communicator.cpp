@@ -344,7 +344,8 @@ Pending Communicator::exchange(std::span<const P2p> transfers) {
   if (transfers.empty()) {
     return {};
   }
-  // Number of bytes sent, as a factor of the size of the first tensor, which start() expects.
+  // Number of bytes sent, divided by a ring's share of the first tensor, which is the factor that
+  // start() expects.
   double sent = 0;
   for (const P2p& transfer : transfers) {
     sent += transfer.direction == P2p::Direction::kSend

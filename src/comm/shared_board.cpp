@@ -209,7 +209,7 @@ bool read_process(int process, const void* from, void* into, size_t bytes) {
 /// Data of one rank, on its own cache lines.
 struct alignas(128) SharedBoard::Place {
   std::atomic<uint32_t> bell;
-  std::atomic<uint32_t> asleep;    // bits of Sleeper, one for each sleeping thread
+  std::atomic<uint32_t> asleep;    // bits of Sleeper: threads that are asleep
   std::atomic<uint32_t> attended;  // number of waiting threads
   std::atomic<uint32_t> left;
   std::atomic<int> waits_for;     // 2 * (world rank + 1), plus 1 if the wait failed; 0: none

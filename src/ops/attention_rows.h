@@ -22,7 +22,7 @@ struct Visible {
                           // bidirectional attention
   bool sees_all = false;  // all keys are visible: bidirectional attention without documents
   Tensor sinks = {};      // [H]; n is a multiple of H: score of an additional key for head n % H;
-                      // undefined: no sinks
+                          // undefined: no sinks
 };
 
 /// Replaces contiguous scores [n, queries, keys] with softmax(scale * scores) for visible keys and
