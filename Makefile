@@ -32,11 +32,11 @@ help:
 	@echo "make page-pictures         redraw the screenshots of docs/monitor.md with Chromium"
 	@echo "make programs              set up and build everything that the tests run"
 	@echo "make test                  set up, build, and run the tests that need no GPU (TESTS=name: only matching tests)"
-	@echo "make test-long             run the long tests: every family under every plan, the guides' commands, lost hosts"
+	@echo "make test-long             run the long tests: every family under every plan, the guides' commands, lost nodes"
 	@echo "make test-gpu              run the tests that need an NVIDIA GPU (with LOCKSTEP_CUDA=1)"
 	@echo "make test-processors       run the computing tests under other instruction sets and thread counts (PROCESSORS=--full: all of them)"
 	@echo "make hangs                 stop 200 ranks, one at a time; each must be named (TRIALS=n)"
-	@echo "make hosts LOSSES=50       lose the machine that hosts a job, repeatedly; the job must continue (needs root)"
+	@echo "make hosts LOSSES=50       repeatedly lose the node that hosts a job; the job must continue (needs root)"
 	@echo "make soak FAULTS=1200      inject faults into a run; it must end like the undisturbed run (SEED=n)"
 	@echo "make flips TRIALS=100      flip bits in a rank's memory; each flip must be detected"
 	@echo "make fuzz HOURS=4          fuzz all parsers under libFuzzer, ASan and UBSan (PARSERS=yaml,http; SEED=n; INPUTS=n per parser;"
@@ -112,9 +112,9 @@ test-gpu: $(BUILD)/.flags
 # Stops 200 ranks sequentially in jobs of 3 to 8 ranks. The launcher must name each stopped rank and no other.
 hangs: build
 	@cd tests/program && LOCKSTEP_HANG_TRIALS=$(or $(TRIALS),200) LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep \
-	  python3 test_hang.py Hang.test_the_launcher_names_who_is_stopped_while_the_run_goes_on
+	  python3 test_hang.py Hang.test_launcher_names_stopped_ranks
 
-# Loses the coordinator's machine of a three-node job in four ways. The job must continue under a standby coordinator. Machines are
+# Loses the coordinator's node of a three-node job in four ways. The job must continue under a standby coordinator. Nodes are
 # network namespaces.
 hosts: build
 	@LOCKSTEP_PROGRAM=$(abspath $(BUILD))/lockstep python3 tests/soak/hosts.py --losses $(or $(LOSSES),50) --seed $(or $(SEED),1)

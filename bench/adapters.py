@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""LoRA and NF4 beside Hugging Face's Trainer with PEFT and bitsandbytes, on two CPU ranks of this machine: tokens/s and the memory of a rank, of a Llama of
-12 layers, width 768 and a vocabulary of 8,192, r=16 on all linears of the blocks, sequences of 256, 4 a rank, in bfloat16.
+"""Compares LoRA and NF4 with Hugging Face's Trainer with PEFT and bitsandbytes, on two CPU ranks of this machine: tokens/s and memory per rank.
 
     python3 bench/adapters.py --program build/release/lockstep [--steps 8] [--warm 2] [--repeats 3] [--layers 12] [--width 768] [--sides lockstep-lora,peft]
 
-Sides take turns, so that what else the machine does falls on all alike, and begin from one folder of random weights; each figure is the median of the
-repeats, and each ratio is told beside what it should be. Exits with 1 where one is missed.
+The model is a Llama of 12 layers, width 768 and a vocabulary of 8,192, with r=16 on all linears of the blocks, sequences of 256, 4 per rank, in
+bfloat16. The sides alternate, so that other load affects all of them, and start from the same folder of random weights. Figures are medians of
+the repeats; each ratio is printed with its target. Exits with 1 if a target is missed.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SIDES = {
 
 
 class Folder(Lockstep):
-    """Lockstep on a folder of weights, with a tokenizer and text of its own."""
+    """Lockstep on a folder of weights, with its own tokenizer and text."""
 
     def __init__(self, program, folder, machine, settings, model):
         super().__init__(program, folder, machine, settings)
@@ -44,7 +44,7 @@ class Folder(Lockstep):
 
 
 def make_folder(program, folder, model):
-    """Random weights in bfloat16, which every side reads."""
+    """Writes a folder of random bfloat16 weights, which every side reads."""
     (folder / "model.json").write_text(json.dumps({
         "model_type": "llama", "vocab_size": model["vocabulary"], "hidden_size": model["width"], "intermediate_size": 4 * model["width"] * 2 // 3,
         "num_hidden_layers": model["layers"], "num_attention_heads": model["heads"], "num_key_value_heads": model["heads"],
@@ -62,7 +62,7 @@ def make_folder(program, folder, model):
 
 
 def targets():
-    """What is compared, whether it is to be at least or at most so much, and how much."""
+    """(ratio, True if the target is a minimum or False if a maximum, target)."""
     has_amx = "amx_tile" in pathlib.Path("/proc/cpuinfo").read_text()
     return [
         ("lockstep-lora", "peft", "tokens_per_s", "at least", 2.5 if has_amx else 1.8),
@@ -75,11 +75,11 @@ def targets():
 
 
 def tell(results):
-    """Prints the medians and the ratios; the number of those that are missed."""
+    """Prints the medians and the ratios; returns the number of missed targets."""
     figures = {side: {key: statistics.median(run[key] for run in runs) for key in ("tokens_per_s", "peak_bytes", "loss")}
                for side, runs in results.items() if runs}
     for side, figure in figures.items():
-        print(f"  {SIDES[side]:<42} {figure['tokens_per_s']:>8,.0f} tokens/s  {figure['peak_bytes'] / 2**20:>6,.0f} MiB a rank  "
+        print(f"  {SIDES[side]:<42} {figure['tokens_per_s']:>8,.0f} tokens/s  {figure['peak_bytes'] / 2**20:>6,.0f} MiB per rank  "
               f"({len(results[side])} runs)")
     missed = 0
     for side, other, key, bound, value in targets():
@@ -102,12 +102,12 @@ def main():
     unknown = [side for side in a.sides.split(",") if side not in SIDES]
     if unknown or a.steps <= a.warm:
         parser.error(f"unknown: {', '.join(unknown)}; sides are {', '.join(SIDES)}" if unknown
-                     else f"--steps {a.steps} leaves nothing to measure after --warm {a.warm}")
+                     else f"--steps {a.steps} leaves no steps after --warm {a.warm}")
     a.program = a.program.resolve()
     a.checkpoints = False
     machine = Machine()
     if len(machine.cores) < RANKS:
-        sys.exit(f"{RANKS} cores are needed, and this process may use {len(machine.cores)}")
+        sys.exit(f"{RANKS} cores are required, but this process may use only {len(machine.cores)}")
     model = {"layers": a.layers, "width": a.width, "heads": a.heads, "vocabulary": a.vocabulary}
     print(f"{processor()}, {RANKS} ranks, load average {os.getloadavg()[0]:.1f}")
     began = time.monotonic()

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How long many nodes take to meet: the real coordinator and agent of node 0, and all others pretended by this process.
+"""Measures the rendezvous of many nodes: the real coordinator and agent of node 0, with all other agents simulated by this process.
 
     bench/agents.py --program build/release/lockstep [--nodes 16,128,1024] [--secret]
 
-Each pretended node says what an agent says (src/launch/agent/coordinator.h): it joins, is ready, has checked the others, runs
-its workers, and ends. Told are the seconds from the first connection to when all are welcome, to the start of the workers
-(the barrier), and from the first end to the last verdict; the lines and bytes of the coordinator's connection to one node; and the
-memory of the process that hosts the coordinator, at its largest before the end. What is not pretended is that every node also tries others before
-the start: node 0 alone does, so that the network's part is told for it. With --secret all prove that they know one, and every line is
-sealed, and its seal checked.
+Each simulated node sends the messages of an agent (src/launch/agent/coordinator.h): it joins, reports ready, reports its connection checks,
+runs its workers, and ends. The table contains the seconds from the first connection until all nodes are welcome, until the workers start
+(the barrier), and from the first end to the last verdict; the lines and bytes on the coordinator's connection to one node; and the peak
+memory of the process that hosts the coordinator, before the end. One part is not simulated: only node 0 checks connections to other nodes
+before the start, so that cost is measured for one node. With --secret all nodes prove that they know a secret, and every line is
+authenticated.
 """
 
 import argparse
@@ -26,8 +26,8 @@ import tempfile
 import time
 
 PROTOCOL = 4
-LONG = 4096  # bytes of a line that is that of a round
-SEAL = 65  # bytes before a sealed line: digits, and a space
+LONG = 4096  # bytes; a longer line describes a round
+SEAL = 65  # bytes before a sealed line: digits and a space
 SECRET = b"a secret that all of them know"
 
 
@@ -42,23 +42,23 @@ def free_port():
 
 
 def peak_memory(process):
-    """In MB, of a process that lives."""
+    """Peak memory in MB of a running process."""
     with open(f"/proc/{process}/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1000
 
 
 class Node(asyncio.Protocol):
-    """A pretended agent. A round is told to all in the same words, of megabytes: node 1 reads it, and the others compare theirs with it
-    as it comes, so that this process holds it once."""
+    """A simulated agent. The coordinator sends the same description of a round, of several megabytes, to every node: node 1 parses it, and the
+    others compare it byte by byte as it arrives, so that this process stores it once."""
 
     def __init__(self, job, rank):
         self.job, self.rank = job, rank
         self.lines = self.bytes = self.sent = 0
         self.transport, self.begun, self.same = None, b"", 0
         self.heard = asyncio.Queue()
-        self.keys = None  # of what it says, and of what it is told, once that is sealed
-        self.said = self.told = 0  # sealed lines
-        self.seal = b""  # of the line that is coming
+        self.keys = None  # keys of sent and of received lines, once sealed
+        self.said = self.told = 0  # numbers of sealed lines sent and received
+        self.seal = b""  # seal of the line that is arriving
 
     def connection_lost(self, error):
         self.heard.put_nowait(None)
@@ -70,10 +70,10 @@ class Node(asyncio.Protocol):
                 count = SEAL - len(self.seal)
                 self.seal, data = self.seal + data[:count], data[count:]
                 continue
-            if self.same:  # bytes of the round that have come
+            if self.same:  # bytes of the round
                 count = min(len(data), len(self.job.round) - self.same)
                 if self.job.round[self.same : self.same + count] != data[:count]:
-                    raise RuntimeError(f"node {self.rank} is told another round than node 1")
+                    raise RuntimeError(f"node {self.rank} received another round than node 1")
                 self.same, data = self.same + count, data[count:]
                 if self.same == len(self.job.round):
                     self.same = 0
@@ -93,7 +93,7 @@ class Node(asyncio.Protocol):
     def check_seal(self, digest):
         if self.keys:
             if self.seal != sealed_with(self.keys[1], self.told, digest):
-                raise RuntimeError(f"node {self.rank} is told what is not sealed")
+                raise RuntimeError(f"node {self.rank} received an unsealed line")
             self.told, self.seal = self.told + 1, b""
 
     def await_round(self):
@@ -103,7 +103,7 @@ class Node(asyncio.Protocol):
         else:
             begun, self.begun, self.same = self.begun, b"", len(self.begun)
             if not self.job.round.startswith(begun):
-                raise RuntimeError(f"node {self.rank} is told another round than node 1")
+                raise RuntimeError(f"node {self.rank} received another round than node 1")
 
     def resume(self):
         self.await_round()
@@ -125,16 +125,16 @@ class Node(asyncio.Protocol):
         self.sent += 1
 
     async def hear(self, *wanted):
-        """The next message that is not a sign of life."""
+        """Next message that is not a heartbeat."""
         message = await self.heard.get()
         if message is None:
-            raise ConnectionError(f"node {self.rank}: the coordinator went away")
+            raise ConnectionError(f"node {self.rank}: the coordinator closed the connection")
         if not any(word in message for word in wanted):
-            raise RuntimeError(f"node {self.rank} was told {str(message)[:200]} and waits for {wanted}")
+            raise RuntimeError(f"node {self.rank} received {str(message)[:200]} while waiting for {wanted}")
         return message
 
     async def join(self):
-        while True:  # the host may come later
+        while True:  # the host may start later
             try:
                 self.transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self.job.port)
                 break
@@ -183,7 +183,7 @@ class Node(asyncio.Protocol):
 
 
 class Job:
-    """The run, and the times at which the first and the last node came to each point."""
+    """The run, and the times at which the first and the last node reached each point."""
 
     def __init__(self, program, nodes, secret):
         self.secret, self.round_digest = secret, ""
@@ -221,7 +221,7 @@ class Job:
         writer.close()
 
     async def listening(self):
-        """Until the coordinator can be connected to: it has read its secret by then."""
+        """Waits until the coordinator accepts connections; it has read its secret by then."""
         while self.host.poll() is None:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -284,8 +284,8 @@ def main():
     options = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
-    print("| nodes | all welcome | workers start | from the first end to the last verdict | all of it | lines to a node | from it | kB to a node | "
-          "nodes that node 0 tried | memory of the host |\n|---|---|---|---|---|---|---|---|---|---|")
+    print("| nodes | all welcome | workers start | first end to last verdict | total | lines to a node | lines from a node | kB to a node | "
+          "nodes checked by node 0 | memory of the host |\n|---|---|---|---|---|---|---|---|---|---|")
     for count in map(int, options.nodes.split(",")):
         seen = measure(options.program, count, options.secret)
         print("| {nodes:,} | {welcome_s:.2f} s | {barrier_s:.2f} s | {end_s:.2f} s | {all_s:.2f} s | {lines:.0f} | {sent:.0f} | {kilobytes:.1f} | "

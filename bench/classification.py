@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""A small GPT-2 that classifies SST-2's phrases and banking77's questions, trained on two CPU ranks of this machine by Lockstep and by Hugging Face's
-Trainer: accuracy, samples/s and memory, from the same folder of random weights, the same rows and settings.
+"""Compares training of a small GPT-2 classifier by Lockstep and by Hugging Face's Trainer on two CPU ranks of this machine: accuracy, samples/s and
+memory on SST-2's phrases and banking77's questions, from the same folder of random weights, with the same rows and settings.
 
     python3 bench/classification.py --program build/release/lockstep --data ../shared/data [--rows 2000] [--test-rows 1000] [--epochs 3]
         [--batch 16] [--repeats 3] [--type bfloat16] [--python .deps/peers/bin/python] [--ways]
 
-With --ways Lockstep's two ways beside each other, a head and labels that are written (task.type=generative_classification), on fewer rows of the same
-sets: accuracy, seconds of the whole command and of its last evaluation, memory; unpacked, so that both take as many steps.
+With --ways it compares Lockstep's two kinds of classifiers instead, a classification head and generated labels
+(task.type=generative_classification), on fewer rows: accuracy, seconds of the whole command and of its last evaluation, and memory. Rows are not
+packed, so that both take the same number of steps.
 
-Sides take turns, so that what else the machine does falls on both alike; each repeat has a seed of its own, and each figure is the median. Every run
-is held to two cores, one thread a rank. Samples/s are those that either writes of its training, without evaluation. Exits with 1 where Lockstep's
-accuracy is more than a point below the Trainer's.
+The sides alternate, so that other load affects both; each repeat has another seed, and figures are medians. Every run uses two cores with one
+thread per rank. Samples/s are those that each side logs for training, without evaluation. Exits with 1 if Lockstep's accuracy is more than a
+point lower than the Trainer's.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from run import HERE, PYTHON, RANKS, Machine
 LENGTH, RATE, POINT = 64, 5e-4, 0.01
 MODEL = {"model_type": "gpt2", "n_positions": LENGTH, "n_embd": 256, "n_layer": 4, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0}
 VOCABULARY = 4096
-# Of each set: its files, how they are delimited, and the columns of text and label.
+# Data set -> files, delimiter, and the columns of text and label.
 SETS = {
     "sst2": ("train.tsv", "dev.tsv", "\t", "sentence", "label"),
     "banking77": ("train.csv", "test.csv", ",", "text", "category"),
@@ -37,7 +38,7 @@ SETS = {
 
 
 def write_rows(folder, name, data, rows, test_rows):
-    """train.csv and test.csv: rows that stand evenly apart in the set's own files, so that all labels are there."""
+    """Writes train.csv and test.csv: rows at equal distances in the data set's files, so that all labels occur."""
     train, test, delimiter, text, label = SETS[name]
     for source, target, count in ((train, "train.csv", rows), (test, "test.csv", test_rows)):
         with (data / name / source).open(newline="") as file:
@@ -51,7 +52,7 @@ def write_rows(folder, name, data, rows, test_rows):
 
 
 def make_model(program, folder):
-    """A folder of random weights, with a tokenizer of the set's own texts."""
+    """Writes a folder of random weights with a tokenizer trained on the data set."""
     with (folder / "train.csv").open(newline="") as file:
         (folder / "texts.txt").write_text("\n".join(row["text"] for row in csv.DictReader(file)))
     (folder / "model.json").write_text(json.dumps({**MODEL, "vocab_size": VOCABULARY}))
@@ -95,7 +96,7 @@ def trainer(a, machine, folder, out, seed):
 
 SIDES = {"Lockstep": lockstep, "Hugging Face Trainer": trainer}
 
-# Of each set: rows to train and to test on, epochs, and how its labels are written.
+# Data set -> training rows, test rows, epochs, and the text of its labels.
 WAYS = {
     "sst2": (2000, 500, 3, ["task.labels=[0,1]", "generative.verbalizers=[bad,good]"]),
     "banking77": (77 * 30, 77 * 3, 6, []),
@@ -103,7 +104,7 @@ WAYS = {
 
 
 def ways(a, machine):
-    print("| data | | accuracy | whole command | its last evaluation | memory |\n|---|---|---|---|---|---|")
+    print("| data | | accuracy | whole command | last evaluation | memory |\n|---|---|---|---|---|---|")
     for name in a.sets.split(","):
         rows, tests, epochs, written = WAYS[name]
         with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as scratch:
@@ -128,15 +129,15 @@ def ways(a, machine):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", type=pathlib.Path, required=True)
-    parser.add_argument("--data", type=pathlib.Path, required=True, help="a folder with sst2/ and banking77/")
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="folder with sst2/ and banking77/")
     parser.add_argument("--python", type=pathlib.Path, default=PYTHON)
     parser.add_argument("--type", choices=("bfloat16", "float32"), default="bfloat16")
     parser.add_argument("--sets", default=",".join(SETS))
-    parser.add_argument("--ways", action="store_true", help="a head beside written labels, instead of the Trainer")
+    parser.add_argument("--ways", action="store_true", help="compare a classification head with generated labels instead of the Trainer")
     for name, default in (("rows", 2000), ("test-rows", 1000), ("epochs", 3), ("batch", 16), ("repeats", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
     a = parser.parse_args()
-    # Not resolved: what a virtual environment's python is a link to is not in it.
+    # Not resolved, because the Python of a virtual environment is a link to one outside it.
     a.program, a.python = a.program.absolute(), a.python.absolute()
     machine = Machine()
     print(f"load average {os.getloadavg()[0]:.1f}")
@@ -165,10 +166,10 @@ def main():
                   f"{middle['samples_per_s']:>7,.1f} samples/s  {middle['peak_bytes'] / 2**20:>6,.0f} MiB", flush=True)
         ours, theirs = (statistics.median(one["samples_per_s"] for one in results[side]) for side in SIDES)
         ours_bytes, theirs_bytes = (statistics.median(one["peak_bytes"] for one in results[side]) for side in SIDES)
-        print(f"  {ours / theirs:.2f} times the Trainer's samples/s, {ours_bytes / theirs_bytes:.2f} of its memory", flush=True)
+        print(f"  {ours / theirs:.2f} times the Trainer's samples/s, {ours_bytes / theirs_bytes:.2f} times its memory", flush=True)
         if accuracy["Lockstep"] < accuracy["Hugging Face Trainer"] - POINT:
             missed.append(f"{name}: accuracy {accuracy['Lockstep']:.3f} beside {accuracy['Hugging Face Trainer']:.3f}")
-    print(f"\nload average {os.getloadavg()[0]:.1f}; " + ("missed: " + "; ".join(missed) if missed else "no accuracy is a point below"))
+    print(f"\nload average {os.getloadavg()[0]:.1f}; " + ("missed: " + "; ".join(missed) if missed else "no accuracy is a point lower"))
     sys.exit(1 if missed else 0)
 
 

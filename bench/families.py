@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Models of today beside Hugging Face's Trainer on two CPU ranks of this machine: Qwen3, BERT (hidden tokens) and a Qwen3 mixture of 8 experts, each
-with 4 layers of 256 in bfloat16; and ours beside ours: Muon's step beside AdamW's, experts spread over two ranks beside experts on each.
+"""Compares Qwen3, BERT (masked tokens) and a Qwen3 mixture of 8 experts with Hugging Face's Trainer on two CPU ranks of this machine, each model with
+4 layers of width 256 in bfloat16. Also compares Muon's step with AdamW's, and expert parallelism with replicated experts.
 
     python3 bench/families.py --program build/release/lockstep [--models qwen3,bert,qwen3_moe] [--types bfloat16] [--repeats 3] [--steps 12] [--warm 4]
         [--width 256] [--layers 4] [--length 256] [--vocabulary 8192] [--python .deps/peers/bin/python]
 
-Sides take turns, each held to two cores, one thread a rank; figures are medians. What is hoped for is in the last column: tokens/s beside the Trainer's,
-memory of a rank at most 0.45 of its; a step of Muon at most 1.15 of AdamW's, spread experts at least 0.9 of the tokens/s of those on each rank.
+The sides alternate, each on two cores with one thread per rank; figures are medians. The last column contains the targets: tokens/s relative to the
+Trainer, memory per rank at most 0.45 of the Trainer's, a step of Muon at most 1.15 of AdamW's, expert parallelism at least 0.9 of the tokens/s of
+replicated experts.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import run
 from run import Failed, HERE, Lockstep, Machine, Peer
 
 ENCODERS = HERE.parent / "tests" / "program"
-GOALS = {"qwen3": 2.5, "bert": 2.5, "qwen3_moe": 3.0}  # with AMX; 2 without, but for the mixture
+GOALS = {"qwen3": 2.5, "bert": 2.5, "qwen3_moe": 3.0}  # with AMX; 2 without it, except for the mixture
 MEMORY, MUON, SPREAD = 0.45, 1.15, 0.9
 
 
@@ -69,7 +70,7 @@ class Theirs(Peer):
 
 
 def measure(sides, a, dtype):
-    """Of each side the median of its figures; the sides take turns."""
+    """Median figures of each side; the sides alternate."""
     results = {name: [] for name in sides}
     for _ in range(a.repeats):
         for name, side in sides.items():
@@ -82,7 +83,7 @@ def measure(sides, a, dtype):
 
 
 def line(name, figures, verdict=""):
-    print(f"  {name:<34} {figures['tokens_per_s']:>9,.0f} tokens/s {figures['processor_ms']:>8,.0f} ms of processors a 1,000 tokens "
+    print(f"  {name:<34} {figures['tokens_per_s']:>9,.0f} tokens/s {figures['processor_ms']:>8,.0f} ms of processor time per 1,000 tokens "
           f"{figures['peak_bytes'] / 2**20:>6,.0f} MiB  {verdict}", flush=True)
 
 
@@ -92,7 +93,7 @@ def beside_trainer(name, a, dtype, program, folder, machine):
     found = measure({"Lockstep": ours, "Trainer": Theirs(machine, ours.file)}, a, dtype)
     speed = found["Lockstep"]["tokens_per_s"] / found["Trainer"]["tokens_per_s"]
     memory = found["Lockstep"]["peak_bytes"] / found["Trainer"]["peak_bytes"]
-    line("Lockstep", found["Lockstep"], f"{speed:.2f} x (hoped for {GOALS[name]}), memory {memory:.2f} ({MEMORY})")
+    line("Lockstep", found["Lockstep"], f"{speed:.2f} x (target {GOALS[name]}), memory {memory:.2f} ({MEMORY})")
     line("Hugging Face Trainer", found["Trainer"])
 
 
@@ -106,7 +107,7 @@ def beside_ours(name, a, dtype, program, folder, machine):
     line(next(iter(sides)), plain)
     for side, figures in found.items():
         speed = figures["tokens_per_s"] / plain["tokens_per_s"]
-        line(side, figures, f"a step {1 / speed:.2f} x (at most {MUON})" if name == "qwen3" else f"{speed:.2f} x (at least {SPREAD})")
+        line(side, figures, f"step time {1 / speed:.2f} x (maximum {MUON})" if name == "qwen3" else f"{speed:.2f} x (minimum {SPREAD})")
 
 
 def main():
@@ -118,7 +119,7 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--python", type=pathlib.Path, default=run.PYTHON)
     a = parser.parse_args()
-    # Not resolved: what a virtual environment's python is a link to is not in it.
+    # Not resolved, because the Python of a virtual environment is a link to one outside it.
     run.LENGTH, run.PYTHON = a.length, a.python.absolute()
     machine, program = Machine(), a.program.absolute()
     print(f"load average {os.getloadavg()[0]:.1f}; {run.RANKS} ranks of {run.BATCH} sequences of {a.length}, {a.layers} layers of {a.width}")

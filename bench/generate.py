@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Tokens/s of generation one after the other (batch 1) on this machine's processors, with weights in bfloat16 and packed in 8 and 4 bits, beside
-transformers and llama.cpp; and how fast `lockstep eval` reads text.
+"""Measures tokens/s of sequential generation (batch 1) on this machine's processors, with bfloat16 weights and weights quantized to 8 and 4 bits,
+compared with transformers and llama.cpp; also the speed of `lockstep eval`.
 
     .deps/python/bin/python bench/generate.py --program build/release/lockstep [--gigabytes 1] [--tokens 48] [--repeats 3] [--threads 2]
 
-Each token reads every weight once: the bound is the memory's rate, which is measured by all threads summing numbers, over the bytes of the weights.
-What a token takes is what more of them take longer, so that neither the start nor the prompt counts. Sides take turns; medians. llama.cpp (the
-wheel xllamacpp) and transformers are told of where the Python that runs this has them. The exit code is 1 where a target is missed.
+Each token reads every weight once, so the bound is the memory's bandwidth, measured by summing numbers with all threads, divided by the bytes of the
+weights. The time per token is the difference between a long and a short generation, so that neither the start nor the prompt counts. The sides
+alternate; figures are medians. llama.cpp (the wheel xllamacpp) and transformers are measured if the Python that runs this script has them. Exits
+with 1 if a target is missed.
 """
 
 import argparse
@@ -24,10 +25,10 @@ import time
 import run as bench
 from start import llama, write_llama
 
-SHARE = 0.7  # of the memory's bound, in bfloat16; of half of it in 8 and 4 bits
+SHARE = 0.7  # of the memory's bound in bfloat16; half of it in 8 and 4 bits
 PROMPT = "the quick brown fox jumps over the lazy dog"
 FEW = 8
-# The memory's rate and transformers, each in a process of its own.
+# Scripts that measure the memory's bandwidth and transformers in separate processes.
 SUM = """
 import sys, time, torch
 torch.set_num_threads(int(sys.argv[1]))
@@ -80,7 +81,7 @@ def python(script, *words):
 
 
 def ours(a, folder, words):
-    """Seconds of a token: of many less few, each from when the prompt is written, which is behind the loading of weights."""
+    """Seconds per token, from two runs of different lengths. Each is timed from the output of the prompt, which follows the loading of weights."""
     def take(count):
         process = subprocess.Popen([a.program, "generate", "--model", folder, "--prompt", PROMPT, "--device-map", "cpu", "--dtype", "bfloat16",
                                     "--max-new-tokens", str(count), "--min-new-tokens", str(count), *words],
@@ -98,7 +99,7 @@ def ours(a, folder, words):
 
 
 def evaluated(a, folder, scratch, model):
-    """Of `lockstep eval`: tokens/s and the share of the peak that its forward pass has."""
+    """Tokens/s of `lockstep eval`, and the fraction of the peak that its forward pass reaches."""
     text = scratch / "eval.txt"
     text.write_text((scratch / "sample" / "train.txt").read_text()[:20_000])
     done = subprocess.run([a.program, "eval", f"model.path={folder}", f"data.validation={text}", "data.sequence_length=512", "bf16=true",
@@ -126,23 +127,23 @@ def main():
     model = llama(a.gigabytes)
     with tempfile.TemporaryDirectory(prefix="lockstep-bench-", dir=os.environ.get("TMPDIR")) as name:
         scratch = pathlib.Path(name)
-        bench.Lockstep(a.program, scratch, bench.Machine())  # its tokenizer and text
+        bench.Lockstep(a.program, scratch, bench.Machine())  # writes its tokenizer and text
         folder = scratch / "model"
         size = write_llama(folder, model)
         for file in (scratch / "tokenizer").iterdir():
             (folder / file.name).write_bytes(file.read_bytes())
-        # The embedding is looked up; each token reads the rest.
+        # A token reads one row of the embedding and all other weights.
         embedding = 2 * model["vocabulary"] * model["width"]
         read = {"bfloat16": size - embedding, "8 bits": embedding + (size - 2 * embedding) // 2, "4 bits": embedding + (size - 2 * embedding) * 9 // 32}
         rate = max(python(SUM, a.threads) for _ in range(2))
         print(f"{bench.processor()}, {a.threads} threads; a Llama of {model['layers']} layers, width {model['width']}, {size / 1e9:.2f} GB in bfloat16; "
-              f"memory is read at {rate / 1e9:.1f} GB/s; load average {os.getloadavg()[0]:.1f}")
+              f"memory bandwidth {rate / 1e9:.1f} GB/s; load average {os.getloadavg()[0]:.1f}")
         sides = {("Lockstep", kind): (lambda words=words: ours(a, folder, words))
                  for kind, words in (("bfloat16", []), ("8 bits", ["--bits", "8"]), ("4 bits", ["--bits", "4"]))}
         if importlib.util.find_spec("transformers"):
             sides["transformers", "bfloat16"] = lambda: python(TRANSFORMERS, a.threads, folder, FEW, FEW + a.tokens)
         else:
-            print("transformers is not installed here: skipped")
+            print("transformers is not installed: skipped")
         if importlib.util.find_spec("xllamacpp"):
             for kind, form in (("bfloat16", "f16"), ("8 bits", "q8_0"), ("4 bits", "q4_0")):
                 file = scratch / f"{form}.gguf"
@@ -152,7 +153,7 @@ def main():
                 sides["llama.cpp" + (" (float16)" if form == "f16" else f" ({form})"), kind] = \
                     lambda file=file: python(LLAMA_CPP, a.threads, file, FEW, FEW + a.tokens)
         else:
-            print("llama.cpp's wheel (xllamacpp) is not installed here: skipped")
+            print("llama.cpp's wheel (xllamacpp) is not installed: skipped")
         seconds = {side: [] for side in sides}
         for _ in range(a.repeats):
             for side, take in sides.items():

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Lockstep on the GPUs of this machine beside Hugging Face's Trainer and a lean loop, and beside what `lockstep plan` expects.
+"""Compares Lockstep on the GPUs of this machine with Hugging Face's Trainer, a minimal loop, and the predictions of `lockstep plan`.
 
     python3 bench/gpu.py --program build/release/lockstep [--python PYTHON] [--device h200] [--models gpt2,llama-1b,llama-7b]
         [--sides plain,graphs,...] [--steps 12] [--warm 4] [--json FILE] [--trace SIDES]
 
-Every side trains in bfloat16 on one GPU with the same rows a step: Lockstep its real trainer, with loader and clipping, over bfloat16
-weights with float32 masters; its peers by autocast over float32 weights, as is usual. Times are those of the clock on the wall between
-the ends of two steps. A side that fails has its error in place of figures.
+Every side trains in bfloat16 on one GPU with the same rows per step. Lockstep runs its real trainer, with data loading and gradient clipping, on
+bfloat16 weights with float32 master weights; its peers use autocast on float32 weights, as is usual. Times are wall time between the ends of two
+steps. If a side fails, its error is printed instead of figures.
 """
 
 import argparse
@@ -24,9 +24,9 @@ import time
 from run import flops_per_token
 
 HERE = pathlib.Path(__file__).resolve().parent
-PEAK = {"h100-80gb": 989.4e12, "h200": 989.4e12, "b200": 2250e12}  # of data sheets, bfloat16 without sparsity
+PEAK = {"h100-80gb": 989.4e12, "h200": 989.4e12, "b200": 2250e12}  # from data sheets, bfloat16 without sparsity
 LLAMA = {"model_type": "llama", "bos_token_id": 0, "eos_token_id": 0, "rms_norm_eps": 1e-5, "max_position_embeddings": 4096}
-# Name -> config.json, tokens of a row, rows of a step.
+# Model -> config.json, tokens per row, rows per step.
 MODELS = {
     "gpt2": ({"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "bos_token_id": 0,
               "eos_token_id": 0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}, 1024, 16),
@@ -36,7 +36,7 @@ MODELS = {
                   "num_attention_heads": 32, "num_key_value_heads": 32, "tie_word_embeddings": False}, 4096, 2),
 }
 LORA = ["lora.r=16", "lora.lora_alpha=16", "lora.target_modules=all-linear"]
-# Of Lockstep: what each side is told beside.
+# Sides of Lockstep -> their settings.
 SIDES = {
     "plain": [],
     "graphs": ["parallel.cuda_graphs=auto"],
@@ -55,13 +55,13 @@ with torch.device("cuda"):
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(sys.argv[1]), dtype=torch.bfloat16)
 model.save_pretrained(sys.argv[2])
 """
-# Of peers: what bench/peers/ is told.
+# Peers -> script in bench/peers/ and its arguments.
 PEERS = {"trainer": ["trainer.py", "--kind", "trainer"], "loop": ["loop.py", "--kind", "ddp"], "compiled": ["loop.py", "--kind", "ddp", "--compile"],
          "peft": ["trainer.py", "--kind", "peft"]}
 
 
 def sizes(config):
-    """As bench/run.py names them."""
+    """Sizes under the names of bench/run.py."""
     if config["model_type"] == "gpt2":
         return {"layers": config["n_layer"], "width": config["n_embd"], "vocabulary": config["vocab_size"], "length": config["n_positions"]}
     return {"layers": config["num_hidden_layers"], "width": config["hidden_size"], "heads": config["num_attention_heads"],
@@ -79,7 +79,7 @@ class Bench:
             subprocess.run([arguments.program, *map(str, command)], check=True, stdout=subprocess.DEVNULL)
 
     def base(self, name):
-        """A folder of weights to adapt, made once."""
+        """Folder of base weights for adapters, made once."""
         folder = self.folder / f"{name}-base"
         if not folder.exists():
             (self.folder / "config.json").write_text(json.dumps(MODELS[name][0]))
@@ -140,7 +140,7 @@ class Bench:
                 "losses": [marks["loss"]]}
 
     def expected(self, name):
-        """Seconds of a step and bytes, by `lockstep plan`."""
+        """Seconds per step and bytes that `lockstep plan` predicts."""
         config, length, rows = MODELS[name]
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(config))
@@ -152,7 +152,7 @@ class Bench:
 
 
 def kernels_of(path):
-    """[milliseconds, launches, name] of each kernel of a traced step, the longest first."""
+    """[milliseconds, launches, name] of each kernel of a traced step, longest first."""
     kernels = {}
     for event in json.loads(path.read_text())["traceEvents"]:
         if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
@@ -166,13 +166,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", type=pathlib.Path, required=True)
     parser.add_argument("--python", default=str(HERE.parent / ".deps" / "peers" / "bin" / "python"))
-    parser.add_argument("--device", default="h200", choices=sorted(PEAK), help="as `lockstep plan` names it")
+    parser.add_argument("--device", default="h200", choices=sorted(PEAK), help="GPU, as `lockstep plan` names it")
     parser.add_argument("--models", default="gpt2,llama-1b")
     parser.add_argument("--sides", default="plain,graphs,trainer,loop")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--warm", type=int, default=4)
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--trace", default="", metavar="SIDES", help="whose kernels of one step go into the file of --json")
+    parser.add_argument("--trace", default="", metavar="SIDES", help="sides to trace; the kernels of one step are written to the file of --json")
     arguments = parser.parse_args()
     arguments.program = arguments.program.resolve()
     results = {}
@@ -181,7 +181,7 @@ def main():
         for name in arguments.models.split(","):
             config, length, rows = MODELS[name]
             results[name] = {"expected": bench.expected(name)}
-            print(f"\n{name}: {rows} rows of {length} tokens a step\n\n| | ms a step | tokens/s | of the data sheet | memory |\n|---|---|---|---|---|")
+            print(f"\n{name}: {rows} rows of {length} tokens per step\n\n| | ms per step | tokens/s | of the data sheet | memory |\n|---|---|---|---|---|")
             for side in ["expected", *arguments.sides.split(",")]:
                 if side != "expected":
                     out = pathlib.Path(tempfile.mkdtemp(dir=folder))

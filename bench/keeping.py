@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What it costs to keep a run safe: saves beside the disk, a save every step, comparisons of replicas, a copy in memory, products that are checked.
+"""Measures the cost of fault tolerance: saves compared with the disk, saves every step, comparison of replicas, in-memory checkpoints, checked products.
 
   python3 bench/keeping.py --program build/release/lockstep [--steps 30] [--repeats 3] [--model small] [--type float32]
     [--parts saves,every,compares,replicas,products] [--beside build/soft/lockstep]
 
-Two ranks on the processor, GPT-2 in bfloat16 as in bench/run.py; --beside is another build of the program, as one more side. Sides take turns; of each, the time of a step is that of the whole
-run but for its first steps (a save that holds up one in ten counts), and what is told is the median over the repeats.
+Runs two CPU ranks with GPT-2 in bfloat16 as in bench/run.py; --beside adds another build of the program as a side. The sides alternate. The time of
+a step is the mean of the whole run except its first steps, because a save delays only one step in ten; figures are medians of the repeats.
 """
 
 import argparse
@@ -34,7 +34,7 @@ SIDES = {
 
 
 def step_seconds(arguments, lockstep, model, side, folder):
-    """Of a run of so many steps under a launcher that may start it again, as replicas want it; and the processor's, of all cores."""
+    """Wall and processor seconds per step of a run under a launcher that can restart it, as replicas require; processor seconds of all cores."""
     out = folder / "run"
     shutil.rmtree(out, ignore_errors=True)
     words = [
@@ -59,7 +59,7 @@ def step_seconds(arguments, lockstep, model, side, folder):
 
 
 def forgotten(folder):
-    """The files, which the system is asked to forget."""
+    """Files of the folder, dropped from the page cache."""
     files = [path for path in folder.iterdir() if path.is_file()]
     for path in files:
         with path.open("rb") as file:
@@ -69,7 +69,7 @@ def forgotten(folder):
 
 
 def read_seconds(folder):
-    """To read all of it from the disk."""
+    """Seconds to read all files from the disk."""
     files = forgotten(folder)
     begin = time.monotonic()
     for path in files:
@@ -80,7 +80,7 @@ def read_seconds(folder):
 
 
 def restore_seconds(arguments, lockstep, model, folder):
-    """To go on from it, hashes checked, as the program tells."""
+    """Seconds that the program logs for reading a checkpoint, with hashes checked."""
     forgotten(folder / "run" / "checkpoint-3")
     said = lockstep.run(model, arguments.type, 3, 1, folder, resume=True, more=2)["said"]
     return float(re.search(r"after step 3, read in ([0-9.]+) s", said)[1])
@@ -94,7 +94,7 @@ def main():
     parser.add_argument("--model", default="small", choices=sorted(bench.MODELS))
     parser.add_argument("--parts", default="saves,every,compares,replicas,products")
     parser.add_argument("--type", default="bfloat16", choices=["bfloat16", "float32"])
-    parser.add_argument("--beside", type=pathlib.Path, help="another build of the program")
+    parser.add_argument("--beside", type=pathlib.Path, help="another build of the program, measured as one more side")
     arguments = parser.parse_args()
     arguments.program = arguments.program.resolve()
     model, parts = bench.MODELS[arguments.model], arguments.parts.split(",") + (["beside"] if arguments.beside else [])
@@ -112,16 +112,16 @@ def main():
             seconds = statistics.median(wall for wall, _ in times[side])
             more = statistics.median(there / here - 1 for (here, _), (there, _) in zip(times["plain"], times[side]))
             work = statistics.median(there - here for (_, here), (_, there) in zip(times["plain"], times[side]))
-            beside = "" if side == "plain" else f", {more * 100:+.2f}%; of the processor's {work * 1000:+.0f} ms"
-            print(f"  {side:9} {seconds * 1000:7.1f} ms a step{beside}   ({', '.join(f'{wall * 1000:.0f}' for wall, _ in times[side])})", flush=True)
+            beside = "" if side == "plain" else f", {more * 100:+.2f}%; processor time {work * 1000:+.0f} ms"
+            print(f"  {side:9} {seconds * 1000:7.1f} ms per step{beside}   ({', '.join(f'{wall * 1000:.0f}' for wall, _ in times[side])})", flush=True)
         saves = []
         for _ in range(arguments.repeats if "saves" in parts else 0):
             saved = lockstep.run(model, arguments.type, 3, 1, folder, save=True)
             checkpoint = folder / "run" / "checkpoint-3"
             saves.append((saved["save_s"], saved["disk_s"], saved["checkpoint_bytes"], read_seconds(checkpoint), restore_seconds(arguments, lockstep, model, folder)))
         for save, disk, size, read, restore in saves:
-            print(f"  a save of {size / 2**20:,.0f} MiB, hashed: {save:.2f} s; as many bytes by themselves: {disk:.2f} s ({disk / save:.2f} of the disk); "
-                  f"to read them: {read:.2f} s; a restore, hashes checked: {restore:.2f} s ({read / restore:.2f} of the disk)", flush=True)
+            print(f"  a save of {size / 2**20:,.0f} MiB, hashed: {save:.2f} s; the same bytes written plainly: {disk:.2f} s ({disk / save:.2f} of the disk); "
+                  f"read plainly: {read:.2f} s; a restore with hashes checked: {restore:.2f} s ({read / restore:.2f} of the disk)", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""The overhead of launching, Lockstep's beside torchrun's, accelerate's and deepspeed's. Prints a table and writes
+"""Measures the overhead of Lockstep's launcher compared with torchrun, accelerate and deepspeed. Prints a table and writes
 bench/RESULTS-launch.md.
 
     python3 bench/launch.py --program build/release/lockstep [--repeats 7] [--no-elastic]
 
-Sides take turns, so that what else the machine does falls on all of them alike; each figure is the median of the
-repeats, by the clock on the wall from the start of the command to its end. The workers do nothing, or fail, or train
-the sample model until one of them is killed.
+The sides alternate, so that other load affects all of them; figures are medians of the repeats, in wall time from the start of the command to its
+end. The workers do nothing, or fail, or train the sample model until one of them is killed.
 """
 
 import argparse
@@ -27,7 +26,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE.parent / ".deps" / "peers" / "bin"
 HIDDEN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-# A worker of rank 1 fails as soon as both run; rank 0 would go on for a minute.
+# Rank 1 fails as soon as both workers run; rank 0 would run for a minute.
 FAILING = """
 import os, pathlib, sys, time
 folder = pathlib.Path(sys.argv[-1])
@@ -42,7 +41,7 @@ time.sleep(60)
 """
 
 
-# A worker that leaves its mark and would go on for a minute.
+# Creates a file and sleeps for a minute.
 SLEEPING = """
 import os, pathlib, sys, time
 (pathlib.Path(sys.argv[-1]) / os.environ["RANK"]).touch()
@@ -77,7 +76,7 @@ class Bench:
         return seconds
 
     def in_turn(self, sides, measure):
-        """Side -> median of what measure(command) gives, taken in turns after one run to warm up."""
+        """Side -> median of measure(command). The sides alternate after one warm-up run."""
         figures = {name: [] for name in sides}
         for turn in range(self.repeats + 1):
             for name, command in sides.items():
@@ -107,7 +106,7 @@ class Bench:
         }, self.run)
 
     def failed_worker(self):
-        """From a worker's failure to the end of the launcher."""
+        """Seconds from a worker's failure to the end of the launcher."""
         def measure(command):
             marks = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
             self.run([*command, self.failing, marks], code=None)
@@ -119,8 +118,8 @@ class Bench:
         }, measure)
 
     def nodes(self):
-        """Two launchers that meet at one address of this machine, with one failing or silent; from that to the end
-        of the other, which has stopped its workers by then."""
+        """Two launchers that meet at one address of this machine; one fails or stops responding. Seconds from then to the end of the other, which has
+        stopped its workers by then."""
         return (self.in_turn({"lockstep launch": self.failing}, self.failed_node),
                 self.in_turn({"lockstep launch": self.sleeping}, self.silent_node))
 
@@ -158,8 +157,8 @@ class Bench:
         return seconds
 
     def elastic(self):
-        """From the SIGKILL of a rank to the first step that the restarted job has done beyond it, for the sample
-        model of `make quickstart`."""
+        """Seconds from the SIGKILL of a rank to the first step of the restarted job beyond the last logged one, for the sample model of
+        `make quickstart`."""
         shown = dict(cwd=self.folder, env=self.environment, check=True, capture_output=True)
         subprocess.run([self.program, "sample", "--output", "sample", "--size", "0.5"], **shown)
         subprocess.run([self.program, "tokenizer", "train", "--files", "sample/train.txt", "--vocab-size", "1024",
@@ -176,12 +175,12 @@ class Bench:
             cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             self.wait_for_step(12)
-            while self.last_step() % 5 != 2:  # well after a checkpoint and well before the next
+            while self.last_step() % 5 != 2:  # between two checkpoints
                 time.sleep(0.001)
             os.kill(self.rank_of(job.pid, "1"), signal.SIGKILL)
             killed = time.monotonic()
             before = self.last_step()
-            # The file of metrics is cut back to the checkpoint and grows past it again.
+            # A resume truncates the metrics file to the checkpoint, and it grows past that again.
             while self.last_step() >= before:
                 time.sleep(0.002)
             first = self.last_step()
@@ -234,21 +233,21 @@ def main():
         rows_of("two idle Python workers", bench.idle_workers(), rows)
         rows_of("two idle programs", bench.idle_programs(), rows)
         rows_of("64 idle programs", bench.many(), rows)
-        rows_of("a failed worker: to the end of the job", bench.failed_worker(), rows)
+        rows_of("a failed worker, until the job ends", bench.failed_worker(), rows)
         failed, silent = bench.nodes()
-        rows_of("a failed worker on one of two nodes: to the end of the other", failed, rows)
-        rows_of("a silent node: to the end of the other", silent, rows)
+        rows_of("a failed worker on one of two nodes, until the other node ends", failed, rows)
+        rows_of("a silent node, until the other node ends", silent, rows)
         if not options.no_elastic:
-            rows_of("a killed rank: to the first new step", bench.elastic(), rows)
+            rows_of("a killed rank, until the first new step", bench.elastic(), rows)
     finally:
         shutil.rmtree(bench.folder, ignore_errors=True)
     table = "| | | seconds | times ours |\n|---|---|---|---|\n"
     table += "".join(f"| {' | '.join(row)} |\n" for row in rows)
     load = os.getloadavg()[0]
     text = (
-        "# The overhead of launching\n\n"
+        "# Launcher overhead\n\n"
         f"`make bench-launch`, {datetime.date.today()}, {platform.machine()}, {os.cpu_count()} CPUs, load {load:.1f} at the "
-        f"end; medians of {options.repeats}, sides in turns.\n\n{table}")
+        f"end; medians of {options.repeats} runs; the sides alternate.\n\n{table}")
     (HERE / "RESULTS-launch.md").write_text(text)
     print(text)
     return 0

@@ -1,31 +1,31 @@
 #!/usr/bin/env python3
-"""What watching a run costs, and how soon the page of a long run is there.
+"""Measures the cost of monitoring a run, and the time until the page of a long run is shown.
 
     python3 bench/monitor.py --program build/release/lockstep [--seconds 200] [--model small]
     python3 bench/monitor.py --program build/release/lockstep --runs [--pairs 20] [--steps 40]
     python3 bench/monitor.py --program build/release/lockstep --open [--long 1000000] [--metrics 20]
 
-In bfloat16, whose steps are the shortest. On is every step logged, with TensorBoard, W&B, spans for a collector that answers, the socket of `lockstep ctl` and the progress
-lines; off is none of these. Three figures, for each sees what the others do not:
+Runs use bfloat16, whose steps are the shortest. "On" logs every step, with TensorBoard, W&B, spans sent to a collector, the socket of `lockstep ctl`
+and the progress lines; "off" has none of these. There are three figures, because none covers everything:
 
-blocks  the ratio of the times a step within one run, in which logging is switched on and off (`lockstep ctl RUN set logging_steps=N`) in
-        blocks of 3 s, the two kinds in turns, as ABBA: what trackers and lines take, beside the step too. Blocks that follow each other
-        differ far less than runs do. Spans and the socket, which have no switch, are on in both.
+blocks  ratio of step times within one run, in which logging is switched on and off (`lockstep ctl RUN set logging_steps=N`) in alternating
+        blocks of 3 s (ABBA). It covers trackers and log lines, including their effect on concurrent computation. Consecutive blocks differ far
+        less than runs. Spans and the socket cannot be switched and are on in both.
 
-within  the share of a step that rank 0 spends in reporting it, by the spans of the runs that are on: to microseconds, whatever else
-        the machine does; but not what trackers' threads take from the step beside it.
-beside  (--runs) the ratio of the times a step, and of the processor time, of pairs of runs, on against off, in turns the one and the other
-        first: all of it, but runs differ by more than the target from each other. So the mean of the middle half of the pairs is told
-        with the interval in which 90% of resampled sets of pairs have theirs; it shows the target only where the interval is below it.
+within  fraction of a step that rank 0 spends on reporting, from the spans of the "on" runs. It is exact to microseconds regardless of other
+        load, but does not include what the trackers' threads take from concurrent computation.
+beside  (--runs) ratios of step time and of processor time of pairs of runs, on against off, with alternating order. It covers everything, but runs
+        differ by more than the target. So the mean of the middle half of the pairs is printed with the interval of 90 % of resampled sets;
+        the target is shown to be met only if the whole interval is below it.
 
-Exits with 1 where a figure is above the target: that of within, or the whole interval of another.
+Exits with 1 if a figure is above the target: for `within` the value, otherwise the whole interval.
 
---heartbeats tells what the ranks' heartbeats cost (what each rank does and waits for, and the looks at its sockets), which have no switch:
-their share of the samples of `perf record` over a run; and that of the threads which report beside training.
+--heartbeats measures the cost of the ranks' heartbeats (the state that each rank records, and the checks of its sockets), which cannot be switched
+off: their share of the samples of `perf record` over a run, and the share of the reporting threads.
 
---open makes the record of a run of so many steps and metrics, and tells how long `lockstep monitor` takes from its start until it has
-answered what its page asks first (all curves), and a Chromium, if there is one, from the address to the curves drawn: at first of
-every so many-th step, then of all.
+--open writes the record of a run of the given number of steps and metrics. It measures the time from the start of `lockstep monitor` to the answer
+to the page's first request (all curves), and, if a Chromium is installed, from opening the address to the drawn curves: first downsampled, then
+with all steps.
 """
 
 import argparse
@@ -57,18 +57,18 @@ import long_run  # noqa: E402
 
 TARGET = 0.003
 OPEN_TARGET = 1.0  # seconds
-# Symbols, and threads by their names.
+# Symbols, and names of threads.
 SAMPLES = {"heartbeats": re.compile(r"lockstep::(Pulse|begin_phase|pulse\b)|lockstep-links"), "threads that report": re.compile(r"lockstep-(send|ctl)")}
 TARGETS = {"heartbeats": 0.001, "threads that report": TARGET}
-FIRST_STEPS = 5  # that set things up
+FIRST_STEPS = 5  # include one-time setup
 BLOCK = 3.0  # seconds
-NEVER = 1 << 30  # steps between two lines
+NEVER = 1 << 30  # steps between two lines: never logs
 OFF = ["logging_strategy=no", "report_to=none", "monitor.control=false", "monitor.progress=none"]
 ON = ["logging_strategy=steps", "logging_steps=1", "report_to=[tensorboard,wandb]", "monitor.control=true", "monitor.progress=plain"]
 
 
 class Collector(http.server.ThreadingHTTPServer):
-    """Takes spans, and keeps where steps began and where their last phases ended, in nanoseconds."""
+    """Receives spans, and stores the starts of steps and the ends of their last phases, in nanoseconds."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -76,7 +76,7 @@ class Collector(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def reporting_share(self):
-        """Of the time from a step to the next one, what no phase of the step has; then forgets."""
+        """Fraction of the time between steps that no phase covers; then clears the record."""
         steps, self.steps = sorted(self.steps)[FIRST_STEPS:], []
         pairs = list(zip(steps, steps[1:]))
         return statistics.median((after[0] - step[1]) / (after[0] - step[0]) for step, after in pairs)
@@ -109,7 +109,7 @@ def command_of(lockstep, model, steps, words, folder):
 
 
 def train(lockstep, model, steps, words, folder, before=()):
-    """Seconds a step, by the clock and of processors."""
+    """Wall and processor seconds per step."""
     command = [*before, *command_of(lockstep, model, steps, words, folder)]
     began = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = lockstep.machine.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -122,20 +122,20 @@ def train(lockstep, model, steps, words, folder, before=()):
 
 
 def middle(logs):
-    """The mean of the middle half."""
+    """Mean of the middle half."""
     ordered, quarter = sorted(logs), len(logs) // 4
     return statistics.fmean(ordered[quarter:len(ordered) - quarter])
 
 
 def ratio_of(logs):
-    """The ratio, and the interval of nine in ten resampled ones."""
+    """Ratio, and the interval of 90 % of the resampled ratios."""
     drawn = random.Random(0)
     again = sorted(middle(drawn.choices(logs, k=len(logs))) for _ in range(4000))
     return [math.exp(x) for x in (middle(logs), again[200], again[3799])]
 
 
 def ask_run(folder, **request):
-    """What the run answers at its socket (src/watch/control/server.h)."""
+    """Response of the run at its control socket (src/watch/control/server.h)."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(60)
         client.connect(str(folder / ".lockstep-control"))
@@ -145,7 +145,7 @@ def ask_run(folder, **request):
 
 
 def seconds_of(begins, first, end):
-    """The mean of a step's time from `first` to before `end`, the slowest and the fastest twentieth left out."""
+    """Mean step time from `first` to before `end`, without the slowest and the fastest twentieth."""
     times = sorted((begins[step + 1] - begins[step]) / 1e9 for step in range(first, end) if step in begins and step + 1 in begins)
     cut = len(times) // 20
     return statistics.fmean(times[cut : len(times) - cut])
@@ -157,7 +157,7 @@ def blocks(arguments, lockstep, scratch):
     print(f"load average {os.getloadavg()[0]:.1f}")
     process = lockstep.machine.start(command_of(lockstep, MODELS[arguments.model], 10**6, words, folder), stdout=subprocess.DEVNULL,
                                      stderr=(folder / "log").open("w"))
-    switched = []  # (the first step, whether it logs)
+    switched = []  # (first step, True if it logs)
     try:
         while len(collector.begins) < FIRST_STEPS:
             if process.poll() is not None:
@@ -174,7 +174,7 @@ def blocks(arguments, lockstep, scratch):
         process.send_signal(signal.SIGTERM)
         process.wait()
     if len(switched) < 5 or switched[-1][0] - switched[0][0] < 8 * len(switched):
-        sys.exit(f"{len(switched)} blocks of {BLOCK:.0f} s had {switched[-1][0] - switched[0][0]} steps: too few; more --seconds, or an idle machine")
+        sys.exit(f"{len(switched)} blocks of {BLOCK:.0f} s had {switched[-1][0] - switched[0][0]} steps: too few; use more --seconds or an idle machine")
     took = []
     for (first, is_on), (end, _) in zip(switched, switched[1:]):
         took.append((is_on, seconds_of(collector.begins, first + 1, end - 1)))
@@ -188,13 +188,13 @@ def blocks(arguments, lockstep, scratch):
     logged = {collector.begins.get(step) for (first, is_on), (end, _) in zip(switched, switched[1:]) if is_on for step in range(first, end)}
     collector.steps = [step for step in collector.steps if step[0] in logged]
     share = collector.reporting_share()
-    print(f"within: {share:.4%} of a step that is logged (target {TARGET:.1%})")
+    print(f"within: {share:.4%} of a logged step (target {TARGET:.1%})")
     print(f"load average {os.getloadavg()[0]:.1f}")
     return low > 1 + TARGET or share > TARGET
 
 
 def verdict_of(low, high):
-    return "held" if high <= 1 + TARGET else "missed" if low > 1 + TARGET else "not resolved: more of them, or an idle machine"
+    return "met" if high <= 1 + TARGET else "missed" if low > 1 + TARGET else "not resolved; use more runs or an idle machine"
 
 
 def cost(arguments, lockstep, scratch):
@@ -225,7 +225,7 @@ def cost(arguments, lockstep, scratch):
 
 def heartbeats(arguments, lockstep, scratch):
     if not shutil.which("perf"):
-        sys.exit("there is no perf here (Debian: linux-perf)")
+        sys.exit("perf is not installed (Debian: linux-perf)")
     collector, data, missed = Collector(), pathlib.Path(scratch) / "perf.data", False
     for words in ([], ["ddp_backend=gloo"]):
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -248,7 +248,7 @@ def ask(address, path, token):
 
 
 def opening(arguments, scratch):
-    """Seconds until the first curves are answered, and drawn; the file's bytes are in memory, as of a run that writes them."""
+    """Seconds until the first curves are sent, and until they are drawn. The file is in the page cache, as during a run."""
     run = pathlib.Path(scratch) / "long"
     long_run.write(run, arguments.long, arguments.metrics)
     print(f"{arguments.long} steps of {arguments.metrics} metrics: {(run / 'metrics.jsonl').stat().st_size >> 20} MiB; load average {os.getloadavg()[0]:.1f}")
@@ -267,7 +267,7 @@ def opening(arguments, scratch):
         whole.append(time.monotonic() - begin)
         server.terminate()
         server.wait()
-    print(f"answered after {statistics.median(answered):.2f} s, of all steps after {statistics.median(whole):.2f} s "
+    print(f"first answer after {statistics.median(answered):.2f} s, all steps after {statistics.median(whole):.2f} s "
           f"(medians of {len(answered)}, {len(series) >> 10} KiB of curves; target {OPEN_TARGET} s)")
     if browser.find():
         page = browser.Browser(browser.find())
@@ -284,7 +284,7 @@ def opening(arguments, scratch):
             server.terminate()
             server.wait()
         page.close()
-        print(f"drawn by Chromium after {statistics.median(drawn):.2f} s, of all steps after {statistics.median(redrawn):.2f} s "
+        print(f"drawn by Chromium after {statistics.median(drawn):.2f} s, all steps after {statistics.median(redrawn):.2f} s "
               f"(medians of {len(drawn)}; target {OPEN_TARGET} s)")
     return statistics.median(drawn or answered) > OPEN_TARGET
 

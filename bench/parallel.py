@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""What tensor, context and pipeline parallelism keep of data parallelism's speed, at the same global batch, on two CPU
-ranks of this machine; and what a pipeline keeps of its schedule's bound with the stage times that were measured.
+"""Measures the speed of tensor, context and pipeline parallelism relative to data parallelism at the same global batch, on two CPU ranks of this
+machine; and of a pipeline relative to its schedule's bound with the measured stage times.
 
     python3 bench/parallel.py --program build/release/lockstep [--types float32,bfloat16] [--repeats 3] [--steps 12]
         [--warm 3]
 
-Plans take turns, one run after the other, so that what else the machine does falls on all of them alike; each figure is
-the median of the repeats. Every run is held to two cores, one thread a rank. A step's time is the median of the steps
-after the first ones. Exits with 1 where a target is missed.
+The plans alternate, so that other load affects all of them; figures are medians of the repeats. Every run uses two cores with one thread per rank.
+The time of a step is the median of the steps after the first ones. Exits with 1 if a target is missed.
 """
 
 import argparse
@@ -27,7 +26,7 @@ MODELS = {
     "deep": {"layers": 8, "width": 256, "heads": 4, "vocabulary": 2048},
 }
 CHUNKS = 8
-# By model: what a rank is given a step (sequences, accumulations) and the share of data=2's speed to keep.
+# Model -> plans: batch per rank and step (sequences, accumulation) and the target fraction of data=2's speed.
 PLANS = {
     "wide vocabulary": {
         "data=2": (["parallel.data=2"], 4, 1, None),
@@ -43,12 +42,12 @@ BOUND = 0.95
 
 
 def bound_of(trace):
-    """The share that a step's pipeline kept of the time that its list of actions needs, where each action takes the
-    median time of its stage and kind, and messages take none."""
+    """Fraction of the schedule's bound that a traced step reaches. In the bound each action takes the median time of its stage and kind, and
+    messages take no time."""
     events = [e for e in json.loads(trace.read_text())["traceEvents"] if e.get("cat") == "action"]
     times = collections.defaultdict(list)
     for e in events:
-        times[e["name"][:2]].append(e["dur"])  # stage and kind, of one figure each
+        times[e["name"][:2]].append(e["dur"])  # stage and kind, one digit each
     takes = {name: statistics.median(values) for name, values in times.items()}
     lists = collections.defaultdict(list)
     for e in sorted(events, key=lambda e: e["ts"]):
@@ -88,7 +87,7 @@ def run(lockstep, model, dtype, plan, arguments, folder):
     lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     steps = [line for line in lines if "step_s" in line]
     tokens = (steps[-1]["tokens"] - steps[0]["tokens"]) / (len(steps) - 1)
-    # The traced step also writes its trace.
+    # The traced step also writes its trace, so it is not representative.
     seconds = statistics.median(line["step_s"] for line in steps[max(arguments.warm, 3):])
     return {"tokens_per_s": tokens / seconds, "loss": steps[-1]["loss"], "bound": bound_of(trace)}
 

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""What the planner predicts beside what the trainer does on this machine: the step time of plans on two CPU ranks and
-their order, and the memory of a rank for models and settings of many kinds. Prints tables, and as the last line one
-JSON object; the exit code is 1 where a target is missed.
+"""Compares the planner's predictions with the trainer on this machine: the step times of plans on two CPU ranks and their order, and the memory per
+rank for many models and settings. Prints tables, and one JSON object as the last line. Exits with 1 if a target is missed.
 
     python3 bench/plan_machine.py --program build/release/lockstep [--rounds 3] [--steps 12] [--only time|memory]
         [--cluster FILE]
 
-The machine is measured before each round (`lockstep calibrate --nproc 2`), unless a file says what it does: a virtual one
-is not as fast at one time as at another. Plans take turns, so
-that what else the machine does falls on all of them alike; a figure is the median of the rounds, of a round the median
-of its steps. Times need an idle machine; memory does not.
+`lockstep calibrate --nproc 2` measures the machine before each round, because the speed of a virtual machine varies, unless --cluster gives a file.
+The plans alternate, so that other load affects all of them. Figures are medians of the rounds; those of a round are medians of its steps. Times need
+an idle machine; memory does not.
 """
 
 import argparse
@@ -46,7 +44,7 @@ MODELS = {
     "t5": dict(family="t5", layers=4, width=512, vocabulary=8192, length=256),
 }
 
-# All of one model with 16 sequences a step: what a user chooses between.
+# Plans that a user chooses between: one model with 16 sequences per step.
 TIMED = {
     "data 2": "small per_device_train_batch_size=8",
     "data 2, 4 micro-batches": "small per_device_train_batch_size=2 gradient_accumulation_steps=4",
@@ -106,7 +104,7 @@ REMEMBERED = {
     "t5, pipeline 2": "t5 per_device_train_batch_size=4 gradient_accumulation_steps=4 parallel.pipeline=2",
 }
 
-# Odd ones, that the estimate was not written by.
+# Unusual settings that the estimate was not fitted to.
 OTHERS = {
     "grouped heads": "grouped per_device_train_batch_size=5",
     "grouped heads, float32": "grouped per_device_train_batch_size=3 bf16=false",
@@ -154,7 +152,7 @@ PAIRS = "data.prompt=pairs data.instruction_field=source data.output_field=targe
 
 
 def write_pairs(text, path):
-    """Sources longer than they are taken, targets of about half their length."""
+    """Writes pairs with sources longer than the limit and targets of about half its length."""
     with open(path, "w") as file:
         for at in range(0, 400 * 1500, 1500):
             file.write(json.dumps({"source": text[at:at + 1200], "target": text[at + 1200:at + 1500]}) + "\n")
@@ -206,7 +204,7 @@ class Machine:
         self.measure()
 
     def measure(self):
-        """What the machine does now, unless a file says it."""
+        """Calibrates the machine, unless a cluster file is given."""
         if self.given is None:
             print(self.call("calibrate", "--nproc", RANKS, "--write", self.cluster), flush=True)
 
@@ -218,7 +216,7 @@ class Machine:
         return done.stdout + done.stderr
 
     def words(self, setting, steps):
-        """Of the command, but for where the machine's figures are."""
+        """Arguments of the command, without the machine's figures."""
         name, *keys = setting.replace("FILES", str(self.folder / "files")).split()
         ranks = next((int(key.removeprefix("nproc=")) for key in keys if key.startswith("nproc=")), RANKS)
         keys = [key for key in keys if not key.startswith("nproc=")]
@@ -232,20 +230,20 @@ class Machine:
             "learning_rate=1e-4", "logging_steps=1", "bf16=true", "monitor.progress=plain", "use_cpu=true", *keys]
 
     def train(self, setting, steps):
-        """Predicted and measured seconds, then predicted and measured bytes; then the error bars that were told, as factors."""
+        """Predicted and measured seconds, then predicted and measured bytes, then the printed error bars as factors."""
         text = self.call(*self.words(setting, steps), "--cluster", self.cluster)
         found = re.search(
             r"predicted ([\d.e+-]+) s per step, measured ([\d.e+-]+) s .*?; predicted ([\d.]+ \w+) per rank, measured "
             r"([\d.]+ \w+)", text)
         bars = re.search(r"s per step \(-(\d+)% \+(\d+)%\)", text)
         if not found:
-            raise SystemExit(f"plan_machine: no comparison in what {setting} said\n{text}")
+            raise SystemExit(f"plan_machine: no comparison in the output of {setting}\n{text}")
         return (float(found[1]), float(found[2]), bytes_of(found[3]), bytes_of(found[4]),
                 (1 - float(bars[1]) / 100, 1 + float(bars[2]) / 100) if bars else None)
 
 
 def kendall(predicted, measured, rounds):
-    """Plans rank neither way that are within TIE of each other, or that some round orders otherwise than another."""
+    """Kendall's tau. Plans within TIE of each other, or that rounds order differently, count as ties."""
     agree = pairs = 0
     for i in range(len(measured)):
         for j in range(i):
@@ -274,9 +272,9 @@ def compare_times(machine, rounds):
     error = statistics.median(abs(p / m - 1) for p, m in zip(predicted, measured))
     tau, pairs = kendall(predicted, measured, [[turn[1] for turn in turns] for turns in figures.values()])
     print(f"{'met   ' if error <= TIME else 'MISSED'} median error of the step time {error:.1%} of {len(measured)} plans "
-          f"({TIME:.0%} at most)")
+          f"(maximum {TIME:.0%})")
     print(f"{'met   ' if tau >= TAU else 'MISSED'} Kendall's tau of the order {tau:.2f} of {pairs} pairs "
-          f"({TAU} at least; plans within {TIE:.0%}, or that the rounds order differently, rank neither way)")
+          f"(minimum {TAU}; plans within {TIE:.0%}, or that the rounds order differently, are ties)")
     return {"step_time_error": error, "tau": tau, "pairs": pairs, "plans": len(measured)}, error <= TIME and tau >= TAU
 
 
@@ -291,8 +289,8 @@ def compare_memory(machine, settings, what):
     worst = max(map(abs, errors))
     within = sum(abs(error) <= MEMORY for error in errors)
     met = worst <= MEMORY
-    print(f"{'met   ' if met else 'MISSED'} memory of a rank: the worst error {worst:.1%} of {len(errors)} ({MEMORY:.0%} "
-          f"at most; {within} within), the median {middle:.1%}")
+    print(f"{'met   ' if met else 'MISSED'} memory per rank: worst error {worst:.1%} of {len(errors)} (maximum {MEMORY:.0%}"
+          f"; {within} within it), median {middle:.1%}")
     return {"memory_error": middle, "worst_memory_error": worst, "settings": len(errors), "within": within}, met
 
 

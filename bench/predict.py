@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""What a newcomer is told of a run's time and memory, beside what it takes: 20 settings of model, plan and type on two CPU ranks, in a cache of
-their own, so that the first run meets a machine that nobody measured. It trains for a few seconds, measures the machine between its steps and
-keeps the figures (docs/plan.md); all others are predicted by them.
+"""Measures the accuracy of the predictions that a new user sees: time and memory of 20 settings of model, plan and type on two CPU ranks.
 
     python3 bench/predict.py --program build/release/lockstep [--steps 8] [--calibrate | --cluster FILE] [--settings NAME,...]
 
---calibrate measures by `lockstep calibrate --nproc 2` instead. Prints each prediction beside what was measured (the median of the steps) and the
-medians of the errors; the exit code is 1 where a target is missed.
+The runs use a separate cache, so the first one finds no measurements of the machine. It trains for a few seconds, measures the machine between its
+steps and stores the figures (docs/plan.md), which the predictions of all other runs use. --calibrate measures with `lockstep calibrate --nproc 2`
+instead. Prints each prediction with the measured value (the median of the steps) and the median errors. Exits with 1 if a target is missed.
 """
 
 import argparse
@@ -44,7 +43,7 @@ FIRST = "small per_device_train_batch_size=8 "
 
 
 class Newcomer(Machine):
-    """Without a cluster file: the trainer finds what it kept itself."""
+    """Machine without a cluster file: the trainer finds its stored figures by itself."""
 
     def measure(self):
         if self.given is not None or self.calibrated:
@@ -55,9 +54,9 @@ class Newcomer(Machine):
         print("\n".join(said), flush=True)
         kept = list(self.folder.glob("lockstep/machine-*.yaml"))
         if "predicted" not in text or re.search(r"predicted: [\d.e+-]+ s per step", text):
-            sys.exit(f"the first run on a machine that nobody measured told a time:\n{text}")
+            sys.exit(f"the first run predicted a time on an unmeasured machine:\n{text}")
         if not kept:
-            sys.exit(f"the first run kept no figures of this machine; run it again where nothing else computes, or with --calibrate\n{text[-2000:]}")
+            sys.exit(f"the first run stored no figures of this machine; run again on an idle machine or with --calibrate\n{text[-2000:]}")
         self.cluster = kept[0]
 
 
@@ -67,12 +66,12 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--calibrate", action="store_true")
     parser.add_argument("--cluster", type=pathlib.Path)
-    parser.add_argument("--settings", help="names of some of them")
+    parser.add_argument("--settings", help="comma-separated names of settings; default: all")
     options = parser.parse_args()
     if options.cluster:
         options.cluster = options.cluster.resolve()
     Newcomer.calibrated = options.calibrate
-    print(f"load average {os.getloadavg()[0]:.1f}; {RANKS} ranks, {options.steps} steps of each setting")
+    print(f"load average {os.getloadavg()[0]:.1f}; {RANKS} ranks, {options.steps} steps per setting")
     machine = Newcomer(options)
     names = options.settings.split(";") if options.settings else list(SETTINGS)
     print(f"\n{'setting':<34}{'predicted':>12}{'measured':>12}{'error':>9}{'predicted':>14}{'measured':>12}{'error':>9}")
@@ -88,9 +87,9 @@ def main():
     for what, errors, target in (("time", times, TIME), ("memory", memories, MEMORY)):
         middle = statistics.median(map(abs, errors))
         missed = missed or middle > target
-        print(f"{'met   ' if middle <= target else 'MISSED'} median error of {what} {middle:.1%} of {len(errors)} ({target:.0%} at most; "
-              f"the worst {max(errors, key=abs):+.1%})")
-    print(f"       within the error bars that were told: {inside} of {len(names)}; load average {os.getloadavg()[0]:.1f}")
+        print(f"{'met   ' if middle <= target else 'MISSED'} median error of {what} {middle:.1%} of {len(errors)} (maximum {target:.0%};  "
+              f"worst {max(errors, key=abs):+.1%})")
+    print(f"       within the printed error bars: {inside} of {len(names)}; load average {os.getloadavg()[0]:.1f}")
     sys.exit(1 if missed else 0)
 
 

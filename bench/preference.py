@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""DPO of a small Llama on two CPU ranks of this machine, by Lockstep and by TRL's DPOTrainer: tokens/s and memory, from the same folder of
-random weights, the same pairs and settings.
+"""Compares DPO of a small Llama by Lockstep and by TRL's DPOTrainer on two CPU ranks of this machine: tokens/s and memory, from the same folder of
+random weights, with the same pairs and settings.
 
     python3 bench/preference.py --program build/release/lockstep [--pairs 512] [--batch 8] [--length 128] [--repeats 3] [--type bfloat16]
         [--python .deps/peers/bin/python]
 
-Sides take turns; each figure is the median of the repeats. Every run is held to two cores, one thread a rank, and trains one epoch. Tokens are those
-of both answers with their prompts, without padding. TRL's time is what its trainer writes of its training, in which a second model scores each batch;
-to what Lockstep writes of its own is added what it took to score all answers before: the difference between a run that scores and one that finds the
-scores in its cache. Memory is the largest resident size of any rank. Exits with 1 where the first losses of the two sides are not alike.
+The sides alternate; figures are medians of the repeats. Every run uses two cores with one thread per rank and trains one epoch. Tokens are those of
+both answers with their prompts, without padding. TRL's time is the training time that its trainer logs, in which a second model scores each batch.
+Lockstep's time is its logged training time plus the time to score all answers before: the difference between a run that scores them and one that
+finds the scores in its cache. Memory is the largest resident size of any rank. Exits with 1 if the first losses of the two sides differ.
 """
 
 import argparse
@@ -32,7 +32,7 @@ MODEL = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_si
 
 
 def write_pairs(folder, count, length):
-    """Prompts and answers of made-up words, of many lengths that fit."""
+    """Writes prompts and answers of invented words, of many lengths that fit."""
     draw = random.Random(7)
     words = ["".join(draw.choice("bdfgklmnprst") + draw.choice("aeiou") for _ in range(draw.randint(1, 3))) for _ in range(2000)]
 
@@ -46,7 +46,7 @@ def write_pairs(folder, count, length):
 
 
 def started(machine, command, folder):
-    """How long it took, and what it wrote."""
+    """Runs a command; returns its duration and output."""
     began = time.monotonic()
     process = machine.start(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     text = process.communicate()[0]
@@ -103,7 +103,7 @@ def main():
     for name, default in (("pairs", 512), ("batch", 8), ("length", 128), ("repeats", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
     a = parser.parse_args()
-    # Not resolved: what a virtual environment's python is a link to is not in it.
+    # Not resolved, because the Python of a virtual environment is a link to one outside it.
     a.program, a.python = a.program.absolute(), a.python.absolute()
     machine = Machine()
     print(f"load average {os.getloadavg()[0]:.1f}")
@@ -123,10 +123,10 @@ def main():
     print(f"\nDPO, one epoch of {a.pairs:,} pairs ({tokens:,} tokens), {RANKS} ranks of {a.batch} pairs, {a.type}")
     for side, found in middle.items():
         print(f"  {side:<10} {tokens / found['seconds']:>8,.0f} tokens/s  {found['peak_bytes'] / 2**20:>6,.0f} MiB  first loss "
-              f"{found['loss']:.4f}" + (f"  ({found['scoring']:.1f} of {found['seconds']:.1f} s for the scores of the reference)"
+              f"{found['loss']:.4f}" + (f"  ({found['scoring']:.1f} of {found['seconds']:.1f} s for the reference scores)"
                                         if found["scoring"] else ""))
     ours, theirs = middle["Lockstep"], middle["TRL"]
-    print(f"  {theirs['seconds'] / ours['seconds']:.2f} times TRL's tokens/s, {ours['peak_bytes'] / theirs['peak_bytes']:.2f} of its memory; "
+    print(f"  {theirs['seconds'] / ours['seconds']:.2f} times TRL's tokens/s, {ours['peak_bytes'] / theirs['peak_bytes']:.2f} times its memory; "
           f"load average {os.getloadavg()[0]:.1f}")
     sys.exit(0 if abs(ours["loss"] - theirs["loss"]) < 0.02 else 1)
 

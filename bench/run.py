@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""Lockstep beside its peers on CPU ranks of this machine: tokens/s, share of the matrix-product peak, memory, time to
-the first forward pass, checkpoints. Prints a table and writes bench/RESULTS.md.
+"""Compares Lockstep with its peers on CPU ranks of this machine: tokens/s, fraction of the matrix-product peak, memory, time to the first forward
+pass, checkpoints. Prints a table and writes bench/RESULTS.md.
 
     python3 bench/run.py --program build/release/lockstep [--short | --full] [--models small,wide,gpt2,llama] [--types bfloat16,float32]
         [--sides lockstep,trainer,...] [--repeats 3] [--steps 8] [--warm 2] [--minutes 25]
 
-By default Lockstep, the Trainer and the DDP loop are measured with each model and type, the others with the small one in
-bfloat16; --full measures all of them everywhere, for as long as it takes, and --short the first three once, in about two
-minutes. Checkpoints are measured where the model is small and the type bfloat16. When --minutes are nearly over, what is
-left is measured less often, the first three sides last: the table says how often.
+By default Lockstep, the Trainer and the DDP loop run with each model and type, and the other sides with the small model in bfloat16. --full runs
+every side with every model and type and takes as long as it needs; --short runs the first three sides once, in about two minutes. Checkpoints are
+measured for the small model in bfloat16. When --minutes are nearly over, the remaining sides run fewer repeats, the first three sides last; the
+table contains the number of runs.
 
-Sides take turns, so that what else the machine does falls on all of them alike; each figure is the median of the
-repeats. Every side is held to as many cores as it has ranks, with one thread a rank, and measured as a user runs it:
-Lockstep's real trainer with loader and clipping, its peers as bench/peers/ has them. Times are taken by the clock on
-the wall from the start of the command.
+The sides alternate, so that other load affects all of them; figures are medians of the repeats. Every side uses as many cores as ranks, with one
+thread per rank, and is measured as a user runs it: Lockstep's real trainer with loader and clipping, its peers as in bench/peers/. Times are wall
+time from the start of the command.
 """
 
 import argparse
@@ -37,11 +36,11 @@ RANKS, LENGTH, BATCH = 2, 256, 4
 MODELS = {
     "small": {"layers": 4, "width": 256, "heads": 4, "vocabulary": 50257},
     "wide": {"layers": 12, "width": 512, "heads": 8, "vocabulary": 8192},
-    "gpt2": {"layers": 12, "width": 768, "heads": 12, "vocabulary": 50257, "length": 512, "batch": 2},  # GPT-2 of 124M itself
-    # Of the wide model's size: as many numbers in a block, the queries in groups of four.
+    "gpt2": {"layers": 12, "width": 768, "heads": 12, "vocabulary": 50257, "length": 512, "batch": 2},  # GPT-2 with 124M parameters
+    # Same size as the wide model: as many parameters per block, with query heads in groups of four.
     "llama": {"layers": 12, "width": 512, "heads": 8, "kv_heads": 2, "inner": 1408, "vocabulary": 8192},
 }
-# Ours, with what each is told beside: the peers' loops replicate everything, as stage 0 does.
+# Lockstep's sides -> the peer that each is compared with; the peers' loops replicate all state, as stage 0 does.
 OURS = {
     "lockstep": [],
     "lockstep-zero1": ["parallel.zero_stage=1"],
@@ -66,7 +65,7 @@ MAIN = ("lockstep", "lockstep-zero1", "trainer", "ddp")
 
 
 class Machine:
-    """The cores that every side is held to, and what a side is started with."""
+    """The cores that every side uses, and the environment that a side starts with."""
 
     def __init__(self):
         self.cores = sorted(os.sched_getaffinity(0))[:RANKS]
@@ -90,13 +89,13 @@ def batch_of(model):
 
 
 def name_of(model):
-    family = f"Llama with {model['heads'] // model['kv_heads']} queries a group," if "kv_heads" in model else "GPT-2"
-    rows = f", {batch_of(model)} x {length_of(model)} tokens a rank" if length_of(model) != LENGTH else ""
+    family = f"Llama with {model['heads'] // model['kv_heads']} queries per group," if "kv_heads" in model else "GPT-2"
+    rows = f", {batch_of(model)} x {length_of(model)} tokens per rank" if length_of(model) != LENGTH else ""
     return f"{family} of {model['layers']} layers, width {model['width']}, vocabulary {model['vocabulary']:,}{rows}"
 
 
 def config_of(model):
-    """The text of its config.json."""
+    """JSON text of the model's config.json."""
     sizes = {"bos_token_id": 0, "eos_token_id": 0, "tie_word_embeddings": True, "vocab_size": model["vocabulary"]}
     if "kv_heads" in model:
         return json.dumps({
@@ -109,7 +108,7 @@ def config_of(model):
 
 
 def flops_per_token(model):
-    """Of training, as docs/plan.md counts them: three times two operations a weight that multiplies, and the scores."""
+    """Operations of training per token, as in docs/plan.md: three times two operations per multiplied weight, plus the attention scores."""
     width, layers = model["width"], model["layers"]
     block = 12 * width**2
     if "kv_heads" in model:
@@ -118,19 +117,19 @@ def flops_per_token(model):
 
 
 def peak_gflops(machine, dtype):
-    """Of all ranks at once, each on its core."""
+    """Measured peak of all ranks together, one per core."""
     running = [machine.start([PYTHON, HERE / "peers" / "peak.py", dtype], [core], stdout=subprocess.PIPE)
                for core in machine.cores]
     return sum(float(process.communicate()[0]) for process in running)
 
 
 def sheet_gflops(cores, dtype):
-    """Of the processor's data sheet, at the clock that the system tells: operations of a core and cycle. None where it is not known."""
+    """Peak from the processor's data sheet, at the reported clock: operations per core and cycle. None if it is unknown."""
     text = pathlib.Path("/proc/cpuinfo").read_text()
     found = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines()) for key in [key.strip()]}
     flags = found.get("flags", "").split()
     a_cycle = 0
-    if "avx512f" in flags:  # Zen 4 takes two cycles for 64 bytes
+    if "avx512f" in flags:  # Zen 4 needs two cycles for 64 bytes
         a_cycle = 32 if (found.get("vendor_id"), found.get("cpu family")) == ("AuthenticAMD", "25") else 64
     elif "fma" in flags:
         a_cycle = 32
@@ -144,13 +143,13 @@ class Failed(Exception):
 
 
 def processor_seconds(root):
-    """Of a process and all that it started and that still run."""
+    """Processor seconds of a process and its running descendants."""
     parents, seconds = {}, {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it ended meanwhile
+            except OSError:  # the process ended meanwhile
                 continue
             parents[int(entry.name)] = int(fields[1])
             seconds[int(entry.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -163,8 +162,8 @@ def processor_seconds(root):
 
 
 def write_seconds(path, size):
-    """To write as many bytes to the disk, in the faster of two ways: through the page cache, and past it by as many threads as there are ranks."""
-    block = mmap.mmap(-1, 1 << 20)  # a page's address, as O_DIRECT wants it
+    """Seconds to write `size` bytes to the disk, by the faster of two ways: through the page cache, and around it with one thread per rank."""
+    block = mmap.mmap(-1, 1 << 20)  # page-aligned, as O_DIRECT requires
     block.write(os.urandom(len(block)))
     size = -size % len(block) + size
 
@@ -187,7 +186,7 @@ def write_seconds(path, size):
 
     try:
         return min(seconds(0, 1), seconds(os.O_DIRECT, RANKS))
-    except OSError:  # a file system without it
+    except OSError:  # a file system without O_DIRECT
         return seconds(0, 1)
 
 
@@ -207,7 +206,7 @@ class Lockstep:
         return path
 
     def run(self, model, dtype, steps, warm, out, save=False, resume=False, more=0):
-        """`steps` from the start; or `more` after the checkpoint of those."""
+        """Trains `steps` from the start, or `more` steps after the checkpoint of `steps`."""
         last = steps + more
         command = [
             self.program, "train", "--nproc", RANKS, f"model.path={self.config(model)}",
@@ -224,7 +223,7 @@ class Lockstep:
         process = self.machine.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         first = steps + 1 if resume else 1
         arrivals, processor, text = {}, {}, []
-        for line in process.stderr:  # each step's line is stamped as it comes
+        for line in process.stderr:  # timestamps each step's line on arrival
             text.append(line)
             if line.startswith("step "):
                 step = int(line.split("/")[0].split()[1])
@@ -246,9 +245,9 @@ class Lockstep:
             tokens = steps_seen[last]["tokens"] - steps_seen[begin]["tokens"]
             result["tokens_per_s"] = tokens / (arrivals[last] - arrivals[begin])
             result["processor_ms"] = (processor[last] - processor[begin]) / tokens * 1e6
-            # Of what its best product reached at its start, as its progress line has it.
+            # Fraction of its best product at the start, as in its progress lines.
             result["own_share"] = statistics.median(line["peak_share"] for step, line in steps_seen.items() if step > begin)
-        if save:  # a folder gets its name when all of it is on the disk
+        if save:  # a checkpoint folder gets its name when it is complete on disk
             checkpoint = out / "run" / f"checkpoint-{last}"
             result["save_s"] = checkpoint.stat().st_ctime - arrivals[last]
             result["checkpoint_bytes"] = sum(file.stat().st_size for file in checkpoint.iterdir())
@@ -257,7 +256,7 @@ class Lockstep:
 
 
 class Peer:
-    script, more = None, ()  # another script than the kind's; further words for it
+    script, more = None, ()  # another script than the kind's, and further arguments for it
 
     def __init__(self, kind, machine):
         self.kind, self.machine = kind, machine
@@ -298,13 +297,13 @@ class Peer:
 
 
 def measure(side, arguments, model, dtype, scratch, checkpoints):
-    """One run of a side; with checkpoints it saves at its end, and a short one more resumes."""
+    """One run of a side. With `checkpoints` it saves at its end, and a further short run resumes."""
     out = pathlib.Path(tempfile.mkdtemp(dir=scratch))
     try:
         result = side.run(model, dtype, arguments.steps, arguments.warm, out, save=checkpoints)
         if checkpoints:
             resumed = side.run(model, dtype, arguments.steps, arguments.warm, out, resume=True, more=1)
-            # What a start with a checkpoint takes longer than one without.
+            # The additional time of a start with a checkpoint.
             result["load_s"] = max(0.0, resumed["first_forward_s"] - result["first_forward_s"])
         return result
     finally:
@@ -317,7 +316,7 @@ def median(runs, key):
 
 
 def table(results, peak, sheet, model):
-    """Rows of a Markdown table; ratios are Lockstep's figure, without ZeRO, to the side's."""
+    """Rows of a Markdown table. Ratios compare Lockstep without ZeRO with the side."""
     def cell(value, form):
         return "-" if value is None else form.format(value)
 
@@ -325,8 +324,8 @@ def table(results, peak, sheet, model):
                       ("tokens_per_s", "own_share", "processor_ms", "peak_bytes", "first_forward_s", "save_s", "load_s")}
                for name, runs in results.items() if runs}
     ours = figures.get("lockstep")
-    rows = ["| | tokens/s | of the peak | of its own best product | of the data sheet | Lockstep is | processor time of 1,000 tokens | Lockstep takes | memory of a rank "
-            "| Lockstep takes | first forward | save | load | runs |",
+    rows = ["| | tokens/s | of the peak | of its own best product | of the data sheet | Lockstep's ratio | processor time per 1,000 tokens | Lockstep's ratio | memory per rank "
+            "| Lockstep's ratio | first forward | save | load | runs |",
             "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for name, f in figures.items():
         rate = f["tokens_per_s"] * flops_per_token(model) / 1e9
@@ -358,17 +357,17 @@ def report(sections, arguments, load):
         capture_output=True, text=True, check=False, env={**os.environ, "DS_ACCELERATOR": "cpu"}).stdout.splitlines()
     lines = [
         "# Side by side", "",
-        f"Written by `make bench` on {datetime.date.today()}: {processor()}, {RANKS} ranks on {RANKS} cores, one thread a",
-        f"rank, sequences of {LENGTH}, {BATCH} a rank where nothing else is said; medians of up to {arguments.repeats} runs of {arguments.steps} steps"
-        f" ({arguments.warm} of them to warm up), the sides taking turns.",
+        f"Written by `make bench` on {datetime.date.today()}: {processor()}, {RANKS} ranks on {RANKS} cores, one thread per",
+        f"rank, sequences of {LENGTH}, {BATCH} per rank unless noted; medians of up to {arguments.repeats} runs of {arguments.steps} steps"
+        f" ({arguments.warm} of them warm-up); the sides alternate.",
         f"Peers: {versions[-1] if versions else 'unknown'}.", "",
         f"The machine's load average was {load[0]:.1f} before and {load[1]:.1f} after, of {os.cpu_count()} cores"
-        + ("." if max(load) < RANKS + 0.5 else ": it was busy with other work, so ratios, and of these the processor time's, are worth more than figures."),
+        + ("." if max(load) < RANKS + 0.5 else ": it was busy with other work, so ratios are more reliable than absolute figures, and those of processor time most."),
         "",
-        "Lockstep is its real trainer, with loader and clipping. The loops neither clip nor load; the Trainer does both.",
-        "First forward: from the command to the first forward pass, on cached data. Load: what a start with a checkpoint",
-        "takes longer. The peak: of PyTorch's product of 1,024 cubed on every core at once; its own best product: of 768 cubed, as the",
-        "trainer itself measures it; the data sheet: operations a cycle at the clock that /proc/cpuinfo has. Processor time is that of both ranks. bfloat16 is autocast over float32 weights for the Trainer and",
+        "Lockstep runs its real trainer, with loader and clipping. The loops neither clip nor load; the Trainer does both.",
+        "First forward: from the command to the first forward pass, on cached data. Load: additional time of a start",
+        "with a checkpoint. The peak: PyTorch's product of 1,024 cubed on every core at once; its own best product: 768 cubed, as the",
+        "trainer measures it; the data sheet: operations per cycle at the clock in /proc/cpuinfo. Processor time is that of both ranks. bfloat16 is autocast over float32 weights for the Trainer and",
         "the loops.",
     ]
     for title, rows in sections:
@@ -377,7 +376,7 @@ def report(sections, arguments, load):
 
 
 class Plan:
-    """Which side is measured where, how often, within the minutes."""
+    """Decides which sides run with which model, and how often, within --minutes."""
 
     def __init__(self, arguments):
         self.arguments = arguments
@@ -386,7 +385,7 @@ class Plan:
         self.sections = [(model, dtype) for model in arguments.models.split(",") for dtype in arguments.types.split(",")]
 
     def sides_of(self, model, dtype):
-        if dtype == "float32":  # DeepSpeed's stages are for smaller types
+        if dtype == "float32":  # DeepSpeed's stages are for 16-bit types
             names = [name for name in self.sides if "zero" not in name]
         else:
             names = self.sides
@@ -394,7 +393,7 @@ class Plan:
         return [name for name in names if everywhere or name in MAIN]
 
     def has_time(self, name, repeat, section):
-        """The first run of each side is always made, later ones while the section's part of the minutes lasts: the first
+        """True if a further run fits. The first run of each side always runs, later ones while the section's share of the minutes lasts. The first
         section, which has most sides, has nearly half. The main sides come before the others."""
         if repeat == 0 or self.arguments.full:
             return True
@@ -407,8 +406,8 @@ class Plan:
 def parse_arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", type=pathlib.Path, default=HERE.parent / "build" / "release" / "lockstep")
-    parser.add_argument("--short", action="store_true", help="one run of the main sides, of the small model in bfloat16")
-    parser.add_argument("--full", action="store_true", help="every side with every model and type")
+    parser.add_argument("--short", action="store_true", help="run only the main sides once, with the small model in bfloat16")
+    parser.add_argument("--full", action="store_true", help="run every side with every model and type")
     parser.add_argument("--models")
     parser.add_argument("--types")
     parser.add_argument("--sides")
@@ -424,7 +423,7 @@ def parse_arguments():
     arguments.types = arguments.types or ("bfloat16" if short else "bfloat16,float32")
     arguments.sides = arguments.sides or (",".join(MAIN) if short else "")
     arguments.repeats = arguments.repeats or (1 if short else 3)
-    # A part of the whole does not replace the whole's results.
+    # A partial run does not overwrite the complete results.
     part = short or arguments.sides or arguments.models != ",".join(MODELS) or arguments.types != "bfloat16,float32"
     arguments.output = arguments.output or (None if part else HERE / "RESULTS.md")
     asked = [n for n in arguments.sides.split(",") if n] + arguments.models.split(",")
@@ -432,12 +431,12 @@ def parse_arguments():
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; sides are {', '.join(SIDES)}, models {', '.join(MODELS)}")
     if arguments.steps <= arguments.warm:
-        parser.error(f"--steps {arguments.steps} leaves nothing to measure after --warm {arguments.warm}")
+        parser.error(f"--steps {arguments.steps} leaves no steps after --warm {arguments.warm}")
     return arguments
 
 
 def measure_section(section, sides, plan, machine, scratch):
-    """The title and the table of one model and type."""
+    """Title and table of one model and type."""
     model_name, dtype = plan.sections[section]
     model, peak = MODELS[model_name], peak_gflops(machine, dtype)
     results = {name: [] for name in plan.sides_of(model_name, dtype)}
@@ -461,7 +460,7 @@ def measure_section(section, sides, plan, machine, scratch):
     rows = table(results, peak, sheet, model)
     size, seconds = median(results.get("lockstep", []), "checkpoint_bytes"), median(results.get("lockstep", []), "disk_s")
     if size:
-        rows += ["", f"A checkpoint of Lockstep has {size / 2**20:,.0f} MiB; to write as many bytes to this disk takes {seconds:.2f} s."]
+        rows += ["", f"A checkpoint of Lockstep has {size / 2**20:,.0f} MiB; writing as many bytes to this disk takes {seconds:.2f} s."]
     return title, rows
 
 
@@ -469,7 +468,7 @@ def main():
     arguments = parse_arguments()
     machine = Machine()
     if len(machine.cores) < RANKS:
-        sys.exit(f"{RANKS} cores are needed, and this process may use {len(machine.cores)}")
+        sys.exit(f"{RANKS} cores are required, but this process may use only {len(machine.cores)}")
     plan = Plan(arguments)
     load = [os.getloadavg()[0]]
     sections = []
@@ -481,7 +480,7 @@ def main():
             sections.append(measure_section(section, sides, plan, machine, scratch))
             print("\n".join(["", sections[-1][0], "", *sections[-1][1], ""]), flush=True)
             load.append(os.getloadavg()[0])
-            if arguments.output:  # what is measured is written, whatever comes after
+            if arguments.output:  # partial results are kept if a later section fails
                 arguments.output.write_text(report(sections, arguments, (load[0], load[-1])))
     if arguments.output:
         print(f"written: {arguments.output}")

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""How a step of the trainer grows on CPU ranks of this machine: ranks and threads, tokens of a step, and what a token costs by layers, width,
-vocabulary and length, with the exponents of least squares beside those of the operations. Draws each as a curve.
+"""Measures how the time of a training step scales on CPU ranks of this machine: with ranks and threads, with tokens per step, and per token with layers,
+width, vocabulary and length. Prints least-squares exponents with those of the number of operations, and draws each curve.
 
     python3 bench/scaling.py --program build/release/lockstep [--dtype bfloat16] [--steps 8] [--repeats 3] [--svg docs/scaling.svg] [--minutes 10]
 
-A figure is the median of a run's steps after the first two, the best of the repeats. Exponents: of y = a x^b through the points; theory is the same
-through the operations of a token, as bench/run.py counts them. A cost that grows less than its operations has kernels that like larger shapes.
+Figures are medians of a run's steps after the first two, the best of the repeats. Exponents are those of y = a x^b fitted to the points; theory is the
+same fit to the operations per token as bench/run.py counts them. If the cost grows more slowly than the operations, the kernels are more efficient
+for larger shapes.
 """
 
 import argparse
@@ -34,7 +35,7 @@ WARM, TOLERANCE = 2, 0.03  # of an exponent: two runs of one plan differ by as m
 
 
 def changed(key, value):
-    """The base model with one size changed; as many tokens a rank in each."""
+    """The base model with one size changed, and the same number of tokens per rank."""
     model = {**BASE, key: value}
     if key == "width":
         model["heads"] = value // 64
@@ -52,7 +53,7 @@ class Runs:
         self.end = time.monotonic() + 60 * arguments.minutes
 
     def once(self, model, ranks, threads):
-        """Seconds of a step."""
+        """Seconds per step of one run."""
         self.machine.environment["OMP_NUM_THREADS"] = str(threads)
         command = [
             self.lockstep.program, "train", "--nproc", ranks, f"model.path={self.lockstep.config(model)}",
@@ -76,14 +77,14 @@ class Runs:
 
 
 def slope(points):
-    """Of least squares through the logarithms."""
+    """Slope of the least-squares line through the logarithms."""
     x, y = [math.log(p[0]) for p in points], [math.log(p[1]) for p in points]
     middle = statistics.mean(x), statistics.mean(y)
     return sum((a - middle[0]) * (b - middle[1]) for a, b in zip(x, y)) / sum((a - middle[0]) ** 2 for a in x)
 
 
 def panel(at, title, across, up, curves):
-    """One plot of SVG on logarithmic axes; `curves`: name to (points, is dashed)."""
+    """One SVG plot on logarithmic axes. `curves`: name -> (points, True if dashed)."""
     left, top, width, height = at[0] + 60, at[1] + 34, 250, 170
     xs = [p[0] for points, _ in curves.values() for p in points]
     ys = [p[1] for points, _ in curves.values() for p in points]
@@ -126,30 +127,30 @@ def write_svg(path, panels):
 
 
 def by_ranks(runs, cores):
-    """Tokens/s of each number of ranks and threads, and what they are of as many single ranks as have a core."""
+    """Tokens/s for each number of ranks and threads, and as a fraction of that many single ranks with one core each."""
     tokens = BASE["length"] * BASE["batch"]
     rates = {(ranks, threads): ranks * tokens / runs.seconds(BASE, ranks, threads) for ranks, threads in RANKS}
-    print("| ranks | threads a rank | tokens/s | of a rank alone on each core |\n|---|---|---|---|")
+    print("| ranks | threads per rank | tokens/s | of as many single ranks |\n|---|---|---|---|")
     for (ranks, threads), rate in rates.items():
         print(f"| {ranks} | {threads} | {rate:,.0f} | {rate / rates[1, 1] / min(cores, ranks * threads):.2f} |", flush=True)
-    curves = {f"{threads} thread{'s' if threads > 1 else ''} a rank": ([(r, rates[r, t]) for r, t in RANKS if t == threads], False) for threads in (1, 2)}
+    curves = {f"{threads} thread{'s' if threads > 1 else ''} per rank": ([(r, rates[r, t]) for r, t in RANKS if t == threads], False) for threads in (1, 2)}
     return "ranks and threads", "ranks", "tokens/s", curves
 
 
 def by_tokens(runs):
     points = []
-    print("\n| tokens a rank and step | tokens/s | of the best |\n|---|---|---|")
+    print("\n| tokens per rank and step | tokens/s | of the best |\n|---|---|---|")
     for tokens in TOKENS:
         length = min(tokens, BASE["length"])
         model = {**BASE, "length": length, "batch": tokens // length}
         points.append((tokens, 2 * tokens / runs.seconds(model)))
     for tokens, rate in points:
         print(f"| {tokens:,} | {rate:,.0f} | {rate / max(r for _, r in points):.2f} |", flush=True)
-    return "tokens a step", "tokens a rank", "tokens/s", {"two ranks": (points, False)}
+    return "tokens per step", "tokens per rank", "tokens/s", {"two ranks": (points, False)}
 
 
 def by_size(runs, key):
-    """Microseconds of a token beside its operations, drawn to begin at the last point."""
+    """Microseconds per token and its operations, scaled to meet at the last point."""
     costs, operations = [], []
     for value in SWEEPS[key]:
         model = changed(key, value)
@@ -162,7 +163,7 @@ def by_size(runs, key):
     within = found <= expected + TOLERANCE
     print(f"| {key} {SWEEPS[key][0]:,} to {SWEEPS[key][-1]:,} | {', '.join(f'{cost:,.1f}' for _, cost in costs)} | {found:.2f} | {expected:.2f} | "
           f"{'met' if within else 'MISSED'} | {steepest:+.2f} |", flush=True)
-    return within, (f"{key}: exponent {found:.2f}, of operations {expected:.2f}", key, "µs a token",
+    return within, (f"{key}: exponent {found:.2f}, operations {expected:.2f}", key, "µs per token",
                     {"measured": (costs, False), "operations": (theory, True)})
 
 
@@ -172,19 +173,19 @@ def main():
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=10, help="after which nothing is repeated")
+    parser.add_argument("--minutes", type=float, default=10, help="time after which no run is repeated")
     parser.add_argument("--svg", type=pathlib.Path)
     parser.add_argument("--sweeps", default=",".join(SWEEPS))
     arguments = parser.parse_args()
     if arguments.steps <= WARM:
-        parser.error(f"--steps {arguments.steps} leaves nothing to measure after {WARM}")
+        parser.error(f"--steps {arguments.steps} leaves no steps after {WARM}")
     cores = len(os.sched_getaffinity(0))
     print(f"{bench.processor()}, {cores} cores; GPT-2 of {BASE['layers']} layers, width {BASE['width']}, vocabulary {BASE['vocabulary']:,}, "
-          f"{BASE['batch']} sequences of {BASE['length']} a rank, {arguments.dtype}; load average {os.getloadavg()[0]:.1f}\n")
+          f"{BASE['batch']} sequences of {BASE['length']} per rank, {arguments.dtype}; load average {os.getloadavg()[0]:.1f}\n")
     with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as scratch:
         runs = Runs(arguments, pathlib.Path(scratch))
         panels = [by_ranks(runs, cores), by_tokens(runs)]
-        print("\n| by | µs a token, two ranks | exponent | of the operations | at most that | steepest part beside theory |\n|---|---|---|---|---|---|")
+        print("\n| by | µs per token, two ranks | exponent | exponent of the operations | at most that | steepest part compared with theory |\n|---|---|---|---|---|---|")
         met = []
         for key in arguments.sweeps.split(","):
             within, given = by_size(runs, key)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How soon a run computes: from the command to its first forward pass, on tokens that are cached, and with weights to read, which are set beside
-what reading the same file plainly takes.
+"""Measures the start of a run: the time from the command to the first forward pass, with cached tokens, and with weights to load, compared with
+plainly reading the same file.
 
     python3 bench/start.py --program build/release/lockstep [--repeats 5] [--models small,wide] [--gigabytes 1]
 
-Two ranks for the models of bench/run.py, one for the weights: a Llama in bfloat16 whose adapters are trained, so that its weights are read and no
-state is made of them. Weights are read from the disk (the system is asked to forget the file before) and once more from the system's cache.
-Medians; the exit code is 1 where a target is missed.
+Two ranks run the models of bench/run.py. One rank loads the weights: a bfloat16 Llama with trainable adapters, so that weights are read but have no
+optimizer state. They are read from the disk (after dropping the file from the page cache) and from the page cache. Figures are medians; exits with 1
+if a target is missed.
 """
 
 import argparse
@@ -23,11 +23,11 @@ import time
 
 import run as bench
 
-AT_MOST, A_GIGABYTE, OF_THE_DISK = 0.5, 0.7, 0.8  # seconds, seconds more for a gigabyte of weights, of the disk's rate
+AT_MOST, A_GIGABYTE, OF_THE_DISK = 0.5, 0.7, 0.8  # seconds, additional seconds per gigabyte of weights, fraction of the disk's bandwidth
 
 
 def llama(gigabytes, width=2048):
-    """Sizes of a Llama of about so many bytes in bfloat16."""
+    """Sizes of a Llama of about this many bytes in bfloat16."""
     inner, vocabulary = 11 * width // 4, 4096
     block = 2 * (width * width * 2 + width * width // 2 + 3 * width * inner)
     return {"layers": max(1, round((gigabytes * 1e9 - 4 * vocabulary * width) / block)), "width": width, "heads": width // 128, "kv_heads": width // 512,
@@ -35,7 +35,7 @@ def llama(gigabytes, width=2048):
 
 
 def write_llama(folder, model):
-    """A model folder with random weights; returns the bytes of its tensors."""
+    """Writes a model folder with random weights; returns the bytes of its tensors."""
     width, inner, kv = model["width"], model["inner"], model["width"] * model["kv_heads"] // model["heads"]
     shapes = {"model.embed_tokens.weight": [model["vocabulary"], width], "model.norm.weight": [width], "lm_head.weight": [model["vocabulary"], width]}
     for layer in range(model["layers"]):
@@ -50,7 +50,7 @@ def write_llama(folder, model):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     draw = random.Random(1)
-    # Numbers of about 0.02, of either sign: a part that repeats, at no power of two.
+    # Values of about 0.02 with random signs. The block repeats, at a period that is no power of two.
     part = array.array("H", (draw.getrandbits(1) << 15 | 0x3C00 | draw.getrandbits(8) for _ in range(999_983))).tobytes()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "model.safetensors").open("wb") as file:
@@ -77,7 +77,7 @@ def read_seconds(path):
 
 
 def first_forward(machine, lockstep, model, ranks, words, folder):
-    """Seconds from the command to the first forward pass: the first step's line, less the step."""
+    """Seconds from the command to the first forward pass: the time of the first step's log line minus the step."""
     command = [
         lockstep.program, "train", "--nproc", ranks, f"tokenizer.path={lockstep.folder}/tokenizer", f"data.train={lockstep.folder}/sample/train.txt",
         f"data.sequence_length={bench.length_of(model)}", f"data.cache_dir={lockstep.folder}/cache", f"output_dir={folder}/run", "max_steps=1",
@@ -109,7 +109,7 @@ def main():
         nonlocal met
         middle = statistics.median(seconds)
         met = met and (target is None or middle <= target)
-        verdict = f"  {'met' if middle <= target else 'MISSED'} ({target:.2f} s at most)" if target else ""
+        verdict = f"  {'met' if middle <= target else 'MISSED'} (maximum {target:.2f} s)" if target else ""
         print(f"  {what:<62} {middle:5.2f} s{verdict}   ({', '.join(f'{s:.2f}' for s in seconds)})", flush=True)
         return middle
 
@@ -120,10 +120,10 @@ def main():
         for name in arguments.models.split(","):
             model = bench.MODELS[name]
             words = [f"model.path={lockstep.config(model)}"]
-            first_forward(machine, lockstep, model, bench.RANKS, words, folder)  # tokenizes
+            first_forward(machine, lockstep, model, bench.RANKS, words, folder)  # tokenizes the data
             tell(f"the {name} model, new, {bench.RANKS} ranks", [first_forward(machine, lockstep, model, bench.RANKS, words, folder)
                                                                  for _ in range(arguments.repeats)], AT_MOST)
-        model = {**llama(arguments.gigabytes), "length": 64}  # a step is waited for, and not counted
+        model = {**llama(arguments.gigabytes), "length": 64}  # the time includes waiting for a step, whose duration is subtracted
         size = write_llama(folder / "llama", model)
         weights = folder / "llama" / "model.safetensors"
         words, none = [f"model.path={folder}/llama", "lora.r=4"], [f"model.path={lockstep.config(bench.MODELS['small'])}"]
@@ -139,13 +139,13 @@ def main():
         gigabytes = size / 1e9
         tell(f"{gigabytes:.2f} GB of weights, cached by the system", cached, None)
         tell(f"{gigabytes:.2f} GB of weights, from the disk", cold, AT_MOST + A_GIGABYTE * gigabytes)
-        tell("the small model, new, one rank", bare, None)
-        tell("to read the weights plainly", disk, None)
+        tell("the small model with new weights, one rank", bare, None)
+        tell("reading the weights plainly", disk, None)
         loading = statistics.median(cold) - statistics.median(bare)
         share = statistics.median(disk) / max(loading, 1e-9)
         met = met and share >= OF_THE_DISK
-        print(f"  loading takes {loading:.2f} s more than a start without: {size / loading / 1e9:.2f} GB/s, {share:.2f} of the disk "
-              f"({'met' if share >= OF_THE_DISK else 'MISSED'}: {OF_THE_DISK} at least)")
+        print(f"  loading weights takes {loading:.2f} s: {size / loading / 1e9:.2f} GB/s, {share:.2f} of the disk's bandwidth "
+              f"({'met' if share >= OF_THE_DISK else 'MISSED'}: minimum {OF_THE_DISK})")
     print(f"load average {os.getloadavg()[0]:.1f}")
     sys.exit(0 if met else 1)
 

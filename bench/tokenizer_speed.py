@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""MB/s of tokenizers on one thread: Lockstep's, tiktoken and Hugging Face's tokenizers, with GPT-2's pattern and with
-Llama 3's, on the same documents and the same merges: English, source code, and words of eight scripts. Checks that the ids
-are the same; prints a table. Then how fast a file is tokenized as training does it, with one thread and with one a core.
+"""Measures MB/s of tokenizers on one thread: Lockstep, tiktoken and Hugging Face's tokenizers, with GPT-2's and Llama 3's patterns, on the same
+documents and merges: English, source code, and words of eight scripts. Checks that the ids are equal and prints a table. Then measures how fast a
+file is tokenized for training, with one thread and with one thread per core.
 
     .deps/tokenizers/bin/python bench/tokenizer_speed.py --program build/release/lockstep [--texts FILE...] [--vocabulary FOLDER]
         [--repeats 5] [--kinds english,code,scripts]
 
-quicktok (PyPI's, 0.2.0) is no side: it has no pattern that cuts a text in words, so its ids are others.
+quicktok (PyPI, 0.2.0) is not compared: its patterns do not split text into words, so its ids differ.
 
-Each figure is the median of repeats, the sides taking turns, each in a new process that reads every document once: a cache
-has to earn its keep within the text. Without --texts and --vocabulary: those of shared/data/ here or one folder up, else a
-sample corpus and a tokenizer trained on it.
+The sides alternate; figures are medians of the repeats. Each repeat is a new process that reads every document once, so that a cache must pay off
+within the text. Without --texts and --vocabulary the inputs are those of shared/data/ in this folder or its parent, or else a sample corpus and a
+tokenizer trained on it.
 """
 
 import argparse
@@ -32,17 +32,17 @@ PATTERNS = {
               r"|\s+(?!\S)|\s+",
 }
 SIDES = {"lockstep": "Lockstep", "tiktoken": "tiktoken", "tokenizers": "Hugging Face tokenizers"}
-DOCUMENT = 8192  # bytes, about
+DOCUMENT = 8192  # approximate bytes
 
 
 KINDS = ("english", "code", "scripts")
 SIZE = 6_000_000  # bytes of code, and of the scripts' words
-CORES = 0.8  # of as many threads alone, to be reached by a file
+CORES = 0.8  # target fraction of that many single threads, for tokenizing a file
 SCRIPTS = ((0x430, 0x450), (0x3B1, 0x3CA), (0x627, 0x64B), (0x905, 0x93A), (0xE01, 0xE2F), (0x4E00, 0x5600), (0x3041, 0x3097), (0xAC00, 0xB400))
 
 
 def code():
-    """Sources: this project's, and Python's standard library."""
+    """Source code of this project and of Python's standard library."""
     files = sorted((HERE.parent / "src").rglob("*.cpp")) + sorted(pathlib.Path(os.__file__).parent.glob("*.py"))
     text = ""
     for file in files:
@@ -53,7 +53,7 @@ def code():
 
 
 def scripts():
-    """Words of two to nine letters of each script, the n-th drawn as often as 1 / n; languages whose words stand without spaces are as they are."""
+    """Words of two to nine letters of each script; the n-th word is drawn with frequency 1 / n. Languages without spaces have none."""
     draw = random.Random(1)
     parts, size = [], 0
     words = [["".join(chr(draw.randrange(*letters)) for _ in range(draw.randint(2, 9))) for _ in range(4000)] for letters in SCRIPTS]
@@ -76,14 +76,14 @@ def shared(*parts):
 
 
 def alphabet():
-    """Of GPT-2: the character that stands for each byte."""
+    """GPT-2's alphabet: the character for each byte."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
 
 
 def write_tokenizer(kind, vocabulary, folder):
-    """A tokenizer.json of the kind, with the vocabulary's merges."""
+    """Writes a tokenizer.json of the kind with the vocabulary's merges."""
     merges = (vocabulary / "merges.txt").read_text().splitlines()
     merges = [line.split(" ") for line in merges if line and not line.startswith("#version")]
     splitting = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": kind == "gpt2"}
@@ -99,7 +99,7 @@ def write_tokenizer(kind, vocabulary, folder):
 
 
 def documents_of(texts):
-    """Whole lines, about DOCUMENT bytes together."""
+    """Splits texts into documents of whole lines of about DOCUMENT bytes."""
     documents, lines, size = [], [], 0
     for text in texts:
         for line in pathlib.Path(text).read_text(errors="replace").replace("\0", "").splitlines(keepends=True):
@@ -127,7 +127,7 @@ def encoder_of(side, kind, folder):
 
 
 def run_side(side, kind, folder, path):
-    """In a process of its own: seconds, tokens, and a sum of the ids."""
+    """Runs a side in a separate process: seconds, tokens, and a checksum of the ids."""
     documents = path.read_bytes().decode().split("\0")[:-1]
     encode = encoder_of(side, kind, folder)
     begin = time.perf_counter()
@@ -175,7 +175,7 @@ def inputs(arguments, scratch):
 
 
 def compare(of, texts, arguments, scratch):
-    """The table of one kind of text, on one thread."""
+    """Table for one kind of text, on one thread."""
     path = scratch / "documents"
     path.write_bytes(b"".join(document.encode() + b"\0" for document in documents_of(texts)))
     megabytes = path.stat().st_size / 1e6
@@ -199,7 +199,7 @@ def compare(of, texts, arguments, scratch):
 
 
 def by_cores(of, texts, arguments, scratch):
-    """A file read, tokenized and written as before training, by one thread on one core and by one on each."""
+    """Reads, tokenizes and writes a file as for training, with one thread on one core and with one thread on each core."""
     path = scratch / f"{of}.txt"
     text = "".join(pathlib.Path(file).read_text(errors="replace") for file in texts).replace("\0", "")
     path.write_text(text * max(1, 40_000_000 // len(text.encode())))
@@ -215,12 +215,12 @@ def by_cores(of, texts, arguments, scratch):
             times[threads].append(float(took))
             tokens.add(tuple(made))
     if len(tokens) != 1:
-        sys.exit(f"{of}: {len(cores)} threads make other tokens than one: {tokens}")
+        sys.exit(f"{of}: {len(cores)} threads give different tokens than one: {tokens}")
     megabytes = path.stat().st_size / 1e6
     rate = {threads: megabytes / statistics.median(took) for threads, took in times.items()}
     share = rate[len(cores)] / rate[1] / len(cores)
-    print(f"\n{of}, a file of {megabytes:.0f} MB: {rate[1]:.1f} MB/s with one thread, {rate[len(cores)]:.1f} with {len(cores)}: {share:.2f} of as many alone "
-          f"({'met' if share >= CORES else 'MISSED'}: {CORES} at least)\n", flush=True)
+    print(f"\n{of}, a file of {megabytes:.0f} MB: {rate[1]:.1f} MB/s with one thread, {rate[len(cores)]:.1f} with {len(cores)}: {share:.2f} of {len(cores)} single threads "
+          f"({'met' if share >= CORES else 'MISSED'}: minimum {CORES})\n", flush=True)
     return share >= CORES
 
 
@@ -228,7 +228,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", type=pathlib.Path, default=HERE.parent / "build" / "release" / "lockstep")
     parser.add_argument("--texts", nargs="*", type=pathlib.Path)
-    parser.add_argument("--vocabulary", type=pathlib.Path, help="a folder with vocab.json and merges.txt")
+    parser.add_argument("--vocabulary", type=pathlib.Path, help="folder with vocab.json and merges.txt")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--kinds", default=",".join(KINDS))
     for name in ("side", "kind"):

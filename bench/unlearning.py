@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""TOFU's suite on a small Llama on two cores of this machine: `lockstep eval task.type=unlearning` on two ranks beside a loop of transformers that
-does the same work in one process of two threads, as open-unlearning's does: the time, and that both find the same.
+"""Compares TOFU's evaluation of a small Llama on two cores of this machine: `lockstep eval task.type=unlearning` on two ranks, and a loop of
+transformers that does the same work as open-unlearning in one process with two threads. Measures the time and checks that the results are equal.
 
     python3 bench/unlearning.py --program build/release/lockstep --data ../shared/data/unlearning/tofu [--batch 32] [--new-tokens 200]
         [--steps 60] [--repeats 3] [--rows N] [--python .deps/peers/bin/python]
 
-The model first learns the rows for some steps, so that what it writes ends where an answer does. The loop's time begins when its model is loaded;
-Lockstep's is that of the whole command. The loop leaves out ROUGE, which takes it no time to speak of. Exits with 1 where the mean likelihoods of
-answers are not alike.
+The model is first trained on the rows for some steps, so that its generated answers end as real answers do. The loop's time starts after its model is
+loaded; Lockstep's is that of the whole command. The loop omits ROUGE, whose time is negligible. Exits with 1 if the mean likelihoods of answers
+differ.
 """
 
 import argparse
@@ -64,12 +64,12 @@ SIDES = {"Lockstep": lockstep, "loop of transformers": loop}
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", type=pathlib.Path, required=True)
-    parser.add_argument("--data", type=pathlib.Path, required=True, help="a folder with TOFU's files")
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="folder with TOFU's files")
     parser.add_argument("--python", type=pathlib.Path, default=PYTHON)
     for name, default in (("batch", 32), ("new-tokens", 200), ("steps", 60), ("repeats", 3), ("rows", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
     a = parser.parse_args()
-    # Not resolved: what a virtual environment's python is a link to is not in it.
+    # Not resolved, because the Python of a virtual environment is a link to one outside it.
     a.program, a.python = a.program.absolute(), a.python.absolute()
     machine = Machine()
     print(f"load average {os.getloadavg()[0]:.1f}")
@@ -92,7 +92,7 @@ def main():
         print(f"  {side:<22} {seconds[side]:>8.1f} s  " + "  ".join(f"{name} {runs[0][name]:.4f}" for name in SHOWN[:2]))
     ours, theirs = (results[side][0] for side in SIDES)
     apart = [name for name in SHOWN if abs(ours[name] - theirs[name]) > 1e-3]
-    print(f"  {seconds['loop of transformers'] / seconds['Lockstep']:.1f} times as fast; load average {os.getloadavg()[0]:.1f}"
+    print(f"  {seconds['loop of transformers'] / seconds['Lockstep']:.1f} times faster; load average {os.getloadavg()[0]:.1f}"
           + (f"; not alike: {', '.join(apart)}" if apart else ""))
     sys.exit(1 if apart else 0)
 

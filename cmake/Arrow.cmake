@@ -16,7 +16,7 @@ function(lockstep_on_arrow name)
   target_include_directories(${target} SYSTEM PRIVATE ${ARROW}/include)
   target_link_libraries(${target} PRIVATE lockstep_compiler ${ARGN})
   lockstep_optimize(${target} -O2)
-  if(NOT LOCKSTEP_SANITIZE STREQUAL "fuzzer")  # by Clang, whose sanitizers are the program's
+  if(NOT LOCKSTEP_SANITIZE STREQUAL "fuzzer")  # Clang links the sanitizer runtime only into programs
     target_link_options(${target} PRIVATE -Wl,--no-undefined)
   endif()
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}

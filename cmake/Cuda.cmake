@@ -96,7 +96,7 @@ if(NVCC)
     list(APPEND on_cpu ${CMAKE_BINARY_DIR}/cuda/${name}_on_cpu.cpp)
   endforeach()
   file(GLOB cuda_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cuda/*.cpp)
-  set(loops optim/dynamic_map.cpp ops/cpu/adamw_kernel.cpp)  # whose bits a kernel gives
+  set(loops optim/dynamic_map.cpp ops/cpu/adamw_kernel.cpp)  # CPU loops that the kernels must match bit for bit
   list(TRANSFORM loops PREPEND ${CMAKE_SOURCE_DIR}/src/)
   add_executable(cuda_test ${cuda_tests} ${on_cpu} ${loops})
   target_include_directories(cuda_test PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests)
@@ -109,7 +109,7 @@ if(NVCC)
   gtest_discover_tests(cuda_test DISCOVERY_MODE PRE_TEST TEST_PREFIX cuda.)
   add_test(NAME cuda.registers COMMAND ${Python3_EXECUTABLE} ${tool} check ${CMAKE_BINARY_DIR}/cuda)
 else()
-  message(STATUS "no nvcc: liblockstep_cuda.so is built without kernels of its own")
+  message(STATUS "no nvcc: liblockstep_cuda.so is built without its own kernels")
 endif()
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.cpp)

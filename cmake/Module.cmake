@@ -25,7 +25,7 @@ set(lockstep_united_bytes_with_torch 220000)
 # compile than the project's code. GCC compiles all code with the precompiled header's optimization
 # level, so only -O1 targets use it.
 function(lockstep_precompile target)
-  if(LOCKSTEP_SANITIZE)  # of such a build one file is compiled that would use it (tools/sanitizers.py)
+  if(LOCKSTEP_SANITIZE)  # sanitizer builds compile only one file that would use it (tools/sanitizers.py)
     return()
   endif()
   if(NOT TARGET lockstep_torch_headers)
@@ -128,7 +128,7 @@ function(lockstep_tests name)
     LOCKSTEP_PROGRAM="${CMAKE_BINARY_DIR}/lockstep")
   lockstep_optimize(${name}_test -O1)
   if(LOCKSTEP_SANITIZE STREQUAL "fuzzer")
-    target_compile_options(${name}_test PRIVATE -O0)  # only what is fuzzed has to be fast
+    target_compile_options(${name}_test PRIVATE -O0)  # only fuzzed code has to be fast
   endif()
   if(arg_TORCH)
     lockstep_unite(${name}_test ${lockstep_united_bytes_with_torch} ${sources})
@@ -142,7 +142,7 @@ function(lockstep_tests name)
   endif()
   if(NOT arg_TORCH)
     gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}.
-      # One variable per property: of a list, gtest_discover_tests would use the first and drop the
+      # One variable per property: given a list, gtest_discover_tests would use the first entry and drop the
       # rest.
       PROPERTIES TIMEOUT 300 PROCESSORS ${slots} ENVIRONMENT OMP_NUM_THREADS=1 ENVIRONMENT_MODIFICATION TORCH_FR_BUFFER_SIZE=set:0)
     return()

@@ -1,5 +1,5 @@
-# Tests of the program as users run it: one Python file (standard library only) per subject. The long tests of a file are a
-# CTest test of their own; a file whose tests are all skipped counts as skipped.
+# Tests that run the program as users do: one Python file (standard library only) per subject. The long tests of a file are a separate
+# CTest test. A file whose tests are all skipped counts as skipped.
 set(run_file ${CMAKE_SOURCE_DIR}/tests/program/run.py)
 file(GLOB program_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/program/test_*.py)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${program_tests} ${run_file})
@@ -23,10 +23,10 @@ foreach(line IN LISTS listed)
     set_tests_properties(${name} PROPERTIES LABELS long)
   endif()
 endforeach()
-set_tests_properties(program.stores PROPERTIES COST 120)  # the longest
+set_tests_properties(program.stores PROPERTIES COST 120)  # the slowest
 set_tests_properties(program.gpu PROPERTIES LABELS gpu)
 set_tests_properties(program.gpu.long PROPERTIES LABELS "gpu;long")
-foreach(name classification parallel pipeline plans predict preference ranks resume t5 unlearning use zero)  # they compare numbers
+foreach(name classification parallel pipeline plans predict preference ranks resume t5 unlearning use zero)  # these compare numbers
   set_tests_properties(program.${name} PROPERTIES LABELS processor)
 endforeach()
 

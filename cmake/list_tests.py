@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the tests of a GoogleTest program for CTest, one a file of tests: a program on libtorch takes a fifth of a second
-of a core to start. A parameterized suite's instance that is named Long is by itself, labelled `long`: no part of `make test`.
+"""Writes CTest definitions for a GoogleTest program, one CTest test per test file, because starting a libtorch program takes 0.2 s of a core. An
+instance of a parameterized suite that is named Long becomes a separate test with the label `long`, which `make test` does not run.
 
   cmake/list_tests.py PROGRAM PREFIX OUTPUT SLOTS [LABEL]
 """
@@ -22,14 +22,14 @@ def listed(program):
 
 def main():
     program, prefix, output, slots, label = (*sys.argv[1:], "")[:5]
-    files = collections.defaultdict(dict)  # of each file and label: the tests' names, in their order
+    files = collections.defaultdict(dict)  # (file, label) -> names of the tests in order
     for suite in listed(program):
         wanted = "long" if suite["name"].startswith("Long/") else label
         places = {test["name"]: pathlib.Path(test["file"]).stem.removesuffix("_test") for test in suite["testsuite"]}
         whole = len(set(places.values())) == 1
         for test, place in places.items():
             files[place, wanted][f"{suite['name']}.{'*' if whole else test}"] = None
-    cost = 150 if slots == "2" else 50  # those that compute begin first, and others beside them
+    cost = 150 if slots == "2" else 50  # tests that compute start first, and others run alongside them
     with open(output, "w", encoding="utf-8") as script:
         for (place, wanted), names in sorted(files.items()):
             name = prefix + place + (".long" if wanted == "long" else "")

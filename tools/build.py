@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Builds targets with Ninja, and shows how many files are done and about how long the rest will take.
+"""Builds targets with Ninja, and shows the progress in files and the approximate remaining time.
 
-  tools/build.py FOLDER [-j N] [TARGET...]     the last line tells the wall and the processor time
-  tools/build.py FOLDER --times                where the time of the last builds went: by module, and the ten slowest files
+  tools/build.py FOLDER [-j N] [TARGET...]     the last line contains the wall time and the processor time
+  tools/build.py FOLDER --times                time of the last builds by module, and the ten slowest files
 """
 
 import argparse
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-HEADERS = 60_000  # what libtorch's headers cost, in bytes of our own code
+HEADERS = 60_000  # cost of libtorch's headers, in bytes of Lockstep's code
 STEP = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 
@@ -31,15 +31,15 @@ def duration(seconds):
 
 
 def weight(folder, output):
-    """How much there is to do, in bytes: what a file, or the files that it unites, hold."""
+    """Estimated work in bytes: the size of a file, or of the files that a unity file includes."""
     source = folder / output.removesuffix(".o")
     united = re.findall(r'#include "([^"]+)"', source.read_text()) if source.exists() else []
-    # A file that was renamed since CMake ran is missing: Ninja runs CMake again.
+    # A file that was renamed since the last configuration is missing: Ninja reconfigures.
     return HEADERS + sum(path.stat().st_size for path in map(pathlib.Path, united) if path.exists())
 
 
 def missing(folder, targets):
-    """Output -> weight, of the compiled files that are not there yet."""
+    """Output -> weight, for object files that do not exist yet."""
     commands = subprocess.run(
         ["ninja", "-C", str(folder), "-t", "commands", *targets], capture_output=True, text=True
     ).stdout
@@ -80,7 +80,7 @@ def build(options):
 
 
 def show_times(folder):
-    """Of each output its last build: wall time, which on a busy machine is more than the processor's."""
+    """Prints the time of the last build of each output: wall time, which on a busy machine exceeds processor time."""
     outputs = {}
     for line in (folder / ".ninja_log").read_text().splitlines()[1:]:
         begin, end, _, output, _ = line.split("\t")
@@ -88,7 +88,7 @@ def show_times(folder):
     modules = {}
     for output, seconds in outputs.items():
         match = re.match(r"(?:.*/)?CMakeFiles/(?:lockstep_)?([^/]+)\.dir/", output)
-        module = match[1] if match else "linking and the rest"
+        module = match[1] if match else "linking and other"
         modules[module] = modules.get(module, 0) + seconds
     print(f"all steps together: {duration(sum(outputs.values()))}\nby module:")
     for module, seconds in sorted(modules.items(), key=lambda item: -item[1]):

@@ -1,5 +1,5 @@
-"""Modules include exactly the modules that cmake/Modules.cmake declares, and libtorch only where it says TORCH; and the rooms
-of a module exactly the rooms below them that it declares."""
+"""Checks that modules include exactly the modules that cmake/Modules.cmake declares, that only those marked TORCH include libtorch, and that the
+rooms of a module (its subfolders) include exactly the rooms below them that it declares."""
 
 import pathlib
 import re
@@ -11,7 +11,7 @@ OURS = re.compile(r'#include\s+"(?:lockstep/)?([a-z_]+)/')
 
 
 def declared():
-    """Module -> (modules that it may include, whether it may use libtorch)."""
+    """Module -> (modules that it may include, True if it may use libtorch)."""
     rules = {}
     text = (ROOT / "cmake" / "Modules.cmake").read_text()
     for match in re.finditer(r"^lockstep_(?:module|program)\(([^)]*)\)", text, re.M):
@@ -24,7 +24,7 @@ def declared():
 def problems():
     rules = declared()
     for module in sorted(p.name for p in (ROOT / "src").iterdir() if p.is_dir()):
-        if module in ("cuda", "arrow", "object_stores"):  # libraries that are opened at run time, and built where they can be
+        if module in ("cuda", "arrow", "object_stores"):  # libraries that are loaded at run time and built only where possible
             continue
         if module not in rules:
             yield f"src/{module}: not declared in cmake/Modules.cmake"
@@ -43,11 +43,11 @@ def problems():
                 if TORCH.match(line) and not torch:
                     yield f"{where}: {module} does not use libtorch"
         for name in sorted(unused):
-            yield f"cmake/Modules.cmake: {module} declares {name} and includes nothing of it"
+            yield f"cmake/Modules.cmake: {module} declares {name} but does not include it"
 
 
 def rooms():
-    """Module -> {room: the rooms that it includes}, in the order of the file: bottom first."""
+    """Module -> {room: rooms that it includes}, in the order of the file, lowest first."""
     text = (ROOT / "cmake" / "Modules.cmake").read_text()
     found = {}
     for match in re.finditer(r"^lockstep_rooms\(([^)]*)\)", text, re.M):
@@ -66,7 +66,7 @@ def room_problems():
             parts = path.relative_to(folder).parts
             room = parts[0] if len(parts) > 1 else "top"
             if room not in seen:
-                yield f"{path.relative_to(ROOT)}: cmake/Modules.cmake declares no room {room} of {module}"
+                yield f"{path.relative_to(ROOT)}: cmake/Modules.cmake does not declare the room {room} of {module}"
                 seen[room] = set()
             for match in re.finditer(rf'^#include "{module}/([\w/]+)\.h"', path.read_text(), re.M):
                 other = match[1].split("/")[0] if "/" in match[1] else "top"
@@ -76,12 +76,12 @@ def room_problems():
             for other in sorted(seen[room] ^ allowed):
                 yield f"src/{module}: its room {room} " + (
                     f"includes {other}, which cmake/Modules.cmake does not declare" if other in seen[room]
-                    else f"declares {other} and includes nothing of it")
+                    else f"declares {other} but does not include it")
             for other in sorted(allowed - below):
                 yield f"cmake/Modules.cmake: {module}'s room {room} includes {other}, which is not below it"
             below.add(room)
 
 
 found = [*problems(), *room_problems()]
-print("\n".join(found) if found else "includes: every module and room includes what it declares, and declares what it includes")
+print("\n".join(found) if found else "includes: the declared includes equal those of every module and room")
 sys.exit(1 if found else 0)

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Checks the English of comments, messages and documentation against CONTRIBUTING.md ("Language").
 
-  tools/check_language.py            fails if a count of private words exceeds its limit, or if the first line of a header or source
-                                     file begins with a question word
+  tools/check_language.py            fails if a count of private words exceeds its limit, or if the first line of a header, source
+                                     file or docstring begins with a question word
   tools/check_language.py --list     also prints every line that counts
 """
 
 import argparse
+import ast
 import pathlib
 import re
 import sys
+import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Words that the project does not use in these senses; CONTRIBUTING.md has the replacements.
@@ -18,9 +20,11 @@ WORDS = re.compile(r"\b(tells?|told|anew|whatever|whoever|behind|beside|in (?:th
 ALLOWED = re.compile(
     r"lies? (?:within|between|outside)|stands? for|behind (?:a |the )?(?:proxy|load balancer|NAT|firewall|flag)|falls? behind|long-?standing", re.I)
 QUESTION = re.compile(r"^(?:What|Which|Who|Whose|Whether|Where|How|When|Why|Of|That|Those)\b")
-# The most lines with such a word that each kind of text may have. Lower a limit when its count falls.
-LIMITS = {"comments": 150, "messages": 5, "docs": 15}
+# Maximum number of lines with such a word in each kind of text. Lower a limit when its count falls.
+LIMITS = {"comments": 150, "messages": 5, "docs": 15, "scripts": 3}
 CODE = (".h", ".cpp", ".cu", ".inc")
+SCRIPTS = (".sh", ".sbatch", ".cmake")
+SCRIPT_FOLDERS = ("bench", "cmake", "deploy", "python", "tests", "tools")
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 
 
@@ -69,12 +73,43 @@ def is_word_table(path, line):
     return path.name == "CONTRIBUTING.md" and line.startswith("|")
 
 
+def script_files(*suffixes):
+    for folder in SCRIPT_FOLDERS:
+        yield from (path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in suffixes)
+
+
+def docstrings(path):
+    """(line number, text) of each docstring of a Python file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            yield node.body[0].lineno, node.body[0].value.value
+
+
+def scripts():
+    """Comments and docstrings of Python files, and comments of shell and CMake files."""
+    for path in script_files(".py"):
+        with path.open("rb") as file:
+            lines = [(token.start[0], token.string) for token in tokenize.tokenize(file.readline) if token.type == tokenize.COMMENT]
+        for first, text in docstrings(path):
+            lines += enumerate(text.splitlines(), first)
+        yield from (f"{path.relative_to(ROOT)}:{number}: {line.strip()}" for number, line in sorted(lines) if counts(line))
+    for path in script_files(*SCRIPTS):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            text = re.search(r"(?:^|\s)#\s(.*)", line)
+            if text and counts(text[1]):
+                yield f"{path.relative_to(ROOT)}:{number}: {text[1]}"
+
+
 def first_lines():
     for path in sources("src"):
         first = path.read_text().splitlines()[0]
         text = first.removeprefix("//").strip()
         if first.startswith("//") and QUESTION.match(text):
             yield f"{path.relative_to(ROOT)}:1: {text}"
+    for path in script_files(".py"):
+        for number, text in docstrings(path):
+            if QUESTION.match(text):
+                yield f"{path.relative_to(ROOT)}:{number}: {text.splitlines()[0]}"
 
 
 def main():
@@ -82,7 +117,7 @@ def main():
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     failed = False
-    for name, find in (("comments", comments), ("messages", messages), ("docs", docs)):
+    for name, find in (("comments", comments), ("messages", messages), ("docs", docs), ("scripts", scripts)):
         found = list(find())
         over = len(found) > LIMITS[name]
         failed |= over
@@ -91,7 +126,7 @@ def main():
             print("\n".join(found if arguments.list else found[:20]))
     for line in first_lines():
         failed = True
-        print(f"FAILED: a first line names its subject: {line}")
+        print(f"FAILED: the first line must name its subject: {line}")
     return 1 if failed else 0
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draws a run as SVG: the curve of its loss, and the line that the terminal showed at its end; or several runs together.
+"""Draws a run as SVG: its loss curve and its last line of terminal output; or the curves of several runs.
 
     tools/draw_run.py RUN... OUTPUT.svg [--title TEXT]     RUN: an output_dir, whose metrics.jsonl is read
 
-Python's standard library alone. Colors that are read on white and on black.
+Uses only the Python standard library. The colors are readable on white and on black.
 """
 
 import argparse
@@ -19,13 +19,13 @@ INK, CURVES = "#7d8590", ("#2f81f7", "#d29922", "#3fb950", "#db61a2")
 
 
 def read(run):
-    """The lines of training, and those of evaluations."""
+    """Logged training lines and evaluation lines."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [line for line in lines if "loss" in line], [line for line in lines if "eval_loss" in line]
 
 
 def ticks(low, high, wanted):
-    """Round numbers from low to high, about so many."""
+    """About `wanted` round numbers between low and high."""
     rough = (high - low) / max(1, wanted) or 1
     size = 10 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
@@ -42,7 +42,7 @@ def count(value):
 
 
 def progress(lines):
-    """What stood in the terminal after the last logged step."""
+    """Terminal output for the last logged step."""
     last = lines[-1]
     parts = [f"step {last['step']}/{last['step']}", f"loss {last['loss']:.4f}"]
     for key, form in (("learning_rate", "lr {:.2e}"), ("grad_norm", "norm {:.3g}")):
@@ -58,7 +58,7 @@ def progress(lines):
 def read_whole(run):
     lines, evaluations = read(run)
     if len(lines) < 2:
-        raise SystemExit(f"draw_run: {run / 'metrics.jsonl'} has {len(lines)} logged steps: log at least two (logging_steps)")
+        raise SystemExit(f"draw_run: {run / 'metrics.jsonl'} has {len(lines)} logged steps; log at least two (logging_steps)")
     return lines, evaluations
 
 

@@ -1,6 +1,6 @@
-"""What of an ELF file's dynamic section packagers read and change: needed libraries, where they are searched, and versions.
+"""Reads and changes the parts of an ELF file's dynamic section that packaging needs: needed libraries, their search path, and symbol versions.
 
-64-bit little-endian files alone, with Python's standard library.
+Supports only 64-bit little-endian files; uses only the Python standard library.
 """
 
 import pathlib
@@ -12,7 +12,7 @@ PT_LOAD, PT_DYNAMIC = 1, 2
 
 
 class Elf:
-    """An open file's bytes; `save` writes them back."""
+    """Bytes of a file; `save` writes them back."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -34,10 +34,10 @@ class Elf:
         for begin, place, length in self.loads:
             if begin <= address < begin + length:
                 return place + address - begin
-        raise ValueError(f"{self.path}: nothing is loaded at {address:#x}")
+        raise ValueError(f"{self.path}: no segment contains {address:#x}")
 
     def _strings(self, *tags):
-        """(place, text) of the entries of these tags."""
+        """(offset, string) of the entries with these tags."""
         tables = [value for tag, value in self.entries if tag == STRTAB]
         found = []
         for tag, value in self.entries:
@@ -47,31 +47,31 @@ class Elf:
         return found
 
     def needed(self):
-        """The libraries that it names."""
+        """Names of the needed libraries."""
         return [text for _, text in self._strings(NEEDED)]
 
     def runpath(self):
-        """The folders in which they are searched."""
+        """Folders of the search path."""
         return [folder for _, text in self._strings(RPATH, RUNPATH) for folder in text.split(":") if folder]
 
     def set_runpath(self, folders):
-        """Writes other folders over the old ones, which must have been as long: what CMake does when it installs."""
+        """Overwrites the search path with one that is not longer, as CMake does during installation."""
         text = ":".join(folders).encode()
         for place, old in self._strings(RPATH, RUNPATH):
             if len(text) > len(old):
-                raise ValueError(f"{self.path}: {text.decode()!r} does not fit in the place of {old!r}; link it with a longer RPATH")
+                raise ValueError(f"{self.path}: {text.decode()!r} does not fit into {old!r}; link it with a longer RPATH")
             self.data[place:place + len(old)] = text.ljust(len(old), b"\0")
             return
         if folders:
-            raise ValueError(f"{self.path} was linked without an RPATH: there is no place for {text.decode()!r}")
+            raise ValueError(f"{self.path} was linked without an RPATH and has no space for {text.decode()!r}")
 
     def newest(self, library):
-        """The newest version of `library` ("GLIBC", "GLIBCXX") that it asks for, as numbers; () where it asks for none."""
+        """Newest version of `library` ("GLIBC", "GLIBCXX") that the file requires, as numbers; () if it requires none."""
         found = re.findall(rb"\0" + library.encode() + rb"_([\d.]+)(?=\0)", bytes(self.data))
         return max((tuple(map(int, version.split(b"."))) for version in found), default=())
 
     def save(self):
-        """Another file takes its name: hard links and running programs keep the old one."""
+        """Writes a new file under the same name; hard links and running programs keep the old one."""
         fresh = self.path.with_name(self.path.name + ".new")
         fresh.write_bytes(self.data)
         fresh.chmod(self.path.stat().st_mode)

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Fuzzes what reads bytes of unknown origin (tests/fuzz): libFuzzer with ASan and UBSan, memory limited.
+"""Fuzzes the parsers of untrusted bytes (tests/fuzz) with libFuzzer, ASan and UBSan, with limited memory.
 
-  tools/fuzz.py BUILD                       replay every seed and every input that ever found a defect, nothing else
-  tools/fuzz.py BUILD --seconds 20          and then 20 s each
-  tools/fuzz.py BUILD --hours 4             and then 4 hours shared by all
-  tools/fuzz.py BUILD --inputs 10000000     a campaign: so many new inputs of each, and of those that read few (LARGE) for so long. What was
-                                            read is counted in BUILD/corpus/campaign.json, and the same program goes on where it was
-                                            interrupted (Ctrl-C, SIGTERM); --hours bounds this run of it
-  tools/fuzz.py BUILD --wild ...            beginning with files of other packages as well, their tests' among them
-  tools/fuzz.py BUILD --parsers yaml,http   those alone
-  tools/fuzz.py BUILD --input FILE --parsers yaml    one input
+  tools/fuzz.py BUILD                       replay every seed and every input that once exposed a defect, and stop
+  tools/fuzz.py BUILD --seconds 20          then fuzz each parser for 20 s
+  tools/fuzz.py BUILD --hours 4             then fuzz all parsers for 4 hours together
+  tools/fuzz.py BUILD --inputs 10000000     campaign: fuzz each parser with this number of new inputs, and slow parsers (LARGE) for a fixed
+                                            time. Progress is counted in BUILD/corpus/campaign.json, and the same program resumes after an
+                                            interruption (Ctrl-C, SIGTERM); --hours limits this run
+  tools/fuzz.py BUILD --wild ...            start also with files of other packages, including their test data
+  tools/fuzz.py BUILD --parsers yaml,http   only these parsers
+  tools/fuzz.py BUILD --input FILE --parsers yaml    replay one input
 
-What was learned is kept in BUILD/corpus for the next time. A defect's input is left in BUILD/found, and the exit code is 1.
+The corpus is kept in BUILD/corpus for the next run. Inputs that expose a defect are written to BUILD/found, and the exit code is 1.
 """
 
 import argparse
@@ -41,9 +41,9 @@ import seeds  # noqa: E402
 # get ten times the limit, and each slow input is read again alone and measured in processor time
 # (limit: ten minutes of wall time).
 LIMITS = ["-rss_limit_mb=2048", "-malloc_limit_mb=256", "-max_len=16384", "-print_funcs=0"]
-TIMES = {"regex": 60, "template": 60, "tokenizer": 60}  # they bound their work themselves
+TIMES = {"regex": 60, "template": 60, "tokenizer": 60}  # these limit their work themselves
 TIME, START, PATIENCE, STUCK = 10, 3, 10, 600
-INTERRUPTED = (72, -signal.SIGINT)  # 72: libFuzzer has counted
+INTERRUPTED = (72, -signal.SIGINT)  # 72: libFuzzer was interrupted
 # Limits of a campaign: processor time in seconds of parsers that are large, use sockets or bound
 # their own time; longest input of the others in bytes (longer if a seed is longer); seconds between
 # progress notes.
@@ -71,7 +71,7 @@ class Fuzzer:
         return re.findall(r"^parser (\w+)$", told.stderr, re.M)
 
     def run(self, parser, *arguments, checks=CHECKS, before=()):
-        """Done.seconds are the processor's. With `before` no signal interrupts it."""
+        """Runs the fuzzer. Done.seconds is processor time. With `before`, no signal interrupts it."""
         found = self.build / "found"
         found.mkdir(exist_ok=True)
         process = subprocess.Popen(
@@ -90,19 +90,19 @@ class Fuzzer:
                     int(covered[-1]) if covered else 0, text)
 
     def interrupt(self):
-        """What runs ends, and is counted."""
+        """Interrupts the running fuzzer, whose inputs are still counted."""
         for process in list(self.running):
             process.send_signal(signal.SIGINT)
 
     def alone(self, parser, path):
-        """One input again, by its processor's time."""
+        """Replays one input and measures its processor time."""
         seconds = TIMES.get(parser, TIME)
         done = self.run(parser, f"-timeout={STUCK}", path, before=["prlimit", f"--cpu={seconds + START}:{seconds + 2 * START}"])
-        told = f"\nslow: it took more than {seconds} s of a processor" if done.code == -signal.SIGXCPU else ""
+        told = f"\nslow: it took more than {seconds} s of processor time" if done.code == -signal.SIGXCPU else ""
         return done._replace(text=done.text + told)
 
     def learn(self, parser, *arguments):
-        """New inputs, and what is learned of them into the corpus; what is told of a defect is of its input alone."""
+        """Fuzzes new inputs and merges useful ones into the corpus. A defect is reported from a replay of its input alone."""
         patience = f"-timeout={PATIENCE * TIMES.get(parser, TIME)}"
         done = self.run(parser, "-entropic_scale_per_exec_time=1", patience, *arguments, str(self.build / "corpus" / parser), checks=QUICK)
         if done.code in INTERRUPTED:
@@ -111,13 +111,13 @@ class Fuzzer:
             again = self.alone(parser, path)
             if again.code:
                 return done._replace(code=again.code, text=again.text)
-            if path.name.startswith((f"{parser}-timeout-", f"{parser}-slow-unit-")):  # others had the core
+            if path.name.startswith((f"{parser}-timeout-", f"{parser}-slow-unit-")):  # other processes may have used the core
                 path.unlink()
                 done = done._replace(code=0)
         return done
 
     def corpus(self, parser):
-        """Its folder, with the seeds in it."""
+        """Corpus folder of the parser, with the seeds in it."""
         folder = self.build / "corpus" / parser
         folder.mkdir(parents=True, exist_ok=True)
         for kind, inputs in (("seed", seeds.SEEDS.get(parser, [])), ("found", seeds.FOUND.get(parser, []))):
@@ -137,7 +137,7 @@ class Fuzzer:
 
 
 class Campaign:
-    """So many inputs of each parser in all runs of one program together; of LARGE so many seconds."""
+    """A number of inputs per parser, or of seconds for those in LARGE, summed over all runs of the same program."""
 
     def __init__(self, fuzzer, inputs, until):
         self.fuzzer, self.inputs, self.until = fuzzer, inputs, until
@@ -149,7 +149,7 @@ class Campaign:
             self.read = {"program": program, "inputs": {}, "seconds": {}}
 
     def end(self, *_):
-        """Upon a signal: what runs is counted, and nothing begun."""
+        """Signal handler: counts the running inputs and starts no more."""
         self.is_over = True
         self.fuzzer.interrupt()
 
@@ -166,14 +166,14 @@ class Campaign:
         return min(max(SHORT, *given), SHORT_AT_MOST)
 
     def fuzz(self, parser):
-        """As Fuzzer.fuzz; what is told is of the whole campaign."""
+        """Like Fuzzer.fuzz, with the totals of the whole campaign."""
         folder, edges = self.fuzzer.corpus(parser), 0
         while True:
             inputs, seconds = (self.read[kind].get(parser, 0) for kind in ("inputs", "seconds"))
             left = min(LARGE[parser] - seconds if parser in LARGE else SLICE, SLICE, self.until - time.monotonic())
             if left < 1 or self.is_over or (parser not in LARGE and inputs >= self.inputs):
                 return Done(parser, 0, inputs, seconds, edges, "")
-            known = len(list(folder.iterdir()))  # those are read again each time, and not counted
+            known = len(list(folder.iterdir()))  # these are read again each time, and not counted
             bounds = [] if parser in LARGE else [f"-max_len={self.longest(parser)}", f"-runs={known + self.inputs - inputs}"]
             done = self.fuzzer.learn(parser, f"-max_total_time={int(left)}", *bounds)
             edges = done.edges
@@ -183,7 +183,7 @@ class Campaign:
 
 
 def in_short(done):
-    """Why, where, and the input: what stands last, for logs that are cut off."""
+    """Reason, place and input of a defect, at the end of the output, because logs may be truncated at the start."""
     told = re.findall(r"^(?:does not hold|an internal error|slow|SUMMARY|.*runtime error|.*ERROR): .*", done.text, re.M)
     places = re.findall(r" in (lockstep::.*)", done.text)[:4]
     paths = [pathlib.Path(path) for path in re.findall(r"^(?:Running:|.*Test unit written to) (.*)", done.text, re.M)]
@@ -197,7 +197,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=0)
     parser.add_argument("--hours", type=float, default=0)
     parser.add_argument("--inputs", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn; 0: another each time")
+    parser.add_argument("--seed", type=int, default=0, help="random seed; 0: different in each run")
     parser.add_argument("--wild", action="store_true")
     parser.add_argument("--parsers", default="")
     parser.add_argument("--input", type=pathlib.Path)

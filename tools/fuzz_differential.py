@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What the fuzzer has learned, read by Python's libraries as well: what we take they take, and, where both promise the same, what they take we do.
+"""Compares Lockstep's parsers with Python's libraries on the fuzzer's corpus: what Lockstep accepts the library must accept, and, for formats that
+both support completely, the reverse.
 
   .deps/python/bin/python tools/fuzz_differential.py BUILD [--parsers json,safetensors] [--most 20000]
 
-BUILD is that of `make fuzz`, with its corpus. Of differences that are meant each has its reason here; any other ends with exit code 1.
-Tokenizers and chat templates have random tests of their own against Hugging Face's and Jinja (tests/parity).
+BUILD is the build folder of `make fuzz`, with its corpus. PARSERS lists the intended differences with their reasons; any other difference exits
+with 1. Tokenizers and chat templates have their own random tests against Hugging Face's library and Jinja (tests/parity).
 """
 
 import argparse
@@ -42,7 +43,7 @@ PARSERS = {
 
 
 def ours(program, parser, files):
-    """File -> why it is refused; None: it is taken."""
+    """File -> reason of its rejection; None if it is accepted."""
     environment = {**os.environ, "LOCKSTEP_FUZZ_PARSER": parser, "LOCKSTEP_FUZZ_TELL": "1",
                    "ASAN_OPTIONS": "detect_leaks=0:max_allocation_size_mb=256"}
     told = {}
@@ -52,7 +53,7 @@ def ours(program, parser, files):
         said = re.findall(r"^told (\d+) (taken|refused)(.*)$", done.stdout.decode(errors="replace"), re.M)
         said = said[-len(some):]
         if done.returncode != 0 or [int(size) for size, _, _ in said] != [path.stat().st_size for path in some]:
-            sys.exit(f"{parser}: an answer is missing\n{done.stdout.decode(errors='replace')[-2000:]}")
+            sys.exit(f"{parser}: output is missing\n{done.stdout.decode(errors='replace')[-2000:]}")
         told.update({path: None if word == "taken" else why for path, (_, word, why) in zip(some, said)})
     return told
 
@@ -65,7 +66,7 @@ def compare(parser, told):
         try:
             read(path.read_bytes())
             theirs = None
-        except Exception as error:  # noqa: BLE001: whatever a library throws
+        except Exception as error:  # a library may throw any exception
             theirs = f"{type(error).__name__}: {error}"
         if why is None and theirs is None:
             both += 1
@@ -74,11 +75,11 @@ def compare(parser, told):
         elif why is None:
             only_ours += 1
             if not any(re.search(reason, theirs) for reason in they_refuse):
-                odd.append(f"{path}: we take it, and they say {theirs}")
+                odd.append(f"{path}: Lockstep accepts it, but the library reports: {theirs}")
         else:
             only_theirs += 1
             if not any(re.search(reason, why, re.I) for reason in we_refuse):
-                odd.append(f"{path}: they take it, and we say {why}")
+                odd.append(f"{path}: the library accepts it, but Lockstep reports: {why}")
     print(f"{parser:14} {len(told):7,} inputs: {both:,} taken by both, {neither:,} by neither, {only_ours:,} by us alone, "
           f"{only_theirs:,} by them alone; {len(odd)} without a reason", flush=True)
     return odd

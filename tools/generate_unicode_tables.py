@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Writes src/text/*_tables.inc: what tokenizers depend on of Unicode.
+"""Writes src/text/*_tables.inc: the Unicode data that tokenizers depend on.
 
-The oracle is Hugging Face's own library, probed code point by code point, because ids must equal its ids: the wheel
-tokenizers==0.23.3. Oniguruma and the regex crate in it are of Unicode 16, its normalization is of Unicode 9, its
-lower case of Unicode 17: each is taken as it is. unicodedata2==16.0.0 gives what cannot be seen from outside (general
-categories, combining classes of the code points that reorder), and checks the letters and numbers; regex gives the
-properties that grapheme clusters are made of, less what the library's unicode-segmentation does not know yet. Run it
-in an environment with all three:
+The tables come from Hugging Face's library (the wheel tokenizers==0.23.3), probed code point by code point, because ids must equal
+its ids. Its Oniguruma and regex crate use Unicode 16, its normalization Unicode 9, and its lower case Unicode 17.
+unicodedata2==16.0.0 supplies what cannot be probed (general categories, combining classes of the code points that reorder) and checks
+the letters and numbers. The regex package supplies the properties of grapheme clusters, without those that the library's
+unicode-segmentation does not support yet. Run the script in an environment with all three:
 
     pip install tokenizers==0.23.3 unicodedata2==16.0.0 regex==2026.11.15 && python tools/generate_unicode_tables.py
 """
@@ -23,7 +22,7 @@ TEXT = "".join(map(chr, CODE_POINTS))
 
 
 def removed_by(pre_tokenizer):
-    """The code points that a pre-tokenizer of single characters takes out of the text of all of them."""
+    """Code points that a pre-tokenizer of single characters removes from the text of all code points."""
     left = set(CODE_POINTS)
     for _, (begin, end) in pre_tokenizer.pre_tokenize_str(TEXT):
         left.difference_update(CODE_POINTS[begin:end])
@@ -49,7 +48,7 @@ def numeric(white_space):
 
 
 def ranges(points):
-    """[first, last + 1, first, last + 1, ...]: the points where membership changes."""
+    """[first, last + 1, first, last + 1, ...]: the code points where membership changes."""
     changes = []
     for point in sorted(points):
         if changes and changes[-1] == point:
@@ -72,7 +71,7 @@ def table(name, comment, points):
 
 
 def removed_by_normalizer(normalizer):
-    """The code points that a normalizer drops between two letters."""
+    """Code points that a normalizer removes between two letters."""
     return {c for c in CODE_POINTS if normalizer.normalize_str(f"a{chr(c)}b") == "ab"}
 
 
@@ -82,7 +81,7 @@ def bert(**options):
 
 
 def literal(name, comment, words):
-    """A string literal of the words, which the program reads at its first use."""
+    """C++ string literal of the words, which the program parses at first use."""
     lines, line = [], ""
     for word in words:
         if len(line) + len(word) > 92:
@@ -94,7 +93,7 @@ def literal(name, comment, words):
 
 
 def decompositions():
-    """Full decompositions but Hangul's, canonical, and compatible where that differs."""
+    """Full decompositions except Hangul's: canonical ones, and compatibility ones that differ."""
     canonical, compatible = [], []
     nfd, nfkd = normalizers.NFD(), normalizers.NFKD()
     for c in CODE_POINTS:
@@ -110,7 +109,7 @@ def decompositions():
 
 
 def compositions():
-    """Pairs of code points that compose, but Hangul's."""
+    """Pairs of code points that compose, except Hangul's."""
     words = []
     nfc = normalizers.NFC()
     for c in CODE_POINTS:
@@ -123,7 +122,7 @@ def compositions():
 
 
 def combining_classes():
-    """Runs of equal canonical combining class, of the code points that the library reorders by it."""
+    """Runs of equal canonical combining class, for the code points that the library reorders."""
     nfd = normalizers.NFD()
     runs = []
     for c in CODE_POINTS:
@@ -145,7 +144,7 @@ def combining_classes():
 
 
 def lower_case():
-    """Runs first-last/step=code point that the first becomes; U+0130 alone becomes two."""
+    """Runs first-last/step=lowercase of the first; U+0130 is the only one that becomes two code points."""
     lowercase = normalizers.Lowercase()
     runs = []
     for c in CODE_POINTS:
@@ -164,7 +163,7 @@ def lower_case():
 
 
 def categories():
-    """The code points where the general category changes, and the new one."""
+    """Code points where the general category changes, with the new category."""
     words, last = [], None
     for c in range(0x110000):
         category = unicodedata2.category(chr(c))
@@ -183,7 +182,7 @@ SCRIPTS = """Arabic Armenian Bengali Bopomofo Braille Cherokee Common Coptic Cyr
 
 
 def properties():
-    """Name:first-last,first-last,...; of properties that are no general category, as Oniguruma has them."""
+    """Name:first-last,first-last,...; for properties other than general categories, as in Oniguruma."""
     words = []
     for name, pattern in [("Word", r"\w"), ("Alphabetic", r"\p{Alphabetic}")] + [
             (script, rf"\p{{{script}}}") for script in SCRIPTS]:
@@ -195,7 +194,7 @@ def properties():
 
 
 def one_letter_charsmap():
-    """A SentencePiece charsmap (a double array of one key) that turns "a" and what its grapheme cluster holds into X."""
+    """SentencePiece charsmap (a double array with one key) that replaces the grapheme cluster of "a" by X."""
     units = [0] * 0x400
     units[0] = 0x100 << 10
     units[0x100 ^ ord("a")] = ord("a") | 1 << 8 | 0x200 << 10
@@ -205,7 +204,7 @@ def one_letter_charsmap():
 
 
 def graphemes():
-    """Runs of equal grapheme cluster properties: a letter for Grapheme_Cluster_Break and one for Indic_Conjunct_Break."""
+    """Runs of equal grapheme cluster properties: one letter for Grapheme_Cluster_Break and one for Indic_Conjunct_Break."""
     precompiled = normalizers.Precompiled(one_letter_charsmap())
     joined = {c for c in CODE_POINTS if precompiled.normalize_str(f"a{chr(c)}") == "X"}
     breaks = {"Control": "C", "CR": "C", "LF": "C", "Extend": "E", "ZWJ": "Z", "Regional_Indicator": "R", "Prepend": "P",

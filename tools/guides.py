@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes one site of the guides, which opens from a folder and asks nothing of the network: a page each, with an index and a search.
+"""Converts the guides to a static site with an index and a search, which needs no server and makes no network requests.
 
     tools/guides.py OUTPUT            README.md, CONTRIBUTING.md, docs/ and docs/decisions/ as OUTPUT/*.html
-    tools/guides.py --llms FILE       the list of pages, a line each, as llms.txt has it (https://llmstxt.org)
+    tools/guides.py --llms FILE       list of pages in the format of llms.txt, one per line (https://llmstxt.org)
 
-Of Markdown it knows what these pages use: headings, paragraphs, lists, tables, fenced code, links, emphasis. A construct that it
-does not know ends it with the place. Python's standard library alone.
+Supports the Markdown that these pages use: headings, paragraphs, lists, tables, fenced code, links, emphasis. Any other construct is an error with
+its line. Uses only the Python standard library.
 """
 
 import argparse
@@ -41,7 +41,7 @@ const small=document.createElement('small');small.textContent=s.page;a.append(sm
 
 
 def pages():
-    """Every guide, in the order of the index: (its path, the heading of its group)."""
+    """Every guide in the order of the index: (path, heading of its group)."""
     listed = re.findall(r"\*\*(\w+)\*\*:(.*?)(?=\n\n|\Z)", (ROOT / "docs/README.md").read_text(), re.S)
     found = [(ROOT / "README.md", "Start")]
     for group, text in listed:
@@ -61,13 +61,13 @@ def first_of_each(found):
 
 
 def file_of(path):
-    """docs/decisions/README.md as docs-decisions-README.html; the first page is index.html."""
+    """Name of the HTML file: docs/decisions/README.md is docs-decisions-README.html; the first page is index.html."""
     relative = path.relative_to(ROOT)
     return "index.html" if str(relative) == "README.md" else "-".join(relative.with_suffix(".html").parts)
 
 
 def anchor(heading):
-    """As GitHub makes it of a heading."""
+    """Anchor that GitHub generates for a heading."""
     return re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).lower()).replace(" ", "-")
 
 
@@ -93,7 +93,7 @@ class Converter:
         return f'<a href="{html.escape(target)}">{words}</a>'
 
     def inline(self, text):
-        """Code is taken out first, so that nothing in it is read as anything else."""
+        """Converts inline markup. Code is replaced by placeholders first, so that its contents are not interpreted."""
         codes = []
 
         def keep(match):
@@ -121,7 +121,7 @@ class Converter:
         self.out.append("</table>")
 
     def items(self, lines):
-        """A list: an item begins with its sign, and goes on in lines that are indented."""
+        """Converts a list. An item starts with its marker and continues in indented lines."""
         ordered = re.match(r"\d+\. ", lines[0])
         texts = []
         for line in lines:
@@ -170,13 +170,13 @@ class Converter:
             elif not line.strip():
                 flush()
             elif re.match(r"(>|<[a-z]|={3,}$|~~~)", line):
-                raise SystemExit(f"guides: {self.path}:{number}: this form of Markdown is not known: {line[:60]}")
+                raise SystemExit(f"guides: {self.path}:{number}: unsupported Markdown: {line[:60]}")
             else:
                 waiting.append(line)
             if self.sections and not line.startswith(("#", "```")):
                 self.sections[-1]["text"] += " " + re.sub(r"[`*|\[\]()]", " ", line)
         if code is not None:
-            raise SystemExit(f"guides: {self.path}: a block of code is not closed")
+            raise SystemExit(f"guides: {self.path}: a code block is not closed")
         flush()
         return "\n".join(self.out)
 
@@ -214,7 +214,7 @@ def build(output):
 
 
 def llms():
-    """Title, what it is, and the pages by group, each with its first sentence."""
+    """Title, description, and the pages by group, each with its first sentence."""
     readme = (ROOT / "README.md").read_text()
     lines = ["# Lockstep", "", "> " + " ".join(readme.split("\n\n")[1].split()), ""]
     group = None

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Registers and local memory of the CUDA kernels, held against src/cuda/kernels.txt.
+"""Checks the registers and local memory of the CUDA kernels against src/cuda/kernels.txt.
 
-  tools/kernels.py compile FILE -- NVCC...   runs nvcc with `-Xptxas -v`, and writes what each kernel uses into FILE
-  tools/kernels.py check FOLDER              fails if a kernel uses more than the table allows, or spills
-  tools/kernels.py write FOLDER              writes the table anew: the most registers over all architectures
+  tools/kernels.py compile FILE -- NVCC...   run nvcc with `-Xptxas -v` and write each kernel's usage to FILE
+  tools/kernels.py check FOLDER              fail if a kernel uses more registers than the table allows, or spills
+  tools/kernels.py write FOLDER              rewrite the table: the maximum number of registers over all architectures
 """
 
 import pathlib
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 TABLE = pathlib.Path(__file__).resolve().parent.parent / "src/cuda/kernels.txt"
-HEADER = "# kernel, the most registers of a thread on any architecture. No kernel may spill. tools/kernels.py writes it.\n"
+HEADER = "# kernel, maximum registers per thread on any architecture. No kernel may spill. Written by tools/kernels.py.\n"
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)'")
 MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
@@ -26,7 +26,7 @@ def name_of(symbol):
 
 
 def compile_kernels(file, command):
-    """Rows of kernel, architecture, registers, bytes of stack, of spill stores and of spill loads."""
+    """Rows of kernel, architecture, registers, and bytes of stack, of spill stores and of spill loads."""
     done = subprocess.run(command, capture_output=True, text=True)
     rows, kernel, architecture, memory = [], None, None, (0, 0, 0)
     for line in (done.stdout + done.stderr).splitlines():
@@ -43,11 +43,11 @@ def compile_kernels(file, command):
 
 
 def read_usage(folder):
-    """Kernel -> the most registers; and what is wrong."""
+    """Kernel -> maximum registers; and a list of complaints."""
     registers, complaints = {}, []
     files = sorted(folder.glob("*.usage"))
     if not files:
-        complaints.append(f"{folder} holds no .usage files: build lockstep_cuda first")
+        complaints.append(f"{folder} contains no .usage files: build lockstep_cuda first")
     for file in files:
         for line in file.read_text().splitlines():
             kernel, architecture, used, stack, stores, loads = line.split("\t")
@@ -64,7 +64,7 @@ def check(folder):
     for kernel, used in registers.items():
         if used > table.get(kernel, 0):
             complaints.append(f"{kernel} uses {used} registers, {table.get(kernel, 'none')} in {TABLE.name}")
-    complaints += [f"{kernel} is in {TABLE.name} alone" for kernel in table.keys() - registers.keys()]
+    complaints += [f"{kernel} is in {TABLE.name}, but was not compiled" for kernel in table.keys() - registers.keys()]
     for complaint in complaints:
         print(complaint)
     print(f"{len(registers)} kernels, {len(complaints)} complaints")

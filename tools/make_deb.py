@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Packs the programs with the part of libtorch that they need as a Debian package.
+"""Packs the programs and the libtorch libraries that they need as a Debian package.
 
     tools/make_deb.py BUILD [--output DIST] [--cuda] [--plan]      prints the package's path
 
-Everything lies in /usr/lib/lockstep as it would in site-packages (docs/decisions/0101), and /usr/bin/lockstep leads there.
---cuda takes the GPUs' libraries in, too; --plan prints what would be packed and how large it is. Needs dpkg-deb.
+Files are in /usr/lib/lockstep, with the layout of site-packages (docs/decisions/0101); /usr/bin/lockstep is a link to the program. --cuda includes
+the GPU libraries; --plan prints the files and their size without packing them. Requires dpkg-deb.
 """
 
 import argparse
@@ -25,12 +25,12 @@ GCC_OF_LIBSTDCXX = {(3, 4, 29): 11, (3, 4, 30): 12, (3, 4, 31): 13, (3, 4, 32): 
 
 
 def library_folders(site, arrow):
-    """Where libraries that are not the system's may lie, in site-packages and beside it."""
+    """Folders in which libraries that do not belong to the system may be, in site-packages and next to it."""
     return [site / "torch" / "lib", *sorted(site.glob("nvidia/*/lib")), arrow]
 
 
 def closure(files, folders):
-    """The libraries that `files` need, and those need, that lie in `folders`; and the names that lie nowhere."""
+    """Libraries in `folders` that `files` need directly or indirectly, and the names of those that were not found."""
     found, missing, waiting = {}, set(), [name for file in files for name in Elf(file).needed()]
     while waiting:
         name = waiting.pop()
@@ -46,12 +46,12 @@ def closure(files, folders):
 
 
 def place_of(library, site, arrow):
-    """Of a library in site-packages, its place in the package."""
+    """Path in the package of a library in site-packages."""
     return pathlib.Path("pyarrow") / library.name if library.parent == arrow else library.relative_to(site)
 
 
 def control(version, files):
-    """The package's description; its dependencies are the versions that the files ask for."""
+    """Control file of the package; its dependencies are the versions that the files require."""
     elves = [Elf(file) for file in files]
     glibc = max(elf.newest("GLIBC") for elf in elves)
     cxx = max(elf.newest("GLIBCXX") for elf in elves)
@@ -74,7 +74,7 @@ def control(version, files):
 
 
 def programs_of(build, scratch, cuda):
-    """The installed programs and libraries, without what is for compiling."""
+    """Installed programs and libraries, without the files for development."""
     done = subprocess.run(["cmake", "--install", build, "--prefix", scratch], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"make_deb: nothing to install in {build}: run `make deb`\n{done.stderr}")
@@ -87,7 +87,7 @@ def programs_of(build, scratch, cuda):
 
 
 def fill(tree, own, libraries, site, arrow):
-    """Puts everything at its place below `tree`; returns the programs and libraries."""
+    """Places all files below `tree`; returns the programs and libraries."""
     folder = tree / PREFIX
     (folder).mkdir(parents=True)
     shutil.move(own, folder / "lockstep")
@@ -96,7 +96,7 @@ def fill(tree, own, libraries, site, arrow):
         place = folder / place_of(library, site, arrow)
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.link(library.resolve(), place)  # half a gigabyte need not be copied
+            os.link(library.resolve(), place)  # avoids copying half a gigabyte
         except OSError:
             shutil.copy(library.resolve(), place)
     (tree / "usr" / "bin").mkdir()
@@ -112,9 +112,9 @@ def make(build, output, cuda=False, plan=False):
     cache = cache_of(build)
     site, arrow = pathlib.Path(cache["LIBTORCH"]).parent, pathlib.Path(cache.get("ARROW", ""))
     if cache["LIBTORCH"] != str(site / "torch"):
-        raise SystemExit(f"make_deb: libtorch lies in {cache['LIBTORCH']}, which is not called torch: give LIBTORCH=.../torch")
+        raise SystemExit(f"make_deb: the folder of libtorch, {cache['LIBTORCH']}, must be named torch: set LIBTORCH=.../torch")
     output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=output) as scratch:  # beside the result: hard links reach it
+    with tempfile.TemporaryDirectory(dir=output) as scratch:  # on the same file system, for hard links
         tree, own = pathlib.Path(scratch) / "tree", pathlib.Path(scratch) / "own"
         tree.mkdir(mode=0o755)
         programs = programs_of(build.resolve(), own, cuda)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Packs what `cmake --install` puts into a prefix as a Python wheel, with the package of python/lockstep.
+"""Packs an installed Lockstep as a Python wheel, with the package of python/lockstep.
 
     tools/make_wheel.py BUILD [--output DIST]       prints the wheel's path
 
-It depends on exactly the torch that it was built with. Programs and libraries find it beside the package, in
-site-packages/torch/lib; nothing of the build's folders stays in them. Python's standard library alone.
+The wheel depends on exactly the torch that it was built with. Programs and libraries find it next to the package, in site-packages/torch/lib, and
+contain no path of the build machine. Uses only the Python standard library.
 """
 
 import argparse
@@ -28,7 +28,7 @@ GLIBC_OF_LIBSTDCXX = {(3, 4, 29): (2, 34), (3, 4, 30): (2, 35), (3, 4, 31): (2, 
 
 
 def cache_of(build):
-    """The variables of a build folder's CMakeCache.txt."""
+    """Variables of a build folder's CMakeCache.txt."""
     text = (build / "CMakeCache.txt").read_text()
     return dict(re.findall(r"^([\w-]+):\w+=(.*)$", text, re.M))
 
@@ -38,7 +38,7 @@ def version_of(cache):
 
 
 def torch_version(libtorch):
-    """2.11.0 of "2.11.0+cu130": the local part names who built it."""
+    """Public version, 2.11.0 for "2.11.0+cu130": the local part names the builder."""
     found = re.search(r"^__version__ = '([^'+]+)", (libtorch / "version.py").read_text(), re.M)
     return found[1]
 
@@ -49,7 +49,7 @@ def is_elf(path):
 
 
 def wheel_folder(entry, place, site, arrow):
-    """An entry of a RUNPATH as it is in site-packages, or nothing: `place` is "$ORIGIN" up to site-packages."""
+    """RUNPATH entry in site-packages, or nothing. `place` is "$ORIGIN" with the path up to site-packages."""
     if entry.startswith("$ORIGIN"):
         return entry
     path = pathlib.Path(entry)
@@ -59,7 +59,7 @@ def wheel_folder(entry, place, site, arrow):
 
 
 def relocate(folder, libtorch, arrow):
-    """Lets the programs and libraries below `folder` find libtorch, CUDA and Arrow in the site-packages they lie in."""
+    """Sets the RUNPATH of the programs and libraries below `folder` to libtorch, CUDA and Arrow in the same site-packages."""
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not path.is_file() or not is_elf(path):
             continue
@@ -71,13 +71,13 @@ def relocate(folder, libtorch, arrow):
 
 
 def platform_tag(files):
-    """manylinux by the versions of glibc and libstdc++ that the files ask for."""
+    """manylinux tag for the versions of glibc and libstdc++ that the files require."""
     elves = [Elf(path) for path in files]
     glibc = max((elf.newest("GLIBC") for elf in elves), default=(2, 28))
     cxx = max((elf.newest("GLIBCXX") for elf in elves), default=())
     needed = [least for version, least in GLIBC_OF_LIBSTDCXX.items() if version <= cxx]
     if cxx > max(GLIBC_OF_LIBSTDCXX):
-        raise SystemExit(f"make_wheel: which distributions have GLIBCXX_{'.'.join(map(str, cxx))}? Add it to GLIBC_OF_LIBSTDCXX")
+        raise SystemExit(f"make_wheel: unknown version GLIBCXX_{'.'.join(map(str, cxx))}; add it to GLIBC_OF_LIBSTDCXX")
     major, minor = max([glibc[:2], *needed])
     return f"manylinux_{major}_{minor}_{platform.machine()}"
 
@@ -99,14 +99,14 @@ def metadata(version, torch):
 
 
 class Wheel:
-    """A zip file whose RECORD lists what was added."""
+    """Zip file with a RECORD of the added files."""
 
     def __init__(self, path, information):
         self.archive = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
         self.information, self.record = information, []
 
     def add(self, name, data, mode=0o644):
-        entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # the same bytes of the same files
+        entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # a fixed time, so that equal files give equal bytes
         entry.external_attr = (0o100000 | mode) << 16
         entry.compress_type = zipfile.ZIP_DEFLATED
         self.archive.writestr(entry, data)
@@ -120,7 +120,7 @@ class Wheel:
 
 
 def stage(build, folder, cache):
-    """The package as it will lie in site-packages."""
+    """Package with the layout of site-packages."""
     done = subprocess.run(["cmake", "--install", build, "--prefix", folder], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"make_wheel: nothing to install in {build}: run `make wheel`\n{done.stderr}")

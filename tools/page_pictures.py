@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the pictures of docs/monitor.md: trains two small runs, and takes their page and terminal as they are.
+"""Makes the pictures of docs/monitor.md: trains two small runs and takes screenshots of their page and terminal.
 
-    tools/page_pictures.py build/release/lockstep docs/pictures     wants a Chromium (tools/setup.sh browser)
+    tools/page_pictures.py build/release/lockstep docs/pictures     requires Chromium (tools/setup.sh browser)
 
-Python's standard library alone.
+Uses only the Python standard library.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def train(program, folder, steps):
 
 
 def take(page, path, whole):
-    """A PNG of the window, or of all of the page."""
+    """PNG of the window, or of the whole page."""
     shot = {"format": "png", "captureBeyondViewport": whole}
     if whole:
         height = page.value("document.documentElement.scrollHeight")
@@ -59,11 +59,11 @@ def main():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("output", type=pathlib.Path)
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--runs", type=pathlib.Path, help="a folder of runs, instead of training some")
+    parser.add_argument("--runs", type=pathlib.Path, help="folder of existing runs to show instead of training")
     options = parser.parse_args()
     chromium = browser.find()
     if chromium is None:
-        sys.exit("there is no Chromium on this machine: tools/setup.sh browser")
+        sys.exit("Chromium is not installed: run tools/setup.sh browser")
     program = options.program.resolve()
     options.output.mkdir(parents=True, exist_ok=True)
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-pictures-"))

@@ -1,9 +1,9 @@
-"""The public headers (cmake/public_headers.txt) and all that they include, as users of an installed Lockstep see them:
-in lockstep/, and including each other as "lockstep/...".
+"""Copies or lists the public headers (cmake/public_headers.txt) and the headers that they include. Copies have the installed layout: they are in
+lockstep/ and include each other as "lockstep/...".
 
     python3 tools/public_headers.py --copy-to FOLDER
-    python3 tools/public_headers.py --list          # the public ones alone, as paths in src/
-    python3 tools/public_headers.py --including torch/x.h   # those that include it, themselves or by others of ours
+    python3 tools/public_headers.py --list          # only the public headers, as paths in src/
+    python3 tools/public_headers.py --including torch/x.h   # headers that include it, directly or through other headers of Lockstep
 """
 
 import argparse
@@ -22,7 +22,7 @@ def public():
 
 
 def closure(headers):
-    """Header -> its text with includes rewritten."""
+    """Header -> its text with rewritten includes."""
     texts, waiting = {}, list(headers)
     while waiting:
         header = waiting.pop()
@@ -43,7 +43,7 @@ def copy_to(folder):
             old.unlink()
     for header, text in texts.items():
         path = folder / "lockstep" / header
-        if not path.exists() or path.read_text() != text:  # what did not change is not compiled anew
+        if not path.exists() or path.read_text() != text:  # unchanged files are not recompiled
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
             shutil.copymode(SOURCE / header, path)

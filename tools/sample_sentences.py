@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws a random sample of the project's sentences, for readers who rate how plain its English is.
+"""Draws a random sample of the project's sentences for readers who rate its English.
 
   tools/sample_sentences.py SEED [--comments 50] [--help-strings 20] [--messages 20] [--docs 30]
 """

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The modules without libtorch, and comm, under sanitizers: their tests, and every input of the fuzzer's, read again.
+"""Runs tests and the fuzzer's inputs with sanitizers: the modules without libtorch, and comm.
 
-  tools/sanitizers.py targets address|thread          what is to be built
-  tools/sanitizers.py run address|thread BUILD [-j N]  runs it; exit code 1 where a test fails or a sanitizer speaks
+  tools/sanitizers.py targets address|thread          print the targets to build
+  tools/sanitizers.py run address|thread BUILD [-j N]  run them; exits with 1 if a test fails or a sanitizer reports an error
 
-address: ASan with leaks, and UBSan, of what reads bytes of unknown origin and of what talks to others, in the build of `make fuzz`
-or in GCC's. The modules of integers alone (mesh, schedule, plan, metrics) are left out.
-thread: TSan of the modules that have threads of their own, and of these the tests that cmake/Module.cmake names. comm's ranks are
-threads that share one mapping of their memory; of what libtorch does beside them nothing is seen (tests/tsan.supp).
+address: ASan with leak detection and UBSan, for code that reads untrusted bytes or communicates, in the build of `make fuzz` or of GCC. Modules
+that only compute with integers (mesh, schedule, plan, metrics) are omitted.
+thread: TSan for the modules that have threads, with the tests that cmake/Module.cmake names. comm's ranks are threads that share one mapping of
+their memory; TSan does not see libtorch's own accesses (tests/tsan.supp).
 """
 
 import argparse
@@ -23,21 +23,21 @@ MODULES = {
     "address": ["base", "config", "text", "jinja", "model", "data", "monitor", "watch", "launch"],
     "thread": ["base", "data", "comm", "launch"],
 }
-# Tests that sanitizer builds do not run, each with its reason.
-SLOW = "it takes a build without optimization half a minute, and the fuzzer reads such inputs"
+# Tests that sanitizer builds skip, with the reasons.
+SLOW = "it takes half a minute without optimization, and the fuzzer reads such inputs"
 LEFT_OUT = {
     "text": {"*.IsQuickOn*": "it bounds a time"},
     "jinja": {"Template.IsBounded": SLOW},
     "model": {"ModelConfig.DamagedTexts*": SLOW},
     "comm": {
-        "SharedMemory.ProcessesReadEachOthersMemory": "it forks after threads, which TSan does not follow",
+        "SharedMemory.ProcessesReadEachOthersMemory": "it forks after starting threads, which TSan does not support",
         "SharedMemory.AKilledProcessIsSeen": "likewise",
     },
     "launch": {
         "FailureList.FitsIntoAMessage*": SLOW,
-        "Nodes.*": "their workers are programs of libtorch, in network namespaces",
-        "JobStore.AThousand*": "the clients are a program of libtorch",
-        "Python.*": "torch's package is for `make parity`",
+        "Nodes.*": "their workers use libtorch, in network namespaces",
+        "JobStore.AThousand*": "the clients use libtorch",
+        "Python.*": "only `make parity` has the torch package",
     },
 }
 
@@ -77,10 +77,10 @@ def main():
         print(" ".join(programs(options.kind)))
         return 0
     if options.build is None:
-        parser.error("run needs the folder of the build")
+        parser.error("`run` requires the build folder")
     failed = []
     with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
-        names = reversed(programs(options.kind))  # the longest are the last
+        names = reversed(programs(options.kind))  # the slowest are last
         build = options.build.resolve()
         for program, code, seconds, said in pool.map(lambda name: run(build, name), names):
             print(f"{program:14} {seconds:6.1f} s  {'sound' if code == 0 else 'a defect'}", flush=True)

@@ -145,7 +145,7 @@ install_browser() {
   for name in "${LOCKSTEP_BROWSER:-}" chromium chromium-browser google-chrome chrome headless_shell; do
     [ -n "$name" ] && command -v "$name" >/dev/null && return
   done
-  (packages=(chromium); install_packages) || echo "setup: no Chromium can be had here: the page's tests in a browser will be skipped" >&2
+  (packages=(chromium); install_packages) || echo "setup: Chromium is not available: the browser tests of the monitoring page will be skipped" >&2
 }
 
 [ "${1:-}" = docs ] && packages+=(doxygen)
@@ -162,7 +162,7 @@ if [ -z "${LIBTORCH:-}" ]; then
     install_libtorch cpu
   fi
 elif [ ! -e "$LIBTORCH/lib/libtorch_cpu.so" ]; then
-  echo "setup: LIBTORCH=$LIBTORCH holds no lib/libtorch_cpu.so" >&2
+  echo "setup: LIBTORCH=$LIBTORCH contains no lib/libtorch_cpu.so" >&2
   exit 3
 fi
 install_arrow

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The table of what each family supports, made of the tests that there are: a column is a test, a row one of its cases.
+"""Generates the table of supported features per model family from the tests: a column is a test, a row one of its cases.
 
-  tools/support_table.py FOLDER            writes the table to docs/models.md; FOLDER is that of a build with its tests
-  tools/support_table.py FOLDER --check    fails where it differs from what stands there
+  tools/support_table.py FOLDER            write the table to docs/models.md; FOLDER is a build folder with tests
+  tools/support_table.py FOLDER --check    fail if docs/models.md differs
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "models.md"
 BEGIN, END = "<!-- by tools/support_table.py -->\n", "<!-- end -->\n"
-COLUMNS = [  # the column's name, the program of tests, the suite, the test
+COLUMNS = [  # column, test program, suite, test
     ("train", "nn_test", "Nn/EveryFamily", "LearnsAloneToCopy"),
     ("tensor", "parallel_test", "FamilyPlans", "Tensor"),
     ("sequence", "parallel_test", "FamilyPlans", "Sequence"),
@@ -30,7 +30,7 @@ COLUMNS = [  # the column's name, the program of tests, the suite, the test
 
 
 def tests_of(program):
-    """The names of a program's tests as it runs them: {(suite, test, case)}."""
+    """Names of a program's tests: {(suite, test, case)}."""
     listed = subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True, check=True).stdout
     found, suite = set(), ""
     for line in listed.splitlines():
@@ -61,11 +61,11 @@ def main():
     text, made = PAGE.read_text(), table(arguments.folder)
     found = re.search(re.escape(BEGIN) + "(.*?)" + re.escape(END), text, re.S)
     if found is None:
-        sys.exit(f"{PAGE.name} has no place for the table: {BEGIN.strip()} ... {END.strip()}")
+        sys.exit(f"{PAGE.name} has no markers for the table: {BEGIN.strip()} ... {END.strip()}")
     if not arguments.check:
         PAGE.write_text(text[:found.start(1)] + made + text[found.end(1):])
     elif found[1] != made:
-        sys.exit(f"docs/models.md differs from what the tests run: tools/support_table.py {arguments.folder}")
+        sys.exit(f"docs/models.md differs from the tests; run: tools/support_table.py {arguments.folder}")
 
 
 if __name__ == "__main__":

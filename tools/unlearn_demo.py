@@ -1,12 +1,12 @@
-"""A small Llama learns what is to be forgotten and what is to be kept until it knows it, and is made to forget.
+"""Demonstrates unlearning: trains a small Llama on a forget set and a retain set, then unlearns the forget set.
 
   tools/unlearn_demo.py PROGRAM FOLDER [--data FOLDER] [--ranks N] [--epochs N]
 
-A target model learns all rows and a retain model those that are to be kept; the target forgets by GradDiff, NPO and SimNPO. Each is
-measured by TOFU's suite, and the table says what is left: a method is good where forget_quality rises towards 1 while model_utility stays.
-With --data the rows are TOFU's own files (forget01_perturbed.jsonl, retain99.jsonl, retain_perturbed.jsonl, ...; names may go on, as
-in retain99_first200.jsonl); else rows like them are made up. A model that begins at random knows no real authors and no facts of the world,
-so both models learn these, too, and they are kept with the rest.
+A target model is trained on all rows and a retain model on the retain set; the target unlearns by GradDiff, NPO and SimNPO. Each model is evaluated
+with TOFU's suite. In the printed table, a good method raises forget_quality towards 1 without lowering model_utility. With --data the rows are
+TOFU's own files (forget01_perturbed.jsonl, retain99.jsonl, retain_perturbed.jsonl, ...; suffixes are allowed, as in retain99_first200.jsonl);
+otherwise similar rows are generated. A randomly initialized model knows no real authors and no world facts, so both models are trained on these,
+too, and they are part of the retain set.
 """
 
 import argparse
@@ -29,7 +29,7 @@ CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_s
           "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
           "bos_token_id": 0, "eos_token_id": 0, "tie_word_embeddings": True}
 EPOCHS = 30
-METHODS = {  # how fast, and for how many epochs of what is forgotten
+METHODS = {  # learning rate, and epochs over the forget set
     "GradDiff": ("1e-4", 10),
     "NPO": ("2e-4", 10),
     "SimNPO": ("5e-4", 10),
@@ -82,7 +82,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--data", type=pathlib.Path)
     parser.add_argument("--ranks", default=2, type=int)
-    parser.add_argument("--epochs", default=EPOCHS, type=int, help="of what is learned at first, and at most of what is forgotten")
+    parser.add_argument("--epochs", default=EPOCHS, type=int, help="epochs of the initial training, and maximum epochs of unlearning")
     options = parser.parse_args()
     began = time.monotonic()
     program, folder = options.program.resolve(), options.folder
@@ -132,11 +132,11 @@ def main():
     before, good = table["full"], []
     for method in METHODS:
         quality, utility = (table[method][key] / (before[key] or 1) for key in ("forget_quality", "model_utility"))
-        print(f"{method}: forget_quality times {quality:.2g}, {utility:.2f} of model_utility is left")
+        print(f"{method}: forget_quality times {quality:.2g}, {utility:.2f} of model_utility remains")
         good.append(quality >= 100 and utility >= 0.8)
     print(f"{time.monotonic() - began:.0f} s")
     if options.epochs == EPOCHS and not any(good):
-        sys.exit("no method made forget_quality 100 times what it was and kept 0.8 of model_utility")
+        sys.exit("no method raised forget_quality 100 times while keeping 0.8 of model_utility")
 
 
 if __name__ == "__main__":

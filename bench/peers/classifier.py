@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer on a classifier: the rows, the model's folder and the settings of bench/classification.py."""
+"""Classifier trained by Hugging Face's Trainer with the rows, model folder and settings of bench/classification.py."""
 
 import argparse
 import csv
@@ -60,4 +60,4 @@ peak = int(next(line for line in status.splitlines() if line.startswith("VmHWM:"
 (a.out / f"rank{os.environ.get('RANK', '0')}.json").write_text(
     json.dumps({"accuracy": accuracy, "samples_per_s": trained["train_samples_per_second"], "peak_bytes": peak}))
 sys.stdout.flush()
-os._exit(0)  # the interpreter's end would at times abort over a thread of gloo's that still runs
+os._exit(0)  # a gloo thread that still runs would sometimes abort the normal exit

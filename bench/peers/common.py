@@ -1,4 +1,4 @@
-"""What every peer's script shares: the model, the tokens, and what is reported to bench/run.py."""
+"""Code that the peers' scripts share: model, tokens, and the report for bench/run.py."""
 
 import argparse
 import json
@@ -13,21 +13,21 @@ from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHea
 def arguments():
     parser = argparse.ArgumentParser()
     for size in ("layers", "width", "heads", "vocabulary"):
-        parser.add_argument(f"--{size}", type=int, help="of a GPT-2")
-    parser.add_argument("--config", type=pathlib.Path, help="a config.json instead")
+        parser.add_argument(f"--{size}", type=int, help="size of the GPT-2 model")
+    parser.add_argument("--config", type=pathlib.Path, help="config.json to use instead of a GPT-2 model")
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--more", type=int, default=0, help="steps after a checkpoint of --steps")
+    parser.add_argument("--more", type=int, default=0, help="steps to train after the checkpoint at --steps")
     parser.add_argument("--warm", type=int, default=5)
     parser.add_argument("--bf16", action="store_true")
-    parser.add_argument("--compile", action="store_true", help="by torch.compile")
+    parser.add_argument("--compile", action="store_true", help="compile the model with torch.compile")
     parser.add_argument("--kind", required=True)
-    parser.add_argument("--folder", type=pathlib.Path, help="a model's folder, of the kinds peft and peft-nf4")
-    parser.add_argument("--rank", type=int, default=16, help="of adapters, of these kinds")
+    parser.add_argument("--folder", type=pathlib.Path, help="model folder for the kinds peft and peft-nf4")
+    parser.add_argument("--rank", type=int, default=16, help="adapter rank for these kinds")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--save", action="store_true", help="save a checkpoint after the last step")
-    parser.add_argument("--resume", action="store_true", help="begin from that checkpoint")
+    parser.add_argument("--resume", action="store_true", help="resume from that checkpoint")
     return parser.parse_known_args()[0]
 
 
@@ -44,7 +44,7 @@ def make_model(a):
 
 
 def make_adapted_model(a):
-    """The folder's, frozen, in bfloat16 or NF4 with double quantization, and PEFT's factors beside every linear of the blocks."""
+    """Model of the folder, frozen, in bfloat16 or NF4 with double quantization, with PEFT adapters on every linear of the blocks."""
     from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
@@ -60,13 +60,13 @@ def make_adapted_model(a):
 
 
 def tokens(a, rows):
-    """Random ones: the time of a step does not depend on them."""
+    """Random tokens; the time of a step does not depend on them."""
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, a.vocabulary, (rows, a.length), generator=generator)
 
 
 class Report:
-    """Times since the epoch, processor time of this rank, and memory; one file a rank."""
+    """Times since the epoch, processor time of this rank, and memory; one file per rank."""
 
     def __init__(self, a, model):
         self.path = a.out / f"rank{os.environ.get('RANK', '0')}.json"

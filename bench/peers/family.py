@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer with a model of any family, from its config.json: the rows and the settings of bench/families.py."""
+"""Model of any family trained by Hugging Face's Trainer from its config.json, with the rows and settings of bench/families.py."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ model = (AutoModelForMaskedLM if hides else AutoModelForCausalLM).from_config(co
 
 
 class Rows(torch.utils.data.Dataset):
-    """An encoder predicts 15 of 100 tokens; the time of a step does not depend on which."""
+    """Rows. An encoder predicts 15 of 100 tokens; the time of a step does not depend on which."""
 
     def __init__(self, ids):
         self.ids = ids
@@ -45,6 +45,6 @@ a.vocabulary = config.vocab_size
 trainer = Trainer(model=model, args=settings, train_dataset=Rows(tokens(a, a.steps * a.batch * ranks * 2)), callbacks=[Marks()])
 result = trainer.train()
 report.write(loss=result.training_loss)
-# As in trainer.py: the interpreter's end would at times abort.
+# As in trainer.py: the normal exit would sometimes abort.
 sys.stdout.flush()
 os._exit(0)

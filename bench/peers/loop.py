@@ -1,5 +1,5 @@
-"""The leanest loop that one would write by hand in PyTorch: DistributedDataParallel or FSDP2, fused AdamW where it
-works, no clipping, no loader beyond slicing a tensor."""
+"""Minimal training loop in PyTorch: DistributedDataParallel or FSDP2, fused AdamW if available, no clipping, and no loader beyond slicing
+a tensor."""
 
 import torch
 import torch.distributed as dist
@@ -27,7 +27,7 @@ checkpoint = a.out / "checkpoint"
 
 
 def state():
-    """Of model and optimizer, in the form of each kind's own checkpoints."""
+    """State of model and optimizer, in the format of each kind's checkpoints."""
     if a.kind == "fsdp2":
         from torch.distributed.checkpoint.state_dict import get_state_dict
 

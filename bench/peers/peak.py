@@ -1,4 +1,4 @@
-"""The rate of matrix products on one thread, in GFLOP/s: of float32 or bfloat16, 1,024 cubed."""
+"""Rate of matrix products on one thread in GFLOP/s, for float32 or bfloat16 and size 1,024 cubed."""
 
 import sys
 import time

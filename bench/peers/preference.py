@@ -1,4 +1,4 @@
-"""TRL's DPOTrainer: the pairs, the model's folder and the settings of bench/preference.py."""
+"""TRL's DPOTrainer with the pairs, model folder and settings of bench/preference.py."""
 
 import argparse
 import json
@@ -31,7 +31,7 @@ config = trl.DPOConfig(
     gradient_checkpointing=False, dataloader_pin_memory=False, disable_tqdm=True)
 trainer = trl.DPOTrainer(model=model, args=config, train_dataset=datasets.Dataset.from_list(pairs), processing_class=tokenizer)
 trained = trainer.train().metrics
-# As it counts them: the end of text behind each answer, both cut to the length.
+# Counted as TRL does: an EOS token after each answer, both truncated to the length.
 tokens = sum(min(len(tokenizer(row["prompt"] + row[key])["input_ids"]) + 1, a.length) for row in pairs for key in ("chosen", "rejected"))
 status = pathlib.Path("/proc/self/status").read_text()
 peak = int(next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1]) * 1024
@@ -39,4 +39,4 @@ peak = int(next(line for line in status.splitlines() if line.startswith("VmHWM:"
     "loss": next(line["loss"] for line in trainer.state.log_history if "loss" in line), "seconds": trained["train_runtime"],
     "tokens": tokens, "peak_bytes": peak}))
 sys.stdout.flush()
-os._exit(0)  # as of classifier.py
+os._exit(0)  # as in classifier.py

@@ -1,9 +1,9 @@
-"""How long nodes take to meet in torchelastic's dynamic rendezvous (c10d), which torchrun uses: one thread for each, in this process.
+"""Measures torchelastic's dynamic rendezvous (c10d), which torchrun uses, with one thread per node in this process.
 
     bench/peers/torchelastic_agents.py [--nodes 16,64,128] [--limit 120]
 
-Each thread is a node as torchrun's agent is one until its workers start: a client of the store, and `next_rendezvous()`. Told are the
-seconds from the first call to the last return, and the processor time and memory of this process, which is all of it.
+Each thread simulates torchrun's agent until its workers start: a client of the store and `next_rendezvous()`. The table contains the seconds from
+the first call to the last return, and the processor time and memory of this process, which runs everything.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRende
 
 
 def meet(count, limit):
-    """Seconds, or the reason why there are none."""
+    """Seconds, or the reason of a failure."""
     patience = datetime.timedelta(seconds=limit)
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=patience)
     ready, ends, problems, handlers = threading.Barrier(count), [], [], []
@@ -37,7 +37,7 @@ def meet(count, limit):
             begins.append(time.monotonic())
             handler.next_rendezvous()
             ends.append(time.monotonic())
-        except Exception as error:  # each thread's own
+        except Exception as error:  # errors of each thread
             problems.append(f"{type(error).__name__}: {str(error)[:80]}")
             ready.abort()
 
@@ -58,18 +58,18 @@ def meet(count, limit):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", default="16,64,128")
-    parser.add_argument("--limit", type=int, default=120, help="seconds for all to meet")
+    parser.add_argument("--limit", type=int, default=120, help="time limit of the rendezvous in seconds")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
-    print("| nodes | all have met | processor time | memory |\n|---|---|---|---|")
+    print("| nodes | rendezvous complete | processor time | memory |\n|---|---|---|---|")
     for count in map(int, options.nodes.split(",")):
         before = time.process_time()
         told = meet(count, options.limit)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
         print(f"| {count:,} | {told} | {time.process_time() - before:.1f} s | {memory:.0f} MB |", flush=True)
-    os._exit(0)  # threads of nodes that did not meet wait on
+    os._exit(0)  # threads of nodes that failed to meet still wait
 
 
 if __name__ == "__main__":

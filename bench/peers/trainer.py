@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer: plain (its DDP), with DeepSpeed ZeRO 2 or 3, or on adapters of PEFT's."""
+"""Hugging Face's Trainer: plain (its DDP), with DeepSpeed ZeRO 2 or 3, or with PEFT adapters."""
 
 import os
 import sys
@@ -45,7 +45,7 @@ if a.kind.startswith("zero"):
             zero["offload_param"] = {"device": "cpu"}
     more["deepspeed"] = {
         "zero_optimization": zero,
-        # DeepSpeed's own Adam for offloaded states would be compiled at first use; torch's serves.
+        # DeepSpeed would compile its own Adam for offloaded states at first use; torch's is sufficient.
         "zero_force_ds_cpu_optimizer": False,
         "bf16": {"enabled": a.bf16},
         "train_micro_batch_size_per_gpu": "auto",
@@ -79,6 +79,6 @@ trainer = Trainer(
 )
 result = trainer.train(resume_from_checkpoint=a.resume or None)
 report.write(loss=result.training_loss)
-# The interpreter's end would at times abort over a thread of gloo's that still runs; all is measured and written.
+# A gloo thread that still runs would sometimes abort the normal exit; all results are written.
 sys.stdout.flush()
 os._exit(0)

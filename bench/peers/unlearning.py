@@ -1,4 +1,4 @@
-"""TOFU's suite by a plain loop of transformers: what open-unlearning's evaluation reads and writes, metric by metric, in batches as they come."""
+"""TOFU's suite as a plain loop of transformers: the passes that open-unlearning's evaluation makes, metric by metric, in batches of unsorted rows."""
 
 import argparse
 import json
@@ -29,7 +29,7 @@ def prompt_of(row):
 
 
 def encoded(row, answer):
-    """Ids and labels: the prompt is what stands before the first id that is not its own."""
+    """Ids and labels. The prompt ends before the first id that differs from its own ids."""
     ids, prompt = (tokenizer(text)["input_ids"] for text in (prompt_of(row) + answer, prompt_of(row)))
     ids = ids[: a.length - 1] + [tokenizer.eos_token_id]
     same = next((i for i, (x, y) in enumerate(zip(ids, prompt)) if x != y), min(len(ids), len(prompt)))
@@ -38,7 +38,7 @@ def encoded(row, answer):
 
 @torch.no_grad()
 def likelihoods(rows):
-    """exp of the mean log p of each answer's tokens."""
+    """exp of the mean log-probability of each answer's tokens."""
     found = []
     for begin in range(0, len(rows), a.batch):
         batch = rows[begin : begin + a.batch]
@@ -79,7 +79,7 @@ for name, rows in (("forget", forget), ("retain", retain), ("ra", authors), ("wf
     if name in ("forget", "retain"):
         likelihoods([encoded(row, row["paraphrased_answer"]) for row in rows])
     written(rows)
-# privleak reads what is to be forgotten and what is held out, and extraction strength the former once more.
+# privleak reads the forget set and the holdout set, and extraction strength reads the forget set again.
 for rows in (forget, read("holdout01"), forget):
     likelihoods([encoded(row, row["answer"]) for row in rows])
 found["seconds"] = time.monotonic() - began

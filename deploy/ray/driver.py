@@ -1,8 +1,8 @@
-"""A run on a Ray cluster: an agent of `lockstep launch` on each node, and a new try after a loss.
+"""Runs a Lockstep job on a Ray cluster: starts an agent of `lockstep launch` on each node, and starts the job again after a loss.
 
     ray job submit --working-dir deploy/ray -- python driver.py -c /shared/job.yaml output_dir=/shared/run
 
-Ray's own TorchTrainer is not used: it would open a process group where ours meet.
+Ray's TorchTrainer is not used, because it would open its own process group instead of Lockstep's.
 """
 
 import os
@@ -26,14 +26,14 @@ def agent(rank, nodes, ranks_per_node, address, secret, arguments):
 
 @ray.remote(num_cpus=0)
 def address_here():
-    import socket  # on the node of rank 0, not here
+    import socket  # runs on the node of rank 0, not in the driver
     with socket.socket() as probe:
         probe.bind(("", 0))
         return ray.util.get_node_ip_address(), probe.getsockname()[1]
 
 
 def train(nodes, ranks_per_node, resources, arguments, strategy="STRICT_SPREAD", tries=20):
-    """The exit code: 0, or that of an error that would come again."""
+    """Returns the exit code: 0, or that of an error that a new attempt would repeat."""
     ray.init(address="auto", ignore_reinit_error=True)
     others = {name: count for name, count in resources.items() if name not in ("CPU", "GPU")}
     for _ in range(tries):
@@ -49,7 +49,7 @@ def train(nodes, ranks_per_node, resources, arguments, strategy="STRICT_SPREAD",
                 for rank in range(nodes)]
         try:
             code = max(ray.get(runs))
-        except ray.exceptions.RayError as error:  # the node itself
+        except ray.exceptions.RayError as error:  # the node failed
             print(error, file=sys.stderr)
             code = 7
         ray.util.remove_placement_group(group)

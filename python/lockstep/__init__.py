@@ -1,9 +1,9 @@
-"""Lockstep from Python: its program, and where its library is.
+"""Python interface to the Lockstep program and the location of its library.
 
     import lockstep
     lockstep.launch(["--nproc-per-node", "2", "train", "-c", "job.yaml"])
 
-Nothing here imports torch: the program finds libtorch beside this package, or where Python finds it.
+This package does not import torch. The program finds libtorch next to this package, or where Python finds torch.
 """
 
 import importlib.util
@@ -24,12 +24,12 @@ _MEANINGS = {
     5: "memory ran out",
     6: "numbers diverged",
     7: "another rank or machine was lost",
-    75: "stopped on request after a save: start it again with resume_from_checkpoint=true",
+    75: "stopped on request after a save; start it again with resume_from_checkpoint=true",
 }
 
 
 class Failure(RuntimeError):
-    """The program ended with another exit code than 0: `code` is that, or 128 + N after signal N."""
+    """Raised if the program exits with a code other than 0. `code` is the exit code, or 128 + N after signal N."""
 
     def __init__(self, code, arguments):
         self.code = code
@@ -38,17 +38,17 @@ class Failure(RuntimeError):
 
 
 def program():
-    """The path of the program `lockstep`."""
+    """Returns the path of the `lockstep` program."""
     return str(_FOLDER / "bin" / "lockstep")
 
 
 def library_path():
-    """The folder for CMAKE_PREFIX_PATH: find_package(lockstep) finds library, headers and libtorch."""
+    """Returns the folder for CMAKE_PREFIX_PATH, in which find_package(lockstep) finds the library, headers and libtorch."""
     return str(_FOLDER)
 
 
 def libtorch_path():
-    """The folder of the torch that the program will use; None where Python finds none."""
+    """Returns the folder of the torch that the program uses, or None if Python finds none."""
     beside = _FOLDER.parent / "torch"
     if (beside / "lib" / "libtorch_cpu.so").exists():
         return str(beside)
@@ -57,7 +57,7 @@ def libtorch_path():
 
 
 def environment(base=None):
-    """`base`, or this process's environment, with LD_LIBRARY_PATH where torch is not beside this package."""
+    """Returns `base`, or this process's environment, with LD_LIBRARY_PATH added if torch is not next to this package."""
     variables = dict(os.environ if base is None else base)
     torch = libtorch_path()
     if torch is not None and pathlib.Path(torch).parent != _FOLDER.parent:
@@ -69,9 +69,9 @@ def environment(base=None):
 
 
 def run(arguments, check=True, **options):
-    """`lockstep ARGUMENTS...`, to its end; returns its exit code. `options` are subprocess.run's.
+    """Runs `lockstep ARGUMENTS...` and returns its exit code. `options` are passed to subprocess.run.
 
-    With `check` a code other than 0 is a Failure.
+    Raises Failure if `check` is true and the exit code is not 0.
     """
     words = [str(word) for word in arguments]
     options["env"] = environment(options.get("env"))
@@ -83,5 +83,5 @@ def run(arguments, check=True, **options):
 
 
 def launch(arguments, check=True, **options):
-    """`lockstep launch ARGUMENTS...`: the same of the launcher."""
+    """Runs `lockstep launch ARGUMENTS...`; see `run`."""
     return run(["launch", *arguments], check=check, **options)

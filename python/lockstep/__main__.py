@@ -1,4 +1,4 @@
-"""python -m lockstep ...: becomes the program."""
+"""Replaces this process with the program: python -m lockstep ..."""
 
 import os
 import sys

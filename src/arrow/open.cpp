@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kRowsAtOnce = 1024;
 
-/// Record batches of a file in order; null after the last one.
+/// Record batches of a file in order, followed by null.
 class Batches {
  public:
   virtual ~Batches() = default;
@@ -38,8 +38,8 @@ class ReaderBatches final : public Batches {
   std::shared_ptr<arrow::RecordBatchReader> reader_;
 };
 
-/// Batches of a Parquet file: a few rows of one row group at a time, in order. The reader must
-/// outlive them.
+/// Batches of a Parquet file, in order. Each contains a few rows of one row group. The reader must
+/// outlive this object.
 class ParquetBatches final : public Batches {
  public:
   static arrow::Result<std::unique_ptr<Batches>> open(
@@ -128,14 +128,14 @@ class Rows final : public data::ColumnRows {
       }
       write_row(json);
       return true;
-    } catch (const std::exception& error) {  // Parquet's reader throws on damaged pages
+    } catch (const std::exception& error) {  // the Parquet reader throws on damaged pages
       problem = std::string("the file is damaged: ") + error.what();
       return false;
     }
   }
 
  private:
-  /// Writes a row. Columns that JSON cannot represent (bytes of images or audio) are skipped.
+  /// Writes a row. Skips columns that JSON cannot represent, such as image or audio bytes.
   void write_row(std::string& json) {
     json = "{";
     for (int i = 0; i < batch_->num_columns(); ++i) {

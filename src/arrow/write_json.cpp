@@ -1,4 +1,4 @@
-// JSON serialization of Arrow values.
+// Serializes Arrow values as JSON.
 #include "arrow/write_json.h"
 
 #include <array>
@@ -20,12 +20,12 @@ namespace {
 
 using arrow::Type;
 
-/// Returns the number of bytes before the first one that JSON escapes: a quote, a backslash or a
-/// control character. Processes eight bytes at a time, because most of the output is strings.
+/// Returns the number of bytes before the first byte that JSON escapes: a quote, a backslash or a
+/// control character. Processes eight bytes at a time because most output consists of strings.
 size_t plain_bytes(std::string_view text) {
   constexpr uint64_t kOnes = 0x0101010101010101U, kHigh = 0x8080808080808080U;
   const auto below = [](uint64_t bytes,
-                        uint64_t limit) {  // sets the high bit of each byte that is below the limit
+                        uint64_t limit) {  // sets the high bit of each byte below the limit
     return (bytes - kOnes * limit) & ~bytes & kHigh;
   };
   size_t at = 0;
@@ -254,7 +254,7 @@ void write_json(const arrow::Array& column, int64_t row, std::string& out) {
     case Type::BOOL:
       out += as<arrow::BooleanArray>(column).Value(row) ? "true" : "false";
       return;
-    case Type::FLOAT: {  // shortest text that reads back as the same float
+    case Type::FLOAT: {  // shortest text that parses to the same float
       const float value = as<arrow::FloatArray>(column).Value(row);
       write_float(value, out);
       return;

@@ -1,4 +1,4 @@
-// JSON serialization of a cell of an Arrow column.
+// JSON serialization of cells of an Arrow column.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace lockstep::arrow_rows {
 
-/// Returns true if a column's values can be written: all types except binary and unions, and lists,
-/// maps and structs that contain these.
+/// Returns true if values of this type can be written: all types except binary, unions, and lists,
+/// maps and structs that contain them.
 bool is_writable(const arrow::DataType& type);
 
 /// Appends the value of a row. Numbers, strings, lists and structs map to JSON; maps become

@@ -13,7 +13,7 @@ void begin_process() {
     if (::fcntl(stream, F_GETFD) < 0) {
       ::open(
           "/dev/null",
-          stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);  // returns the lowest free descriptor
+          stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);  // gets the lowest free descriptor
     }
   }
   std::signal(SIGXFSZ, SIG_IGN);

@@ -6,17 +6,17 @@
 
 namespace lockstep {
 
-/// Exponent bits of a floating-point type; all are set in infinity and NaN.
+/// Exponent bits of a floating-point type. All of them are set in infinity and NaN.
 struct Exponent {
   size_t number_bytes = 0;  // 2, 4 or 8
   uint64_t bits = 0;
 };
 
 struct ByteLoops {
-  /// XXH3-64.
+  /// Returns the XXH3-64 hash.
   uint64_t (*hash)(const std::byte* bytes, size_t count);
-  /// Adds the halves of the XXH3-128 of each page, seeded with its page number, starting at page
-  /// `first`. The last page may be shorter.
+  /// Adds both halves of the XXH3-128 hash of each page, seeded with its page number, starting at
+  /// page `first`. The last page may be shorter.
   void (*add_pages)(
       const std::byte* bytes,
       size_t count,
@@ -31,7 +31,7 @@ struct ByteLoops {
 /// Returns the loops for this processor.
 const ByteLoops& byte_loops();
 
-/// Returns the index of the first of `count` numbers that is infinite or NaN; -1 if all are finite.
+/// Returns the index of the first infinity or NaN among `count` numbers, or -1 if all are finite.
 int64_t first_not_finite(const std::byte* numbers, int64_t count, Exponent exponent);
 
 }  // namespace lockstep

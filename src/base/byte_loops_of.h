@@ -1,4 +1,4 @@
-// Byte loops, compiled by byte_loops.cpp and, with AVX2, by byte_loops_avx2.cpp.
+// Byte loops, compiled in byte_loops.cpp and, with AVX2, in byte_loops_avx2.cpp.
 #pragma once
 
 #include <cstring>
@@ -33,8 +33,8 @@ void add_pages(
 template <class Bits>
 bool copy_of(std::byte* to, const std::byte* from, size_t count, Bits exponent) {
   constexpr size_t kLine = 64;
-  // The loops are limited by memory, so they prefetch, also past the end of the data, where a
-  // prefetch has no effect.
+  // The loops are limited by memory bandwidth and therefore prefetch. A prefetch past the end of
+  // the data has no effect.
   constexpr size_t kAhead = 1024;
 #if defined(__AVX2__)
   constexpr size_t kVector = 32;

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// Returns seconds of the steady clock; only differences are meaningful.
+/// Returns the steady clock in seconds. Only differences are meaningful.
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

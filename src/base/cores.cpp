@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the first word of the file that lists a core's sibling threads; it is the same for all
+// Returns the first word of the file that lists a CPU's sibling threads. It is the same for all
 // threads of a core.
 std::string siblings_of(int cpu) {
   std::ifstream file(
@@ -27,7 +27,7 @@ std::string siblings_of(int cpu) {
   return file >> text ? text : std::to_string(cpu);
 }
 
-// Returns the quota of a cgroup folder; 0 if not set.
+// Returns the CPU quota in a cgroup folder, or 0 if it is not set.
 double quota_of(const fs::path& folder) {
   std::ifstream version2(folder / "cpu.max");
   double quota = 0, period = 0;
@@ -52,8 +52,8 @@ bool has_cpu(std::string_view controllers) {
   return false;
 }
 
-// Returns the folders with quotas: the cgroup of the process and its ancestors. In a container, the
-// path may be that of the host; the root is then the container's own cgroup.
+// Returns the folders that may have quotas: the process's cgroup and its ancestors. In a container,
+// the path may be that of the host, and the root is then the container's own cgroup.
 std::set<fs::path> folders_of(const fs::path& root, std::string_view own) {
   std::set<fs::path> folders;
   const auto add = [&](const fs::path& top, const fs::path& path) {

@@ -1,4 +1,4 @@
-// Error text and exit codes.
+// Implements error text and exit codes.
 #include "base/error.h"
 
 namespace lockstep {

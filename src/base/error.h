@@ -8,26 +8,26 @@
 
 namespace lockstep {
 
-/// Kind of an error; each has one exit code for callers and schedulers.
+/// Kind of an error. Each kind has an exit code for callers and schedulers.
 enum class ErrorKind {
   kRun,          // the run failed
-  kConfig,       // usage or configuration
-  kEnvironment,  // no device, a busy port, a missing library
-  kData,         // text files, a tokenizer, a model folder
-  kCheckpoint,   // a damaged, incomplete or incompatible checkpoint; a full disk
+  kConfig,       // invalid usage or configuration
+  kEnvironment,  // missing device or library, busy port
+  kData,         // invalid data file, tokenizer or model folder
+  kCheckpoint,   // damaged, incomplete or incompatible checkpoint; full disk
   kOutOfMemory,
   kNumeric,   // NaN, infinity, divergence
   kPeerLost,  // another rank died or timed out
-  kInternal,  // a bug in Lockstep
+  kInternal,  // bug in Lockstep
 };
 
-/// Returns the process exit code of a kind (table at the end of docs/errors.md).
+/// Returns the process exit code of a kind (listed at the end of docs/errors.md).
 int exit_code(ErrorKind kind);
-/// Exit code after saving and stopping on request (EX_TEMPFAIL): schedulers requeue the job.
+/// Exit code after saving and stopping on request (EX_TEMPFAIL). Schedulers requeue the job.
 inline constexpr int kExitPreempted = 75;
 
-/// Error with a cause, the contexts it passed through (innermost first) and a hint. what() is the
-/// whole text, at most one screen.
+/// Error with a cause, contexts (innermost first) and a hint. what() is the whole text, at most one
+/// screen.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string message, std::string remedy = "");
@@ -36,7 +36,8 @@ class Error : public std::exception {
   const std::string& message() const { return message_; }
   const std::string& remedy() const { return remedy_; }
   const std::vector<std::string>& contexts() const { return contexts_; }
-  /// Adds a context ("reading model.safetensors"), innermost first.
+  /// Adds a context such as "reading model.safetensors". Called from the innermost context
+  /// outwards.
   void add_context(std::string context);
   const char* what() const noexcept override { return text_.c_str(); }
 

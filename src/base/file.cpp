@@ -1,4 +1,4 @@
-// Memory-mapped files, file access by offset, and atomic writes.
+// Implements memory-mapped files, file access by offset, and atomic writes.
 #include "base/file.h"
 
 #include <cerrno>
@@ -53,7 +53,7 @@ MappedFile::MappedFile(const std::filesystem::path& path, ErrorKind kind) {
     throw Error(kind, fmt::format("{} is not a file", path.string()));
   }
   if (known && status.st_size == 0) {
-    return;  // an empty file has no bytes to map
+    return;  // an empty file cannot be mapped
   }
   if (mapped == MAP_FAILED) {
     throw system_error(kind, "map", path);
@@ -129,7 +129,7 @@ std::optional<File> File::open_direct(const std::filesystem::path& path, ErrorKi
   }
   const int descriptor = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
   if (descriptor < 0) {
-    return std::nullopt;  // a buffered open reports the reason
+    return std::nullopt;  // the fallback, a buffered open, reports the reason
   }
   return File(descriptor, path, kind);
 }
@@ -235,8 +235,8 @@ void replace_file(
     const std::filesystem::path& path,
     const std::function<void(File& file)>& write,
     ErrorKind kind) {
-  // An unpredictable name, so that no other process can prepare a link at it and no other host uses
-  // it.
+  // The name is unpredictable so that no other process can create a link with it and no other host
+  // uses it.
   std::filesystem::path temporary = path;
   uint64_t drawn = 0;
   [[maybe_unused]] const auto size = ::getrandom(&drawn, sizeof drawn, 0);

@@ -1,5 +1,5 @@
-// Files: memory-mapped, read and written whole, and by offset. Every failure is an Error with the
-// path and the system's reason; a full disk has its own message.
+// Files: memory-mapped, whole, and by offset. Every failure is an Error with the path and the
+// system's reason. A full disk has its own message.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// Read-only memory-mapped file. Move-only; the bytes are valid for the lifetime of the object.
+/// Read-only memory-mapped file. Move-only. The bytes are valid for the lifetime of the object.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -35,31 +35,30 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// Asks the system to read ahead bytes of a MappedFile in large blocks. Does not wait for the data.
+/// Requests read-ahead of bytes of a MappedFile in large blocks. Does not wait for the data.
 void expect_pages(std::span<const std::byte> bytes);
-/// Releases whole pages of a MappedFile from the memory of the process. Later accesses read them
-/// again.
+/// Releases whole pages of a MappedFile from process memory. Later accesses read them again.
 void forget_pages(std::span<const std::byte> bytes);
 
-/// Open file, read and written by offset. Move-only; closed by the destructor.
+/// Open file that is read and written by offset. Move-only. Closed by the destructor.
 class File {
  public:
-  /// kCreate truncates; kCreateNew fails if the path exists, even as a link; kWrite opens an
-  /// existing file.
+  /// kCreate truncates an existing file. kCreateNew fails if the path exists, even as a link.
+  /// kWrite opens an existing file.
   enum class Mode { kRead, kCreate, kCreateNew, kWrite };
   File(const std::filesystem::path& path, Mode mode, ErrorKind kind = ErrorKind::kCheckpoint);
   File(File&& other) noexcept;
   File& operator=(File&& other) = delete;
   ~File();
-  /// Opens an existing file for writes that bypass the page cache (O_DIRECT), of whole pages from
-  /// aligned memory. Returns nullopt if this is not known to be faster: on file systems other than
-  /// ext4 and XFS.
+  /// Opens an existing file for writes that bypass the page cache (O_DIRECT). Writes must be whole
+  /// pages from aligned memory. Returns nullopt on file systems other than ext4 and XFS, where this
+  /// is not known to be faster.
   static std::optional<File> open_direct(
       const std::filesystem::path& path, ErrorKind kind = ErrorKind::kCheckpoint);
 
   void resize(uint64_t size);
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
-  /// Fills `bytes`; throws an Error if the file ends earlier.
+  /// Fills `bytes`. Throws an Error if the file ends earlier.
   void read_at(uint64_t offset, std::span<std::byte> bytes) const;
   /// Flushes the file to the device (fsync).
   void sync();
@@ -77,7 +76,7 @@ class File {
   ErrorKind kind_;
 };
 
-/// Maximum size of a text file that is read whole.
+/// Maximum size of a text file that is read as a whole.
 inline constexpr uint64_t kLongestText = uint64_t{1} << 30;
 /// Reads a whole file. Throws an Error if it is not a regular file (a pipe, a device) or larger
 /// than `longest`.
@@ -85,20 +84,20 @@ std::string read_file(
     const std::filesystem::path& path,
     ErrorKind kind = ErrorKind::kData,
     uint64_t longest = kLongestText);
-/// Writes to a temporary file in the same folder, syncs, renames it to `path`, and syncs the
-/// folder: a reader always sees the complete old or new text.
+/// Replaces a file atomically: a reader always sees the complete old or new text. Writes to a
+/// temporary file in the same folder, syncs it, renames it to `path`, and syncs the folder.
 void write_file_atomically(
     const std::filesystem::path& path,
     std::string_view text,
     ErrorKind kind = ErrorKind::kCheckpoint);
-/// Flushes a folder (fsync), so that a rename in it is on the device.
+/// Flushes a folder (fsync) so that renames in it are on the device.
 void sync_folder(const std::filesystem::path& folder);
-/// Creates folders as mkdir -p. Throws an Error with the folder.
+/// Creates folders like mkdir -p. Throws an Error with the folder.
 void create_folders(const std::filesystem::path& folder, ErrorKind kind = ErrorKind::kCheckpoint);
-/// Returns true if a process holds a lock (fcntl, open file description) on the file. False if the
-/// file does not exist.
+/// Returns true if a process holds a lock (fcntl, open file description) on the file. Returns false
+/// if the file does not exist.
 bool is_locked(const std::filesystem::path& path);
-/// Returns the Error of a failed system call on `path`, from errno: "cannot write PATH: No space
+/// Returns the Error for a failed system call on `path`, from errno: "cannot write PATH: No space
 /// left on device".
 Error system_error(ErrorKind kind, std::string_view action, const std::filesystem::path& path);
 

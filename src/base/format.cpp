@@ -1,5 +1,5 @@
-// Instantiates the parts of fmt that do not depend on the caller's types, so that they are compiled
-// once.
+// Instantiates templates of fmt that do not depend on the caller's types, so that they are compiled
+// only once.
 #include "base/format.h"
 
 #include <fmt/format-inl.h>

@@ -1,4 +1,4 @@
-// XXH3 hashes.
+// Implements XXH3 hashes.
 #include "base/hash.h"
 
 #include <cstdint>

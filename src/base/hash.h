@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Incremental XXH3-128; hex() returns 32 lower-case digits in canonical (big-endian) order.
+/// Incremental XXH3-128 hash. hex() returns 32 lower-case digits in canonical (big-endian) order.
 class Hasher {
  public:
   Hasher();
@@ -19,7 +19,7 @@ class Hasher {
   Hasher& operator=(const Hasher&) = delete;
 
   void update(std::span<const std::byte> bytes);
-  /// Adds a text and its length, so that ("ab", "c") and ("a", "bc") differ.
+  /// Adds a string and its length, so that ("ab", "c") and ("a", "bc") differ.
   void update_field(std::string_view text);
   std::string hex() const;
 
@@ -28,7 +28,7 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-/// XXH3-64, to compare bytes that should be equal.
+/// Returns the XXH3-64 hash. Used to compare bytes that should be equal.
 uint64_t hash_64(std::span<const std::byte> bytes);
 std::string hash_hex(std::span<const std::byte> bytes);
 std::string hash_hex(std::string_view text);

@@ -16,7 +16,7 @@ fs::path cache_folder(
     const char* name,
     const EnvironmentLookup& environment) {
   const auto value = [&](const char* variable) {
-    return environment(variable).value_or("");  // an empty variable counts as not set
+    return environment(variable).value_or("");  // an empty variable is treated as unset
   };
   for (const char* const variable : variables) {
     if (const std::string folder = value(variable); !folder.empty()) {

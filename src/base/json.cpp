@@ -28,7 +28,7 @@ std::string place(std::string_view text, size_t byte) {
 
 nlohmann::json parse_json(std::string_view text, std::string_view source, ErrorKind kind) {
   using json = nlohmann::json;
-  // The library treats a zero byte as the end of the text; JSON never contains one.
+  // The library treats a zero byte as the end of the text, but valid JSON never contains one.
   if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
     throw Error(
         kind, fmt::format("{} is not JSON at {}: a zero byte", source, place(text, zero + 1)));

@@ -1,4 +1,4 @@
-// Parser for untrusted JSON with limits; errors contain the source, the line and the column.
+// Parser for untrusted JSON with limits. Errors contain source, line and column.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace lockstep {
 /// invalid JSON, a duplicate key, or nesting deeper than 64.
 nlohmann::json parse_json(
     std::string_view text, std::string_view source, ErrorKind kind = ErrorKind::kData);
-/// The same for a file.
+/// Parses a JSON file.
 nlohmann::json read_json(const std::filesystem::path& path, ErrorKind kind = ErrorKind::kData);
 
 }  // namespace lockstep

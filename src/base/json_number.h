@@ -1,5 +1,5 @@
-// Checked conversion of JSON numbers to integers. `get` has undefined behavior for a double out of
-// the range of the integer type.
+// Checked conversion of JSON numbers to integers. nlohmann's `get` has undefined behavior if a
+// double is out of range of the integer type.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// Returns an integer value. Throws nlohmann's type error for other values, including 2.0 and 2e21,
-/// and its range error if T cannot represent the value.
+/// and its range error if the value does not fit in T.
 template <class T = int64_t>
 T integer_of(const nlohmann::json& value) {
   const auto held = [&](auto number) {

@@ -1,4 +1,4 @@
-// Log lines and the status line on standard error.
+// Implements log lines and the status line on standard error.
 #include "base/log.h"
 
 #include <atomic>
@@ -20,7 +20,7 @@ std::atomic<int>& rank_setting() {
   return rank;
 }
 
-/// Text in the last line of the terminal, and the lock for all output.
+/// Text in the last line of the terminal, and the lock that protects all output.
 struct StatusLine {
   std::mutex mutex;
   std::string text;
@@ -34,7 +34,7 @@ StatusLine& status_line() {
 constexpr std::string_view kClearLine = "\r\x1b[K";
 
 void write_whole(std::string_view text) {
-  // A single write, so that lines of several processes on one pipe do not interleave.
+  // Uses a single write so that lines of several processes on one pipe do not interleave.
   while (!text.empty()) {
     const auto written = ::write(STDERR_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR) {
@@ -61,8 +61,8 @@ std::string_view name_of(LogLevel level) {
   return "";
 }
 
-/// Removes control characters: lines may contain text from other machines and files, which must not
-/// control the terminal.
+/// Removes control characters, because lines may contain text from other machines and files that
+/// must not control the terminal.
 std::string without_control(std::string_view text) {
   std::string shown(text);
   for (char& letter : shown) {

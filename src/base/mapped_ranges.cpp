@@ -1,4 +1,4 @@
-// SIGBUS handler that prints the file of a failed memory-mapped access.
+// Implements a SIGBUS handler that prints the file of a failed memory-mapped access.
 #include "base/mapped_ranges.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-/// Data that a signal handler may read.
+/// Mapping, stored such that a signal handler can read it.
 struct MappedRange {
   std::atomic<uintptr_t> begin;  // 0: unused
   size_t size;
@@ -40,7 +40,7 @@ void on_bus_error(int signal, siginfo_t* info, void* /*context*/) {
       break;
     }
   }
-  std::signal(signal, SIG_DFL);  // repeating the access then ends the process
+  std::signal(signal, SIG_DFL);  // the repeated access then ends the process
 }
 
 void install_once() {
@@ -73,7 +73,7 @@ void note_mapping(const void* begin, size_t size, const std::filesystem::path& p
       const std::string& name = path.native();
       const size_t length = std::min(name.size(), range.path.size() - 1);
       std::memcpy(
-          range.path.data(), name.data() + (name.size() - length), length);  // the end of the path
+          range.path.data(), name.data() + (name.size() - length), length);  // end of the path
       range.path[length] = '\0';
       range.size = size;
       range.begin.store(reinterpret_cast<uintptr_t>(begin), std::memory_order_release);

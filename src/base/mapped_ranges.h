@@ -1,4 +1,4 @@
-// Files of memory-mapped address ranges, for the message of a SIGBUS.
+// Registry of memory-mapped files, used for the message of a SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-/// Registers a mapping. If another program truncates a mapped file, or its disk fails, the system
-/// ends the reader with SIGBUS; the handler prints the file on stderr. The first mapping installs
-/// the handler, unless the program has its own.
+/// Registers a mapping. If another program truncates a mapped file or its disk fails, the reader
+/// receives SIGBUS. The handler prints the file to stderr. The first registration installs the
+/// handler unless the program already has one.
 void note_mapping(const void* begin, size_t size, const std::filesystem::path& path);
 void forget_mapping(const void* begin);
 

@@ -1,4 +1,4 @@
-// Regular expressions over parameter names.
+// Implements regular expressions over parameter names.
 #include "base/name_pattern.h"
 
 #include <algorithm>

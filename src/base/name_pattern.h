@@ -7,20 +7,20 @@
 
 namespace lockstep {
 
-/// Compiles the regular expression (ECMAScript) of a key. Throws Error (config) with the key if it
-/// is invalid.
+/// Compiles the regular expression (ECMAScript) in a configuration key. Throws Error (config) with
+/// the key if it is invalid.
 std::regex parse_regex(const std::string& key, const std::string& text);
 
-/// Regular expression (ECMAScript) that may match anywhere in a name; use "^" and "$" as anchors.
+/// Regular expression (ECMAScript) that matches anywhere in a name; anchor with "^" and "$".
 /// Thread-safe.
 class NamePattern {
  public:
-  /// Throws the errors of parse_regex().
+  /// Compiles the expression. Throws the errors of parse_regex().
   NamePattern(std::string key, std::string text);
 
   const std::string& text() const { return text_; }
   bool is_in(const std::string& name) const { return std::regex_search(name, expression_); }
-  /// Throws Error (config) with some of the names if none of them matches.
+  /// Throws Error (config) with examples of the names if none of them matches.
   void check_found_in(std::span<const std::string> names) const;
 
  private:

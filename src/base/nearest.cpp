@@ -14,7 +14,7 @@ bool is_same(char a, char b) {
   return lower_case(a) == lower_case(b);
 }
 
-/// Optimal string alignment distance, ignoring case.
+/// Returns the optimal string alignment distance, ignoring case.
 size_t edits(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) {
@@ -55,7 +55,7 @@ std::optional<std::string> nearest_name(
       fewest = count;
     }
   }
-  if (!best || fewest > 2) {  // part of a longer name
+  if (!best || fewest > 2) {  // prefix or suffix of a longer name
     for (const std::string& candidate : candidates) {
       if (word.size() > 4 && (candidate.starts_with(std::string(word) + "_") ||
                               candidate.ends_with("_" + std::string(word)))) {

@@ -1,4 +1,4 @@
-// Sealed memory files that outlive the ranks.
+// Implements sealed memory files that outlive the ranks.
 #include "base/persistent_memory.h"
 
 #include <charconv>
@@ -15,7 +15,7 @@ namespace lockstep {
 
 PersistentMemory::PersistentMemory()
     : descriptor_(::memfd_create("lockstep-kept", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-  // Access beyond the end of a file raises SIGBUS, so the seal prevents truncation.
+  // Access beyond the end of a file raises SIGBUS. The seal prevents truncation.
   if (descriptor_ >= 0 && (::ftruncate(descriptor_, kPersistentParts * kPersistentPartBytes) != 0 ||
                            ::fcntl(descriptor_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)) {
     ::close(std::exchange(descriptor_, -1));

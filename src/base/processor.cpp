@@ -28,7 +28,7 @@ constexpr std::array<std::pair<const char*, InstructionSet>, 4> kNames{
      {"amx", InstructionSet::kAmx}}};
 
 #if defined(__x86_64__)
-/// Requests permission to use AMX tiles, which Linux requires since 5.16.
+/// Requests permission to use AMX tiles, which Linux requires since version 5.16.
 bool may_use_amx() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   constexpr unsigned kAmxBfloat16 = 1U << 22, kAmxTile = 1U << 24;

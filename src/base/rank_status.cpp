@@ -1,4 +1,4 @@
-// Publishes and reads the status of a rank in shared memory.
+// Implements writing and reading of a rank's status in shared memory.
 #include "base/rank_status.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-constexpr off_t kOffset = 4096;  // offset in the file: the first page contains the step
+constexpr off_t kOffset = 4096;  // offset in the file; the first page contains the step
 constexpr uint64_t kMagic = 0x31'65'73'6c'75'70'4b'4c;
 constexpr int kGroups = 32, kWaits = 8, kRanks = 64, kDims = 6;
 constexpr int32_t kOfHost = 1, kOfDevice = 2;  // values of WaitField::used
@@ -31,7 +31,7 @@ void put(std::array<char, N>& field, std::string_view text) {
   text.copy(field.data(), N - 1);
 }
 
-/// Reads up to the first zero byte: a reader may see a partially written text.
+/// Reads up to the first zero byte, because a reader may see a partially written text.
 template <size_t N>
 std::string text_of(const std::array<char, N>& field) {
   return {field.begin(), std::find(field.begin(), field.end(), '\0')};
@@ -104,7 +104,7 @@ PendingCall reading_of(const WaitField& field) {
 
 struct RankStatus::Page {
   uint64_t magic;
-  std::atomic<uint64_t> version;  // odd during a write
+  std::atomic<uint64_t> version;  // odd while a write is in progress
   Told told;
 };
 
@@ -273,7 +273,7 @@ std::optional<RankStatusReading> read_rank_status(const std::filesystem::path& p
   const auto copy = std::make_unique<Copy>();
   const auto again = std::make_unique<Copy>();
   constexpr auto kSize = static_cast<ssize_t>(sizeof(Copy));
-  // The version of a rank stopped during a write stays odd; its status is then used as it is.
+  // If a rank is stopped during a write, its version stays odd. Its status is then used as is.
   constexpr int kTries = 20;
   bool whole = false;
   for (int i = 0; i < kTries && !whole; ++i) {
@@ -313,7 +313,7 @@ namespace {
 
 thread_local std::function<void(std::string_view)> phase_observer;
 
-/// Never destroyed: groups and threads use it during shutdown.
+/// Status of this process. Never destroyed because groups and threads use it during shutdown.
 struct OfProcess {
   std::mutex mutex;
   std::atomic<RankStatus*> rank_status = nullptr;

@@ -1,4 +1,4 @@
-// Atomic replacement of a file that is written in parts.
+// Atomic replacement of a file that is written in several steps.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Writes a file with `write` and replaces `path` atomically, as write_file_atomically().
+/// Writes a file with `write` and atomically replaces `path`, like write_file_atomically().
 void replace_file(
     const std::filesystem::path& path,
     const std::function<void(File& file)>& write,

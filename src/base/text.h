@@ -12,7 +12,7 @@ constexpr bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
 }
 
-/// Converts A to Z to lower case; other bytes are not changed, so UTF-8 stays valid.
+/// Converts A to Z to lower case. Other bytes are not changed, so UTF-8 stays valid.
 constexpr char lower_case(char letter) {
   return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
 }

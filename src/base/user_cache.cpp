@@ -1,4 +1,4 @@
-// Locates the cache folder of the user.
+// Locates the user's cache folder.
 #include "base/user_cache.h"
 
 #include <cstdlib>
@@ -12,7 +12,8 @@
 namespace lockstep {
 namespace {
 
-// A folder in /tmp that only this user can create and write, because cache contents are trusted.
+// Returns a folder in /tmp that only this user can create and write to, because cache contents are
+// trusted.
 std::filesystem::path own_temporary_folder() {
   const std::string path = fmt::format("/tmp/lockstep-{}", ::geteuid());
   struct stat info{};

@@ -1,4 +1,4 @@
-// Collectives with timeouts, error descriptions, observers and rank status.
+// Collectives with timeouts, error messages, observers and rank status.
 #include "comm/communicator.h"
 
 #include <algorithm>
@@ -32,9 +32,9 @@ c10d::ReduceOp to_c10d(Reduce reduce) {
   return c10d::ReduceOp::SUM;
 }
 
-/// First tags of the messages of our own collectives. They differ from the callers' tags and by
-/// kind of collective, because ranks keep the order of the gathers and the order of the reductions,
-/// but not always the order between the two.
+/// First tags of the messages of pairwise collectives. They differ from the tags of callers, and
+/// between kinds of collectives: all ranks start gathers in the same order and reductions in the
+/// same order, but not always in the same order relative to each other.
 constexpr int kTagsOfAKind = 1 << 28;
 int tag_of(int kind, int64_t count) {
   return kind * kTagsOfAKind + static_cast<int>(count % kTagsOfAKind);
@@ -48,14 +48,15 @@ Error peer_lost(const std::string& call, const std::exception& error) {
       "another rank ended or did not answer; find the first rank that failed");
 }
 
-/// Reports a lost rank even if the backend did not detect it.
+/// Throws Error (peer lost) if the heartbeat found a lost rank, even if the backend did not detect
+/// the loss.
 void throw_if_lost(const std::function<std::string()>& describe) {
   if (const std::string who = lost_rank(); !who.empty()) {
     throw peer_lost(describe(), std::runtime_error(who));
   }
 }
 
-/// Records a pending wait in the rank status until it ends or, on a GPU, is left to the device.
+/// Records a pending wait in the rank status until it ends or, on a GPU, is handed to the device.
 class ToldWait {
  public:
   ToldWait(int wait, bool on_device) : wait_(wait), on_device_(on_device) {}
@@ -94,7 +95,7 @@ CallKind kind_of(std::string_view operation) {
 
 }  // namespace
 
-/// Entry of the group in the rank status, removed with the last reference.
+/// Entry of the group in the rank status. It is removed with the last reference.
 struct Communicator::ToldGroup {
   ToldGroup(const std::string& name, std::vector<int> all)
       : ranks(std::move(all)),
@@ -103,7 +104,7 @@ struct Communicator::ToldGroup {
   ToldGroup(const ToldGroup&) = delete;
   ToldGroup& operator=(const ToldGroup&) = delete;
 
-  const std::vector<int> ranks;  // ranks in the world group
+  const std::vector<int> ranks;  // world ranks of the members
   const int number;
 };
 
@@ -266,7 +267,7 @@ Pending Communicator::all_reduce(Tensor tensor, Reduce reduce, const ResultReade
 }
 
 Pending Communicator::sum_into(Tensor out, Tensor in) {
-  // Between two ranks this reads the same number of bytes as an all-reduce, in one step instead of
+  // With two ranks, this reads the same number of bytes as an all-reduce, in one step instead of
   // two.
   if (size_ == 2 && in.is_cpu() && shared_ != nullptr) {
     return start("all_reduce", in, 2.0, [&] { return shared_->sum_by_all(out, in); });
@@ -343,7 +344,8 @@ Pending Communicator::exchange(std::span<const P2p> transfers) {
   if (transfers.empty()) {
     return {};
   }
-  // Bytes sent as start() counts them: the ring's share of the first tensor.
+  // Number of bytes sent, divided by a ring's share of the first tensor, which is the factor that
+  // start() expects.
   double sent = 0;
   for (const P2p& transfer : transfers) {
     sent += transfer.direction == P2p::Direction::kSend
@@ -361,7 +363,7 @@ Pending Communicator::exchange(std::span<const P2p> transfers) {
 }
 
 void Communicator::barrier() {
-  // An all-reduce instead of c10d's barrier, which may wait on an idle device.
+  // An all-reduce, because c10d's barrier may use an idle device.
   Tensor one = at::zeros({1}, at::kInt);
   all_reduce(one).wait();
 }

@@ -1,4 +1,4 @@
-// Heartbeats over the store: each rank watches the next one.
+// Heartbeats through the store: each rank watches the next rank.
 #include "comm/heartbeat.h"
 
 #include <exception>
@@ -66,9 +66,9 @@ Heartbeat::~Heartbeat() {
       store_->compareSet(kLostKey, {}, to_bytes(fmt::format("rank {} failed", rank_)));
     }
     store_->set(heart_of(rank_), to_bytes(kFarewell));
-  } catch (const std::exception&) {  // the store is gone, so no rank could read the message
+  } catch (const std::exception&) {  // the store is lost, so no rank could read the message
   }
-  if (told_) {  // otherwise another rank thread of this process wrote it
+  if (told_) {  // if false, another rank thread of this process wrote it
     const std::scoped_lock lock(lost().mutex);
     lost().who.clear();
   }

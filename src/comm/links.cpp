@@ -7,9 +7,10 @@
 namespace lockstep::comm {
 namespace {
 
-/// Message tags; distinct from those of collectives (communicator.cpp) and of other callers.
+/// Message tags, which differ from those of collectives (communicator.cpp) and of other callers.
 constexpr int kFirstTag = 3 << 28, kTags = 1 << 28;
-/// GPU thread blocks per lane: there are many lanes, and each reserves memory for its blocks.
+/// Number of GPU thread blocks per lane. It is small, because there are many lanes and each
+/// reserves memory for its blocks.
 constexpr int kBlocksOfALane = 4;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Measures how much communication time is spent transferring data.
+// Measures how much of the communication time is data transfer.
 #include "comm/moving.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One check costs about 0.2 microseconds per socket: less than 0.1 % of a core.
+// A check takes about 0.2 microseconds per socket, which is less than 0.1 % of a core.
 constexpr std::chrono::microseconds kLook{100'000}, kLookASocket{500};
 
 std::atomic<int64_t>& nanoseconds_moving() {
@@ -48,7 +48,7 @@ std::optional<double> seconds_without_room(int socket) {
   return static_cast<double>(info.tcpi_rwnd_limited) * 1e-6;
 }
 
-/// Returns the TCP connections that this process has open.
+/// Returns the TCP connections that are open in this process.
 std::set<int> connections() {
   std::set<int> found;
   std::error_code none;
@@ -63,7 +63,8 @@ std::set<int> connections() {
   return found;
 }
 
-/// Samples sockets. Unsent bytes mean that the link is slow, unless the receiver's window is full.
+/// Samples sockets. Unsent bytes mean that the link is slow, unless the receive window of the peer
+/// is full.
 class Sockets {
  public:
   static Sockets& of_process() {
@@ -100,13 +101,13 @@ class Sockets {
     }
   }
 
-  /// Returns true if a link delays bytes now, `seconds` after the last sample.
+  /// Returns true if a link is currently delaying bytes; the last sample was `seconds` ago.
   bool is_held_up(double seconds) {
     bool held_up = false;
     for (auto at = without_room_.begin(); at != without_room_.end();) {
       int unsent = 0;
       if (::ioctl(at->first, SIOCOUTQNSD, &unsent) != 0) {
-        at = without_room_.erase(at);  // the socket's group has ended
+        at = without_room_.erase(at);  // the group of the socket has ended
         continue;
       }
       if (const auto now = unsent > 0 ? seconds_without_room(at->first) : std::nullopt) {
@@ -120,8 +121,10 @@ class Sockets {
 
   std::mutex mutex_;
   std::condition_variable_any ended_;
-  std::map<int, double> without_room_;  // by socket: seconds with a full window at the last check
-  std::jthread thread_;                 // last member: it stops before the others are destroyed
+  std::map<int, double> without_room_;  // keyed by socket: seconds with a full window at the last
+                                        // check
+  std::jthread thread_;                 // last member, so that it stops before the others are
+                                        // destroyed
 };
 
 }  // namespace

@@ -1,13 +1,13 @@
-// Splits a rank's communication time into its own transfers and waiting for peers.
+// Splits a rank's communication time into data transfer and waiting for peers.
 #pragma once
 
 #include <functional>
 
 namespace lockstep::comm {
 
-/// Returns the total seconds that this process spent on its own transfers: copying and reducing
-/// tensors in shared memory, or blocked on a link although the receiver had room (Gloo sockets,
-/// sampled several times per second). NCCL transfers are not measured.
+/// Returns the total seconds that this process spent on transferring data: copying and reducing
+/// tensors in shared memory, or blocked on a link although the receiver had buffer space (Gloo
+/// sockets, sampled several times per second). NCCL transfers are not measured.
 double seconds_moving();
 void add_seconds_moving(double seconds);
 

@@ -1,4 +1,4 @@
-// All-gather and reduce-scatter by pairwise messages.
+// All-gather and reduce-scatter with pairwise messages.
 #include "comm/pairwise.h"
 
 #include <algorithm>
@@ -11,9 +11,10 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr int64_t kBlock = int64_t{1} << 15;  // elements reduced and passed to the reader at a time
+constexpr int64_t kBlock = int64_t{1} << 15;  // number of elements that are reduced and passed to
+                                              // the reader at a time
 
-/// Several works combined into one.
+/// Combines several works into one.
 class Works : public c10d::Work {
  public:
   explicit Works(std::vector<WorkPtr> works) : works_(std::move(works)) {}
@@ -28,7 +29,7 @@ class Works : public c10d::Work {
   std::vector<WorkPtr> works_;
 };
 
-/// Returns the peers of a rank, nearest first. The first peer differs for every rank.
+/// Returns the peers of a rank, nearest first, so that every rank has a different first peer.
 std::vector<int> peers_of(int rank, int size) {
   std::vector<int> peers;
   for (int step = 1; step < size; ++step) {
@@ -45,8 +46,8 @@ WorkPtr start_transfers(c10d::ProcessGroup& group, std::span<const P2p> transfer
     return c10::make_intrusive<Works>(std::move(works));
   }
   const c10::DeviceType device = transfers.front().tensor.device().type();
-  // If a backend runs messages sequentially, two ranks that both send first would deadlock;
-  // coalesced messages run as one.
+  // If a backend runs messages sequentially, two ranks that both send first would deadlock.
+  // Coalesced messages run as one operation.
   const bool coalesces = group.getBackend(device)->supportsCoalescing();
   if (coalesces) {
     group.startCoalescing(device);

@@ -1,5 +1,5 @@
-// Creation of c10d process groups. The only file that includes gloo's headers (Debian's
-// libgloo-dev; the code is in libtorch). It instantiates no gloo type: devices come from c10d's
+// Creates c10d process groups. This is the only file that includes gloo's headers (Debian's
+// libgloo-dev; the code is in libtorch). It instantiates no gloo types: devices come from c10d's
 // factory.
 #include "comm/process_group.h"
 

@@ -1,5 +1,5 @@
-// Process groups of c10d: NCCL for GPU tensors; for CPU tensors, shared memory within a node and
-// Gloo across nodes.
+// c10d process groups: NCCL for GPU tensors; for CPU tensors, shared memory within a node and Gloo
+// across nodes.
 //
 // NCCL is an ordered backend: it ignores tags and executes the operations of a group in the order
 // in which a rank starts them. Point-to-point messages of such a group must be coalesced
@@ -21,31 +21,38 @@ namespace lockstep::comm {
 using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 struct GroupOptions {
-  c10::Device device = c10::Device(c10::kCPU);  // tensors on a GPU use NCCL
-  std::string host = "127.0.0.1";  // address that Gloo binds to; empty: the host's name
-  std::string interface;           // or Gloo's network interface (GLOO_SOCKET_IFNAME)
-  bool shared_memory = true;       // use shared memory if all ranks are on one node; otherwise Gloo
+  c10::Device device = c10::Device(c10::kCPU);  // tensors on a GPU are sent through NCCL
+  std::string host = "127.0.0.1";  // address that Gloo binds to; empty: the address of the host
+                                   // name
+  std::string interface;           // network interface for Gloo, instead of `host`
+                                   // (GLOO_SOCKET_IFNAME)
+  bool shared_memory = true;       // use shared memory if all ranks are on one node; false: always
+                                   // use Gloo
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   /// Interval at which a wait in shared memory checks that the peers' processes are alive.
   std::chrono::milliseconds patience{100};
-  std::vector<int> world_ranks = {};  // world ranks of the members, for errors; empty: 0, 1, ...
-  /// Publishes waits in this group to the peers of all groups of this rank. Must be false if a
-  /// thread other than the rank's main thread uses the group.
+  std::vector<int> world_ranks = {};  // world ranks of the members, for error messages; empty: 0,
+                                      // 1, ...
+  /// Publishes the waits in this group to the peers of all groups of this rank. Must be false if
+  /// any thread other than the rank's main thread uses the group.
   bool explains_waits = true;
-  bool only_on_device = false;  // on a GPU: the group has no host backend
-  int most_blocks = 0;          // limit of NCCL's GPU thread blocks; 0: NCCL's default
+  bool only_on_device = false;  // on a GPU: create no host backend for the group
+  int most_blocks = 0;          // maximum number of GPU thread blocks that NCCL uses; 0: NCCL's
+                                // default
 };
 
-/// Joins the group as `rank` of `size`. All ranks of the group must call; blocks until all have
-/// called.
+/// Joins the group as `rank` of `size`. Must be called on every rank of the group; blocks until all
+/// ranks have called.
 ProcessGroup join_group(const Store& store, int rank, int size, const GroupOptions& options);
 
-/// Registers NCCL. Called by liblockstep_cuda.so, so that this module does not link to it.
+/// Creates a rank's backend of a group. Must be called on every rank; may block until all ranks
+/// have called.
 using BackendFactory = std::function<c10::intrusive_ptr<c10d::Backend>(
     const Store& store, int rank, int size, const GroupOptions& options)>;
-/// Creates a rank's backend of a group. Every rank calls; may block until all have called.
+/// Registers NCCL. Called by liblockstep_cuda.so, so that this module does not have to link to
+/// NCCL.
 void set_nccl_factory(BackendFactory factory);
-/// Replaces shared memory and Gloo in groups joined from now on; null restores them.
+/// Replaces shared memory and Gloo in groups that are joined from now on; null restores them.
 void set_host_factory(BackendFactory factory);
 
 /// Returns true if the group uses an ordered backend for tensors on this type of device.

@@ -34,11 +34,12 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr int kOffers = 256;             // most offers of a rank; further operations wait
-constexpr uint64_t kProbe = 0x4c6f636b;  // peers read this word to test whether they have access
+constexpr int kOffers = 256;             // maximum number of offers per rank; further operations
+                                         // wait
+constexpr uint64_t kProbe = 0x4c6f636b;  // word that peers read to test whether they have access
 
-/// Identifies the node and its PID and user namespaces. Ranks with equal identities can address
-/// each other's processes by PID.
+/// Returns an identifier of the node and its PID and user namespaces. Ranks with equal identifiers
+/// can address each other's processes by PID.
 std::string machine_identity() {
   std::string text;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), text);
@@ -75,7 +76,7 @@ bool all_agree(const Store& store, const std::string& key, int rank, int size, b
   return true;
 }
 
-/// Parses a number sent by another process; nullopt if there is anything else in the string.
+/// Parses a number that another process sent. Returns nullopt if the string contains anything else.
 std::optional<int> number_in(std::string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -83,9 +84,9 @@ std::optional<int> number_in(std::string_view text) {
   return whole ? std::optional(number) : std::nullopt;
 }
 
-/// Registry of the ranks in this process. A rank proves that it runs in this process with a random
-/// token, because its tensors are read through raw pointers, and pointers from another process must
-/// not be dereferenced.
+/// Registry of the ranks in this process. A rank uses a random token to prove that it runs in this
+/// process, because its tensors are read through raw pointers, and pointers from another process
+/// must not be dereferenced.
 class RanksHere {
  public:
   static std::string enter(int rank) {
@@ -106,7 +107,8 @@ class RanksHere {
 
  private:
   static std::mutex& mutex() {
-    static auto* const one = new std::mutex;  // never destroyed: threads may still join at exit
+    static auto* const one = new std::mutex;  // never destroyed, because threads may still join at
+                                              // exit
     return *one;
   }
   static std::map<std::string, int>& words() {
@@ -115,8 +117,8 @@ class RanksHere {
   }
 };
 
-/// Creates shared memory that no process can shrink, because access beyond the end of a mapped file
-/// raises SIGBUS.
+/// Creates shared memory that no process can shrink. Otherwise an access beyond the end of a shrunk
+/// file would raise SIGBUS.
 int make_memory(size_t bytes) {
   const int descriptor = ::memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor >= 0 &&
@@ -128,7 +130,8 @@ int make_memory(size_t bytes) {
   return descriptor;
 }
 
-/// Opens the shared memory of another process; returns -1 if its descriptor is not such memory.
+/// Opens the shared memory of another process. Returns -1 if its descriptor does not refer to such
+/// memory.
 int open_memory(int process, const std::string& said, size_t bytes) {
   const std::optional<int> number = number_in(said);
   if (!number) {
@@ -147,11 +150,13 @@ int open_memory(int process, const std::string& said, size_t bytes) {
   return sound ? descriptor : -1;
 }
 
-/// Maps the descriptor's memory once for all rank threads of this process, so that ThreadSanitizer,
-/// which tracks addresses, sees their synchronization. Returns null on failure.
+/// Maps the memory of the descriptor once for all rank threads of this process, so that
+/// ThreadSanitizer, which tracks addresses, recognizes their synchronization. Returns null on
+/// failure.
 std::shared_ptr<void> mapped_once(int descriptor, size_t bytes) {
   using Key = std::pair<dev_t, ino_t>;
-  static auto* const mutex = new std::mutex;  // never destroyed, as above
+  static auto* const mutex = new std::mutex;  // never destroyed, for the same reason as in
+                                              // RanksHere
   static auto* const all = new std::map<Key, std::weak_ptr<void>>;
   struct stat status{};
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
@@ -201,15 +206,16 @@ bool read_process(int process, const void* from, void* into, size_t bytes) {
 
 }  // namespace
 
-/// Slot of one rank, on its own cache lines.
+/// Data of one rank, on its own cache lines.
 struct alignas(128) SharedBoard::Place {
   std::atomic<uint32_t> bell;
-  std::atomic<uint32_t> asleep;    // bits of Sleeper
+  std::atomic<uint32_t> asleep;    // bits of Sleeper: threads that are asleep
   std::atomic<uint32_t> attended;  // number of waiting threads
   std::atomic<uint32_t> left;
   std::atomic<int> waits_for;     // 2 * (world rank + 1), plus 1 if the wait failed; 0: none
-  std::atomic<uint32_t> readers;  // peers that are reading this rank's memory through pointers
-  std::atomic<uint32_t> used;     // offers[used] and later ones have never been used
+  std::atomic<uint32_t> readers;  // number of peers that are reading this rank's memory through
+                                  // pointers
+  std::atomic<uint32_t> used;     // offers[used] and all later slots have never been used
   std::atomic<const uint64_t*> probe;
   std::array<Offer, kOffers> offers;
 };
@@ -235,7 +241,7 @@ std::unique_ptr<SharedBoard> SharedBoard::join(const Store& store, int rank, int
     sound = sound && process > 0 && (is_here || process != ::getpid());
     board->processes_.push_back(process);
   }
-  // If Yama restricts ptrace, allows other processes of this user to read this process.
+  // Allows other processes of this user to read this process even if Yama restricts ptrace.
   ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   board->bytes_ = sizeof(Place) * static_cast<size_t>(size);
   int descriptor = -1;
@@ -263,7 +269,8 @@ bool SharedBoard::map(int descriptor) {
   if (memory_ == nullptr) {
     return false;
   }
-  places_ = static_cast<Place*>(memory_.get());  // the memory is zero, which is the initial state
+  places_ = static_cast<Place*>(memory_.get());  // the memory is zero-filled, which is the initial
+                                                 // state
   static const uint64_t probe = kProbe;
   places_[rank_].probe = &probe;
   for (const int process : processes_) {
@@ -329,8 +336,8 @@ Offer* SharedBoard::offer(uint64_t key, uint64_t signature, const void* address,
 }
 
 Offer* SharedBoard::find(int peer, uint64_t key) const {
-  // Two offers may arrive during a scan: the earlier one in a slot already scanned and the later
-  // one in a slot not yet scanned. A second scan sees both.
+  // Two offers may arrive during a scan, the earlier one in a slot that was already scanned and the
+  // later one in a slot that was not. A second scan finds both.
   return look(peer, key) == nullptr ? nullptr : look(peer, key);
 }
 
@@ -341,7 +348,7 @@ Offer* SharedBoard::look(int peer, uint64_t key) const {
   Offer* earliest = nullptr;
   for (uint32_t i = 0; i < used; ++i) {
     Offer& offer = place.offers[i];
-    // Checks the key again: the slot may have been reused in between.
+    // Checks the key again, because the slot may have been reused in between.
     if (offer.key.load(std::memory_order_acquire) == key &&
         (offer.taken_by.load(std::memory_order_acquire) & me) == 0 &&
         offer.key.load(std::memory_order_acquire) == key &&
@@ -384,7 +391,7 @@ void SharedBoard::read(int peer, const void* from, void* into, size_t bytes) con
   const int process = processes_[static_cast<size_t>(peer)];
   const bool could = read_process(process, from, into, bytes);
   const int why = errno;
-  // A peer that leaves may have freed the memory that was read.
+  // A peer that is leaving may have freed the memory that was read.
   if (places_[peer].left.load() != 0 || (!could && why == ESRCH)) {
     throw PeerLeft(peer);
   }

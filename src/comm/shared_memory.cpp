@@ -1,4 +1,4 @@
-// Shared-memory backend: progress, waiting and timeouts.
+// Shared-memory backend: progress, waits and timeouts.
 #include "comm/shared_memory.h"
 
 #include <algorithm>
@@ -37,8 +37,8 @@ char* start_of(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.data_ptr());
 }
 
-/// Boards of all groups of a world rank. The rank publishes on every board for which rank it waits,
-/// so that peers of one group can see that it waits in another.
+/// Boards of all groups of a world rank. The rank publishes on all boards for which rank it waits,
+/// so that the peers in one group know that it waits in another.
 class Waits {
  public:
   static Waits& of_process() {
@@ -82,7 +82,7 @@ SharedMemoryBackend::~SharedMemoryBackend() {
   ends_ = true;
   board_->ring(rank_);
   background_.join();
-  board_ = nullptr;  // from here on no peer reads the tensors of unfinished operations
+  board_ = nullptr;  // after this, no peer reads the tensors of unfinished operations
 }
 
 SharedMemoryBackend::OperationPtr SharedMemoryBackend::start(OperationPtr operation) {
@@ -94,7 +94,7 @@ SharedMemoryBackend::OperationPtr SharedMemoryBackend::start(OperationPtr operat
     if (operation->bytes() <= kSmallOperation) {
       go_on(0);
     } else {
-      // A rank posts its offers in the order of its calls.
+      // A rank must post its offers in the order of its calls.
       const std::scoped_lock list(list_);
       board_->begin_offers();
       for (const OperationPtr& begun : operations_) {
@@ -112,8 +112,8 @@ bool SharedMemoryBackend::Progress::try_lock() {
   if (mutex_.try_lock()) {
     return true;
   }
-  // One of the two exchanges sees the other: either unlock() rings the bell, or this thread sees
-  // that the mutex is free.
+  // One of the two exchanges sees the result of the other: either unlock() rings the bell, or this
+  // thread finds the mutex free.
   turned_away_.exchange(true);
   return mutex_.try_lock();
 }
@@ -176,7 +176,7 @@ void SharedMemoryBackend::wait_for(SharedOperation& operation, std::chrono::mill
   const auto most = timeout == kNoTimeout ? options_.timeout : timeout;
   const auto begin = Clock::now();
   bool look_at_processes = false;
-  int root = SharedBoard::kNobody;  // published once the wait is long
+  int root = SharedBoard::kNobody;  // published after a long wait
   board_->attend(true);
   while (!operation.done) {
     const uint32_t heard = board_->bell();
@@ -207,7 +207,7 @@ void SharedMemoryBackend::wait_for(SharedOperation& operation, std::chrono::mill
     tell_wait(SharedBoard::kNobody, /*gave_up=*/false);
   }
   if (const std::scoped_lock lock(list_); !operations_.empty()) {
-    board_->ring(rank_);  // the background thread continues the other operations
+    board_->ring(rank_);  // so that the background thread continues with the other operations
   }
   if (operation.failure != nullptr) {
     std::rethrow_exception(operation.failure);
@@ -226,7 +226,8 @@ int SharedMemoryBackend::root_of(uint64_t awaited) const {
     }
     const int waits_for = board_->waits_for(peer);
     if (waits_for == SharedBoard::kNobody || waits_for == world_rank(rank_)) {
-      return world_rank(peer);  // the peer waits for no rank, or the ranks wait for each other
+      return world_rank(peer);  // the peer waits for no rank, or the ranks wait for each other in a
+                                // cycle
     }
     root = root == SharedBoard::kNobody ? waits_for : root;
   }
@@ -256,7 +257,8 @@ std::string SharedMemoryBackend::why_gone(int rank) {
   if (!board_->gave_up(rank) || waited_for == world_rank(rank_)) {
     return fmt::format("rank {} has ended", world_rank(rank));
   }
-  tell_wait(waited_for, /*gave_up=*/true);  // peers that see this rank leave report the same cause
+  tell_wait(waited_for, /*gave_up=*/true);  // so that peers that see this rank leave report the
+                                            // same cause
   return fmt::format(
       "rank {} has ended, which had no answer from rank {}", world_rank(rank), waited_for);
 }
@@ -272,7 +274,7 @@ void SharedMemoryBackend::give_up(SharedOperation& operation, std::chrono::milli
   }
   const int root = root_of(awaited);
   tell_wait(root, /*gave_up=*/true);
-  // Ranks that are themselves waiting are not the cause.
+  // Ranks that are waiting themselves are not the cause.
   uint64_t standing = 0;
   bool root_is_awaited = false;
   for (int peer = 0; peer < size_; ++peer) {
@@ -296,7 +298,7 @@ void SharedMemoryBackend::run_background() {
     const uint32_t heard = board_->bell();
     if (!board_->attended()) {
       const std::scoped_lock progress(progress_);
-      go_on(0);  // a waiting thread checks for lost ranks
+      go_on(0);  // only waiting threads check for lost ranks
     }
     board_->sleep(heard, SharedBoard::Sleeper::kBackground, std::chrono::seconds(1));
   }

@@ -18,7 +18,7 @@ char* bytes_of(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.data_ptr());
 }
 
-/// Collective in which every rank offers a tensor and reads the tensors of its peers.
+/// Collective in which all ranks offer a tensor and read their peers' tensors.
 class Collective : public SharedOperation {
  public:
   Collective(
@@ -34,8 +34,8 @@ class Collective : public SharedOperation {
 
  protected:
   virtual bool go_on_announced(SharedBoard& board) = 0;
-  /// Copies `bytes` bytes at offset `begin` of each peer's tensor into the peer's slice of `out`,
-  /// as soon as the peer has posted its offer. Returns true when all have been read.
+  /// Copies `bytes` bytes at offset `begin` of each peer's tensor to the peer's slice of `out` as
+  /// soon as the peer has posted its offer. Returns true when all peers have been read.
   bool read_each(SharedBoard& board, uint64_t begin, uint64_t bytes, const at::Tensor& out) {
     for (int peer = 0; peer < board.size(); ++peer) {
       if (peer != board.rank() && !parts_.took(peer) && parts_.find(board, peer) != nullptr) {
@@ -50,8 +50,8 @@ class Collective : public SharedOperation {
   SharedParts parts_;
 };
 
-/// All-reduce. Each rank reduces its slice of all tensors in place, then reads the peers' reduced
-/// slices. Small tensors are reduced completely on every rank.
+/// All-reduce. Each rank reduces its slice of all tensors in place, then reads the reduced slices
+/// of its peers. For small tensors, every rank reduces the whole tensor.
 class AllReduce : public Collective {
  public:
   AllReduce(
@@ -112,8 +112,8 @@ class AllReduce : public Collective {
       board.ring_peers();
     }
     for (int peer = 0; summed_ && peer < board.size(); ++peer) {
-      // A peer that has reduced its slice no longer reads that slice here, so it may be
-      // overwritten.
+      // A peer that has reduced its slice no longer reads this rank's copy of that slice, so the
+      // copy may be overwritten.
       if (peer != board.rank() && !parts_.took(peer) &&
           parts_.find(board, peer)->stage.load(std::memory_order_acquire) == 1) {
         const auto [begin, end] = slice(board, peer);
@@ -196,7 +196,7 @@ class ReduceScatter : public Collective {
   bool summed_ = false;
 };
 
-/// Sum into a separate tensor; every rank reduces all tensors.
+/// Sum into a separate tensor. Every rank reduces the whole tensors.
 class SumByAll : public Collective {
  public:
   SumByAll(const Group& group, at::Tensor out, const at::Tensor& in, uint64_t count)
@@ -242,7 +242,7 @@ class AllToAll : public Collective {
   at::Tensor out_;
 };
 
-/// Broadcast; only the root posts an offer.
+/// Broadcast. Only the root posts an offer.
 class Broadcast : public SharedOperation {
  public:
   Broadcast(const Group& group, const at::Tensor& tensor, int root, uint64_t count)

@@ -1,4 +1,4 @@
-// Offers and reads of one collective on the shared board.
+// Offers and reads of a collective on the shared board.
 #include "comm/shared_parts.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kCopyBlock = size_t{64} << 10;  // bytes read and reduced at a time
+constexpr size_t kCopyBlock = size_t{64} << 10;  // number of bytes that are read and reduced at a
+                                                 // time
 constexpr uint64_t kSizeMask = (uint64_t{1} << 40) - 1;
 constexpr std::array<const char*, 7> kVerbs{
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send", "sum"};

@@ -24,7 +24,7 @@ Communicator split(
     return Communicator::alone();
   }
   // The first member distinguishes the groups of one split. The number of arrivals distinguishes
-  // consecutive splits, because a split starts only after the previous one has completed.
+  // consecutive splits, since a split starts only after the previous one has completed.
   const Store& store = parent.process_group()->getStore();
   const std::string key = fmt::format("split/{}/{}", name, ranks.front());
   const auto size = static_cast<int64_t>(ranks.size());

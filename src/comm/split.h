@@ -1,4 +1,4 @@
-// Groups of a subset of a communicator's ranks.
+// Groups of a subset of the ranks of a communicator.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace lockstep::comm {
 
-/// Returns a new group of the given ranks of `parent`, in that order. This rank must be among them;
-/// a group of one rank has no backend. Every listed rank must call with equal arguments; blocks
-/// until all have called. Groups with the same name that are created at the same time must be
-/// disjoint. `options` are those with which the parent was joined. Throws Error (peer lost) if a
-/// rank does not arrive.
+/// Returns a new group of the given ranks of `parent`, in that order. This rank must be one of
+/// them. A group of one rank has no backend. Must be called on every listed rank with equal
+/// arguments; blocks until all of them have called. Groups with the same name that are created at
+/// the same time must be disjoint. `options` must be those with which the parent was joined. Throws
+/// Error (peer lost) if a rank does not arrive.
 Communicator split(
     Communicator& parent,
     const std::vector<int>& ranks,

@@ -1,4 +1,4 @@
-// The job's key-value store: hosting and connecting.
+// Hosts the key-value store of a job and connects to it.
 #include "comm/store.h"
 
 #include <cerrno>
@@ -22,9 +22,9 @@ namespace {
 constexpr int kLargestPort = 65535;
 
 /// Returns a socket that listens on the address of `name`. Returns -1 if the address does not
-/// belong to this machine (for example a service address), or if it is loopback although the name
-/// is not (common in /etc/hosts); c10d's server then listens on all addresses. The server takes
-/// ownership of the socket.
+/// belong to this machine (for example, a service address), or if it is a loopback address although
+/// the name is not (common in /etc/hosts). c10d's server then listens on all addresses. The server
+/// takes ownership of the socket.
 int listen_on(const std::string& name, int port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -59,7 +59,7 @@ uint16_t port_of(int listener) {
                                     : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-/// c10d appends a stack trace to its messages; the first line has the reason.
+/// Returns the first line of the message, which contains the reason. c10d appends a stack trace.
 std::string first_line(const std::exception& error) {
   const std::string text = error.what();
   return text.substr(0, text.find('\n'));

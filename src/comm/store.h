@@ -1,4 +1,4 @@
-// Key-value store for the rendezvous of a job's ranks.
+// Key-value store for the rendezvous of a job.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace lockstep::comm {
 
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-/// Address of the store, and this process's rank.
+/// Address of the store, and the rank of this process.
 struct Rendezvous {
   std::string address = "127.0.0.1";
   int port = 0;
@@ -21,9 +21,9 @@ struct Rendezvous {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-/// Store hosted by this process on `port`, or on a free port if `port` is 0, so that jobs do not
-/// race for one. It lives as long as the last reference. Throws Error (environment) if the port is
-/// in use.
+/// Store hosted by this process on `port`. If `port` is 0, uses a free port, which avoids races
+/// between jobs. The store lives as long as the last reference to it. Throws Error (environment) if
+/// the port is in use.
 class HostedStore {
  public:
   explicit HostedStore(int port = 0);
@@ -35,8 +35,8 @@ class HostedStore {
   int port_ = 0;
 };
 
-/// Connects to the job's store, or hosts it if this is rank 0 and no agent does. Blocks until
-/// connected; throws Error (environment) with address and port after the timeout.
+/// Connects to the store of the job, or hosts it if this is rank 0 and no agent hosts it. Blocks
+/// until connected. After the timeout, throws Error (environment) with the address and the port.
 Store join_store(const Rendezvous& rendezvous);
 
 /// Returns a view of the store whose keys begin with `prefix`.

@@ -25,7 +25,7 @@ void take_in(A& into, A value) {
   }
 }
 
-/// Reduces one cache-sized block at a time.
+/// Reduces the arrays in cache-sized blocks.
 template <Reduce reduce, class T>
 __attribute__((always_inline)) inline void reduce_as(
     std::span<const void* const> parts, int64_t n, T* out) {
@@ -59,7 +59,8 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2"))) void reduce_a
 }
 #endif
 
-/// Selects the build for this processor. Conversions dominate 16-bit sums, so AVX-512 pays off.
+/// Chooses the version for this processor. AVX-512 is worthwhile because conversions dominate
+/// 16-bit sums.
 template <Reduce reduce, class T>
 void reduce_here(std::span<const void* const> parts, int64_t n, T* out) {
 #if defined(__x86_64__)

@@ -11,11 +11,11 @@ namespace lockstep::comm {
 
 enum class Reduce { kSum, kMax, kMin };
 
-/// Receives elements [begin, end) of a result right after they were computed, while they are in a
-/// cache.
+/// Receives elements [begin, end) of a result immediately after they were computed, while they are
+/// in a cache.
 using ResultReader = std::function<void(int64_t begin, int64_t end)>;
 
-/// Returns true for 16, 32 and 64-bit floating-point types, 32 and 64-bit integers, and bytes.
+/// Returns true for 16-, 32- and 64-bit floating-point types, 32- and 64-bit integers, and bytes.
 bool can_reduce(at::ScalarType type);
 
 /// Computes out[i] = parts[0][i] + parts[1][i] + ... (or the maximum or minimum) for n elements of

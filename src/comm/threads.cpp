@@ -1,4 +1,4 @@
-// Ranks as threads of one process.
+// Runs ranks as threads of one process.
 #include "comm/threads.h"
 
 #include <csignal>
@@ -18,10 +18,11 @@ void run_ranks(int size, const std::function<void(Communicator&)>& body) {
 
 void run_ranks(const ThreadedRanks& ranks, const std::function<void(Communicator&)>& body) {
   const int size = ranks.size;
-  // c10d's flight recorder is global to the process and not thread-safe: with ranks in threads it
+  // c10d's flight recorder is global to the process and not thread-safe; with ranks as threads it
   // crashes at random.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
-  // Gloo writes to sockets without MSG_NOSIGNAL: a lost rank must be an error, not a fatal signal.
+  // Gloo writes to sockets without MSG_NOSIGNAL. A lost rank must cause an error instead of a fatal
+  // signal.
   std::signal(SIGPIPE, SIG_IGN);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::exception_ptr first;
@@ -40,7 +41,7 @@ void run_ranks(const ThreadedRanks& ranks, const std::function<void(Communicator
         Communicator communicator =
             size == 1 ? Communicator::alone()
                       : Communicator(join_group(store, rank, size, options), options);
-        communicator.barrier();  // no rank may leave before all have connected
+        communicator.barrier();  // no rank may leave before all ranks have connected
         body(communicator);
       } catch (...) {
         const std::scoped_lock lock(mutex);

@@ -1,5 +1,5 @@
-// Ranks as threads of this process, connected by a store in memory: for tests with several ranks,
-// and for one process that drives several devices.
+// Ranks as threads of this process that are connected by an in-memory store. Used by tests with
+// several ranks, and by processes that drive several devices.
 #pragma once
 
 #include <exception>
@@ -10,17 +10,17 @@
 
 namespace lockstep::comm {
 
-/// Runs `body` once as each of `size` ranks and returns when all have ended. Rethrows the first
-/// exception (by time); the other ranks then fail in their next collective, so none waits forever.
-/// `body` may move the communicator out.
+/// Runs `body` on `size` ranks, one thread each, and returns when all have ended. If a rank throws,
+/// the other ranks fail in their next collective, so that no rank waits forever. Rethrows the first
+/// exception by time. `body` may move the communicator out.
 void run_ranks(int size, const std::function<void(Communicator&)>& body);
 
 struct ThreadedRanks {
   int size = 1;
   std::vector<c10::Device> devices{};  // one per rank; empty: CPU
-  int compute_threads = 1;             // intra-op CPU threads per rank
+  int compute_threads = 1;             // number of intra-op CPU threads per rank
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
-  bool shared_memory = true;  // false: Gloo
+  bool shared_memory = true;  // false: use Gloo
 };
 void run_ranks(const ThreadedRanks& ranks, const std::function<void(Communicator&)>& body);
 

@@ -16,8 +16,8 @@ bool is_config_file(const std::string& word) {
   return word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
 }
 
-/// Flags of other training programs. In a file, or as key=value, these names may be user variables,
-/// so they are only read as flags.
+/// Flags of other training programs. They are only recognized as flags because in a file, or as
+/// key=value, the same names may be user variables.
 struct ScriptFlag {
   std::string_view name, key;
 };
@@ -33,7 +33,7 @@ constexpr ScriptFlag kScriptFlags[] = {
     {"seq_length", "data.sequence_length"},
 };
 
-/// Type of value that a flag of the configuration accepts.
+/// Value type of a configuration flag.
 struct Target {
   bool is_bool = false, is_list = false;
 };
@@ -82,7 +82,7 @@ class CommandLineReader {
     }
   }
 
-  /// Returns the value of a flag: the text after its '=', otherwise the next word.
+  /// Returns the value of a flag: the text after '=' or, without '=', the next argument.
   std::optional<std::string> value_of(
       const std::string& word, const std::optional<std::string>& attached) {
     if (attached) {
@@ -116,7 +116,7 @@ class CommandLineReader {
         "start the program once per value, in a shell loop");
   }
 
-  /// Handles the flags that every command has. Returns false if `name` is not one of them.
+  /// Handles flags common to all commands. Returns false if `name` is not one of them.
   bool own_flag(
       const std::string& name,
       const std::string& word,
@@ -181,8 +181,8 @@ class CommandLineReader {
     set_file(config_name_ ? "--config-name" : "--config-path", (folder / name).string());
   }
 
-  /// Sets training.output_dir to the experiment's folder below --save_dir, as programs with these
-  /// flags do.
+  /// Sets training.output_dir to a folder named after the experiment in --save_dir. Programs with
+  /// these flags do the same.
   void find_output() {
     if (!experiment_ && !save_dir_) {
       return;
@@ -272,7 +272,7 @@ class CommandLineReader {
     return std::nullopt;
   }
 
-  /// Returns the bool key that "no_bf16" or "training.no_bf16" negates.
+  /// Returns the bool key that a flag such as "no_bf16" or "training.no_bf16" sets to false.
   static std::optional<std::string> denied_key(const std::string& key) {
     const size_t dot = key.rfind('.');
     const size_t begin = dot == std::string::npos ? 0 : dot + 1;
@@ -305,12 +305,12 @@ class CommandLineReader {
     result_.overrides.push_back(std::move(made));
   }
 
-  /// The value of a flag is not parsed, except for null and maps.
+  /// Flag values are kept as strings, except null and maps.
   static Value scalar(const std::string& text) {
     return text == "null" || text == "None" ? Value::null() : Value::scalar(text, text.empty());
   }
 
-  /// Reads a list: --report_to a b c, or [a,b,c].
+  /// Reads a list, written as `--report_to a b c` or `[a,b,c]`.
   Value list(Override& made, const std::string& first, bool attached) {
     if (first.starts_with('[') && first.ends_with(']')) {
       try {

@@ -1,5 +1,5 @@
-// Arguments after the command: configuration file, overrides and flags in order, and the command's
-// own flags.
+// Command-line arguments after the command name: configuration file, overrides in order, and the
+// command's own flags.
 #pragma once
 
 #include <filesystem>
@@ -14,14 +14,14 @@
 namespace lockstep::config {
 
 struct CommandLine {
-  /// -c FILE, --config FILE, a word that ends in .yaml, .yml or .json, or --config-path and
-  /// --config-name.
+  /// Set by -c FILE, --config FILE, an argument that ends in .yaml, .yml or .json, or --config-path
+  /// with --config-name.
   std::filesystem::path file;
   /// --config-dir: additional folders with config groups.
   std::vector<std::filesystem::path> folders;
   /// --config_file: an Accelerate configuration file.
   std::filesystem::path accelerate_file;
-  /// Overrides, including flags as overrides, in order.
+  /// Overrides in command-line order. Configuration flags are converted to overrides.
   std::vector<Override> overrides;
   std::map<std::string, std::vector<std::string>> flags;
   bool help = false;
@@ -29,13 +29,13 @@ struct CommandLine {
   bool allow_unknown = false;
 };
 
-/// Reads the command line. Flags accept - or _ between words, and "=value" or " value". Bool flags
-/// are read as by HfArgumentParser: --bf16, --bf16 false, --no_bf16. An unknown argument is a
-/// problem that suggests the nearest flag.
+/// Reads the command line. Words of a flag are separated by - or _, and its value follows "=" or is
+/// the next argument. Bool flags follow HfArgumentParser: --bf16, --bf16 false, --no_bf16. An
+/// unknown argument is a problem that suggests the nearest flag.
 CommandLine read_command_line(
     const std::vector<std::string>& arguments, const ResolveOptions& options, Problems& problems);
 
-/// Returns the canonical name of a flag: - between words, without leading dashes.
+/// Returns the canonical name of a flag: words separated by -, without leading dashes.
 std::string flag_name(std::string name);
 
 }  // namespace lockstep::config

@@ -1,4 +1,4 @@
-// Output of --help and the JSON schema.
+// Generates --help and the JSON schema.
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kWidth = 100;
 
-/// Wraps a text; continuation lines start at column `indent`.
+/// Wraps text. Continuation lines are indented to column `indent`.
 std::string wrapped(const std::string& text, size_t indent) {
   std::string result;
   size_t column = indent;
@@ -55,7 +55,7 @@ std::string default_text(const Key& key) {
              : to_text(key.default_value);
 }
 
-/// Returns the type of a key as the help shows it: "int", "list of strings", "one of a, b".
+/// Returns the type of a key as shown by --help: "int", "list of strings", "one of a, b".
 std::string type_name(const Key& key) {
   switch (key.type) {
     case Key::Type::kSection:

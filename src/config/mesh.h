@@ -1,4 +1,4 @@
-// Device mesh of the section `parallel`.
+// Device mesh described by the section `parallel`.
 #pragma once
 
 #include "config/core/config.h"
@@ -6,12 +6,12 @@
 
 namespace lockstep::config {
 
-/// Returns the mesh of the section `parallel` for a world size. Throws Error (config) with the
-/// sizes if their product is not `ranks`.
+/// Returns the mesh for a world size of `ranks`. Throws Error (config) with the sizes if their
+/// product is not `ranks`.
 mesh::Mesh mesh_of(const ParallelSection& parallel, int ranks);
 
-/// Returns the number of ranks that shard a state: parallel.shard_ranks; for -1, the ranks of a
-/// machine; 0: all.
+/// Returns the number of ranks across which state is sharded: parallel.shard_ranks; if that is -1,
+/// the ranks of one machine; if 0, all ranks.
 int shard_ranks_of(const ParallelSection& parallel, int ranks, int ranks_of_machine);
 
 }  // namespace lockstep::config

@@ -10,7 +10,7 @@
 namespace lockstep::config {
 namespace {
 
-/// Returns true if YAML 1.1 and 1.2 readers parse the unquoted text as the same string.
+/// Returns true if YAML 1.1 and 1.2 readers parse the unquoted text as this same string.
 bool is_plain(const std::string& text) {
   static constexpr std::string_view kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+";
@@ -43,7 +43,7 @@ std::string quoted(const std::string& text) {
   return result + '"';
 }
 
-/// Escapes "${" as \${ and doubles the backslashes before it, so that it is not an interpolation.
+/// Escapes "${" as \${ and doubles preceding backslashes so that the text is not an interpolation.
 std::string escaped(const std::string& text) {
   std::string result;
   size_t slashes = 0;
@@ -69,7 +69,7 @@ std::string yaml_scalar(const Value& value) {
 }
 
 std::string yaml_value(const Value& value) {
-  if (value.is_map()) {  // a map with user-defined names, or a record of a list
+  if (value.is_map()) {  // map with user-defined names, or a record in a list
     std::string text;
     for (const Entry& entry : value.entries) {
       text += text.empty() ? "" : ", ";
@@ -104,8 +104,8 @@ struct Writer {
         continue;
       }
       const auto origin = origins.find(key);
-      // The name of a configuration key never makes its value secret: `unlearning.question_key`
-      // names a field.
+      // A configuration key's name never makes its value secret: `unlearning.question_key` contains
+      // a field name.
       const bool secret = (origin != origins.end() && origin->second.secret) ||
                           (known == nullptr && is_secret_name(entry.name));
       line += ' ';

@@ -1,5 +1,4 @@
-// Configuration as text: the config.yaml of a run, the listing with origins, the help, the JSON
-// schema.
+// Text output of the configuration: config.yaml, listing with origins, --help, JSON schema.
 #pragma once
 
 #include <string>
@@ -8,17 +7,17 @@
 
 namespace lockstep::config {
 
-/// Returns YAML with every field, the config.yaml of a run. Reading it gives the same
-/// configuration. Secret values are written as ***.
+/// Returns the config.yaml of a run, with every field. Reading it yields the same configuration.
+/// Secret values are written as ***.
 std::string to_yaml(const Config& config, const Origins& origins = {});
-/// The same, with the origin of the value on each line (--print-config).
+/// Returns the same YAML with the origin of each value on its line (--print-config).
 std::string print_config(const Resolution& resolution);
-/// Returns the text of --help: usage, the command's flags, and every key with type, default and
+/// Returns the text of --help: usage, command flags, and every key with type, default and
 /// description.
 std::string help(const ResolveOptions& options);
-/// Returns only the help of the command's flags.
+/// Returns only the help text of the command's flags.
 std::string flags_help(const ResolveOptions& options);
-/// Returns the JSON schema (draft 2020-12) of a configuration file, for editors.
+/// Returns the JSON schema (draft 2020-12) of configuration files, for use in editors.
 std::string json_schema();
 
 }  // namespace lockstep::config

@@ -43,7 +43,7 @@ class Resolver {
       return std::move(result_);
     }
     layers();
-    // A missing key causes follow-up errors; all independent errors are reported together.
+    // Continues after a problem so that independent problems are reported together.
     interpolate();
     ranks_ = find_ranks();
     read_other_formats();
@@ -95,7 +95,7 @@ class Resolver {
       result_.warnings.insert(
           result_.warnings.end(), composition.warnings.begin(), composition.warnings.end());
     } catch (const Error& error) {
-      // Without its files, the rest of a configuration cannot be checked.
+      // If files are missing, the rest of the configuration cannot be checked.
       problems_.add(error);
       problems_.throw_if_any();
     }
@@ -106,7 +106,7 @@ class Resolver {
     lift_short_names(tree_, problems_);
   }
 
-  /// Returns a tree with foreign names, with interpolations resolved.
+  /// Returns a tree of another program's keys with all interpolations resolved.
   Value resolved(const Composition& composition) {
     choices_ = composition.choices;
     Interpolator interpolator(composition.tree, environment_, facts());
@@ -128,14 +128,14 @@ class Resolver {
     for (const auto& [group, option] : choices_) {
       facts.hydra["runtime.choices." + group] = option;
     }
-    // Workers use the launcher's start time, so that all ranks compute the same names.
+    // Workers use the launcher's start time so that time-dependent names are the same on all ranks.
     const auto started = environment_("LOCKSTEP_STARTED");
     facts.now =
         started ? to_integer(*started).value_or(0) : static_cast<int64_t>(std::time(nullptr));
     return facts;
   }
 
-  /// Resolves every ${...} in the sections in place.
+  /// Resolves all interpolations in the sections in place.
   void interpolate() {
     const Value source = tree_;
     Interpolator interpolator(source, environment_, facts());
@@ -149,7 +149,7 @@ class Resolver {
     expand_texts(tree_, "");
   }
 
-  /// Removes a value from `training` and returns it; null if it is not set.
+  /// Removes a value from `training` and returns it, or null if it is not set.
   Value take(const char* name) {
     Value* training = tree_.find("training");
     const Value* found = training == nullptr ? nullptr : training->find(name);
@@ -160,7 +160,7 @@ class Resolver {
     return value;
   }
 
-  /// Reads the values of `training` that are configurations of other programs.
+  /// Reads the values in `training` that are configurations of other programs.
   void read_other_formats() {
     auto& warnings = result_.warnings;
     const Value fsdp = take("fsdp"), fsdp_config = take("fsdp_config");
@@ -195,8 +195,8 @@ class Resolver {
     }
   }
 
-  /// Parses maps and lists of maps given as strings, such as flags: --lr_scheduler_kwargs
-  /// '{"num_cycles": 2}'.
+  /// Parses maps and lists of maps that are given as strings, for example by a flag:
+  /// --lr_scheduler_kwargs '{"num_cycles": 2}'.
   void expand_texts(Value& tree, const std::string& prefix) {
     for (Entry& entry : tree.entries) {
       const std::string key = prefix + entry.name;
@@ -283,7 +283,7 @@ class Resolver {
     });
   }
 
-  /// Warns if the number of processes in an Accelerate file is not used.
+  /// Warns if the number of processes in an Accelerate file is ignored.
   void warn_of_processes(const Value& file) {
     const Value* const asked = file.find("num_processes");
     const int64_t count = asked == nullptr ? 1 : to_integer(asked->text).value_or(1);
@@ -302,7 +302,7 @@ class Resolver {
     if (options_.ranks) {
       return options_.ranks;
     }
-    // The batch size is based on the initial number of ranks, even after ranks were lost.
+    // The batch size is derived from the initial number of ranks, even after ranks were lost.
     const char* const name =
         environment_("LOCKSTEP_FIRST_WORLD_SIZE") ? "LOCKSTEP_FIRST_WORLD_SIZE" : "WORLD_SIZE";
     if (const auto size = environment_(name)) {
@@ -325,7 +325,7 @@ class Resolver {
     for (const std::string& key : options_.required) {
       if (key == "data.train" &&
           (result_.config.task.type == "unlearning" || !result_.config.data.mixture.empty())) {
-        continue;  // other keys set its data (validate_unlearning.cpp, data.mixture)
+        continue;  // its data is set by other keys (validate_unlearning.cpp, data.mixture)
       }
       const Value* value = values.find(split_path(key));
       const bool empty = value == nullptr || value->is_null() ||

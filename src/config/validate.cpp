@@ -141,7 +141,7 @@ void validate_data(const Config& config, Checker& check) {
   }
 }
 
-/// Checks keys that depend on the problem type, if it is set.
+/// Checks keys that require a certain problem type, if the type is set.
 void validate_problem(const Config& config, Checker& check) {
   const TaskSection& task = config.task;
   const std::string problem = task.problem_type.value_or("");
@@ -306,7 +306,7 @@ void validate_task(const Config& config, Checker& check) {
   }
   validate_label_fields(config, check);
   const bool asked = classifies || !task.labels.empty();
-  // The config.yaml of a run also contains defaults, which are not requests.
+  // The config.yaml of a run also contains defaults, which the user did not request.
   const auto is_typed = [&](const char* key) {
     return check.origin(key).source == Origin::Source::kCommandLine;
   };
@@ -479,12 +479,12 @@ void settle(Config& config, Origins& origins, Problems& problems) {
       resume = "true";
     }
   }
-  // Older bool values of packing.
+  // Accepts the older bool values of packing.
   if (const auto word = to_bool(config.data.packing)) {
     config.data.packing = *word ? "concatenate" : "none";
   }
   settle_quantization(config.quantization, origins, problems);
-  std::string& optim = config.training.optim;  // paging is not needed
+  std::string& optim = config.training.optim;  // paged variants are mapped to the plain optimizer
   optim = optim == "paged_adamw_32bit"  ? "adamw_torch_fused"
           : optim == "paged_lion_32bit" ? "lion_32bit"
                                         : optim;
@@ -495,7 +495,7 @@ void settle(Config& config, Origins& origins, Problems& problems) {
         .source = Origin::Source::kDerived,
         .place = fmt::format("{} ({})", from, describe(origins.at(from)))};
   };
-  // The command line overrides a file: the config.yaml of a run contains both keys.
+  // The command line overrides a file, because the config.yaml of a run contains both keys.
   const auto is_typed = [&](const char* key) {
     return origins.at(key).source == Origin::Source::kCommandLine;
   };

@@ -11,12 +11,12 @@
 
 namespace lockstep::config {
 
-/// Merges aliases: gradient_checkpointing=true is parallel.recompute=full,
-/// resume_from_checkpoint=false is null. Two aliases with different values are a problem.
+/// Merges aliases: gradient_checkpointing=true sets parallel.recompute=full,
+/// resume_from_checkpoint=false sets null. Two aliases with different values are a problem.
 void settle(Config& config, Origins& origins, Problems& problems);
 
-/// Checks ranges and combinations; each problem has a hint. If `ranks` is known, it is checked
-/// against `parallel`.
+/// Checks ranges and combinations of values. Each problem has a hint. If `ranks` is known,
+/// `parallel` is checked against it.
 void validate(
     const Config& config,
     const Origins& origins,
@@ -24,11 +24,11 @@ void validate(
     Problems& problems,
     std::vector<std::string>& warnings);
 
-/// Copies the values of BitsAndBytesConfig's names to the keys of quantization. Two names with
+/// Copies values set under BitsAndBytesConfig names to the keys of `section`. Two names with
 /// different values are a problem.
 void settle_quantization(QuantizationSection& section, const Origins& origins, Problems& problems);
 
-/// Returns the arguments of lr_scheduler_kwargs that a schedule accepts.
+/// Returns the names in lr_scheduler_kwargs that a schedule accepts.
 std::vector<std::string> scheduler_arguments(const std::string& schedule);
 
 }  // namespace lockstep::config

@@ -8,7 +8,7 @@
 namespace lockstep::config {
 namespace {
 
-/// Returns the losses of an objective; empty if it has only one.
+/// Returns the loss types of an objective; empty if it has only one.
 std::vector<std::string> losses_of(const std::string& objective) {
   if (objective == "dpo") {
     return {
@@ -34,8 +34,7 @@ std::vector<std::string> losses_of(const std::string& objective) {
   return {};
 }
 
-/// Reports keys that are set although the objective, or a reward model ("reward"), does not use
-/// them.
+/// Reports keys that are set but not used by the objective, or by a reward model ("reward").
 void check_use(const std::string& objective, Checker& check) {
   struct Use {
     const char* key;
@@ -68,7 +67,7 @@ void check_use(const std::string& objective, Checker& check) {
   }
   for (const Use& use : kUses) {
     const std::string key = fmt::format("preference.{}", use.key);
-    // The config.yaml of a run also contains defaults, which are not requests.
+    // The config.yaml of a run also contains defaults, which the user did not request.
     if (!is_read(use) && check.origin(key).source == Origin::Source::kCommandLine) {
       check.fail(
           key,

@@ -14,7 +14,7 @@ bool is_whole(double value) {
   return std::floor(value) == value;
 }
 
-/// Returns true for a number of steps (an integer of at least 1) or a fraction of all steps
+/// Returns true for a number of steps (an integer of at least 1) and for a fraction of all steps
 /// (between 0 and 1).
 bool is_interval(double value) {
   return std::isfinite(value) && value > 0 && value < 1e15 && (value < 1 || is_whole(value));
@@ -93,7 +93,7 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
   check.require(finite_from_0(training.eval_delay), "training.eval_delay", "at least 0");
 }
 
-/// Checks learning rates and weight decays by name, layer and optimizer.
+/// Checks learning rates and weight decays per name, layer and optimizer.
 void validate_optimizers(const TrainingSection& training, Checker& check) {
   const auto finite_from_0 = [](double value) { return std::isfinite(value) && value >= 0; };
   const auto numbers_from_0 = [&](const char* key, const NumberMap& numbers) {

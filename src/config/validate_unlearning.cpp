@@ -16,7 +16,7 @@ bool is_typed_here(const Checker& check, const std::string& key) {
   return check.origin(key).source == Origin::Source::kCommandLine;
 }
 
-/// Reports keys that are set although the method does not use them.
+/// Reports keys that are set but not used by the method.
 void check_use_by_method(const UnlearningMethod& method, Checker& check) {
   std::set<std::string_view> keys;
   for (const UnlearningMethod& each : unlearning_methods()) {
@@ -24,7 +24,7 @@ void check_use_by_method(const UnlearningMethod& method, Checker& check) {
   }
   for (const std::string_view key : keys) {
     const std::string name = fmt::format("unlearning.{}", key);
-    // The config.yaml of a run also contains defaults, which are not requests.
+    // The config.yaml of a run also contains defaults, which the user did not request.
     if (!is_typed_here(check, name) || std::ranges::find(method.keys, key) != method.keys.end()) {
       continue;
     }
@@ -111,7 +111,7 @@ void check_constraint(
   }
 }
 
-/// Returns true if a metric belongs only to this benchmark.
+/// Returns true if a metric is only available for this benchmark.
 bool is_of(std::string_view metric, std::string_view benchmark) {
   const bool is_muses = metric.ends_with("mem_ROUGE");
   const bool is_tofus = metric == "forget_truth_ratio" || metric == "forget_quality" ||
@@ -119,7 +119,7 @@ bool is_of(std::string_view metric, std::string_view benchmark) {
   return benchmark == "muse" ? is_muses : is_tofus;
 }
 
-/// Checks runs that are evaluated during training.
+/// Checks the evaluation settings of training runs.
 void check_measures(const Config& config, Checker& check) {
   const TrainingSection& training = config.training;
   const bool measures =

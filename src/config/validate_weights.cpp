@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kBits = "quantization.bits";
 
-/// Moves the value of `other`, BitsAndBytesConfig's name, to `own`.
+/// Moves the value of `other`, a BitsAndBytesConfig name, to `own`.
 template <class Value>
 void take_other_name(
     std::optional<Value>& own,

@@ -8,10 +8,10 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 4096;  // beyond that, each thread processes several elements
+constexpr int64_t kMostBlocks = 4096;  // beyond this number, each thread processes several elements
 constexpr int kPackOfAdamW = 4;        // 16 bytes of float32
 
-/// In the order of ops::adamw_numbers (ops/cpu/adamw_kernel.h).
+/// Factors of a step, in the order of ops::adamw_numbers (ops/cpu/adamw_kernel.h).
 struct Factors {
   float scale, keep, beta1, new1, beta2, new2, rate, root, epsilon;
 };
@@ -40,7 +40,7 @@ __device__ inline void update(
   }
 }
 
-/// Each thread processes N elements at a time, and one of the remaining elements.
+/// Each thread processes N elements at a time, and then single remaining elements.
 template <class Gradient, int N>
 __global__ void adamw_kernel(
     const Gradient* gradient, AdamWPointers p, const float* numbers, int64_t count) {

@@ -1,4 +1,4 @@
-// AdamW over flat buffers on a GPU, launched on plain pointers.
+// AdamW over flat buffers on a GPU. Takes plain pointers.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace lockstep::cuda {
 
-/// Computes the step of ops/adamw.h in one pass; `numbers` are ops::adamw_numbers in device memory.
-/// Exactly one of the two gradients is set; `low`, the rounded bfloat16 weights, may be null.
+/// Arrays of the step in ops/adamw.h, which runs in one pass. `numbers` are ops::adamw_numbers in
+/// device memory. Exactly one of the two gradients must be set. `low`, the rounded bfloat16
+/// weights, may be null.
 struct AdamWPointers {
   const float* gradient = nullptr;
   const void* low_gradient = nullptr;  // bfloat16

@@ -8,13 +8,14 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kWarpOf8bit = 32, kThreadsOf8bit = 256, kWarpsOf8bit = kThreadsOf8bit / kWarpOf8bit;
-constexpr int kEachOf8bit = 8;                           // elements per thread in a block of codes
-constexpr int kBlockOf8bit = kWarpOf8bit * kEachOf8bit;  // a block is processed by one warp
+constexpr int kEachOf8bit = 8;                           // number of elements that a thread
+                                                         // processes in a block of codes
+constexpr int kBlockOf8bit = kWarpOf8bit * kEachOf8bit;  // one warp processes a block
 constexpr int kCodesOf8bit = 256;
 constexpr int64_t kMostBlocksOf8bit =
-    2048;  // beyond that, each warp processes several blocks of codes
+    2048;  // beyond this number, each warp processes several blocks of codes
 
-// Each operation is rounded separately, as on CPUs (ops/cpu/adamw_kernel.cpp).
+// Rounds each operation separately, as on CPUs (ops/cpu/adamw_kernel.cpp).
 __device__ float product(float a, float b) {
 #ifdef __CUDA_ARCH__
   return __fmul_rn(a, b);
@@ -30,13 +31,14 @@ __device__ float sum(float a, float b) {
 #endif
 }
 
-/// In the order of ops::adamw_numbers.
+/// Factors of a step, in the order of ops::adamw_numbers.
 struct Factors8bit {
   float scale, keep, beta1, new1, beta2, new2, rate, root, epsilon;
 };
 
-/// The midpoints are stored as a search tree: node n's children are 2 n and 2 n + 1, which reduces
-/// bank conflicts in shared memory. Returns the rank of a node's midpoint.
+/// Returns the rank of the midpoint at a node of the search tree. The midpoints are stored as a
+/// search tree, where the children of node n are 2 n and 2 n + 1, to reduce bank conflicts in
+/// shared memory.
 __device__ int rank_of_node(int node) {
   int depth = 0;
   while (2 << depth <= node) {
@@ -45,7 +47,7 @@ __device__ int rank_of_node(int node) {
   return ((2 * (node - (1 << depth)) + 1) << (7 - depth)) - 1;
 }
 
-/// DynamicMap::nearest: returns the number of smaller midpoints; 0 for NaN.
+/// Same as DynamicMap::nearest: returns the number of smaller midpoints, 0 for NaN.
 __device__ uint8_t nearest(const float (&tree)[kCodesOf8bit], float x) {
   unsigned node = 1;
 #pragma unroll
@@ -55,11 +57,11 @@ __device__ uint8_t nearest(const float (&tree)[kCodesOf8bit], float x) {
   return static_cast<uint8_t>(node - kCodesOf8bit);
 }
 
-/// A thread's values of a moment.
+/// The values of a moment that a thread processes.
 struct Moment {
   float values[kEachOf8bit];
 
-  /// Returns the codes and sets the scale of the warp's block.
+  /// Returns the codes and sets the scale of the block that the warp processes.
   __device__ Pack<uint8_t, kEachOf8bit> round(
       const float (&tree)[kCodesOf8bit], float& scale) const {
     float largest = 0;
@@ -116,7 +118,7 @@ __device__ void write_of_8bit(const Pack<T, kEachOf8bit>& pack, T* to, int64_t l
   }
 }
 
-using Maps = float[4][kCodesOf8bit];  // for each map the values, and the midpoints as a tree
+using Maps = float[4][kCodesOf8bit];  // values of each map, and its midpoints as a tree
 
 template <bool kWhole, class Gradient>
 __device__ void update_of_8bit(
@@ -161,7 +163,7 @@ __device__ void update_of_8bit(
   }
 }
 
-/// Each warp processes a block of codes at a time.
+/// Each warp processes one block of codes at a time.
 template <class Gradient>
 __global__ void __launch_bounds__(kThreadsOf8bit) adamw_8bit_kernel(
     const Gradient* gradient,

@@ -1,4 +1,4 @@
-// AdamW with 8-bit moments on a GPU, launched on plain pointers.
+// AdamW with 8-bit moments on a GPU. Takes plain pointers.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace lockstep::cuda {
 
-/// Elements from the first of a block of 256 on. The moments are codes with one scale per block
-/// (optim/dynamic_map.h); everything else as in AdamWPointers.
+/// Arrays that start at the first element of a block of 256. The moments are codes with one scale
+/// per block (optim/dynamic_map.h); all other arrays are as in AdamWPointers.
 struct AdamW8bitPointers {
   const float* gradient = nullptr;
   const void* low_gradient = nullptr;  // bfloat16
@@ -21,7 +21,7 @@ struct AdamW8bitPointers {
   const float* maps =
       nullptr;  // [4, 256]: values and midpoints of the signed map, then of the unsigned map
 };
-/// Computes the step in one pass, bitwise equal to the CPU loops.
+/// Computes the step in one pass. The result is bitwise equal to that of the CPU loops.
 void adamw_8bit(
     const AdamW8bitPointers& pointers, const float* numbers, int64_t count, cudaStream_t stream);
 

@@ -8,12 +8,12 @@ namespace {
 
 constexpr int kThreadsOfDropout = 256;
 constexpr int64_t kMostBlocksOfDropout =
-    8192;  // beyond that, each thread processes several elements
+    8192;  // beyond this number, each thread processes several elements
 
 /// Returns the global index of element `index` of a row.
 __device__ uint64_t element_of(uint64_t index, const ops::DropoutPlace& place) {
   uint64_t element = 0, stride = 1;
-#pragma unroll  // constant indexes, so that the arrays stay in registers
+#pragma unroll  // constant indices, so that the arrays stay in registers
   for (int dim = ops::DropoutPlace::kMostDims - 1; dim >= 0; --dim) {
     if (dim >= place.dims) {
       continue;

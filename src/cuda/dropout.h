@@ -1,4 +1,4 @@
-// Dropout of ops/dropout.h on a GPU, launched on plain pointers.
+// Dropout of ops/dropout.h on a GPU. Takes plain pointers.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace lockstep::cuda {
 
-/// Applies dropout from `from` to `to` [count], with one key in device memory for each `per_row`
-/// elements. An element is retained and multiplied by `scale` if its 32 random bits are at least
-/// `threshold`.
+/// Applies dropout to `from` [count] and writes the result to `to`. There is one key in device
+/// memory for each `per_row` elements. An element is retained and multiplied by `scale` if its 32
+/// random bits are at least `threshold`.
 void dropout(
     Number number,
     const void* from,

@@ -13,7 +13,7 @@ namespace lockstep::cuda {
 namespace {
 
 // A line is a contiguous run of values: a row, or a column if the rows are strided. Each thread
-// loads a pack of several lines before it uses any.
+// loads one pack of each of several lines before it uses any of them.
 constexpr int kPackOfFloat8 = 8;  // 16 bytes of bfloat16
 constexpr int kThreadsOfFloat8 = 256, kWarpOfFloat8 = 32;
 constexpr int kWarpsOfFloat8 = kThreadsOfFloat8 / kWarpOfFloat8;
@@ -25,13 +25,13 @@ struct Lines {
   const __nv_bfloat16* from;
   int64_t count, size, stride;
 
-  /// True if aligned packs can be loaded everywhere; each pack is then inside a line or beyond its
-  /// end.
+  /// Returns true if aligned packs can be loaded everywhere. Each pack is then inside a line or
+  /// beyond its end.
   bool hold_packs() const {
     return size % kPackOfFloat8 == 0 && stride % kPackOfFloat8 == 0 &&
            begins_pack(from, sizeof(Numbers));
   }
-  /// Returns zeros beyond the ends.
+  /// Returns a pack of a line; zeros beyond the ends.
   template <bool kPacked>
   __device__ Numbers numbers(int64_t line, int64_t begin) const {
     const __nv_bfloat16* at = from + line * stride + begin;
@@ -61,7 +61,7 @@ __device__ float float_of(uint32_t bits) {
   return x;
 }
 
-/// Returns the factors from `begin` on, of `count`; null: all 1.
+/// Returns the factors from `begin` on, up to `count`. If `from` is null, all factors are 1.
 template <bool kPacked>
 __device__ Pack<float, kPackOfFloat8> some_factors(
     const float* from, int64_t stride, int64_t begin, int64_t count) {
@@ -83,13 +83,13 @@ __device__ Pack<float, kPackOfFloat8> some_factors(
   return factors;
 }
 
-/// Compares magnitudes by their bits; NaN has the highest.
+/// Compares magnitudes by their bits. NaN is larger than all numbers.
 __device__ void take_larger(uint32_t& most, float x) {
   const uint32_t bits = bits_of(x) & 0x7FFFFFFFU;
   most = bits > most ? bits : most;
 }
 
-/// Returns the single common factor, if there is one, which is applied to the result.
+/// Returns the single common factor, which is applied to the result; 1 if there is none.
 __device__ float common_factor(const FactoredRows& in) {
   return in.factors != nullptr && in.factor_of_column == 0 ? in.factors[0] : 1;
 }
@@ -97,7 +97,7 @@ __device__ const float* factors_of_columns(const FactoredRows& in) {
   return in.factor_of_column == 0 ? nullptr : in.factors;
 }
 
-/// One warp per row.
+/// Uses one warp per row.
 template <bool kPacked>
 __global__ void __launch_bounds__(kThreadsOfFloat8)
     largest_kernel_of_rows(FactoredRows in, float* largest) {
@@ -136,11 +136,11 @@ __global__ void __launch_bounds__(kThreadsOfFloat8)
   }
 }
 
-constexpr int kRowsOfBlock = kWarpOfFloat8 * kPackOfFloat8;  // adjacent rows
+constexpr int kRowsOfBlock = kWarpOfFloat8 * kPackOfFloat8;  // number of adjacent rows
 constexpr int kColumnsOfBlock = 128;
 
-/// Each block processes some rows and some of their columns; blocks of the same rows combine their
-/// results in `largest`.
+/// Each block processes some rows and some of their columns. Blocks that process the same rows
+/// combine their results in `largest`.
 template <bool kPacked>
 __global__ void __launch_bounds__(kThreadsOfFloat8)
     largest_kernel_of_columns(FactoredRows in, float* largest) {
@@ -199,21 +199,21 @@ __device__ uint32_t scale_bits(float largest, bool has_e5m2) {
   return raised < top + kExponent ? kExponent : (raised - top) & 0x7F800000U;
 }
 
-/// Returns NaN if a value is not finite; GPU conversions would otherwise saturate it to the largest
-/// number.
+/// Returns the reciprocal of the scale, or NaN if `largest` is NaN or Inf. Otherwise GPU
+/// conversions would saturate such values to the largest number.
 __device__ float reciprocal_of_scale(float largest, bool has_e5m2) {
   const bool is_finite = (bits_of(largest) & 0x7FFFFFFFU) < 0x7F800000U;
   return float_of(is_finite ? 254U * (1U << 23) - scale_bits(largest, has_e5m2) : 0x7FC00000U);
 }
 
-/// Threads of a block along a line, and the tile that the block rounds.
+/// Number of threads of a block along a line, and the size of the tile that the block rounds.
 template <bool kTurned>
 struct Tile {
   static constexpr int kAcross = kTurned ? 8 : 32, kDown = kThreadsOfFloat8 / kAcross;
   static constexpr int kWide = kAcross * kPackOfFloat8, kHigh = kDown * kLoadsOfFloat8;
 };
 
-/// A thread's codes: words[i] has the code of the i-th value of each of its lines.
+/// Codes that a thread computes: words[i] has the code of the i-th value of each of its lines.
 struct Codes {
   uint32_t words[kPackOfFloat8];
 };
@@ -252,7 +252,7 @@ __device__ Codes codes_of(
     float x[kLoadsOfFloat8];
 #pragma unroll
     for (int n = 0; n < kLoadsOfFloat8;
-         ++n) {  // the factor is applied first, as in the search for the largest
+         ++n) {  // the factor is applied first, as in the kernels that find the largest magnitude
       const float number = widen(numbers[n].at[i]);
       x[n] = kLinesAreRows ? number * of_numbers.at[i] * of_lines[n]
                            : number * of_lines[n] * of_numbers.at[i];
@@ -273,7 +273,7 @@ __device__ void write_codes(const Pack<uint8_t, N>& codes, uint8_t* to, int64_t 
   }
 }
 
-/// One block per tile. kTurned: the lines that are read are perpendicular to those that are
+/// Uses one block per tile. kTurned: the lines that are read are perpendicular to those that are
 /// written.
 template <bool kLinesAreRows, bool kTurned, bool kPacked, bool kHasE5m2>
 __global__ void __launch_bounds__(kThreadsOfFloat8)

@@ -20,8 +20,8 @@ void launch(
       arguments...);
 }
 
-/// Marks shared memory as uninitialized, directly after its declaration. The CPU tests fill it with
-/// arbitrary values.
+/// Marks shared memory as uninitialized. Must be called directly after its declaration. The CPU
+/// tests fill it with arbitrary values.
 template <class T>
 __device__ inline void begin_shared(T&) {}
 

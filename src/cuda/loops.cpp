@@ -1,4 +1,4 @@
-// Translates tensors into kernel launches on plain pointers.
+// Launches kernels on the plain pointers of tensors.
 #include "cuda/loops.h"
 
 #include <ATen/cuda/CUDAContext.h>
@@ -173,7 +173,7 @@ FactoredRows factored(const ops::FactoredRows& from) {
 void find_largest(const ops::FactoredRows& from, const Tensor& largest) {
   const c10::cuda::CUDAGuard device(largest.device());
   if (from.rows.stride(1) != 1) {
-    largest.zero_();  // several blocks contribute to a row
+    largest.zero_();  // must be zero, because several blocks contribute to a row
   }
   largest_of_rows(factored(from), largest.data_ptr<float>(), at::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();

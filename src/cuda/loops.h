@@ -1,4 +1,4 @@
-// Table of this library's kernels for ops.
+// Returns the table of this library's kernels for ops.
 #pragma once
 
 #include "ops/cuda_loops.h"

@@ -11,17 +11,17 @@ namespace {
 constexpr int kWarpOfNorms = 32;
 constexpr int kMostThreadsOfNorms = 512;
 
-/// Values per 16 bytes.
+/// Number of values in 16 bytes.
 template <class T>
 constexpr int kPackOfNorms = static_cast<int>(16 / sizeof(T));
 
-/// Sums that are reduced together.
+/// Several sums that are reduced together.
 template <int kCount>
 struct Sums {
   float at[kCount];
 };
 
-/// Reduces over the threads of a block; all threads must call, and all get the result.
+/// Reduces over the threads of a block. Must be called by all threads, which all get the result.
 template <int kCount>
 __device__ inline Sums<kCount> sums_of_block(Sums<kCount> sums) {
   __shared__ Sums<kCount> warps[kMostThreadsOfNorms / kWarpOfNorms];
@@ -43,14 +43,14 @@ __device__ inline Sums<kCount> sums_of_block(Sums<kCount> sums) {
       total.at[n] += warps[warp].at[n];
     }
   }
-  __syncthreads();  // the next reduction reuses this memory
+  __syncthreads();  // because the next reduction reuses this memory
   return total;
 }
 __device__ inline float sum_of_block(float value) {
   return sums_of_block(Sums<1>{{value}}).at[0];
 }
 
-/// Returns the factor of the normalized value.
+/// Returns the factor by which the normalized value is multiplied.
 __device__ inline float factor_of(float weight, ops::RmsForm form) {
   return form == ops::RmsForm::kAroundOne ? weight + 1 : weight;
 }
@@ -65,8 +65,8 @@ __device__ inline float multiplied(float normal, ops::RmsForm form) {
   return widen(held);
 }
 
-/// One block per row; its threads store the row in registers, kPacks packs each. kCentered: a layer
-/// norm.
+/// Uses one block per row. Its threads store the row in registers, with kPacks packs each.
+/// kCentered: a layer norm.
 template <class T, int kPacks, bool kCentered>
 __global__ void __launch_bounds__(kMostThreadsOfNorms) norm_kernel(
     const T* x,
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) norm_backward_kernel(
     ops::RmsForm form) {
   constexpr int N = kPackOfNorms<T>, kParameters = kCentered ? 2 : 1;
   constexpr bool kIsEarly =
-      kPacks < 4;  // if registers suffice, loads the whole row before the reduction
+      kPacks < 4;  // loads the whole row before the reduction if there are enough registers
   const int packs = size / N;
   const auto pack_of = [&](int k) { return static_cast<int>(threadIdx.x + k * blockDim.x); };
   const auto factor = [&](T w) { return kCentered ? widen(w) : factor_of(widen(w), form); };
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) norm_backward_kernel(
         continue;
       }
       const Pack<T, N> weights = load<N>(weight + pack * N);
-      if constexpr (!kIsEarly) {  // loaded again: the registers cannot store both
+      if constexpr (!kIsEarly) {  // loads again, because the registers cannot hold both
         gradients[k] = load<N>(gradient + row + pack * N);
       }
       if (!kIsEarly && sum_gradient != nullptr) {
@@ -250,8 +250,8 @@ __global__ void __launch_bounds__(kMostThreadsOfNorms) norm_backward_kernel(
 
 constexpr int kGroupsOfRuns = 16;
 
-/// Sums the runs in a fixed order; each block processes a warp's width of columns, in groups of
-/// runs. A run has sums of the weight [size] and, if it is long enough, of the bias.
+/// Sums the runs in a fixed order. Each block processes as many columns as a warp has threads, in
+/// groups of runs. A run contains sums of the weight [size] and, if it is long enough, of the bias.
 template <class T>
 __global__ void norm_weight_kernel(
     const float* runs, int64_t count, int length, int size, T* weight, T* bias) {
@@ -274,8 +274,8 @@ __global__ void norm_weight_kernel(
   }
 }
 
-/// Calls function(packs, is_centered) with compile-time constants: the fewest packs per thread that
-/// can store a row.
+/// Calls function(packs, is_centered) with compile-time constants, where `packs` is the smallest
+/// number of packs per thread that can store a row.
 template <class Function>
 void with_packs(int64_t packs, bool is_centered, const Function& function) {
   const int64_t each = (packs + kMostThreadsOfNorms - 1) / kMostThreadsOfNorms;

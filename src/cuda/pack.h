@@ -1,4 +1,4 @@
-// Packs: several values loaded or stored by one instruction, for memory-bound kernels.
+// Packs: several values that one instruction loads or stores, for memory-bound kernels.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ template <int N, class T>
 __device__ inline Pack<T, N> load(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
-/// Stores with one instruction. The explicit form is needed because compilers may split the store
-/// of a pack that was assembled or copied.
+/// Stores a pack with one instruction. The explicit form is needed because compilers may split the
+/// store of a pack that was assembled or copied.
 template <int N, class T>
 __device__ inline void store(const Pack<T, N>& pack, T* to) {
 #ifdef __CUDA_ARCH__
@@ -34,7 +34,7 @@ __device__ inline void store(const Pack<T, N>& pack, T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-/// Load and store the first `count` of N values without alignment; the other values are 0 and are
+/// Load and store the first `count` of N values without alignment. The other values are 0 and are
 /// not stored.
 template <int N, class T>
 __device__ inline Pack<T, N> load_some(const T* from, int64_t count) {
@@ -57,7 +57,7 @@ __device__ inline void store_some(const Pack<T, N>& pack, T* to, int64_t count) 
   }
 }
 
-/// True if the address is aligned for packs of `bytes`; also true for null.
+/// Returns true if the address is aligned for packs of `bytes`, or null.
 inline __host__ __device__ bool begins_pack(const void* memory, size_t bytes) {
   return reinterpret_cast<uintptr_t>(memory) % bytes == 0;
 }

@@ -6,8 +6,8 @@
 
 namespace lockstep::cuda {
 
-/// Pins pages for all GPUs for the lifetime of the result; they must stay mapped until then. Throws
-/// c10::Error if the system cannot pin more memory.
+/// Pins pages for all GPUs for the lifetime of the returned object. The pages must stay mapped for
+/// that time. Throws c10::Error if the system cannot pin more memory.
 std::shared_ptr<void> pin(void* memory, int64_t bytes);
 
 }  // namespace lockstep::cuda

@@ -1,7 +1,7 @@
-// liblockstep_cuda.so, the CUDA part of the program, loaded at run time. Loading it registers
-// libtorch's CUDA backend in the process. The entry points below provide NCCL to comm and kernels
-// to ops, and describe the machine's GPUs. They have no state of the program, of which this library
-// must not contain a second copy.
+// liblockstep_cuda.so, the CUDA part of the program, which is loaded at run time. Loading it
+// registers libtorch's CUDA backend in the process. The entry points below provide NCCL to comm and
+// kernels to ops, and describe the GPUs of the machine. They do not use state of the program,
+// because this library would contain a second copy of it.
 #include <algorithm>
 #include <exception>
 #include <mutex>
@@ -20,8 +20,9 @@
 namespace lockstep::cuda {
 namespace {
 
-/// NCCL process group that shuts down normally if the rank continues, because nothing is in flight
-/// then. During stack unwinding it aborts, because other ranks may never join a pending collective.
+/// NCCL process group. Its destructor shuts down normally if the rank continues, because no
+/// operations are in flight then. During stack unwinding it aborts, because other ranks may never
+/// join a pending collective.
 class Nccl final : public c10d::ProcessGroupNCCL {
  public:
   Nccl(const comm::Store& store, int rank, int size, c10::intrusive_ptr<Options> options)
@@ -40,17 +41,17 @@ class Nccl final : public c10d::ProcessGroupNCCL {
         return;
       }
       std::uncaught_exceptions() > 0 ? abort() : shutdown();
-    } catch (const std::exception&) {  // ignored: a destructor cannot report it
+    } catch (const std::exception&) {  // ignored, because a destructor cannot report it
     }
   }
 
-  /// Aborts each group once. Callable from any thread.
+  /// Aborts each group once. Thread-safe.
   static void abort_all() {
     const std::scoped_lock lock(mutex());
     for (Nccl* group : alive()) {
       try {
         group->abort();
-      } catch (const std::exception&) {  // ignored, so that the other groups are aborted too
+      } catch (const std::exception&) {  // ignored, so that the other groups are also aborted
       }
     }
     alive().clear();
@@ -69,16 +70,17 @@ class Nccl final : public c10d::ProcessGroupNCCL {
 
 c10::intrusive_ptr<c10d::Backend> join_nccl(
     const comm::Store& store, int rank, int size, const comm::GroupOptions& options) {
-  // High priority, because other ranks wait for communication but not for this rank's computation.
+  // High priority, because other ranks wait for communication but not for the computation of this
+  // rank.
   auto nccl = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
   nccl->timeout = options.timeout;
   if (options.most_blocks > 0) {
     nccl->config.maxCTAs = options.most_blocks;
   }
   auto backend = c10::make_intrusive<Nccl>(store, rank, size, nccl);
-  // The communicator is created now, by all ranks. Creating it at the first use would block ranks
-  // whose first uses are in a different order, and point-to-point messages would create
-  // communicators of their own.
+  // All ranks create the communicator now. Creating it at the first use would block ranks whose
+  // first uses are in a different order, and point-to-point messages would create separate
+  // communicators.
   backend->setBoundDeviceId(options.device);
   backend->eagerConnectSingleDevice(options.device);
   return backend;
@@ -124,13 +126,13 @@ extern "C" void lockstep_cuda_abort() {
   lockstep::cuda::Nccl::abort_all();
 }
 
-/// Returns why GPUs cannot be used; empty if they can. Creates no context.
+/// Returns the reason why GPUs cannot be used; empty if they can. Does not create a context.
 extern "C" const char* lockstep_cuda_obstacle() {
   static const std::string text = lockstep::cuda::obstacle();
   return text.c_str();
 }
 
-/// Writes the 16-byte UUID of a GPU or MIG slice; returns false if the device does not exist.
+/// Writes the 16-byte UUID of a GPU or MIG slice. Returns false if the device does not exist.
 extern "C" bool lockstep_cuda_identity(int device, unsigned char* bytes) {
   cudaDeviceProp properties;
   if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) {

@@ -8,9 +8,9 @@ namespace {
 
 constexpr unsigned kThreadsOfRope = 256;
 
-/// Assignment of tokens to blocks: several tokens per block or, if a token has more packs than a
-/// block has threads, several blocks per token. Uses 32-bit counts, because 64-bit divisions would
-/// take longer than the rotation itself.
+/// Assigns tokens to blocks: several tokens per block or, if a token has more packs than a block
+/// has threads, several blocks per token. Uses 32-bit counts, because 64-bit divisions would take
+/// longer than the rotation itself.
 struct TokensOfBlocks {
   unsigned packs_of_token, tokens, blocks_of_token;
 

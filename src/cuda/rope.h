@@ -1,4 +1,4 @@
-// Rotary position embedding of ops/rope.h on a GPU, launched on plain pointers.
+// Rotary position embedding of ops/rope.h on a GPU. Takes plain pointers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@
 namespace lockstep::cuda {
 
 /// Rotates values i and i + half of each head by the angle with the given cosine and sine, or by
-/// its negative if `sign` is -1; values from 2 * half on are copied. `from` and `to` do not
+/// the negative angle if `sign` is -1. Values from 2 * half on are copied. `from` and `to` must not
 /// overlap.
 void rotate(
     Number number,

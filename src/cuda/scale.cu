@@ -7,7 +7,8 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreadsOfScale = 256;
-constexpr int64_t kMostBlocksOfScale = 2048;  // beyond that, each thread processes several values
+constexpr int64_t kMostBlocksOfScale = 2048;  // beyond this number, each thread processes several
+                                              // values
 
 template <int N, class T>
 __device__ inline void scale_some(T* values, float by) {
@@ -19,7 +20,7 @@ __device__ inline void scale_some(T* values, float by) {
   store(pack, values);
 }
 
-/// Each thread processes N values at a time, and one of the remaining values.
+/// Each thread processes N values at a time, and then single remaining values.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreadsOfScale)
     scale_kernel(T* values, int64_t count, const float* factor) {

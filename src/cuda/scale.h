@@ -1,4 +1,4 @@
-// In-place scaling on a GPU, launched on plain pointers.
+// In-place scaling on a GPU. Takes plain pointers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,8 @@
 
 namespace lockstep::cuda {
 
-/// values *= *factor, with the factor on the device; a factor of 1 skips the values.
+/// Computes values *= *factor with a factor in device memory. If the factor is 1, the values are
+/// not accessed.
 void scale(Number number, void* values, int64_t count, const float* factor, cudaStream_t stream);
 
 }  // namespace lockstep::cuda

@@ -9,8 +9,8 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarp = 32;
 
-/// exp(x) by the GPU's exponential instruction, with relative error 2^-22 plus 2^-24 of x; 0 below
-/// 2^-126.
+/// Returns exp(x), computed by the GPU's exponential instruction; 0 below 2^-126. The relative
+/// error is 2^-22 plus 2^-24 of x.
 __device__ float exponential(float x) {
   constexpr float kLogOfE = 1.4426950408889634F;
 #ifdef __CUDA_ARCH__
@@ -25,7 +25,8 @@ __device__ float exponential(float x) {
 /// A running maximum, and the sum of exponentials relative to it (Milakov and Gimelshein, "Online
 /// normalizer calculation for softmax", 2018).
 struct Partial {
-  float maximum, total;  // no initial values: they would not apply in shared memory
+  float maximum, total;  // not initialized, because initial values would not be applied in shared
+                         // memory
 
   /// NaN propagates through the total.
   template <int N>
@@ -51,8 +52,8 @@ struct Partial {
   }
 };
 
-/// Calls visit(first, pack) for a thread's part of a row: packs of N, several of which are loaded
-/// before any is used, and then single values.
+/// Calls visit(first, pack) for the values of a row that a thread processes: first packs of N
+/// values, several of which are loaded before any is used, and then single values.
 template <int N, class T, class Visit>
 __device__ void visit_row(const T* values, int64_t size, const Visit& visit) {
   constexpr int kLoads = N == 1 ? 8 : 4;

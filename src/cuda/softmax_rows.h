@@ -1,4 +1,4 @@
-// Row-wise operations of the token loss on a GPU, launched on plain pointers.
+// Row-wise operations of the token loss on a GPU. Takes plain pointers.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace lockstep::cuda {
 
-/// Computes for each row of logits [rows, size], with row stride `stride`: the largest logit, the
-/// sum of exp(logit - largest), and the target's logit (0 if the target is outside [0, size)). One
-/// pass over the logits.
+/// Computes for each row of logits [rows, size] (row stride `stride`): the largest logit, the sum
+/// of exp(logit - largest), and the logit of the target (0 if the target is outside [0, size)).
+/// Reads the logits once.
 void row_statistics(
     Number number,
     const void* logits,
@@ -24,7 +24,7 @@ void row_statistics(
     float* target_logit,
     cudaStream_t stream);
 
-/// Overwrites the logits with (softmax * softmax_factor - onehot(target) * target_factor) times 1 -
+/// Replaces the logits with (softmax * softmax_factor - onehot(target) * target_factor) times 1 -
 /// (logit * inverse_cap)^2.
 void logits_become_gradient(
     Number number,

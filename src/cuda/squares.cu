@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kThreadsOfSquares = 256;
 
-/// One block per sum. Each thread loads several packs of N before it uses any. The squares of a
-/// pack are added in float32, because small GPUs are slow at float64.
+/// Uses one block per sum. Each thread loads several packs of N values before it uses any of them.
+/// The squares of a pack are added in float32, because float64 is slow on small GPUs.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreadsOfSquares)
     squares_kernel(const T* from, int64_t count, double share, double* sums) {

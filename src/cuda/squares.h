@@ -1,4 +1,4 @@
-// Sums of squares on a GPU, launched on plain pointers.
+// Sums of squares on a GPU. Takes plain pointers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,8 +7,8 @@
 
 namespace lockstep::cuda {
 
-/// Adds share * the squares of `count` values to the partial sums `sums` [ops::kSquareSums]:
-/// sums[i] gets every kSquareSums-th run of values. The order of additions is fixed.
+/// Adds share * value^2 for `count` values to the partial sums `sums` [ops::kSquareSums]. sums[i]
+/// receives every kSquareSums-th run of values. The order of additions is fixed.
 void add_squares(
     Number number,
     const void* from,

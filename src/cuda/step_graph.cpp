@@ -1,4 +1,4 @@
-// Capture and replay of steps in CUDA graphs.
+// Captures steps in CUDA graphs and replays them.
 #include "cuda/step_graph.h"
 
 #include <map>
@@ -15,11 +15,11 @@ namespace {
 class CapturedGraph final : public ops::StepGraph {
  public:
   explicit CapturedGraph(const std::function<void()>& body) {
-    // The graph allocates from a separate pool, and a capture cannot free cached memory, so the
-    // cache is emptied first.
+    // The graph allocates from a separate pool. A capture cannot free cached memory, so the cache
+    // is emptied first.
     c10::cuda::CUDACachingAllocator::emptyCache();
-    // Thread-local mode, because NCCL's and autograd's threads make calls that are forbidden during
-    // a global capture.
+    // Uses thread-local mode, because NCCL's and autograd's threads make calls that are forbidden
+    // during a global capture.
     graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
     try {
       body();
@@ -32,19 +32,19 @@ class CapturedGraph final : public ops::StepGraph {
   void replay() override { graph_.replay(); }
 
  private:
-  /// Ends a failed capture, which throws too.
+  /// Ends a failed capture, which also throws.
   void end_quietly() noexcept {
     try {
       graph_.capture_end();
-    } catch (const std::exception&) {  // the body's own error is rethrown instead
+    } catch (const std::exception&) {  // the error of the body is rethrown instead
     }
   }
 
   at::cuda::CUDAGraph graph_;
 };
 
-/// Returns the device's side stream. There is one per device: the allocator caches memory per
-/// stream, so a new stream each time would need as much memory again.
+/// Returns the side stream of the device. There is only one per device: the allocator caches memory
+/// per stream, so a new stream for each capture would need additional memory.
 c10::cuda::CUDAStream stream_aside(c10::DeviceIndex device) {
   static std::mutex mutex;
   static std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
@@ -52,7 +52,7 @@ c10::cuda::CUDAStream stream_aside(c10::DeviceIndex device) {
   return streams.try_emplace(device, c10::cuda::getStreamFromPool(false, device)).first->second;
 }
 
-/// Runs `body` on the side stream, ordered with the current stream.
+/// Runs `body` on the side stream, in order with the current stream.
 void on_stream_aside(c10::Device device, const std::function<void()>& body) {
   const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device.index());
   const c10::cuda::CUDAStream aside = stream_aside(device.index());

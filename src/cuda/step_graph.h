@@ -1,4 +1,4 @@
-// Steps captured in CUDA graphs.
+// Captures steps in CUDA graphs.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace lockstep::cuda {
 
-/// Runs `body` on a side stream that waits for the current stream; the current stream then waits
-/// for it.
+/// Runs `body` on a side stream, which first waits for the current stream. The current stream then
+/// waits for the side stream.
 void run_aside(c10::Device device, const std::function<void()>& body);
 std::unique_ptr<ops::StepGraph> capture(c10::Device device, const std::function<void()>& body);
 

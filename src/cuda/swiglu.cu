@@ -7,7 +7,8 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreadsOfSwiglu = 256;
-constexpr int64_t kMostBlocksOfSwiglu = 8192;  // beyond that, each thread processes several values
+constexpr int64_t kMostBlocksOfSwiglu = 8192;  // beyond this number, each thread processes several
+                                               // values
 
 __device__ float sigmoid(float x) {
   return 1 / (1 + expf(-x));
@@ -25,7 +26,7 @@ __device__ inline void gate_some(const T* gate, const T* up, T* out, int64_t beg
   store(result, out + begin);
 }
 
-/// Each thread processes N values at a time, and one of the remaining values.
+/// Each thread processes N values at a time, and then single remaining values.
 template <class T, int N>
 __global__ void swiglu_kernel(const T* gate, const T* up, T* out, int64_t count) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreadsOfSwiglu + threadIdx.x;
@@ -38,7 +39,7 @@ __global__ void swiglu_kernel(const T* gate, const T* up, T* out, int64_t count)
   }
 }
 
-/// Gradients of the gate and of its factor.
+/// Gradients of gate and up.
 template <class T>
 struct SwigluGradients {
   T *gate, *up;
@@ -79,7 +80,7 @@ __global__ void swiglu_backward_kernel(
   }
 }
 
-/// Values per 16 bytes.
+/// Number of values in 16 bytes.
 template <class T>
 constexpr int kPackOfSwiglu = static_cast<int>(16 / sizeof(T));
 

@@ -1,4 +1,4 @@
-// SwiGLU of ops/activations.h on a GPU, launched on plain pointers.
+// SwiGLU of ops/activations.h on a GPU. Takes plain pointers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,10 +7,10 @@
 
 namespace lockstep::cuda {
 
-/// out = silu(gate) * up, `count` values each.
+/// Computes out = silu(gate) * up for `count` values.
 void swiglu(
     Number number, const void* gate, const void* up, void* out, int64_t count, cudaStream_t stream);
-/// Computes the gradients of gate and up from that of `out`.
+/// Computes the gradients of gate and up from the gradient of `out`.
 void swiglu_backward(
     Number number,
     const void* gate,

@@ -1,4 +1,4 @@
-// Kernels that unpack quantized weights.
+// Kernels for unpacking quantized weights.
 #include "cuda/launch.h"
 #include "cuda/unpack.h"
 
@@ -6,8 +6,8 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreadsOfUnpack = 128;
-constexpr int64_t kRunOfUnpack =
-    8;  // columns per thread: usually within one block, whose scale is loaded once
+constexpr int64_t kRunOfUnpack = 8;  // number of columns per thread, which are usually in one
+                                     // block, so that the scale is loaded once
 
 __device__ float rounded_to(Number type, float value) {
   if (type == Number::kBfloat16) {

@@ -1,4 +1,4 @@
-// Unpacking of quantized weights on a GPU, launched on plain pointers.
+// Unpacking of quantized weights on a GPU. Takes plain pointers.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace lockstep::cuda {
 
-/// Unpacks to out [place.rows, place.columns] of type `number`; 4-bit values are first rounded to
-/// `packed`. `bytes` is aligned to 16 bytes.
+/// Unpacks weights to out [place.rows, place.columns] of type `number`. 4-bit values are first
+/// rounded to `packed`. `bytes` must be aligned to 16 bytes.
 void unpack(
     Number number,
     Number packed,

@@ -1,4 +1,4 @@
-// Tree-walking evaluator of templates: statements, scopes, macros and expressions.
+// Implements a tree-walking evaluator of templates: statements, scopes, macros and expressions.
 #include "jinja/evaluator.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr int kDeepestCall = 100;
 
 using Kind = Expression::Kind;
 
-/// Returns the `loop` object for one iteration of a for statement.
+/// Returns the `loop` object of one iteration of a for statement.
 Value loop_of(const std::vector<Value>& items, size_t at, int64_t depth) {
   auto loop = std::make_shared<Dict>();
   loop->is_namespace = loop->is_loop = true;
@@ -41,7 +41,7 @@ Value loop_of(const std::vector<Value>& items, size_t at, int64_t depth) {
   return loop;
 }
 
-/// Counts the work of a filter or method that reads the whole value.
+/// Adds the cost of a filter or method that reads the whole value.
 void add_what_is_read(const Value& value) {
   if (value.is_string()) {
     Work::add(2 * std::ssize(value.string()));
@@ -146,7 +146,7 @@ Evaluator::Flow Evaluator::run_statement(const Statement& statement) {
       });
     case Of::kWith: {
       std::vector<Value>
-          values;  // evaluated in the enclosing scope; the variables do not see each other
+          values;  // evaluated in the enclosing scope, so the variables do not see each other
       for (const NamedExpression& variable : statement.parameters) {
         values.push_back(evaluate(*variable.value));
       }
@@ -186,7 +186,7 @@ Evaluator::Flow Evaluator::run_for(const Statement& statement) {
       return !keeps;
     });
   }
-  bool any_whole = false;  // true if an iteration ran to its end; otherwise `else` is run
+  bool any_whole = false;  // true if an iteration was completed; otherwise `else` is run
   for (size_t at = 0; at < items.size(); ++at) {
     Work::add(Work::kStep);
     const Flow flow = in_scope(scope_, [&] {
@@ -248,8 +248,8 @@ void Evaluator::run_set(const Statement& statement) {
 }
 
 void Evaluator::define_macro(const Statement& statement) {
-  // Weak reference: the scope and the tree live at most as long as the rendering, and a macro may
-  // call itself.
+  // A weak reference avoids a cycle, because a macro may call itself. Scope and tree live at most
+  // as long as the rendering.
   const std::weak_ptr<const Scope> around = scope_;
   scope_->set(statement.name, make_callable([this, &statement, around](const Arguments& arguments) {
                 return Value(call_macro(statement, around.lock(), arguments));
@@ -331,8 +331,7 @@ Value Evaluator::evaluate(const Expression& e) {
   Value value = evaluate_kind(e);
   if (value.is_string()) {
     Work::add_bytes(std::ssize(value.string()));
-  } else if (value.is_list() && e.kind != Kind::kName) {  // a name shares its list, so nothing is
-                                                          // copied
+  } else if (value.is_list() && e.kind != Kind::kName) {  // a name shares its list without a copy
     Work::add_items(std::ssize(value.list().items));
   }
   return value;
@@ -347,7 +346,7 @@ Value Evaluator::evaluate_kind(const Expression& e) {
       return name_of(e);
     case Kind::kAttribute: {
       const Value value = part(0);
-      add_what_is_read(value);  // a method reads the value
+      add_what_is_read(value);  // methods read the value
       return attribute_of(value, e.name);
     }
     case Kind::kItem:

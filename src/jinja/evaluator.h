@@ -11,8 +11,8 @@
 
 namespace lockstep::jinja {
 
-/// Variables of a scope and its enclosing scopes. Loop iterations, macro calls and `with` blocks
-/// each have a scope.
+/// Variables of a scope and its enclosing scopes. Each loop iteration, macro call and `with` block
+/// has its own scope.
 struct Scope {
   explicit Scope(std::shared_ptr<const Scope> around = nullptr) : around(std::move(around)) {}
   const Value* find(const std::string& name) const;
@@ -32,7 +32,7 @@ class Evaluator {
   enum class Flow { kNext, kBreak, kContinue };
 
   void write(std::string_view text);
-  /// Runs `body` in a new scope within `around`.
+  /// Runs `body` in a new scope nested in `around`.
   template <class Body>
   Flow in_scope(std::shared_ptr<const Scope> around, const Body& body);
   /// Returns the output of a block as a string.
@@ -60,7 +60,7 @@ class Evaluator {
   std::shared_ptr<Scope> scope_;
   std::string out_;
   std::vector<TextSpan> generated_;
-  bool is_inside_ = false;  // inside a macro or a set block, whose output is captured
+  bool is_inside_ = false;  // inside a macro or a set block, where output is captured
   int64_t line_ = 1;
   int depth_ = 0, macros_ = 0;
 };

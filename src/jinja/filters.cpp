@@ -1,4 +1,4 @@
-// Jinja's filters by name.
+// Implements Jinja's filters by name.
 #include "jinja/filters.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using Given = const Arguments&;
 using Filter = Value (*)(const Value&, Given);
 constexpr size_t kAnyNumber = 1000;
 
-/// Resolves a path such as "a.b" or "0" in an item, as for `attribute=`.
+/// Resolves a path such as "a.b" or "0" in an item, as `attribute=` does.
 Value path_of(Value value, const std::string& path) {
   for (size_t at = 0; at <= path.size();) {
     const size_t end = std::min(path.find('.', at), path.size());
@@ -121,7 +121,8 @@ Value items_of(const Value& value, Given) {
   return make_list(std::move(items), ListKind::kOnce);
 }
 
-/// Key for sort, unique, min and max: strings are compared without case unless `case_sensitive`.
+/// Returns the key for sort, unique, min and max. Strings are compared without case unless
+/// `case_sensitive`.
 Value sort_key(const Value& value, bool case_sensitive) {
   return value.is_string() && !case_sensitive ? Value(lower_case(value.string())) : value;
 }
@@ -214,8 +215,8 @@ Value indent(const Value& value, Given arguments) {
                 static_cast<size_t>(
                     width == nullptr ? 4 : std::clamp<int64_t>(width->integer(), 0, 1000)),
                 ' ');
-  // Split into lines as str.splitlines() does and join them with \n. The extra newline keeps the
-  // string's own final newline.
+  // Splits into lines like str.splitlines() and joins them with \n. The extra newline preserves a
+  // final newline of the string.
   std::string out = first ? by : "";
   const Arguments none;
   const std::vector<Value> lines =
@@ -229,8 +230,8 @@ Value indent(const Value& value, Given arguments) {
   return out;
 }
 
-/// Implements select, reject, selectattr and rejectattr: keeps the items that pass, or whose
-/// attribute passes, a test.
+/// Implements select, reject, selectattr and rejectattr. Keeps items that pass a test, or whose
+/// attribute passes it.
 Value select(const Value& value, Given arguments, bool by_attribute, bool wanted) {
   const size_t skipped = by_attribute ? 1 : 0;
   if (arguments.values.size() < skipped) {
@@ -335,7 +336,7 @@ Value attribute(const Value& value, Given arguments) {
   return find_method(value, name).value_or(Value(Undefined{name}));
 }
 
-/// Implements title: words start after white space and - ( { [ <, unlike in str.title().
+/// Implements title. Unlike in str.title(), words start after white space and - ( { [ <.
 std::string titled(const std::string& text) {
   std::string out, word;
   const auto add_word = [&] {
@@ -355,7 +356,7 @@ std::string titled(const std::string& text) {
   return out;
 }
 
-/// Counts the runs of \w characters.
+/// Returns the number of runs of \w characters.
 int64_t count_words(const std::string& text) {
   int64_t words = 0;
   bool inside = false;
@@ -470,8 +471,8 @@ const std::map<std::string, KnownFilter>& filters() {
   return all;
 }
 
-/// True for filters that treat a string marked as safe like any other. Others would mark their
-/// result.
+/// Returns true for filters that treat strings marked as safe like any other string. Other filters
+/// would mark their result.
 bool takes_marked(const std::string& name) {
   static const std::set<std::string> all{
       "safe",

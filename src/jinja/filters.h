@@ -8,7 +8,7 @@
 
 namespace lockstep::jinja {
 
-/// Returns an argument by position or name, or null if it is missing or none.
+/// Returns an argument by position or name. Returns null if it is missing or none.
 const Value* optional(const Arguments& arguments, size_t position, const char* name);
 std::string text_or(
     const Arguments& arguments, size_t position, const char* name, const char* otherwise);

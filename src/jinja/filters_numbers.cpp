@@ -1,4 +1,4 @@
-// Filters that return numbers.
+// Implements filters that return numbers.
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -14,9 +14,8 @@
 namespace lockstep::jinja {
 namespace {
 
-/// Normalizes a number as Python's int() and float() do: strips white space, removes underscores
-/// and converts the digits of other scripts to ASCII. Returns nullopt if an underscore is
-/// misplaced.
+/// Normalizes a number like Python's int() and float(): strips white space, removes underscores and
+/// converts digits of other scripts to ASCII. Returns nullopt if an underscore is misplaced.
 std::optional<std::string> plain_number(const std::string& text) {
   std::string plain;
   char32_t before = 0;
@@ -31,7 +30,7 @@ std::optional<std::string> plain_number(const std::string& text) {
         return std::nullopt;
       }
     } else {
-      if (c >= 0x80 && is_decimal(c)) {  // decimal digits form runs of ten that start at 0
+      if (c >= 0x80 && is_decimal(c)) {  // decimal digits are in runs of ten that start at 0
         char32_t zero = c;
         while (c - zero < 9 && is_decimal(zero - 1)) {
           --zero;
@@ -46,7 +45,7 @@ std::optional<std::string> plain_number(const std::string& text) {
 }
 
 /// Implements int(text, base). Returns nullopt if the text is not a number. Throws Error (data) if
-/// it does not fit 64 bits.
+/// it does not fit in 64 bits.
 std::optional<int64_t> integer_in(std::string text, int64_t base) {
   if (base != 0 && (base < 2 || base > 36)) {
     fail(fmt::format("int: the base is {}; must be 0 or 2 to 36", base));
@@ -95,7 +94,7 @@ std::optional<double> float_in(std::string text) {
     return std::nullopt;
   }
   char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);  // infinity on overflow, as in Python
+  const double number = std::strtod(text.c_str(), &end);  // overflow gives infinity, as in Python
   if (end != text.c_str() + text.size() || text[0] == '-' || text[0] == '+') {
     return std::nullopt;
   }
@@ -110,7 +109,7 @@ Value truncated(double number) {
   return static_cast<int64_t>(number);
 }
 
-/// Implements Python's round(number, digits): rounds the exact value, ties to even.
+/// Implements Python's round(number, digits). Rounds the exact value; ties round to even.
 double rounded_to(double number, int64_t digits) {
   constexpr int64_t kMostDigits = 300;
   if (!std::isfinite(number) || digits > kMostDigits) {

@@ -1,4 +1,4 @@
-// Lexer for Jinja templates, with transformers' white-space settings.
+// Implements the lexer for Jinja templates with transformers' white-space settings.
 #include "jinja/lexer.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// Returns the length of `text` without trailing white space. With `to_line`, only the white space
-/// of the last line is removed.
+/// Returns the length of `text` without trailing white space. With `to_line`, removes only white
+/// space on the last line.
 size_t without_space_at_end(std::string_view text, bool to_line) {
   size_t end = text.size();
   while (end > 0 && !(to_line && text[end - 1] == '\n')) {
@@ -82,7 +82,7 @@ class Lexer {
     return found;
   }
 
-  /// Reads text up to the next tag and trims it as the surrounding tags request.
+  /// Reads text up to the next tag and trims it as specified by the surrounding tags.
   void read_text() {
     const size_t end = std::min(next_tag(at_), source_.size());
     std::string text(source_.substr(at_, end - at_));
@@ -118,7 +118,7 @@ class Lexer {
     }
   }
 
-  /// Sets the trimming of the text that follows a tag.
+  /// Sets how the text after a tag is trimmed.
   void close_tag(bool strips, bool keeps, bool is_output) {
     strip_next_ = strips;
     drop_newline_ = !keeps && !is_output;
@@ -171,7 +171,7 @@ class Lexer {
     return true;
   }
 
-  /// Reads {% raw %} ... {% endraw %}; returns false if the tag is another one.
+  /// Reads {% raw %} ... {% endraw %}. Returns false for other tags.
   bool read_raw() {
     const std::string_view before = rest();
     const size_t name = before.find_first_not_of(" \t\r\n");
@@ -238,9 +238,9 @@ class Lexer {
     }
   }
 
-  /// Reads 0x1F, 0b11 or 0o17; returns false if the input is something else.
+  /// Reads 0x1F, 0b11 or 0o17. Returns false if the input is something else.
   bool read_based_number() {
-    constexpr size_t kMostDigits = 15;  // of base 16, so that the value fits 64 bits
+    constexpr size_t kMostDigits = 15;  // base-16 digits that fit in 64 bits
     const char mark = at_ + 1 < source_.size() ? source_[at_ + 1] : ' ';
     const int base = mark == 'x' || mark == 'X'   ? 16
                      : mark == 'o' || mark == 'O' ? 8
@@ -281,7 +281,7 @@ class Lexer {
     digits();
     bool is_float = false;
     const bool is_attribute =
-        at_ > 0 && source_[at_ - 1] == '.';  // x.0.1: digits after a point are attributes
+        at_ > 0 && source_[at_ - 1] == '.';  // x.0.1: digits after a dot are attributes
     if (!is_attribute && end + 1 < source_.size() && source_[end] == '.' &&
         is_digit(source_[end + 1])) {
       is_float = true;
@@ -324,7 +324,7 @@ class Lexer {
     add(TokenKind::kString, std::move(text));
   }
 
-  /// Decodes a Python escape; returns the number of characters after the backslash.
+  /// Decodes a Python escape. Returns the number of characters after the backslash.
   size_t read_escape(size_t at, std::string& text) const {
     static constexpr std::array<std::pair<char, char>, 10> kSimple{
         {{'n', '\n'},

@@ -1,4 +1,4 @@
-// Lexer: splits a template into text and the tokens inside {{ }} and {% %}.
+// Lexer. Splits a template into text and the tokens inside {{ }} and {% %}.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct Token {
   int64_t line;
 };
 
-/// Tokenizes like Jinja 3 with trim_blocks and lstrip_blocks and without keep_trailing_newline, the
-/// settings that transformers uses for chat templates. Drops comments and returns {% raw %} as
-/// text. Throws Error (data) with the line.
+/// Tokenizes like Jinja 3 with trim_blocks and lstrip_blocks and without keep_trailing_newline, as
+/// transformers does for chat templates. Drops comments and returns {% raw %} blocks as text.
+/// Throws Error (data) with the line.
 std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace lockstep::jinja

@@ -1,4 +1,4 @@
-// Non-mutating methods of Python's strings, lists and dicts, and global functions.
+// Implements non-mutating methods of Python's strings, lists and dicts, and global functions.
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -13,7 +13,7 @@
 namespace lockstep::jinja {
 namespace {
 
-/// Splits at runs of white space, as split() and rsplit() without a separator. A negative `most`
+/// Splits at runs of white space, like split() and rsplit() without a separator. A negative `most`
 /// means no limit.
 Value split_at_spaces(const std::string& text, int64_t most, bool from_right) {
   std::u32string points = text::to_code_points(text);
@@ -101,9 +101,9 @@ Value split_lines(const std::string& text, bool keeps_ends) {
   return make_list(std::move(lines));
 }
 
-/// Substring selected by the second and third argument of find() and similar methods, in code
-/// points. `is_beyond`: it starts after the end of the string, where not even an empty string is
-/// found.
+/// Substring selected by the second and third arguments of find() and similar methods, in code
+/// points. `is_beyond` is true if it starts after the end of the string; then not even an empty
+/// string is found.
 struct Part {
   Part(const std::string& text, const Arguments& arguments) : points(text::to_code_points(text)) {
     const int64_t size = std::ssize(points);
@@ -188,7 +188,7 @@ std::string joined(const std::string& between, const Value& parts) {
   return out;
 }
 
-/// True if the string is not empty and `is` holds for each character.
+/// Returns true if the string is not empty and `is` holds for every character.
 template <class Is>
 bool is_all(const std::string& text, const Is& is) {
   const std::u32string points = text::to_code_points(text);
@@ -224,7 +224,7 @@ Value stripped(const std::string& text, const Arguments& arguments, bool left, b
              : strip(text, characters->string(), left, right);
 }
 
-/// Method with its maximum number of arguments and the names of those that may be passed by name.
+/// Method with its maximum number of arguments and the names of its keyword arguments.
 struct StringMethod {
   using Run = Value (*)(const std::string&, const Arguments&);
   size_t most;
@@ -336,7 +336,7 @@ std::optional<Value> dict_method(const Value& value, const std::string& name) {
       return found != nullptr ? *found : otherwise != nullptr ? *otherwise : Value(None{});
     });
   }
-  if (name == "copy") {  // values are immutable, so no copy is needed
+  if (name == "copy") {  // immutable values need no copy
     return make_callable([value](const Arguments& arguments) {
       arguments.check("copy", 0, {});
       return value;
@@ -446,7 +446,7 @@ std::string replaced(
     const std::string& text, const std::string& from, const std::string& to, int64_t most) {
   std::string out;
   size_t at = 0;
-  if (from.empty()) {  // insert before each character and at the end
+  if (from.empty()) {  // inserts before each character and at the end
     for (; most != 0; --most) {
       out += to;
       if (at >= text.size()) {

@@ -1,4 +1,4 @@
-// Arithmetic, comparison, slicing, attribute and item operators.
+// Implements arithmetic, comparison, slicing, attribute and item operators.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -32,7 +32,7 @@ double power(double a, double b) {
   return result;
 }
 
-/// Implements Python's a // b and a % b; the remainder has the sign of `b`.
+/// Implements Python's a // b and a % b. The remainder has the sign of `b`.
 double floored(double a, double b, bool wants_remainder) {
   double rest = std::fmod(a, b), whole = (a - rest) / b;
   if (rest != 0 && (b < 0) != (rest < 0)) {
@@ -60,7 +60,8 @@ Value of_integers(const std::string& op, int64_t a, int64_t b) {
     overflows = __builtin_mul_overflow(a, b, &result);
   } else if (op == "**" && b >= 0) {
     result = 1;
-    // For 0, 1 and -1, two more factors change nothing. For other bases, 64 factors overflow.
+    // Limits the number of factors. For 0, 1 and -1, two additional factors do not change the
+    // result. Other bases overflow with 64 factors.
     const int64_t times = a >= -1 && a <= 1 ? std::min(b, 2 - b % 2) : b;
     for (int64_t i = 0; i < times && !overflows; ++i) {
       overflows = __builtin_mul_overflow(result, a, &result);
@@ -128,7 +129,7 @@ Value repeated(const Value& value, int64_t times) {
   return make_list(std::move(items), list.kind);
 }
 
-/// Returns the indices that a slice selects from `size` items, as Python's slice.indices().
+/// Returns the indices that a slice selects from `size` items, like Python's slice.indices().
 std::vector<int64_t> slice_positions(
     int64_t size, const Value& from, const Value& to, const Value& by) {
   const auto is_given = [](const Value& x) { return !x.is_undefined() && !x.is_none(); };
@@ -158,8 +159,8 @@ std::u32string characters_of(const Value& value) {
   return text::to_code_points(value.string());
 }
 
-/// Adds a string that is marked by `safe` or `escape`. Throws Error if Jinja would escape the other
-/// operand.
+/// Adds strings if one of them is marked by `safe` or `escape`. Throws Error if Jinja would escape
+/// the other operand.
 Value with_marked(const std::string& op, const Value& a, const Value& b) {
   const Value& other = a.is_marked() ? b : a;
   if (op != "+" || !other.is_string()) {
@@ -310,7 +311,7 @@ Value attribute_of(const Value& value, const std::string& name) {
   if (value.is_number() && kOfNumbers.contains(name)) {
     fail(fmt::format("attributes of numbers are not supported: '{}'", name));
   }
-  if (name.starts_with('_')) {  // Python internals, which Jinja's sandbox hides
+  if (name.starts_with('_')) {  // Python internals, hidden by Jinja's sandbox
     fail(fmt::format("access to attribute '{}' of '{}' object is unsafe", name, type_name(value)));
   }
   return Undefined{fmt::format("{} object' has no attribute '{}", type_name(value), name)};

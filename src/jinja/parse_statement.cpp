@@ -25,7 +25,7 @@ class StatementParser {
   }
 
  private:
-  /// Parses statements up to a block whose name is one of `ends`. Reads that name, but not the end
+  /// Parses statements up to a block with one of the names `ends`. Reads that name, but not the end
   /// of its tag.
   Block until(std::initializer_list<std::string_view> ends) {
     constexpr int kDeepest = 100;
@@ -121,7 +121,7 @@ class StatementParser {
     return made;
   }
 
-  /// Parses a body whose output is captured. Its break and continue statements cannot leave it.
+  /// Parses a body whose output is captured. break and continue statements cannot leave it.
   Statement with_own_body(Statement made, std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     made = with_body(std::move(made), end);
@@ -136,7 +136,7 @@ class StatementParser {
     made.body = until({"elif", "else", "endif"});
     if (ended_by_ == "elif") {
       made.otherwise.push_back(if_block(tokens_.peek()));
-      return made;  // the innermost `elif` has read the end tag
+      return made;  // the innermost `elif` has already read the end tag
     }
     if (ended_by_ == "else") {
       end_of_tag();
@@ -146,7 +146,7 @@ class StatementParser {
     return made;
   }
 
-  /// Parses assignment targets. In a for statement, `loop` is not allowed.
+  /// Parses assignment targets. `loop` is not allowed in a for statement.
   std::vector<std::string> targets(bool in_loop) {
     static const std::set<std::string> kConstants{"true", "false", "none", "True", "False", "None"};
     std::vector<std::string> names;

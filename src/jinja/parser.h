@@ -10,7 +10,7 @@
 
 namespace lockstep::jinja {
 
-/// Token stream. Errors name the line.
+/// Token stream. Errors contain the line.
 class TokenReader {
  public:
   explicit TokenReader(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
@@ -23,7 +23,7 @@ class TokenReader {
   }
   bool is_operator(std::string_view text) const { return is(TokenKind::kOperator, text); }
   bool is_name(std::string_view text) const { return is(TokenKind::kName, text); }
-  /// Consume the token and return true if it is the next one.
+  /// Consume the next token and return true if it matches.
   bool take_operator(std::string_view text);
   bool take_name(std::string_view text);
   void expect_operator(std::string_view text);
@@ -36,8 +36,8 @@ class TokenReader {
   size_t at_ = 0;
 };
 
-/// Recursive-descent parser with Jinja's precedence, lowest first: if-else, or, and, not,
-/// comparisons, + -, ~, * / // %, **, signs, items and calls, filters and tests.
+/// Recursive-descent parser with Jinja's precedence. From lowest to highest: if-else; or; and; not;
+/// comparisons; + -; ~; * / // %; **; signs; items and calls; filters and tests.
 class ExpressionParser {
  public:
   explicit ExpressionParser(TokenReader& tokens) : tokens_(tokens) {}

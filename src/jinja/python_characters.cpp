@@ -1,4 +1,4 @@
-// Case mapping, character classes and stripping of Python's str.
+// Implements case mapping, character classes and stripping of Python's str.
 #include "jinja/python_characters.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::string utf8(char32_t c) {
   return text::to_utf8(std::u32string_view(&c, 1));
 }
 
-/// Maps each lowercase letter to its uppercase letter; the first one if several share it.
+/// Maps each lowercase letter to its uppercase letter; if there are several, to the first one.
 const std::map<char32_t, char32_t>& upper_letters() {
   static const std::map<char32_t, char32_t> all = [] {
     std::map<char32_t, char32_t> made{
@@ -66,8 +66,8 @@ const std::map<char32_t, char32_t>& upper_letters() {
       static_cast<uint32_t>(c)));
 }
 
-/// True if `c`, which has no uppercase letter of its own, maps to several letters or to a letter
-/// that it shares with another one.
+/// Returns true if `c`, which has no uppercase letter of its own, maps to several letters or to a
+/// letter shared with another one.
 bool has_special_case(char32_t c) {
   static constexpr std::array<std::pair<char32_t, char32_t>, 13> kRuns{
       {{0x149, 0x149},
@@ -115,14 +115,14 @@ void append_title(std::string& out, char32_t c) {
     out += "Ss";
   } else if ((c >= 0x1C4 && c <= 0x1CC) || (c >= 0x1F1 && c <= 0x1F3)) {
     fail_case(c, "title");
-  } else if (c >= 0x10D0 && c <= 0x10FF) {  // Georgian has uppercase but no title case letters
+  } else if (c >= 0x10D0 && c <= 0x10FF) {  // Georgian has uppercase letters but no title case
     text::append_code_point(out, c);
   } else {
     append_upper(out, c);
   }
 }
 
-/// True for characters that str.lower() skips when it looks for the end of a word.
+/// Returns true for characters that str.lower() skips to find the end of a word.
 bool is_ignored_in_words(char32_t c) {
   static const std::array<CodePointRanges, 5> all{
       named("Mn"), named("Me"), named("Cf"), named("Lm"), named("Sk")};
@@ -132,7 +132,7 @@ bool is_ignored_in_words(char32_t c) {
          std::any_of(all.begin(), all.end(), [&](const auto& ranges) { return is_in(ranges, c); });
 }
 
-/// True if the sigma at `at` is the last letter of a word.
+/// Returns true if the sigma at `at` is the last letter of a word.
 bool ends_word(std::u32string_view points, size_t at) {
   size_t before = at, after = at + 1;
   while (before > 0 && is_ignored_in_words(points[before - 1])) {

@@ -1,4 +1,4 @@
-// Conversion of values to text: Python's str() and repr(), and tojson.
+// Converts values to text: Python's str() and repr(), and tojson.
 #include <algorithm>
 #include <cmath>
 
@@ -24,7 +24,8 @@ std::string text_of_float(double value) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
-/// repr() of a string: single quotes, unless it contains single and no double quotes.
+/// Returns the repr() of a string. Uses single quotes unless the string contains single but no
+/// double quotes.
 std::string quoted(const std::string& text) {
   const bool has_single = text.find('\'') != std::string::npos;
   const char quote = has_single && text.find('"') == std::string::npos ? '"' : '\'';

@@ -17,7 +17,7 @@ using ExpressionPtr = std::unique_ptr<Expression>;
 /// Argument of a call, filter or test, or parameter of a macro.
 struct NamedExpression {
   std::string name;     // empty if positional
-  ExpressionPtr value;  // for a parameter: its default, or null
+  ExpressionPtr value;  // for a parameter: default, or null
 };
 
 struct Expression {
@@ -63,9 +63,9 @@ struct Statement {
     kSet,  // targets (name, or "name.attribute" for a namespace), expression; null if the value is
            // the body
     kMacro,      // name, parameters, body
-    kFilter,     // expression, whose innermost operand is the output of the body: see kBody
+    kFilter,     // expression, whose innermost operand is the output of the body (kBody)
     kWith,       // parameters, body
-    kGenerated,  // body: {% generation %}, the assistant's text
+    kGenerated,  // body: assistant text in {% generation %}
     kBreak,
     kContinue,
   };
@@ -78,7 +78,7 @@ struct Statement {
   Block body, otherwise;
 };
 
-/// Name of the body in the expression of a filter block.
+/// Name that stands for the body in the expression of a filter block.
 inline constexpr std::string_view kBody = "{body}";
 
 /// Parses a template. Throws Error (data) with the line.

@@ -1,4 +1,4 @@
-// Template: conversion of JSON variables to values, rendering and error locations.
+// Implements Template: conversion of JSON variables, rendering and error locations.
 #include "jinja/template.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Replaces invalid UTF-8 by U+FFFD. All later code requires valid UTF-8.
+/// Replaces invalid UTF-8 with U+FFFD. All later code requires valid UTF-8.
 std::string valid_text(const std::string& text) {
   return text::valid_utf8_prefix(text) == text.size() ? text : text::replace_invalid_utf8(text);
 }

@@ -20,23 +20,22 @@ struct TextSpan {
 
 struct Rendering {
   std::string text;
-  std::vector<TextSpan> generated;  // spans marked by {% generation %}, outside of macros
+  std::vector<TextSpan> generated;  // spans in {% generation %}, outside of macros
 };
 
-/// Compiled template; immutable and thread-safe. Renders the same text as transformers'
+/// Compiled template. Immutable and thread-safe. Renders the same text as transformers'
 /// apply_chat_template (trim_blocks, lstrip_blocks, loop controls, tojson, raise_exception,
-/// strftime_now). A template cannot access anything outside its variables or modify them, and its
-/// steps, sizes and depths are limited. Unsupported features cause an Error: include, import,
-/// extends, call, recursive loops, formatting with %, integers beyond 64 bits, and filters that no
-/// chat template uses.
+/// strftime_now). A template can only read its variables; its steps, sizes and depths are limited.
+/// Unsupported features cause an Error: include, import, extends, call, recursive loops, formatting
+/// with %, integers beyond 64 bits, and filters that no chat template uses.
 class Template {
  public:
   /// Compiles a template. Throws Error (data) with `place` and the line.
   Template(std::string_view source, std::string place);
-  /// Renders with an object of variables; dicts keep the order of their keys. Throws Error (data)
+  /// Renders with an object of variables. Dicts keep the order of their keys. Throws Error (data)
   /// with `place` and the line if the template raises an exception or is invalid.
   Rendering render(const nlohmann::ordered_json& variables) const;
-  /// True if the template contains {% generation %}.
+  /// Returns true if the template contains {% generation %}.
   bool marks_generation() const { return marks_generation_; }
 
  private:

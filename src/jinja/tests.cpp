@@ -1,4 +1,4 @@
-// Jinja's tests (`x is string`) by name.
+// Implements Jinja's tests (`x is string`) by name.
 #include <map>
 
 #include "base/format.h"
@@ -26,7 +26,7 @@ bool is_mapping(const Value& value) {
   return value.is_dict() && !value.dict().is_namespace;
 }
 
-/// True for values that have a length and items, as in Python.
+/// Returns true for values with a length and items, as in Python.
 bool is_sequence(const Value& value, const Arguments&) {
   return value.is_string() || is_mapping(value) || value.is_undefined() ||
          (value.is_list() && value.list().has_places());

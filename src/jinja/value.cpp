@@ -1,4 +1,4 @@
-// Template values: access, comparison, iteration and destruction.
+// Implements template values: access, comparison, iteration and destruction.
 #include "jinja/value.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::string_view name_of(ListKind kind) {
   return "generator";
 }
 
-/// Returns the start of a value's text for messages, if it has one.
+/// Returns a value's text, truncated for messages, if it has one.
 std::string shown(const Value& value) {
   constexpr size_t kMost = 60;
   if (value.is_callable() || (value.is_list() && !value.list().is_written())) {
@@ -40,8 +40,8 @@ std::string shown(const Value& value) {
                               : text::to_utf8(text::to_code_points(text).substr(0, kMost)) + "...";
 }
 
-/// Values of destroyed lists and dicts. They are destroyed iteratively, so that deep nesting does
-/// not overflow the stack. Null while no destruction is in progress.
+/// Values of lists and dicts being destroyed. They are destroyed iteratively so that deep nesting
+/// does not overflow the stack. Null if no destruction is in progress.
 thread_local std::vector<Value>* ending = nullptr;
 
 void end(Value& value) {

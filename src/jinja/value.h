@@ -1,4 +1,4 @@
-// Values of templates: the subset of Python's types that chat templates use.
+// Template values: the subset of Python types that chat templates use.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ namespace lockstep::jinja {
 
 class Value;
 
-/// Python type of a list, which determines how it prints and compares and whether it has a length.
+/// Python type of a list. It determines printing, comparison and whether the list has a length.
 enum class ListKind : uint8_t {
   kList,
   kTuple,
   kRange,  // range()
-  kView,   // keys(), values() and items() of a dict; not indexable
-  kOnce,   // generator returned by a filter: iterable once, always true, without a length
+  kView,   // keys(), values() and items() of a dict; cannot be indexed
+  kOnce,   // generator returned by a filter: can be iterated once, is always true, has no length
 };
 struct List {
   std::vector<Value> items;
   ListKind kind = ListKind::kList;
-  mutable bool is_spent = false;  // a kOnce list that has been iterated
+  mutable bool is_spent = false;  // true for a kOnce list that has been iterated
   ~List();
   bool is_written() const { return kind == ListKind::kList || kind == ListKind::kTuple; }
   bool has_places() const { return is_written() || kind == ListKind::kRange; }
 };
-/// Insertion-ordered dict. `is_namespace`: an object with attributes, which may be set unless it is
-/// a `loop` object.
+/// Insertion-ordered dict. With `is_namespace`, an object whose attributes may be set, except for a
+/// `loop` object.
 struct Dict {
   std::vector<std::pair<Value, Value>> entries;
   bool is_namespace = false, is_loop = false;
@@ -43,7 +43,7 @@ struct Dict {
 struct Arguments {
   std::vector<Value> values;
   std::vector<std::pair<std::string, Value>> named;
-  /// Returns an argument by position or name, or null if it is missing.
+  /// Returns an argument by position or name. Returns null if it is missing.
   const Value* find(size_t position, std::string_view name) const;
   /// Throws Error if there are more than `most` arguments, or unknown names.
   void check(
@@ -54,15 +54,15 @@ struct Arguments {
 };
 using Callable = std::function<Value(const Arguments&)>;
 
-/// Undefined value: prints as an empty string, is false and iterates over nothing. Accessing its
+/// Undefined value. It prints as an empty string, is false and iterates over nothing. Accessing its
 /// items is an error.
 struct Undefined {
   std::string name;
 };
 struct None {};
 
-/// Template value. Cheap to copy: strings, lists and dicts are shared and immutable, except for
-/// namespaces.
+/// Template value. Cheap to copy because strings, lists and dicts are shared. They are immutable,
+/// except for namespaces.
 class Value {
  public:
   Value() : data_(Undefined{}) {}
@@ -90,7 +90,7 @@ class Value {
   bool is_dict() const { return std::holds_alternative<std::shared_ptr<Dict>>(data_); }
   bool is_callable() const { return std::holds_alternative<std::shared_ptr<Callable>>(data_); }
 
-  /// Typed access; throws Error (data) if the value has another type.
+  /// Typed access. Throws Error (data) if the value has another type.
   int64_t integer() const;
   double number() const;
   const std::string& string() const;
@@ -98,7 +98,8 @@ class Value {
   Dict& dict() const;
   const Callable& callable() const;
   const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
-  /// String marked by `safe` or `escape`. Jinja escapes other strings that are added to it.
+  /// Returns a string marked by `safe` or `escape`. Jinja escapes other strings that are added to
+  /// it.
   static Value marked(std::string text);
   bool is_marked() const { return is_marked_; }
 
@@ -122,19 +123,19 @@ Value make_list(std::vector<Value> items, ListKind kind = ListKind::kList);
 Value make_dict(std::vector<std::pair<Value, Value>> entries);
 Value make_callable(Callable function);
 
-/// Returns Python's name of the type: "str", "int", "NoneType".
+/// Returns the Python type name: "str", "int", "NoneType".
 std::string_view type_name(const Value& value);
-/// Throws Error (data) if the value is not a valid dict key: lists and dicts are not.
+/// Throws Error (data) if the value is not a valid dict key. Lists and dicts are invalid.
 void check_key(const Value& key);
 bool is_true(const Value& value);
 bool equal(const Value& a, const Value& b);
 /// Returns a < b for numbers, strings and lists. Throws Error (data) for other types.
 bool less(const Value& a, const Value& b);
-/// Implements `in`: an item of a list, a key of a dict, a substring of a string.
+/// Implements `in` for items of a list, keys of a dict and substrings of a string.
 bool contains(const Value& all, const Value& one);
 /// Returns the values that `for` iterates over: items, keys or characters. Throws Error (data) if
-/// the value is not iterable, or if it is a generator that was already consumed (Jinja would
-/// iterate over nothing).
+/// the value is not iterable or is a generator that was already consumed (Jinja would iterate over
+/// nothing).
 std::vector<Value> iterate(const Value& value);
 /// Implement str() and repr().
 std::string to_text(const Value& value);
@@ -142,12 +143,12 @@ std::string to_repr(const Value& value);
 /// Options of json.dumps().
 struct JsonStyle {
   bool ensures_ascii = false, sorts_keys = false, has_lines = false;
-  std::string indent;  // per level, if has_lines
+  std::string indent;  // indentation per level if has_lines
   std::string between_items = ", ", behind_key = ": ";
 };
 std::string to_json(const Value& value, const JsonStyle& style);
 
-/// Throws Error (data).
+/// Throws Error (data) with a message.
 [[noreturn]] void fail(std::string message);
 
 }  // namespace lockstep::jinja

@@ -1,4 +1,4 @@
-// Per-thread accounting of the work of a rendering.
+// Implements per-thread accounting of the cost of rendering.
 #include "jinja/work.h"
 
 #include <utility>

@@ -9,12 +9,12 @@ namespace lockstep::jinja {
 
 struct Dict;
 
-/// Work counter of one rendering. Templates are untrusted input from model files, so their work is
-/// counted in units of about a nanosecond. Throws Error (data) beyond kMost. Applies to the thread
-/// that constructs it, until it is destroyed.
+/// Cost counter of one rendering. Templates are untrusted input from model files, so their cost is
+/// counted, in units of about one nanosecond. Throws Error (data) beyond kMost. Applies to the
+/// thread that constructs it until it is destroyed.
 class Work {
  public:
-  static constexpr int64_t kStep = 64;  // cost of any statement or expression
+  static constexpr int64_t kStep = 64;  // cost of each statement or expression
   static constexpr int64_t kMost = 2'000'000 * kStep;
 
   Work();
@@ -28,8 +28,7 @@ class Work {
   static void add_items(int64_t items) { add(4 * items); }
   static void add_bytes(int64_t bytes) { add(bytes / 4); }
 
-  /// Registers a namespace. Only namespaces can form reference cycles, so they are cleared at the
-  /// end.
+  /// Registers a namespace to be cleared at the end. Only namespaces can form reference cycles.
   static void add_namespace(const std::shared_ptr<Dict>& made);
 
  private:

@@ -1,4 +1,4 @@
-// Bucketed gradient all-reduce for arbitrary libtorch modules.
+// Implements bucketed gradient all-reduce for arbitrary libtorch modules.
 #include "library/distributed_data_parallel.h"
 
 #include <set>
@@ -41,7 +41,8 @@ std::string description(const parallel::ParameterUnit& unit) {
       tensor.requires_grad() ? "" : " frozen");
 }
 
-/// Ranks with different modules would deadlock in collectives or reduce unrelated gradients.
+/// Throws if modules differ between ranks, which would deadlock collectives or reduce unrelated
+/// gradients.
 void check_that_ranks_agree(
     const std::vector<parallel::ParameterUnit>& units, comm::Communicator& ranks) {
   std::vector<std::string> lines;
@@ -105,7 +106,7 @@ void DistributedDataParallel::backward(const at::Tensor& loss, MicroBatch which)
   }
   const bool last = which == MicroBatch::kLast;
   engine_->begin_micro_batch(last);
-  // The losses are scaled before the backward pass, so that the sum over ranks is the mean.
+  // Scales the loss before the backward pass so that the sum over ranks is the mean.
   loss.backward(at::full_like(loss, scale_));
   engine_->end_micro_batch();
   if (!last) {

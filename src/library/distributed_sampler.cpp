@@ -1,4 +1,4 @@
-// Sampler that divides a data set among ranks.
+// Implements a sampler that divides a data set among ranks.
 #include "library/distributed_sampler.h"
 
 #include <algorithm>

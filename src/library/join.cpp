@@ -1,4 +1,4 @@
-// Joins a launched process to its job's process group.
+// Implements joining of a launched process to its job's process group.
 #include "library/join.h"
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-// Checkpoints of libtorch modules and optimizers.
+// Implements checkpoints of libtorch modules and optimizers.
 #include "library/module_checkpoint.h"
 
 #include <map>
@@ -45,13 +45,13 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
   return all;
 }
 
-/// A parameter of the optimizer and its name in the module.
+/// Optimizer parameter and its name in the module.
 struct OptimizedParameter {
   std::string name;
   Tensor parameter;
 };
 
-/// Lists each parameter once: modules may share parameters.
+/// Returns each parameter once, because modules may share parameters.
 std::vector<OptimizedParameter> parameters_of(const TrainedModule& trained) {
   std::map<const void*, std::string> names;
   for (const auto& parameter : trained.module.named_parameters()) {
@@ -78,7 +78,7 @@ std::vector<OptimizedParameter> parameters_of(const TrainedModule& trained) {
   return parameters;
 }
 
-/// Optimizer state of one parameter: tensors of its shape and the step count.
+/// Optimizer state of one parameter: tensors of the parameter's shape, and the step count.
 struct StateOfParameter {
   std::vector<std::pair<const char*, Tensor>> tensors;
   std::optional<int64_t> step;

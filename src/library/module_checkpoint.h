@@ -1,6 +1,6 @@
-// Checkpoints of any libtorch module and its optimizer, in the format of checkpoint/checkpoint.h.
-// model.safetensors contains the module's parameters and buffers under their names and can be
-// opened by other tools.
+// Checkpoints of any libtorch module and its optimizer in the format of checkpoint/checkpoint.h.
+// model.safetensors contains the module's parameters and buffers under their names and can be read
+// by other tools.
 #pragma once
 
 #include <filesystem>
@@ -20,18 +20,18 @@ class Optimizer;  // from <torch/optim.h>
 
 namespace lockstep {
 
-/// Module and optimizer that are replicated on every rank, as with DistributedDataParallel.
+/// Module and optimizer, both replicated on every rank, as with DistributedDataParallel.
 struct TrainedModule {
   torch::nn::Module& module;
   /// torch::optim::AdamW, Adam or SGD with this module's parameters; null: not saved.
   torch::optim::Optimizer* optimizer = nullptr;
 };
 
-/// Writes a checkpoint to `folder` (see checkpoint::checkpoint_folder for its name); each rank
-/// writes an equal share of the bytes. `state` is JSON defined by the caller, such as the step and
-/// the epoch; rank 0's is saved. Every rank must call; blocks until the checkpoint is committed.
-/// Throws the errors of checkpoint::save_checkpoint, and Error (config) if the optimizer is of
-/// another kind or has parameters that the module does not have.
+/// Writes a checkpoint to `folder` (checkpoint::checkpoint_folder returns a suitable name). Each
+/// rank writes an equal share of the bytes. `state` is JSON defined by the caller, such as the step
+/// and the epoch; rank 0's `state` is saved. Must be called on every rank. Blocks until the
+/// checkpoint is committed. Throws the errors of checkpoint::save_checkpoint, and Error (config) if
+/// the optimizer is of an unsupported type or has parameters that are not in the module.
 void save_module(
     const std::filesystem::path& folder,
     const TrainedModule& trained,
@@ -39,10 +39,10 @@ void save_module(
     comm::Communicator& ranks);
 
 /// Loads module and optimizer from a checkpoint saved by any number of ranks, and returns its
-/// state. Parameters keep their identity. Every rank must call; each reads independently. Throws
-/// Error (checkpoint) with all problems if tensors are missing, have other shapes or do not belong
-/// to the module; nothing is changed in that case. The optimizer's options (learning rate) are not
-/// restored.
+/// `state`. Parameters keep their identity. Must be called on every rank; each rank reads
+/// independently. Does not restore optimizer options such as the learning rate. If tensors are
+/// missing, have other shapes or do not belong to the module, changes nothing and throws Error
+/// (checkpoint) with all problems.
 std::string load_module(const checkpoint::Checkpoint& checkpoint, const TrainedModule& trained);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Slice of a tensor that a rank stores. Index arithmetic only.
+// Slice of a tensor that a rank stores. Contains only index arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// Returns slice `index` of `size` elements divided into `parts` slices: the first size % parts
-/// slices have one more element.
+/// Returns slice `index` of `size` elements that are divided into `parts` slices. The first size %
+/// parts slices have one more element.
 Range split_evenly(int64_t size, int64_t parts, int64_t index);
 
-/// Slice of a tensor: one or more index ranges of one dimension, concatenated, and all indices of
+/// Slice of a tensor: one or more index ranges of one dimension, concatenated, with all indices of
 /// the other dimensions. The slice is stored densely in C order. The default is the whole tensor.
 struct Cut {
   int dim = -1;               // sliced dimension; -1: none
   std::vector<Range> ranges;  // index ranges of `dim`, ascending and disjoint
-  int copies = 1;             // number of ranks of the tensor group with the same slice
-  int copy = 0;               // index of this rank among them; copy 0 writes checkpoints
+  int copies = 1;             // number of ranks of the tensor group that hold this slice
+  int copy = 0;               // index of this rank among these ranks; copy 0 writes checkpoints
 
   bool is_whole() const { return dim < 0; }
-  /// Shape of the slice, and its number of elements.
+  /// Return the shape and the number of elements of the slice, given the shape of the whole tensor.
   std::vector<int64_t> local_shape(std::span<const int64_t> shape) const;
   int64_t elements(std::span<const int64_t> shape) const;
   bool operator==(const Cut&) const = default;

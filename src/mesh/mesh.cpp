@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kMeshesShown = 8;
 
-// Distance of `mesh` from the request: number of axes that differ, then the sum of their log2
-// ratios. A derived data axis costs nothing.
+// Returns the distance of `mesh` from the request: the number of axes that differ, and the sum of
+// their log2 ratios. A derived data axis does not count.
 std::pair<int, double> distance(const Mesh& mesh, const MeshRequest& request) {
   std::pair<int, double> result{0, 0.0};
   const auto add = [&](int64_t asked, int got) {
@@ -172,7 +172,7 @@ std::vector<int> Mesh::group(Axis axis, int rank) const {
 
 std::vector<int> Mesh::group(std::span<const Axis> axes, int rank) const {
   std::vector<Coordinate> members{coordinate(rank)};
-  for (const Axis axis : kAllAxes) {  // slowest axis first, so that the result is in rank order
+  for (const Axis axis : kAllAxes) {  // slowest axis first, so that the result is sorted by rank
     if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
       continue;
     }
@@ -245,8 +245,8 @@ std::vector<Mesh> meshes_of(int ranks, const MeshRequest& nearest_to) {
 
 Mesh make_mesh(const MeshRequest& request, int ranks) {
   check_sizes(request, ranks);
-  // A size above the number of ranks is invalid; checking it first keeps the product from
-  // overflowing.
+  // A size above the number of ranks is invalid. Checking this first prevents an overflow of the
+  // product.
   int64_t product = 1;
   bool multiplies = true;
   for (const int64_t size :

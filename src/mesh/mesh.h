@@ -1,4 +1,4 @@
-// Mesh of ranks with four axes, and the groups along them. Integer arithmetic only.
+// Mesh of ranks with four axes, and the groups along the axes. Contains only integer arithmetic.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace lockstep::mesh {
 
-/// Axes from slowest to fastest. Ranks that differ only in `kTensor` are adjacent (same node);
-/// ranks that differ in `kPipeline` are farthest apart.
+/// Axes from slowest to fastest. Ranks that differ only in `kTensor` are adjacent (on the same
+/// node); ranks that differ in `kPipeline` are farthest apart.
 enum class Axis { kPipeline, kData, kContext, kTensor };
 inline constexpr int kAxes = 4;
 inline constexpr std::array<Axis, kAxes> kAllAxes = {
@@ -22,7 +22,7 @@ inline constexpr std::array<Axis, kAxes> kAllAxes = {
 /// `parallel`.
 std::string_view axis_name(Axis axis);
 
-/// Position of a rank on each axis.
+/// Position of a rank along each axis.
 struct Coordinate {
   int pipeline = 0;
   int data = 0;
@@ -32,11 +32,11 @@ struct Coordinate {
   int operator[](Axis axis) const;
   int& operator[](Axis axis);
   bool operator==(const Coordinate&) const = default;
-  /// Returns "pipeline 1, data 0, context 0, tensor 3", for messages.
+  /// Returns, for example, "pipeline 1, data 0, context 0, tensor 3". Used in messages.
   std::string text() const;
 };
 
-/// Sizes of the axes; ranks are 0 to ranks() - 1. Every rank builds the same value.
+/// Sizes of the axes. Ranks are numbered from 0 to ranks() - 1. All ranks construct the same mesh.
 struct Mesh {
   int pipeline = 1;
   int data = 1;
@@ -50,16 +50,16 @@ struct Mesh {
   Coordinate coordinate(int rank) const;
   /// Throws Error (internal) if the coordinate is not in the mesh.
   int rank_of(const Coordinate& coordinate) const;
-  /// Returns the ranks that differ from `rank` only on this axis, `rank` included, in order of
-  /// their coordinate: member i of the group has coordinate i.
+  /// Returns the ranks that differ from `rank` only on this axis, including `rank`, in order of
+  /// their coordinates: member i of the group has coordinate i.
   std::vector<int> group(Axis axis, int rank) const;
-  /// Returns the group over several axes, in rank order. For example, gradients are summed over
+  /// Returns the group over several axes, sorted by rank. For example, gradients are summed over
   /// data and context.
   std::vector<int> group(std::span<const Axis> axes, int rank) const;
   /// Returns all groups of this axis, ordered by their first rank. Each rank is in exactly one
   /// group.
   std::vector<std::vector<int>> groups(Axis axis) const;
-  /// Returns "pipeline 2 × data 2 × context 1 × tensor 2".
+  /// Returns, for example, "pipeline 2 × data 2 × context 1 × tensor 2".
   std::string text() const;
   bool operator==(const Mesh&) const = default;
 };
@@ -72,12 +72,12 @@ struct MeshRequest {
   int64_t tensor = 1;
 };
 
-/// Returns the mesh of `ranks` ranks. Throws Error (config) if a size is below one or the product
-/// is not `ranks`; the message lists valid meshes, nearest to the request first.
+/// Returns the mesh for `ranks` ranks. Throws Error (config) if a size is below one or if the
+/// product is not `ranks`. The message lists valid meshes, nearest to the request first.
 Mesh make_mesh(const MeshRequest& request, int ranks);
 
-/// Returns every mesh of `ranks` ranks, ordered by number of changed axes, then by the size of the
-/// changes.
+/// Returns all meshes of `ranks` ranks, ordered by the number of changed axes, then by the size of
+/// the changes.
 std::vector<Mesh> meshes_of(int ranks, const MeshRequest& nearest_to);
 
 }  // namespace lockstep::mesh

@@ -1,4 +1,4 @@
-// Classification report and its text and JSON forms.
+// Implements the classification report and its text and JSON forms.
 #include "metrics/classification_report.h"
 
 #include <algorithm>
@@ -26,7 +26,8 @@ ClassFigures figures_of(std::string name, const ClassCounts& counts, double zero
       counts.support};
 }
 
-/// Weighted mean of the values that are not NaN; unweighted if all weights are zero.
+/// Returns the weighted mean of the values that are not NaN, or their unweighted mean if all
+/// weights are zero.
 template <class Weight>
 double mean(const std::vector<ClassFigures>& rows, double ClassFigures::* figure, Weight weight) {
   double sum = 0, weights = 0, plain = 0;
@@ -87,7 +88,7 @@ std::string right_aligned(const std::string& text, size_t width) {
   return std::string(width - std::min(width, code_points(text)), ' ') + text;
 }
 
-/// Formats a float as Python prints it.
+/// Formats a float as Python does.
 std::string float_text(double value) {
   std::string text = fmt::format("{}", value);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;

@@ -1,4 +1,4 @@
-// Confusion matrix as an SVG image.
+// Draws a confusion matrix as an SVG image.
 #include "metrics/confusion_picture.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::string shown_name(const std::string& name) {
   return escaped(text);
 }
 
-/// Interpolates between #f7fbff (0) and #08306b (1).
+/// Returns a color interpolated between #f7fbff (0) and #08306b (1).
 std::string colour(double share) {
   const auto mix = [&](int light, int dark) {
     return static_cast<int>(std::lround(light + share * (dark - light)));

@@ -1,4 +1,4 @@
-// Line plots as SVG images.
+// Draws line plots as SVG images.
 #include "metrics/curve_picture.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class CurvePicture {
           kLeft + kSide,
           kAbove);
     }
-    for (size_t i = curves_.size(); i-- > 0;) {  // draw the first curve last, so that it is on top
+    for (size_t i = curves_.size(); i-- > 0;) {  // draws the first curve last, on top
       line(i);
     }
     return std::move(text_) + "</svg>\n";

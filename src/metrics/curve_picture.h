@@ -1,4 +1,4 @@
-// Line plots as SVG images.
+// Drawing of line plots as SVG images.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace lockstep::metrics {
 struct NamedCurve {
   std::string name;
   Curve curve;
-  std::vector<std::string> marks{};  // labels of the points; each labelled point also gets a dot
+  std::vector<std::string> marks{};  // point labels; each labelled point also gets a dot
 };
 
 struct PlotAxes {
@@ -20,9 +20,9 @@ struct PlotAxes {
   bool has_diagonal = false;
 };
 
-/// Returns a self-contained SVG without fonts or scripts; equal curves give equal bytes. The first
-/// 8 curves have their own color and a legend entry; further curves are grey. NaN and Inf points
-/// are skipped.
+/// Returns a self-contained SVG without fonts or scripts. The output is deterministic. The first 8
+/// curves have their own color and a legend entry; all others are grey. NaN and Inf points are
+/// skipped.
 std::string draw_curves(const std::vector<NamedCurve>& curves, const PlotAxes& axes);
 
 /// Escapes a string for XML: replaces &, < and > and drops control characters.

@@ -1,4 +1,4 @@
-// Direction of each metric, by name.
+// Determines the direction of each metric by name.
 #include "metrics/directions.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ bool greater_is_better(std::string_view name) {
       "perplexity",
       "rmse",
       "bits_per_byte",
-      // Measured on the forget set.
+      // Metrics on the forget set.
       "forget_Q_A_Prob",
       "forget_Q_A_ROUGE",
       "extraction_strength",

@@ -1,4 +1,4 @@
-// Counts and scores of single-label classification.
+// Computes counts and scores of single-label classification.
 #include "metrics/outcomes.h"
 
 #include <algorithm>
@@ -131,7 +131,7 @@ double cohen_kappa(const Outcomes& outcomes) {
 Softmax softmax(const float* logits, int64_t classes) {
   Softmax result;
   const float* largest =
-      std::max_element(logits, logits + classes);  // the first if several are equal
+      std::max_element(logits, logits + classes);  // first of several equal values
   result.likeliest = largest - logits;
   double sum = 0;
   for (int64_t k = 0; k < classes; ++k) {

@@ -1,4 +1,4 @@
-// Porter stemmer with NLTK's changes.
+// Implements the Porter stemmer with NLTK's changes.
 #include "metrics/porter.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ struct Ending {
   std::string_view from, to;
 };
 
-/// Irregular words, which the rules would stem wrongly.
+/// Irregular words, which the rules would stem incorrectly.
 constexpr Ending kFixed[] = {
     {"sky", "sky"},
     {"skies", "sky"},
@@ -41,7 +41,7 @@ bool is_vowel(std::string_view word, size_t at) {
   return c == 'y' && at > 0 && !is_vowel(word, at - 1);
 }
 
-/// Porter's measure m: the number of vowel-consonant sequences in the stem.
+/// Returns Porter's measure m, the number of vowel-consonant sequences in the stem.
 int measure(std::string_view stem) {
   int count = 0;
   for (size_t i = 1; i < stem.size(); ++i) {
@@ -64,8 +64,8 @@ bool ends_with_double_consonant(std::string_view word) {
   return n >= 2 && word[n - 1] == word[n - 2] && !is_vowel(word, n - 1);
 }
 
-/// True if the word ends consonant-vowel-consonant and the last letter is not w, x or y, or if it
-/// is a vowel followed by a consonant.
+/// Returns true if the word ends in consonant-vowel-consonant and the last letter is not w, x or y,
+/// or if the word is a vowel followed by a consonant.
 bool ends_short(std::string_view word) {
   const size_t n = word.size();
   if (n == 2) {
@@ -80,7 +80,8 @@ std::string without(const std::string& word, std::string_view ending) {
   return word.substr(0, word.size() - ending.size());
 }
 
-/// Applies the first ending that matches. If `fits` rejects its stem, no later ending is tried.
+/// Applies the first ending that matches. If `fits` rejects the resulting stem, no further ending
+/// is tried.
 template <class Fits>
 std::string replace_first(
     const std::string& word, std::span<const Ending> endings, const Fits& fits) {

@@ -1,4 +1,4 @@
-// Ranking metrics: ROC and precision-recall curves, calibration, thresholds.
+// Implements ranking metrics: ROC and precision-recall curves, calibration, thresholds.
 #include "metrics/ranking.h"
 
 #include <algorithm>
@@ -11,14 +11,14 @@ namespace {
 
 constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 
-/// Counts of the rows at or above a threshold: rows with the label (hits) and rows without it
+/// Numbers of rows at or above a threshold: rows with the label (hits) and rows without it
 /// (others).
 struct Above {
   double score = 0;
   int64_t hits = 0, others = 0;
 };
 
-/// Returns one entry per distinct score, in descending order.
+/// Returns one entry per distinct score, in descending order of score.
 std::vector<Above> thresholds_of(const Ranking& ranking) {
   std::vector<size_t> order(ranking.scores.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -216,7 +216,7 @@ double best_threshold(const Ranking& ranking) {
   }
   const int64_t positives = thresholds.back().hits;
   double best = 0.5, best_f1 = 0;
-  for (const Above& above : thresholds) {  // F1 at the threshold 0.5
+  for (const Above& above : thresholds) {  // F1 at threshold 0.5
     best_f1 = above.score > 0.5 ? f1_of(above, positives) : best_f1;
   }
   for (size_t i = 0; i + 1 < thresholds.size(); ++i) {

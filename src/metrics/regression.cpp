@@ -1,4 +1,4 @@
-// Regression metrics.
+// Implements regression metrics.
 #include "metrics/regression.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ double mean_value(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// Pearson correlation; NaN if one side is constant.
+/// Returns the Pearson correlation. NaN if one side is constant.
 double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   const double mean_a = mean_value(a), mean_b = mean_value(b);
   double both = 0, of_a = 0, of_b = 0;

@@ -1,4 +1,4 @@
-// ROUGE-1 and ROUGE-L.
+// Implements ROUGE-1 and ROUGE-L.
 #include "metrics/rouge.h"
 
 #include <algorithm>
@@ -11,8 +11,7 @@ namespace {
 
 constexpr size_t kShortWord = 3;  // words up to this length are not stemmed
 
-/// Replaces the two non-ASCII letters whose lower case is an ASCII letter: the Kelvin sign and I
-/// with a dot.
+/// Replaces the two non-ASCII letters whose lower case is ASCII: the Kelvin sign and I with a dot.
 std::string with_plain_letters(std::string_view text) {
   std::string result(text);
   for (const auto& [from, to] : {std::pair{"\xE2\x84\xAA", "k"}, {"\xC4\xB0", "i "}}) {

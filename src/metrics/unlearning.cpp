@@ -1,4 +1,4 @@
-// Unlearning metrics of open-unlearning and TOFU.
+// Implements the unlearning metrics of open-unlearning and TOFU.
 #include "metrics/unlearning.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ double geometric_mean(std::span<const double> losses) {
   return std::exp(-mean_of(losses));
 }
 
-/// Returns lcm(n, m) times the largest distance between the two distribution functions, an integer.
+/// Returns the largest distance between the two distribution functions times lcm(n, m), an integer.
 int64_t scaled_distance(const std::vector<double>& a, const std::vector<double>& b, int64_t lcm) {
   const auto n = static_cast<int64_t>(a.size()), m = static_cast<int64_t>(b.size());
   int64_t i = 0, j = 0, largest = 0;
@@ -93,8 +93,8 @@ KolmogorovSmirnov kolmogorov_smirnov(std::vector<double> a, std::vector<double> 
   if (distance == 0) {
     return {statistic, 1};
   }
-  // Counts interleavings of the two samples: share[y] is the share of the orders of x values of one
-  // sample and y of the other in which the distance reaches `distance` at some point. The
+  // Counts interleavings of the two samples. share[y] is the fraction of orders, of x values of one
+  // sample and y of the other, in which the distance reaches `distance` at some point. The
   // recurrence never subtracts large numbers.
   std::vector<double> share(static_cast<size_t>(m) + 1, 0);
   for (int64_t x = 0; x <= n; ++x) {

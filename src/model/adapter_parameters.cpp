@@ -1,4 +1,4 @@
-// Names and element counts of the parameters that adapters train.
+// Lists and counts the parameters that adapters train.
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -37,7 +37,7 @@ bool is_any(const LayerSpec& /*layer*/) {
   return true;
 }
 
-/// Returns each name once, in the order of the layers.
+/// Returns the last name component of each matching layer, without duplicates, in layer order.
 std::vector<std::string> last_parts(
     const std::vector<LayerSpec>& layers, bool (*takes)(const LayerSpec&)) {
   std::vector<std::string> names;
@@ -92,8 +92,8 @@ class Resolver {
     });
   }
 
-  /// The other initializations modify the base weights irreversibly: a saved adapter then belongs
-  /// to the modified base.
+  /// Checks the initialization. Methods such as pissa modify the base weights irreversibly, so a
+  /// saved adapter then belongs to the modified base.
   void check_initial() const {
     const std::string& init = config().init_lora_weights;
     const auto known = {"true", "false", "gaussian", "orthogonal", "pissa", "olora"};
@@ -106,7 +106,7 @@ class Resolver {
     }
   }
 
-  /// Replaces null and all-linear by module names.
+  /// Replaces null and all-linear with module names.
   void settle_targets() {
     if (config().targets_all_linear) {
       config().target_modules.names = last_parts(layers_, is_linear);
@@ -138,7 +138,7 @@ class Resolver {
     }
   }
 
-  /// The head of a new classifier is untrained, so it is always trained (PEFT's SEQ_CLS).
+  /// Adds a new classifier's head to the trained modules because it is untrained (PEFT's SEQ_CLS).
   void add_classifier() {
     if (!model_.head.classifies()) {
       return;
@@ -146,7 +146,7 @@ class Resolver {
     config().task_type = "SEQ_CLS";
     std::vector<const char*> names{"classifier", "score"};
     if (model_.family == Family::kBert) {
-      names.push_back("pooler");  // also new if the checkpoint has no pooler
+      names.push_back("pooler");  // the pooler is also new if the checkpoint has none
     }
     if (model_.family == Family::kT5) {
       names = {kT5ClassifierHead.data()};
@@ -170,7 +170,7 @@ class Resolver {
       }
       check_kind(layer);
       const bool is_tied = is_table(layer) && model_.ties_head() && config().ensure_weight_tying;
-      // Tied layers share one adapter, the embedding's.
+      // Tied layers share the embedding's adapter.
       const LayerSpec& with_adapter = is_tied ? embedding() : layer;
       if (result_.of_layers.count(with_adapter.prefix) == 0) {
         add_adapter(
@@ -189,7 +189,7 @@ class Resolver {
     check_patterns("lora.alpha_pattern", config().alpha_pattern, used_alphas_);
   }
 
-  /// Checkpoints store the two as one module.
+  /// Returns true if the layer is the head's bias. Checkpoints store both as one module.
   bool is_bias_of_head(const LayerSpec& layer) const {
     return layer.kind == LayerKind::kHeadBias &&
            std::any_of(layers_.begin(), layers_.end(), [&](const LayerSpec& other) {
@@ -259,7 +259,7 @@ class Resolver {
     if (const auto found = ranks_of_file_.find(layer.prefix); found != ranks_of_file_.end()) {
       adapter.rank = found->second;
     }
-    // A layer with a single output, such as a shared expert's weight, uses the rank of the other
+    // A layer with a single output, such as the gate of a shared expert, uses the rank of the other
     // layers, as in PEFT.
     if (adapter.rank > std::min(in, out) && std::min(in, out) > 1 && is_new_) {
       refuse(
@@ -283,7 +283,8 @@ class Resolver {
       adapter.parameters.push_back(
           {.name = layer.prefix + std::string(kMagnitudesEnd),
            .shape = {out},
-           .init = {Initialization::Kind::kOnes, 0, -1},  // later initialized from the other values
+           .init = {Initialization::Kind::kOnes, 0, -1},  // overwritten later with values computed
+                                                          // from the other parameters
            .decays = true,
            .unit = layer.weight().unit,
            .dims = {weight.dims[in_first ? 1 : 0]}});
@@ -291,8 +292,8 @@ class Resolver {
     result_.of_layers.emplace(layer.prefix, std::move(adapter));
   }
 
-  /// A and B with PEFT's initialization: B (for an embedding, A) is zero, so the adapter initially
-  /// adds nothing.
+  /// Returns A and B with PEFT's initialization. B is zero (for an embedding, A), so the adapter
+  /// initially adds nothing.
   std::vector<ParameterSpec> factors(
       const LayerSpec& layer, int64_t rank, int64_t in, int64_t out) const {
     using Kind = Initialization::Kind;
@@ -389,7 +390,8 @@ class Resolver {
     }
   }
 
-  /// As PEFT: modules whose names end so, and all modules below them.
+  /// Adds the modules whose names end with a requested name, and all modules inside them, as PEFT
+  /// does.
   void add_saved_modules() {
     for (const std::string& module : config().modules_to_save) {
       bool is_there = false;
@@ -449,7 +451,8 @@ class Resolver {
     }
   }
 
-  /// PEFT trains a copy of the embedding, which a tied head does not use unless configured to.
+  /// Checks a request to train a tied embedding. PEFT trains a copy, which the tied head does not
+  /// use unless configured to.
   void check_tied() {
     const std::string embedding = embedding_name(model_);
     const std::vector<std::string>& saved = config().modules_to_save;
@@ -464,7 +467,8 @@ class Resolver {
     }
   }
 
-  /// Adds trained rows of some tokens. Rows of a tied embedding are also the head's, as in PEFT.
+  /// Adds the trained rows of selected tokens. With a tied embedding they are also rows of the
+  /// head, as in PEFT.
   void add_rows() {
     constexpr const char* kKey = "lora.trainable_token_indices";
     std::map<std::string, std::vector<int64_t>> found;
@@ -529,7 +533,7 @@ class Resolver {
     adapter.parameters.push_back(
         {.name = layer.prefix + std::string(kRowsEnd),
          .shape = {std::ssize(tokens), weight.shape[1]},
-         .init = weight.init,  // overwritten later by the table's rows
+         .init = weight.init,  // overwritten later with the table's rows
          .decays = true,
          .unit = weight.unit,
          .dims = {Dim::kNewRows, weight.dims[1]}});
@@ -572,9 +576,9 @@ class Resolver {
   bool is_new_;
   const std::map<std::string, int64_t>& ranks_of_file_;
   std::vector<LayerSpec> layers_;
-  const std::vector<LayerSpec> stacks_;  // names of an encoder-decoder's shared embedding
-  std::string tied_head_;             // prefix of the tied head, which is the last layer; "": none
-  std::set<std::string> classifier_;  // modules to save that were added implicitly
+  const std::vector<LayerSpec> stacks_;  // an encoder-decoder's shared embedding under both names
+  std::string tied_head_;  // prefix of the tied head, the last layer; empty: no tied head
+  std::set<std::string> classifier_;  // implicitly added modules to save
   std::set<size_t> used_ranks_, used_alphas_;
   Adapters result_;
 };

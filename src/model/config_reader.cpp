@@ -1,4 +1,4 @@
-// Typed and validated access to config.json values.
+// Implements typed, validated access to config.json values.
 #include "model/config_reader.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Reader of typed values from an untrusted JSON object; collects all problems.
+// Reader of typed values from an untrusted JSON object. Collects all problems.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace lockstep::model {
 
-/// Each function returns the value of `key`, or the default if the key is missing, null or invalid.
-/// Problems are recorded with the key, the value and the allowed values.
+/// Reads typed values. Each function returns the value of `key`, or the default if the key is
+/// missing, null or invalid. Problems are recorded with the key, its value and the allowed values.
 class ConfigReader {
  public:
   /// `where` is the prefix of keys in messages: "" or "rope_scaling.".
@@ -37,7 +37,8 @@ class ConfigReader {
   const nlohmann::json& object() const { return object_; }
 
  private:
-  /// Returns the value, or null (and records a problem) if it is not a number within the bounds.
+  /// Returns the value. If it is not a number within the bounds, records a problem and returns
+  /// nullopt.
   std::optional<double> bounded(
       const nlohmann::json& value, std::string_view key, double least, double most);
   std::optional<int64_t> bounded_integer(
@@ -48,7 +49,7 @@ class ConfigReader {
   std::vector<std::string>& problems_;
 };
 
-/// Formats a value for error messages: JSON, truncated to a few dozen characters.
+/// Formats a value as truncated JSON for error messages.
 std::string shown(const nlohmann::json& value);
 
 }  // namespace lockstep::model

@@ -1,4 +1,4 @@
-// Descriptions of models as lists of layers and parameters.
+// Implements descriptions of models as lists of layers and parameters.
 #include "model/description.h"
 
 #include <algorithm>
@@ -102,7 +102,7 @@ std::vector<LayerSpec> embeddings_of_stacks(const ModelConfig& config) {
   std::vector<LayerSpec> result;
   if (config.is_encoder_decoder()) {
     const LayerSpec shared = embedding_layers(config).front();
-    const std::string body = shared.prefix.substr(0, shared.prefix.rfind('.') + 1);  // or empty
+    const std::string body = shared.prefix.substr(0, shared.prefix.rfind('.') + 1);  // may be empty
     for (const char* stack : {"encoder", "decoder"}) {
       result.push_back(shared);
       result.back().prefix = body + stack + ".embed_tokens";

@@ -1,4 +1,4 @@
-// Layers before the final product of an encoder's head and of T5's classifier.
+// Layers before the final product of encoder heads and T5's classifier head.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,12 @@
 
 namespace lockstep::model {
 
-/// The head of an encoder (config.bidirectional) applies dropout, a linear, an activation, a layer
-/// norm and dropout to each state, and then its final product. Only the layers in the description
-/// are present; masked language modeling has no dropout (Devlin et al., "BERT", 2019, section 3). A
-/// classifier's head is applied to all tokens of a row; its result is read at the first. T5's
-/// classifier has a head like RoBERTa's after its decoder and is read at the last token.
+/// An encoder's head (config.bidirectional) applies dropout, a linear layer, an activation, a layer
+/// norm and dropout to each state before its final product. It contains only the layers in the
+/// description; the masked language modeling head has no dropout (Devlin et al., "BERT", 2019,
+/// section 3). A classifier's head is applied to all tokens of a row, and its output is read at the
+/// first token. T5's classifier has a head like RoBERTa's after its decoder, read at the last
+/// token.
 struct EncoderHead {
   Activation activation = Activation::kGelu;
   double dropout_before = 0, dropout_after = 0;

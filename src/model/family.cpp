@@ -1,4 +1,4 @@
-// Table of model families.
+// Table of the model families.
 #include "model/family.h"
 
 #include <array>

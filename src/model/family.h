@@ -1,6 +1,5 @@
-// Model families: the keys of a family's config.json with their defaults, and the layers of its
-// models. Each family is a file in families/; its blocks are implemented in nn/ in a file of the
-// same name.
+// Model families: config.json keys, defaults and layers. Each family has a file in families/; its
+// blocks are implemented in a file of the same name in nn/.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ class LayerList;
 struct FamilyKeys {
   Family family;
   std::string_view name;          // model_type
-  std::string_view architecture;  // class name of the model with a language modeling head
+  std::string_view architecture;  // class name with a language modeling head
   // Keys of config.json and their defaults.
   const char* vocab_size = "vocab_size";
   const char* hidden_size = "hidden_size";
@@ -33,7 +32,7 @@ struct FamilyKeys {
   const char* norm_eps = "rms_norm_eps";
   const char* attention_dropout = "attention_dropout";
   int64_t default_vocab_size, default_hidden_size, default_layers, default_heads;
-  int64_t default_kv_heads = 0;           // 0: equal to the number of heads
+  int64_t default_kv_heads = 0;           // 0: number of heads
   int64_t default_head_dim = 0;           // 0: hidden size divided by the number of heads
   int64_t default_intermediate_size = 0;  // 0: four times the hidden size
   int64_t default_max_positions;
@@ -46,8 +45,8 @@ struct FamilyKeys {
   void (*describe_embedding)(LayerList& list);
   void (*describe_block)(LayerList& list, int64_t block);
   void (*describe_head)(LayerList& list);
-  // Properties of some families only:
-  const char* embedding_dropout = nullptr;  // keys of dropout; null: none
+  // Optional properties:
+  const char* embedding_dropout = nullptr;  // dropout keys; null: none
   const char* residual_dropout = nullptr;
   int64_t default_pad = -1;               // -1: none
   std::vector<int64_t> further_eos = {};  // in addition to default_eos
@@ -55,21 +54,21 @@ struct FamilyKeys {
   bool gates_mlp = true;
   bool groups_queries = true;  // supports grouped-query attention and head_dim
   bool rotates = true;         // uses rotary positions
-  bool pads_embedding = true;  // row pad_token_id is not trained by look-ups
+  bool pads_embedding = true;  // row pad_token_id gets no gradient from look-ups
   /// Layer name prefix in checkpoints that contain additional multi-token prediction layers
   /// (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.2); null: none.
   const char* further_layers = nullptr;
-  /// Keys that this family supports although they change the computation in other families
+  /// Keys supported by this family that change the computation and are rejected for other families
   /// (parse_config.cpp).
   std::vector<const char*> reads = {};
-  /// Parse the family's own options, its windows per layer and its rotary positions. Null: the
-  /// common ones only.
+  /// Parse the family's own options, sliding windows and rotary positions. Null: only common
+  /// options.
   void (*parse_options)(ConfigReader& reader, ModelConfig& config) = nullptr;
   void (*parse_windows)(ConfigReader& reader, ModelConfig& config) = nullptr;
   void (*parse_rotary)(ConfigReader& reader, ModelConfig& config) = nullptr;
 };
 
-// Defined in families/, in the order of Family:
+// Defined in families/, in the same order as Family:
 FamilyKeys gpt2_family();
 FamilyKeys llama_family();
 FamilyKeys mistral_family();

@@ -1,4 +1,4 @@
-// Selection of the linears that multiply in float8.
+// Selects the linear layers that multiply in float8.
 #include "model/float8.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// Configuration of float8 products: which linears use them and how their operands are scaled
+// Configuration of float8 products: the linear layers that use them and the scaling of operands
 // (Micikevicius et al., "FP8 Formats for Deep Learning", 2022).
 #pragma once
 
@@ -18,21 +18,21 @@ struct Float8 {
     kRow,     // one scale per row
   };
   Scaling scaling = Scaling::kTensor;
-  int64_t first = 1, last = 1;  // number of first and last blocks that are not converted
+  int64_t first = 1, last = 1;  // number of blocks at the start and end that are not converted
 
   bool operator==(const Float8&) const = default;
 };
 
-/// Parses "row" or "tensor", or "rowwise" or "tensorwise"; nullopt for other values.
+/// Parses "row", "tensor", "rowwise" or "tensorwise". Returns nullopt for other values.
 std::optional<Float8::Scaling> float8_scaling(std::string_view name);
 std::string_view name_of(Float8::Scaling scaling);
 
-/// Returns the number of blocks with float8 products. Throws Error (kConfig) if there are none.
+/// Returns the number of blocks with float8 products. Throws Error (kConfig) if there is none.
 int64_t float8_blocks(const Float8& float8, const ModelConfig& model);
-/// Returns the linears that use float8 by parameter prefix: those of the blocks other than the
-/// excluded first and last ones, except the gate of a shared expert. Embeddings, heads and routers
-/// are excluded. Throws Error (kConfig) if none remains, or if the scale is per tensor and the
-/// model has experts: their rows include tokens of other ranks.
+/// Returns the linear layers that use float8, by parameter prefix: those in blocks that are not
+/// excluded, except the gate of a shared expert. Embeddings, heads and routers are excluded. Throws
+/// Error (kConfig) if no layer remains, or if scales are per tensor and the model has experts,
+/// whose rows include tokens of other ranks.
 std::set<std::string> float8_linears(const Float8& float8, const ModelConfig& model);
 
 }  // namespace lockstep::model

@@ -1,4 +1,4 @@
-// Selection of frozen parameters by regular expression.
+// Selects frozen parameters by regular expression.
 #include "model/freeze.h"
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 namespace lockstep::model {
 namespace {
 
-/// "model.layers.7"
+/// Returns the name of a block, "model.layers.7".
 std::string block_name(const ModelConfig& model, int64_t block) {
   const std::string prefix = block_layers(model, block).front().prefix;
   const std::string number = fmt::format(".{}.", block);

@@ -5,7 +5,7 @@
 namespace lockstep::model {
 namespace {
 
-/// Keys common to these families; `more` has additional keys, each preceded by a comma.
+/// Keys shared by these families. `more` contains additional keys, each preceded by a comma.
 struct Decoder {
   const char* model_type;
   int64_t vocabulary, width, inner, layers, heads, positions;
@@ -26,7 +26,7 @@ std::string text_of(const Decoder& sizes) {
       sizes.more);
 }
 
-// About 3 million parameters each.
+// Models with about 3 million parameters each.
 constexpr const char* kTinyGrouped =
     R"(, "num_key_value_heads": 2, "pad_token_id": null, "bos_token_id": 0, "eos_token_id": 0,
 "tie_word_embeddings": true)";

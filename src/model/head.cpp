@@ -1,4 +1,4 @@
-// Parses the kind of head and its labels from config.json.
+// Parses head kind and labels from config.json.
 #include "model/head.h"
 
 #include <algorithm>

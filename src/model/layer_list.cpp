@@ -85,7 +85,7 @@ LayerSpec& LayerList::attention_sinks(const std::string& prefix) {
   LayerSpec& layer = add(LayerKind::kAttentionSinks, "attention", prefix);
   add_vector(layer, ".sinks", heads(), Initialization::Kind::kNormal);
   set_deviation(layer, config_.initializer_range);
-  layer.parameters.front().decays = true;  // transformers' Trainer decides weight decay by the name
+  layer.parameters.front().decays = true;  // transformers' Trainer selects weight decay by name
   return layer;
 }
 

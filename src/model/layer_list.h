@@ -1,4 +1,4 @@
-// Builder with which families describe their models.
+// Builder used by model families to describe their layers.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,17 @@ class LayerList {
   LayerList(const ModelConfig& config, int64_t block, int64_t unit);
 
   const ModelConfig& config() const { return config_; }
-  // Dims of the model.
+  // Model dims.
   Extent hidden() const { return {Dim::kHidden, config_.hidden_size}; }
   Extent queries() const { return {Dim::kQueries, config_.heads * config_.head_dim}; }
   Extent key_values() const { return {Dim::kKeyValues, config_.kv_heads * config_.head_dim}; }
   Extent heads() const { return {Dim::kHeads, config_.heads}; }
   Extent head_dim() const { return {Dim::kHeadDim, config_.head_dim}; }
-  /// Tokens or classes.
+  /// Rows of the head: tokens or classes.
   Extent head_rows() const {
     return {config_.head.classifies() ? Dim::kClasses : Dim::kVocabulary, config_.head_rows()};
   }
-  /// Packed queries, keys and values.
+  /// Dim of packed queries, keys and values.
   Extent packed_heads() const {
     return {Dim::kPackedHeads, (config_.heads + 2 * config_.kv_heads) * config_.head_dim};
   }
@@ -46,28 +46,29 @@ class LayerList {
   Extent gated_width() const { return {Dim::kGatedWidth, 2 * config_.intermediate_size}; }
 
   enum class Bias : bool { kNone, kZeros };
-  /// Adds a weight [out, in] initialized with the config's standard deviation.
+  /// Adds a linear layer with an [out, in] weight, initialized with the config's standard
+  /// deviation.
   LayerSpec& linear(
       std::string_view role, const std::string& prefix, Extent out, Extent in, Bias bias);
-  /// The same with an [in, out] weight.
+  /// Variant with an [in, out] weight.
   LayerSpec& linear_in_first(
       std::string_view role, const std::string& prefix, Extent in, Extent out, Bias bias);
   /// Adds a router [experts, hidden].
   LayerSpec& router(const std::string& prefix);
-  /// Adds a bias per expert, with the same initialization as the weight, to the last added layer.
+  /// Adds one bias per expert to the last added layer. Initialized like the weight.
   void router_bias();
-  /// Adds a correction per expert to the last added layer, a router. It is added to the scores only
-  /// for the selection of experts. It is initialized to zero and not trained.
+  /// Adds one correction per expert to the last added layer, which must be a router. Corrections
+  /// are added to the scores only to select experts. They are initialized to zero and not trained.
   void score_correction(const char* name);
   LayerSpec& attention_sinks(const std::string& prefix);
-  /// `kind`: kRmsNorm or a variant with different rounding.
+  /// Adds an RMS norm. `kind` is kRmsNorm or a variant with different rounding.
   LayerSpec& rms_norm(
       std::string_view role,
       const std::string& prefix,
       Extent over,
       LayerKind kind = LayerKind::kRmsNorm);
   LayerSpec& layer_norm(std::string_view role, const std::string& prefix, Extent over);
-  /// Adds a token embedding [tokens, hidden]; `head` is the name of a tied head.
+  /// Adds a token embedding [tokens, hidden]. `head` is the name of a tied head.
   LayerSpec& tokens(const std::string& prefix, std::string_view head = "lm_head");
   /// Adds a table with `rows` rows.
   LayerSpec& table(
@@ -76,8 +77,8 @@ class LayerList {
       const std::string& prefix,
       Extent rows,
       Extent columns);
-  /// Adds the language modeling head or, under another name, the classifier's head; returns null if
-  /// the head is tied.
+  /// Adds the language modeling head or, under the name `classifier`, a classifier's head. Returns
+  /// null if the head is tied.
   LayerSpec* head(const std::string& prefix, const std::string& classifier = "score");
   /// Adds a bias with one value per row of the head.
   LayerSpec& head_bias(const std::string& prefix);
@@ -95,7 +96,7 @@ class LayerList {
   std::vector<LayerSpec> layers_;
 };
 
-/// Sets another standard deviation for the initialization of the layer's weight.
+/// Sets the standard deviation used to initialize the layer's weight.
 inline void set_deviation(LayerSpec& layer, double deviation) {
   layer.parameters.front().init.deviation = deviation;
 }

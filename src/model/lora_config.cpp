@@ -25,7 +25,7 @@ constexpr double kMost = 1e9;
 constexpr size_t kLongest = 1 << 16;
 constexpr const char* kAllLinear = "all-linear";
 
-/// Keys whose non-default values are not supported, with PEFT's defaults.
+/// Keys with PEFT's defaults. Other values are not supported.
 const json& refused_keys() {
   static const json keys{
       {"alora_invocation_tokens", nullptr},
@@ -114,7 +114,7 @@ std::vector<std::string> one_or_more(ConfigReader& reader, const char* key) {
   return reader.texts(key, kLongest);
 }
 
-/// A string is a regular expression; a list contains names.
+/// Reads a string as a regular expression or a list of names.
 ModuleNames module_names(ConfigReader& reader, const char* key) {
   ModuleNames result;
   if (reader.has(key) && reader.object().at(key).is_string()) {
@@ -146,7 +146,7 @@ NumberPatterns patterns(ConfigReader& reader, const char* key) {
   return result;
 }
 
-/// Reads a list, for the embedding, or an object of lists by table name.
+/// Reads a list of tokens for the embedding, or an object of lists by table name.
 std::map<std::string, std::vector<int64_t>> tokens_of_tables(
     ConfigReader& reader, const char* key) {
   const auto integers = [&](ConfigReader& from, const char* name) {

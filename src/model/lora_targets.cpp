@@ -1,4 +1,4 @@
-// Module matching by PEFT's rules.
+// Implements module matching by PEFT's rules.
 #include "model/lora_targets.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace lockstep::model {
 namespace {
 
-/// PEFT's pattern: the first number preceded by two name components.
+/// PEFT's pattern for the layer index: the first number preceded by two name components.
 constexpr const char* kLayerIndex = R"(.*?\.[^.]*\.(\d+)\.)";
 
 std::optional<std::regex> regex_of(const std::string& key, const ModuleNames& modules) {
@@ -75,7 +75,7 @@ bool LoraTargets::is_excluded(const std::string& module) const {
   }
   const std::vector<std::string>& saved = config_.modules_to_save;
   return std::any_of(saved.begin(), saved.end(), [&](const std::string& name) {
-    // Matches the module and modules below it: "(^|.*\.)name($|\..*)".
+    // Matches the module and modules inside it: "(^|.*\.)name($|\..*)".
     const std::string dotted = "." + module + ".";
     return dotted.find("." + name + ".") != std::string::npos;
   });

@@ -1,4 +1,4 @@
-// Matching of module names against a LoRA configuration by PEFT's rules (tuners_utils,
+// Matching of module names against a LoRA configuration, following PEFT (tuners_utils,
 // check_target_module_exists; utils/other.py, get_pattern_key).
 #pragma once
 
@@ -13,22 +13,23 @@
 
 namespace lockstep::model {
 
-/// Compiles a Python regular expression. Throws Error (kConfig), naming `key`, if it is invalid or
-/// uses features with different semantics in ECMAScript: look-behind, named groups, inline flags.
+/// Compiles a Python regular expression. Throws Error (kConfig) with `key` if it is invalid or uses
+/// features that differ in ECMAScript: look-behind, named groups, inline flags.
 std::regex module_regex(const std::string& key, const std::string& pattern);
 
-/// Returns true if the name is in the list, or ends in "." and an entry of it.
+/// Returns true if the name equals an entry of the list or ends in "." followed by an entry.
 bool is_listed(const std::string& module, const std::vector<std::string>& names);
 
-/// Matcher for one configuration whose target_modules are resolved (neither default nor
-/// all-linear).
+/// Matcher for one configuration. Its target_modules must be resolved: neither the default nor
+/// all-linear.
 class LoraTargets {
  public:
   explicit LoraTargets(const LoraConfig& config);
 
-  /// Returns true if the configuration selects the module, e.g. "model.layers.0.self_attn.q_proj".
+  /// Returns true if the configuration selects the module, for example
+  /// "model.layers.0.self_attn.q_proj".
   bool contains(const std::string& module) const;
-  /// Returns true if exclude_modules or modules_to_save exclude the module regardless of the
+  /// Returns true if exclude_modules or modules_to_save exclude the module, regardless of the
   /// targets.
   bool is_excluded(const std::string& module) const;
 
@@ -37,10 +38,10 @@ class LoraTargets {
 
   const LoraConfig& config_;
   std::optional<std::regex> target_, excluded_;
-  std::vector<std::regex> layer_index_;  // the last group is the index
+  std::vector<std::regex> layer_index_;  // last group: layer index
 };
 
-/// The first pattern that matches the module's name, and the indices of all that match.
+/// First pattern that matches the module name, and the indices of all patterns that match.
 struct PatternMatch {
   std::optional<double> value;
   std::vector<size_t> matched;

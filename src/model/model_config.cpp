@@ -1,4 +1,4 @@
-// Serialization of model configurations and derived quantities.
+// Implements serialization of model configurations and derived quantities.
 #include "model/model_config.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ json number_or_null(const std::optional<int64_t>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
-/// Writes the values that changed after parsing; all other text is preserved.
+/// Writes only values that changed after parsing. All other text is preserved.
 void write_changes(json& object, const ModelConfig& before, const ModelConfig& now) {
   const FamilyKeys& keys = keys_of(now.family);
   const auto write = [&](const char* key, const auto& old_value, const auto& new_value) {
@@ -34,7 +34,7 @@ void write_changes(json& object, const ModelConfig& before, const ModelConfig& n
   write("initializer_range", before.initializer_range, now.initializer_range);
   write(keys.norm_eps, before.norm_eps, now.norm_eps);
   write(keys.attention_dropout, before.attention_dropout, now.attention_dropout);
-  // T5 has a single dropout key, which is handled above.
+  // T5's single dropout key is handled above.
   if (keys.embedding_dropout != nullptr) {
     write(keys.embedding_dropout, before.embedding_dropout, now.embedding_dropout);
   }
@@ -49,7 +49,7 @@ void write_changes(json& object, const ModelConfig& before, const ModelConfig& n
     }
     object["id2label"] = names;
     object["label2id"] = numbers;
-    object.erase("num_labels");  // it could contradict the labels
+    object.erase("num_labels");  // may contradict the labels
   }
   if (now.head.classifies()) {
     object["problem_type"] = name_of(now.head.problem);

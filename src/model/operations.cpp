@@ -1,4 +1,4 @@
-// Floating-point operation counts of a model.
+// Counts the floating-point operations of a model.
 #include "model/operations.h"
 
 #include <algorithm>
@@ -8,23 +8,23 @@
 namespace lockstep::model {
 namespace {
 
-/// Number of positions that a token attends to, averaged over a sequence.
+/// Returns the mean number of positions that a token of a sequence attends to.
 double visible(int64_t length, int64_t window) {
   const auto all = static_cast<double>(length);
   if (window <= 0 || window >= length) {
     return (all + 1) / 2;
   }
   const auto w = static_cast<double>(window);
-  // The first w tokens attend to 1, 2, ..., w tokens; the others to w each.
+  // The first w tokens attend to 1, 2, ..., w tokens, all others to w tokens.
   return (w * (w + 1) / 2 + (all - w) * w) / all;
 }
 
-/// Fraction of the tokens that a stack of blocks processes.
+/// Returns the fraction of tokens that a stack of blocks processes.
 double share_of_stack(const ModelConfig& config) {
   return config.is_encoder_decoder() ? 0.5 : 1;
 }
 
-/// Elements of the block's matrices that are multiplied with a token.
+/// Returns the number of matrix elements of a block that are multiplied per token.
 double active_weights(const ModelConfig& config, int64_t layer) {
   double weights = 0, of_an_expert = 0;
   for (const LayerSpec& each : block_layers(config, layer)) {

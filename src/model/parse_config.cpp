@@ -21,8 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// Upper bounds of sizes: far above any model, but small enough that products do not overflow 64
-// bits.
+// Upper bounds of sizes: far above any model, but small enough that products fit in 64 bits.
 constexpr int64_t kMostVocabulary = int64_t{1} << 26;
 constexpr int64_t kMostWidth = int64_t{1} << 18;
 constexpr int64_t kMostInner = int64_t{1} << 22;
@@ -32,11 +31,11 @@ constexpr int64_t kMostPositions = int64_t{1} << 31;
 
 struct NeutralValue {
   const char* key;
-  json neutral;  // null: the key must be missing or null
+  json neutral;  // neutral value; null: the key must be missing or null
 };
 
-/// Keys of related models that change the computation. Any value other than the neutral one is an
-/// error, because ignoring it would train a different model.
+/// Keys of related models that change the computation. Any other than the neutral value is an error
+/// because ignoring it would train a different model.
 const std::vector<NeutralValue>& mathematical_keys() {
   static const std::vector<NeutralValue> keys = {
       {"attn_logit_softcapping", nullptr},
@@ -142,7 +141,7 @@ Activation activation_named(ConfigReader& reader, const char* key, const std::st
   return Activation::kLinear;
 }
 
-/// Returns the key that is present: the family's own, or the common one that transformers also
+/// Returns the key in the file: the family's own key, or the common key that transformers also
 /// accepts.
 const char* given(const ConfigReader& reader, const char* own, const char* common) {
   return !reader.has(own) && reader.has(common) ? common : own;
@@ -169,7 +168,7 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
   config.kv_heads = config.heads;
   const char* kv = keys.kv_heads;
   if (keys.groups_queries) {
-    // A missing key selects the family's default; an explicit null, the number of heads.
+    // A missing key selects the family's default; null selects the number of heads.
     const bool is_default = !reader.object().contains(kv) && keys.default_kv_heads > 0;
     config.kv_heads = is_default
                           ? keys.default_kv_heads
@@ -190,7 +189,7 @@ void parse_sizes(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& conf
         reader.integer(given(reader, "d_kv", "head_dim"), keys.default_head_dim, 1, kMostWidth);
     return;
   }
-  int64_t head_dim = keys.default_head_dim;  // 0: derived from the other sizes
+  int64_t head_dim = keys.default_head_dim;  // 0: derived from other sizes
   if (keys.groups_queries) {
     head_dim = reader.optional_integer(keys.head_dim, 1, kMostWidth).value_or(head_dim);
   }
@@ -245,7 +244,7 @@ void parse_options(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& co
     case Family::kQwen2:
       config.qkv_bias = keys.family == Family::kQwen2;
       for (const char* key : {"attention_bias", "mlp_bias"}) {
-        // Qwen2 configs may set attention_bias for the biases that the family always has.
+        // Qwen2 configs may set attention_bias for biases that the family always has.
         if (reader.boolean(key, false) && !(config.qkv_bias && key[0] == 'a')) {
           reader.problem(key, fmt::format("true is not supported by {}", keys.name));
         }
@@ -282,7 +281,7 @@ void parse_windows(ConfigReader& reader, ModelConfig& config) {
   }
   if (is_qwen) {
     window = reader.boolean("use_sliding_window", false) ? window : 0;
-    // Qwen3 MoE configs contain the key, but have windows in all layers or in none.
+    // Qwen3 MoE configs contain the key, but either all layers have windows or none.
     first = config.family == Family::kQwen3Moe
                 ? 0
                 : reader.integer("max_window_layers", 28, 0, kMostPositions);
@@ -342,7 +341,7 @@ void parse_token_ids(ConfigReader& reader, const FamilyKeys& keys, ModelConfig& 
   if (!pad || !keys.pads_embedding) {
     return;
   }
-  // transformers creates the embedding with padding_idx = pad_token_id; torch counts negative
+  // transformers creates the embedding with padding_idx = pad_token_id, and torch counts negative
   // indices from the end.
   const int64_t row = *pad < 0 ? *pad + config.vocab_size : *pad;
   if (row >= 0 && row < config.vocab_size) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostExperts = 1 << 14;
 
-/// transformers accepts two names for the number of experts.
+/// Parses the number of experts. transformers accepts two names for it.
 int64_t parse_count(ConfigReader& reader, const MixtureForm& form) {
   const int64_t least = form.may_be_dense ? 0 : 1;
   const auto named = reader.optional_integer(form.count_key, least, kMostExperts);
@@ -23,8 +23,8 @@ int64_t parse_count(ConfigReader& reader, const MixtureForm& form) {
   return named ? *named : also.value_or(form.count);
 }
 
-/// A block has experts if it is not listed and its number, counted from 1, is a multiple of the
-/// step.
+/// Returns the layers with a dense MLP. A block has experts if it is not listed as dense and its
+/// number, counted from 1, is a multiple of the step.
 std::vector<int64_t> parse_dense_layers(ConfigReader& reader, const ModelConfig& config) {
   const int64_t step = reader.integer("decoder_sparse_step", 1, 1, kMostExperts);
   const auto listed = reader.integers("mlp_only_layers", 0, kMostExperts, kMostExperts);

@@ -123,8 +123,8 @@ void parse_by_type(ConfigReader& reader, Rope& rope, int64_t rotary_dim) {
   }
 }
 
-/// True if transformers' models of the family read partial_rotary_factor also for the default type
-/// of rotary positions. Scaled types read it in every family.
+/// Returns true if transformers reads partial_rotary_factor in this family for the default rope
+/// type too. For scaled types, every family reads it.
 bool reads_partial_factor(Family family) {
   switch (family) {
     case Family::kPhi3:
@@ -139,7 +139,7 @@ bool reads_partial_factor(Family family) {
   }
 }
 
-/// Parses the family's own keys (`outer`) and an object with further ones (`inner`).
+/// Parses the family's own keys in `outer` and the remaining keys in `inner`.
 Rope parse_values(
     ConfigReader& outer, ConfigReader& inner, const ModelConfig& config, const RopeKeys& keys) {
   const auto number =
@@ -175,7 +175,7 @@ Rope parse_values(
   parse_by_type(inner, rope, rotary_dim);
   if (rope.type == RopeType::kLlama3 || rope.type == RopeType::kYarn ||
       rope.type == RopeType::kLongRope) {
-    // The outer key takes precedence over the inner one.
+    // The outer key takes precedence.
     const char* key = "original_max_position_embeddings";
     const int64_t fallback =
         keys.original_max_positions > 0 ? keys.original_max_positions : config.max_positions;
@@ -188,8 +188,8 @@ Rope parse_values(
   return rope;
 }
 
-/// Returns the object under a key; an empty one, with a recorded problem, if the value has another
-/// type.
+/// Returns the object at a key. If the value has another type, records a problem and returns an
+/// empty object.
 const json& object_at(ConfigReader& reader, const char* key) {
   static const json empty = json::object();
   if (!reader.has(key)) {
@@ -209,7 +209,7 @@ Rope parse_rope(ConfigReader& reader, const ModelConfig& config, const RopeKeys&
   const json* values = &object_at(reader, "rope_parameters");
   std::string where = "rope_parameters.";
   if (const json& scaling = object_at(reader, "rope_scaling"); !scaling.empty()) {
-    values = &scaling;  // the last non-empty object applies
+    values = &scaling;  // last non-empty object applies
     where = "rope_scaling.";
   }
   ConfigReader inner(*values, where, reader.problems());

@@ -1,4 +1,4 @@
-// Parses T5's options of config.json.
+// Parses T5's options in config.json.
 #include "model/parse_t5.h"
 
 #include <cmath>
@@ -30,7 +30,7 @@ T5Mlp parse_t5_mlp(ConfigReader& reader) {
         fmt::format("\"{}\" is neither an activation nor \"gated-\" with an activation", text));
     return {"relu", false};
   }
-  // T5 v1.1 configs are read as in transformers: tanh approximation.
+  // "gelu" in T5 v1.1 configs means the tanh approximation, as in transformers.
   return {activation == "gelu" ? "gelu_new" : activation, true};
 }
 
@@ -49,16 +49,16 @@ void parse_t5_options(ConfigReader& reader, ModelConfig& config) {
       reader.integer("relative_attention_num_buckets", kDefaultBuckets, 4, kMostBuckets);
   relative.max_distance =
       reader.integer("relative_attention_max_distance", kDefaultDistance, 2, kMostDistance);
-  // Half of one direction's buckets have exact distances; the logarithmic range after them must not
-  // be empty.
+  // Half of the buckets of each direction have exact distances. The logarithmic range after them
+  // must not be empty.
   if (relative.max_distance <= relative.buckets / 2) {
     reader.problem(
         "relative_attention_max_distance",
         fmt::format(
             "{} is not more than half of the {} buckets", relative.max_distance, relative.buckets));
   }
-  // Newer configs always declare the head tied and use a separate key for its scale: it is false if
-  // an untied head was trained (v1.1).
+  // Newer configs always declare a tied head and use a separate key for its scale, which is false
+  // if an untied head was trained (v1.1).
   const bool scaled = reader.boolean("scale_decoder_outputs", config.tie_word_embeddings);
   config.tie_word_embeddings = config.tie_word_embeddings && scaled;
   config.head_scale = scaled ? 1 / std::sqrt(static_cast<double>(config.hidden_size)) : 1;

@@ -1,4 +1,4 @@
-// Options of config.json that only T5 has.
+// T5-specific options of config.json.
 #pragma once
 
 #include <string>
@@ -8,19 +8,19 @@
 
 namespace lockstep::model {
 
-/// Value of feed_forward_proj: "relu", "gated-gelu", ...
+/// Parsed feed_forward_proj: "relu", "gated-gelu", ...
 struct T5Mlp {
   std::string activation;  // Hugging Face name
   bool gated = false;
 };
 T5Mlp parse_t5_mlp(ConfigReader& reader);
 
-/// Parses relative positions, dropout, initialization, and the scale of the head, which follows
-/// from tie_word_embeddings unless scale_decoder_outputs is set.
+/// Parses relative positions, dropout, initialization and the head's scale. The scale follows from
+/// tie_word_embeddings unless scale_decoder_outputs is set.
 void parse_t5_options(ConfigReader& reader, ModelConfig& config);
 
-/// Parses pad_token_id and decoder_start_token_id, with T5's defaults; the vocabulary must already
-/// be parsed.
+/// Parses pad_token_id and decoder_start_token_id with T5's defaults. The vocabulary size must
+/// already be parsed.
 void parse_t5_tokens(ConfigReader& reader, ModelConfig& config);
 
 }  // namespace lockstep::model

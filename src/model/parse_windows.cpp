@@ -1,4 +1,4 @@
-// Parses the sliding windows of config.json.
+// Parses the sliding windows in config.json.
 #include "model/parse_windows.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Sliding windows per layer from config.json.
+// Sliding windows per layer, from config.json.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@
 namespace lockstep::model {
 
 /// Parses layer_types: "full_attention" or "sliding_attention" for each layer. Returns an empty
-/// vector if it is missing, or invalid, which is recorded as a problem.
+/// vector if the key is missing or invalid; the latter is recorded as a problem.
 std::vector<std::string> parse_layer_types(ConfigReader& reader, const ModelConfig& config);
 
-/// Parses windows by layer_types. If that key is missing, every `full_every`th layer has full
-/// attention and the others slide. The window is `sliding_window`, by default `default_window`.
+/// Parses windows according to layer_types. If that key is missing, every `full_every`th layer has
+/// full attention, and all others have a sliding window. The window size is `sliding_window`,
+/// `default_window` by default.
 void parse_windows_by_type(
     ConfigReader& reader, ModelConfig& config, int64_t default_window, int64_t full_every);
 

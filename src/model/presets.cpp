@@ -1,4 +1,4 @@
-// Built-in models as config.json texts, so that all are validated by the same parser.
+// Built-in models as config.json strings, validated by the same parser as files.
 #include "model/presets.h"
 
 #include <array>
@@ -54,7 +54,7 @@ struct T5Sizes {
 };
 
 enum class T5Version {
-  kFirst,  // version 1.0: ReLU, a tied head
+  kFirst,  // version 1.0: ReLU and a tied head
   k1_1,    // v1.1 and FLAN-T5: a gated GELU and an untied head
 };
 
@@ -76,8 +76,8 @@ std::string t5(T5Version version, const T5Sizes& sizes) {
       first);
 }
 
-// About 3 million parameters each: they train in about a minute on a CPU. Dropout is disabled for
-// that reason.
+// Models with about 3 million parameters, which train in about a minute on a CPU. Dropout is
+// disabled because training is so short.
 constexpr const char* kGpt2Tiny =
     R"({"model_type": "gpt2", "vocab_size": 4096, "n_positions": 512, "n_embd": 192, "n_layer": 5,
 "n_head": 6, "activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
@@ -122,7 +122,7 @@ constexpr const char* kQwen3MoeTokens =
 constexpr const char* kOlmoeTokens =
     R"(, "rms_norm_eps": 1e-05, "pad_token_id": 1, "eos_token_id": 50279, "attention_bias": false,
 "clip_qkv": null, "num_experts": 64, "num_experts_per_tok": 8, "norm_topk_prob": false, "router_aux_loss_coef": 0.01)";
-// Small experts, so that these train as fast as the other tiny models.
+// Experts are small so that these models train as fast as the other tiny models.
 constexpr const char* kTinyMixtral =
     R"(, "rms_norm_eps": 1e-05, "bos_token_id": 0, "eos_token_id": 0, "num_local_experts": 4,
 "num_experts_per_tok": 2)";

@@ -1,4 +1,4 @@
-// Built-in models as config.json texts. Internal to model.
+// Built-in models as config.json strings. Internal to model.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace lockstep::model {
 
 using PresetTable = std::vector<std::pair<std::string, std::string>>;
 
-/// Presets of Gemma, Phi-3, Pythia, GPT-Neo, OLMo and GLM.
+/// Returns the presets of Gemma, Phi-3, Pythia, GPT-Neo, OLMo and GLM.
 PresetTable further_presets();
 
 }  // namespace lockstep::model

@@ -1,4 +1,4 @@
-// Parses quantization_config and selects the packed linears.
+// Parses quantization_config and selects the quantized linear layers.
 #include "model/quantization.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* kKey = "quantization_config";
 
-/// Returns true if any of the names is a dot-separated component, or run of components, of the
-/// module's name.
+/// Returns true if any of `names` is a dot-separated component, or sequence of components, of the
+/// module name.
 bool is_skipped(const std::string& module, const std::vector<std::string>& names) {
   const std::string dotted = "." + module + ".";
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -27,7 +27,7 @@ bool is_skipped(const std::string& module, const std::vector<std::string>& names
   });
 }
 
-/// As transformers' T5PreTrainedModel._keep_in_fp32_modules.
+/// Same as T5PreTrainedModel._keep_in_fp32_modules in transformers.
 bool is_kept_wide(const std::string& module, Family family) {
   return family == Family::kT5 && module.ends_with(".wo");
 }
@@ -56,7 +56,7 @@ std::optional<Quantization> parse_quantization(ConfigReader& reader) {
   ConfigReader own(object, std::string(kKey) + ".", reader.problems());
   const std::string method = own.text("quant_method", "bitsandbytes");
   if (method == "mxfp4" && reader.text("model_type", "") == "gpt_oss") {
-    return std::nullopt;  // its experts are unpacked during loading
+    return std::nullopt;  // experts are dequantized during loading
   }
   if (method != "bitsandbytes") {
     own.problem(
@@ -103,7 +103,7 @@ nlohmann::ordered_json to_json(const Quantization& quantization, const ModelConf
       {"load_in_8bit", !is_4_bits},
       {"quant_method", "bitsandbytes"}};
   if (!quantization.skip_modules.empty()) {
-    // A list replaces transformers' default, which contains the head.
+    // A list replaces transformers' default, which includes the head.
     std::vector<std::string> names = quantization.skip_modules;
     names.push_back(
         !model.head.classifies() ? "lm_head"

@@ -1,4 +1,4 @@
-// Rotary position frequencies for all rope_types.
+// Computes rotary position frequencies for all rope types.
 #include "model/rope.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace lockstep::model {
 namespace {
 
-/// theta^(2i/d), rounded as in float32 tensors: first the exponent, then the power.
+/// Returns theta^(2i/d) with float32 rounding: first of the exponent, then of the power.
 std::vector<float> powers(double theta, int64_t rotary_dim) {
   std::vector<float> result;
   for (int64_t i = 0; i < rotary_dim; i += 2) {
@@ -57,7 +57,7 @@ RopeFrequencies yarn(const ModelConfig& config, const Rope& rope) {
   const int64_t dim = config.rotary_dim(rope);
   const auto original = static_cast<double>(rope.original_max_positions);
   const double factor = rope.factor.value_or(static_cast<double>(config.max_positions) / original);
-  // Bounds of equation 17, as dims: the dim that makes `rotations` turns over the original length.
+  // Bounds of equation 17 as dims: the dim that makes `rotations` turns over the original length.
   const auto correction = [&](double rotations) {
     return static_cast<double>(dim) * std::log(original / (rotations * 2 * std::numbers::pi)) /
            (2 * std::log(rope.theta));

@@ -8,19 +8,19 @@
 
 namespace lockstep::model {
 
-/// Parameters of the angles: angle[position][i] = position * frequencies[i]; cosines and sines are
-/// multiplied by attention_factor.
+/// Parameters of the rotation: angle[position][i] = position * frequencies[i]. Cosines and sines
+/// are multiplied by attention_factor.
 struct RopeFrequencies {
   std::vector<float> frequencies;  // rotary_dim / 2 values
   float attention_factor = 1;
   bool operator==(const RopeFrequencies&) const = default;
 };
 
-/// Returns the frequencies for a sequence whose largest position is `length` - 1; the dynamic and
-/// longrope types depend on it. Sources: RoFormer (Su et al., 2021, eq. 15); position interpolation
-/// (Chen et al., 2023); dynamic NTK; YaRN (Peng et al., 2023, section 3); LongRoPE (Ding et al.,
-/// 2024); Llama 3.1's reference code. Values are rounded to float32 as in transformers. `rope` is
-/// one of the config's and not of type kNone; the overload without it uses config.rope.
+/// Returns the frequencies for a sequence of `length` positions, on which the dynamic and longrope
+/// types depend. Values are rounded to float32 as in transformers. `rope` is one of the config's
+/// options and not of type kNone; the overload without it uses config.rope. Sources: RoFormer (Su
+/// et al., 2021, eq. 15); position interpolation (Chen et al., 2023); dynamic NTK; YaRN (Peng et
+/// al., 2023, section 3); LongRoPE (Ding et al., 2024); Llama 3.1's reference code.
 RopeFrequencies rope_frequencies(const ModelConfig& config, const Rope& rope, int64_t length);
 RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length);
 /// Returns true if rope_frequencies depends on the length.

@@ -34,8 +34,8 @@ struct HubName {
   }
 };
 
-/// One component of a Hub name: letters, digits, '-', '_' and '.', without '-' or '.' at either
-/// end, "--" and "..".
+/// Returns true for a valid component of a Hub name: letters, digits, '-', '_' and '.', without '-'
+/// or '.' at either end, "--" or "..".
 bool is_hub_part(std::string_view part) {
   const auto allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -73,8 +73,8 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-/// The snapshot folder of a revision: refs/<revision> contains a commit, or the revision is a
-/// commit.
+/// Returns the snapshot folder of a revision: refs/<revision> contains a commit, or the revision is
+/// a commit.
 std::optional<fs::path> snapshot(const fs::path& repository, const std::string& revision) {
   std::string commit = revision;
   if (const fs::path reference = repository / "refs" / revision; is_there(reference)) {
@@ -88,14 +88,14 @@ std::optional<fs::path> snapshot(const fs::path& repository, const std::string& 
   return is_folder(folder) ? std::optional(folder) : std::nullopt;
 }
 
-/// Files that a trainer writes next to the weights and that contain no weights.
+/// Returns true for files without weights that a trainer writes next to the weights.
 bool is_training_state(const std::string& name) {
   static constexpr std::string_view kNames[] = {
       "training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt"};
   return std::ranges::find(kNames, name) != std::end(kNames) || name.starts_with("rng_state");
 }
 
-/// Returns the names of files in `folder` that contain weights under unsupported names, sorted.
+/// Returns the sorted names of weight files in `folder` with unsupported names.
 std::vector<std::string> unread_weights(const fs::path& folder) {
   static constexpr std::string_view kEndings[] = {
       ".safetensors", ".gguf", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".ckpt", ".npz"};
@@ -115,8 +115,8 @@ std::vector<std::string> unread_weights(const fs::path& folder) {
   return found;
 }
 
-/// Throws Error (data) if the folder has weights, but not as model.safetensors or as shards with an
-/// index: otherwise training would silently start from random weights.
+/// Throws Error (data) for a folder with weights in a form other than model.safetensors or shards
+/// with an index. Otherwise training would silently start from random weights.
 [[noreturn]] void refuse_unread_weights(
     const fs::path& folder, const std::vector<std::string>& files) {
   const auto has = [&](auto test) { return std::ranges::any_of(files, test); };
@@ -187,7 +187,7 @@ ModelSource read_folder(ModelSource::Kind kind, const std::string& name, const f
   return source;
 }
 
-/// Returns the organization of a model that the Hub lists under a short name; empty if unknown.
+/// Returns the organization of a model that has a short name on the Hub; empty if unknown.
 std::string keeper_of(const std::string& short_name) {
   const auto begins = [&](std::string_view start) { return short_name.starts_with(start); };
   return begins("gpt2") ? "openai-community" : begins("t5-") ? "google-t5" : "";
@@ -264,7 +264,7 @@ ModelSource find_model(const std::string& path, const fs::path& hub_cache) {
         ModelSource::Kind::kFolder,
         path,
         objects::fetch_folder(objects::parse_location(path), [](std::string_view key) {
-          return key.ends_with(".json");  // weights are fetched separately if they are needed
+          return key.ends_with(".json");  // weights are fetched separately if needed
         }));
   }
   const fs::path local = expand_home(path);
@@ -272,8 +272,8 @@ ModelSource find_model(const std::string& path, const fs::path& hub_cache) {
     return read_folder(ModelSource::Kind::kFolder, path, local);
   }
   if (is_there(local)) {
-    // A file: configuration only. Weights in the same folder are not used; to use them, the folder
-    // must be given.
+    // For a file, only the configuration is used, without weights in the same folder. To use
+    // weights, pass the folder.
     ModelSource source;
     source.kind = ModelSource::Kind::kConfigFile;
     source.name = path;

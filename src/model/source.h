@@ -1,4 +1,4 @@
-// Sources of a model: a built-in name, a config.json, a Hugging Face folder, or a Hub name in the
+// Source of a model: a built-in name, a config.json, a Hugging Face folder, or a Hub name in the
 // local cache.
 #pragma once
 
@@ -19,15 +19,15 @@ struct ModelSource {
   ModelConfig config;
 };
 
-/// Resolves `model.path`: a folder with config.json, a config.json, a Hub name ("org/name", "name",
-/// "org/name@revision") that is in `hub_cache`, or a folder of an object store, of which only the
+/// Resolves `model.path`: a folder with config.json, a config.json, a Hub name in `hub_cache`
+/// ("org/name", "name", "org/name@revision"), or a folder in an object store, of which only the
 /// configuration is fetched. Reads the config but no weights. Throws Error (kConfig, kData) if
-/// nothing is found (with instructions for fetching a Hub name), config.json is missing, or weights
-/// have unsupported names or formats.
+/// nothing is found (with instructions for downloading a Hub model), config.json is missing, or
+/// weights have unsupported names or formats.
 ModelSource find_model(
     const std::string& path, const std::filesystem::path& hub_cache = hub_cache_folder());
-/// Throws Error (data) if the source has no weights, with the command that downloads them for a Hub
-/// model.
+/// Throws Error (data) if the source has no weights. For a Hub model, the message contains the
+/// download command.
 void require_weights(const ModelSource& source);
 /// Returns the source of a built-in model.
 ModelSource preset_source(const std::string& name);

@@ -9,7 +9,7 @@
 
 namespace lockstep::model {
 
-/// Units that a process builds: all, or those of a pipeline stage.
+/// Units built by a process: all units, or those of a pipeline stage.
 struct ModelPart {
   int64_t first_layer = 0;
   int64_t layers = -1;  // -1: all remaining layers
@@ -17,23 +17,24 @@ struct ModelPart {
 };
 
 struct SplitRequest {
-  int stages = 1;              // stages of the whole pipeline: ranks times stages per rank
+  int stages = 1;              // total pipeline stages: ranks times stages per rank
   std::string split = "auto";  // "auto": balance operations; "parameters": balance size; or layers
-                               // per stage: "3,4,4,1"
-  int64_t sequence_length = 1024;  // attention's share of the cost grows with the length
+                               // per stage, "3,4,4,1"
+  int64_t sequence_length = 1024;  // used for the cost of attention
 };
 
 /// Returns the units of each stage, [stages], in order. The embedding is on the first stage and the
-/// head on the last; both are included in the cost: forward operations per token ("auto") or
-/// elements ("parameters"; a tied head counts, since its stage has a copy). Minimizes the cost of
-/// the most expensive stage. Each stage has at least one layer, except the last, which may have
-/// only the head. With a manual split the first may have only the embedding. Throws Error (config)
-/// if there are more stages than layers, or a list does not have `stages` numbers or does not sum
-/// to the number of layers.
+/// head on the last. Minimizes the cost of the most expensive stage, including embedding and head.
+/// The cost is forward operations per token ("auto") or the number of elements ("parameters"; a
+/// tied head counts because its stage has a copy). Each stage has at least one layer, except that
+/// the last stage may have only the head and, with a manual split, the first stage only the
+/// embedding. Throws Error (config) if there are more stages than layers, or if a list does not
+/// have `stages` numbers that sum to the number of layers.
 std::vector<ModelPart> split_model(const ModelConfig& config, const SplitRequest& request);
 
-/// Parses "3,4,4,1". Throws Error (config) if these are not `stages` numbers that sum to `total`,
-/// or if a stage other than the first and last gets 0; `item` names the counted items.
+/// Parses a split such as "3,4,4,1". Throws Error (config) unless it consists of `stages` numbers
+/// that sum to `total` and are positive except on the first and last stage. `item` is the name of
+/// the counted items in messages.
 std::vector<int64_t> parse_split(
     const std::string& text, int64_t total, int stages, const std::string& item);
 

@@ -1,4 +1,4 @@
-// Balanced partition of layers into pipeline stages.
+// Implements a balanced partition of layers into pipeline stages.
 #include "model/stages.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ std::vector<int64_t> split_evenly(const SplitCosts& costs, int stages, int64_t l
            (stage == 0 ? costs.first : 0) + (stage + 1 == stages ? costs.last : 0);
   };
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  // best[s][l]: score of the first s stages over the first l items; from[s][l]: first item of stage
-  // s - 1.
+  // best[s][l]: best score of the first s stages with the first l items. from[s][l]: first item of
+  // stage s - 1 in that partition.
   const std::vector<Score> row(static_cast<size_t>(items) + 1, {kNever, kNever});
   std::vector<std::vector<Score>> best(static_cast<size_t>(stages) + 1, row);
   std::vector<std::vector<int>> from(
@@ -53,7 +53,7 @@ std::vector<int64_t> split_evenly(const SplitCosts& costs, int stages, int64_t l
 
 SplitCosts stage_operations(const ModelConfig& config, int64_t length) {
   SplitCosts costs;
-  // Embedding rows are copied and their gradients accumulated: a few operations per element.
+  // Embedding rows are copied and their gradients accumulated, a few operations per element.
   constexpr double kOperationsAnElement = 4;
   costs.first = kOperationsAnElement * static_cast<double>(config.hidden_size);
   costs.last = operations_per_token(config, length).head;

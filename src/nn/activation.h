@@ -10,11 +10,11 @@ namespace lockstep::nn {
 /// Applies the activation element-wise, in the type of x.
 at::Tensor activate(model::Activation activation, const at::Tensor& x);
 
-/// Gating function of an MLP: an activation, or gpt-oss's clamped form if a limit is set
+/// Gating function of an MLP: an activation or, if a limit is set, gpt-oss's clamped form
 /// (model::Experts).
 struct Gate {
   Gate(model::Activation activation) : activation(activation) {}  // NOLINT: implicit by design
-  /// Gating function of a model's experts.
+  /// Constructs the gating function of a model's experts.
   explicit Gate(const model::ModelConfig& config)
       : activation(config.activation),
         limit(config.experts.gate_limit),

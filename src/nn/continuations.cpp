@@ -1,4 +1,5 @@
-// Scores continuations of prompts with a key-value cache of the common prefix length.
+// Scores continuations of prompts with a key-value cache of the prompts' first tokens, up to the
+// shortest prompt.
 #include "nn/continuations.h"
 
 #include <algorithm>
@@ -67,7 +68,7 @@ TokenIds Continuations::unread(int64_t row, const TokenIds& text) const {
 
 KeyValueCache Continuations::cache_of(const std::vector<int64_t>& rows) const {
   KeyValueCache cache = cache_;
-  // Copies the rows: later tokens are appended to this copy only.
+  // Copies the rows, so that later tokens are appended only to this copy.
   cache.keep_rows(at::tensor(rows, at::kLong));
   return cache;
 }

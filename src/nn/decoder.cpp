@@ -1,6 +1,6 @@
-// Decoder block of Llama (Touvron et al., 2023) and of all families that differ from it by options
-// only: position of the norms, packed projections, rotary layout. The layers of a block are those
-// that the model's description lists.
+// Decoder block of Llama (Touvron et al., 2023) and of all families that differ from it only by
+// options: position of the norms, packed projections, rotary layout. The model's description lists
+// the layers of a block.
 #include <ATen/ATen.h>
 
 #include "nn/activation.h"
@@ -121,7 +121,7 @@ class DecoderBlock final : public Block {
   }
 
  private:
-  /// Queries, keys and values, [B, T, heads, D] each.
+  /// Queries, keys and values, each [B, T, heads, D].
   struct Heads {
     Tensor query, key, value;
   };
@@ -150,7 +150,7 @@ class DecoderBlock final : public Block {
         packed.narrow(2, queries + keys, keys)};
   }
 
-  /// Normalizes (per head or over all heads) and rotates queries or keys.
+  /// Normalizes queries or keys (per head or over all heads) and applies the rotary embedding.
   Tensor placed(
       const Tensor& heads, const std::shared_ptr<Norm>& norm, const ForwardContext& context) const {
     const Tensor normal = limited(
@@ -177,7 +177,7 @@ class DecoderBlock final : public Block {
 
   Tensor limited(const Tensor& x) const { return limit_ > 0 ? x.clamp(-limit_, limit_) : x; }
 
-  /// The MLP's contribution to the residual stream.
+  /// Returns the MLP's contribution to the residual stream.
   Tensor mlp(const Tensor& normal, const ForwardContext& context) const {
     const Tensor x = mlp_input_->forward(normal);
     const Tensor out = experts_ != nullptr ? experts_->forward(x, context)
@@ -197,20 +197,21 @@ class DecoderBlock final : public Block {
 
   UnitLayers layers_;
   int64_t head_dim_, queries_per_key_;
-  double limit_;  // clamp of queries, keys and values; 0: no clamp
+  double limit_;  // queries, keys and values are clamped to this magnitude; 0: no clamping
   model::Activation activation_;
   bool parallel_residual_, is_rotated_, is_head_by_head_, norm_is_of_heads_;
   ops::RotaryPairs pairing_;
-  // Norms before the sublayers, on their output, on the residual sum, and on queries and keys. Null
-  // if the family does not have them.
+  // Norms before the sublayers, on their outputs, on the residual sums, and on queries and keys.
+  // Null if the family does not have them.
   std::shared_ptr<Norm> attention_norm_, attention_out_norm_, attention_sum_norm_;
   std::shared_ptr<Norm> mlp_norm_, mlp_sum_norm_, mlp_out_norm_;
   std::shared_ptr<Norm> query_norm_, key_norm_;
   std::shared_ptr<RegionBoundary> attention_input_, mlp_input_;
-  // One packed projection or separate ones; those that the family does not have are null.
+  // One packed projection or separate ones. Projections that the family does not have are null.
   std::shared_ptr<Linear> query_key_value_, query_, key_, value_, attention_out_;
   std::shared_ptr<Linear> mlp_gate_up_, mlp_gate_, mlp_up_, mlp_down_;
-  std::unique_ptr<ExpertMlp> experts_;  // replaces the MLP's linears; null if the block is dense
+  std::unique_ptr<ExpertMlp> experts_;  // replaces the MLP's linear layers; null if the block is
+                                        // dense
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Dropout> attention_dropout_, mlp_dropout_;
 };

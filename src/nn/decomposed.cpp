@@ -1,4 +1,4 @@
-// DoRA linear kernel and its autograd node.
+// Linear kernel for DoRA, and its autograd node.
 #include "nn/decomposed.h"
 
 #include <optional>
@@ -15,11 +15,11 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// Returns rows of W, [count, in].
+/// Returns the rows [first, first + count) of W, [count, in].
 using MatrixRows = std::function<Tensor(int64_t first, int64_t count)>;
 
-/// Squared row norms of W + s B A, or of a range of their columns, in float32; computed in row
-/// chunks.
+/// Returns the squared row norms of W + s B A, or of a range of its columns, in float32. Computed
+/// in chunks of rows.
 Tensor squares_of_rows(const MatrixRows& matrix, const Tensor& a, const Tensor& b, double scale) {
   const Tensor squares = at::empty({b.size(0)}, b.options().dtype(at::kFloat));
   const Tensor inner = a.detach().to(at::kFloat);
@@ -35,19 +35,19 @@ Tensor squares_of_rows(const MatrixRows& matrix, const Tensor& a, const Tensor& 
 struct DecomposedBeside : torch::CustomClassHolder {
   LowRankFactors factors;  // undefined A and B
   Tensor drawn;
-  Tensor norms;  // n, treated as constant
+  Tensor norms;  // n, treated as a constant
 };
 
-/// Returns u, the direction term that k multiplies, for rows starting at `first`, in A's type: the
-/// base output for x' plus the output of the factors.
+/// Returns u, the direction term that is multiplied by k, for rows starting at `first`, in the type
+/// of A: the base output for x' plus the output of the factors.
 Tensor directions(
     const Tensor& base, int64_t first, const Tensor& rows, const LowRankFactors& factors) {
   const Tensor part = base.narrow(0, first, rows.size(0)).to(factors.b.scalar_type());
   return at::addmm(part, factors.inner(rows), factors.b.detach().t());
 }
 
-/// y of DecomposedLinearKernel as one autograd node. Saves x and the base output for x', each in
-/// its own type.
+/// Computes y of DecomposedLinearKernel as one autograd node. Saves x and the base output for x',
+/// each in its own type.
 struct Decompose : torch::autograd::Function<Decompose> {
   static Tensor forward(
       AutogradContext* context,
@@ -87,7 +87,7 @@ struct Decompose : torch::autograd::Function<Decompose> {
     const LowRankFactors factors = beside->factors.with(saved[2], saved[3]);
     const Tensor base = as_rows(saved[0]), &x = saved[1], k = saved[4].detach() / beside->norms;
     const bool drops = beside->drawn.defined();
-    // Skips undefined inputs when counting.
+    // Undefined inputs are not counted.
     const size_t dropped = 5, bias = drops ? 6 : 5;
     const auto needs = [&](size_t input) { return context->needs_input_grad(input); };
     LowRankGradients made(
@@ -145,7 +145,7 @@ const Tensor& DecomposedLinearKernel::norms() const {
     if (weight.name != "weight") {
       return;
     }
-    // Version counters only increase, so every step changes their sum.
+    // Version counters only increase, so their sum changes in every step.
     const auto version = static_cast<int64_t>(
         weight.value._version() + factors_.a._version() + factors_.b._version());
     if (norms_.defined() && version == norms_version_) {

@@ -1,5 +1,5 @@
-// Model placement on several devices for generation: each unit resides on its assigned device;
-// activations are copied between devices.
+// Distribution of a model over several devices for generation. Each unit is on its assigned device,
+// and activations are copied between devices.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Device-resident dropout keys.
+// Dropout keys in device memory.
 #include "nn/dropout_keys.h"
 
 #include <ATen/ops/empty.h>

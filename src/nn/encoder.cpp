@@ -70,7 +70,7 @@ class Encoder final : public LanguageModel {
 
  private:
   model::EncoderHead form_;
-  std::shared_ptr<PositionEmbedding> token_types_;  // null if the family has none
+  std::shared_ptr<PositionEmbedding> token_types_;  // null if the family has no token types
   std::shared_ptr<Norm> norm_, head_norm_;
   std::shared_ptr<Linear> dense_;
   std::shared_ptr<Dropout> before_, after_;

@@ -1,4 +1,4 @@
-// Expert capacity per document.
+// Limits the number of tokens of a document that an expert processes.
 #include "nn/expert_capacity.h"
 
 #include <ATen/ATen.h>
@@ -8,8 +8,8 @@
 namespace lockstep::nn {
 namespace {
 
-/// For each token of whole rows: the expert of each choice plus one, 0 for padding. [B, W, k]
-/// int32.
+/// Returns the choices for the tokens of whole rows, [B, W, k] int32: index of the expert plus one,
+/// or 0 for padding.
 Tensor whole_choices(
     const ExpertCapacity& capacity,
     const Tensor& chosen,  // [B, T, k]
@@ -50,18 +50,18 @@ WithinCapacity within_capacity(
                             ? inputs.document_starts.to(device)
                             : at::zeros({rows, length}, chosen.options());  // [B, W]
   const Tensor is_real = whole.select(2, 0).gt(0);
-  // [B, W]: for each token, the number of non-padding tokens of its document.
+  // [B, W]: number of non-padding tokens in each token's document.
   const Tensor sizes = at::zeros({rows, length}, chosen.options().dtype(at::kDouble))
                            .scatter_add_(1, starts, is_real.to(at::kDouble))
                            .gather(1, starts);
-  // Subtracted before rounding up, so that rounding errors do not increase a product that is an
-  // integer.
+  // Subtracted before rounding up, so that rounding errors do not increase an integer product.
   constexpr double kRounding = 1e-9;
   const double of_token =
       capacity.factor * static_cast<double>(per_token) / static_cast<double>(count);
   const Tensor room = at::ceil(sizes * of_token - kRounding).clamp_min(1);
 
-  // For each token and expert, the number of choices before it in its row and before its document.
+  // Number of earlier choices in the row for each token and expert, minus those that precede the
+  // token's document.
   const Tensor marks = at::zeros({rows, length, count + 1}, whole.options())
                            .scatter_(2, whole.to(at::kLong), 1)
                            .narrow(2, 1, count);

@@ -16,16 +16,17 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr double kLeastSum = 1e-20;  // added to the sum of a token's sigmoids, as in transformers
+constexpr double kLeastSum = 1e-20;  // added to the sum of a token's sigmoid scores, as in
+                                     // transformers
 
-/// Rows of a chunk of n tokens, sorted by expert.
+/// The rows of a chunk of n tokens, sorted by expert.
 struct SortedRows {
-  int64_t begin, length;        // range of the chunk
+  int64_t begin, length;        // token range of the chunk
   Tensor tokens;                // [R] int64: index of each row's token in the chunk
-  Tensor choices;               // [R] int64: index into the n k choices
-  std::vector<int64_t> counts;  // rows per expert
+  Tensor choices;               // [R] int64: index of each row in the n k choices
+  std::vector<int64_t> counts;  // number of rows per expert
 
-  /// Slices a per-token tensor to this chunk.
+  /// Returns this chunk's slice of a per-token tensor.
   Tensor of(const Tensor& tensor) const {
     return length == tensor.size(0) ? tensor : tensor.narrow(0, begin, length);
   }
@@ -37,22 +38,21 @@ SortedRows sort_by_expert(const Tensor& chosen, int64_t begin, const Tensor& cou
   const Tensor order =
       chosen.flatten()
           .argsort(/*stable=*/true)
-          .narrow(0, 0, chosen.numel() - count[experts]);  // drops the choices without a row
+          .narrow(0, 0, chosen.numel() - count[experts]);  // drops the choices that have no row
   SortedRows sorted{
       begin,
       chosen.size(0),
       at::floor_divide(order, chosen.size(1)),
       order,
       std::vector<int64_t>(count, count + experts)};
-  // The last expert's count is the remainder: rows are split by counts, which must sum to the
-  // number of rows.
+  // The last expert's count is the remainder, because the counts must sum to the number of rows.
   const int64_t others =
       std::accumulate(sorted.counts.begin(), std::prev(sorted.counts.end()), int64_t{0});
   sorted.counts.back() = order.numel() - others;
   return sorted;
 }
 
-/// `kept` [N, k] bool: the choices that get a row; undefined: all, R = n k.
+/// `kept` [N, k] bool marks the choices that get a row; undefined: all choices, R = n k.
 std::vector<SortedRows> sort_by_expert(
     const Tensor& chosen, const Tensor& kept, int64_t experts, int64_t parts) {
   const Tensor all = kept.defined() ? chosen.masked_fill(kept.logical_not(), experts) : chosen;
@@ -64,7 +64,7 @@ std::vector<SortedRows> sort_by_expert(
     counts.push_back(
         at::zeros({experts + 1}, flat.options()).scatter_add_(0, flat, at::ones_like(flat)));
   }
-  // One synchronization for all counts; at::bincount would add another one before it.
+  // One synchronization for all counts; at::bincount would require another one before it.
   const Tensor on_host = ops::to_host(at::stack(counts));
   std::vector<SortedRows> sorted;
   for (int64_t part = 0; part < parts; ++part) {
@@ -74,7 +74,8 @@ std::vector<SortedRows> sort_by_expert(
   return sorted;
 }
 
-/// Scatters the expert outputs back to choices: [choices, C], zero for choices without a row.
+/// Scatters the outputs of the experts back to the choices, [choices, C]; zero for choices without
+/// a row.
 Tensor by_choice(const Tensor& made, const SortedRows& sorted, int64_t choices) {
   if (sorted.choices.numel() < choices) {
     return at::zeros({choices, made.size(1)}, made.options()).index_copy(0, sorted.choices, made);
@@ -96,7 +97,7 @@ Routing Router::forward(const Tensor& x) const {
   const bool is_sigmoid = experts.scores == model::RouterScores::kSigmoid;
   Routing routing;
   Routed& routed = routing.routed;
-  // Matches transformers: with sigmoid scores the product also uses float32 operands.
+  // As in transformers, the product for sigmoid scores also has float32 operands.
   routed.logits = is_sigmoid ? ops::matrix_products(x.to(at::kFloat), weight.to(at::kFloat).t())
                              : ops::matrix_products(x, weight.t());  // [N, E]
   if (bias.defined()) {
@@ -118,7 +119,7 @@ Routing Router::forward(const Tensor& x) const {
 }
 
 Tensor Router::chosen(const Tensor& scores) const {
-  // A stable sort rather than top-k: the order of equal values is undefined in top-k.
+  // A stable sort, because the order of equal values is undefined in top-k.
   const auto best = [](const Tensor& values, int64_t count) {
     return values.argsort(/*stable=*/true, -1, /*descending=*/true)
         .narrow(-1, 0, count)

@@ -1,4 +1,4 @@
-// Float8 linear kernel and its autograd node.
+// Linear kernel for float8, and its autograd node.
 #include "nn/float8.h"
 
 #include <optional>
@@ -19,14 +19,15 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// Backward state other than x, stored in a capsule.
+/// State of the backward pass other than x, stored in a capsule.
 struct HeldFloat8 : torch::CustomClassHolder {
   explicit HeldFloat8(std::shared_ptr<const Float8LinearKernel> product)
       : product(std::move(product)) {}
   std::shared_ptr<const Float8LinearKernel> product;
 };
 
-/// The product as one autograd node. Saves x unrounded, because other nodes save the same tensor.
+/// Float8 product as one autograd node. Saves x unrounded, because other nodes save the same
+/// tensor.
 struct MultiplyFloat8 : torch::autograd::Function<MultiplyFloat8> {
   static Tensor forward(
       AutogradContext* context,
@@ -96,7 +97,7 @@ ops::Float8Rows Float8LinearKernel::rounded(const Tensor& x, ops::Float8Order or
   const auto alive = last_->x.lock();
   if (alive.get() != x.unsafeGetTensorImpl() || last_->version != x._version() ||
       last_->order != order || last_->is_agreed != is_agreed) {
-    *last_ = {};  // released before new ones are allocated
+    *last_ = {};  // frees the old rows before new ones are allocated
     last_->rows = rounded_anew(x, order);
     last_->x =
         c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(x.getIntrusivePtr());
@@ -138,9 +139,9 @@ Tensor Float8LinearKernel::forward(const Tensor& x, const Tensor& /*drawn*/) con
       x, weight_, bias, c10::make_intrusive<HeldFloat8>(shared_from_this()));
 }
 
-/// Whole gradient [n, out]. Sums of separately rounded shards would differ from the rounded sum, so
-/// each replica computes with the whole gradient and the result is divided by the number of
-/// replicas.
+/// Returns the whole gradient [n, out]. Each replica rounds the whole gradient instead of its own
+/// part, because a sum of separately rounded parts differs from the rounded sum. The result is then
+/// divided by the number of replicas.
 Tensor Float8LinearKernel::whole_gradient(const Tensor& y_gradient) const {
   const Tensor rows = flat_rows(y_gradient);
   return copies_ > 1 ? sum_over_copies_(rows) : rows;

@@ -1,5 +1,5 @@
-// Linear layers that multiply in float8 (ops/float8.h). Weights keep their type; weights and inputs
-// are rounded for each product.
+// Linear layers that multiply in float8 (ops/float8.h). The stored weights keep their type; weights
+// and inputs are rounded for each product.
 #pragma once
 
 #include <functional>
@@ -12,24 +12,25 @@
 
 namespace lockstep::nn {
 
-/// Cache of the last rounded input, shared by the linears of a model: consecutive linears (query,
-/// key, value) often read the same input, in the forward and in the backward pass. Not thread-safe.
+/// Cache of the most recently rounded input, shared by the linear layers of a model, because
+/// consecutive layers (query, key, value) often read the same input in the forward and in the
+/// backward pass. Not thread-safe.
 struct LastInput {
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> x{
       c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
-  int64_t version = 0;  // version counter of x; detects in-place writes
+  int64_t version = 0;  // version counter of x, which reveals in-place writes
   ops::Float8Order order = ops::Float8Order::kRows;
-  bool is_agreed = false;  // true if the scale was agreed with the other ranks
+  bool is_agreed = false;  // true: the scale was reduced over the other ranks
   ops::Float8Rows rows;
 };
 
-/// y = x W + b, with x and W rounded to e4m3 and the gradient of y to e5m2. Each tensor is rounded
-/// once for all products that use it: a per-input scale, a power of two, is folded into the
-/// gradient that the input is multiplied with, because e5m2 has the range for it.
+/// Computes y = x W + b with x and W rounded to e4m3 and the gradient of y rounded to e5m2. Each
+/// tensor is rounded once for all products that use it: the scales of the other operand, which are
+/// powers of two, are folded into the gradient, because e5m2 has a sufficient range.
 class Float8LinearKernel final : public LinearKernel,
                                  public std::enable_shared_from_this<Float8LinearKernel> {
  public:
-  /// `last` is shared by all linears of the model; null: inputs are rounded for each product.
+  /// `last` is shared by all linear layers of the model; null: inputs are rounded for each product.
   Float8LinearKernel(
       ops::SharedScale shared,
       WeightLayout layout,
@@ -48,13 +49,13 @@ class Float8LinearKernel final : public LinearKernel,
   void set_largest_over(Shared what, Largest largest) override;
   void set_sum_over_copies(int64_t copies, std::function<Tensor(const Tensor&)> sum) override;
 
-  // The products without autograd.
+  // Products without autograd.
   Tensor multiply(const Tensor& x) const;
-  /// In the weight's layout.
+  /// Returns the gradient in the weight's layout.
   Tensor weight_gradient(const Tensor& y_gradient, const Tensor& x) const;
 
  private:
-  // Rounds x, W or the gradient of y to rows along the dimension that the product sums over.
+  // Rounds x, W or the gradient of y, in rows along the dimension over which the product sums.
   ops::Float8Rows rounded(const Tensor& x, ops::Float8Order order = ops::Float8Order::kRows) const;
   ops::Float8Rows rounded_anew(const Tensor& x, ops::Float8Order order) const;
   ops::Float8Rows rounded_weight(ops::Float8Order order = ops::Float8Order::kRows) const;
@@ -67,14 +68,15 @@ class Float8LinearKernel final : public LinearKernel,
   WeightLayout layout_;
   Tensor weight_, bias_;
   std::shared_ptr<LastInput> last_;
-  Largest over_inputs_, over_outputs_, over_rows_;  // null: this rank has all of them
+  Largest over_inputs_, over_outputs_, over_rows_;  // reductions over other ranks; null: this rank
+                                                    // has all values
   int64_t copies_ = 1;
   std::function<Tensor(const Tensor&)> sum_over_copies_;
 };
 
-/// Installs float8 products in the dense linears selected by `float8`; in a model part, in those
-/// that it contains. Call before adapters are added and before any strategy. Throws Error (kConfig)
-/// as model::float8_linears does, and if weights are packed.
+/// Installs float8 products in the dense linear layers selected by `float8` that this model part
+/// contains. Call before adapters are added and before any parallelism strategy. Throws Error
+/// (kConfig) as model::float8_linears does, and if weights are packed.
 void round_linears(LanguageModel& model, const model::Float8& float8);
 
 }  // namespace lockstep::nn

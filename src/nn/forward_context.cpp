@@ -1,4 +1,4 @@
-// Per-pass inputs and tables shared by all blocks.
+// Inputs of a forward pass, and the tables that its blocks share.
 #include "nn/forward_context.h"
 
 #include <algorithm>
@@ -25,7 +25,8 @@ Tensor relative_position_buckets(
   const double steps = static_cast<double>(buckets - exact);
   const double range =
       std::log(static_cast<double>(positions.max_distance) / static_cast<double>(exact));
-  // Computed in float32 and in this order, as in training: rounding decides the bucket at an edge.
+  // Computed in float32 and in this order, as in training, because rounding determines the bucket
+  // at an edge.
   const Tensor large =
       exact + (at::log(far.clamp_min(1).to(at::kFloat) / exact) / range * steps).to(at::kLong);
   const Tensor bucket = at::where(far < exact, far, large.clamp_max(buckets - 1));

@@ -17,7 +17,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// Separates generation's random stream from those of dropout and initialization.
+/// Separates the random stream of generation from those of dropout and initialization.
 constexpr uint64_t kStream = 0x67656e6572617465ULL;
 
 double uniform(uint64_t seed, int64_t position) {
@@ -81,8 +81,8 @@ void check(
       "check the weights: they may have diverged");
 }
 
-/// Tokens by descending probability, ties by id; sampling depends on this order. Sorts lazily,
-/// because only a short prefix of a large vocabulary is usually read.
+/// Tokens by descending probability and, for equal probabilities, by id; sampling depends on this
+/// order. Sorts lazily, because usually only a short prefix of a large vocabulary is read.
 class ByLikelihood {
  public:
   explicit ByLikelihood(const Tensor& logits)
@@ -119,13 +119,14 @@ int64_t choose_token(const Tensor& logits, const GenerateOptions& options, doubl
       logits.to(at::TensorOptions().dtype(at::kFloat).device(at::kCPU)).contiguous();
   const auto* const value = values.const_data_ptr<float>();
   const auto likeliest = at::argmax(values).item<int64_t>();  // argmax treats NaN as the largest
+                                                              // value
   if (std::isnan(value[likeliest])) {
     throw_diverged();
   }
   if (options.temperature == 0) {
     return likeliest;
   }
-  const auto weight = [&](int64_t id) {  // relative to the largest, which is 1
+  const auto weight = [&](int64_t id) {  // relative to the largest weight, which is 1
     return std::exp((static_cast<double>(value[id]) - value[likeliest]) / options.temperature);
   };
   ByLikelihood order(values);
@@ -136,8 +137,8 @@ int64_t choose_token(const Tensor& logits, const GenerateOptions& options, doubl
     total += weight(count < all ? order[i] : static_cast<int64_t>(i));
   }
   if (options.top_p < 1) {
-    // A token is included if the tokens before it do not reach p; the first is therefore always
-    // included.
+    // A token is included if the total of the previous tokens is below p. The first token is
+    // therefore always included.
     const double enough = options.top_p * total;
     size_t kept = 0;
     for (total = 0; kept < count && total < enough; ++kept) {
@@ -152,12 +153,12 @@ int64_t choose_token(const Tensor& logits, const GenerateOptions& options, doubl
       return order[i];
     }
   }
-  return order[count - 1];  // reached only by rounding errors
+  return order[count - 1];  // reached only because of rounding errors
 }
 
 namespace {
 
-/// Rows that are decoded together; all have been read up to the same position.
+/// Rows that are decoded together. All of them have been processed up to the same position.
 class RowsInStep {
  public:
   RowsInStep(
@@ -178,7 +179,7 @@ class RowsInStep {
   }
 
   std::vector<Generated> run() {
-    int64_t read = 0;  // tokens read of every row
+    int64_t read = 0;  // number of processed tokens in every row
     while (!going_.empty()) {
       int64_t next = read == 0 ? length_of(going_.front()) : read + 1;
       for (const Row& row : going_) {
@@ -195,11 +196,11 @@ class RowsInStep {
   struct Row {
     size_t number = 0;
     std::vector<int64_t> ids;  // the prompt, then the generated tokens
-    int64_t left = 0;          // tokens left to generate
+    int64_t left = 0;          // number of tokens that remain to be generated
   };
   static int64_t length_of(const Row& row) { return std::ssize(row.ids); }
 
-  /// Reads the tokens [begin, end) of each row and returns the most likely next tokens, int64
+  /// Processes the tokens [begin, end) of each row and returns the most likely next tokens, int64
   /// [rows].
   Tensor likeliest_behind(int64_t begin, int64_t end) {
     ForwardInputs inputs;
@@ -213,13 +214,14 @@ class RowsInStep {
     }
     const Tensor logits = model_.last_logits(inputs);
     const Tensor chosen = at::argmax(logits, 1);
-    // argmax treats NaN as the largest value, so a NaN is always chosen and found here.
+    // argmax treats NaN as the largest value, so any NaN is chosen and detected here.
     if (at::isnan(logits.gather(1, chosen.unsqueeze(1))).any().item<bool>()) {
       throw_diverged();
     }
     return chosen.to(at::kCPU).contiguous();
   }
-  /// Appends the next token of each row whose prompt has been read; finished rows leave the cache.
+  /// Appends the next token to each row whose prompt has been processed, and removes finished rows
+  /// from the cache.
   void take(const Tensor& chosen, int64_t read) {
     const auto* id = chosen.const_data_ptr<int64_t>();
     std::vector<bool> goes_on;
@@ -239,7 +241,7 @@ class RowsInStep {
     }
     return row.left > 0;
   }
-  /// Moves the last unfinished rows into the slots of finished rows.
+  /// Moves the last unfinished rows to the positions of finished rows.
   void close_up(const std::vector<bool>& goes_on) {
     const auto kept = static_cast<size_t>(std::ranges::count(goes_on, true));
     if (kept == going_.size()) {
@@ -269,8 +271,8 @@ class RowsInStep {
   std::vector<Row> going_;
 };
 
-/// Returns the logits [V] with these tokens masked; a model folder may name stop tokens that are
-/// outside the vocabulary.
+/// Returns the logits [V] with these tokens masked. Ignores tokens outside the vocabulary, which a
+/// model folder may list as stop tokens.
 Tensor without(const Tensor& logits, std::vector<int64_t> tokens) {
   std::erase_if(tokens, [&](int64_t id) { return id < 0 || id >= logits.numel(); });
   const Tensor ids = at::tensor(tokens, at::kLong).to(logits.device());

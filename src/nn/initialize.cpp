@@ -1,4 +1,4 @@
-// Random initialization of parameters, by name and global element index.
+// Random initial values of parameters, by name and global element index.
 #include "nn/initialize.h"
 
 #include <algorithm>
@@ -15,16 +15,16 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr int64_t kGrain = 1 << 15;  // elements per thread
+constexpr int64_t kGrain = 1 << 15;  // minimum number of elements per thread
 
-/// Normal samples of the elements [begin, begin + count).
+/// Generates normal samples for the elements [begin, begin + count).
 void draw_normal(uint64_t key, double deviation, int64_t begin, int64_t count, float* out) {
   at::parallel_for(0, count, kGrain, [&](int64_t first, int64_t last) {
     ops::draw_normal(key, static_cast<float>(deviation), begin + first, last - first, out + first);
   });
 }
 
-/// Uniform samples in [-bound, bound); each element is derived from its own random word.
+/// Generates uniform samples in [-bound, bound). Each element is derived from its own random word.
 void draw_uniform(uint64_t key, double bound, int64_t begin, int64_t count, float* out) {
   const auto width = static_cast<float>(2 * bound);
   for (int64_t i = 0; i < count; ++i) {
@@ -49,7 +49,7 @@ void fill_initial(
             parameter.elements()));
   }
   using Kind = model::Initialization::Kind;
-  // Constants need no random draws.
+  // Constants need no random numbers.
   const bool is_even = parameter.init.kind == Kind::kZeros ||
                        (parameter.init.kind == Kind::kNormal && parameter.init.deviation == 0);
   if (is_even || parameter.init.kind == Kind::kOnes) {
@@ -59,8 +59,8 @@ void fill_initial(
   if (count == 0 || slice.is_meta()) {
     return;
   }
-  // Chunk size: on the CPU, what fits in the cache until it is rounded; on a device, large enough
-  // for an efficient copy.
+  // Chunk size. On the CPU, a chunk stays in the cache until it is rounded; on a device, it is
+  // large enough for an efficient copy.
   const int64_t most = slice.is_cpu() ? kGrain : int64_t{1} << 22;
   const bool is_direct = slice.is_cpu() && slice.scalar_type() == at::kFloat;
   const uint64_t key = derive_key(seed, hash_name(parameter.name));

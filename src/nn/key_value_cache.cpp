@@ -27,7 +27,7 @@ std::pair<Tensor, Tensor> KeyValueCache::append(
   const int64_t kept = entry.end - entry.begin;
   const int64_t capacity = entry.keys.defined() ? entry.keys.size(2) : 0;
   if (entry.end + added > capacity) {
-    // Doubles the capacity: each element is copied O(1) times on average.
+    // Doubles the capacity, so that each element is copied O(1) times on average.
     const auto grown = [&](const Tensor& old, const Tensor& like) {
       Tensor bigger = at::empty(
           {like.size(0), like.size(1), std::max(kLeastCapacity, 2 * (kept + added)), like.size(3)},

@@ -1,4 +1,4 @@
-// Key-value cache of generation.
+// Key-value cache for generation.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,30 @@ namespace lockstep::nn {
 
 using at::Tensor;
 
-/// One entry per layer. A layer with a sliding window stores only the last window - 1 positions,
-/// which bounds its memory.
+/// Stores the keys and values of each layer. A layer with a sliding window stores only the last
+/// window - 1 positions, which limits its memory.
 class KeyValueCache {
  public:
   explicit KeyValueCache(const model::ModelConfig& config);
 
-  /// Number of positions in the cache: the position of the next token.
+  /// Returns the number of positions in the cache, which is the position of the next token.
   int64_t length() const { return length_; }
-  /// Appends [B, Hkv, T, D] and returns all keys and values that the layer may attend to, [B, Hkv,
-  /// S, D] each, in order; the last T are the new ones.
+  /// Appends keys and values [B, Hkv, T, D]. Returns all keys and values that the layer may attend
+  /// to, [B, Hkv, S, D] each, in order; the last T are the new ones.
   std::pair<Tensor, Tensor> append(int64_t layer, const Tensor& key, const Tensor& value);
-  /// Keys and values of the encoder output for a decoder layer. Computed by the first call and
-  /// cached.
+  /// Returns the keys and values of the encoder output for a decoder layer. Computed in the first
+  /// call and cached.
   const std::pair<Tensor, Tensor>& source(
       int64_t layer, const std::function<std::pair<Tensor, Tensor>()>& make);
-  /// Advances the length; called once per forward pass, after its blocks.
+  /// Advances the length. Must be called once per forward pass, after its blocks.
   void advance(int64_t tokens) { length_ += tokens; }
-  /// Keeps the batch rows [N] int64, in that order, and drops the others.
+  /// Keeps the batch rows `rows` (int64 [N]), in that order, and removes all other rows.
   void keep_rows(const Tensor& rows);
-  /// Copies the rows `from` to the rows `to`, int64 [N] each and disjoint, then keeps the first
-  /// `kept` rows of the batch. Dropping a few rows thus moves only a few others. Decoders only.
+  /// Copies the rows `from` to the rows `to` (disjoint, int64 [N] each), then keeps the first
+  /// `kept` rows of the batch. Removing a few rows thus moves only a few other rows. Only for
+  /// decoders.
   void move_rows(const Tensor& from, const Tensor& to, int64_t kept);
-  /// Memory used, in bytes.
+  /// Returns the memory in use, in bytes.
   int64_t bytes() const;
 
  private:

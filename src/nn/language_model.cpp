@@ -31,16 +31,16 @@ const Targets& targets_of(const ForwardInputs& inputs) {
   return inputs.targets;
 }
 
-/// Multiplies by a factor that is rounded to the type of x, as in transformers.
+/// Multiplies x by a factor that is rounded to the type of x, as in transformers.
 Tensor scaled(const Tensor& x, double by) {
   return by == 1 ? x : x * at::scalar_tensor(by, x.scalar_type()).item<double>();
 }
 
-/// Columns appended to states and weight to fold the bias into the product; rounded up to the SIMD
-/// width.
+/// Number of columns that are appended to states and weight to include the bias in the product;
+/// rounded up to the SIMD width.
 constexpr int64_t kBiasColumns = 16;
 
-/// [..., C] -> [..., C + kBiasColumns]: appends a one and zeros.
+/// [..., C] -> [..., C + kBiasColumns]: appends a column of ones and columns of zeros.
 Tensor with_one(const Tensor& states) {
   std::vector<int64_t> sizes = states.sizes().vec();
   sizes.back() = kBiasColumns;
@@ -82,7 +82,8 @@ LanguageModel::LanguageModel(
   if (holds_table()) {
     tokens = std::make_shared<TokenEmbedding>();
     tokens->padding_row = config_.embedding_padding_row.value_or(-1);
-    if (config_.ties_head() && part_.head) {  // the head's gradient covers every row
+    if (config_.ties_head() && part_.head) {  // sparse rows, because the gradient of the head
+                                              // covers all rows
       tokens->gradient_form = ops::EmbeddingGradient::kRows;
     }
   }
@@ -207,7 +208,7 @@ std::string LanguageModel::head_prefix() const {
   }
   if (config_.ties_head()) {
     const auto tied = model::tied_head(config_);
-    return tied ? tied->prefix : "lm_head";  // an encoder's head is not a layer of its own
+    return tied ? tied->prefix : "lm_head";  // the head of an encoder is not a separate layer
   }
   return without_suffix(model::head_name(config_));
 }

@@ -1,4 +1,4 @@
-// Layers of the model's slots: norms, embeddings, attention, dropout and heads.
+// Layers for the slots of a model: norms, embeddings, attention, dropout and heads.
 #include "nn/layers.h"
 
 #include <ATen/ATen.h>
@@ -275,7 +275,7 @@ Scores Head::scores(const Tensor& hidden, const Tensor& vocabulary, const Target
 
 namespace {
 
-/// [B, T]: distances at targets, 0 elsewhere.
+/// Returns the distances at the targets, and 0 elsewhere: [B, T].
 Tensor distances(const Tensor& hidden, const Targets& targets) {
   const Tensor& states = targets.distributions.states;
   if (!states.defined()) {

@@ -1,4 +1,4 @@
-// Dense linear kernel and the split backward pass.
+// Dense linear kernel, and the backward pass in two halves.
 #include "nn/linear_kernel.h"
 
 #include <optional>
@@ -23,7 +23,7 @@ thread_local std::unordered_map<const c10::TensorImpl*, Tensor> held_gradients;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// Backward state other than x, stored in a capsule.
+/// State of the backward pass other than x, stored in a capsule.
 struct Halves : torch::CustomClassHolder {
   std::shared_ptr<const LinearKernel> product;
   Tensor drawn;
@@ -134,7 +134,7 @@ void accumulate_gradient(const Tensor& parameter, Tensor gradient) {
     return;
   }
   tensor_list gradients{std::move(gradient)};
-  // Runs the tensor's hooks as autograd's engine would; post-accumulation hooks belong to the
+  // Runs the tensor's hooks as the autograd engine would. Post-accumulation hooks belong to the
   // accumulation node.
   for (const auto& hook : torch::autograd::impl::hooks(parameter)) {
     gradients = (*hook)(gradients);

@@ -1,4 +1,4 @@
-// LoRA linear kernel, its autograd nodes and the installation of adapters.
+// LoRA linear kernel, its autograd nodes, and installation of adapters.
 #include "nn/low_rank.h"
 
 #include <string>
@@ -26,8 +26,8 @@ struct Beside : torch::CustomClassHolder {
   Tensor drawn;
 };
 
-/// base(x) + s B A dropout(x) as one autograd node that saves only x, in its own type. The base is
-/// frozen; the factors' gradient of x is added to the base's.
+/// Computes base(x) + s B A dropout(x) as one autograd node that saves only x, in its own type. The
+/// base is frozen. The gradient of x through the factors is added to the gradient through the base.
 struct MultiplyBoth : torch::autograd::Function<MultiplyBoth> {
   static Tensor forward(
       AutogradContext* context,
@@ -57,14 +57,14 @@ struct MultiplyBoth : torch::autograd::Function<MultiplyBoth> {
         of_x && !drops ? of_base() : Tensor());
     made.add_all(gradients[0], x);
     Tensor x_gradient = made.take_x();
-    if (of_x && drops) {  // after the float32 masked rows have been released
+    if (of_x && drops) {  // after the masked float32 rows have been freed
       x_gradient.add_(of_base());
     }
     return {x_gradient, made.of_a(), made.of_b(), Tensor()};
   }
 };
 
-/// y + s B A dropout(x) as one autograd node, for a base with trained parameters.
+/// Computes y + s B A dropout(x) as one autograd node, for a base with trained parameters.
 struct AddLowRank : torch::autograd::Function<AddLowRank> {
   static Tensor forward(
       AutogradContext* context,
@@ -149,7 +149,8 @@ void LowRankLinearKernel::visit_parameters(const ParameterFunction& function) {
 
 namespace {
 
-/// A separate dropout for each layer, keyed by the layer's name: identical under every plan.
+/// Returns a separate dropout for each layer. Its key is derived from the layer's name, so that
+/// masks do not depend on the plan.
 std::shared_ptr<Dropout> dropout_of(const model::Adapter& adapter, const std::string& prefix) {
   auto dropout = std::make_shared<Dropout>();
   dropout->probability = adapter.dropout;
@@ -180,8 +181,8 @@ std::shared_ptr<TableAdapter> adapted_table(
   return table;
 }
 
-/// Allocates the parameters of a layer's adapter on the device of its other parameters; for a tied
-/// head, on that of the table.
+/// Allocates the parameters of a layer's adapter on the device of the layer's other parameters; for
+/// a tied head, on the device of the table.
 void allocate(const SlotName& name, Layer& layer, const LanguageModel& model) {
   at::TensorOptions options;
   if (model.tokens != nullptr) {
@@ -200,7 +201,7 @@ void allocate(const SlotName& name, Layer& layer, const LanguageModel& model) {
   });
 }
 
-/// Installs each adapter in the layer of its name.
+/// Installs each adapter in the layer with its name.
 void put_adapters(LanguageModel& model, const model::Adapters& adapters) {
   model.visit_slots([&](const SlotName& name, const Slot& slot) {
     if (const auto* exchange = slot.as<ExpertExchange>()) {
@@ -216,7 +217,7 @@ void put_adapters(LanguageModel& model, const model::Adapters& adapters) {
       product = adapted(product, adapter, name.prefix);
     } else if (const auto* tokens = slot.as<TokenEmbedding>()) {
       if (!model.part().embedding && !adapter.of_tied_head) {
-        return;  // this stage has the table only for its head
+        return;  // this stage uses the table only for its head
       }
       (*tokens)->adapter = adapted_table(adapter, name.prefix, /*of_embedding=*/true);
     } else if (const auto* sequence = slot.as<SequenceTokens>()) {
@@ -239,7 +240,7 @@ void add_adapters(LanguageModel& model, const model::Adapters& adapters) {
     parameter.set_requires_grad(adapters.trained.count(name) > 0);
   });
   for (const auto& [prefix, adapter] : adapters.of_layers) {
-    const auto layer = model.layers.find(prefix);  // a tied head has no layer
+    const auto layer = model.layers.find(prefix);  // a tied head is not a layer
     for (const model::ParameterSpec& parameter : adapter.parameters) {
       if (layer != model.layers.end()) {
         layer->second.parameters.push_back(parameter);

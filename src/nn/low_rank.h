@@ -1,5 +1,5 @@
-// LoRA adapters of linear layers: trained low-rank factors added to weights that may be frozen (Hu
-// et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021).
+// LoRA adapters of linear layers: trained low-rank factors that are added to weights, which may be
+// frozen (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021).
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace lockstep::nn {
 
-/// y = base(x) + s B A dropout(x), equation 3, on top of any other kernel. The sum uses the wider
-/// of the two types and is rounded once to the base's type.
+/// Adds LoRA to any other kernel: y = base(x) + s B A dropout(x), equation 3. The sum is computed
+/// in the wider of the two types and rounded once to the type of the base.
 class LowRankLinearKernel final : public LinearKernel {
  public:
   LowRankLinearKernel(
@@ -24,7 +24,7 @@ class LowRankLinearKernel final : public LinearKernel {
   void accumulate_weight_gradients(
       const Tensor& y_gradient, const Tensor& x, const Tensor& drawn) const override;
   bool is_trained() const override { return factors_.are_trained() || base_->is_trained(); }
-  /// Visits the base's parameters, then the factors.
+  /// Visits the parameters of the base kernel, then the factors.
   void visit_parameters(const ParameterFunction& function) override;
   Tensor take_bias() override { return base_->take_bias(); }
   std::shared_ptr<Dropout>* input_dropout() override { return &factors_.dropout; }
@@ -41,9 +41,10 @@ class LowRankLinearKernel final : public LinearKernel {
   LowRankFactors factors_;
 };
 
-/// Adds the adapters to the model's linears and tables (in a stage: to those that it has),
-/// uninitialized, in float32, on the device of the weights, and to the model's description. Freezes
-/// all other parameters except those that `adapters` lists as trained. Call before any strategy.
+/// Adds adapters to the linear layers and tables that this model or stage contains, and to the
+/// model's description. The adapters are uninitialized, float32, and on the device of the weights.
+/// Freezes all other parameters except those that `adapters` lists as trained. Call before any
+/// parallelism strategy.
 void add_adapters(LanguageModel& model, const model::Adapters& adapters);
 
 /// Enables or disables the adapters (LinearKernel::set_adapted). Other trained parameters stay in

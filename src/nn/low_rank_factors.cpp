@@ -1,4 +1,4 @@
-// Low-rank products and their gradients, computed in row chunks.
+// Low-rank products and their gradients, computed in chunks of rows.
 #include "nn/low_rank_factors.h"
 
 #include <algorithm>
@@ -14,10 +14,11 @@ namespace lockstep::nn {
 namespace {
 
 constexpr int64_t kLeastRows = 64;
-constexpr int64_t kCacheBytes = int64_t{2} << 20;     // cache of a CPU core
-constexpr int64_t kDeviceBytes = int64_t{128} << 20;  // on devices, where small products are slow
+constexpr int64_t kCacheBytes = int64_t{2} << 20;     // part of a CPU core's cache
+constexpr int64_t kDeviceBytes = int64_t{128} << 20;  // larger on devices, where small products are
+                                                      // inefficient
 
-/// Returns true if the products of these rows with the factors do not need the rows in float32.
+/// Returns true if the products of these rows with the factors do not require the rows in float32.
 bool multiplies_whole(const LowRankFactors& factors, const Tensor& rows, const Tensor& drawn) {
   return !drawn.defined() && factors.a.scalar_type() == at::kFloat && ops::multiplies_factors(rows);
 }
@@ -39,7 +40,7 @@ void over_row_parts(
 
 Tensor as_rows(const Tensor& x) {
   const int64_t rows = c10::multiply_integers(x.sizes().slice(0, static_cast<size_t>(x.dim() - 1)));
-  return x.reshape({rows, x.size(-1)});  // with a width of 0, -1 would be ambiguous
+  return x.reshape({rows, x.size(-1)});  // -1 would be ambiguous for a width of 0
 }
 
 Tensor LowRankFactors::rows_of(const Tensor& x, const Tensor& drawn) const {
@@ -99,7 +100,7 @@ LowRankGradients::LowRankGradients(
       onto_(onto) {
   const Tensor a = factors.a.detach(), b = factors.b.detach();
   if (wanted.x) {
-    // With a mask, the rounding follows its application.
+    // With a mask, values are rounded after the mask has been applied.
     const auto type = drawn.defined() ? a.scalar_type() : x_type;
     const bool is_there = onto.defined() && !drawn.defined() && onto.scalar_type() == type;
     x_ = is_there ? onto.contiguous() : at::empty(x_sizes, a.options().dtype(type));
@@ -189,7 +190,7 @@ Tensor LowRankGradients::take_x() {
   if (!x_.defined() || !drawn_.defined()) {
     return std::exchange(x_, Tensor());
   }
-  // Only two float32 tensors of this size exist at once.
+  // Ensures that only two float32 tensors of this size exist at once.
   x_ = factors_.dropout->apply(x_, drawn_);
   if (onto_.defined()) {
     x_.add_(onto_);

@@ -1,4 +1,4 @@
-// Construction of a model and allocation of its parameters.
+// Creates a model and allocates its parameters.
 #include <ATen/ATen.h>
 
 #include "base/error.h"
@@ -28,7 +28,7 @@ Tensor allocate(const model::ParameterSpec& spec, at::TensorOptions options) {
   }
 }
 
-/// Allocates the parameters that the model's description lists, uninitialized.
+/// Allocates the parameters that the model's description lists, without initializing them.
 void allocate_parameters(LanguageModel& model, at::TensorOptions options) {
   model.visit_slots(each_layer([&](const SlotName& name, Layer& layer) {
     layer.visit_parameters([&](const Parameter& parameter) {

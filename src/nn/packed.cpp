@@ -15,13 +15,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// Backward state other than the bytes, stored in a capsule.
+/// State of the backward pass other than the bytes, stored in a capsule.
 struct Part : torch::CustomClassHolder {
   explicit Part(std::shared_ptr<const ops::PackedPart> part) : part(std::move(part)) {}
   std::shared_ptr<const ops::PackedPart> part;
 };
 
-/// The product as one autograd node, which saves the packed bytes instead of the unpacked weights.
+/// Product as one autograd node, which saves the packed bytes instead of the unpacked weights.
 struct Multiply : torch::autograd::Function<Multiply> {
   static Tensor forward(
       AutogradContext* context,

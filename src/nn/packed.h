@@ -1,5 +1,5 @@
-// Linear layers with weights packed to 4 or 8 bits (Dettmers et al., "QLoRA", 2023). Packed weights
-// are frozen; train adapters on top of them (nn/low_rank.h).
+// Linear layers whose weights are packed to 4 or 8 bits (Dettmers et al., "QLoRA", 2023). Packed
+// weights are frozen and can be combined with trained adapters (nn/low_rank.h).
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@
 
 namespace lockstep::nn {
 
-/// y = W x + b, where W is unpacked one panel at a time in the forward and the backward pass. Its
-/// parameter "weight" holds the packed bytes of this rank's slice of W, uint8.
+/// Computes y = W x + b. W is unpacked one panel at a time in the forward and the backward pass.
+/// The parameter "weight" (uint8) holds the packed bytes of this rank's slice of W.
 class PackedLinearKernel final : public LinearKernel {
  public:
-  /// Constructed without values. `bias` may be undefined.
+  /// `bytes` is not initialized here. `bias` may be undefined.
   PackedLinearKernel(ops::PackedPart part, Tensor bytes, Tensor bias);
 
   Tensor forward(const Tensor& x, const Tensor& drawn) const override;
@@ -33,11 +33,12 @@ class PackedLinearKernel final : public LinearKernel {
   Tensor bytes_, bias_;
 };
 
-/// Packing formats of linears, by parameter prefix.
+/// Packing formats of linear layers, by parameter prefix.
 using Packing = std::map<std::string, ops::PackedFormat>;
 
-/// Replaces the model's linears (in a stage: those that it has) with packed ones, uninitialized, on
-/// the device of the weights. Call before adapters are added and before any strategy.
+/// Replaces the selected linear layers that this model or stage contains with packed ones,
+/// uninitialized, on the device of the weights. Call before adapters are added and before any
+/// parallelism strategy.
 void pack_linears(LanguageModel& model, const Packing& packing);
 
 }  // namespace lockstep::nn

@@ -37,10 +37,10 @@ struct WithTerm : torch::autograd::Function<WithTerm> {
   }
 };
 
-/// Groups over which the balance is computed: single rows, or the whole micro-batch.
+/// Groups over which the balance is computed: single rows or the whole micro-batch.
 struct Groups {
-  int64_t count;  // G
-  Tensor real;    // [G, n, 1] float32: mask of the tokens that count, n per group
+  int64_t count;  // number of groups, G
+  Tensor real;    // [G, n, 1] float32: mask of the tokens that count, with n tokens per group
 };
 
 Groups groups_of(const ForwardContext& context, Balance balance, const Tensor& like) {
@@ -54,7 +54,7 @@ Groups groups_of(const ForwardContext& context, Balance balance, const Tensor& l
   return {groups, real.reshape({groups, -1, 1})};
 }
 
-/// [G, E] float64: number of times that the groups' tokens chose each expert.
+/// Returns how often the tokens of each group chose each expert, [G, E] float64.
 Tensor choices(const Groups& groups, const Tensor& experts, int64_t count) {
   const int64_t per_token = experts.size(1);
   const Tensor chosen = experts.reshape({groups.count, -1});
@@ -64,7 +64,7 @@ Tensor choices(const Groups& groups, const Tensor& experts, int64_t count) {
       .scatter_add_(1, chosen, weights.to(at::kDouble));
 }
 
-/// The groups' choices and token counts, over whole rows: [G, E], [G, 1].
+/// Returns the choices and token counts of the groups, over whole rows: [G, E], [G, 1].
 std::pair<Tensor, Tensor> whole_counts(
     const Tensor& counts, const Groups& groups, const RouterTerms& terms) {
   const Tensor tokens = groups.real.sum(1).to(at::kDouble);  // [G, 1]

@@ -1,4 +1,4 @@
-// Slots: named positions in a model whose layers parallel strategies replace.
+// Slots: named positions in a model, whose layers parallelism strategies replace.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::nn {
 
-/// Identifies a slot: its role is the same in every layer; its prefix names its parameters.
+/// Identifies a slot. The role is the same in every layer; the prefix identifies the parameters.
 ///
 /// Roles outside the blocks: tokens, positions, embedding_dropout; final_norm, head_input (a region
 /// boundary), head.
@@ -27,17 +27,18 @@ namespace lockstep::nn {
 /// where the experts' outputs are summed); mlp_out_norm, mlp_dropout.
 ///
 /// An encoder-decoder also has source_tokens and target_tokens (adapters of the shared table for
-/// either sequence), source_positions and target_positions (tables of relative positions),
-/// target_embedding_dropout and final_dropout; in every block mlp_inner_dropout; in a decoder block
-/// cross_norm, cross_input, cross_query, cross_key, cross_value, cross_attention,
-/// cross_attention_out, cross_dropout; in the last encoder block encoder_norm, encoder_output (a
+/// either sequence), source_positions and target_positions (relative-position tables),
+/// target_embedding_dropout and final_dropout. Each of its blocks has mlp_inner_dropout. A decoder
+/// block has cross_norm, cross_input, cross_query, cross_key, cross_value, cross_attention,
+/// cross_attention_out, cross_dropout. The last encoder block has encoder_norm, encoder_output (a
 /// region boundary) and encoder_dropout.
 struct SlotName {
   std::string role;
   int64_t layer = -1;  // -1: outside the blocks
-  std::string prefix;  // prefix of its parameters' names: "transformer.h.0.attn.c_attn"
+  std::string prefix;  // prefix of the layer's parameter names: "transformer.h.0.attn.c_attn"
 
-  /// Returns Hugging Face's name of a parameter of the layer: "transformer.h.0.attn.c_attn.weight".
+  /// Returns the Hugging Face name of a parameter of the layer:
+  /// "transformer.h.0.attn.c_attn.weight".
   std::string parameter(const std::string& name) const { return prefix + "." + name; }
 };
 
@@ -52,13 +53,13 @@ class Slot {
       layer_ = place.get();
     }
   }
-  /// Returns the slot if it is declared with this kind of layer (Linear, Norm, Attention, ...), so
-  /// that its layer can be replaced; otherwise null.
+  /// Returns the slot if it is declared with this type of layer (Linear, Norm, Attention, ...), so
+  /// that its layer can be replaced. Returns null otherwise.
   template <class Kind>
   std::shared_ptr<Kind>* as() const {
     return *kind_ == typeid(Kind) ? static_cast<std::shared_ptr<Kind>*>(place_) : nullptr;
   }
-  /// Null if the slot's layer has no parameters.
+  /// Returns null if the slot's layer has no parameters.
   Layer* layer() const { return layer_; }
 
  private:
@@ -67,10 +68,11 @@ class Slot {
   Layer* layer_ = nullptr;
 };
 
-/// Visitor of slots; may replace their layers.
+/// Visits slots and may replace their layers.
 using SlotFunction = std::function<void(const SlotName&, const Slot&)>;
 
-/// A SlotFunction that visits the slots of one kind: function(name, std::shared_ptr<Kind>&).
+/// Returns a SlotFunction that visits the slots of one type: function(name,
+/// std::shared_ptr<Kind>&).
 template <class Kind, class Function>
 SlotFunction each(Function function) {
   return [function = std::move(function)](const SlotName& name, const Slot& slot) {
@@ -80,7 +82,7 @@ SlotFunction each(Function function) {
   };
 }
 
-/// A SlotFunction that visits the layers with parameters.
+/// Returns a SlotFunction that visits the layers with parameters.
 inline SlotFunction each_layer(std::function<void(const SlotName&, Layer&)> function) {
   return [function = std::move(function)](const SlotName& name, const Slot& slot) {
     if (slot.layer() != nullptr) {

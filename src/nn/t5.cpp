@@ -10,10 +10,10 @@
 namespace lockstep::nn {
 namespace {
 
-/// Tensors passed between the units, in this order.
+/// Tensors that the units exchange, in this order.
 struct Streams {
   Tensor target;  // [B, T, C]
-  Tensor source;  // [B, S, C]; undefined if the cache already has the source's keys and values
+  Tensor source;  // [B, S, C]; undefined if the cache already contains the source's keys and values
   Tensor target_positions;  // [buckets, H]
   Tensor source_positions;
 
@@ -23,7 +23,7 @@ struct Streams {
   Tensors tensors() const { return {target, source, target_positions, source_positions}; }
 };
 
-/// Bias of the attention scores: the table's row for each query and key -> [H, T, S].
+/// Returns the bias of the attention scores, [H, T, S]: the table's row for each query and key.
 Tensor bias_of(const Tensor& table, const Tensor& buckets) {
   return ops::embedding(table, buckets).permute({2, 0, 1});
 }
@@ -36,8 +36,8 @@ std::shared_ptr<BiasedAttention> make_biased_attention(
   return attention;
 }
 
-/// Norm and attention over the block's own sequence or over the source. The output is added to the
-/// residual by the next norm.
+/// Norm and attention over the block's own sequence or over the source. The next norm adds the
+/// output to the residual.
 class T5Attention {
  public:
   enum class Kind { kSelf, kCross };
@@ -53,7 +53,7 @@ class T5Attention {
         attention_(make_biased_attention(config, role("attention"), layer)),
         dropout_(make_dropout(config.residual_dropout, dropout_role(), layer)) {}
 
-  /// Returns x as the residual, and its norm as the attention's input.
+  /// Returns x as the residual, and its norm as the input of the attention.
   ops::SumAndNorm normalized(const Tensor& hidden) const {
     const auto [x, normal] = norm_->forward_beside(hidden);
     return {x, input_->forward(normal)};
@@ -62,12 +62,12 @@ class T5Attention {
     const auto [sum, normal] = norm_->add_forward(found, residual);
     return {sum, input_->forward(normal)};
   }
-  /// Keys and values of hidden states [B, S, C], each [B, H, S, D].
+  /// Returns the keys and values for hidden states [B, S, C], each [B, H, S, D].
   std::pair<Tensor, Tensor> keys_and_values(
       const Tensor& hidden, const ForwardContext& context) const {
     return {heads(*key_, hidden, context), heads(*value_, hidden, context)};
   }
-  /// Attention output of the normalized x over keys and values: [B, T, C].
+  /// Returns the attention output [B, T, C] of the normalized x over keys and values.
   Tensor attend(
       const Tensor& normal,
       const std::pair<Tensor, Tensor>& keys_and_values,
@@ -113,7 +113,7 @@ class T5Attention {
   std::shared_ptr<Dropout> dropout_;
 };
 
-/// Norm, MLP and residual.
+/// The MLP sublayer: norm, MLP and residual.
 class T5Mlp {
  public:
   T5Mlp(const model::ModelConfig& config, const UnitLayers& layers, int64_t layer)
@@ -126,7 +126,7 @@ class T5Mlp {
         inner_dropout_(make_dropout(config.mlp_dropout, "mlp_inner_dropout", layer)),
         dropout_(make_dropout(config.residual_dropout, "mlp_dropout", layer)) {}
 
-  /// Computes the MLP of norm(residual + found).
+  /// Adds `found` to the residual and computes the MLP of the norm of the sum.
   Tensor forward(const Tensor& found, const Tensor& residual, const ForwardContext& context) const {
     const auto [x, normalized] = norm_->add_forward(found, residual);
     const Tensor normal = input_->forward(normalized);
@@ -207,7 +207,7 @@ class T5EncoderBlock final : public Block {
   UnitLayers layers_;
   T5Attention attention_;
   T5Mlp mlp_;
-  std::shared_ptr<Norm> final_norm_;  // norm of the whole encoder, in its last block
+  std::shared_ptr<Norm> final_norm_;  // norm of the encoder output, in its last block
   std::shared_ptr<RegionBoundary> output_;
   std::shared_ptr<Dropout> final_dropout_;
 };
@@ -339,8 +339,8 @@ class T5 final : public LanguageModel {
   }
 
  private:
-  /// Role of the dropout before or after the head's input is gathered; strategies distinguish the
-  /// two.
+  /// Returns the role of the final dropout, by which strategies know whether it is applied before
+  /// or after the head's input is gathered.
   static const char* role_of_final_dropout(bool classifies) {
     return classifies ? "decoder_dropout" : "final_dropout";
   }
@@ -348,8 +348,8 @@ class T5 final : public LanguageModel {
   std::shared_ptr<SequenceTokens> source_tokens_, target_tokens_;
   std::shared_ptr<RelativePositionTable> target_positions_, source_positions_;
   std::shared_ptr<Dropout> target_dropout_, final_dropout_;
-  std::vector<model::LayerSpec> stacks_;  // embedding, named for the encoder and the decoder
-  // For classifiers; otherwise null.
+  std::vector<model::LayerSpec> stacks_;  // embedding layers, named for the encoder and the decoder
+  // Only set for classifiers.
   model::EncoderHead form_;
   std::shared_ptr<Linear> dense_;
   std::shared_ptr<Dropout> before_, after_;

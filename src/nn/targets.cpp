@@ -1,4 +1,4 @@
-// Construction of targets: label shifting, counts and document positions.
+// Creates targets: shifts labels, counts targets, and locates documents.
 #include "nn/targets.h"
 
 #include <ATen/ATen.h>
@@ -79,7 +79,8 @@ Tensor Targets::to_tokens(const Tensor& of_rows) const {
 std::pair<Tensor, Tensor> Targets::first_targets() const {
   const Tensor are_here = tokens.ne(ops::kIgnoredTarget);
   if (!documents.defined()) {
-    const Tensor first = are_here.to(at::kInt).argmax(1);  // 0 if this rank has none
+    const Tensor first = are_here.to(at::kInt).argmax(1);  // 0 if this rank has no target of the
+                                                           // row
     return {
         first + at::arange(first.size(0), first.options()) * tokens.size(1),
         are_here.any(1).logical_not()};
@@ -107,7 +108,7 @@ Targets next_tokens_of_documents(const Tensor& labels, const Tensor& documents) 
 
 Targets with_distributions(Targets targets, const Tensor& positions) {
   targets.distributions.positions = positions;
-  Tensor tokens = targets.tokens.masked_fill(positions, 0);  // the token is irrelevant
+  Tensor tokens = targets.tokens.masked_fill(positions, 0);  // the token is not used
   return counted(std::move(tokens), std::move(targets));
 }
 

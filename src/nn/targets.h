@@ -1,5 +1,5 @@
-// Prediction targets of a head and per-row information for the objective. Labels are shifted and
-// counted only here.
+// Prediction targets of a head, and per-row information for the objective. This is the only place
+// where labels are shifted and counted.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace lockstep::nn {
 
 using at::Tensor;
 
-/// Role of a row in the objective: chosen or rejected answer (preference data; for unpaired
-/// answers, desirable or undesirable), forget set or retain set (unlearning).
+/// Role of a row in the objective. Preference data: chosen or rejected answer (unpaired answers:
+/// desirable or undesirable). Unlearning: forget set or retain set.
 enum class RowKind : int64_t { kPlain, kChosen, kRejected, kForget, kRetain };
 
-/// Positions whose target is a distribution instead of a token: that of a reference model, with the
-/// loss KL(reference || model), or a uniform one. The score is minus the loss.
+/// Positions whose target is a distribution instead of a token: the output of a reference model,
+/// with the loss KL(reference || model), or a uniform distribution. The score is minus the loss.
 struct Distributions {
   Tensor positions;  // [B, T] bool, aligned with the ids; the token ids there are arbitrary.
                      // Undefined: no such positions
@@ -33,64 +33,67 @@ struct Distributions {
   Tensor level;  // [B, T] bool, disjoint from `positions`: uniform logits are the target; the loss
                  // is (largest logit - mean logit)^2. Undefined: no such positions
 
-  /// [B, T] bool: positions of both kinds; undefined: none.
+  /// Returns the positions of both types, [B, T] bool; undefined: no such positions.
   Tensor all() const;
 };
 
-/// Targets of a micro-batch. All tensors are on one device, except the states and the vocabulary,
-/// which are on the head's.
+/// Targets of a micro-batch. All tensors are on the same device, except the states and the
+/// vocabulary, which are on the head's device.
 struct Targets {
-  Tensor tokens;   // [B, T] int64, aligned with the ids: the target of each position (a token or a
-                   // class); kIgnoredTarget: none. Sliced as the ids
-  Tensor prompts;  // [B, T] bool, sliced as the ids: targets in a row's prompt, whose log p is
-                   // summed separately from the answer's; undefined: none
-  Tensor documents;  // [B, T] int64, sliced as the ids, for rows with several independently scored
-                     // documents: index of each token's document. Undefined: a row is one document
-  // Per whole row, or per document ([N] instead of [B]), even if the tokens above are a slice:
-  Tensor counts;         // [B] float64: number of targets, excluding prompts
+  Tensor tokens;     // [B, T] int64, aligned with the ids: target of each position (a token or a
+                     // class); kIgnoredTarget: no target. Sliced like the ids
+  Tensor prompts;    // [B, T] bool, sliced like the ids: targets in a row's prompt, whose log p is
+                     // summed separately from that of the answer; undefined: no such targets
+  Tensor documents;  // [B, T] int64, sliced like the ids: index of each token's document, for rows
+                     // with several independently scored documents. Undefined: each row is one
+                     // document
+  // Values per whole row, or per document ([N] instead of [B]), even if the tokens above are a
+  // slice:
+  Tensor counts;         // [B] float64: number of targets, without prompts
   Tensor prompt_counts;  // [B] float64: number of prompt targets; undefined without `prompts`
-  Tensor kinds;          // [B] int64, RowKind; undefined: all are plain
+  Tensor kinds;          // [B] int64: RowKind; undefined: all rows are plain
   Tensor groups;     // [B] int64 in [0, B): rows with the same number are compared with each other;
-                     // undefined: none
-  Tensor reference;  // [B] float64: each row's log-likelihood under the reference model; undefined:
-                     // none
-  Tensor baseline;   // [B] float64: baseline of a row's log-ratio to the reference, or a pair's
+                     // undefined: no comparisons
+  Tensor reference;  // [B] float64: log-likelihood of each row under the reference model;
+                     // undefined: no reference model
+  Tensor baseline;   // [B] float64: baseline for a row's log-ratio to the reference, or a pair's
                      // margin for reward models; undefined: none
-  Tensor weights;  // [B] float64: weight of each row's loss, for objectives that vary it per step;
-                   // undefined: none
-  Tensor outputs;  // [B, K] float32: target of each classifier output, for multi-label (0 or 1) or
-                   // regression tasks; undefined: a single class per row
+  Tensor weights;    // [B] float64: weight of each row's loss, for objectives whose weights vary by
+                     // step; undefined: 1
+  Tensor outputs;    // [B, K] float32: target of each classifier output for multi-label (0 or 1) or
+                     // regression tasks; undefined: one class per row
 
   Distributions distributions;
 
   bool defined() const { return tokens.defined(); }
-  /// Number of scored units: B rows or N documents.
+  /// Returns the number of scored units: B rows or N documents.
   int64_t rows() const { return counts.size(0); }
-  /// Sums token values [B, T] of any type per row or document: float64 [B] or [N].
+  /// Sums token values [B, T] of any type per row or document. Returns float64 [B] or [N].
   Tensor sums(const Tensor& of_tokens) const;
-  /// Expands per-row values [B] or [N] to [B, T], or to a shape that broadcasts to it.
+  /// Expands per-row values [B] or [N] to [B, T], or to a shape that is broadcastable to it.
   Tensor to_tokens(const Tensor& of_rows) const;
-  /// For each row or document: the index of its first target on this rank, int64 [B] or [N],
-  /// counted over all rows (0 if none), and whether it has none, bool.
+  /// Returns for each row or document: the index of its first target on this rank, int64 [B] or
+  /// [N], counted over all rows (0 if it has none), and a bool that is true if it has none.
   std::pair<Tensor, Tensor> first_targets() const;
   Targets to(c10::Device device) const;
-  /// The same rows without targets or counts; all are plain.
+  /// Returns the same rows without targets and counts; all rows are plain.
   Targets ignored() const;
 };
 
-/// log p of each target, and whether it is the most likely token: [B, T] each.
+/// log p of each target, and true if the target is the most likely token: [B, T] each.
 using Scores = ops::TokenScores;
 
-/// Language modeling targets: each position predicts the next label. Labels [B, T] int64 are
-/// aligned with the ids; labels equal to kIgnoredTarget and each row's first are not predicted.
+/// Returns language modeling targets: each position predicts the next label. Labels [B, T] int64
+/// are aligned with the ids. Labels equal to kIgnoredTarget and the first label of each row are not
+/// predicted.
 Targets next_tokens(const Tensor& labels);
-/// The same for `documents` (Targets::documents); the first label of each document must be
+/// Variant for `documents` (Targets::documents). The first label of each document must be
 /// kIgnoredTarget.
 Targets next_tokens_of_documents(const Tensor& labels, const Tensor& documents);
-/// The same, but the target of `positions` [B, T] bool is a reference model's distribution, which
-/// Reference::refer supplies.
+/// Replaces the targets at `positions` [B, T] bool with the output distribution of a reference
+/// model, which Reference::refer provides.
 Targets with_distributions(Targets targets, const Tensor& positions);
-/// The same, with the reference's logits of `tokens` [B, T] int64 reduced by `lowered` [B, T]
+/// Overload that reduces the reference's logits of `tokens` [B, T] int64 by `lowered` [B, T]
 /// float64 (0: unchanged).
 Targets with_distributions(
     Targets targets, const Tensor& positions, const Tensor& tokens, const Tensor& lowered);
@@ -101,19 +104,19 @@ Targets with_other_tokens(Targets targets, const Tensor& positions);
 /// with such positions have no other targets.
 Targets with_level(Targets targets, const Tensor& positions);
 /// Converts the result of next_tokens for a head that returns states: each predicted token has a
-/// target state at its own position instead of the previous one. Reference::refer supplies the
+/// target state at its own position instead of the previous one. Reference::refer provides the
 /// states as distributions.states.
 Targets with_states(Targets targets);
-/// The same for labels [B, T] that include prompts, marked by `are_prompts` [B, T] bool.
+/// Overload for labels [B, T] that include prompts, which `are_prompts` [B, T] bool marks.
 Targets next_tokens(const Tensor& labels, const Tensor& are_prompts, const Tensor& documents = {});
-/// Masked language modeling targets: each position predicts its own label [B, T] int64;
-/// kIgnoredTarget: none.
+/// Returns masked language modeling targets: each position predicts its own label [B, T] int64;
+/// kIgnoredTarget: no target.
 Targets own_tokens(const Tensor& labels);
-/// Classification targets: the position [B] of each row (the last non-padding token; for an encoder
-/// the first token) predicts the row's class [B] int64; kIgnoredTarget: no class. `length` is T.
-/// Rows with `outputs` have class 0 or none.
+/// Returns classification targets: position positions[b] of row b (the last non-padding token; for
+/// an encoder, the first token) predicts the class of the row, both [B] int64; kIgnoredTarget: no
+/// class. `length` is T. Rows with `outputs` have class 0 or no class.
 Targets classes_at(const Tensor& positions, const Tensor& classes, int64_t length);
-/// The same for `documents` [B, T] (Targets::documents): positions [N] are indices over all rows.
+/// Variant for `documents` [B, T] (Targets::documents). Positions [N] are indices over all rows.
 Targets document_classes_at(
     const Tensor& positions, const Tensor& classes, const Tensor& documents);
 

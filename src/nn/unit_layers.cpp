@@ -1,4 +1,4 @@
-// Creates a unit's layers from the model's description.
+// Creates the layers of a unit from the model's description.
 #include "nn/unit_layers.h"
 
 #include <algorithm>

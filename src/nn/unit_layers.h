@@ -1,4 +1,4 @@
-// Factory of a unit's layers from its description.
+// Creates the layers of a unit from its description.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace lockstep::nn {
 class UnitLayers {
  public:
   UnitLayers(const model::ModelConfig& config, std::vector<model::LayerSpec> specs, int64_t layer);
-  /// For a block.
+  /// Constructor for a block.
   UnitLayers(const model::ModelConfig& config, int64_t layer);
 
-  /// Null if the description has no layer with this role.
+  /// Returns null if the description has no layer with this role.
   const model::LayerSpec* find(std::string_view role) const;
   std::shared_ptr<Linear> linear(std::string_view role) const;
   std::shared_ptr<Norm> norm(std::string_view role) const;
-  /// Also valid for slots without parameters.
+  /// Returns the name of a slot, including slots without parameters.
   SlotName name(std::string_view role) const;
-  /// Slot name of an expert's layer.
+  /// Returns the slot name of a layer of an expert.
   SlotName name(std::string_view role, int64_t expert) const;
 
  private:

@@ -1,4 +1,4 @@
-// Implementation of liblockstep_object_stores.so on Arrow's file systems.
+// Implements liblockstep_object_stores.so with Arrow's file systems.
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -27,15 +27,15 @@ namespace fs = arrow::fs;
 constexpr int64_t kAttempts = 6;
 constexpr double kConnectSeconds = 5, kRequestSeconds = 30;
 constexpr double kGoogleSeconds =
-    60;  // for all attempts of a request together; Arrow's default is 15 minutes
-/// Maximum number of bytes in flight during an upload. An upload needs about this much memory.
+    60;  // total for all attempts of a request; Arrow's default is 15 minutes
+/// Maximum number of bytes in flight during an upload, which is also about its memory use.
 constexpr size_t kBytesUnderWay = 64 << 20;
 /// Key suffixes of temporary objects that replace existing objects. Each temporary object has its
-/// own folder: a folder is removed with a single request, whereas removing a file acquires a lease,
+/// own folder because a folder is removed with a single request. Removing a file acquires a lease,
 /// and releasing the lease may throw an exception that cannot be caught.
 const std::string kBesideMark = ".lockstep-beside-", kBesidePart = "/part";
 
-/// Returns the error message; empty on success.
+/// Returns the error message, or an empty string on success.
 std::string text_of(const arrow::Status& status) {
   if (status.ok()) {
     return "";
@@ -47,7 +47,8 @@ std::string text_of(const arrow::Status& status) {
   return text.substr(0, 400);
 }
 
-/// Microsoft's client throws on an invalid response, and Arrow does not catch the exception.
+/// Runs `work` and converts exceptions to messages. Microsoft's client throws on an invalid
+/// response, and Arrow does not catch the exception.
 template <class Work>
 std::string guarded(const Work& work) {
   try {
@@ -62,8 +63,8 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// Returns the file of trusted certificates. The library from the wheel only knows the path of the
-/// system that it was built on.
+/// Returns the file of trusted certificates. The library in the wheel only knows the path on the
+/// system where it was built.
 std::string certificates() {
   const char* const given[] = {"AWS_CA_BUNDLE", "SSL_CERT_FILE"};
   for (const char* const name : given) {
@@ -119,7 +120,7 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_s3() {
   }
   options.connect_timeout = kConnectSeconds;
   options.request_timeout = kRequestSeconds;
-  options.allow_delayed_open = true;  // a small object needs one request
+  options.allow_delayed_open = true;  // small objects need only one request
   options.retry_strategy = fs::S3RetryStrategy::GetAwsStandardRetryStrategy(kAttempts);
   return fs::S3FileSystem::Make(options);
 }
@@ -136,7 +137,7 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_google() {
 }
 
 /// Sets the endpoint of another cloud (https://ACCOUNT.blob.core.chinacloudapi.cn, with the account
-/// in the host name) or of a server with the account as the first part of the path
+/// in the host name) or of a server with the account as the first path component
 /// (http://127.0.0.1:10000/ACCOUNT).
 void set_azure_endpoint(const std::string& endpoint, fs::AzureOptions& options) {
   auto [scheme, place] = split_endpoint(endpoint, "https");
@@ -158,7 +159,7 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_azure() {
   if (options.account_name.empty()) {
     return arrow::Status::Invalid("AZURE_STORAGE_ACCOUNT is required: the name of the account");
   }
-  // An exception for a lost connection in one of Arrow's threads would end the process.
+  // If the connection is lost, an exception in one of Arrow's threads would end the process.
   options.background_writes = false;
   if (const std::string endpoint = variable("AZURE_STORAGE_SERVICE_ENDPOINT"); !endpoint.empty()) {
     set_azure_endpoint(endpoint, options);
@@ -166,7 +167,7 @@ arrow::Result<std::shared_ptr<fs::FileSystem>> open_azure() {
   const std::string key = variable("AZURE_STORAGE_KEY");
   std::string token = variable("AZURE_STORAGE_SAS_TOKEN");
   if (!token.empty() && !token.starts_with('?')) {
-    token.insert(0, "?");  // the token is appended to the URL unchanged
+    token.insert(0, "?");  // the token is appended to the URL as is
   }
   ARROW_RETURN_NOT_OK(
       !key.empty()     ? options.ConfigureAccountKeyCredential(key)
@@ -220,7 +221,7 @@ class ArrowUpload final : public objects::RawUpload {
 
 /// Upload that replaces an existing Azure object. Arrow's Azure stream first writes an empty
 /// object. Therefore the data is uploaded to a temporary object, which the store then copies over
-/// the existing one.
+/// the existing object.
 class Replacement final : public objects::RawUpload {
  public:
   Replacement(
@@ -372,7 +373,8 @@ class ArrowBucket final : public objects::RawStore {
     if (status.ok()) {
       return "";
     }
-    // A folder that exists only because of its objects has no marker, so removing the marker fails.
+    // A folder that exists only because of its objects has no marker, and removing the marker
+    // fails.
     const auto after = system_->GetFileInfo(path_of(prefix));
     return after.ok() && after->type() == fs::FileType::NotFound ? "" : text_of(status);
   }

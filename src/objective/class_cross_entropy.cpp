@@ -9,11 +9,12 @@
 namespace lockstep::objective {
 namespace {
 
-/// Sums: losses, weights, correctly classified rows, rows.
+/// Its sums: losses, weights, number of correctly classified rows, number of rows.
 class ClassCrossEntropy final : public Objective {
  public:
   explicit ClassCrossEntropy(ClassOptions options) : options_(std::move(options)) {}
-  /// Needs the scores of all outputs, to report training accuracy from the same forward pass.
+  /// Requires the scores of all outputs, so that training accuracy comes from the same forward
+  /// pass.
   Needs needs() const override { return Needs::kClassScores; }
   Counts counts(const nn::Targets& targets) const override {
     return weights_of(targets.tokens).sum().item<double>();
@@ -48,14 +49,15 @@ class ClassCrossEntropy final : public Objective {
  private:
   static constexpr double kLeast = 1e-12;
 
-  /// Focal loss of log p.
+  /// Returns the focal loss for given log p.
   Tensor focal(const Tensor& likelihoods) const {
-    // Powers with exponent below 1 have no finite derivative at 0.
+    // Powers with an exponent below 1 have no finite derivative at 0.
     return options_.focal_gamma > 0
                ? -likelihoods * (1 - likelihoods.exp()).clamp_min(kLeast).pow(options_.focal_gamma)
                : -likelihoods;
   }
-  /// float64, shaped as the classes: 0 for rows without a target.
+  /// Returns the weight of each class, float64 with the shape of `classes`; 0 for rows without a
+  /// target.
   Tensor weights_of(const Tensor& classes) const {
     const Tensor is_target = classes.ne(ops::kIgnoredTarget);
     if (options_.weights.empty()) {

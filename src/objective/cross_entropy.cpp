@@ -1,4 +1,4 @@
-// Token cross-entropy.
+// Cross-entropy over tokens.
 #include <cmath>
 
 #include <ATen/ATen.h>

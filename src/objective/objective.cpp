@@ -1,4 +1,4 @@
-// Default implementation of objectives: weights of the scores and reports.
+// Default implementations for objectives: weights of the scores, and reports.
 #include "objective/objective.h"
 
 #include <algorithm>

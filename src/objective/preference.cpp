@@ -12,23 +12,24 @@ namespace {
 
 /// Values per group, [B] each; 0 for groups that do not exist.
 struct Pairs {
-  Tensor exist;  // 1 if the group exists
+  Tensor exist;  // 1 if the group exists, otherwise 0
   Tensor chosen, rejected;
 };
 
 /// Returns log(p / (1 - p)) for log p < 0.
 Tensor log_odds(const Tensor& log_p) {
-  constexpr double kMost = -1e-12;  // a log p of 0 would give infinite odds
+  constexpr double kMost = -1e-12;  // log p = 0 would give infinite odds
   const Tensor below = log_p.clamp_max(kMost);
   return below - below.expm1().neg().log();
 }
 
-/// [B] -> [B]: sum of each group.
+/// Returns the sum over each group, [B] -> [B].
 Tensor sums_of_groups(const nn::Targets& targets, const Tensor& rows) {
   return at::zeros_like(rows).index_add(0, needed(targets.groups, "groups"), rows);
 }
 
-/// The answer's column of the row scores; the prompt has a separate column if prompts are marked.
+/// Returns the column of the row scores that belongs to the answer. If prompts are marked, they
+/// have a separate column.
 Tensor of_answers(const Tensor& scores) {
   return scores.dim() == 2 ? scores.select(1, 0) : scores;
 }
@@ -57,7 +58,7 @@ class PairPreference final : public Objective {
         sums_of_groups(targets, scored * is_chosen),
         sums_of_groups(targets, scored * is_rejected)};
     const Tensor preference = (losses(pairs) * pairs.exist).sum();
-    // As TRL's trainers report them: per token if there is no reference.
+    // As TRL's trainers report these metrics: per token if there is no reference.
     const bool by_token = options_.per_token && !options_.reference;
     const Tensor rewards = options_.beta * (by_token ? scored : gains);
     const Tensor log_p = by_token ? answers / tokens : answers;
@@ -95,8 +96,8 @@ class PairPreference final : public Objective {
     return names;
   }
   int64_t sums() const override { return Objective::sums() + (has_likelihood() ? kOfTokens : 0); }
-  /// The likelihood term is a mean over tokens, the rest over pairs: an evaluation knows both
-  /// counts only at its end.
+  /// The likelihood term is a mean over tokens, and the other terms are means over pairs. An
+  /// evaluation knows both counts only at its end.
   Report report(std::span<const double> sums) const override {
     Report report = Objective::report(sums);
     if (has_likelihood()) {
@@ -115,7 +116,8 @@ class PairPreference final : public Objective {
   static Tensor tokens_of(const nn::Targets& targets) {
     return targets.prompts.defined() ? targets.counts + targets.prompt_counts : targets.counts;
   }
-  /// [B]; an arbitrary finite number if the group does not exist.
+  /// Returns the losses of the pairs, [B]. The value for a group that does not exist is arbitrary
+  /// but finite.
   Tensor losses(const Pairs& pairs) const {
     const double beta = options_.beta, smoothing = options_.label_smoothing;
     const Tensor &c = pairs.chosen, &r = pairs.rejected;
@@ -152,9 +154,9 @@ class PairPreference final : public Objective {
     }
     throw Error(ErrorKind::kInternal, "unknown pair loss");
   }
-  /// Log odds of the chosen row minus those of the rejected row.
+  /// Returns the log odds of the chosen row minus those of the rejected row.
   static Tensor odds_of(const Pairs& pairs) {
-    const Tensor missing = 1 - pairs.exist;  // a missing row has no odds
+    const Tensor missing = 1 - pairs.exist;  // avoids infinite odds for missing rows
     return log_odds(pairs.chosen - missing) - log_odds(pairs.rejected - missing);
   }
   void add_odds(const Pairs& pairs, std::vector<Tensor>& sums) const {

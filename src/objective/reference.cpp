@@ -13,7 +13,7 @@
 namespace lockstep::objective {
 namespace {
 
-/// Ids and targets of a row or of a document.
+/// Ids and targets of one row or document.
 struct RowTokens {
   std::vector<int64_t> ids, targets;
 };
@@ -33,7 +33,8 @@ std::vector<RowTokens> tokens_of(const nn::ForwardInputs& inputs) {
   return rows;
 }
 
-/// Hashes of the tokens up to each row's last target; padding after it has no effect on the score.
+/// Returns hashes of the tokens up to each row's last target. Padding after it does not affect the
+/// score.
 std::vector<std::string> hashes_of(const nn::ForwardInputs& inputs) {
   std::vector<std::string> hashes;
   for (const RowTokens& tokens : tokens_of(inputs)) {
@@ -98,7 +99,7 @@ void StoredScores::refer(std::span<nn::ForwardInputs> micro_batches) {
 std::string StoredScores::text() const {
   std::string text;
   for (const auto& [hash, score] : scores_) {
-    text += fmt::format("{} {}\n", hash, score);  // exact round trip
+    text += fmt::format("{} {}\n", hash, score);  // round-trips exactly
   }
   return text;
 }
@@ -166,7 +167,7 @@ Tensor HeadStateSink::measure(
     const nn::Scores& scores, const nn::Targets& /*targets*/, const Counts& /*step*/) const {
   states_.states.push_back(scores.log_likelihoods);
   if (!states_.vocabulary.defined()) {
-    // Under ZeRO the weight is released after the head.
+    // With ZeRO, the weight is freed after the head.
     states_.vocabulary = scores.likeliest.defined() ? scores.likeliest.clone() : Tensor();
   }
   return at::zeros({sums()}, scores.log_likelihoods.options().dtype(at::kDouble));

@@ -8,7 +8,7 @@
 namespace lockstep::objective {
 namespace {
 
-/// Mean of losses of single outputs.
+/// Mean of the losses of single outputs.
 class OutputLoss : public Objective {
  public:
   Needs needs() const override { return Needs::kClassScores; }
@@ -27,7 +27,7 @@ class OutputLoss : public Objective {
   }
 
  private:
-  /// float64 [B, K], from logits and targets.
+  /// Returns the losses, float64 [B, K], from logits and targets.
   virtual Tensor losses_of(const Tensor& logits, const Tensor& wanted) const = 0;
 };
 
@@ -49,7 +49,7 @@ class LabelCrossEntropy final : public OutputLoss {
     if (options_.focal_gamma == 0) {
       return -(weighted * has + (1 - wanted) * has_not);
     }
-    // (1 - p)^gamma computed in log space, which is differentiable for all p.
+    // (1 - p)^gamma, computed in log space, where it is differentiable for all p.
     const double gamma = options_.focal_gamma;
     return -(
         weighted * has * (gamma * has_not).exp() + (1 - wanted) * has_not * (gamma * has).exp());

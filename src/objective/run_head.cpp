@@ -9,7 +9,8 @@
 namespace lockstep::objective {
 namespace {
 
-/// Head pass of one micro-batch. Can be repeated (recomputation) while model and objective exist.
+/// Head pass of one micro-batch. It can be repeated (recomputation) while the model and the
+/// objective exist.
 struct HeadPass {
   const nn::LanguageModel& model;
   const Objective& objective;
@@ -50,8 +51,8 @@ struct HeadPass {
   }
 
  private:
-  /// Each row's target is on one rank, which alone weights it: gradients do not need the logits of
-  /// other ranks.
+  /// Only the rank that holds the target of a row weights the row, so that gradients do not require
+  /// the logits of other ranks.
   nn::Tensors run_classifier(const Tensor& hidden, const Tensor& vocabulary, bool trains) const {
     const Tensor logits = class_logits(hidden, vocabulary);
     if (!trains) {
@@ -63,8 +64,8 @@ struct HeadPass {
     const Weighing weighing = objective.weigh({logits, {}}, targets, step);
     return {(logits * weighing.weights).sum().neg(), weighing.sums};
   }
-  /// Number of rows whose target is on this rank, and how many of them are classified correctly:
-  /// float64 [2].
+  /// Returns the number of rows whose target is on this rank, and the number of correctly
+  /// classified rows among them: float64 [2].
   Tensor rows_told(const Tensor& hidden, const Tensor& vocabulary) const {
     const at::NoGradGuard no_gradient;
     const auto [place, is_missing] = targets.first_targets();
@@ -74,15 +75,15 @@ struct HeadPass {
         class_logits(hidden, vocabulary).argmax(1).eq(classes.to(hidden.device()));
     return at::stack({is_here, is_here.logical_and(is_right)}).sum(1, false, at::kDouble);
   }
-  /// Logits at each row's target, 0 if it is on another rank: float32 [N, K]. The products use
-  /// float32 for all weight types.
+  /// Returns the logits at each row's target, float32 [N, K]; 0 if the target is on another rank.
+  /// The products use float32 for all weight types.
   Tensor class_logits(const Tensor& hidden, const Tensor& vocabulary) const {
     const auto [state, is_missing] = states_at_targets(hidden);
     const Tensor logits = at::linear(state.to(at::kFloat), vocabulary.to(at::kFloat));
     return logits.masked_fill(is_missing, 0);
   }
-  /// The most likely token at each row's target, float64 [N], identical on all ranks that hold
-  /// slices of the rows.
+  /// Returns the most likely token at each row's target, float64 [N]. The result is the same on all
+  /// ranks that hold slices of the rows.
   Tensor next_tokens(const Tensor& hidden, const Tensor& vocabulary) const {
     const auto [state, is_missing] = states_at_targets(hidden);
     Tensor tokens = model.head->logits(state.unsqueeze(1), vocabulary).argmax(-1).to(at::kDouble);
@@ -92,16 +93,16 @@ struct HeadPass {
     }
     return tokens;
   }
-  /// States at the rows' targets, [N, C], and a mask of rows whose target is on another rank, bool
-  /// [N, 1].
+  /// Returns the states at the rows' targets, [N, C], and a mask of the rows whose target is on
+  /// another rank, bool [N, 1].
   std::pair<Tensor, Tensor> states_at_targets(const Tensor& hidden) const {
     const auto [place, is_missing] = targets.first_targets();
     return {
         hidden.flatten(0, 1).index_select(0, place.to(hidden.device())),
         is_missing.unsqueeze(1).to(hidden.device())};
   }
-  /// For objectives that compare rows with each other, on every rank; only rows whose target is on
-  /// this rank have a gradient here.
+  /// Computes objectives that compare rows with each other. Runs on every rank; only rows whose
+  /// target is on this rank have a gradient here.
   nn::Tensors judge_rows(const Tensor& logits, bool trains) const {
     const Tensor scores = logits.detach().clone();
     if (parts.sum) {
@@ -128,7 +129,8 @@ struct HeadPass {
     }
     return weighing;
   }
-  /// float64 [N], or [N, 2] (answer, prompt) if prompts are marked.
+  /// Returns sums over the tokens of each row: float64 [N], or [N, 2] (answer, prompt) if prompts
+  /// are marked.
   Tensor sums_of_rows(const Tensor& tokens) const {
     if (!targets.prompts.defined()) {
       return targets.sums(tokens);
@@ -143,7 +145,7 @@ struct HeadPass {
     if (!weighing.weights.defined()) {
       return weighing;
     }
-    // Weight of each of the row's tokens.
+    // The weight of each token is that of its row.
     const Tensor& of_rows = weighing.weights;
     weighing.weights = targets.prompts.defined() ? at::where(
                                                        targets.prompts,

@@ -1,4 +1,4 @@
-// Execution of a model's head under an objective.
+// Runs a model's head under an objective.
 #pragma once
 
 #include <functional>
@@ -10,16 +10,18 @@ namespace lockstep::objective {
 
 /// Ranks that hold slices of the same rows.
 struct RowParts {
-  /// Sums their row values in place; all of them must call. Empty: a single rank.
+  /// Sums row values over these ranks in place. Must be called on all of them. Empty: there is only
+  /// one rank.
   std::function<void(const Tensor& rows)> sum;
-  bool is_first = true;  // this rank counts the values that are known for whole rows
+  bool is_first = true;  // this rank counts the values that are the same on all of these ranks
 };
 
-/// Returns the result of a micro-batch from the last block's outputs. With gradients: a scalar
+/// Returns the result of a micro-batch from the outputs of the last block. With gradients: a scalar
 /// whose gradient is that of the loss times step.divisor(), and this rank's contribution to the
-/// objective's sums: float64 [sums()], or only the loss, [1], if the objective needs no scores.
-/// Without gradients: the sums. Every rank that holds a slice of the rows, or a shard of the head
-/// or of its parameters, must call. Throws Error (kInternal) if there are no targets.
+/// objective's sums, which is float64 [sums()], or only the loss, [1], if the objective needs no
+/// scores. Without gradients: the sums. Must be called on every rank that holds a slice of the
+/// rows, or a shard of the head or of its parameters. Throws Error (kInternal) if there are no
+/// targets.
 nn::Tensors run_head(
     const nn::LanguageModel& model,
     const nn::Tensors& inputs,

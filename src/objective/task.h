@@ -1,4 +1,4 @@
-// Training task: the model's head, the objective and the reference model.
+// Training task: head of the model, objective, and reference model.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace lockstep::objective {
 
-/// Defaults to language modeling.
+/// The default is language modeling.
 struct Task {
   model::HeadSpec head;
   ObjectivePointer objective = cross_entropy();

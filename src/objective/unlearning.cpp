@@ -10,8 +10,8 @@
 namespace lockstep::objective {
 namespace {
 
-/// gamma * (mean loss of the forget set) + alpha * (-log p per token of the retain set, or its
-/// divergence).
+/// gamma * (mean loss of the forget set) + alpha * (mean loss of the retain set: -log p per token,
+/// or the divergence).
 class Unlearning : public Objective {
  public:
   explicit Unlearning(const UnlearningOptions& options) : options_(options) {}
@@ -54,7 +54,7 @@ class Unlearning : public Objective {
   }
   std::vector<std::string> metrics() const override { return {"forget_loss", "retain_loss"}; }
   int64_t sums() const final { return 6; }
-  /// The two losses are separate means; the loss of a kind without rows is omitted.
+  /// The two losses are separate means. The loss of a kind without rows is omitted.
   Report report(std::span<const double> sums) const override {
     const double forgets = divided(sums[1]), keeps = divided(sums[4]);
     const double forget = sums[2] * forgets, retain = sums[3] * keeps, weight = sums[5] * keeps;
@@ -67,16 +67,16 @@ class Unlearning : public Objective {
   }
 
  protected:
-  /// Losses of rows [B] or tokens [B, T] of the forget set.
+  /// Returns the losses of the rows [B] or tokens [B, T] of the forget set.
   virtual Tensor losses(const Tensor& values, const nn::Targets& targets) const = 0;
-  /// The same for the retain set.
+  /// Returns the losses for the retain set.
   virtual Tensor kept_losses(const Tensor& values, const nn::Targets& /*targets*/) const {
     return -values;
   }
-  /// [B]: divisors of the rows' sums in the retain set.
+  /// Return the divisors of each row's sum, [B], in the forget set and in the retain set.
   virtual Tensor counted(const nn::Targets& targets) const { return targets.counts; }
   virtual Tensor kept_counted(const nn::Targets& targets) const { return targets.counts; }
-  /// alpha, [B] or broadcastable to it.
+  /// Returns alpha, [B] or broadcastable to it.
   virtual Tensor kept_weights(const nn::Targets& targets) const {
     return at::full_like(targets.counts, options_.alpha);
   }
@@ -93,7 +93,7 @@ class Unlearning : public Objective {
   UnlearningOptions options_;
 };
 
-/// Objectives that are linear in the rows' scores: log p, or with distributions the negative
+/// Objectives that are linear in the scores of rows: log p or, with distributions, the negative
 /// cross-entropy.
 class GradientDifference : public Unlearning {
  public:
@@ -159,13 +159,13 @@ class RowForgetting : public Unlearning {
 
  protected:
   Tensor counted(const nn::Targets& targets) const final { return at::ones_like(targets.counts); }
-  /// -2 / beta log s(beta x)
+  /// Returns -2 / beta log s(beta x).
   Tensor saturating(const Tensor& x) const {
     return -2 / options().beta * at::log_sigmoid(options().beta * x);
   }
 };
 
-/// Mean distances of both kinds of rows, which are linear in their scores.
+/// Mean distances for both kinds of rows; linear in the scores.
 class SteeredStates final : public RowForgetting {
  public:
   using RowForgetting::RowForgetting;

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kReadBytes = 8 << 20;
 constexpr const char* kPartial = ".partial";
 
-/// Open file with an exclusive lock for the lifetime of the object.
+/// File with an exclusive lock for the lifetime of the object.
 class LockedFile {
  public:
   explicit LockedFile(const fs::path& path) {
@@ -50,8 +50,8 @@ class LockedFile {
   int descriptor_ = -1;
 };
 
-/// Fetches `objects`, whose keys all begin with the key of `base`, into a folder whose name is a
-/// hash of their keys, sizes and times. The rest of each key is the name of its copy.
+/// Fetches `objects` into a folder whose name is a hash of their keys, sizes and times. All keys
+/// begin with the key of `base`; the rest of a key is the name of the copy.
 fs::path fetch_set(const Location& base, const std::vector<Object>& objects) {
   Hasher hasher;
   hasher.update_field(base.text());
@@ -60,7 +60,7 @@ fs::path fetch_set(const Location& base, const std::vector<Object>& objects) {
   }
   const fs::path folder = user_cache_folder() / "objects" / base.scheme / base.bucket /
                           hasher.hex().substr(0, 12) / base.key;
-  // Each process starts with a different object, so that processes rarely wait for each other.
+  // Each process starts with a different object so that processes rarely wait for each other.
   const size_t count = objects.size(), first = static_cast<size_t>(::getpid());
   for (size_t i = 0; i < count; ++i) {
     const Object& object = objects[(first + i) % count];
@@ -107,7 +107,7 @@ void fetch_file(const Object& object, const Location& place, const fs::path& pat
   fs::path partial = path;
   partial += kPartial;
   const LockedFile lock(partial);
-  if (fs::exists(path, ignored)) {  // another rank has fetched it
+  if (fs::exists(path, ignored)) {  // already fetched by another rank
     if (fs::file_size(partial, ignored) == 0) {
       fs::remove(partial, ignored);
     }
@@ -126,7 +126,7 @@ void fetch_file(const Object& object, const Location& place, const fs::path& pat
     file.write_at(at, buffer);
   }
   const auto now = store.find(place);
-  constexpr int64_t kSecond = 1'000'000'000;  // some listings report times in whole seconds
+  constexpr int64_t kSecond = 1'000'000'000;  // some stores list times
   if (!now || now->size != object.size ||
       now->changed_ns / kSecond != object.changed_ns / kSecond) {
     fs::remove(partial, ignored);

@@ -1,5 +1,5 @@
-// Local copies of objects in object stores, below lockstep/objects/ of the user's cache. Each
-// object is fetched once.
+// Local copies of objects in object stores. They are stored in lockstep/objects/ in the user's
+// cache, and each object is fetched once.
 #pragma once
 
 #include <filesystem>
@@ -11,27 +11,27 @@
 
 namespace lockstep::objects {
 
-/// Returns the name of an object below `base` as a relative path. Throws Error (data) if it would
-/// leave the folder.
+/// Returns the name of an object relative to `base`. Throws Error (data) if the path would leave
+/// the folder.
 std::string name_below(const Location& base, const Object& object);
 
-/// Fetches one object to `path` unless the file exists, and resumes an interrupted fetch.
-/// Concurrent callers wait for the first one to finish.
+/// Fetches one object to `path` unless the file exists. Resumes an interrupted fetch. Concurrent
+/// callers wait for the first one.
 void fetch_file(const Object& object, const Location& place, const std::filesystem::path& path);
 
-/// Filter of objects by key; empty: all.
+/// Filter of objects by key; empty: all objects.
 using Wanted = std::function<bool(std::string_view key)>;
 
-/// Fetches the objects that `word` names and returns the paths of their copies, sorted by key.
+/// Fetches the objects specified by `word` and returns the paths of the copies, sorted by key.
 /// `word` is an object, a pattern ("s3://bucket/web/*.jsonl"; as in a shell, * does not match a
-/// slash), or a folder, of which all objects accepted by `wanted` are fetched. Copies keep their
-/// names. Changed objects are fetched again, and interrupted fetches are resumed. All ranks may
-/// call it concurrently; ranks of one machine share the work. Returns an empty list if nothing
+/// slash), or a folder. For a folder, fetches all objects accepted by `wanted`. Copies keep their
+/// names. Changed objects are fetched again, and interrupted fetches are resumed. May be called
+/// concurrently on all ranks; ranks on one machine share the work. Returns an empty list if nothing
 /// matches.
 std::vector<std::filesystem::path> fetch_matching(
     const std::string& word, const Wanted& wanted = {});
 
-/// Fetches the objects of a folder that `wanted` accepts, without subfolders, and returns the local
+/// Fetches the objects of a folder that `wanted` accepts, without subfolders. Returns the local
 /// folder. Throws Error (data) if there are none.
 std::filesystem::path fetch_folder(const Location& location, const Wanted& wanted = {});
 

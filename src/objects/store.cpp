@@ -1,4 +1,4 @@
-// Access to object stores with retries and readable errors.
+// Implements access to object stores with retries and readable errors.
 #include "objects/store.h"
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 namespace lockstep::objects {
 namespace {
 
-// Arrow's client treats a response that is cut off within its header as a successful empty
-// response, and a read then leaves the buffer unchanged. Therefore empty results are requested
-// again, and a read must overwrite a random mark.
+// If a response is cut off within its header, Arrow's client treats it as a successful empty
+// response, and a read leaves the buffer unchanged. Therefore empty results are requested again,
+// and a read must overwrite a random mark.
 constexpr int kLooks = 3, kReads = 6, kWrites = 3;
 
 constexpr const char* kObjectStoreLibrary = "liblockstep_object_stores.so";
@@ -170,7 +170,7 @@ Store::Store(std::unique_ptr<RawStore> raw, Location bucket)
 
 Store& Store::of(const Location& location) {
   static std::mutex mutex;
-  // Never destroyed, because the library's own state is destroyed first at exit.
+  // Never destroyed because the library's own state is destroyed first at exit.
   static auto& opened = *new std::map<std::pair<std::string, std::string>, std::unique_ptr<Store>>;
   const std::lock_guard lock(mutex);
   std::unique_ptr<Store>& store = opened[{location.scheme, location.bucket}];

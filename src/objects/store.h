@@ -1,4 +1,4 @@
-// Object stores: objects at s3://, gs:// and az:// locations.
+// Object stores (s3://, gs:// and az:// locations).
 #pragma once
 
 #include <cstddef>
@@ -25,19 +25,18 @@ struct Location {
   std::string bucket;
   std::string key;  // without leading or trailing slash; empty: the bucket
 
-  std::string text() const;  // as the user writes it: s3://bucket/key
+  std::string text() const;  // s3://bucket/key
   Location below(std::string_view name) const;
 };
 /// Throws Error (config) if the location has no bucket.
 Location parse_location(std::string_view text);
 
-/// Sequential upload of one object. If it is destroyed before finish(), the object is not created.
+/// Sequential upload of one object. If destroyed before finish(), no object is created.
 class Upload {
  public:
   Upload(std::unique_ptr<RawUpload> raw, Location to) : raw_(std::move(raw)), to_(std::move(to)) {}
   void append(std::span<const std::byte> bytes);
-  /// Completes the upload and checks the object's size, because some stores accept a truncated
-  /// request.
+  /// Completes the upload. Checks the object's size because some stores accept a truncated request.
   void finish();
 
  private:
@@ -47,28 +46,28 @@ class Upload {
 };
 
 /// One bucket. Writes are visible to all later reads and listings, and objects are replaced
-/// atomically, as these stores guarantee. Thread-safe. Every failure is an Error (environment) with
-/// the location and a hint. The library retries interrupted requests a few times.
+/// atomically, as these stores guarantee. Thread-safe. Throws Error (environment) with the location
+/// and a hint on failure. The library retries interrupted requests a few times.
 class Store {
  public:
-  /// Returns the process's handle of a bucket, opened on first use. Throws Error (environment) if
-  /// the library cannot be loaded.
+  /// Returns the handle of a bucket in this process. Opens it on first use. Throws Error
+  /// (environment) if the library cannot be loaded.
   static Store& of(const Location& location);
 
   enum class Depth { kFolder, kAll };
-  /// Returns the objects below `location`/, sorted by key. Throws Error if the bucket does not
-  /// exist.
+  /// Returns the objects whose keys begin with `location`/, sorted by key. Throws Error if the
+  /// bucket does not exist.
   std::vector<Object> list(const Location& location, Depth depth = Depth::kAll);
   std::optional<Object> find(const Location& location);
-  /// Reads `bytes` starting at `offset`.
+  /// Fills `bytes` with data starting at `offset`.
   void read(const Object& object, uint64_t offset, std::span<std::byte> bytes);
-  /// Reads a whole object; its current content if it was replaced since it was found.
+  /// Reads a whole object. If it was replaced since it was found, reads the current content.
   std::string read_text(Object object);
-  /// Writes what `fill` appends as one object. `fill` is called again if the store lost part of the
-  /// data.
+  /// Writes the data that `fill` appends as one object. Calls `fill` again if the store lost part
+  /// of the data.
   void write(const Location& to, const std::function<void(Upload&)>& fill);
   void write(const Location& to, std::string_view text);
-  /// No effect if the object does not exist.
+  /// Removes an object. Has no effect if it does not exist.
   void remove(const Location& location);
   void remove_below(const Location& location);
 

@@ -24,13 +24,13 @@ using vector::store_up_to;
 
 constexpr int64_t kRowGrain = 16384;
 
-/// 1 / (1 + e^-x).
+/// Logistic function 1 / (1 + e^-x).
 LOCKSTEP_INLINE Floats logistic(const Floats& x) {
   const Floats below = -x;
   return 1.0F / (1.0F + vector::exponential(below > 80.0F ? vector::splat(80) : below));
 }
 
-// (1 + tanh(u)) / 2 is the logistic function of 2 u.
+// (1 + tanh(u)) / 2 equals the logistic function of 2 u.
 constexpr float kTwice = 1.5957691216F, kCubic = 0.044715F;
 
 struct Gelu {
@@ -104,7 +104,7 @@ T* moved(T* elements, int64_t by) {
   return elements == nullptr ? nullptr : elements + by;
 }
 
-/// Returns bfloat16 loops if the processor supports AVX512-BF16; otherwise null.
+/// Computes the activation of x (GELU) or of x and `other` (SwiGLU) on the CPU.
 template <class Function, class T>
 Tensor forward_as(const Tensor& x, const Tensor& other) {
   Tensor y = at::empty_like(x);
@@ -182,7 +182,7 @@ bool has_cuda_swiglu(const Tensor& gate, const Tensor& up) {
          (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
 
-/// SwiGLU by a custom CUDA kernel; saves only its inputs for the backward pass.
+/// SwiGLU by a custom CUDA kernel. Saves only its inputs for the backward pass.
 struct CudaSwiglu : torch::autograd::Function<CudaSwiglu> {
   static Tensor forward(
       torch::autograd::AutogradContext* context, const Tensor& gate, const Tensor& up) {

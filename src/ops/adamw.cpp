@@ -17,15 +17,15 @@
 namespace lockstep::ops {
 namespace {
 
-/// Elements per thread, part of a core's level-2 cache. With fewer, a second thread costs more than
-/// it saves.
+/// Minimum number of elements per thread; they fit in a core's level-2 cache. With fewer elements,
+/// starting another thread costs more than it saves.
 constexpr int64_t kGrain = 32768;
 
 bool has_master(const AdamWBuffers& buffers) {
   return buffers.master.defined() && !buffers.master.is_same(buffers.parameter);
 }
 
-/// Returns the float32 tensor that is updated.
+/// Returns the float32 tensor that the step updates.
 const at::Tensor& weight_of(const AdamWBuffers& buffers) {
   return has_master(buffers) ? buffers.master : buffers.parameter;
 }
@@ -114,7 +114,7 @@ void run_kernel(const kernel::AdamWFactors& factors, const AdamWBuffers& buffers
   }
 }
 
-/// AdamW step on a device with ATen's operations.
+/// AdamW step with ATen operations, on any device.
 void step_by_tensors(const AdamWBuffers& buffers, const at::Tensor& numbers) {
   const c10::NoGradGuard no_grad;
   const auto number = [&](int64_t index) { return numbers[index]; };

@@ -26,8 +26,8 @@
 namespace lockstep::ops {
 namespace {
 
-/// [.., G, S, D] -> [.., G H/G.., S, D]: repeats each key-value head for the query heads that share
-/// it.
+/// [.., G, S, D] -> [.., H, S, D]: repeats each of the G key-value heads for the H / G query heads
+/// that share it.
 Tensor repeated(const Tensor& x, int64_t heads) {
   const int64_t groups = heads / x.size(1);
   return groups == 1 ? x
@@ -44,20 +44,20 @@ struct Options {
   double scale, cap, dropout;
   int64_t window, first_head, total_heads;
   bool upcast, causal;
-  Tensor starts;  // first token of each token's document, [B, T]; undefined if each row is one
+  Tensor starts;  // [B, T]: first token of each token's document; undefined if each row is one
                   // document
-  Tensor ends;    // end of each token's document, [B, T]; only set for bidirectional attention
-  Tensor sinks;   // [H]; undefined if none
+  Tensor ends;    // [B, T]: end of each token's document; only set for bidirectional attention
+  Tensor sinks;   // [H]; undefined: no sinks
 };
 
-/// A block of rows and queries that tiled attention computes at once. It covers the keys
+/// A block of rows and queries that tiled attention processes together. It covers the keys
 /// [first_key, first_key + keys).
 struct Tile {
   int64_t row, rows, query, queries, first_key, keys;
 };
 
-/// Returns the first key in the documents of a tile's queries; 0 for starts on a GPU, which are not
-/// read back.
+/// Returns the first key in the documents of a tile's queries. Returns 0 if the starts are on a
+/// GPU, to avoid a copy to the host.
 int64_t first_of_documents(
     const Tensor& starts, int64_t row, int64_t rows, int64_t query, int64_t queries) {
   return starts.defined() && starts.is_cpu()
@@ -65,8 +65,8 @@ int64_t first_of_documents(
              : 0;
 }
 
-/// Returns the end of the documents of a tile's queries; `keys` for ends on a GPU, which are not
-/// read back.
+/// Returns the end of the documents of a tile's queries. Returns `keys` if the ends are on a GPU,
+/// to avoid a copy to the host.
 int64_t last_of_documents(
     const Tensor& ends, int64_t row, int64_t rows, int64_t query, int64_t queries, int64_t keys) {
   return ends.defined() && ends.is_cpu()
@@ -74,8 +74,8 @@ int64_t last_of_documents(
              : keys;
 }
 
-/// Divides the attention into tiles. On a CPU the scores of a tile fit in the caches; a GPU uses
-/// few large tiles. Keys that no query of a tile sees are skipped.
+/// Divides the attention into tiles. On a CPU, the scores of a tile fit in the caches; on a GPU,
+/// there are few large tiles. Keys that are invisible to all queries of a tile are skipped.
 std::vector<Tile> tiles_of(const Tensor& query, const Tensor& key, const Options& options) {
   const int64_t window = options.window;
   const bool on_cpu = query.device().is_cpu();
@@ -101,8 +101,8 @@ std::vector<Tile> tiles_of(const Tensor& query, const Tensor& key, const Options
   return tiles;
 }
 
-/// Dense views of a tile's tensors; the query heads that share a key-value head are adjacent. n is
-/// rows x key-value heads, g the number of queries of one key-value head.
+/// Dense views of a tile's tensors, in which the query heads that share a key-value head are
+/// adjacent. n is rows x key-value heads; g is the number of queries per key-value head.
 struct Parts {
   const Tile& tile;
   int64_t heads, kv_heads;
@@ -119,7 +119,8 @@ struct Parts {
         .view({tile.rows * kv_heads, x.size(2), x.size(3)})
         .narrow(1, tile.first_key, tile.keys);
   }
-  /// by_head: [n, g, S] -> [rows, H, queries, keys]. by_query: [n, g, S] -> [n', queries, keys].
+  /// by_head: [n, g, S] -> [rows, H, queries, keys]; by_query: [n, g, S] -> [rows H, queries,
+  /// keys].
   Tensor by_head(const Tensor& scores) const {
     return scores.view({tile.rows, heads, tile.queries, tile.keys});
   }
@@ -135,7 +136,7 @@ struct Softmax {
   Tensor of_sinks;  // [rows H, queries]: probability of the sinks; undefined without sinks
 };
 
-/// Returns cap * tanh(scale * scores / cap) in float32, and its derivative.
+/// Returns cap * tanh(scale * scores / cap) in float32 and its derivative.
 Softmax capped(Tensor scores, const Options& options) {
   if (scores.scalar_type() != at::kDouble) {
     scores = scores.to(at::kFloat);
@@ -160,13 +161,13 @@ Softmax softmax_of(
   }
   Tensor by_query = parts.by_query(result.probabilities);
   const int64_t past = key.size(2) - query.size(2);
-  const auto in_tile =
-      [&](const Tensor& keys) {  // rows and queries of the tile, relative to its first key
-        return keys.defined()
-                   ? keys.narrow(0, tile.row, tile.rows).narrow(1, tile.query, tile.queries) -
-                         tile.first_key
-                   : Tensor();
-      };
+  const auto in_tile = [&](const Tensor& keys) {  // values of the tile's rows and queries, relative
+                                                  // to the tile's first key
+    return keys.defined()
+               ? keys.narrow(0, tile.row, tile.rows).narrow(1, tile.query, tile.queries) -
+                     tile.first_key
+               : Tensor();
+  };
   const Tensor of_sinks = softmax_visible(
       by_query,
       has_cap ? 1 : options.scale,
@@ -224,7 +225,7 @@ torch::autograd::tensor_list tiled_backward(
     const Options& options) {
   const Tensor k = key.contiguous(), v = value.contiguous();
   const bool is_low = query.scalar_type() == at::kBFloat16 || query.scalar_type() == at::kHalf;
-  // Key and value gradients are summed over the tiles in float32.
+  // Gradients of keys and values are summed over the tiles in float32.
   const auto sums = key.options().dtype(is_low ? at::kFloat : query.scalar_type());
   const Tensor dkey = at::zeros(key.sizes(), sums), dvalue = at::zeros(key.sizes(), sums);
   Tensor dquery = at::empty(query.sizes(), query.options());
@@ -396,7 +397,8 @@ Tensor ends_of_documents(const Tensor& starts) {
 
 namespace {
 
-/// Mask for bidirectional packed rows, [B, 1, T, S] bool: tokens attend only within their document.
+/// Returns the mask for packed rows with bidirectional attention, [B, 1, T, S] bool: tokens attend
+/// only within their document.
 Tensor visible_both_ways(const Tensor& starts) {
   return starts.unsqueeze(2).eq(starts.unsqueeze(1)).unsqueeze(1);
 }
@@ -471,7 +473,7 @@ Tensor tiled_attention(
 
 namespace {
 
-/// Attention over rows of documents with common prefixes, stored as trees.
+/// Attention over rows of documents with common prefixes that are stored as trees.
 Tensor tree_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
   const bool needs_gradient =
@@ -492,7 +494,8 @@ Tensor tree_attention(
       .out;
 }
 
-/// True for generation: one query per head, and all keys or a window of them.
+/// Returns true for token generation: a single query per head that attends to all keys or to a
+/// window.
 bool is_one_query(const Tensor& query, const AttentionOptions& options) {
   const auto type = query.scalar_type();
   return query.size(2) == 1 && has_host_loops(query) && !at::GradMode::is_enabled() &&
@@ -520,7 +523,7 @@ Tensor attention(
   const auto type = query.scalar_type();
   const bool upcast = options.upcast && type != at::kFloat && type != at::kDouble;
   // On one core, tiles take at most half the time of ATen's kernel in bfloat16 and with a window,
-  // and the same time in float32. Tiles are also faster if keys of other documents are masked.
+  // and the same time in float32. Tiles are also faster if keys of other documents must be masked.
   const bool tiles_are_faster =
       has_host_loops(query) && query.size(2) > 1 &&
       (type == at::kBFloat16 || is_windowed(options.window, key.size(2)) ||

@@ -19,7 +19,8 @@
 namespace lockstep::ops {
 namespace {
 
-constexpr int64_t kLongest = 2048;  // maximum keys: 64 rows of this many scores are half a megabyte
+constexpr int64_t kLongest = 2048;  // maximum number of keys: 64 rows of scores for this many keys
+                                    // take half a megabyte
 
 const kernel::AttentionLoops* loops_for(const Tensor& query) {
 #if defined(__x86_64__)
@@ -37,7 +38,7 @@ const kernel::AttentionLoops* loops_for(const Tensor& query) {
   return nullptr;
 }
 
-/// Returns x [B, H, T, D] with a dense last dim.
+/// Returns x [B, H, T, D] with a dense last dimension.
 Tensor dense_heads(const Tensor& x) {
   return x.stride(3) == 1 ? x : x.contiguous();
 }
@@ -82,13 +83,13 @@ kernel::AttentionForward forward_of(
       .log_sum = log_sum.data_ptr<float>()};
 }
 
-/// A document of a row: its tokens are [begin, begin + length) of the row.
+/// A document in a row, which consists of the tokens [begin, begin + length).
 struct Document {
   int64_t row, begin, length;
 };
 
-/// Returns the documents, given starts [B, T] on the CPU: a document begins at each token that is
-/// its own start.
+/// Returns the documents for starts [B, T] on the CPU. A document begins at each token that is its
+/// own start.
 std::vector<Document> documents_of(const Tensor& starts) {
   const Tensor dense = starts.contiguous();
   const auto* start = dense.const_data_ptr<int64_t>();
@@ -105,7 +106,7 @@ std::vector<Document> documents_of(const Tensor& starts) {
   return documents;
 }
 
-/// Translates arrays of whole rows into arrays of one document.
+/// Offsets the arrays of whole rows so that they refer to one document.
 class OneDocument {
  public:
   OneDocument(const Document& document, const kernel::AttentionSizes& rows, const Tensor& query)
@@ -119,7 +120,7 @@ class OneDocument {
     arrays.key = moved(arrays.key, arrays.key_at);
     arrays.value = moved(arrays.value, arrays.value_at);
     arrays.out = moved(arrays.out, arrays.out_at);
-    // log_sum has all heads of a document before those of the next document.
+    // log_sum stores all heads of a document before those of the next document.
     arrays.log_sum += heads_ * (document_.row * whole_ + document_.begin);
     if (arrays.seen_until != nullptr) {
       arrays.seen_until += document_.row * whole_ + document_.begin;
@@ -150,8 +151,8 @@ class OneDocument {
   int64_t element_, heads_, whole_;
 };
 
-/// Calls run(sizes, arrays, first, last, scratch) for every key-value head of every row or, with
-/// `starts`, of every document.
+/// Calls run(sizes, arrays, first, last, scratch) for each key-value head of each row or, with
+/// `starts`, of each document.
 template <class Arrays, class Run>
 void over_heads(
     const kernel::AttentionLoops& loops,
@@ -184,7 +185,8 @@ void over_heads(
       });
 }
 
-/// Converts to the form that the loops read: positions in each token's document, padded to a panel.
+/// Converts `seen_until` to the format of the loops: positions within each token's document, padded
+/// by one panel.
 Tensor seen_in_documents(const Tensor& seen_until, const Tensor& starts) {
   constexpr int64_t kPanel = 64;
   const Tensor result = at::zeros({seen_until.numel() + kPanel}, at::kInt);
@@ -192,7 +194,8 @@ Tensor seen_in_documents(const Tensor& seen_until, const Tensor& starts) {
   return result;
 }
 
-/// Callers that use flash attention have no window and no documents.
+/// Throws Error (internal) if a window or documents are given, which flash attention does not
+/// support here.
 void require_plain(int64_t window, const Tensor& starts) {
   if (window > 0 || starts.defined()) {
     throw Error(
@@ -242,7 +245,7 @@ AttentionPart attention_part(
 
 namespace {
 
-/// For the rows of one head: out = out * keep + more * take.
+/// Computes out = out * keep + more * take for the rows of one head.
 template <class Out, class More>
 struct AddRows {
   LOCKSTEP_INLINE static void run(
@@ -346,7 +349,7 @@ AttentionPartGradients attention_part_backward(
 
 namespace {
 
-/// Returns the sinks as [H, 1], to broadcast with log_sum.
+/// Returns the sinks as [H, 1], which broadcasts with log_sum.
 Tensor column(const Tensor& sinks, const Tensor& log_sum) {
   return sinks.detach().to(log_sum.scalar_type()).unsqueeze(1);
 }

@@ -1,4 +1,4 @@
-// Masked row softmax of explicit attention scores, and its backward pass.
+// Masked row-wise softmax of attention scores, and its backward pass.
 #include "ops/attention_rows.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using vector::Floats;
 using vector::kLanes;
 
-/// Softmax of one row of scores; keys [first, last) are visible.
+/// Computes the softmax of one row of scores, of which the keys [first, last) are visible.
 template <class T>
 struct SoftmaxRow {
   LOCKSTEP_INLINE static void run(
@@ -28,7 +28,7 @@ struct SoftmaxRow {
       int64_t keys,
       float scale,
       float* scratch,
-      float* sink) {  // score of the sink, overwritten with its probability; null: none
+      float* sink) {  // score of the sink, which is replaced with its probability; null: no sink
     const int64_t count = last - first, whole = count / kLanes * kLanes, rest = count - whole;
     T* seen = scores + first;
     constexpr float kLowest = -3.4e38F;

@@ -1,4 +1,4 @@
-// Autograd function for attention by the AVX-512 loops.
+// Autograd function for attention with the AVX-512 loops.
 #include "ops/attention_vector.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Attention with an additive score bias, by explicit scores.
+// Attention with an additive score bias, computed with explicit scores.
 #include "ops/biased_attention.h"
 
 #include <limits>
@@ -40,8 +40,8 @@ Tensor biased_attention(
     scores = scores + bias.to(type);
   }
   if (visible.defined()) {
-    // Finite instead of -infinity: if no key is visible, the softmax and its gradient must be
-    // finite.
+    // Finite instead of -infinity, so that the softmax and its gradient are finite if no key is
+    // visible.
     scores = scores.masked_fill(visible.logical_not(), std::numeric_limits<float>::lowest());
   }
   const Tensor probabilities = at::softmax(scores, -1).to(query.scalar_type());

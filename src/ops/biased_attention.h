@@ -11,18 +11,19 @@ using at::Tensor;
 
 struct BiasedAttentionOptions {
   double scale = 1;          // factor of the scores, applied before the bias
-  double dropout = 0;        // dropout rate of the probabilities
-  Tensor dropout_keys = {};  // [B] int64 on the CPU, required if dropout > 0 (ops/dropout.h). The
-                             // element is (head, query, key)
+  double dropout = 0;        // dropout rate of the attention probabilities
+  Tensor dropout_keys = {};  // [B] int64 on the CPU, required if dropout > 0 (ops/dropout.h); the
+                             // element index is (head, query, key)
   int64_t first_head = 0,
-          total_heads =
-              0;  // for dropout if query has only some of the heads; total_heads 0: it has all
+          total_heads = 0;  // for dropout, if query has only some of the heads; total_heads 0:
+                            // query has all heads
 };
 
-/// softmax(scale * query key^T + bias) value over the visible keys. query is [B, H, T, D]; key and
-/// value are [B, H, S, D]. bias is [H, T, S] or undefined (none). visible (bool) broadcasts to [B,
-/// H, T, S] or is undefined (all). A query that sees no key gets the mean of the values. Scores and
-/// softmax are float32; the probabilities are saved for the backward pass. Returns [B, H, T, D].
+/// Returns softmax(scale * query key^T + bias) value over the visible keys, [B, H, T, D]. query is
+/// [B, H, T, D]; key and value are [B, H, S, D]. bias is [H, T, S]; undefined: no bias. visible
+/// (bool) broadcasts to [B, H, T, S]; undefined: all keys are visible. The output of a query
+/// without visible keys is the mean of the values. Scores and softmax are computed in float32. The
+/// probabilities are saved for the backward pass.
 Tensor biased_attention(
     const Tensor& query,
     const Tensor& key,
@@ -31,8 +32,8 @@ Tensor biased_attention(
     const Tensor& visible,
     const BiasedAttentionOptions& options);
 
-/// Applies the dropout of biased_attention to a block of probabilities [B, H, t, s] with the given
-/// first query and key.
+/// Applies the dropout of biased_attention to a block of probabilities [B, H, t, s] that starts at
+/// the given query and key.
 Tensor biased_attention_dropout(
     const Tensor& probabilities,
     const BiasedAttentionOptions& options,

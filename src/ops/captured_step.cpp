@@ -38,7 +38,7 @@ void CapturedStep::run() {
       return;
     }
   }
-  graph_->replay();  // capturing executes nothing
+  graph_->replay();  // capturing alone does not execute the step
 }
 
 }  // namespace lockstep::ops

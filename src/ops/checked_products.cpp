@@ -17,11 +17,11 @@ namespace {
 std::atomic<bool> is_on{false};
 std::atomic<int64_t> wrong{0};
 
-/// Tolerances in multiples of the expected sum of independent rounding errors; a larger deviation
-/// is not rounding.
+/// Tolerances as multiples of the expected sum of independent rounding errors. Larger deviations
+/// cannot be rounding.
 constexpr double kRounded = 8, kSummed = 32;
 
-/// Returns the unit roundoff, half of the distance from 1 to the next number.
+/// Returns the unit roundoff: half of the distance from 1 to the next larger number.
 double unit_of(at::ScalarType type) {
   return type == at::kBFloat16 ? 0x1p-9
          : type == at::kHalf   ? 0x1p-12
@@ -72,7 +72,7 @@ std::optional<OddRow> find_odd_row(
   const Tensor of_right = right.sum(1, false, type);  // [k]
   const Tensor sums = result.sum(1, false, type);     // [m]
   Tensor expected = at::mv(left.to(type), of_right);
-  // The norm of a row of a correct result is at most `longest`.
+  // `longest` is an upper bound for the norm of a row of a correct result.
   const Tensor of_left = norms(left);
   const Tensor right_norm = at::linalg_vector_norm(right, 2, std::nullopt, false, type);
   Tensor longest = of_left * right_norm;
@@ -91,7 +91,7 @@ std::optional<OddRow> find_odd_row(
   if (!is_odd.any().item<bool>()) {
     return std::nullopt;
   }
-  // NaN counts as the largest deviation.
+  // NaN is treated as the largest deviation.
   const Tensor far = at::where(is_odd, off.nan_to_num(std::numeric_limits<float>::infinity()), -1);
   const auto row = far.argmax().item<int64_t>();
   const auto at_row = [row](const Tensor& x) { return x[row].item<double>(); };

@@ -1,4 +1,4 @@
-// Copies between host and device that overlap with computation on the device.
+// Copies between host and device that overlap with device computation.
 #pragma once
 
 #include <functional>
@@ -12,27 +12,27 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// A device stream for sequential copies. Host tensors must be pinned and must live until the
-/// copies have ended. Used by one thread.
+/// A device stream that runs copies sequentially. Host tensors must be pinned and must stay alive
+/// until the copies have ended. Not thread-safe.
 class DeviceCopies {
  public:
   explicit DeviceCopies(c10::Device device);
   DeviceCopies(const DeviceCopies&) = delete;
   DeviceCopies& operator=(const DeviceCopies&) = delete;
-  /// Waits for the copies of this stream.
+  /// Waits for all copies of this stream.
   ~DeviceCopies() { stream_.synchronize(); }
 
-  /// Makes the following copies wait for the work that is already queued on the compute stream.
+  /// Makes subsequent copies wait for the work that is already queued on the compute stream.
   void follow_compute();
-  /// Makes work that is queued on the compute stream from now on wait for the copies so far, or for
-  /// those up to an event.
+  /// Makes work that is queued on the compute stream from now on wait for all copies so far, or for
+  /// the copies before an event.
   void lead_compute() { lead_compute(now()); }
   void lead_compute(const c10::Event& copied) { copied.block(current()); }
-  /// Starts a copy without blocking; the event is recorded when this and all earlier copies have
-  /// ended.
+  /// Starts a copy without blocking. The returned event is recorded when this copy and all earlier
+  /// ones have ended.
   c10::Event start(const Tensor& to, const Tensor& from);
-  /// Runs `body` with this stream as the current one; the event is recorded when its work has
-  /// ended.
+  /// Runs `body` with this stream as the current stream. The returned event is recorded when the
+  /// work of `body` has ended.
   c10::Event run(const std::function<void()>& body);
 
  private:
@@ -41,11 +41,11 @@ class DeviceCopies {
   c10::Stream stream_;
 };
 
-/// Pins host pages for copies, for the lifetime of the result. Returns null if there is no GPU, or,
+/// Pins host pages for the lifetime of the returned object. Returns null if there is no GPU, or,
 /// with a warning, if the system cannot pin more memory.
 std::shared_ptr<void> pin_host(void* memory, int64_t bytes);
-/// Returns a host tensor of `bytes` uint8, pinned if `is_pinned`. Unlike libtorch's pinned
-/// allocator it does not round the size up to a power of two.
+/// Returns a host tensor of `bytes` uint8 elements, pinned if `is_pinned`. Unlike libtorch's pinned
+/// allocator, does not round the size up to a power of two.
 Tensor host_bytes(int64_t bytes, bool is_pinned);
 /// Returns a host tensor with the shape and type of `tensor`, pinned if `tensor` is on a GPU.
 Tensor host_like(const Tensor& tensor);

@@ -1,4 +1,4 @@
-// Counter-based dropout: CPU loops, the CUDA kernel, and an implementation with tensor operations.
+// Counter-based dropout: CPU loops, CUDA kernel, and an implementation with tensor operations.
 #include "ops/dropout.h"
 
 #include <algorithm>
@@ -24,9 +24,9 @@ using vector::Floats;
 using vector::Longs;
 using vector::Words;
 
-constexpr int64_t kPositions = int64_t{1} << 24;  // exceeds the length of every sequence
+constexpr int64_t kPositions = int64_t{1} << 24;  // exceeds all sequence lengths
 
-/// Threshold for the 32 random bits, and scale of the retained elements.
+/// Threshold for the 32 random bits, and scale factor of the retained elements.
 struct Rate {
   uint32_t threshold;
   float scale;
@@ -42,7 +42,7 @@ LOCKSTEP_INLINE uint32_t draw(uint64_t key, uint64_t element) {
   return static_cast<uint32_t>(element % 2 == 0 ? word : word >> 32);
 }
 
-/// Processes `count` adjacent elements, from the global element `first` on.
+/// Processes `count` adjacent elements, starting at the global element `first`.
 template <class T>
 struct Run {
   LOCKSTEP_INLINE static void run(
@@ -54,7 +54,8 @@ struct Run {
     Longs counters = {0, 1, 2, 3, 4, 5, 6, 7};
     counters += (first + static_cast<uint64_t>(i)) / 2 + 0x9e3779b97f4a7c15ULL;
     for (; i + vector::kLanes <= count; i += vector::kLanes, counters += 8) {
-      // A word has two elements, the low half first, which is their order in memory.
+      // A random word serves two elements. The low half comes first, which matches the order in
+      // memory.
       const Words drawn = vector::same_bits<Words>(vector::mix(vector::mix(counters) ^ key));
       const Floats value = vector::load(from + i) * rate.scale;
       vector::store(to + i, drawn >= rate.threshold ? value : Floats{});
@@ -70,7 +71,7 @@ struct Run {
   }
 };
 
-/// Divides the slice into equally long runs of adjacent global elements.
+/// Divides the slice into runs of equal length that are contiguous in the whole tensor.
 class Runs {
  public:
   Runs(at::IntArrayRef sizes, const DropoutRegion& region) {
@@ -83,7 +84,7 @@ class Runs {
       std::copy(region.begin.begin(), region.begin.end(), begin_.begin() + 1);
       std::copy(region.whole.begin(), region.whole.end(), whole_.begin() + 1);
     }
-    // Dims after the last sliced one are contiguous.
+    // All dimensions after the last sliced one are contiguous.
     last_ = 1;
     for (int64_t dim = 1; dim < dims; ++dim) {
       if (sizes_[static_cast<size_t>(dim)] != whole_[static_cast<size_t>(dim)]) {
@@ -105,7 +106,8 @@ class Runs {
     }
     return place;
   }
-  /// Returns the row (index in the first dim) of run `index`, and its first global element.
+  /// Returns the row (index in the first dimension) of run `index`, and the run's first global
+  /// element.
   std::pair<int64_t, uint64_t> start(int64_t index) const {
     uint64_t element = 0, stride = 1;
     for (auto dim = static_cast<int64_t>(sizes_.size()) - 1; dim >= 1; --dim) {
@@ -176,8 +178,8 @@ void drop_on_cpu(
       const uint64_t first = start + static_cast<uint64_t>(skipped) +
                              (row_firsts != nullptr ? static_cast<uint64_t>(row_firsts[row]) : 0);
       int64_t count = std::min(runs.length() - skipped, end - begin);
-      // Elements before the query's document have negative indexes, which wrap to values near 2^64.
-      // A kernel counts upwards from `first`, so the run is split at 0.
+      // Elements before the query's document have negative indices, which wrap to values near 2^64.
+      // The kernel counts upwards from `first`, so the run is split at index 0.
       if (const uint64_t before_0 = 0 - first; before_0 < static_cast<uint64_t>(count)) {
         count = before_0 > 0 ? static_cast<int64_t>(before_0) : count;
       }
@@ -245,8 +247,8 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   }
 };
 
-/// Returns the keys of `count` tokens from position `first` on; positions beyond the end are
-/// padding with zero keys.
+/// Returns the keys of `count` tokens, starting at position `first`. Positions beyond the end are
+/// padding and get zero keys.
 Tensor keys_from(const Tensor& keys, int64_t first, int64_t count) {
   const int64_t missing = std::max<int64_t>(first + count - keys.size(1), 0);
   return (missing > 0 ? at::constant_pad_nd(keys, {0, 0, 0, missing}) : keys)
@@ -272,7 +274,8 @@ Tensor dropout_by_tensors(
   if (x.numel() == 0) {
     return x.clone();
   }
-  // Maximum elements at a time, because six int64 tensors of this size are allocated.
+  // Maximum number of elements per chunk, which limits the memory of six int64 tensors of this
+  // size.
   constexpr int64_t kAtOnce = int64_t{1} << 24;
   const int64_t most = std::max<int64_t>(kAtOnce / (x.numel() / x.size(0)), 1);
   if (most < x.size(0)) {
@@ -292,7 +295,7 @@ Tensor dropout_by_tensors(
   }
   const Runs runs(x.sizes(), region);
   const int64_t rows = x.size(0), per_row = x.numel() / rows / runs.length();
-  // Global index of each element of a row: the start of its run, plus its position in the run.
+  // Global index of each element of a row: start of its run plus position in the run.
   std::vector<int64_t> starts;
   for (int64_t i = 0; i < per_row; ++i) {
     starts.push_back(static_cast<int64_t>(runs.start(i).second));

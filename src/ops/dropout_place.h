@@ -1,11 +1,11 @@
-// Position of a slice in the whole tensor, in the form that kernels use.
+// Position of a slice in the whole tensor, in the form that kernels read.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::ops {
 
-/// Sizes and starts of the dims after the first, outermost first.
+/// Sizes and starts of all dimensions after the first, outermost first.
 struct DropoutPlace {
   static constexpr int kMostDims = 4;
   int dims = 0;

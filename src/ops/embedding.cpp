@@ -1,4 +1,4 @@
-// Embedding lookup and its float32-summed gradient.
+// Embedding lookup, and its gradient summed in float32.
 #include "ops/embedding.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 using vector::Floats;
 using vector::kLanes;
 
-/// Computes one row of the table's gradient: the sum of the gradient rows listed in `from`.
+/// Computes one row of the table's gradient as the sum of the gradient rows listed in `from`.
 template <class T>
 struct SumRows {
   LOCKSTEP_INLINE static void run(
@@ -42,10 +42,10 @@ struct SumRows {
   }
 };
 
-/// The distinct tokens of `ids` in ascending order, and the positions of each.
+/// The distinct tokens of `ids` in ascending order, and the positions of each token.
 struct Occurrences {
   std::vector<int64_t> order;   // positions in `ids`, sorted by token
-  std::vector<int64_t> starts;  // start of each token's run in `order`, then the end
+  std::vector<int64_t> starts;  // start of each token's run in `order`, and the end of the last run
   std::vector<int64_t> tokens;
 };
 
@@ -71,7 +71,7 @@ Occurrences occurrences_of(const Tensor& ids, int64_t padding_row) {
 
 enum class Rows { kByToken, kDense };
 
-/// Sums the gradient rows of each token, into the token's row of `table` or into consecutive rows.
+/// Sums the gradient rows of each token into the token's row of `table`, or into consecutive rows.
 template <class T>
 void sum_on_cpu(const Tensor& gradient, const Occurrences& found, Rows rows, Tensor& table) {
   const auto* in = static_cast<const T*>(gradient.const_data_ptr());

@@ -1,4 +1,4 @@
-// Embedding lookup with a gradient summed in float32.
+// Embedding lookup whose gradient is summed in float32.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,17 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// Form of the weight's gradient on the CPU.
+/// Representation of the weight's gradient on the CPU.
 enum class EmbeddingGradient {
   kTable,  // [V, C]
-  kRows,  // sparse, only the rows looked up: for a weight that gets a second, dense gradient in the
-          // same backward pass, to which autograd adds these rows in place
+  kRows,   // sparse: only the rows that were looked up. For weights that receive a second, dense
+           // gradient in the same backward pass; autograd adds these rows to it in place
 };
 
-/// weight [V, C], ids int64 of any shape -> [..., C]. The gradient of each token is summed over its
-/// occurrences in float32 and rounded once. `padding_row` (or -1) gets no gradient. Throws Error
-/// (data) for an id outside [0, V) and names it (on the CPU; a GPU asserts).
+/// Returns the rows of weight [V, C] for int64 ids of any shape, as [..., C]. The gradient of each
+/// token is summed over its occurrences in float32 and rounded once. Row `padding_row` gets no
+/// gradient; -1: no such row. Throws Error (data) that names an id outside [0, V) (on the CPU; a
+/// GPU asserts).
 Tensor embedding(
     const Tensor& weight,
     const Tensor& ids,

@@ -1,4 +1,4 @@
-// Products of a few activation rows with a weight, for generation.
+// Products of a few activation rows with a weight, for token generation.
 #include "ops/few_rows.h"
 
 #include <ATen/ATen.h>
@@ -19,8 +19,8 @@ struct Widen {
   }
 };
 
-/// Copies dense tensors by a loop: generating a token needs many small tensors, for which ATen's
-/// call overhead exceeds the copy.
+/// Copies dense tensors by a loop. Generating a token needs many small tensors, for which ATen's
+/// call overhead exceeds the cost of the copy.
 Tensor in_float(const Tensor& x) {
   if (x.scalar_type() != at::kBFloat16 || !x.is_contiguous()) {
     return x.detach().to(at::kFloat).contiguous();

@@ -1,4 +1,4 @@
-// Products of a few rows with a weight that is read once for all of them. Internal to ops.
+// Products of a few activation rows with a weight, which is read only once. Internal to ops.
 #pragma once
 
 #include <algorithm>
@@ -12,27 +12,28 @@
 
 namespace lockstep::ops {
 
-/// True if x [..., width] has few rows in float32 or bfloat16 and this processor has the loops.
-/// False if products are checked, because a check reads the weight as a matrix.
+/// Returns true if x [..., width] has few rows of float32 or bfloat16 and this processor has the
+/// loops. Returns false if products are verified, because verification reads the weight as a
+/// matrix.
 bool takes_few_rows(const Tensor& x);
 
-/// Returns x W (+ bias) for bfloat16 x and a contiguous bfloat16 weight in the given layout, summed
-/// in float32 and rounded once. No autograd.
+/// Returns x W (+ bias) for bfloat16 x and a contiguous bfloat16 weight in the given layout. Sums
+/// in float32 and rounds once. Does not support autograd.
 Tensor few_rows_linear(
     const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout);
 
-/// The rows of x in float32.
+/// A few activation rows, converted to float32.
 class FewRows {
  public:
   explicit FewRows(const Tensor& x);
   const kernel::FewRows& rows() const { return rows_; }
   at::ScalarType type() const { return type_; }
-  /// Reorders the rows with kernel::order_by_codes().
+  /// Reorders the rows as kernel::order_by_codes() does.
   void order();
-  /// Returns [..., count] in x's type: the products with each row of a weight, plus the bias
-  /// [count] if defined. Each thread has a copy of `dot` and calls it for up to kTogether weight
-  /// rows at a time, with the first row, the number of rows, and the destination with
-  /// kernel::kFewRows values per row.
+  /// Returns the products of the activation rows with each row of a weight, plus the bias [count]
+  /// if defined, as [..., count] in x's type. Each thread has its own copy of `dot` and calls it
+  /// for up to kTogether weight rows at a time, with the first row, the number of rows, and the
+  /// destination, which receives kernel::kFewRows values per weight row.
   template <int64_t kTogether = 1, class Dot>
   Tensor product(int64_t count, const Tensor& bias, const Dot& dot) const {
     static_assert(kRowsAtOnce % kTogether == 0);
@@ -56,8 +57,8 @@ class FewRows {
     });
     return result.tensor;
   }
-  /// The same for columns of a weight: `sum(begin, size, out)` writes the sums of `size` columns
-  /// from `begin` on, for each row.
+  /// Variant for the columns of a weight: `sum(begin, size, out)` writes the sums of `size`
+  /// columns, starting at `begin`, for each activation row.
   template <class Sum>
   Tensor product_of_columns(int64_t count, const Tensor& bias, const Sum& sum) const {
     const Result result = result_of(count, bias);
@@ -77,19 +78,22 @@ class FewRows {
   }
 
  private:
-  static constexpr int64_t kRowsAtOnce = 64;     // weight rows whose sums are rounded together
-  static constexpr int64_t kColumnsAtOnce = 64;  // granularity of the division among threads
-  static constexpr int64_t kMostSums = 4096;     // sums that fit in the level-1 cache
+  static constexpr int64_t kRowsAtOnce = 64;     // number of weight rows whose sums are rounded
+                                                 // together
+  static constexpr int64_t kColumnsAtOnce = 64;  // number of columns that is assigned to a thread
+                                                 // at a time
+  static constexpr int64_t kMostSums = 4096;     // number of sums that fit in the level-1 cache
 
   struct Result {
-    Tensor tensor, bias;  // bias is float32, or undefined
+    Tensor tensor, bias;  // `bias` is float32 or undefined
     int64_t rows = 0, count = 0;
-    /// Writes the rounded sums [rows, size] of the columns from `begin` on, with the bias added.
+    /// Adds the bias to the sums [rows, size] of the columns from `begin` on, and writes the
+    /// rounded results.
     void write(int64_t begin, int64_t size, const float* sums) const;
   };
   Result result_of(int64_t count, const Tensor& bias) const;
   int64_t least_for_a_thread() const {
-    constexpr int64_t kLeast = 1 << 15;  // elements
+    constexpr int64_t kLeast = 1 << 15;  // minimum number of elements per thread
     return std::max<int64_t>(kLeast / std::max<int64_t>(rows_.width, 1), 1);
   }
 

@@ -45,14 +45,14 @@ bool flash_hides_by_itself(
       key.scalar_type() != type || !fits) {
     return false;
   }
-  // If cuDNN is chosen, the GPU is also new enough for flash attention.
+  // A GPU for which cuDNN is chosen also supports flash attention.
   return takes_groups(
       at::_fused_sdp_choice(query, query, query, /*attn_mask=*/{}, /*dropout_p=*/0.0, true));
 }
 
 namespace {
 
-/// Attention of documents, each as a sequence of its own.
+/// Attention over documents, each of which is processed as a separate sequence.
 Tensor attention_of_documents(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
   const auto& [offsets, longest] = options.document_offsets;

@@ -1,19 +1,21 @@
-// ATen's flash attention on GPUs for cases that would otherwise need a mask.
+// ATen's flash attention on GPUs, for cases that would otherwise require a mask.
 #pragma once
 
 #include "ops/attention.h"
 
 namespace lockstep::ops {
 
-/// True if this ATen backend supports grouped-query attention without copying key-value heads.
+/// Returns true if this ATen backend supports grouped-query attention without copies of the
+/// key-value heads.
 bool takes_groups(int64_t backend);
 
-/// True if flash attention supports these inputs without a mask: sliding windows, packed documents,
-/// or more keys than queries. ATen's own dispatch would need a mask of all pairs.
+/// Returns true if flash attention supports these inputs without a mask: sliding windows, packed
+/// documents, or more keys than queries. ATen's own dispatch would require a mask of all pairs for
+/// them.
 bool flash_hides_by_itself(const Tensor& query, const Tensor& key, const AttentionOptions& options);
 
-/// Computes such an attention; the last query sees the last key of the row or of its document.
-/// Heads are read in place.
+/// Computes attention for such inputs. The last query is aligned with the last key of the row or of
+/// its document. Heads are not copied.
 Tensor flash_attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options);
 

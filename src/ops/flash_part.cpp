@@ -11,7 +11,7 @@
 namespace lockstep::ops {
 namespace {
 
-/// Repeats each key-value head for its query heads, because not all of ATen's kernels support
+/// Repeats each key-value head for its query heads, because some of ATen's kernels do not support
 /// grouped queries.
 Tensor for_each_query_head(const Tensor& x, int64_t heads) {
   return x.size(1) == heads ? x : x.repeat_interleave(heads / x.size(1), 1);
@@ -38,7 +38,7 @@ bool has_flash_part(const Tensor& query, const Tensor& key) {
       query.size(3) > 256) {
     return false;
   }
-  // If cuDNN is chosen, the GPU is also new enough for flash attention.
+  // A GPU for which cuDNN is chosen also supports flash attention.
   const auto chosen = static_cast<at::SDPBackend>(at::_fused_sdp_choice(query, query, query));
   return chosen == at::SDPBackend::flash_attention || chosen == at::SDPBackend::cudnn_attention;
 }
@@ -86,7 +86,7 @@ AttentionPartGradients flash_part_backward(
   } else {
     const Tensor unread = at::zeros(
         {2},
-        query.options().dtype(at::kLong));  // seed and offset of the dropout, which is not used
+        query.options().dtype(at::kLong));  // seed and offset of dropout, which is not used
     made = at::_scaled_dot_product_flash_attention_backward(
         out_gradient,
         query,

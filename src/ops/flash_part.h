@@ -1,17 +1,18 @@
 // Partial attention (attention_part.h) by ATen's flash attention, which returns the log-sum-exp of
-// each query and accepts that of the whole in its backward pass (Dao, "FlashAttention-2", 2023).
+// each query. Its backward pass accepts the log-sum-exp of the merged result (Dao,
+// "FlashAttention-2", 2023).
 #pragma once
 
 #include "ops/attention_part.h"
 
 namespace lockstep::ops {
 
-/// True on a GPU with flash attention for bfloat16 or float16 and a head size of at most 256, a
-/// multiple of 8. True on a CPU without has_host_loops() (plain operations requested) for float32
-/// or bfloat16.
+/// Returns true on a GPU that supports flash attention, for bfloat16 or float16 and a head size
+/// that is a multiple of 8 and at most 256. Also returns true on a CPU if has_host_loops() is false
+/// (plain operations requested), for float32 or bfloat16.
 bool has_flash_part(const Tensor& query, const Tensor& key);
 
-/// As attention_part and attention_part_backward, without windows; no size is 0.
+/// Same as attention_part and attention_part_backward, but without windows. No size may be 0.
 AttentionPart flash_part(
     const Tensor& query, const Tensor& key, const Tensor& value, double scale, PartSees sees);
 AttentionPartGradients flash_part_backward(

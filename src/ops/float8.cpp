@@ -1,4 +1,4 @@
-// 8-bit floating-point rounding and products.
+// Rounding to 8-bit floats, and their products.
 #include "ops/float8.h"
 
 #include <limits>
@@ -16,10 +16,10 @@
 namespace lockstep::ops {
 namespace {
 
-constexpr int64_t kMultiple = 16;  // sizes must be multiples of this for at::_scaled_mm
+constexpr int64_t kMultiple = 16;  // at::_scaled_mm requires sizes that are multiples of this
 
-// Bit patterns of float32: one exponent step, and the increment that carries into the exponent for
-// a fraction above 1.75, the fraction of the largest number of both types.
+// float32 bit patterns: one exponent step, and the increment that carries into the exponent if the
+// fraction exceeds 1.75, which is the fraction of the largest number of both types.
 constexpr int64_t kExponent = int64_t{1} << 23, kAboveLargest = kExponent / 4 - 1;
 constexpr int64_t kBias = 127;
 
@@ -38,7 +38,7 @@ bool has_kernels(const Tensor& rows) {
          rows.numel() > 0 && cuda_loops().round_to_float8 != nullptr;
 }
 
-/// Pads with zeros to the given numbers of rows and columns.
+/// Pads the tensor with zeros to the given numbers of rows and columns.
 Tensor with_zeros(const Tensor& values, int64_t rows, int64_t columns) {
   if (rows == values.size(0) && columns == values.size(1)) {
     return values.contiguous();
@@ -52,7 +52,7 @@ int64_t next_multiple(int64_t size) {
   return (size + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-/// Returns scales for `rows` rows, or a single one, matching the other operand.
+/// Returns one scale for each of `rows` rows, or a single scale if both operands have one.
 Tensor scales_of(const Float8Rows& operand, const Float8Rows& other, int64_t rows) {
   const auto options = operand.values.options().dtype(at::kFloat);
   const bool is_by_row = (operand.scales.defined() && operand.scales.size(0) != 1) ||
@@ -122,7 +122,7 @@ Float8Rows to_float8(
     cuda_loops().round_to_float8(from, largest, made);
     return made;
   }
-  // The least exponent e with largest <= 1.75 * 2^e, minus the exponent of the type's largest
+  // Smallest exponent e with largest <= 1.75 * 2^e, minus the exponent of the type's largest
   // number, clamped so that the scale has a reciprocal.
   const Tensor bits = largest.view(at::kInt)
                           .add(kAboveLargest - top_of(type) * kExponent)
@@ -159,7 +159,7 @@ Tensor float8_product(const Float8Rows& left, const Float8Rows& right, at::Scala
 
 void check_float8(c10::Device device, SharedScale shared) {
   if (device.is_cpu()) {
-    return;  // other devices emulate the products
+    return;  // CPUs emulate float8 products
   }
   try {
     const Tensor x =

@@ -26,7 +26,7 @@ float put_half(uint8_t* at, float value) {
   return half;
 }
 
-/// Returns 1 / value; 0 if that is not finite.
+/// Returns 1 / value, or 0 if that is not finite.
 float inverse_of(float value) {
   const float inverse = 1 / value;
   return std::isfinite(inverse) ? inverse : 0;
@@ -41,8 +41,8 @@ float extreme_of(std::span<const float> numbers) {
       numbers.begin(), numbers.end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
 }
 
-/// Writes the low four bits of the codes; codes of the first half of the block use the low halves
-/// of the bytes.
+/// Writes the low four bits of the codes. The codes of the first half of the block are in the low
+/// halves of the bytes.
 void put_low_bits(uint8_t* at, const GgufCodes& codes) {
   for (size_t i = 0; i < 16; ++i) {
     at[i] = static_cast<uint8_t>((codes[i] & 15) | (codes[i + 16] << 4));
@@ -57,7 +57,7 @@ void put_fifth_bits(uint8_t* at, const GgufCodes& codes) {
   std::memcpy(at, &bits, sizeof bits);
 }
 
-/// Packs Q4_0 and Q5_0; the value of the largest magnitude gets the lowest code.
+/// Packs Q4_0 and Q5_0. The value with the largest magnitude gets the lowest code.
 template <int kBits>
 void pack_around_zero(const float* numbers, uint8_t* at) {
   constexpr int kZero = 1 << (kBits - 1);
@@ -98,7 +98,8 @@ void pack_q8_0(const float* numbers, uint8_t* at) {
   }
 }
 
-/// Returns weights of the errors: errors of large values affect results more.
+/// Returns the weights of the squared errors. Large values get larger weights, because their errors
+/// affect results more.
 template <size_t kCount>
 std::array<float, kCount> weights_of(const float* numbers) {
   float squares = 0;
@@ -113,13 +114,13 @@ std::array<float, kCount> weights_of(const float* numbers) {
   return weights;
 }
 
-/// Parameters of scale * code - fall, both non-negative.
+/// Parameters of the dequantization scale * code - fall; both are non-negative.
 struct Slope {
   float scale, fall;
 };
 
-/// Fits codes 0 to `most`: tries several step sizes and, for each, the least-squares line through
-/// its codes; returns the best.
+/// Fits values to codes from 0 to `most`: tries several step sizes and, for each, the least-squares
+/// line through its codes. Returns the best parameters.
 Slope fit_slope(const float* numbers, int most) {
   const auto [least, greatest] = std::minmax_element(numbers, numbers + kGgufBlock);
   const float low = std::min(*least, 0.0F), range = *greatest - low;
@@ -186,7 +187,7 @@ void pack_slopes(const float* numbers, uint8_t* at) {
   const float fall_unit = put_half(at + 2, greatest.fall / 63);
   std::array<uint8_t, 8> scales, falls;
   uint8_t* const high = at + 16;                       // Q5_K only
-  uint8_t* const low = kBits == 5 ? high + 32 : high;  // two parts per 32 bytes
+  uint8_t* const low = kBits == 5 ? high + 32 : high;  // two groups per 32 bytes
   std::memset(high, 0, kBits == 5 ? 32 : 0);
   for (size_t part = 0; part < slopes.size(); ++part) {
     scales[part] = code_of(slopes[part].scale * inverse_of(scale_unit), 63);
@@ -204,7 +205,7 @@ void pack_slopes(const float* numbers, uint8_t* at) {
   put_slopes(at + 4, scales, falls);
 }
 
-/// Returns the scale of 16 values for codes -32 to 31, chosen as in fit_slope.
+/// Returns the scale of 16 values with codes from -32 to 31, chosen as in fit_slope.
 float fit_scale(const float* numbers) {
   constexpr size_t kCount = 16;
   const float extreme = extreme_of({numbers, kCount});
@@ -221,7 +222,7 @@ float fit_scale(const float* numbers) {
       wcc += weights[i] * code * code;
       wcx += weights[i] * code * numbers[i];
     }
-    // The error is that of all-zero codes minus this gain.
+    // The squared error is that of all-zero codes minus this gain.
     const float gain = wcx * wcx * inverse_of(wcc);
     if (gain > best_gain) {
       best = wcx * inverse_of(wcc);

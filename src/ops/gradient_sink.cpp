@@ -1,4 +1,4 @@
-// Access to gradient sinks of parameters.
+// Access to the gradient sinks of parameters.
 #include "ops/gradient_sink.h"
 
 #include <ATen/core/grad_mode.h>

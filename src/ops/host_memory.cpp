@@ -23,7 +23,8 @@ namespace {
 
 constexpr size_t kLeast = size_t{64} << 10;
 constexpr int64_t kAlwaysKept = int64_t{64} << 20;
-constexpr int64_t kWindow = int64_t{1} << 14;  // allocations; a step has some hundreds
+constexpr int64_t kWindow = int64_t{1} << 14;  // number of allocations; a training step has several
+                                               // hundred
 constexpr size_t kColours = 32, kCacheLine = 64;
 constexpr size_t kPage = HostArena::kPage;
 static_assert(kColours * kCacheLine <= kPage);
@@ -31,12 +32,12 @@ static_assert(kColours * kCacheLine <= kPage);
 struct Block {
   HostArena* arena = nullptr;
   std::byte* begin = nullptr;
-  size_t size = 0;  // usable bytes
+  size_t size = 0;  // number of usable bytes
 
-  /// Includes the offset of data().
+  /// Reserved bytes, including the offset of data().
   size_t reserved() const { return size + kPage; }
-  /// Blocks start at different cache lines of a page; otherwise all of them would map to the same
-  /// cache sets. The offset depends only on the address.
+  /// Returns the start of the block's data. The offset within a page depends only on the address.
+  /// It spreads blocks over the cache sets; otherwise all blocks would map to the same sets.
   std::byte* data() const {
     constexpr uint64_t kSpread = 0x9E3779B97F4A7C15;
     const uint64_t page = reinterpret_cast<uintptr_t>(begin) / kPage;
@@ -44,8 +45,9 @@ struct Block {
   }
 };
 
-/// Returns the number of bytes of address space to reserve: at most the machine's memory, and a
-/// fraction of a limited address space, which other allocations need too.
+/// Returns the number of bytes of address space to reserve: at most the machine's memory and, if
+/// the address space is limited, only a fraction of it, because other allocations also need
+/// addresses.
 size_t addresses_at_once() {
   const auto pages = static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 1L));
   const size_t memory = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -55,16 +57,16 @@ size_t addresses_at_once() {
 }
 
 thread_local ThreadMemory of_thread;
-thread_local bool last_is_new = false;  // no byte of this thread's last block was used before
+thread_local bool last_is_new = false;  // no byte of this thread's last block was in use before
 
 void count(int64_t bytes) {
   of_thread.now += bytes;
   of_thread.most = std::max(of_thread.most, of_thread.now);
 }
 
-/// Precedes the data of a block below kLeast and records its size. Another allocator's blocks
-/// cannot be queried for their size (libtorch uses mimalloc on aarch64). The header has the
-/// alignment that libtorch's kernels rely on.
+/// Precedes the data of a block smaller than kLeast and records its size, since the sizes of
+/// another allocator's blocks cannot be queried (libtorch uses mimalloc on aarch64). The header has
+/// the alignment that libtorch's kernels require.
 struct alignas(64) SmallHeader {
   size_t bytes = 0;
 };
@@ -84,7 +86,7 @@ class PersistentMemory final : public c10::Allocator {
     return {data, data, &PersistentMemory::free_block, c10::Device(c10::kCPU)};
   }
 
-  /// Frees blocks of any allocate().
+  /// Returns a deleter that frees blocks of any size.
   c10::DeleterFnPtr raw_deleter() const override { return &PersistentMemory::free_any; }
 
   void copy_data(void* to, const void* from, size_t bytes) const override {
@@ -98,7 +100,7 @@ class PersistentMemory final : public c10::Allocator {
 
   static PersistentMemory& instance() {
     static auto* memory =
-        new PersistentMemory;  // never destroyed: tensors may outlive all static objects
+        new PersistentMemory;  // never destroyed, because tensors may outlive all static objects
     return *memory;
   }
 
@@ -160,7 +162,7 @@ class PersistentMemory final : public c10::Allocator {
     return block;
   }
 
-  /// Frees a block and returns its bytes; 0 if `data` is not a block of this allocator.
+  /// Frees a block and returns its size in bytes; 0 if `data` does not belong to this allocator.
   int64_t give(void* data) {
     const std::lock_guard lock(mutex_);
     const auto found = in_use_.find(data);
@@ -184,13 +186,13 @@ class PersistentMemory final : public c10::Allocator {
     return static_cast<int64_t>(bytes);
   }
 
-  /// Returns the limit of used and cached bytes together. Gaps between blocks count towards it.
+  /// Returns the limit for the total of used and cached bytes. Gaps between blocks are included.
   int64_t limit() const {
     const int64_t peak = std::max(peak_, peak_before_);
     return peak + peak / 4 + kAlwaysKept;
   }
 
-  /// Records a peak, which is forgotten after one to two windows.
+  /// Updates the peak. A peak expires after one to two windows.
   void notice_peak(int64_t used) {
     if (++taken_ % kWindow == 0) {
       peak_before_ = std::exchange(peak_, 0);
@@ -207,12 +209,13 @@ class PersistentMemory final : public c10::Allocator {
 
   c10::Allocator* small_ = c10::GetDefaultCPUAllocator();
   std::mutex mutex_;
-  std::unordered_map<void*, Block> in_use_;  // by data address
-  std::list<HostArena> arenas_;              // several if the address space is limited
-  int64_t used_ = 0, reserved_ = 0;  // bytes of the blocks in use, without and with their offsets
-  int64_t peak_ = 0, peak_before_ = 0;  // of used_, in this window and the previous one
+  std::unordered_map<void*, Block> in_use_;  // keyed by data address
+  std::list<HostArena> arenas_;              // more than one if the address space is limited
+  int64_t used_ = 0, reserved_ = 0;  // bytes of the blocks in use, without and with the offsets of
+                                     // their data
+  int64_t peak_ = 0, peak_before_ = 0;  // peaks of used_ in this window and in the previous one
   int64_t taken_ = 0,
-          mapped_ = 0;  // number of blocks allocated, and of those that touched new memory
+          mapped_ = 0;  // number of allocated blocks, and of those that required new memory
 };
 
 }  // namespace
@@ -227,7 +230,7 @@ at::Tensor new_zeros(int64_t count, const at::TensorOptions& options) {
     return at::zeros({count}, options);
   }
   at::Tensor zeros =
-      at::detail::empty_cpu({count}, options);  // allocated without filling: new pages are zero
+      at::detail::empty_cpu({count}, options);  // not filled, because new pages are zero
   return last_is_new ? zeros : zeros.zero_();
 }
 

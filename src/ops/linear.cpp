@@ -1,4 +1,4 @@
-// Linear layers: product, bias and gradients, and products with adapter factors.
+// Linear layers: product, bias, gradients, and products with adapter factors.
 #include "ops/linear.h"
 
 #include <ATen/ATen.h>
@@ -21,7 +21,7 @@ bool has_kernel(const Tensor& rows, const Tensor& weight) {
          rows.numel() >= kLeastProductRows * rows.size(-1);
 }
 
-/// True for generation with few rows, which is limited by reading the weights.
+/// Returns true for token generation with few rows, whose time is dominated by reading the weights.
 bool reads_weight_once(const Tensor& x, const Tensor& weight) {
   return !at::GradMode::is_enabled() && x.scalar_type() == at::kBFloat16 &&
          weight.scalar_type() == at::kBFloat16 && weight.is_contiguous() && takes_few_rows(x);
@@ -29,10 +29,11 @@ bool reads_weight_once(const Tensor& x, const Tensor& weight) {
 
 Tensor rows_of(const Tensor& x) {
   const int64_t rows = c10::multiply_integers(x.sizes().slice(0, static_cast<size_t>(x.dim() - 1)));
-  return x.contiguous().view({rows, x.size(-1)});  // -1 is ambiguous for a width of 0
+  return x.contiguous().view({rows, x.size(-1)});  // -1 would be ambiguous for a width of 0
 }
 
-/// Returns the product left x right without a result; both operands are contiguous and 2-D.
+/// Returns the description of the product left x right, without a destination. Both operands are
+/// contiguous and 2-D.
 kernel::MatrixProduct operands_of(
     const Tensor& left, Depth left_depth, const Tensor& right, Depth right_depth) {
   kernel::MatrixProduct product;
@@ -51,8 +52,8 @@ void run_into(kernel::MatrixProduct product, const Tensor& result, kernel::Sums 
   run(product);
 }
 
-/// Computes left x right (+ bias); both operands are contiguous and 2-D. A gradient with a place is
-/// written there, and the returned tensor is undefined.
+/// Computes left x right (+ bias). Both operands are contiguous and 2-D. If `place` has memory, the
+/// result is written there and the returned tensor is undefined.
 Tensor multiply(
     const Tensor& left,
     Depth left_depth,
@@ -90,7 +91,7 @@ Tensor multiply(
   return {};
 }
 
-/// Computes a gradient product with ATen; writes it to `place` if defined.
+/// Computes a gradient product with ATen and writes it to `place` if it has memory.
 Tensor gradient_product(const Tensor& left, const Tensor& right, const GradientPlace& place) {
   if (!place.memory.defined()) {
     return matrix_product(left, right);
@@ -100,7 +101,7 @@ Tensor gradient_product(const Tensor& left, const Tensor& right, const GradientP
   return {};
 }
 
-/// Float32 values split into a bfloat16 value and a bfloat16 remainder.
+/// A float32 tensor split into bfloat16 values and bfloat16 remainders.
 struct TwoHalves {
   explicit TwoHalves(const Tensor& x)
       : high(x.to(at::kBFloat16)),
@@ -140,7 +141,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       const Tensor& weight,
       const std::optional<Tensor>& bias,
       WeightLayout layout) {
-    // x is needed only for the weight's gradient, so it is not saved for a frozen weight.
+    // x is needed only for the gradient of the weight, so it is not saved if the weight is frozen.
     const Tensor shift = bias.value_or(Tensor());
     context->save_for_backward({weight.requires_grad() ? x : Tensor(), weight, shift});
     context->saved_data["layout"] = static_cast<int64_t>(layout);

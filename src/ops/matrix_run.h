@@ -1,4 +1,4 @@
-// Products by the AMX kernel, on all threads of a rank. Internal to ops.
+// Matrix products by the AMX kernel on all threads of a rank. Internal to ops.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,18 +7,19 @@
 
 namespace lockstep::ops {
 
-/// With fewer rows, a product mostly reads its right side, and packing it is too expensive.
+/// Minimum number of rows for the kernel. With fewer rows, reading the right operand dominates, and
+/// packing it is too expensive.
 inline constexpr int64_t kLeastProductRows = 32;
 
-/// True if the kernel supports a tensor as an operand: bfloat16 in host memory, on a processor with
-/// AMX.
+/// Returns true if the kernel supports the tensor as an operand: bfloat16 in host memory, on a
+/// processor with AMX.
 bool fits_matrix_kernel(const at::Tensor& side);
 
-/// Returns the operand for a contiguous 2-D tensor.
+/// Returns the kernel operand for a contiguous 2-D tensor.
 kernel::Operand operand(const at::Tensor& matrix, kernel::Depth depth);
 
-/// Computes the product with at::parallel_for's threads. Requires fits_matrix_kernel() for both
-/// sides.
+/// Computes the product on the threads of at::parallel_for. Requires fits_matrix_kernel() for both
+/// operands.
 void run(const kernel::MatrixProduct& product);
 
 }  // namespace lockstep::ops

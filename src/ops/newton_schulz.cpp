@@ -1,4 +1,4 @@
-// Newton-Schulz orthogonalization step.
+// Step of the Newton-Schulz orthogonalization.
 #include "ops/newton_schulz.h"
 
 #include <algorithm>
@@ -35,9 +35,9 @@ void add_product(
   run(product);
 }
 
-/// Computes symmetric [m, m] = sums x rows rows^T + added x symmetric: the part above the diagonal,
-/// in panels of columns, and then its mirror image. This needs about five eighths of the full
-/// product.
+/// Computes symmetric [m, m] = sums x rows rows^T + added x symmetric. Computes the part on and
+/// above the diagonal in column panels and mirrors it, which needs about five eighths of the
+/// operations of the full product.
 void add_symmetric(const Tensor& rows, const Tensor& symmetric, Scales by) {
   const int64_t m = rows.size(0);
   const int64_t width = std::max<int64_t>((m / 8 + 31) / 32 * 32, 64);

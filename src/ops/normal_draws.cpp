@@ -1,4 +1,4 @@
-// Vectorized Box-Muller normal random numbers with reproducible bits.
+// Vectorized Box-Muller generator whose bits are reproducible.
 #include "ops/normal_draws.h"
 
 #include <algorithm>
@@ -14,18 +14,18 @@ namespace {
 using vector::Longs;
 using vector::same_bits;
 
-// Eight values each.
+// Vectors of eight values.
 typedef double Doubles __attribute__((vector_size(64)));
 typedef int64_t Indices __attribute__((vector_size(64)));
 typedef float Singles __attribute__((vector_size(32)));
 typedef int32_t Integers __attribute__((vector_size(32)));
 typedef uint32_t Bits __attribute__((vector_size(32)));
 
-// Logarithm, sine and cosine follow Arm's optimized routines, which glibc has used since 2.28:
-// computed in double precision and rounded to float once. For all 2^24 arguments that occur here,
-// the bits are the same as theirs, with or without fused multiply-add.
+// Logarithm, sine and cosine follow Arm's optimized routines, which glibc has used since 2.28: they
+// compute in double precision and round to float once. For all 2^24 arguments that occur here, the
+// bits equal those of the originals, with or without fused multiply-add.
 
-/// 1 / c and log(c) for a c in each sixteenth of [0.7, 1.4); 1 is exact.
+/// 1 / c and log(c) for one c in each sixteenth of [0.7, 1.4); the values for c = 1 are exact.
 constexpr double kInverse[16] = {
     0x1.661ec79f8f3bep+0,
     0x1.571ed4aaf883dp+0,
@@ -68,7 +68,8 @@ LOCKSTEP_INLINE Doubles look_up(const double (&table)[16], const Indices& at) {
   return __builtin_shuffle(low, high, at);
 }
 
-/// log(x) of normal positive numbers: log(c) + k log(2) + log(1 + r), with x = 2^k c (1 + r).
+/// Returns log(x) for positive normal numbers, as log(c) + k log(2) + log(1 + r), where x = 2^k c
+/// (1 + r).
 LOCKSTEP_INLINE Singles logarithm(const Singles& x) {
   const Bits bits = same_bits<Bits>(x);
   const Bits above = bits - 0x3f330000U;
@@ -84,8 +85,8 @@ LOCKSTEP_INLINE Singles logarithm(const Singles& x) {
   return __builtin_convertvector(high * r2 + (coarse + r), Singles);
 }
 
-/// Sine and cosine of angles from 0 to 2 pi: polynomials of the distance to the nearest quarter
-/// turn.
+/// Computes sine and cosine of angles from 0 to 2 pi, as polynomials of the distance to the nearest
+/// quarter turn.
 LOCKSTEP_INLINE void turn(const Singles& angle, Singles& sine, Singles& cosine) {
   const Doubles wide = __builtin_convertvector(angle, Doubles);
   const Integers scaled = __builtin_convertvector(wide * 0x1.45f306dc9c883p+23, Integers);
@@ -109,10 +110,10 @@ LOCKSTEP_INLINE Singles narrow(const Longs& bits_24) {
   return __builtin_convertvector(__builtin_convertvector(bits_24, Integers), Singles);
 }
 
-constexpr int64_t kWords = 128, kVectors = kWords / 8;  // words per block
+constexpr int64_t kWords = 128, kVectors = kWords / 8;  // number of words and of vectors per block
 
-/// Draws a block that fits in the level-1 cache, in three passes. In a single pass the dependencies
-/// within a pair would prevent the processor from overlapping it with the next pair.
+/// Generates a block that fits in the level-1 cache, in three passes. In a single pass, the
+/// dependencies within a pair would prevent the processor from overlapping it with the next pair.
 LOCKSTEP_INLINE void draw_words(uint64_t key, float deviation, uint64_t first, float* out) {
   Singles radius[kVectors], angle[kVectors];
   Longs counters = first + Longs{0, 1, 2, 3, 4, 5, 6, 7} + 0x9e3779b97f4a7c15ULL;

@@ -33,13 +33,13 @@ constexpr RmsForm form_of(Kind kind) {
                                    : RmsForm::kAroundOne;
 }
 
-/// Returns the factor of the normalized value.
+/// Returns the factor by which the normalized value is multiplied.
 template <Kind kKind>
 LOCKSTEP_INLINE Floats factor(const Floats& weight) {
   return kKind == Kind::kRmsAroundOne ? weight + 1.0F : weight;
 }
 
-/// Rounds to type T and back.
+/// Rounds a value to type T and converts it back.
 template <class T>
 LOCKSTEP_INLINE Floats rounded(const Floats& value) {
   T stored[kLanes];
@@ -47,7 +47,7 @@ LOCKSTEP_INLINE Floats rounded(const Floats& value) {
   return vector::load(stored);
 }
 
-/// Sets lanes beyond the end to zero, after a mean was subtracted.
+/// Sets the lanes beyond the end to zero after a mean was subtracted.
 LOCKSTEP_INLINE Floats first_lanes(const Floats& all, int64_t count) {
   Floats value = all;
   for (int64_t lane = std::min(count, kLanes); lane < kLanes; ++lane) {
@@ -56,8 +56,9 @@ LOCKSTEP_INLINE Floats first_lanes(const Floats& all, int64_t count) {
   return value;
 }
 
-/// Forward pass of rows [begin, end) of [rows, C]: y, and for each row its mean (kLayer) and
-/// inverse deviation. With a residual, normalizes x + residual and writes that to `sum`.
+/// Forward pass of the rows [begin, end) of [rows, C]. Writes y and, for each row, the mean
+/// (kLayer) and the inverse deviation. With a residual, normalizes x + residual and writes it to
+/// `sum`.
 template <class T, Kind kKind>
 struct Forward {
   LOCKSTEP_INLINE static void run(
@@ -113,8 +114,8 @@ struct Forward {
   }
 };
 
-/// Backward pass of rows [begin, end): the gradient of x, plus that of the sum if any. Gradients of
-/// weight and bias are added to the float32 sums.
+/// Backward pass of the rows [begin, end). Computes the gradient of x, including that of the sum if
+/// any, and adds the gradients of weight and bias to float32 sums.
 template <class T, Kind kKind>
 struct Backward {
   LOCKSTEP_INLINE static void run(
@@ -217,7 +218,7 @@ NormGradients backward_on_cpu(
   const int64_t size = x.size(-1), rows = x.numel() / size;
   Tensor x_gradient = at::empty_like(x);
   auto* out = static_cast<T*>(x_gradient.mutable_data_ptr());
-  // Sums of fixed runs of rows, added in order, so that the result does not depend on the number of
+  // Fixed groups of rows are summed in order, so that the result does not depend on the number of
   // threads.
   const int64_t run = std::max<int64_t>(64, (rows + 31) / 32), runs = (rows + run - 1) / run;
   Tensor sums = at::zeros({2, runs, size}, x.options().dtype(at::kFloat));
@@ -249,7 +250,7 @@ Tensor dense(const Tensor& tensor) {
   return tensor.defined() ? tensor.contiguous() : tensor;
 }
 
-/// Returns the tensor aligned for the kernels' vector loads.
+/// Returns the tensor with the alignment that the kernels' vector loads require.
 Tensor in_packs(const Tensor& tensor) {
   if (!tensor.defined()) {
     return tensor;
@@ -284,8 +285,8 @@ Normalized forward_on_device(
   return result;
 }
 
-/// Memory for the gradient of a parameter: its place, if the gradient is to be written there;
-/// otherwise new.
+/// Memory for a parameter's gradient: the memory of its sink if available; otherwise newly
+/// allocated.
 struct GradientMemory {
   Tensor memory;
   bool is_placed;
@@ -342,7 +343,8 @@ NormGradients run_backward(const Tensor& gradient, const Tensor& sum_gradient, c
              : backward_on_cpu<vector::Bfloat16, kKind>(gradient, sum_gradient, saved);
 }
 
-/// Returns {y}; with a residual, {y, x + residual}; if x is also used besides the norm, {y, x}.
+/// Returns {y}; {y, x + residual} if there is a residual; {y, x} if x is also used outside the
+/// norm.
 template <Kind kKind>
 struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
   static torch::autograd::tensor_list forward(
@@ -376,7 +378,7 @@ struct NormFunction : torch::autograd::Function<NormFunction<kKind>> {
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradients) {
     const bool adds = context->saved_data["adds"].toBool();
     const Tensor more = gradients.size() == 2 ? dense(gradients[1]) : Tensor();
-    if (!gradients[0].defined()) {  // the norm's output is unused
+    if (!gradients[0].defined()) {  // the output of the norm was not used
       return {more, adds ? more : Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
     }
     const auto variables = context->get_saved_variables();
@@ -391,7 +393,8 @@ bool has_norm_loops(const Tensor& x, const Tensor& weight) {
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
-/// True if has_norm_loops(), or if a CUDA kernel supports the tensors; `bias` is for layer norms.
+/// Returns true if has_norm_loops() or if a CUDA kernel supports the tensors. `bias` is only used
+/// for layer norms.
 bool has_loops(const Tensor& x, const Tensor& weight, const Tensor& bias = {}) {
   if (bias.defined() && bias.scalar_type() != x.scalar_type()) {
     return false;
@@ -444,7 +447,8 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, RmsForm form)
     return rms_with_loops(x, std::nullopt, weight, eps, form)[0];
   }
   const bool is_float = x.scalar_type() == at::kFloat;
-  if (x.is_cuda() && (form != RmsForm::kAroundOne || is_float)) {  // ATen has one kernel for these
+  if (x.is_cuda() && (form != RmsForm::kAroundOne || is_float)) {  // ATen has a fused kernel for
+                                                                   // these forms
     return at::rms_norm(x, {x.size(-1)}, form == RmsForm::kAroundOne ? weight + 1 : weight, eps);
   }
   const Tensor high = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);

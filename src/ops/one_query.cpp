@@ -1,4 +1,4 @@
-// Attention of a single query per head, for generation.
+// Attention with a single query per head, for token generation.
 #include "ops/one_query.h"
 
 #include <algorithm>
@@ -15,14 +15,14 @@ namespace {
 using vector::Floats;
 using vector::kLanes;
 
-/// Keys or values of a head, [S, D], with rows `stride` values apart.
+/// Keys or values of a head: [S, D] with a row stride of `stride` values.
 template <class T>
 struct RowsOfAHead {
   const T* data;
   int64_t stride;
 };
 
-/// Queries of one key-value head, [queries, size] dense, and their outputs.
+/// Dense queries [queries, size] of one key-value head, and their outputs.
 template <class T>
 struct QueriesOfAHead {
   const T* query;
@@ -31,11 +31,11 @@ struct QueriesOfAHead {
   float scale;
 };
 
-/// Scores and sums are float32; outputs are rounded once.
+/// Computes scores and sums in float32 and rounds the outputs once.
 template <class T>
 struct AttendToRows {
   static constexpr int64_t kAtOnce =
-      4;  // vectors of a value row; each row is read from start to end
+      4;  // number of vectors of a value row that are processed together
 
   LOCKSTEP_INLINE static float dot(const T* a, const T* b, int64_t size) {
     Floats sum{};
@@ -49,7 +49,7 @@ struct AttendToRows {
     return vector::sum(sum);
   }
 
-  /// Replaces scores by e^(score - maximum); returns the inverse of their sum.
+  /// Replaces scores with e^(score - maximum) and returns the inverse of their sum.
   LOCKSTEP_INLINE static float exponentials(float* scores, int64_t keys) {
     float most = scores[0];
     for (int64_t i = 1; i < keys; ++i) {

@@ -1,4 +1,4 @@
-// Unpacking of quantized weights by ATen's operations.
+// Unpacks quantized weights with ATen operations.
 #include <limits>
 #include <optional>
 #include <vector>
@@ -10,13 +10,14 @@
 namespace lockstep::ops {
 namespace {
 
-/// Returns a view of a byte range as values of a type.
+/// Returns a view of a byte range as values of the given type.
 Tensor numbers(const Tensor& bytes, int64_t begin, int64_t count, at::ScalarType type) {
   const auto size = static_cast<int64_t>(c10::elementSize(type));
   return bytes.narrow(0, begin, count * size).view(type);
 }
 
-/// Returns the part's row indexes in the whole matrix, computed on the device without a copy.
+/// Returns the row indices of the part in the whole matrix. They are computed on the device,
+/// without a copy from the host.
 Tensor whole_rows(const PackedPart& part, c10::Device device) {
   std::vector<Tensor> runs;
   for (const IndexRange& range : part.rows) {

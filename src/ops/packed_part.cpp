@@ -1,4 +1,4 @@
-// Parts of packed quantized matrices: slicing, unpacking and products.
+// Slices of packed quantized matrices: extraction, unpacking and products.
 #include "ops/packed_part.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace lockstep::ops {
 namespace {
 
-/// Returns the part's row indexes in the whole matrix, in order.
+/// Returns the row indices of the slice in the whole matrix, in order.
 std::vector<int64_t> whole_rows(const PackedPart& part) {
   std::vector<int64_t> rows;
   rows.reserve(static_cast<size_t>(part.row_count()));
@@ -34,14 +34,14 @@ std::vector<int64_t> whole_rows(const PackedPart& part) {
   return rows;
 }
 
-/// Copies elements [begin, begin + count) of flat 4-bit codes to the start of `to`.
+/// Copies the elements [begin, begin + count) of flat 4-bit codes to the start of `to`.
 void copy_halves(const uint8_t* from, int64_t begin, int64_t count, uint8_t* to) {
   if (begin % 2 == 0) {
     std::memcpy(to, from + begin / 2, static_cast<size_t>((count + 1) / 2));
     return;
   }
   for (int64_t i = 0; i < count; i += 2) {
-    const int64_t at = (begin + i) / 2;  // starts at the low half of a byte
+    const int64_t at = (begin + i) / 2;  // begins at the low half of a byte
     const int next = i + 1 < count ? from[at + 1] >> 4 : 0;
     to[i / 2] = static_cast<uint8_t>((from[at] & 15) << 4 | next);
   }
@@ -94,7 +94,7 @@ bool has_avx512() {
   return matrix_unit() >= MatrixUnit::kAvx512;
 }
 
-/// Values of the two codes in a byte.
+/// Returns the values of the two codes in a byte, for each byte.
 using Pair = std::array<float, 2>;
 std::array<Pair, 256> pairs_of(const float* values) {
   std::array<Pair, 256> pairs;
@@ -104,7 +104,7 @@ std::array<Pair, 256> pairs_of(const float* values) {
   return pairs;
 }
 
-/// Reads rows of a 4-bit part.
+/// Reads rows of a 4-bit slice.
 class Rows4 {
  public:
   Rows4(const PackedPart& part, const uint8_t* bytes)
@@ -115,10 +115,11 @@ class Rows4 {
         pairs_(pairs_of(floats_)),
         nested_scales_(reinterpret_cast<const float*>(bytes + places_.nested_scales)) {}
 
-  /// Reads columns of the part's `row`, which is row `whole_row` of the whole matrix.
+  /// Reads columns of row `row` of the slice, which is row `whole_row` of the whole matrix.
   void read(int64_t row, int64_t whole_row, IndexRange columns, float* to) const {
     const int64_t block = part_.format.block_size;
-    const int64_t origin = whole_row * part_.in + part_.columns.begin;  // index of column 0
+    const int64_t origin = whole_row * part_.in + part_.columns.begin;  // index of column 0 in the
+                                                                        // flattened whole matrix
     const uint8_t* codes = bytes_ + places_.codes + row * places_.row_bytes;
     for (int64_t column = columns.begin; column < columns.end;) {
       const int64_t of_whole = (origin + column) / block;
@@ -129,7 +130,8 @@ class Rows4 {
     }
   }
 
-  /// Returns a whole row that starts at a block boundary; nested scales are expanded into `scales`.
+  /// Returns a whole row, which must start at a block boundary. Nested scales are expanded into
+  /// `scales`.
   kernel::CodedRow coded(int64_t row, int64_t whole_row, std::vector<float>& scales) const {
     const int64_t block = part_.format.block_size, count = places_.scales_per_row;
     kernel::CodedRow coded{
@@ -190,7 +192,7 @@ class Rows4 {
   const bool has_avx512_ = has_avx512();
 };
 
-/// Reads rows of an 8-bit part.
+/// Reads rows of an 8-bit slice.
 class Rows8 {
  public:
   Rows8(const PackedPart& part, const uint8_t* bytes) : places_(part), bytes_(bytes) {}
@@ -214,11 +216,11 @@ class Rows8 {
   const uint8_t* bytes_;
 };
 
-/// Rounds to the original type of the packed weights, then to the requested type.
+/// Rounds values to the original type of the packed weights, then to the requested type.
 template <class Type>
 void round_row(const float* from, int64_t count, at::ScalarType packed, Type* to) {
 #if defined(__x86_64__)
-  // Rounding to bfloat16 again changes nothing.
+  // A second rounding to bfloat16 would have no effect.
   if (std::is_same_v<Type, c10::BFloat16> && packed != at::kHalf && has_avx512()) {
     kernel::round_to_bfloat16(from, count, reinterpret_cast<uint16_t*>(to));
     return;
@@ -248,7 +250,7 @@ void unpack_rows(
   const Rows reader(part, bytes.const_data_ptr<uint8_t>());
   const std::vector<int64_t> of_whole = whole_rows(part);
   const auto packed = is_8_bits(part) ? at::kFloat : part.format.type;
-  constexpr int64_t kLeast = 1 << 15;  // elements per thread
+  constexpr int64_t kLeast = 1 << 15;  // minimum number of elements per thread
   const int64_t width = columns.size();
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, to.scalar_type(), "unpack", [&] {
     auto* out = to.mutable_data_ptr<scalar_t>();
@@ -261,7 +263,7 @@ void unpack_rows(
           for (int64_t i = begin; i < end; ++i) {
             const int64_t at = rows.begin + i, whole = of_whole[static_cast<size_t>(at)];
             if constexpr (std::is_same_v<scalar_t, float>) {
-              if (packed == at::kFloat) {  // no rounding needed
+              if (packed == at::kFloat) {  // no rounding is needed
                 reader.read(at, whole, columns, out + i * width);
                 continue;
               }
@@ -273,9 +275,9 @@ void unpack_rows(
   });
 }
 
-// A few rows are multiplied with weights that are unpacked in registers, or row by row. For float32
-// activations the weights are those of an unpacked panel. For bfloat16 activations they are not
-// rounded to the activations' type first; the sum is rounded to that type.
+// Products of a few rows with weights that are unpacked in registers or row by row. For float32
+// activations, the weights are those of an unpacked panel. For bfloat16 activations, the weights
+// are not rounded to bfloat16; only the sum is.
 
 Tensor multiply_8_bits(
     const PackedPart& part, const Tensor& bytes, FewRows& few, const Tensor& bias) {
@@ -292,7 +294,7 @@ Tensor multiply_8_bits(
   });
 }
 
-/// True if each row starts at a block boundary and consists of whole steps.
+/// Returns true if each row starts at a block boundary and consists of whole steps.
 bool has_whole_steps(const PackedPart& part) {
   const int64_t block = part.format.block_size;
   return block % kernel::kCodesAtOnce == 0 && part.columns.size() % kernel::kCodesAtOnce == 0 &&
@@ -306,7 +308,7 @@ Tensor multiply_4_bits(
   const int64_t width = part.columns.size();
   const bool is_rounded = few.type() == at::kFloat && part.format.type != at::kFloat;
   const bool is_coded = has_whole_steps(part) && !is_rounded;
-  // Only nested scales and blocks that cross row boundaries depend on the whole row index.
+  // The whole row index matters only for nested scales and for blocks that cross row boundaries.
   const bool needs_whole = part.format.is_nested || !is_coded;
   const std::vector<int64_t> of_whole = needs_whole ? whole_rows(part) : std::vector<int64_t>();
   if (is_coded) {
@@ -319,7 +321,8 @@ Tensor multiply_4_bits(
             int64_t row, int64_t count, float* sums) mutable {
           kernel::CodedRow coded[kernel::kCodedRows];
           for (int64_t i = 0; i < kernel::kCodedRows; ++i) {
-            const int64_t at = row + std::min(i, count - 1);  // an odd last row is duplicated
+            const int64_t at = row + std::min(i, count - 1);  // the last row is duplicated if the
+                                                              // count is odd
             const int64_t whole = needs_whole ? of_whole[static_cast<size_t>(at)] : at;
             coded[i] = reader.coded(at, whole, scales[static_cast<size_t>(i)]);
           }
@@ -340,10 +343,10 @@ Tensor multiply_4_bits(
       });
 }
 
-/// Elements of a panel: 4 MiB of float32.
+/// Number of elements of a panel: 4 MiB of float32.
 constexpr int64_t kPanelSize = 1 << 20;
 
-/// Divides [0, size) into panels of at most kPanelSize elements, with `depth` elements per index.
+/// Divides [0, size) into panels of at most kPanelSize elements; each index has `depth` elements.
 template <class Function>
 void over_panels(int64_t size, int64_t depth, const Function& function) {
   const int64_t step =
@@ -353,7 +356,7 @@ void over_panels(int64_t size, int64_t depth, const Function& function) {
   }
 }
 
-/// Returns an empty tensor [..., size] of the type and device of x.
+/// Returns an empty tensor [..., size] with the type and device of x.
 Tensor empty_like_rows(const Tensor& x, int64_t size) {
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = size;

@@ -1,4 +1,4 @@
-// Byte layout of a part of a packed matrix. Internal to ops.
+// Byte layout of a slice of a packed matrix. Internal to ops.
 #pragma once
 
 #include <limits>
@@ -20,7 +20,7 @@ inline bool is_8_bits(const PackedPart& part) {
   return part.format.kind == PackedKind::kInt8;
 }
 
-/// Offsets in the bytes of a part.
+/// Offsets within the bytes of a slice.
 struct PackedPlaces {
   explicit PackedPlaces(const PackedPart& part) {
     const int64_t rows = part.row_count(), columns = part.columns.size();
@@ -40,7 +40,7 @@ struct PackedPlaces {
     codes = padded_to(floats * 4, kPartAlignment);
     row_bytes = (columns + 1) / 2;
     scales = codes + padded_to(rows * row_bytes, kPartAlignment);
-    // Maximum number of blocks that a row's elements can touch, for any start.
+    // Maximum number of blocks that a row can touch, for any position of its first element.
     const bool is_aligned = part.in % block == 0 && part.columns.begin % block == 0;
     scales_per_row = columns == 0 ? 0
                      : is_aligned ? (columns + block - 1) / block
@@ -49,19 +49,20 @@ struct PackedPlaces {
         scales + padded_to(rows * scales_per_row * (part.format.is_nested ? 1 : 4), kPartAlignment);
   }
 
-  int64_t nested_scales = 0;  // follows the values of scales and the offset
+  int64_t nested_scales = 0;  // offset of the nested scales, which follow the values of scales and
+                              // the offset
   int64_t codes = 0, row_bytes = 0;
   int64_t scales = 0, scales_per_row = 0;
   int64_t end = 0;
 };
 
-/// Returns the layout in the form that kernels use; nullopt if the part has more row ranges than it
-/// supports.
+/// Returns the layout in the form that kernels read; nullopt if the slice has more row ranges than
+/// that form supports.
 std::optional<UnpackPlace> unpack_place(
     const PackedPart& part, IndexRange rows, IndexRange columns);
 
-/// Implementation of unpack() with ATen's operations, for any device; used if no custom loop
-/// supports the part.
+/// Implementation of unpack() with ATen operations, for any device. Used if no custom loop supports
+/// the slice.
 Tensor unpack_by_operations(
     const PackedPart& part,
     const Tensor& bytes,

@@ -1,4 +1,4 @@
-// Matrix products through ATen, with float32 fallbacks and alignment splits.
+// Matrix products through ATen, with float32 fallbacks and splits for alignment.
 #include "ops/products.h"
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 namespace lockstep::ops {
 namespace {
 
-/// Operand elements converted to float32 at a time: 8 MB.
+/// Number of operand elements that are converted to float32 at a time (8 MB).
 constexpr int64_t kPartElements = int64_t{1} << 21;
-/// Alignment in bytes of fast GPU products.
+/// Alignment in bytes that fast GPU products require.
 constexpr int64_t kGpuBytes = 16;
-/// Minimum size that is split if it is not aligned.
+/// Minimum size of a dimension that is split if it is not aligned.
 constexpr int64_t kLeastCutSize = 512;
-/// With fewer rows, ATen's product with a transposed right operand is limited by reading it, so it
-/// is not converted.
+/// Minimum number of rows for the conversion to float32. With fewer rows, the time of ATen's
+/// product with a transposed right operand is dominated by reading that operand.
 constexpr int64_t kLeastWidenedRows = 4;
 
 bool are_widened(const Tensor& left, const Tensor& right) {
@@ -31,8 +31,8 @@ Tensor widened(const Tensor& x) {
   return x.to(at::kFloat);
 }
 
-/// Computes left x right + added in float32 parts; `added` is a bias [n], or a matrix [m, n], which
-/// may be the result itself.
+/// Computes left x right + added in float32 chunks. `added` is a bias [n] or a matrix [m, n]; the
+/// matrix may be the result itself.
 void multiply_parts(
     const Tensor& result, const Tensor& left, const Tensor& right, const Tensor& added) {
   const int64_t depth = std::max<int64_t>(left.size(1), 1);
@@ -55,9 +55,9 @@ void multiply_parts(
   }
 }
 
-/// Returns the part of a size that is a separate product on a GPU: the largest multiple of 16
-/// bytes. An unaligned size (a vocabulary of 50,257) would make the whole product several times
-/// slower.
+/// Returns the part of a dimension that is computed as a separate product on a GPU: the largest
+/// multiple of 16 bytes. Otherwise an unaligned size (a vocabulary of 50,257) would make the whole
+/// product several times slower.
 int64_t aligned_part(const Tensor& left, int64_t size) {
   const int64_t numbers = kGpuBytes / static_cast<int64_t>(left.element_size());
   return left.is_cuda() && size >= kLeastCutSize ? size / numbers * numbers : size;
@@ -67,7 +67,7 @@ bool has_aligned_rows(const Tensor& x) {
   return x.stride(1) == 1 && x.stride(0) * static_cast<int64_t>(x.element_size()) % kGpuBytes == 0;
 }
 
-/// As multiply_parts, but uses ATen's products if the processor supports the type.
+/// Same as multiply_parts, but uses ATen's products if the processor supports the type.
 void multiply_into(
     const Tensor& result, const Tensor& left, const Tensor& right, const Tensor& added) {
   const int64_t columns = right.size(1), whole = aligned_part(left, columns);
@@ -82,7 +82,8 @@ void multiply_into(
   }
   const int64_t depth = left.size(1), most = aligned_part(left, depth);
   if (most < depth && has_aligned_rows(left)) {
-    // The remainder goes first, because the intermediate rounding is then relative to a small sum.
+    // The remainder is computed first, so that its intermediate rounding is relative to a small
+    // sum.
     multiply_into(
         result, left.narrow(1, most, depth - most), right.narrow(0, most, depth - most), added);
     multiply_into(result, left.narrow(1, 0, most), right.narrow(0, 0, most), result);
@@ -102,7 +103,7 @@ void multiply_into(
   }
 }
 
-/// True if ATen can write the product to this result or add to it.
+/// Returns true if ATen can write the product to this result or add it.
 bool takes_result(const Tensor& result, const Tensor& left) {
   return result.is_cuda() || result.scalar_type() == left.scalar_type();
 }

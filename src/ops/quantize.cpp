@@ -48,11 +48,12 @@ constexpr std::array<uint32_t, 16> kFp4Bits{
     0xbe2aaaab,
     0xbe800000};
 
-/// Values processed together, loop by loop, so that the compiler can vectorize.
+/// Number of values that are processed together in separate loops, so that the compiler can
+/// vectorize each loop.
 constexpr int64_t kRun = 64;
 
-/// Returns the codes of values that were divided by their block's largest magnitude. NaN, which
-/// results from a block of zeros, gets code 0 because every comparison is false.
+/// Returns the codes of values that were divided by their block's largest magnitude. A block of
+/// zeros gives NaN, whose code is 0 because every comparison is false.
 class Nf4Codes {
  public:
   Nf4Codes() {
@@ -74,7 +75,7 @@ class Nf4Codes {
   std::array<float, 15> middles_{};
 };
 
-/// Codes by bitsandbytes' own bounds, which are not exactly the midpoints.
+/// Computes codes with the bounds that bitsandbytes uses, which are not exactly the midpoints.
 class Fp4Codes {
  public:
   void operator()(const std::array<float, kRun>& numbers, std::array<int32_t, kRun>& codes) const {
@@ -93,7 +94,7 @@ class Fp4Codes {
   }
 };
 
-/// Quantizes blocks [begin, end); the codes of a block start at a whole byte.
+/// Quantizes the blocks [begin, end). The codes of a block start at a whole byte.
 template <class Codes>
 void quantize_blocks(
     const Codes& codes_of,
@@ -116,7 +117,7 @@ void quantize_blocks(
     const float factor = 1.0F / most;
     for (int64_t i = first; i < last; i += kRun) {
       const int64_t count = std::min(kRun, last - i);
-      numbers.fill(0);  // an odd end is padded with the code of zero
+      numbers.fill(0);  // an odd end is padded with zero
       for (int64_t k = 0; k < count; ++k) {
         numbers[static_cast<size_t>(k)] = weight[i + k] * factor;
       }
@@ -135,7 +136,7 @@ void quantize_4_bits(const Tensor& weight, PackedMatrix& matrix, const Tensor& s
   const float* from = weight.const_data_ptr<float>();
   auto* codes = matrix.codes.mutable_data_ptr<uint8_t>();
   auto* to = scales.mutable_data_ptr<float>();
-  constexpr int64_t kLeast = 1 << 14;  // elements per thread
+  constexpr int64_t kLeast = 1 << 14;  // minimum number of elements per thread
   const int64_t block = matrix.format.block_size;
   at::parallel_for(
       0, matrix.blocks(), std::max<int64_t>(kLeast / block, 1), [&](int64_t begin, int64_t end) {
@@ -143,7 +144,7 @@ void quantize_4_bits(const Tensor& weight, PackedMatrix& matrix, const Tensor& s
       });
 }
 
-/// Quantizes W in float16 by the largest magnitude of each row; a row of zeros remains zero.
+/// Quantizes W in float16 by the largest magnitude of each row. A row of zeros remains zero.
 void quantize_8_bits(const Tensor& weight, PackedMatrix& matrix) {
   const Tensor halves = weight.to(at::kHalf).to(at::kFloat);
   matrix.scales = matrix.in == 0 ? at::zeros({matrix.out}) : halves.abs().amax(1);
@@ -157,7 +158,7 @@ std::array<float, 256> make_nested_values() {
   std::vector<float> values{0, 1};
   for (int decade = 0; decade < kDecades; ++decade) {
     // Midpoints of equal intervals of [0.1, 1], scaled by the decade. Each bound is computed from
-    // the nearer end, with one rounding.
+    // the nearer end and rounded once.
     const int bounds = (1 << decade) + 1;
     const float step = (1.0F - 0.1F) / static_cast<float>(bounds - 1);
     const auto bound = [&](int i) {

@@ -14,8 +14,8 @@
 namespace lockstep::ops {
 namespace {
 
-/// Rotates the heads of one token: `heads` rows of `size`, from `from` (with row stride `stride`)
-/// to `to` (with row stride `to_stride`).
+/// Rotates the heads of one token: reads `heads` rows of `size` values from `from` (row stride
+/// `stride`) and writes them to `to` (row stride `to_stride`).
 template <class T, RotaryPairs kPairs>
 struct RotateToken {
   LOCKSTEP_INLINE static void run(
@@ -47,7 +47,7 @@ struct RotateToken {
   }
 };
 
-/// Both x and y are [B, T, H, D] with a dense last dim.
+/// Both x and y are [B, T, H, D] with a dense last dimension.
 template <class T, RotaryPairs kPairs>
 void rotate_on_cpu(
     const Tensor& x, const Tensor& y, const Tensor& cos, const Tensor& sin, float sign) {
@@ -88,7 +88,8 @@ Tensor rotate_by_tensors(
                s = sin.unsqueeze(-2).to(high) * sign;  // [.., T, 1, d]
   const Tensor turned = x.narrow(-1, 0, 2 * half),
                rest = x.narrow(-1, 2 * half, x.size(-1) - 2 * half);
-  const int64_t dim = pairs == RotaryPairs::kHalves ? -2 : -1;  // dim of the two values of a pair
+  const int64_t dim = pairs == RotaryPairs::kHalves ? -2 : -1;  // dimension of the two values of a
+                                                                // pair
   const auto by_pairs =
       dim == -2 ? turned.unflatten(-1, {2, half}) : turned.unflatten(-1, {half, 2});
   const Tensor a = by_pairs.select(dim, 0).to(high), b = by_pairs.select(dim, 1).to(high);
@@ -167,7 +168,7 @@ struct RotateFunction : torch::autograd::Function<RotateFunction<kPairs>> {
   }
 };
 
-/// Writes rotated query and key, and the unchanged value, to one tensor [B, T, H + 2 Hkv, D].
+/// Writes the rotated query and key and the unchanged value to one tensor [B, T, H + 2 Hkv, D].
 struct SplitRotatedHeads : torch::autograd::Function<SplitRotatedHeads> {
   static torch::autograd::tensor_list forward(
       torch::autograd::AutogradContext* context,
@@ -204,7 +205,7 @@ struct SplitRotatedHeads : torch::autograd::Function<SplitRotatedHeads> {
   }
 };
 
-/// True if the angles are for `length` positions of `rows` rows and heads of `size`.
+/// Returns true if the angles match `rows` rows of `length` positions with heads of `size` values.
 bool fit(const Tensor& cos, const Tensor& sin, int64_t rows, int64_t length, int64_t size) {
   return cos.sizes() == sin.sizes() &&
          (cos.dim() == 2 || (cos.dim() == 3 && cos.size(0) == rows)) && cos.size(-2) == length &&

@@ -1,4 +1,4 @@
-// Rotary position embeddings in the layouts of Hugging Face's files.
+// Rotary position embeddings in the layouts of Hugging Face checkpoints.
 #pragma once
 
 #include <array>
@@ -10,15 +10,15 @@ namespace lockstep::ops {
 
 using at::Tensor;
 
-/// Pairs of values of a head that are rotated together.
+/// Values of a head that form a pair and are rotated together.
 enum class RotaryPairs {
-  kHalves,      // i and i + d
-  kNeighbours,  // 2 i and 2 i + 1 (GLM)
+  kHalves,      // values i and i + d
+  kNeighbours,  // values 2 i and 2 i + 1 (GLM)
 };
 
-/// Rotates x [B, T, H, D]. cos and sin are [T, d] or [B, T, d] float32, 2 d <= D. The first 2 d
-/// values of each head, as pairs (a, b), become (a cos - b sin, b cos + a sin); the others are
-/// unchanged. Computed in float32 and rounded once.
+/// Rotates x [B, T, H, D]. cos and sin are float32 [T, d] or [B, T, d] with 2 d <= D. The first 2 d
+/// values of each head form pairs (a, b), which become (a cos - b sin, b cos + a sin); the other
+/// values are unchanged. Computes in float32 and rounds once.
 Tensor rotate(
     const Tensor& x,
     const Tensor& cos,
@@ -26,8 +26,8 @@ Tensor rotate(
     RotaryPairs pairs = RotaryPairs::kHalves);
 
 /// Splits a packed query-key-value projection [B, T, (H + 2 Hkv) D] and rotates queries and keys,
-/// in one pass forward and one backward. Returns query [B, H, T, D], key and value [B, Hkv, T, D],
-/// views of one tensor. cos and sin as above, 2 d <= D = head_dim.
+/// in one forward pass and one backward pass. Returns query [B, H, T, D], and key and value [B,
+/// Hkv, T, D], as views of one tensor. cos and sin are as in rotate(), with D = head_dim.
 std::array<Tensor, 3> split_rotated_heads(
     const Tensor& packed, int64_t head_dim, int64_t kv_heads, const Tensor& cos, const Tensor& sin);
 

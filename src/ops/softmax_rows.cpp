@@ -26,7 +26,7 @@ struct StatisticsRow {
     Floats most = vector::load_some(logits + whole, rest, kLowest);
     for (int64_t i = 0; i < whole; i += kLanes) {
       const Floats value = vector::load(logits + i);
-      // NaN propagates: every comparison with it is false.
+      // NaN propagates, because every comparison with it is false.
       most = value <= most ? most : value;
     }
     const float peak = vector::maximum(most);
@@ -68,7 +68,7 @@ struct GradientRow {
       vector::store_some(logits + whole, p * (1.0F - t * t), rest);
     }
     if (is_here) {
-      // Computed from float32 and not from the rounded element.
+      // Computed from the float32 value instead of the rounded element.
       const Floats p = vector::exponential(vector::splat(own) - log_sum) * softmax_factor;
       const float t = own * inverse_cap;
       vector::narrow((p[0] - target_factor) * (1 - t * t), logits[target]);
@@ -153,7 +153,7 @@ const CudaLoops* cuda_loops_for(const Tensor& logits) {
   return fits && cuda_loops().row_statistics != nullptr ? &cuda_loops() : nullptr;
 }
 
-/// Targets as an index, and a mask of those in [0, V).
+/// Targets as indices, and a mask of the targets in [0, V).
 struct Index {
   Tensor at, is_here;  // [n, 1]
 };

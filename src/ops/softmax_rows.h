@@ -9,19 +9,19 @@
 
 namespace lockstep::ops {
 
-/// True if the loops of this file support these logits: on the CPU, float32 or bfloat16.
+/// Returns true if the loops of this file support these logits: on the CPU, float32 or bfloat16.
 bool has_row_loops(const Tensor& logits);
 
 /// Computes logits = softcap * tanh(logits / softcap) in place.
 void cap_logits(Tensor& logits, double softcap);
 
-/// Returns the statistics of contiguous logits [n, V] and targets [n]. The logit of a target
-/// outside [0, V) is 0.
+/// Returns the statistics of contiguous logits [n, V] for targets [n]. For a target outside [0, V),
+/// the target's logit is 0.
 RowStatistics row_statistics(const Tensor& logits, const Tensor& targets);
 
-/// Overwrites logits [n, V] (already capped if softcap > 0) with the gradient of the logits before
-/// the cap: softmax * softmax_factor - onehot(target) * target_factor, times the cap's derivative.
-/// log_sum, softmax_factor and target_factor are [n], of the type of the statistics.
+/// Overwrites logits [n, V] (already capped if softcap > 0) with the gradient of the uncapped
+/// logits: softmax * softmax_factor - onehot(target) * target_factor, times the derivative of the
+/// cap. log_sum, softmax_factor and target_factor are [n], in the type of the statistics.
 void logits_become_gradient(
     Tensor& logits,
     const Tensor& targets,
@@ -30,8 +30,8 @@ void logits_become_gradient(
     const Tensor& target_factor,
     double softcap);
 
-/// Returns [n] bool: true if the target's logit is the largest of its row (the first of equal
-/// ones). Requires has_row_loops().
+/// Returns [n] bool: true if the target's logit is the largest of its row (the first if several are
+/// equal). Requires has_row_loops().
 Tensor likeliest_on_cpu(const Tensor& logits, const Tensor& targets);
 
 }  // namespace lockstep::ops

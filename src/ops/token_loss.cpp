@@ -1,4 +1,4 @@
-// Chunked token loss with gradients computed in the forward pass.
+// Token loss in chunks of rows, with gradients computed in the forward pass.
 #include "ops/token_loss.h"
 
 #include <algorithm>
@@ -20,11 +20,11 @@
 namespace lockstep::ops {
 namespace {
 
-/// Minimum rows for an efficient matrix product.
+/// Minimum number of rows for an efficient matrix product.
 constexpr int64_t kLeastHeadRows = 128;
 
-/// Returns the maximum bytes of logits in memory. More on a device, because its products need many
-/// rows, and each run adds to the head's whole gradient in float32.
+/// Returns the maximum bytes of logits in memory. The limit is higher on a device, because its
+/// products need many rows, and each chunk adds to the head's whole gradient in float32.
 int64_t logits_bytes(const Tensor& hidden) {
   return int64_t{hidden.is_cpu() ? 96 : 1024} << 20;
 }
@@ -49,8 +49,8 @@ void check_head(const Tensor& hidden, const Tensor& weight, const Tensor& target
   }
 }
 
-/// Returns the indexes of rows that are not ignored, int64 [n]. On a GPU all rows are used, to
-/// avoid a synchronization.
+/// Returns the indices of rows with a target, int64 [n]. On a GPU, returns all rows to avoid a
+/// synchronization.
 Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
   const auto* target = targets.const_data_ptr<int64_t>();
   std::vector<int64_t> rows;
@@ -69,9 +69,9 @@ Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
   return at::tensor(rows, at::kLong);
 }
 
-/// Returns the rows per run, which bounds the memory; `count` rows are divided into runs of equal
-/// size. Computed for the largest shard of the vocabulary, so that ranks with shards of different
-/// sizes make the same runs.
+/// Returns the number of rows per chunk, which limits the memory; `count` rows are divided into
+/// chunks of equal size. The number is computed for the largest shard of the vocabulary, so that
+/// ranks with shards of different sizes process the same chunks.
 int64_t rows_of_a_run(
     int64_t count, const Tensor& hidden, int64_t vocabulary, const TokenLossOptions& options) {
   int64_t at_once = options.rows_at_once;
@@ -79,8 +79,8 @@ int64_t rows_of_a_run(
     const int64_t tokens = options.widest_part > 0 ? options.widest_part : vocabulary;
     const auto bytes = static_cast<int64_t>(hidden.element_size());
     const int64_t row = std::max<int64_t>(tokens * bytes, 1), most = logits_bytes(hidden);
-    // Several runs of a 16-bit type need a float32 sum. If the logits are not stored in float32, a
-    // single run may use the memory of that sum instead.
+    // Several chunks of a 16-bit type require a float32 sum. If the logits are not stored in
+    // float32, a single chunk may use the memory of that sum instead.
     const int64_t sum = bytes < 4 && has_vector_run(hidden) ? tokens * hidden.size(1) * 4 : 0;
     at_once = count * row <= most + sum ? count : std::max(kLeastHeadRows, most / row);
   }
@@ -91,19 +91,19 @@ int64_t rows_of_a_run(
 
 struct Result {
   Tensor loss, hidden_gradient, weight_gradient;
-  bool is_placed = false;  // the weight's gradient was written to its place
+  bool is_placed = false;  // the weight's gradient was written to the memory of its sink
 };
 
 struct Needs {
   bool hidden, weight;
 };
 
-/// Rows that are computed: those that are not ignored, or all rows on a GPU.
+/// Rows to compute: those with a target, or all rows on a GPU.
 struct HeadRows {
   Tensor hidden, target;  // [n, C], [n]
-  Tensor weights;         // [n], of the statistics' type; undefined: all 1
+  Tensor weights;         // [n], in the type of the statistics; undefined: 1
   DistributionTargets distributions;
-  Tensor index;  // indexes of the rows of `hidden`; undefined: all rows
+  Tensor index;  // indices of the rows of `hidden`; undefined: all rows
 };
 
 // Applies `take` to each defined tensor.
@@ -160,9 +160,9 @@ std::unique_ptr<TokenLossRun> make_run(const RunInputs& inputs) {
   return run != nullptr ? std::move(run) : make_tensor_run(inputs);
 }
 
-/// Contribution of label smoothing to a run, computed without logits: their mean is the product
-/// with the mean row of the vocabulary, and so is its gradient. For a vocabulary shard, this
-/// shard's contribution.
+/// Contribution of label smoothing to a chunk. It needs no logits: their mean is the product with
+/// the mean row of the vocabulary, and the gradient has the same form. With a vocabulary shard,
+/// this is the shard's contribution.
 class Smoothing {
  public:
   Smoothing(const Tensor& weight, int64_t vocabulary, const TokenLossOptions& options)
@@ -181,7 +181,7 @@ class Smoothing {
   bool acts() const { return share_ > 0; }
   /// [n]
   Tensor mean_logits(const Tensor& hidden) const { return at::mv(hidden.to(mean_), mean_); }
-  /// Adds the contribution after the run has written its gradients.
+  /// Adds the contribution after the chunk has written its gradients.
   void add(const Tensor& hidden, const RowGradients& gradients) {
     const Tensor spread = gradients.target_factor * (share_ / (1 - share_));  // [n]
     if (gradients.hidden.defined()) {
@@ -192,7 +192,7 @@ class Smoothing {
       rows_.add_(at::mv(hidden.t().to(rows_), spread).div_(vocabulary_));
     }
   }
-  /// Subtracts the same vector from all rows of the vocabulary.
+  /// Subtracts the same vector from all rows of the vocabulary gradient.
   void add_to(Tensor& weight_gradient) const { weight_gradient.sub_(rows_); }
 
  private:
@@ -200,7 +200,7 @@ class Smoothing {
   Tensor mean_, rows_;  // [C]
 };
 
-/// Returns the losses of a run and sets the factors of its gradients.
+/// Returns the losses of a chunk and sets the factors of its gradients.
 Tensor losses_of(
     const RowStatistics& whole,
     const Tensor& target,
@@ -335,7 +335,7 @@ void scale_on_cpu(const Tensor& tensor, float factor) {
   });
 }
 
-/// tensor.mul_(factor) in host memory.
+/// Multiplies a tensor in host memory by `factor`, in place.
 void scale(const Tensor& tensor, double factor) {
   const auto type = tensor.scalar_type();
   if (factor == 1) {
@@ -371,7 +371,7 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
   }
   static torch::autograd::tensor_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::tensor_list gradient) {
-    // The gradients are moved out, so that autograd uses them without a copy.
+    // The gradients are moved out of saved_data, so that autograd can use them without a copy.
     const auto take = [&](const char* name) {
       auto found = context->saved_data.find(name);
       if (found == context->saved_data.end()) {
@@ -391,7 +391,7 @@ struct TokenLossFunction : torch::autograd::Function<TokenLossFunction> {
                               (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&
                               gradient[0].scalar_type() == at::kFloat &&
                               cuda_loops().scale != nullptr;
-      if (has_kernel) {  // the kernel skips a factor of 1, the usual value
+      if (has_kernel) {  // the kernel does nothing for a factor of 1, which is the usual value
         cuda_loops().scale(value, gradient[0]);
         return value;
       }

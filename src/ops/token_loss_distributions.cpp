@@ -1,4 +1,5 @@
-// Token loss of rows whose target is a reference distribution or a flat one, by ATen's products.
+// Token loss, through ATen products, for rows whose target is a reference distribution or a flat
+// one.
 #include <ATen/ATen.h>
 
 #include "ops/products.h"
@@ -8,9 +9,9 @@
 namespace lockstep::ops {
 namespace {
 
-/// With q the reference's distribution and z the logits, KL(q || softmax(z)) is the logarithm of
-/// the sum of exp(z), minus sum(q (z - log q)). The latter takes the role of a token's logit: it is
-/// also a sum over shards of the vocabulary.
+/// Chunk of rows with distribution targets. For the reference's distribution q and the logits z,
+/// KL(q || softmax(z)) is the logarithm of the sum of exp(z), minus sum(q (z - log q)). The second
+/// term replaces a token's logit: it is also a sum over the shards of the vocabulary.
 class DistributionRun final : public TokenLossRun {
  public:
   explicit DistributionRun(const RunInputs& inputs) : inputs_(inputs) {}
@@ -33,7 +34,8 @@ class DistributionRun final : public TokenLossRun {
       slope = logits_.div(inputs_.softcap).square_().neg_().add_(1);
     }
     if (gradients.excess_factor.defined()) {
-      // Gradient of the largest logit, which equal logits share, and of the mean.
+      // Gradient of the excess: that of the largest logit, divided among equal logits, minus that
+      // of the mean.
       const Tensor& factor = gradients.excess_factor;
       of_excess = logits_.eq(peak_.unsqueeze(1)) * (factor / peaks_).unsqueeze(1);
       of_excess.sub_((factor / static_cast<double>(inputs_.vocabulary)).unsqueeze(1));
@@ -74,7 +76,7 @@ class DistributionRun final : public TokenLossRun {
   }
 
  private:
-  /// Computes the reference's logits and replaces the token's logit by the term of their
+  /// Computes the reference's logits and replaces the target's logit with the term of the
   /// distribution.
   void compare(RowStatistics& statistics) {
     const Tensor nowhere = at::full_like(inputs_.target, -1);
@@ -93,12 +95,13 @@ class DistributionRun final : public TokenLossRun {
     log_q.sub_(of_reference.total.log().add_(of_reference.maximum).unsqueeze(1));
     target_ = log_q.exp();
     if (reference.lowered.defined()) {
-      log_q.mul_(reference.lowered.eq(0).unsqueeze(1));  // a cross-entropy does not have this term
+      log_q.mul_(reference.lowered.eq(0).unsqueeze(1));  // the cross-entropy does not include log q
     }
     const Tensor compared = log_q.neg_().add_(logits_).mul_(target_).sum(1);  // q (z - log q)
     statistics.target = at::where(reference.rows, compared, statistics.target);
   }
-  /// Computes over the whole vocabulary: the largest logit, the number of equal ones, and the mean.
+  /// Computes, over the whole vocabulary, the largest logit, the number of logits equal to it, and
+  /// the mean.
   void measure_excess(RowStatistics& statistics) {
     const Tensor none = at::zeros_like(statistics.total);
     const auto whole = [&](Tensor maximum, Tensor sum) {
@@ -114,7 +117,7 @@ class DistributionRun final : public TokenLossRun {
     statistics.level = inputs_.distributions.level;
     statistics.excess = peak_ - all.target / static_cast<double>(inputs_.vocabulary);
   }
-  /// Lowers the given logits if they are in this shard of the vocabulary.
+  /// Reduces the specified logits if they are in this shard of the vocabulary.
   void lower(Tensor& logits) const {
     const DistributionTargets& reference = inputs_.distributions;
     if (!reference.lowered.defined()) {
@@ -127,7 +130,7 @@ class DistributionRun final : public TokenLossRun {
         tokens.clamp(0, logits.size(1) - 1).unsqueeze(1),
         reference.lowered.to(logits).neg().mul_(are_here).unsqueeze(1));
   }
-  /// Returns new logits [n, V], float32 or float64.
+  /// Returns newly computed logits [n, V], float32 or float64.
   Tensor logits_of(const Tensor& hidden, const Tensor& weight) const {
     const auto type = hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     Tensor logits = matrix_product(hidden, weight.t()).to(type);

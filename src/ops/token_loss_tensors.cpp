@@ -1,4 +1,4 @@
-// Token loss by ATen's products, on any device.
+// Token loss through ATen products, on any device.
 #include <ATen/ATen.h>
 
 #include "ops/cpu/host_loops.h"
@@ -9,11 +9,11 @@
 namespace lockstep::ops {
 namespace {
 
-/// Row stride of the logits is a multiple of this, so that a device's products are fast for any
+/// The row stride of the logits is a multiple of this, so that a device's products are fast for any
 /// vocabulary size.
 constexpr int64_t kLogitsApart = 64;
 
-/// hidden weight^T, [n, V].
+/// Returns hidden weight^T, [n, V].
 Tensor logits_of(const Tensor& hidden, const Tensor& weight) {
   const int64_t vocabulary = weight.size(0);
   if (has_host_loops(hidden) || vocabulary % kLogitsApart == 0) {
@@ -72,7 +72,7 @@ void add_weight_gradient(
   if (sum.sum.defined()) {
     add_matrix_product(sum.sum, logits_gradient.t(), hidden);
   } else {
-    const bool is_wide = is_small && !sum.is_last;  // more runs follow
+    const bool is_wide = is_small && !sum.is_last;  // more chunks follow
     sum.sum =
         is_wide ? at::empty(weight.sizes(), weight.options().dtype(at::kFloat)) : sum.room(weight);
     write_matrix_product(sum.sum, logits_gradient.t(), hidden);

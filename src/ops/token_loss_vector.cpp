@@ -1,4 +1,4 @@
-// Token loss by the AVX-512 loops of loss_head_kernel.h.
+// Token loss with the AVX-512 loops of loss_head_kernel.h.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -40,8 +40,8 @@ int64_t rounded_up(int64_t bytes) {
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
-/// Calls `function(part, first, last)` in parallel for ranges that cover [0, count), at most one
-/// per thread.
+/// Calls `function(part, first, last)` in parallel for ranges that cover [0, count), with at most
+/// one range per thread.
 template <class Function>
 void in_parts(int64_t count, int64_t threads, const Function& function) {
   const int64_t parts = std::max<int64_t>(1, std::min(count, threads));
@@ -62,7 +62,7 @@ class VectorHeadRun final : public TokenLossRun {
     const int64_t padded = shape_.panels * kPanel, floats = rounded_up(padded * 4);
     const int64_t gradient = inputs.needs_gradient ? shape_.gradient_bytes : 0;
     thread_bytes_ = rounded_up(shape_.thread_bytes);
-    // A single block, so that a caching allocator returns the same one at every step.
+    // A single block, so that a caching allocator returns the same memory in every step.
     memory_ = at::empty(
         {rounded_up(shape_.kept_bytes) + rounded_up(shape_.panel_bytes) + rounded_up(gradient) +
          rounded_up(shape_.reference_bytes) + 5 * floats + threads_ * thread_bytes_ + kLine},
@@ -121,7 +121,7 @@ class VectorHeadRun final : public TokenLossRun {
     return copy;
   }
 
-  /// Sets the factor of the exponentials, which are relative to this shard's own maximum.
+  /// Sets the factor of the exponentials, which are relative to the maximum of this shard.
   void set_factors(const RowStatistics& whole, const RowGradients& gradients) {
     const Tensor own = rows_of(run_.maximum);
     const Tensor factor =
@@ -188,7 +188,7 @@ class VectorHeadRun final : public TokenLossRun {
 }  // namespace
 
 bool has_vector_run(const Tensor& hidden) {
-  // These loops store no product that could be checked.
+  // These loops do not store products that could be verified.
   return head_loops_for(hidden) != nullptr && !checks_products();
 }
 

@@ -1,4 +1,5 @@
-// Byte layout of some rows and columns of a packed part, for kernels: integers only.
+// Byte layout of some rows and columns of a packed slice, in the form that kernels read: only
+// integers.
 #pragma once
 
 #include <cstdint>
@@ -12,43 +13,45 @@ struct UnpackPlace {
 
   bool has_8_bits = false, is_nested = false;
   int64_t codes = 0, row_bytes = 0, scales = 0, scales_per_row = 0, nested_scales = 0;
-  int64_t in = 0, part_column = 0;  // width of the whole matrix, and the part's first column in it
+  int64_t in = 0, part_column = 0;  // width of the whole matrix, and the slice's first column in it
   int64_t block_size = 1;
   int64_t first_row = 0, rows = 0, first_column = 0,
-          columns = 0;  // requested range within the part
-  /// Rows of the part from range_row[k] on are shifted by range_shift[k] in the whole matrix.
+          columns = 0;  // requested range within the slice
+  /// Rows of the slice from range_row[k] on are at row + range_shift[k] in the whole matrix.
   int64_t range_row[kMostRanges] = {}, range_shift[kMostRanges] = {};
 
-  /// Returns the index in the flattened whole matrix of the start of a part's row.
+  /// Returns the index of a slice row's first element in the flattened whole matrix.
   constexpr int64_t origin(int64_t row) const {
     int64_t shift = range_shift[0];
     for (int k = 1; k < kMostRanges;
-         ++k) {  // constant indexes, so that the arrays stay in registers
+         ++k) {  // constant indices, so that the arrays stay in registers
       shift = row >= range_row[k] ? range_shift[k] : shift;
     }
     return (row + shift) * in + part_column;
   }
 
   /// Returns the scale of a 4-bit block of the whole matrix, for a row that starts in block
-  /// `first`. `floats` and `bytes` are the same memory.
+  /// `first`. `floats` and `bytes` point to the same memory.
   constexpr float scale(
       const float* floats, const uint8_t* bytes, int64_t row, int64_t first, int64_t block) const {
     const int64_t at = row * scales_per_row + block - first;
     if (!is_nested) {
       return floats[scales / 4 + at];
     }
-    // Exact in float64, so that no compiler fuses the multiplication and the addition.
+    // The product is exact in float64, so that no compiler can fuse the multiplication with the
+    // addition.
     const auto product = static_cast<double>(floats[kCodeValues + bytes[scales + at]]) *
                          static_cast<double>(floats[nested_scales / 4 + block / kNestedBlock]);
     return static_cast<float>(product) + floats[kCodeValues + kScaleValues];
   }
 
-  /// Returns the 4-bit code of a column, given a row's bytes.
+  /// Returns the 4-bit code of a column from a row's bytes.
   static constexpr int code(const uint8_t* row, int64_t column) {
     return column % 2 == 0 ? row[column / 2] >> 4 : row[column / 2] & 15;
   }
 
-  /// Returns row i and column j of the requested range, before rounding to the original type.
+  /// Returns the element in row i and column j of the requested range, before rounding to the
+  /// original type.
   constexpr float value(const float* floats, const uint8_t* bytes, int64_t i, int64_t j) const {
     const int64_t row = first_row + i, column = first_column + j;
     const uint8_t* const of_row = bytes + codes + row * row_bytes;

@@ -1,4 +1,4 @@
-// Adafactor with factored second moments over shards.
+// Adafactor with factored second moments for sharded parameters.
 #include "optim/adafactor.h"
 
 #include <cmath>
@@ -17,15 +17,15 @@ namespace {
 
 constexpr double kEpsilon = 1e-30;  // added to the squared gradients
 constexpr double kDecayRate = 0.8;
-constexpr double kClip = 1.0;  // bound of the root mean square of an update
+constexpr double kClip = 1.0;  // maximum root mean square of an update
 
-/// Factored moments of one parameter; its elements may be in several shards.
+/// Factored moments of one parameter, whose elements may be in several shards.
 struct FactoredMoments {
-  int64_t rows = 0, columns = 0;  // matrix dims; 0 for a vector
+  int64_t rows = 0, columns = 0;  // matrix dimensions; 0 for a vector
   int64_t elements = 0;
   MatrixPlaces places;
-  at::Tensor row, column;  // [R], [C] means of squares, for a matrix
-  at::Tensor clip;         // [] clipping factor of this step's update
+  at::Tensor row, column;  // [R], [C]: means of squares; only for matrices
+  at::Tensor clip;         // []: clipping factor of this step's update
 };
 
 class Adafactor : public Optimizer {
@@ -52,7 +52,7 @@ class Adafactor : public Optimizer {
   bool looks_ahead() const override { return true; }
   double state_bytes_per_element() const override {
     return 0;
-  }  // about a row per matrix, which is negligible
+  }  // the row and column means are negligible
 
  protected:
   void make_state(int64_t /*index*/, const Shard& shard) override {
@@ -132,7 +132,7 @@ class Adafactor : public Optimizer {
 
   void update_moments(double gradient_scale) {
     const double beta = 1 - std::pow(static_cast<double>(steps()), -kDecayRate);
-    // The sums of all rows and columns are in one buffer, to need only one reduction.
+    // The sums of all rows and columns share one buffer, so that one reduction is sufficient.
     int64_t total = 0;
     std::map<std::string, int64_t> offsets;
     for (const auto& [name, moments] : moments_) {
@@ -175,7 +175,7 @@ class Adafactor : public Optimizer {
     }
   }
 
-  /// g / sqrt(v), before clipping.
+  /// Returns g / sqrt(v), before clipping.
   at::Tensor update_of(const Segment& segment, int64_t at, const at::Tensor& gradient) const {
     const FactoredMoments& moments = moments_.at(segment.parameter);
     if (moments.rows == 0) {
@@ -215,8 +215,9 @@ class Adafactor : public Optimizer {
     return at::TensorOptions(shard(0).parameter.device()).dtype(at::kFloat);
   }
 
-  std::map<std::string, FactoredMoments> moments_;  // ordered map: same order on every rank
-  /// [count] second moments of this rank's slice of a vector.
+  std::map<std::string, FactoredMoments> moments_;  // sorted, so that the order is the same on
+                                                    // every rank
+  /// [count]: second moments of this rank's slice of each vector.
   std::map<std::string, at::Tensor> vectors_;
 };
 

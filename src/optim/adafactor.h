@@ -13,8 +13,8 @@
 namespace lockstep::optim {
 
 /// State of a parameter [..., R, C]: exp_avg_sq_row [..., R] and exp_avg_sq_col [..., C],
-/// replicated on every rank; of a parameter with one dim: exp_avg_sq. Sums over the shards twice
-/// per step.
+/// replicated on all ranks. State of a parameter with one dimension: exp_avg_sq. Each step sums
+/// over the shards twice.
 std::unique_ptr<Optimizer> make_adafactor(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

@@ -1,4 +1,4 @@
-// Adam-mini with block-wise second moments over shards.
+// Adam-mini with block-wise second moments for sharded parameters.
 #include "optim/adam_mini.h"
 
 #include <cmath>
@@ -17,17 +17,17 @@
 namespace lockstep::optim {
 namespace {
 
-/// Blocks of one parameter; its elements may be in several shards.
+/// Blocks of one parameter, whose elements may be in several shards.
 struct Blocks {
   int64_t count = 1;
-  int64_t neighbours = 1;  // rows or columns per block of a matrix
+  int64_t neighbours = 1;  // number of rows or columns per block of a matrix
   bool by_columns = false;
-  double elements = 0;  // elements per block
+  double elements = 0;  // number of elements per block
   MatrixPlaces places;
   bool is_matrix = false;
-  at::Tensor squares;  // [count] second moments
+  at::Tensor squares;  // [count]: second moments
 
-  /// Returns the block of each of `some` elements of the rank's slice; a vector is a single block.
+  /// Returns the block of each of `some` elements of this rank's slice. A vector is a single block.
   at::Tensor of(int64_t first, int64_t some) const {
     const auto [row, column] = places.of(first, some);
     return at::div(by_columns ? column : row, neighbours, "floor");
@@ -48,7 +48,7 @@ class AdamMini final : public Optimizer {
   bool looks_ahead() const override { return true; }
   double state_bytes_per_element() const override {
     return 4;
-  }  // plus about a row per matrix, which is negligible
+  }  // the second moments of the blocks are negligible
 
  protected:
   void make_state(int64_t /*index*/, const Shard& shard) override {
@@ -69,7 +69,7 @@ class AdamMini final : public Optimizer {
     if (size() == 0) {
       return;
     }
-    // The sums of all blocks are in one buffer, to need only one reduction.
+    // The sums of all blocks share one buffer, so that one reduction is sufficient.
     int64_t total = 0;
     std::map<std::string, int64_t> offsets;
     for (const auto& [name, blocks] : blocks_) {
@@ -161,7 +161,8 @@ class AdamMini final : public Optimizer {
     return blocks;
   }
 
-  /// Calls visit(at, count) for chunks of a segment's elements, relative to its first.
+  /// Calls visit(at, count) for chunks of a segment's elements; `at` is relative to the segment's
+  /// first element.
   template <class Visit>
   static void visit_runs(const Shard& shard, const Segment& segment, const Visit& visit) {
     const int64_t most = elements_of_run(shard.parameter);
@@ -170,8 +171,8 @@ class AdamMini final : public Optimizer {
     }
   }
 
-  std::map<std::string, Blocks> blocks_;  // ordered map: same order on every rank
-  std::vector<at::Tensor> means_;         // [n] for each shard
+  std::map<std::string, Blocks> blocks_;  // sorted, so that the order is the same on every rank
+  std::vector<at::Tensor> means_;         // [n] first moments of each shard
 };
 
 }  // namespace

@@ -12,8 +12,9 @@
 
 namespace lockstep::optim {
 
-/// The update rules define the blocks (UpdateRule::block). State: exp_avg, shaped as the parameter,
-/// and exp_avg_sq [blocks], replicated on every rank. Sums over the shards once per step.
+/// The update rules define the blocks (UpdateRule::block). State: exp_avg, with the shape of the
+/// parameter, and exp_avg_sq [blocks], replicated on all ranks. Each step sums over the shards
+/// once.
 std::unique_ptr<Optimizer> make_adam_mini(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

@@ -25,12 +25,13 @@ class AdamW : public Optimizer {
   double state_bytes_per_element() const override { return 2 * sizeof(float); }
 
   bool can_be_captured() const override { return true; }
-  /// [rules, kAdamWNumbers], in the order of rules().
+  /// Returns [rules, kAdamWNumbers], in the order of rules().
   at::Tensor numbers(double learning_rate) const override {
     std::vector<at::Tensor> rows;
     for (const UpdateRule& rule : rules()) {
       ops::AdamWStep step = step_of(rule, learning_rate, 1.0);
-      step.step = std::max<int64_t>(step.step, 1);  // valid before the first step
+      step.step = std::max<int64_t>(step.step, 1);  // so that the numbers are valid before the
+                                                    // first step
       rows.push_back(ops::adamw_numbers(step));
     }
     return rows.empty() ? at::empty({0, ops::kAdamWNumbers}) : at::stack(rows);

@@ -7,7 +7,8 @@
 
 namespace lockstep::optim {
 
-/// Used for all names of AdamW (fused and unfused are the same). The options must be validated.
+/// Creates the optimizer for all AdamW option names (fused and unfused are the same). The options
+/// must be valid.
 std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

@@ -41,13 +41,14 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
 struct QuantizedMoments {
   at::Tensor exp_avg, exp_avg_sq;                // [n] float32 or uint8
   at::Tensor exp_avg_absmax, exp_avg_sq_absmax;  // [n / 256] float32, or undefined
-  int64_t first_scale = -1;  // for a shard: index of its first block's scales in those of the step
-  std::shared_ptr<const BlockPlaces> places = nullptr;  // for ATen on a device; null: CPU loops
+  int64_t first_scale = -1;  // if sharded: index of the scales of its first block in the scales of
+                             // the step; -1: not sharded
+  std::shared_ptr<const BlockPlaces> places = nullptr;  // used by ATen on a device; null: CPU loops
   bool is_quantized() const { return exp_avg_absmax.defined(); }
   bool is_part() const { return first_scale >= 0; }
 };
 
-/// Returns true if the parameter is sharded: its blocks are then those of the whole parameter and
+/// Returns true if the parameter is sharded. Its blocks are then those of the whole parameter and
 /// may extend to other ranks.
 bool is_part(const Segment& segment) {
   return !segment.whole_shape.empty() && !segment.cut.is_whole();
@@ -57,8 +58,9 @@ const std::vector<int64_t>& shape_of_blocks(const Segment& segment) {
   return is_part(segment) ? segment.whole_shape : segment.shape;
 }
 
-/// Calls visit(at, block, count) for the elements [begin, begin + count) of a shard: `count`
-/// elements, starting at `at` relative to `begin`, belong to `block` of the whole parameter.
+/// Divides the elements [begin, begin + count) of a shard by blocks. Calls visit(at, block, count)
+/// for `count` elements that start at `at`, relative to `begin`, and belong to `block` of the whole
+/// parameter.
 template <class Visit>
 void visit_blocks(const Segment& segment, int64_t begin, int64_t count, const Visit& visit) {
   const int64_t first = segment.begin + begin;
@@ -77,7 +79,7 @@ void visit_blocks(const Segment& segment, int64_t begin, int64_t count, const Vi
       });
 }
 
-/// [4, 256]: values and midpoints of both maps.
+/// Returns the values and midpoints of both maps, [4, 256].
 at::Tensor maps_of_kernel(c10::Device device) {
   std::vector<float> numbers;
   for (const DynamicMap* map : {&DynamicMap::of_signed(), &DynamicMap::of_unsigned()}) {
@@ -231,7 +233,7 @@ class AdamW8bit : public Optimizer {
         .step = steps()};
   }
 
-  /// This step's scales of a shard: of the first and of the second moments.
+  /// Returns this step's scales of a shard, for the first and the second moments.
   std::pair<at::Tensor, at::Tensor> scales_of(const QuantizedMoments& state) const {
     const int64_t blocks = state.exp_avg_absmax.numel();
     return {
@@ -240,7 +242,7 @@ class AdamW8bit : public Optimizer {
   }
 
   /// Processes the elements in chunks: dequantizes the moments, applies the float32 update and
-  /// calls `visit(begin, m, v)`. Without a parameter only the moments are updated.
+  /// calls `visit(begin, m, v)`. If the parameter is undefined, only updates the moments.
   template <class Visit>
   void update_part(
       const Segment& segment,
@@ -338,7 +340,7 @@ class AdamW8bit : public Optimizer {
     state.exp_avg_sq_absmax.copy_(scales.second);
   }
 
-  /// Device update of a parameter that is not sharded: all of its blocks are on this rank.
+  /// Device update of a parameter that is not sharded, so that all its blocks are on this rank.
   void update_and_round_whole(
       const Segment& segment,
       const ops::AdamWBuffers& all,
@@ -382,7 +384,7 @@ class AdamW8bit : public Optimizer {
     return maps_.at(&map == &DynamicMap::of_signed() ? 0 : 1);
   }
 
-  /// Dequantizes, updates in float32 and quantizes again, a few blocks at a time.
+  /// Dequantizes, updates in float32 and quantizes a few blocks at a time.
   static void update_blocks(
       const ops::AdamWBuffers& all, const QuantizedMoments& state, const ops::AdamWStep& step) {
     const int64_t count = all.parameter.numel();
@@ -443,14 +445,16 @@ class AdamW8bit : public Optimizer {
     });
   }
 
-  static constexpr int64_t kRun = 64 * kQuantizedBlock;          // elements dequantized at a time
-  static constexpr int64_t kDeviceRun = 4096 * kQuantizedBlock;  // the same on a device
+  static constexpr int64_t kRun = 64 * kQuantizedBlock;          // number of elements that are
+                                                                 // dequantized at a time
+  static constexpr int64_t kDeviceRun = 4096 * kQuantizedBlock;  // same on a device
 
-  std::vector<std::vector<QuantizedMoments>> moments_;  // by shard, then by segment
+  std::vector<std::vector<QuantizedMoments>> moments_;  // indexed by shard, then by segment
   std::vector<MapTensors> maps_;                        // signed and unsigned; empty: CPU loops
   at::Tensor kernel_maps_;                              // both maps in the kernel's layout
-  int64_t blocks_of_parts_ = 0;                         // of all sharded parameters together
-  at::Tensor scales_;  // [2 blocks_of_parts_] scales of this step, by shard
+  int64_t blocks_of_parts_ = 0;                         // number of blocks of all sharded
+                                                        // parameters
+  at::Tensor scales_;  // [2 blocks_of_parts_]: scales of this step, by shard
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace lockstep::optim {
 /// State: exp_avg, exp_avg_slow and exp_avg_sq, float32.
 std::unique_ptr<Optimizer> make_ademamix(const OptimizerOptions& options);
 
-/// Return alpha(t) and beta3(t) of a step, which counts from 1.
+/// Return alpha(t) and beta3(t) for step t, which is counted from 1.
 double ademamix_alpha(const AdEMAMixOptions& options, int64_t step);
 double ademamix_beta3(const AdEMAMixOptions& options, double beta1, int64_t step);
 

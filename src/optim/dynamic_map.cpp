@@ -21,7 +21,7 @@ uint32_t bits_of(float value) {
 DynamicMap::DynamicMap(Sign sign) {
   std::vector<float> values{0, 1};
   for (int decade = 0; decade < kDecades; ++decade) {
-    // Midpoints of equal intervals of [0.1, 1], scaled down by the decade.
+    // Midpoints of equal intervals of [0.1, 1], divided by a power of ten.
     const int intervals = 1 << (sign == Sign::kSigned ? decade : decade + 1);
     const double scale = std::pow(10.0, decade - (kDecades - 1));
     for (int i = 0; i < intervals; ++i) {
@@ -39,8 +39,8 @@ DynamicMap::DynamicMap(Sign sign) {
   }
   middles_[255] = std::numeric_limits<float>::infinity();
   for (uint32_t upper = 0; upper < candidates_.size(); ++upper) {
-    // The smallest float with these upper bits; for negative floats, the one with the largest
-    // magnitude.
+    // The smallest float with these upper bits. For negative floats, this is the one with the
+    // largest magnitude.
     const bool negative = (upper & 0x8000U) != 0;
     const float least = std::bit_cast<float>((upper << 16) | (negative ? 0xffffU : 0U));
     const auto at = std::isnan(least)

@@ -10,14 +10,14 @@ namespace lockstep::optim {
 
 inline constexpr int64_t kQuantizedBlock = 256;
 
-/// Map of 256 values in [-1, 1] (or [0, 1]), ascending, with the tables of nearest().
+/// Map of 256 values in ascending order in [-1, 1] or [0, 1], with lookup tables for nearest().
 class DynamicMap {
  public:
-  static const DynamicMap& of_signed();    // 7 decades, 0, 1
-  static const DynamicMap& of_unsigned();  // with twice the number of values per decade
+  static const DynamicMap& of_signed();    // 0, 1, and values in 7 decades of both signs
+  static const DynamicMap& of_unsigned();  // twice as many values per decade
 
   const std::array<float, 256>& values() const { return values_; }
-  /// Midpoints between values i and i + 1; the last is infinite.
+  /// Returns the midpoints between values i and i + 1. The last one is infinite.
   const std::array<float, 256>& middles() const { return middles_; }
   /// Returns the index of the value nearest to x, which must be in [-1, 1].
   uint8_t nearest(float x) const;
@@ -27,16 +27,17 @@ class DynamicMap {
   explicit DynamicMap(Sign sign);
 
   std::array<float, 256> values_;
-  std::array<float, 256> middles_;  // between values i and i + 1; the last is infinite
-  /// Indexed by a float's upper 16 bits: index of the value nearest to the smallest such float.
+  std::array<float, 256> middles_;  // midpoints of values i and i + 1; the last is infinite
+  /// Indexed by the upper 16 bits of a float: index of the value that is nearest to the smallest
+  /// float with these bits.
   std::array<uint8_t, 65536> candidates_;
 };
 
-/// Quantizes a block of up to 256 values: dequantized(codes, scale)[i] = map.values()[codes[i]] *
-/// scale.
+/// Quantizes a block of up to 256 values, such that values[i] is approximately
+/// map.values()[codes[i]] * scale.
 void quantize_block(
     const DynamicMap& map, const float* values, int64_t count, uint8_t* codes, float& scale);
-/// The scale of a block, and the quantization of its values or of a slice of them by that scale.
+/// Return the scale of a block, and quantize its values, or a slice of them, by that scale.
 float largest_magnitude(const float* values, int64_t count);
 void quantize_by(
     const DynamicMap& map, const float* values, int64_t count, float scale, uint8_t* codes);

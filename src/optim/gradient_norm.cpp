@@ -1,4 +1,4 @@
-// Gradient norms on CPU and devices.
+// Gradient norms on CPUs and other devices.
 #include "optim/gradient_norm.h"
 
 #include <algorithm>
@@ -21,10 +21,10 @@
 namespace lockstep::optim {
 namespace {
 
-/// Each block is summed by one thread in a fixed order, so the number of threads does not affect
-/// the result.
+/// Each block is summed by one thread in a fixed order, so that the number of threads does not
+/// affect the result.
 constexpr int64_t kBlock = 65536;
-/// Independent partial sums within a block, enough for the widest vector units.
+/// Number of independent partial sums within a block; sufficient for the widest vector units.
 constexpr int64_t kLanes = 32;
 
 float widen(float value) {
@@ -44,7 +44,8 @@ __attribute__((always_inline)) inline double block_sum_loop(const T* values, int
   for (int64_t i = 0; i < whole; i += kLanes) {
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       const double value = widen(values[i + lane]);
-      sums[static_cast<size_t>(lane)] += value * value;  // exact: 24 bits squared fit into 53
+      sums[static_cast<size_t>(lane)] += value * value;  // exact: the square of a 24-bit number
+                                                         // fits in 53 bits
     }
   }
   for (int64_t i = whole; i < count; ++i) {
@@ -59,8 +60,8 @@ __attribute__((always_inline)) inline double block_sum_loop(const T* values, int
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-/// The same loop in AVX2. The products are exact and the lanes fixed, so the result is
-/// bit-identical.
+/// The same loop in AVX2. The result is bit-identical, because products are exact and the number of
+/// lanes is fixed.
 template <class T>
 __attribute__((target("avx2"))) double block_sum_avx2(const T* values, int64_t count) {
   return block_sum_loop(values, count);
@@ -147,8 +148,8 @@ double squared_norm(const at::Tensor& flat) {
 at::Tensor squares_on_device(const at::Tensor& flat) {
   check(flat);
   const c10::NoGradGuard no_grad;
-  // Computes float32 norms of short chunks, which read the gradients directly: for a float64 norm,
-  // ATen would first create a float64 copy of all of them.
+  // Computes float32 norms of short chunks, which read the gradients directly. For a float64 norm,
+  // ATen would first create a float64 copy of all gradients.
   constexpr int64_t kPiece = int64_t{1} << 16;
   const int64_t even = flat.numel() / kPiece * kPiece;
   const auto type = flat.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

@@ -42,7 +42,7 @@ class Lion : public Optimizer {
   }
 
  private:
-  std::vector<at::Tensor> exp_avg_;  // [n] for each shard
+  std::vector<at::Tensor> exp_avg_;  // [n] momentum of each shard
 };
 
 }  // namespace

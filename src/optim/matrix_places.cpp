@@ -1,4 +1,4 @@
-// Row and column indices of sharded matrix elements.
+// Row and column indices of the elements of sharded matrices.
 #include "optim/matrix_places.h"
 
 #include <vector>

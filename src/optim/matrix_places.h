@@ -1,4 +1,4 @@
-// Mapping from elements of a shard to positions in the whole parameter. Internal to optim.
+// Maps elements of a shard to positions in the whole parameter. Internal to optim.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace lockstep::optim {
 
-/// Row and column indices of a rank's slice of a matrix (tensor parallelism), or of the whole
+/// Row and column indices of a rank's slice of a matrix (tensor parallelism) or of the whole
 /// matrix.
 class MatrixPlaces {
  public:
   MatrixPlaces() = default;
-  /// For a segment with two dims.
+  /// `segment` must have two dimensions.
   MatrixPlaces(const Segment& segment, at::Device device);
 
-  /// Returns the rows and columns, in the whole matrix, of the elements [first, first + count) of
-  /// the rank's slice.
+  /// Returns the row and column indices in the whole matrix for the elements [first, first + count)
+  /// of the rank's slice.
   std::pair<at::Tensor, at::Tensor> of(int64_t first, int64_t count) const;
 
  private:
@@ -28,7 +28,7 @@ class MatrixPlaces {
   at::Tensor rows_, columns_;  // slice index -> whole index; undefined: identity
 };
 
-/// Returns the shape of the whole parameter that a segment belongs to.
+/// Returns the shape of the whole parameter to which a segment belongs.
 inline const std::vector<int64_t>& whole_shape(const Segment& segment) {
   return segment.whole_shape.empty() ? segment.shape : segment.whole_shape;
 }

@@ -1,4 +1,4 @@
-// Muon optimizer with Newton-Schulz orthogonalization over shards.
+// Muon optimizer with Newton-Schulz orthogonalization of sharded matrices.
 #include "optim/muon.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace lockstep::optim {
 namespace {
 
-// Jordan's coefficients: the steepest slope at 0 for which singular values stay near 1.
+// Jordan's coefficients, which give the steepest slope at 0 for which singular values stay near 1.
 constexpr double kA = 3.4445, kB = -4.775, kC = 2.0315;
 constexpr double kLeastNorm = 1e-7;
 
@@ -75,7 +75,7 @@ class Muon : public Optimizer {
     }
   }
 
-  /// Updates the momentum and overwrites the matrices' gradients with their updates.
+  /// Updates the momentum and overwrites the gradients of the matrices with their updates.
   void prepare(double gradient_scale) override {
     const at::NoGradGuard no_grad;
     const MuonOptions& muon = options().muon;
@@ -133,8 +133,8 @@ class Muon : public Optimizer {
  private:
   struct State {
     Run run;
-    at::Tensor momentum;             // matrices
-    at::Tensor exp_avg, exp_avg_sq;  // all other parameters
+    at::Tensor momentum;             // for matrices
+    at::Tensor exp_avg, exp_avg_sq;  // for all other parameters
   };
 
   double adjustment(const Segment& segment) const {
@@ -154,8 +154,8 @@ class Muon : public Optimizer {
     throw Error(ErrorKind::kInternal, segment.parameter + " is not in any run of its shard");
   }
 
-  /// Calls visit(at, gradient) for views of a segment's gradient; `at` is relative to the segment's
-  /// first element.
+  /// Calls visit(at, gradient) for views of chunks of a segment's gradient; `at` is relative to the
+  /// segment's first element.
   template <class Visit>
   static void for_each_part_of(const Shard& shard, const Segment& segment, const Visit& visit) {
     const int64_t most = elements_of_run(shard.gradient);
@@ -189,14 +189,15 @@ class Muon : public Optimizer {
          .step = steps()});
   }
 
-  std::vector<std::vector<State>> states_;  // by shard, then by run
+  std::vector<std::vector<State>> states_;  // indexed by shard, then by run
 };
 
 }  // namespace
 
 at::Tensor orthogonalised(const at::Tensor& x, int64_t steps) {
-  const bool is_tall = x.size(0) > x.size(1);  // the Gram matrix is computed over the smaller side
-  const bool is_half = x.scalar_type() == at::kHalf;  // float16's range is too small
+  const bool is_tall = x.size(0) > x.size(1);         // the Gram matrix is computed for the smaller
+                                                      // dimension
+  const bool is_half = x.scalar_type() == at::kHalf;  // the range of float16 is too small
   at::Tensor y = (is_tall ? x.t() : x).to(is_half ? at::kFloat : x.scalar_type()).contiguous();
   y = y.div(y.to(at::kFloat).norm().clamp_min(kLeastNorm));
   for (int64_t step = 0; step < steps; ++step) {

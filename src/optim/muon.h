@@ -17,15 +17,15 @@
 
 namespace lockstep::optim {
 
-/// Returns an approximately orthogonal matrix close to x: `steps` of the quintic Newton-Schulz
-/// iteration; five steps give singular values between about 0.7 and 1.2. Computes and returns x's
-/// type (torch uses bfloat16); float16 is computed in float32. x: [rows, columns], of any scale;
-/// zeros give zeros.
+/// Returns an approximately orthogonal matrix close to x, [rows, columns] of any scale, by `steps`
+/// steps of the quintic Newton-Schulz iteration. Five steps give singular values between about 0.7
+/// and 1.2; zeros give zeros. Computes in x's type (torch uses bfloat16), except that float16 is
+/// computed in float32, and returns x's type.
 at::Tensor orthogonalised(const at::Tensor& x, int64_t steps);
 
-/// Muon for the segments whose rule has whole_matrix, which must have two dims; AdamW for the
-/// others. State: momentum_buffer, or exp_avg and exp_avg_sq, float32. A step overwrites the
-/// matrices' gradients with their updates.
+/// Creates an optimizer that uses Muon for segments whose rule has whole_matrix set, which must
+/// have two dimensions, and AdamW for all others. Float32 state: momentum_buffer, or exp_avg and
+/// exp_avg_sq. A step overwrites the gradients of the matrices with their updates.
 std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

@@ -27,7 +27,7 @@ namespace {
 
 using Maker = std::unique_ptr<Optimizer> (*)(const OptimizerOptions&);
 
-/// Available optimizers by option name.
+/// Returns the available optimizers by option name.
 const std::map<std::string, Maker>& makers() {
   static const std::map<std::string, Maker> table{
       {"adafactor", make_adafactor},
@@ -244,8 +244,8 @@ void Optimizer::update(int64_t index, double learning_rate, double gradient_scal
     update_shard(index, learning_rate, gradient_scale);
     return;
   }
-  // The optimizers only support float32 weights: the master replaces the parameter during the
-  // update.
+  // The optimizers support only float32 weights, so a float32 copy replaces the parameter during
+  // the update.
   const at::NoGradGuard no_grad;
   Shard& rounded = this->shard(index);
   const at::Tensor parameter = rounded.parameter;

@@ -13,21 +13,22 @@
 
 namespace lockstep::optim {
 
-/// Elements of a shard that one call updates, in float32.
+/// Chunk of a shard that one call updates, in float32.
 struct Part {
-  at::Tensor weight;    // the master, or the parameter itself; updated in place
-  at::Tensor gradient;  // scaled copy, may be overwritten
+  at::Tensor weight;    // the master weights or the parameter itself; updated in place
+  at::Tensor gradient;  // scaled copy, which may be overwritten
   double learning_rate, weight_decay;
 };
 
-/// Elements per chunk. CPU: four tensors of a chunk fit in a core's L2 cache, times the number of
-/// threads. Device: as large as an embedding, because each operation is a kernel launch.
+/// Returns the number of elements per chunk. On a CPU, each thread's part of a chunk is small
+/// enough that four tensors fit in its core's L2 cache. On a device, a chunk is as large as an
+/// embedding, because each operation is a kernel launch.
 inline int64_t elements_of_run(const at::Tensor& tensor) {
   return tensor.is_cpu() ? at::get_num_threads() * (int64_t{1} << 16) : int64_t{1} << 26;
 }
 
 /// Calls update(part, begin) for chunks of at most elements_of_run() elements with the same rule,
-/// and rounds the result into the parameter.
+/// and rounds the results into the parameter.
 template <class Update>
 void for_each_part(
     const Shard& shard,

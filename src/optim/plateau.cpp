@@ -1,4 +1,4 @@
-// Learning-rate schedule that reduces the rate on plateaus.
+// Learning-rate schedule that reduces the rate when a metric stops improving.
 #include "optim/plateau.h"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ class PlateauSchedule : public Schedule {
         {"learning_rate", learning_rate_},
         {"num_bad_epochs", bad_},
         {"cooldown_counter", cooling_}};
-    // Before the first observation the value is infinite, which JSON cannot represent.
+    // Before the first observation, the value is infinite, which JSON cannot represent.
     state["best"] = std::abs(best_) < std::numeric_limits<double>::infinity()
                         ? nlohmann::json(best_)
                         : nlohmann::json();

@@ -9,8 +9,8 @@
 
 namespace lockstep::optim {
 
-/// Arguments: mode (min, max), factor, patience, threshold, threshold_mode (rel, abs), cooldown,
-/// min_lr, eps. No warm-up. Records problems in `arguments`.
+/// Supported arguments: mode (min, max), factor, patience, threshold, threshold_mode (rel, abs),
+/// cooldown, min_lr, eps. There is no warm-up. Records problems in `arguments`.
 std::unique_ptr<Schedule> make_plateau_schedule(double learning_rate, ScheduleArguments& arguments);
 
 }  // namespace lockstep::optim

@@ -30,7 +30,7 @@ BlockPlaces::BlockPlaces(const Segment& segment, bool is_part, c10::Device devic
 at::Tensor BlockPlaces::blocks(int64_t begin, int64_t count) const {
   at::Tensor places =
       at::arange(first_ + begin, first_ + begin + count, at::dtype(at::kLong).device(device_));
-  if (locals_.defined()) {  // the last run that starts at or before the element
+  if (locals_.defined()) {  // finds the last run that starts at or before the element
     places.add_(offsets_.index_select(0, at::bucketize(places, locals_, false, true).sub_(1)));
   }
   return places.floor_divide_(kQuantizedBlock);

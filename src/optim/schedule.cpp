@@ -1,4 +1,4 @@
-// Learning-rate schedules of transformers.
+// The learning-rate schedules of transformers.
 #include "optim/schedule.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using std::numbers::pi;
 /// Factor of the learning rate as a function of the number of completed steps.
 using Factor = std::function<double(int64_t)>;
 
-/// Schedule that is a function of the step.
+/// Schedule that depends only on the step.
 class FactorSchedule : public Schedule {
  public:
   FactorSchedule(double learning_rate, Factor factor)
@@ -40,7 +40,7 @@ class FactorSchedule : public Schedule {
   Factor factor_;
 };
 
-/// Parameters common to all schedules.
+/// Parameters that all schedules have.
 struct Span {
   int64_t warmup;
   int64_t total;
@@ -51,8 +51,8 @@ double ratio(int64_t part, int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(std::max<int64_t>(1, whole));
 }
 
-/// Linear warm-up to 1, then `after` of the progress from 0 (end of the warm-up) to 1 (end of the
-/// run).
+/// Returns a linear warm-up to 1, followed by `after` of the progress from 0 (end of the warm-up)
+/// to 1 (end of the run).
 Factor warm_up_then(const Span& span, std::function<double(double progress)> after) {
   return [span, after = std::move(after)](int64_t step) {
     if (step < span.warmup) {
@@ -69,7 +69,7 @@ Factor linear(const Span& span, ScheduleArguments&) {
   };
 }
 
-/// Cosine of `cycles` periods between 1 and `lowest`.
+/// Returns a cosine with `cycles` periods between 1 and `lowest`.
 Factor cosine_between(const Span& span, double cycles, double lowest) {
   return warm_up_then(span, [=](double progress) {
     const double factor = 0.5 * (1.0 + std::cos(pi * cycles * 2.0 * progress));
@@ -130,7 +130,7 @@ Factor inverse_sqrt(const Span& span, ScheduleArguments& arguments) {
   };
 }
 
-/// min_lr_rate, or min_lr relative to the learning rate; one of the two is required.
+/// Returns min_lr_rate, or min_lr divided by the learning rate. Exactly one of the two is required.
 double lowest_factor(const Span& span, ScheduleArguments& arguments) {
   const std::optional<double> rate = arguments.maybe_number("min_lr_rate");
   const std::optional<double> lowest = arguments.maybe_number("min_lr");
@@ -150,8 +150,7 @@ Factor cosine_with_min_lr(const Span& span, ScheduleArguments& arguments) {
   return cosine_between(span, cycles, lowest);
 }
 
-/// The same with a warm-up that starts at warmup_lr_rate (by default 1 / warm-up steps) instead of
-/// 0.
+/// Variant whose warm-up starts at warmup_lr_rate (by default 1 / warm-up steps) instead of 0.
 Factor cosine_warmup_with_min_lr(const Span& span, ScheduleArguments& arguments) {
   const double cycles = arguments.number("num_cycles", 0.5);
   const double lowest = lowest_factor(span, arguments);
@@ -170,7 +169,7 @@ Factor cosine_warmup_with_min_lr(const Span& span, ScheduleArguments& arguments)
   };
 }
 
-/// The three slope shapes from 0 to 1 (`rising`) or from 1 to 0.
+/// Returns one of three slope forms from 0 to 1 (`rising`) or from 1 to 0.
 double slope(const std::string& form, bool rising, double cycles, double progress) {
   if (form == "linear") {
     return rising ? progress : 1.0 - progress;
@@ -179,7 +178,7 @@ double slope(const std::string& form, bool rising, double cycles, double progres
     return rising ? 0.5 * (1.0 - std::cos(pi * progress))
                   : 0.5 * (1.0 + std::cos(pi * cycles * 2.0 * progress));
   }
-  return 1.0 - std::sqrt(rising ? 1.0 - progress : progress);  // "1-sqrt"
+  return 1.0 - std::sqrt(rising ? 1.0 - progress : progress);  // the form "1-sqrt"
 }
 
 Factor warmup_stable_decay(const Span& span, ScheduleArguments& arguments) {

@@ -1,5 +1,5 @@
 // Arguments of a schedule (training.lr_scheduler_kwargs), read by name. Problems are collected and
-// reported together.
+// then reported together.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace lockstep::optim {
 
 class ScheduleArguments {
  public:
-  /// `json`: an object, or "" for none. Throws Error(kConfig) for any other value.
+  /// `json` is an object, or empty for no arguments. Throws Error(kConfig) for any other value.
   ScheduleArguments(std::string type, const std::string& json);
   ~ScheduleArguments();
   ScheduleArguments(const ScheduleArguments&) = delete;
   ScheduleArguments& operator=(const ScheduleArguments&) = delete;
 
-  // Each function reads one argument; returns `otherwise` if it is missing or null.
+  // Each function reads one argument and returns `otherwise` if it is missing or null.
   double number(const std::string& name, double otherwise);
   std::optional<double> maybe_number(const std::string& name);
   int64_t whole(const std::string& name, int64_t otherwise, int64_t least = 0);
@@ -32,8 +32,8 @@ class ScheduleArguments {
   bool has(const std::string& name);
 
   void problem(std::string message) { problems_.push_back(std::move(message)); }
-  /// Throws Error(kConfig) with all problems, if any; with_unknown also reports arguments that were
-  /// never read.
+  /// Throws Error(kConfig) with all problems, if any. If `with_unknown` is set, also reports
+  /// arguments that were never read.
   void throw_problems(bool with_unknown);
 
  private:

@@ -33,7 +33,7 @@ class ScheduleFreeAdamW : public Optimizer {
 
   void put_averages(int64_t index, bool are_put) override {
     if (steps() == 0) {
-      return;  // no steps yet: the average equals the model
+      return;  // before the first step, the average equals the model
     }
     const at::NoGradGuard no_grad;
     const Shard& shard = this->shard(index);
@@ -105,7 +105,7 @@ class ScheduleFreeAdamW : public Optimizer {
  private:
   struct State {
     at::Tensor z, exp_avg_sq;  // [n]
-    at::Tensor average;        // [n], if there is no master
+    at::Tensor average;        // [n]; only if there are no master weights
   };
 
   static bool has_master(const Shard& shard) {
@@ -127,7 +127,8 @@ class ScheduleFreeAdamW : public Optimizer {
     for_each_range(shard, 0, shard.parameter.numel(), visit);
   }
 
-  /// Coefficient c of this step. Shards are updated sequentially; the first one advances the sum.
+  /// Returns the coefficient c of this step. Shards are updated sequentially, and the first one
+  /// advances the sum.
   double share_of_step(double learning_rate) {
     if (counted_ != steps()) {
       counted_ = steps();

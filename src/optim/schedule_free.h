@@ -15,9 +15,9 @@
 namespace lockstep::optim {
 
 /// The parameters are y during training, and x between put_averages(true) and put_averages(false).
-/// x is stored in the master, if any. State: z and exp_avg_sq, float32, and averaging [2], float64:
-/// the highest rate and the sum. State that is saved while the averages are in place resumes bit
-/// for bit.
+/// x is stored in the master weights, if any. State: z and exp_avg_sq (float32), and averaging [2]
+/// (float64), which contains the highest rate and the sum. State that is saved while the averages
+/// are in place resumes bit for bit.
 std::unique_ptr<Optimizer> make_schedule_free_adamw(const OptimizerOptions& options);
 
 }  // namespace lockstep::optim

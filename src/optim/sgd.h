@@ -1,5 +1,5 @@
-// Stochastic gradient descent without momentum, as torch.optim.SGD: w -= lr * (g + weight_decay *
-// w).
+// Stochastic gradient descent without momentum, as in torch.optim.SGD: w -= lr * (g + weight_decay
+// * w).
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Stochastic rounding to bfloat16 on CPU and devices.
+// Stochastic rounding to bfloat16 on CPUs and devices.
 #include "optim/stochastic_rounding.h"
 
 #include <algorithm>
@@ -26,12 +26,13 @@ uint64_t key_of(const Segment& segment, uint64_t seed, int64_t step) {
   return key;
 }
 
-/// Four elements use one word of 64 random bits.
+/// Returns sixteen random bits. Four elements share one word of 64 random bits.
 uint32_t sixteen_bits(uint64_t key, uint64_t element) {
   return static_cast<uint32_t>(random_bits(key, element / 4) >> (element % 4 * 16)) & 0xffffU;
 }
 
-/// Adds random bits to the truncated bits: a carry rounds up with probability proportional to them.
+/// Adds random bits to the bits that will be truncated. A carry rounds up, with a probability
+/// proportional to these bits.
 uint16_t round_one(float value, uint32_t random) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return static_cast<uint16_t>((bits + random) >> 16);
@@ -47,7 +48,7 @@ void round_on_cpu(const float* from, uint16_t* to, int64_t count, uint64_t key, 
   });
 }
 
-/// Logical right shift: int64 represents uint64.
+/// Logical right shift of int64 values that represent uint64.
 at::Tensor shifted(const at::Tensor& x, int64_t bits) {
   return at::bitwise_and(
       at::bitwise_right_shift(x, bits), static_cast<int64_t>(~uint64_t{0} >> bits));
@@ -59,7 +60,8 @@ at::Tensor mixed(at::Tensor x) {
   return at::bitwise_xor(x, shifted(x, 31));
 }
 
-/// Bit-identical version with ATen operations, in chunks: it needs six int64 temporaries.
+/// Bit-identical version with ATen operations. Called for chunks, because it needs six int64
+/// temporaries.
 void round_run(const at::Tensor& from, const at::Tensor& to, uint64_t key, int64_t first) {
   const at::Tensor element =
       at::arange(first, first + from.numel(), from.options().dtype(at::kLong));

@@ -1,4 +1,4 @@
-// Per-parameter update rules: whole-matrix updates, learning rate and weight decay. Does not depend
+// Update rules of parameters: whole-matrix updates, learning rate and weight decay. Does not depend
 // on libtorch or ranks.
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace lockstep::optim {
 
-/// Update rule of a parameter. Parameters with the same rule are contiguous in a shard and updated
-/// together.
+/// Update rule of a parameter. Parameters with the same rule are contiguous in a shard and are
+/// updated together.
 struct UpdateRule {
-  bool whole_matrix = false;             // Muon; otherwise element-wise
-  double learning_rate = 1;              // factor of the step's learning rate
+  bool whole_matrix = false;             // Muon; false: element-wise
+  double learning_rate = 1;              // factor for the learning rate of the step
   std::optional<double> weight_decay{};  // nullopt: OptimizerOptions::weight_decay
-  /// Adam-mini: number of adjacent rows (or columns) of a matrix that share a second moment.
+  /// Adam-mini: number of adjacent rows (or columns) of a matrix that share one second moment.
   int64_t block = 0;
   bool block_by_columns = false;
   auto operator<=>(const UpdateRule&) const = default;
@@ -30,27 +30,29 @@ struct ParameterTraits {
   std::string name{};
   bool decays = true;
   bool is_hidden_matrix = false;
-  int64_t depth = 0;  // 0: embedding; then the blocks; last the head
+  int64_t depth = 0;  // 0: embedding; then the blocks; highest: head
 };
 
-/// Values by regular expressions searched in names; the first match applies.
+/// Values by regular expression. The first expression that matches part of the name applies.
 using NumbersByName = std::vector<std::pair<std::string, double>>;
 
 /// Options set by the user.
 struct RuleOptions {
-  double learning_rate = 5e-5;                 // base rate to which the others are relative
-  std::optional<double> muon_learning_rate{};  // of Muon's matrices; nullopt: learning_rate
+  double learning_rate = 5e-5;                 // base learning rate; the other rates are stored
+                                               // relative to it
+  std::optional<double> muon_learning_rate{};  // learning rate of Muon's matrices; nullopt:
+                                               // learning_rate
   NumbersByName learning_rates{}, weight_decays{};
   /// Layer-wise learning rate decay (Clark et al., "ELECTRA", 2020, appendix A): the rate of a
-  /// layer is this factor times that of the next layer; the head has the full rate.
+  /// layer is this factor times the rate of the next layer. The head has the full rate.
   double layer_decay = 1;
 };
 
 class UpdateRules {
  public:
-  /// `has_muon`: hidden matrices are updated as whole matrices. `parameters` are those of the whole
-  /// model, on every rank. Throws Error (config) if a pattern is not a regular expression or
-  /// matches no name, and if rates are set while the base learning rate is 0.
+  /// `has_muon`: hidden matrices are updated as whole matrices. `parameters` are all parameters of
+  /// the whole model, on every rank. Throws Error (config) if a pattern is not a regular expression
+  /// or matches no name, and if rates are set while the base learning rate is 0.
   UpdateRules(
       const RuleOptions& options, bool has_muon, std::span<const ParameterTraits> parameters);
 

@@ -18,7 +18,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// The tensors of a micro-batch that the passes read on the device.
+/// Returns the tensors of a micro-batch that the passes read on the device.
 template <class Inputs>
 auto read(Inputs& inputs) {
   return std::array{

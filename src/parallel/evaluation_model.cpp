@@ -1,4 +1,4 @@
-// Models under a plan for evaluation only.
+// Models under a parallelism plan, for evaluation only.
 #include "parallel/evaluation_model.h"
 
 namespace lockstep::parallel {

@@ -1,5 +1,5 @@
-// A model under a plan for evaluation only: no gradients, no optimizer. With ZeRO 3 the data ranks
-// share its values.
+// A model under a parallelism plan for evaluation only, without gradients and optimizer. With ZeRO
+// 3 the parameters are sharded over the data ranks.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ namespace lockstep::parallel {
 
 class EvaluationModel {
  public:
-  /// Call evaluation_model (parallelize.h) instead. The stages hold values. Every rank must call;
-  /// `axes` must outlive it.
+  /// Use evaluation_model (parallelize.h) to construct one. The stages must have their parameter
+  /// values. Must be called on every rank. `axes` must outlive the model.
   EvaluationModel(
       std::vector<ShardedModel> stages,
       const Plan& plan,
@@ -28,11 +28,11 @@ class EvaluationModel {
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
   /// Same as ParallelModel::row_scores, for a reference model.
   std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
-  /// Returns the class logits of the rows, float32 [B, classes] per batch. Otherwise as
-  /// row_scores().
+  /// Returns the class logits of the rows of each batch: float32 [B, classes]. See row_scores() for
+  /// the calling rules.
   std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
-  /// Returns the head's input of whole batches for this rank's shard, and the head's weight, for
-  /// objective::FrozenModel. Otherwise as row_scores().
+  /// Returns this rank's shard of the head's input for whole batches, and the head's weight, for
+  /// objective::FrozenModel. See row_scores() for the calling rules.
   objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
   const objective::Objective& objective() const { return pipeline_->objective(); }
   /// See cacheable_model (sharded_model.h).

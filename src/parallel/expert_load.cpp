@@ -58,7 +58,7 @@ std::shared_ptr<const nn::RouterTerms> ExpertLoads::terms_of(
     std::span<const nn::ForwardInputs> micro_batches, double factor) {
   Tensor groups = at::zeros({1}, at::kDouble);
   for (const nn::ForwardInputs& inputs : micro_batches) {
-    // A row of padding only does not count.
+    // Rows that contain only padding do not count.
     groups += terms_.balance == nn::Balance::kBatch
                   ? at::ones({1}, at::kDouble)
                   : inputs.real_tokens.any(1).sum().to(at::kCPU, at::kDouble);
@@ -66,7 +66,7 @@ std::shared_ptr<const nn::RouterTerms> ExpertLoads::terms_of(
   axes_.along(mesh::Axis::kData).all_reduce(groups).wait();
   groups_ = std::max(groups.item<double>(), 1.0);
   auto terms = std::make_shared<nn::RouterTerms>(terms_);
-  // All tensor ranks compute the same losses.
+  // Every tensor rank computes the same losses, so each contributes 1 / tensor.
   terms->weight = factor / groups_ / axes_.mesh().tensor;
   return terms;
 }
@@ -84,7 +84,7 @@ std::optional<ExpertLoad> ExpertLoads::close(std::span<const nn::ForwardInputs> 
       rows.push_back(row);
     }
   }
-  if (!rows.empty()) {  // one device synchronization for all rows
+  if (!rows.empty()) {  // stack the rows, so that one device synchronization is sufficient
     const Tensor here = ops::to_host(at::stack(rows));
     for (size_t i = 0; i < layers.size(); ++i) {
       sums[layers[i]].add_(here[static_cast<int64_t>(i)]);

@@ -1,4 +1,4 @@
-// Checks and sums gradients after the backward pass.
+// Sums tied gradients, computes the gradient norm, and finds NaN and Inf.
 #include "parallel/gradients.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Returns this rank's summed gradient of a parameter with its own flat unit; undefined if the
-/// engine does not have the parameter.
+/// Returns this rank's summed gradient of a parameter that has its own flat unit. Undefined if the
+/// engine does not hold the parameter.
 Tensor gradient_of(const DataParallel& engine, const std::string& name) {
   for (const FlatUnit& flat : engine.flats()) {
     if (flat.entries.size() == 1 && flat.entries.front().name == name && flat.trainable) {
@@ -58,8 +58,8 @@ Tensor squared_gradients(
 
 void throw_not_finite(
     std::span<const ShardedModel> stages, comm::Communicator& world, double loss, double norm) {
-  // Every rank gets here, since all know the same norm; the bad element may be in another rank's
-  // shard.
+  // All ranks see the same norm, so all of them reach this point. The bad element may be in another
+  // rank's shard.
   std::optional<std::string> own;
   for (const ShardedModel& stage : stages) {
     for (const ShardedModel::Engine& each : stage.engines()) {

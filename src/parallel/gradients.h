@@ -1,4 +1,4 @@
-// Processing of a rank's summed gradients before the optimizer step.
+// Processes the summed gradients of a rank before the optimizer step.
 #pragma once
 
 #include <span>
@@ -9,18 +9,18 @@
 
 namespace lockstep::parallel {
 
-/// Adds the gradients of the two copies of a tied weight (and of adapters on it) if two pipeline
-/// stages hold one each. Every rank must call.
+/// If two pipeline stages each hold a copy of a tied weight, sums the gradients of the copies and
+/// of their adapters. Must be called on every rank.
 void sum_tied_copies(
     std::span<const ShardedModel> stages, const Schedules& schedules, comm::Communicator& pipeline);
 
-/// Returns the sum of squares of all summed gradients, counting each element once: float64 [1] on
-/// `device`, equal on every rank. Every rank must call.
+/// Returns the sum of squares of all summed gradients, with each element counted once: float64 [1]
+/// on `device`, equal on every rank. Must be called on every rank.
 Tensor squared_gradients(
     std::span<const ShardedModel> stages, ParallelGroups& axes, c10::Device device);
 
-/// Throws Error (numeric) naming the first parameter with a NaN or Inf gradient on any rank. Every
-/// rank of `world` must call.
+/// Throws Error (numeric) that names the first parameter with a NaN or Inf gradient on any rank.
+/// Must be called on every rank of `world`.
 [[noreturn]] void throw_not_finite(
     std::span<const ShardedModel> stages, comm::Communicator& world, double loss, double norm);
 

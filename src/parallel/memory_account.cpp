@@ -1,4 +1,4 @@
-// Accounts a rank's memory by kind and phase.
+// Records a rank's memory by kind and phase.
 #include "parallel/memory_account.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ constexpr std::array<Kind, 7> kKinds = {{
 }};
 static_assert(MemoryAccount::kNumbers == static_cast<int64_t>(kMemoryPhases * (kKinds.size() + 1)));
 
-/// Memory that the device's allocator has handed out, and its peak since the last call.
+/// Returns the memory currently allocated on the device and its peak since the last call.
 ops::ThreadMemory take_allocated(c10::Device device) {
   if (device.is_cpu()) {
     return ops::take_thread_memory();
@@ -69,7 +69,7 @@ void MemoryAccount::look(MemoryPhase phase) {
     if (phase == phase_) {
       return;
     }
-    record(phase_);  // end of the phase
+    record(phase_);  // record the end of the previous phase
   }
   phase_ = phase;
   record(phase);
@@ -155,7 +155,7 @@ std::string memory_table(const std::array<PhaseMemory, kMemoryPhases>& phases) {
   text += fmt::format("{:>12}", "peak");
   for (size_t phase = 0; phase < phases.size(); ++phase) {
     if (phases[phase].most == 0) {
-      continue;  // the phase was not reached
+      continue;  // this phase has not been reached
     }
     text += fmt::format("\n{:<14}", kPhaseNames[phase]);
     for (const Kind& kind : kKinds) {

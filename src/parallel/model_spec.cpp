@@ -1,4 +1,4 @@
-// Initial values of parameters: random, from files, or quantized.
+// Initial parameter values: random, from files, or quantized.
 #include "parallel/model_spec.h"
 
 #include <map>
@@ -35,7 +35,7 @@ ModelSpec::Fill fill_at_random(std::map<std::string, model::ParameterSpec> specs
 
 namespace {
 
-/// Packed linears, by the names of their weights.
+/// A packed linear layer. The map below is keyed by weight name.
 struct PackedLayer {
   model::LayerSpec layer;
   ops::PackedFormat format;
@@ -52,7 +52,7 @@ std::map<std::string, PackedLayer> packed_layers(
   return layers;
 }
 
-/// Returns a rank's slice of a packed matrix, given the cut of [out, in].
+/// Returns this rank's slice of a packed matrix, where `cut` is the slice of [out, in].
 ops::PackedPart part_of(const ops::PackedMatrix& matrix, const mesh::Cut& cut) {
   ops::PackedPart part = ops::PackedPart::whole(matrix.format, matrix.out, matrix.in);
   narrow_packed(part, cut);

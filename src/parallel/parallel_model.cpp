@@ -116,8 +116,8 @@ StepResult ParallelModel::forward_backward(
     return finish_step(sums, step());
   }
   const objective::Counts& counts = step();
-  // The optimizer scales gradients anyway, so it applies the mean's factor; float16 could not
-  // represent the sum.
+  // The optimizer scales gradients anyway, so it also divides by the count. float16 cannot
+  // represent the undivided sum.
   const double scale = is_half_ ? loss_scale_.value() / counts.divisor() : 1.0;
   return finish_step(accumulate(micro_batches, counts, scale), counts);
 }

@@ -1,5 +1,5 @@
-// A model under a plan, as the trainer drives it, independent of the strategies in use. Created by
-// parallelize.h.
+// A model under a parallelism plan. The trainer uses this interface regardless of the strategies in
+// the plan. Created by parallelize.h.
 #pragma once
 
 #include <functional>
@@ -27,20 +27,20 @@ namespace lockstep::parallel {
 struct StepResult {
   double loss = 0;           // mean over all ranks and micro-batches
   double gradient_norm = 0;  // before clipping
-  bool overflowed = false;   // float16: gradients overflowed; the step will be skipped
-  /// Input of Objective::report; if the objective needs no scores, zeros after the first element,
-  /// except for a classifier's.
+  bool overflowed = false;   // float16: gradients overflowed and the optimizer step will be skipped
+  /// Input of Objective::report. If the objective needs no scores, all elements after the first are
+  /// 0; classifiers always fill them.
   std::vector<double> sums;
-  std::optional<ExpertLoad> experts = {};  // set for mixtures
+  std::optional<ExpertLoad> experts = {};  // set for mixtures of experts
 };
 
-/// Returns the counts of a step, which may require data from other ranks: the call may block.
+/// Returns the counts of a step. May block while it waits for data from other ranks.
 using CountsOfStep = std::function<const objective::Counts&()>;
 
 class ParallelModel {
  public:
-  /// Call parallelize instead. The stages have engines, whose shards the optimizer updates. Every
-  /// rank must call; `axes` must outlive it.
+  /// Use parallelize() to construct one. The stages must have engines, and the optimizer updates
+  /// the engines' shards. Must be called on every rank. `axes` must outlive the model.
   ParallelModel(
       std::vector<ShardedModel> stages,
       OffloadedOptimizer optimizer,
@@ -50,73 +50,76 @@ class ParallelModel {
   ParallelModel(const ParallelModel&) = delete;
   ParallelModel& operator=(const ParallelModel&) = delete;
 
-  /// Runs forward and backward passes over the rank's micro-batches and sums the gradients over the
-  /// ranks: the gradient of the objective, whose counts `step` cover all data ranks and
-  /// micro-batches. Every rank must call with the same number of micro-batches; ranks of one data
-  /// coordinate with the same ones. Throws Error (numeric) naming a parameter if the loss or a
-  /// gradient is NaN or Inf.
+  /// Runs forward and backward passes over this rank's micro-batches and sums the gradients of the
+  /// objective over the ranks. `step` holds the objective's counts over all data ranks and
+  /// micro-batches. Must be called on every rank with the same number of micro-batches, and with
+  /// the same micro-batches on all ranks of a data coordinate. Throws Error (numeric) that names a
+  /// parameter if the loss or a gradient is NaN or Inf.
   StepResult forward_backward(
       std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step);
-  /// The same with counts that are still being exchanged: they are requested after the passes have
-  /// been queued, so that no device waits for them, or before if needs_counts_first().
+  /// Overload for counts that are still being exchanged. They are requested after the passes have
+  /// been queued, so that the device does not wait for them, or before the passes if
+  /// needs_counts_first().
   StepResult forward_backward(
       std::span<const nn::ForwardInputs> micro_batches, const CountsOfStep& step);
-  /// True if the passes depend on the step's counts: weighted objectives, float16 (which could not
-  /// represent sums), and a mixture's balance loss.
+  /// Returns true if the passes depend on the step's counts: with weighted objectives, with float16
+  /// (which cannot represent unnormalized sums), and with a mixture's balance loss.
   bool needs_counts_first() const;
-  /// The two halves of forward_backward, for CapturedTraining. First the device's half: returns
-  /// float64 [sums() + 1] on the device, the objective's sums over all ranks, and the squared norm
-  /// of the gradients of the first sum times `scale`.
+  /// Device part of forward_backward, used by CapturedTraining. Returns float64 [sums() + 1] on the
+  /// device: the objective's sums over all ranks, then the squared norm of the gradient of the
+  /// first sum, which is scaled by `scale`.
   Tensor accumulate(
       std::span<const nn::ForwardInputs> micro_batches,
       const objective::Counts& step,
       double scale);
-  /// Then the host's half.
+  /// Host part of forward_backward, which follows accumulate().
   StepResult finish_step(const Tensor& sums, const objective::Counts& step);
   [[deprecated("use finish_step()")]] StepResult judge(
       const Tensor& sums, const objective::Counts& step) {
     return finish_step(sums, step);
   }
-  /// Clips by the norm of forward_backward and updates; does nothing if the gradients overflowed.
+  /// Clips the gradients by the norm that forward_backward computed and updates the parameters.
+  /// Does nothing if the gradients overflowed.
   void optimizer_step(double learning_rate);
 
-  /// See parallel::compare_replicas (replicas.h). Call between two steps.
+  /// See parallel::compare_replicas (replicas.h). Call it between two steps.
   void compare_replicas() { parallel::compare_replicas(stages_); }
 
-  /// Returns the objective's sums, [sums()] on the CPU, over batches that the ranks of one data
-  /// coordinate share. All of them must call; the total is the sum over axes.data_context(). No
-  /// gradient.
+  /// Returns the objective's sums over these batches: [sums()] on the CPU, without gradients. Must
+  /// be called on every rank of a data coordinate with the same batches. To get the total, sum the
+  /// result over axes.data_context().
   Tensor statistics(std::span<const nn::ForwardInputs> batches);
   /// Returns the log-likelihoods of the rows of each batch, without dropout: float64 [B] on the
-  /// CPU. Ranks of one data coordinate call with the same batches and get the same result; all
-  /// ranks call with the same number.
+  /// CPU. Must be called on every rank with the same number of batches, and with the same batches
+  /// on all ranks of a data coordinate, which get the same result.
   std::vector<Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
-  /// Returns the class logits of the rows, float32 [B, classes] per batch. Otherwise as
-  /// row_scores().
+  /// Returns the class logits of the rows of each batch: float32 [B, classes]. See row_scores() for
+  /// the calling rules.
   std::vector<Tensor> class_scores(std::span<const nn::ForwardInputs> batches);
 
   /// Returns the most likely token at each row's first target, without dropout: float64 [B] per
-  /// batch on the CPU; used for greedy generation. Otherwise as row_scores().
+  /// batch on the CPU. Used for greedy generation. See row_scores() for the calling rules.
   std::vector<Tensor> next_tokens(std::span<const nn::ForwardInputs> batches);
 
-  /// Same as EvaluationModel::head_states, for a pass without gradients.
+  /// Same as EvaluationModel::head_states; runs without gradients.
   objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
 
-  /// Disables or enables the adapters for a pass without gradients (objective::AdaptersOff). Every
-  /// rank must call.
+  /// Enables or disables the adapters for a pass without gradients (objective::AdaptersOff). Must
+  /// be called on every rank.
   void set_adapters(bool are_on);
 
-  /// Visits the state of a checkpoint: weights and, in the group "optimizer", masters and moments.
-  /// State of other stages is not visited; a tied weight is visited by the first and the last
-  /// stage.
+  /// Visits the state that checkpoints contain: weights, and master weights and moments in the
+  /// group "optimizer". Visits only the state of this rank's stages. A tied weight is visited on
+  /// the first and on the last stage.
   void visit_state(const std::function<void(const StateSlice&)>& visit);
-  /// Visits the gradients summed by forward_backward as this rank holds them, by parameter name,
-  /// for tests and verification. No ownership.
+  /// Visits the slices of the gradients that forward_backward summed on this rank, by parameter
+  /// name. Used by tests and verification; the ownership fields are not set.
   void visit_gradients(const std::function<void(const StateSlice&)>& visit);
-  /// If the optimizer has_averages(): puts them into the model for evaluation, saving or loading,
-  /// or restores the trained weights. Returns true if anything changed. Every rank must call.
+  /// If the optimizer has_averages(): puts the averaged weights into the model for evaluation,
+  /// saving or loading, or restores the trained weights. Returns true if the weights changed. Must
+  /// be called on every rank.
   bool put_averages(bool are_put);
-  /// Must be called after visit_state wrote weights (resume): cached results become invalid.
+  /// Invalidates cached results. Must be called after visit_state has written weights (on resume).
   void state_changed();
 
   /// See cacheable_model (sharded_model.h).
@@ -124,7 +127,7 @@ class ParallelModel {
     return cacheable_model(stages_, plan_, axes_.mesh());
   }
 
-  /// The pipeline stages of this rank, in order, and their engines.
+  /// This rank's pipeline stages, in order, and their engines.
   size_t stages() const { return stages_.size(); }
   nn::LanguageModel& model(size_t stage = 0) { return *stages_.at(stage).model; }
   DataParallel& data_parallel(size_t stage = 0) { return *stages_.at(stage).engine; }
@@ -139,9 +142,9 @@ class ParallelModel {
   ParallelGroups& axes() { return axes_; }
   c10::Device device() const { return device_; }
   bool is_half() const { return is_half_; }
-  /// c10d's name of the backend that reduces gradients; empty for a single rank.
+  /// Returns c10d's name of the backend that reduces gradients; empty for a single rank.
   std::string carrier_of_gradients();
-  /// Memory of this rank, updated by each step.
+  /// Memory use of this rank, updated by each step.
   MemoryAccount& memory() { return memory_; }
 
  private:
@@ -156,15 +159,15 @@ class ParallelModel {
   bool is_half_;
   Pipeline pipeline_;
   OffloadedOptimizer optimizer_;
-  int64_t optimizer_bytes_;  // bytes on the device at the last query
+  int64_t optimizer_bytes_;  // optimizer state on the device at the last query, in bytes
   MemoryAccount memory_;
   LossScale loss_scale_;
   ExpertLoads expert_loads_;
-  std::optional<ExpertLoad> experts_;  // load in the last step
+  std::optional<ExpertLoad> experts_;  // expert load in the last step
   bool overflowed_ = false;
   bool averages_are_put_ = false;
   double scale_ = 1.0;            // factor of the loss
-  double gradient_factor_ = 1.0;  // factor from accumulated gradients to gradients of the mean loss
+  double gradient_factor_ = 1.0;  // converts accumulated gradients to gradients of the mean loss
   double gradient_scale_ = 1.0;   // gradient_factor_ times the clipping factor
 };
 

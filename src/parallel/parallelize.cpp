@@ -25,7 +25,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// The layers of this rank's stages, in order, on the Meta device.
+/// Returns this rank's pipeline stages with their layers, in order, on the Meta device.
 std::vector<ShardedModel> split_pipeline(
     const ModelSpec& spec, const Plan& plan, const ParallelGroups& axes) {
   std::vector<ShardedModel> stages;
@@ -80,7 +80,8 @@ ParameterSource source_of(const ModelSpec& spec, const ShardedModel& stage) {
 
 using Rules = std::map<std::string, optim::UpdateRule>;
 
-/// Returns the block sizes of Adam-mini: a head for queries and keys, one output otherwise.
+/// Returns the number of elements per block for Adam-mini: one block per head for queries and keys,
+/// one per output for other weights.
 Rules blocks_of(const nn::LanguageModel& model) {
   static const std::set<std::string> kByHead{
       "query", "key", "query_key_value", "cross_query", "cross_key"};
@@ -93,7 +94,7 @@ Rules blocks_of(const nn::LanguageModel& model) {
   return rules;
 }
 
-/// Update rule of each parameter of the model.
+/// Returns a function that maps a parameter name to its update rule.
 std::function<optim::UpdateRule(const std::string&)> rules_of(
     const nn::LanguageModel& model, const Plan& plan) {
   std::map<std::string, optim::ParameterTraits> traits;
@@ -114,7 +115,7 @@ std::function<optim::UpdateRule(const std::string&)> rules_of(
   };
 }
 
-/// State shared by the trained stages of a rank.
+/// State shared by all trained stages of a rank.
 struct Training {
   Training(const Plan& plan, ParallelGroups& axes)
       : groups(make_shard_groups(axes, plan.zero_stage > 0 ? plan.shard_ranks : 0)),
@@ -125,7 +126,7 @@ struct Training {
   OffloadedOptimizer optimizer;
 };
 
-/// Options for storing and gathering values.
+/// Returns the options for storing and gathering parameter values.
 DataParallelOptions gathering_options(
     ShardedModel& stage, const Plan& plan, const ShardGroups& groups) {
   DataParallelOptions options;
@@ -148,15 +149,16 @@ DataParallelOptions zero_options(
   options.alignment = training.optimizer.optimizer().alignment();
   options.rule_of = rules_of(*stage.model, plan);
   options.reduce_type = plan.reduce_type;
-  // Sums over micro-batches use float32, since bfloat16 would lose small gradients. Sums over ranks
-  // in float16 could overflow.
+  // Gradients are accumulated over micro-batches in float32, since bfloat16 would lose small
+  // gradients. In float16, sums over ranks could overflow.
   if ((plan.accumulation_steps > 1 && !stage.has_any(at::kDouble)) || stage.is_half()) {
     options.gradient_type = at::kFloat;
   }
   return options;
 }
 
-/// Describes a stage's parameters as shards over the tensor ranks. Valid as long as the stage.
+/// Describes a stage's parameters as shards over the tensor ranks. The result is valid as long as
+/// the stage.
 PartsOfParameters parts_of(const ShardedModel& stage, ParallelGroups& axes) {
   comm::Communicator& tensor = axes.along(mesh::Axis::kTensor);
   if (tensor.size() == 1) {
@@ -165,7 +167,7 @@ PartsOfParameters parts_of(const ShardedModel& stage, ParallelGroups& axes) {
   return {&tensor, [&stage](const std::string& name, const std::vector<int64_t>& part) {
             ShardedParameter result{stage.shape_of(name, part), stage.cut_of(name)};
             if (is_tied_copy(*stage.model, name)) {
-              result.cut.copies /= 2;  // the other copy is on another stage
+              result.cut.copies /= 2;  // the other half of the copies is on another stage
             }
             return result;
           }};
@@ -173,7 +175,7 @@ PartsOfParameters parts_of(const ShardedModel& stage, ParallelGroups& axes) {
 
 // These two functions apply the strategies in the order documented in parallelize.h.
 
-/// Steps 2 to 6: this rank's shard of a stage, still without memory.
+/// Steps 2 to 6: replaces a stage by this rank's shard, without allocating memory.
 void cut(
     ShardedModel& stage,
     const ModelSpec& spec,
@@ -191,8 +193,9 @@ void cut(
   stage.source = source_of(spec, stage);
 }
 
-/// Step 9: an engine for the parameters, and one for those of experts if fewer ranks hold these.
-/// stage.groups are set; if experts are distributed, no other rank holds their shards.
+/// Step 9: creates an engine for the parameters and, if fewer ranks hold each expert, a second
+/// engine for expert parameters. stage.groups must be set. If experts are distributed, each expert
+/// shard is held by one rank.
 void make_engines(
     ShardedModel& stage,
     const ExpertGroups& experts,
@@ -213,7 +216,7 @@ void make_engines(
   stage.source = nullptr;
 }
 
-/// Steps 7 to 9, and the optimizer's shards: a stage that is trained.
+/// Steps 7 to 9 for a stage that is trained; also adds its shards to the optimizer.
 void prepare(ShardedModel& stage, const Plan& plan, ParallelGroups& axes, Training& training) {
   nn::LanguageModel& model = *stage.model;
   stage.groups = training.groups;
@@ -233,7 +236,7 @@ void prepare(ShardedModel& stage, const Plan& plan, ParallelGroups& axes, Traini
   }
 }
 
-/// Step 9 of a stage that is not trained.
+/// Step 9 for a stage that is not trained.
 void share_values(
     ShardedModel& stage,
     const ModelSpec& spec,

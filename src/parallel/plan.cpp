@@ -1,4 +1,4 @@
-// Checks which strategies can be combined.
+// Checks that the strategies of a plan can be combined.
 #include "parallel/plan.h"
 
 #include "base/error.h"

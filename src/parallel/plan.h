@@ -1,4 +1,4 @@
-// The user's parallelism choices, as read by parallelize().
+// The user's parallelism settings, as used by parallelize().
 #pragma once
 
 #include <filesystem>
@@ -20,55 +20,61 @@
 
 namespace lockstep::parallel {
 
-/// Router losses of a mixture (nn/routing.h).
+/// Settings of the router losses of a mixture-of-experts model (nn/routing.h).
 struct RouterLosses {
   nn::Balance balance = nn::Balance::kNone;
-  std::optional<double> balance_coefficient{};  // nullopt: as in the model's configuration
+  std::optional<double> balance_coefficient{};  // nullopt: use the model's configuration
   double z_coefficient = 0;
 };
 
-/// ZeRO stages 2 and 3 communicate in every micro-batch, and a pipeline has many.
+/// Controls whether ZeRO stages 2 and 3 may be combined with a pipeline. Both communicate in every
+/// micro-batch, and a pipeline has many micro-batches.
 enum class ZeroInPipeline { kRefuse, kAllow };
 
 struct Plan {
   optim::OptimizerOptions optimizer = {};
   optim::RuleOptions update_rules = {};
-  LossScaleOptions loss_scale = {};  // used for float16
+  LossScaleOptions loss_scale = {};  // only used for float16
   double max_gradient_norm = 1.0;    // 0: no clipping
   int zero_stage = 0;
-  /// Hybrid sharding: number of neighboring ranks, among those that hold the same parameters, that
-  /// share one state; other ranks hold replicas. 0: all share one. Must divide their number.
+  /// Hybrid sharding: number of neighboring ranks that share one copy of the training state;
+  /// further groups hold replicas. Must divide the number of ranks that hold the same parameters.
+  /// 0: all of these ranks share one copy.
   int shard_ranks = 0;
   ZeroInPipeline zero_in_pipeline = ZeroInPipeline::kRefuse;
-  int64_t prefetch_units = 1;                  // units gathered ahead of use
-  std::optional<int64_t> prefetch_elements{};  // or by number of elements instead of units
-  int64_t persistence_threshold = 0;           // stage 3: smaller parameters stay whole
+  int64_t prefetch_units = 1;                  // number of units that are gathered ahead of use
+  std::optional<int64_t> prefetch_elements{};  // prefetch limit in elements instead of units
+  int64_t persistence_threshold = 0;           // stage 3: smaller parameters are not sharded
   double bucket_megabytes = 25;
   RouterLosses router_losses = {};
-  double expert_capacity_factor = 0;  // nn::ExpertCapacity; 0: no token is dropped
-  /// Number of neighboring ranks, among those that hold the same parameters, over which a mixture's
-  /// experts are distributed. Must divide their number.
+  double expert_capacity_factor = 0;  // see nn::ExpertCapacity; 0: no tokens are dropped
+  /// Number of neighboring ranks over which the experts of a mixture are distributed. Must divide
+  /// the number of ranks that hold the same parameters.
   int expert_ranks = 1;
-  /// Send tokens to distributed experts in two halves: one computes while the other is in transit.
+  /// Exchange tokens with distributed experts in two halves, so that one half is computed while the
+  /// other is sent.
   bool expert_halves = false;
-  /// Type of gradients in messages; nullopt: the accumulation type.
+  /// Type in which gradients are sent; nullopt: the accumulation type.
   std::optional<at::ScalarType> reduce_type{};
   bool find_unused_parameters = false;
   RecomputeOptions recompute = {};
   OptimizerOffload offload_optimizer = {};
-  bool offload_parameters = false;           // stage 3: shards are in host memory
-  std::filesystem::path parameter_folder{};  // stage 3: folder of shard files, one per rank
+  bool offload_parameters = false;           // stage 3: keep parameter shards in host memory
+  std::filesystem::path parameter_folder{};  // stage 3: folder of the files that hold the parameter
+                                             // shards, one per rank
   int64_t accumulation_steps = 1;
   PipelineOptions pipeline = {};
-  int64_t sequence_length = 1024;  // typical length of batches, for balancing the cost of stages
-  SequenceSharding sequence_sharding = SequenceSharding::kNone;  // of activations
+  int64_t sequence_length = 1024;  // typical sequence length, used to balance the cost of stages
+  SequenceSharding sequence_sharding = SequenceSharding::kNone;  // sharding of activations along
+                                                                 // the sequence
   ContextAttention context_attention = ContextAttention::kRing;
 };
 
-/// Returns this rank's positions of a sequence.
+/// Returns the positions of a sequence that this rank holds.
 SequencePart sequence_part(const Plan& plan, const ParallelGroups& axes);
 
-/// Throws Error (config) if strategies of the plan are incompatible on the mesh for any model.
+/// Throws Error (config) if the plan combines strategies that are incompatible on this mesh for
+/// every model.
 void check_plan(const Plan& plan, const mesh::Mesh& mesh);
 
 }  // namespace lockstep::parallel

@@ -15,8 +15,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Returns a hash that changes with any flipped bit. On a GPU it is a sum, which needs no copy to
-/// the host.
+/// Returns a hash that changes with any flipped bit. On a GPU the hash is a sum, which does not
+/// require a copy to the host.
 int64_t hash_of(const Tensor& values) {
   if (values.is_cpu()) {
     return static_cast<int64_t>(
@@ -26,7 +26,7 @@ int64_t hash_of(const Tensor& values) {
   return values.view(words).sum(at::kLong).item<int64_t>();
 }
 
-/// Values replicated in a group of ranks.
+/// Values that every rank of a group holds.
 struct Replica {
   const FlatUnit* flat;
   Tensor values;
@@ -38,7 +38,7 @@ std::string names_of(const FlatUnit& flat) {
              : fmt::format("{} to {}", flat.entries.front().name, flat.entries.back().name);
 }
 
-/// Returns the world ranks whose hash differs from the majority's; all ranks if there is no
+/// Returns the world ranks whose hash differs from the majority's. Returns all ranks if there is no
 /// majority.
 std::vector<int> odd_ranks(const comm::Communicator& group, const std::vector<int64_t>& hashes) {
   std::map<int64_t, size_t> holders;
@@ -91,7 +91,7 @@ void compare(comm::Communicator& group, const std::vector<Replica>& replicas) {
 
 namespace {
 
-/// Replicated values of engines with equal groups.
+/// Replicated values of all engines with the same groups.
 struct Compared {
   const ShardGroups* groups;
   std::vector<Replica> whole, shards;
@@ -113,7 +113,7 @@ void collect(DataParallel& engine, Compared& all) {
 }  // namespace
 
 void compare_replicas(std::span<ShardedModel> stages) {
-  std::vector<Compared> all;  // by index of the engine in its stage
+  std::vector<Compared> all;  // indexed by the position of the engine in its stage
   for (const ShardedModel& stage : stages) {
     const std::vector<ShardedModel::Engine> engines = stage.engines();
     for (size_t i = 0; i < engines.size(); ++i) {

@@ -1,4 +1,4 @@
-// ZeRO for user modules.
+// ZeRO for arbitrary libtorch modules.
 #include "parallel/sharded_data_parallel.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@ parallel::ParameterUnit unit_of(const std::string& name, torch::nn::Module& modu
   parallel::ParameterUnit unit{name, {}};
   for (const auto& parameter : module.named_parameters()) {
     optim::UpdateRule rule;
-    if (parameter.value().dim() < 2) {  // matrices have weight decay; biases and norms have none
+    if (parameter.value().dim() < 2) {  // weight decay applies to matrices, not to biases and norms
       rule.weight_decay = 0;
     }
     unit.parameters.push_back({name + "." + parameter.key(), parameter.value(), rule});

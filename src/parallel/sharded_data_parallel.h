@@ -1,5 +1,5 @@
-// ZeRO for any libtorch module: a torch::nn::Sequential, whose children are the units, or a module
-// that holds its units in Unit<T>.
+// ZeRO for any libtorch module. The units are the children of a torch::nn::Sequential, or the
+// submodules that a module wraps in Unit<T>.
 //
 //   lockstep::ShardedDataParallel sharded(model.ptr(), ranks, {.zero_stage = 3});
 //   for (const auto& [x, target] : batches) {
@@ -25,13 +25,13 @@
 
 namespace lockstep {
 
-/// Base of units, which ShardedDataParallel finds in a module.
+/// Base class of units, by which ShardedDataParallel finds them in a module.
 class UnitBase {
  public:
   using Body = std::function<at::Tensor(const at::Tensor&)>;
   virtual ~UnitBase() = default;
   virtual torch::nn::Module& module_of_unit() = 0;
-  /// Runs the unit's body; set by ShardedDataParallel, otherwise the identity.
+  /// Runs the unit's body. Set by ShardedDataParallel; if empty, the body runs directly.
   std::function<at::Tensor(const at::Tensor& x, const Body& body)> around;
 };
 
@@ -50,9 +50,9 @@ class UnitImpl : public torch::nn::Module, public UnitBase {
   T module;
 };
 
-/// A part of a module whose parameters are gathered when it is called and freed afterwards. T is a
-/// module holder (torch::nn::Linear) whose forward maps a tensor to a tensor. In a forward pass
-/// every unit runs once, in the order of registration.
+/// A submodule whose parameters are gathered when it is called and freed afterwards. T is a module
+/// holder (torch::nn::Linear) whose forward function maps a tensor to a tensor. Every unit must run
+/// once per forward pass, in the order of registration.
 template <class T>
 class Unit : public torch::nn::ModuleHolder<UnitImpl<T>> {
  public:
@@ -69,32 +69,32 @@ struct ShardedDataParallelOptions {
   double bucket_megabytes = 25;
 };
 
-/// Trains a module on the ranks of a group, each with its slice of the batch. Takes over the
-/// parameters' storage and gives every rank the values of rank 0. Every rank must make the same
-/// calls. Throws Error (config) naming parameters outside all units.
+/// Trains a module on the ranks of a group; each rank processes its slice of the batch. Takes over
+/// the storage of the parameters and broadcasts rank 0's values. All ranks must make the same calls
+/// in the same order. Throws Error (config) that names parameters outside all units.
 class ShardedDataParallel {
  public:
   ShardedDataParallel(
       std::shared_ptr<torch::nn::Module> module,
       comm::Communicator& ranks,
       const ShardedDataParallelOptions& options = {});
-  /// Restores the units' forward functions; freed parameters stay freed.
+  /// Restores the forward functions of the units. Parameters that are freed stay freed.
   ~ShardedDataParallel();
   ShardedDataParallel(const ShardedDataParallel&) = delete;
   ShardedDataParallel& operator=(const ShardedDataParallel&) = delete;
 
-  /// Runs a Sequential. A module with units of its own is called directly instead.
+  /// Runs a Sequential. Call the module itself if it wraps its units in Unit<T>.
   at::Tensor forward(const at::Tensor& x);
 
   void begin_step() { engine_->begin_step(); }
   enum class MicroBatch { kMore, kLast };
-  /// Calls loss.backward(). Gradients of a step's micro-batches are accumulated.
+  /// Calls loss.backward(). Gradients are accumulated over the micro-batches of a step.
   void backward(const at::Tensor& loss, MicroBatch which = MicroBatch::kLast);
-  /// Clips gradients and updates parameters. Returns the norm before clipping. Throws Error
-  /// (numeric) if the norm is NaN or Inf.
+  /// Clips gradients and updates parameters. Returns the gradient norm before clipping. Throws
+  /// Error (numeric) if the norm is NaN or Inf.
   double step(double learning_rate);
 
-  /// Gathers every parameter for reading or saving, until the units run again.
+  /// Gathers all parameters for reading or saving. They stay gathered until the units run again.
   void gather_parameters() { engine_->gather_all(); }
   parallel::DataParallel& engine() { return *engine_; }
 

@@ -1,4 +1,4 @@
-// A rank's stage of a model.
+// Engines, parameter slices and initial values of a rank's pipeline stage.
 #include "parallel/sharded_model.h"
 
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-// Visits the training state independently of the plan.
+// Visits the training state in a form that does not depend on the plan.
 #include "parallel/state.h"
 
 #include <map>
@@ -14,8 +14,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Ownership of replicated tensors: all holders share `replicated` ones, the replicas of a shard
-/// share the shard.
+/// Assigns owners to replicated tensors. All holders divide tensors in `replicated` among them; the
+/// ranks that hold a replica of a shard divide the shard.
 class Ownership {
  public:
   explicit Ownership(std::span<const ShardedModel> stages) {
@@ -82,7 +82,7 @@ class StateVisit {
     ShardFile* file = engine.engine->shard_file();
     for (FlatUnit& flat : engine.engine->flats()) {
       if (flat.full.scalar_type() == at::kByte) {
-        continue;  // packed base weights never change
+        continue;  // not visited, because packed base weights never change
       }
       const bool in_file = file != nullptr && file->holds(flat.shard);
       if (in_file) {
@@ -99,7 +99,7 @@ class StateVisit {
             {"", segment.parameter, segment.shape, segment.begin, data},
             flat.replicated);
       }
-      if (in_file) {  // the visitor may have changed it
+      if (in_file) {  // the visitor may have modified the values
         file->start_store(flat.shard);
         file->finish_store(flat.shard);
       }
@@ -134,7 +134,7 @@ class StateVisit {
          group == "optimizer" ? optimizer_.uses_files() : engine.engine->shard_file() != nullptr});
   }
 
-  /// This rank's copy of a parameter that each tensor rank holds whole.
+  /// Returns this rank's copy index for a parameter that every tensor rank holds whole.
   mesh::Cut copy_of_whole(const ShardedModel& stage, const std::string& parameter) const {
     mesh::Cut whole;
     whole.copies = axes_.mesh().tensor;

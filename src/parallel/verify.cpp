@@ -20,16 +20,17 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Gradients below this fraction of the model's largest gradient count as rounding.
+/// Gradients below this fraction of the model's largest gradient are treated as rounding errors.
 constexpr double kFloor = 1e-3;
 
-/// AdamW's first steps divide a gradient by its own magnitude, and Lion uses its sign: if a
-/// gradient is zero up to rounding, the whole update is rounding, and so are the next gradients. A
-/// larger epsilon makes the result depend smoothly on the gradient.
+/// AdamW's first steps divide a gradient by its own magnitude, and Lion uses only its sign. If a
+/// gradient is zero except for rounding, the update and all later gradients depend on rounding. A
+/// larger epsilon makes the update a smooth function of the gradient.
 constexpr double kLeastEpsilon = 1e-5;
 constexpr double kLionRate = 1e-2;
 
-/// Targets of a classifier: rows end anywhere, and about every fifth has no target.
+/// Returns a classifier's targets: rows end at random positions, and about every fifth row has no
+/// target.
 nn::Targets targets_of_rows(
     const model::HeadSpec& head, const VerifyOptions& options, uint64_t key, mesh::Range rows) {
   const auto outputs = static_cast<int64_t>(head.labels.size());
@@ -56,8 +57,8 @@ nn::Targets targets_of_rows(
   return targets;
 }
 
-/// Sets the inputs of objectives over answers: rows alternate between chosen and rejected, prompts
-/// have two or three tokens, and reference scores are near those of an untrained model.
+/// Sets the inputs for objectives over answers: rows alternate between chosen and rejected, prompts
+/// have two or three tokens, and reference scores are close to those of an untrained model.
 void judge_rows(
     const VerifyOptions& options,
     mesh::Range rows,
@@ -91,8 +92,8 @@ void judge_rows(
   targets.baseline = at::full_like(targets.counts, 0.25);
 }
 
-/// Splits each row into random documents of 1 to 16 tokens. No document predicts the next one's
-/// first token.
+/// Splits each row into random documents of 1 to 16 tokens. The last token of a document has no
+/// target.
 void cut_documents(uint64_t key, int64_t first_row, Tensor& labels, nn::ForwardInputs& inputs) {
   constexpr uint64_t kMeanLength = 8;
   constexpr int64_t kMostTokens = 16;
@@ -115,7 +116,7 @@ void cut_documents(uint64_t key, int64_t first_row, Tensor& labels, nn::ForwardI
   inputs.positions = places - starts;
 }
 
-/// Packs the rows of `inputs` as documents of one row.
+/// Packs the rows of `inputs` into one row, one document per row.
 void stand_in_one_row(nn::ForwardInputs& inputs) {
   const int64_t rows = inputs.ids.size(0), length = inputs.ids.size(1);
   const Tensor number = at::arange(rows, at::kLong).repeat_interleave(length).unsqueeze(0);
@@ -139,8 +140,8 @@ void stand_in_one_row(nn::ForwardInputs& inputs) {
   inputs.samples = inputs.samples.narrow(0, 0, 1);
 }
 
-/// Returns rows of the batch of a step. About every fifth label is ignored, so that ranks have
-/// unequal numbers of targets.
+/// Returns the given rows of a step's batch. About every fifth label is ignored, so that ranks have
+/// different numbers of targets.
 nn::ForwardInputs rows_of_step(
     const model::ModelConfig& config,
     const VerifyOptions& options,
@@ -184,7 +185,7 @@ nn::ForwardInputs rows_of_step(
   }
   inputs.targets = inputs.targets.to(device);
   if (config.is_encoder_decoder()) {
-    // Rolled, so that the source differs from the target; about every seventh token is masked.
+    // The source is rolled to differ from the target. About every seventh token is masked.
     inputs.source = inputs.ids.roll(1, 1);
     inputs.source_mask = inputs.source.remainder(7).ne(0);
   }
@@ -198,8 +199,8 @@ nn::ForwardInputs rows_of_step(
   return inputs;
 }
 
-/// Runs forward and backward passes over a data coordinate's slice of the step's batch; returns the
-/// loss.
+/// Runs forward and backward passes over this data coordinate's slice of the step's batch. Returns
+/// the loss.
 double run_step(
     ParallelModel& model,
     objective::Reference* reference,
@@ -207,7 +208,7 @@ double run_step(
     const Plan& plan,
     const VerifyOptions& options,
     int64_t step,
-    mesh::Range data) {  // this rank's data coordinate, and the size of the data axis
+    mesh::Range data) {  // this rank's data coordinate and the size of the data axis
   const auto inputs_of = [&](mesh::Range rows) {
     return rows_of_step(spec.config, options, step, rows, spec.device);
   };
@@ -233,8 +234,8 @@ GradientSlices gradients_of(ParallelModel& model) {
   return gradients;
 }
 
-/// Assembles the whole gradient, float64 on the CPU, from the holders of each element; `absent` for
-/// elements of other ranks.
+/// Assembles the whole gradient (float64 on the CPU) from this rank's slices. Elements that this
+/// rank does not hold are set to `absent`.
 Tensor whole_gradient(
     const GradientSlices& gradients,
     const std::string& name,
@@ -258,8 +259,9 @@ Tensor whole_gradient(
   return whole;
 }
 
-/// Compares all ranks' parts of a gradient with rank 0's reference; the result is valid on rank 0.
-/// If several ranks hold an element, its largest and smallest values are compared.
+/// Compares the gradient slices of all ranks with rank 0's reference gradient. The result is valid
+/// on rank 0. If several ranks hold an element, the smallest and the largest of their values are
+/// compared.
 void compare(
     comm::Communicator& world,
     const GradientSlices& under_plan,

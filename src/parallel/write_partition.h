@@ -1,4 +1,4 @@
-// Divides the writing of replicated tensors among their holders.
+// Divides the work of writing replicated tensors among the ranks that hold them.
 #pragma once
 
 #include <algorithm>
@@ -9,21 +9,21 @@
 
 namespace lockstep::parallel {
 
-/// The range [begin, end) of a tensor's elements that a rank owns.
+/// Range [begin, end) of a tensor's elements that a rank owns.
 using Owned = std::pair<int64_t, int64_t>;
 
-/// Tensors laid end to end in the order of the files and cut into one contiguous run per rank,
-/// because short runs cost more writes. All ranks add the same tensors.
+/// Lays tensors end to end in file order and divides them into one contiguous range per rank,
+/// because short ranges cause more write calls. All ranks must add the same tensors.
 class WritePartition {
  public:
-  /// Adds elements [begin, begin + elements) of a tensor.
+  /// Adds the elements [begin, begin + elements) of a tensor.
   void add(const std::string& tensor, int64_t begin, int64_t elements) {
     runs_[{tensor, begin}] = {elements, 0};
     total_ = -1;
   }
 
-  /// The range that `rank` of `ranks` owns. For tensors that were not added, such as adapter
-  /// factors, each rank owns a slice.
+  /// Returns the range that `rank` of `ranks` owns. A tensor that was not added, such as an adapter
+  /// factor, is divided evenly among the ranks.
   Owned of(const std::string& tensor, int64_t begin, int64_t elements, int rank, int ranks) {
     if (total_ < 0) {
       lay_out();
@@ -42,7 +42,7 @@ class WritePartition {
  private:
   struct Run {
     int64_t elements = 0;
-    int64_t start = 0;  // elements of all earlier runs
+    int64_t start = 0;  // number of elements in all earlier runs
   };
 
   void lay_out() {

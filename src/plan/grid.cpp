@@ -12,9 +12,9 @@ namespace lockstep::plan {
 namespace {
 
 constexpr int64_t kMostSequences = 64;         // largest micro-batch
-constexpr int64_t kLeastContextTokens = 1024;  // smallest number of tokens of a sequence per rank
+constexpr int64_t kLeastContextTokens = 1024;  // minimum tokens of a sequence per rank
 
-// Returns the divisors up to `most`, sorted.
+// Returns the divisors of `number` up to `most`, sorted.
 std::vector<int> divisors(int64_t number, int64_t most) {
   std::vector<int> result;
   for (int64_t value = 1; value <= std::min(number, most); ++value) {
@@ -162,8 +162,8 @@ class Grid {
     }
   }
 
-  // Returns the divisors of the data- and context-parallel ranks; in a search they must also divide
-  // the experts.
+  // Returns the divisors of the number of data- and context-parallel ranks. In a search they must
+  // also divide the number of experts.
   std::vector<int> expert_sizes(const mesh::Mesh& mesh) const {
     const int64_t experts = std::max<int64_t>(request_.base.model.experts.count, 1);
     const int ranks = mesh.data * mesh.context;
@@ -249,7 +249,7 @@ class Grid {
 
   std::vector<int> stages_of_a_rank(schedule::Kind kind) const {
     const auto asked = [&](int stages) {
-      // A given schedule determines its number of stages.
+      // A given schedule has a fixed number of stages.
       const bool is_free = !request_.virtual_stages || request_.schedule;
       return is_free || *request_.virtual_stages == stages ? std::vector<int>{stages}
                                                            : std::vector<int>{};
@@ -290,7 +290,8 @@ class Grid {
     }
   }
 
-  // All ranks with the same parameters, or those within a node.
+  // Returns the sizes of shard groups to search: all ranks with the same parameters, or those
+  // within a node.
   std::vector<int> sharing_choices(const mesh::Mesh& mesh) const {
     const int all = mesh.data * mesh.context;
     if (request_.shard_ranks) {
@@ -309,7 +310,7 @@ class Grid {
   }
 
   void visit_savers(Job job) {
-    // Offloading has no effect on CPUs; parameters are offloaded by unit, which requires stage 3.
+    // Offloading has no effect on CPUs. Parameters are offloaded in units, which requires stage 3.
     std::vector<Offload> offloads{Offload::kNone};
     if (!job.software.device_is_host) {
       offloads.push_back(Offload::kOptimizer);

@@ -1,4 +1,4 @@
-// Fits the rates of a machine to calibration measurements.
+// Fits a machine's rates to calibration measurements.
 #include "plan/machine.h"
 
 #include <algorithm>
@@ -25,14 +25,14 @@ ProductFit fit_products(const std::vector<ProductSample>& samples) {
     rows.push_back({share, share / s.m, share / s.n, share / s.k});
   }
   const std::vector<double> x = least_squares(rows);
-  const double seconds = std::max(x[0], 1e-18);  // of one operation
+  const double seconds = std::max(x[0], 1e-18);  // time of one operation
   return {1 / seconds, {x[1] / seconds, x[2] / seconds, x[3] / seconds}};
 }
 
 RingRates fit_ring(const std::vector<RingSample>& samples) {
   std::vector<std::vector<double>> rows;
   for (const RingSample& s : samples) {
-    // The causal mask keeps half of the pairs of positions.
+    // The causal mask keeps half of all position pairs.
     const double passing = s.members * s.heads * s.length;
     rows.push_back({passing * s.length / 2 / s.seconds, passing * s.head_dim / s.seconds});
   }
@@ -46,7 +46,7 @@ double pass_seconds(const Job& job, const Cluster& cluster) {
          embedding_seconds(job, cluster, node).all() + head_seconds(job, cluster, node).all();
 }
 
-// Rates that determine the time of a pass: the columns of its equation.
+// Rates that determine the time of a pass. Each is a column of the equations.
 enum MachineColumn {
   kAttention,
   kMemory,
@@ -61,8 +61,8 @@ enum MachineColumn {
   kMachineColumns
 };
 
-// Coefficients of the inverse rates in the time of a pass: the time with one rate set to 1 and all
-// others to kEndless, minus the time with all rates set to kEndless.
+// Computes the coefficients of the inverse rates in the time of a pass. Each is the time with one
+// rate set to 1 and all others to kEndless, minus the time with all rates set to kEndless.
 class PassColumns {
  public:
   explicit PassColumns(const Device& device) : endless_(device) {
@@ -73,7 +73,8 @@ class PassColumns {
     endless_.kernel_seconds = endless_.dropout_seconds = 0;
   }
 
-  // Returns the equation divided by its right side, the measured time without the products.
+  // Returns the coefficients of the equation divided by its right side, which is the measured time
+  // minus the products.
   std::vector<double> row(const PassSample& sample) const {
     const double products = pass(sample.job, [](Device&) {});
     const double rest = std::max(sample.seconds - products, kLeastRest * sample.seconds);
@@ -82,7 +83,8 @@ class PassColumns {
     const auto part = [&](auto change) { return pass(sample.job, change) - products; };
     std::vector<double> row(kMachineColumns, 0);
     row[wide ? kAttention32 : kAttention] = part([&](Device& d) { of(d).attention = 1; });
-    // Kernels limited by memory: with memory rate 1 and all but one of the shares set to kEndless.
+    // Memory-limited kernels: sets the memory rate to 1 and all but one of the fractions to
+    // kEndless.
     const auto over_memory = [&](double activation, double softmax) {
       return part([&](Device& d) {
         of(d).memory = 1;
@@ -103,8 +105,8 @@ class PassColumns {
   }
 
  private:
-  static constexpr double kLeastRest =
-      0.02;  // minimum remaining fraction of a pass, if its products were measured too slow
+  static constexpr double kLeastRest = 0.02;  // lower bound on the fraction of a pass outside
+                                              // products, in case products were measured too slow
 
   template <class Change>
   double pass(const Job& job, Change change) const {
@@ -132,8 +134,8 @@ Efficiency pass_rates(double attention, double memory, double activation, double
   return e;
 }
 
-// Returns the error that nine of ten passes do not exceed, corrected for overfitting: with few
-// passes the fit follows each of them, in proportion to the number of rates per pass.
+// Returns the 90th percentile of the relative errors, corrected for overfitting: the fit follows a
+// small sample too closely, in proportion to the number of rates per sample.
 double error_of(const std::vector<PassSample>& samples, const Device& device) {
   const Cluster cluster = uniform_cluster(device, 1);
   std::vector<double> errors;
@@ -221,7 +223,8 @@ NodeGroup fit_machine(const MachineSamples& samples) {
   node.peer_bandwidth = device.peer_bandwidth;
   node.network_bandwidth = device.node_network;
   if (!samples.reductions.empty()) {
-    // As in all_reduce_seconds(): a ring moves 2 (n - 1) / n of the bytes in 2 (n - 1) steps.
+    // Same model as in all_reduce_seconds(): a ring moves 2 (n - 1) / n of the bytes in 2 (n - 1)
+    // steps.
     std::vector<std::vector<double>> rows;
     for (const ReduceSample& s : samples.reductions) {
       rows.push_back(

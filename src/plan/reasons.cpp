@@ -8,7 +8,7 @@ namespace lockstep::plan {
 
 namespace {
 
-// The same model on one device with micro-batch 1, without memory savings.
+// Returns a job with the same model on one device, with micro-batch size 1 and no memory savings.
 Job alone(const Job& job) {
   Job one = job;
   one.mesh = {};
@@ -25,7 +25,7 @@ Job alone(const Job& job) {
   return one;
 }
 
-// Returns the bytes of states and activations of the largest layer on one device.
+// Returns the bytes of the largest layer's states and activations on one device.
 double largest_layer_bytes(const Job& one) {
   const ParameterCounts counts = count_parameters(one.model);
   const Memory memory = largest(estimate_memory(one)).peak;

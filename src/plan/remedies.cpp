@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kWorthwhile = 0.005;  // minimum saving, as a fraction of the memory
 
-// Returns the keys that change one job into another, including dependent ranks and micro-batches.
+// Returns the keys that differ between two jobs, including dependent ranks and micro-batches.
 std::string keys_of(const Job& before, const Job& after) {
   std::string text;
   const auto key = [&](const char* name, const auto& value, bool differs) {
@@ -40,7 +40,7 @@ std::string keys_of(const Job& before, const Job& after) {
   return text;
 }
 
-// Increasing values of one setting.
+// Jobs with increasing values of one setting.
 using Ladder = std::vector<Job>;
 
 Ladder more_zero(const Job& job) {
@@ -73,7 +73,7 @@ Ladder more_recomputation(const Job& job) {
 Ladder smaller_micro_batches(const Job& job) {
   constexpr int64_t kMostSteps = 64;
   Ladder steps;
-  // Only divisors, so that the global batch does not change.
+  // Tries only divisors so that the global batch does not change.
   for (int64_t parts = 2; parts <= std::min(job.micro_batch, kMostSteps); ++parts) {
     if (job.micro_batch % parts == 0) {
       steps.push_back(job);
@@ -145,7 +145,7 @@ class Finder {
       : cluster_(cluster),
         now_(largest(estimate_memory(job)).peak.total()) {}
 
-  // Adds a change; returns true if the changed job fits.
+  // Adds a change. Returns true if the changed job fits.
   bool consider(const std::string& text, const Job& changed) {
     if (!schedule_goes(changed)) {
       return false;
@@ -158,8 +158,8 @@ class Finder {
     return is_enough;
   }
 
-  // Minimum change of each setting on top of `base`. The reported keys are `words`, which lead to
-  // `base`, and those of the change.
+  // Starting point for searching the minimum change of each setting. `words` contains the keys that
+  // lead to `base`; they are reported with the keys of the change.
   struct Start {
     std::string words;
     const Job& base;

@@ -9,7 +9,7 @@
 
 namespace lockstep::plan {
 
-/// Job with changed settings, and the keys of the change: "parallel.zero_stage=1".
+/// Job with changed settings, and the changed keys: "parallel.zero_stage=1".
 struct Change {
   std::string text;
   Job job;
@@ -23,11 +23,11 @@ struct Remedy {
   bool fits = false;
 };
 
-/// Returns changes that save memory and preserve the global batch and the devices: the minimum
-/// change of each setting (ZeRO stage, recomputation, micro-batch, offloading, tensor and pipeline
-/// ranks), and `others`, which only the caller can make. If no single change is sufficient, pairs
-/// of changes. Changes that make the job fit are first, fastest first; then the others, largest
-/// saving first.
+/// Returns changes that save memory and keep the global batch and the devices: the minimum change
+/// of each setting (ZeRO stage, recomputation, micro-batch, offloading, tensor and pipeline ranks),
+/// and `others`, which only the caller can apply. If no single change is sufficient, tries pairs.
+/// The result lists changes that make the job fit (fastest first), then the rest (largest saving
+/// first).
 std::vector<Remedy> remedies(
     const Job& job, const Cluster& cluster, const std::vector<Change>& others = {});
 

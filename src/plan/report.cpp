@@ -1,4 +1,4 @@
-// Prints plans: tables, explanations, configuration files and drawings.
+// Prints plans as tables, explanations, configuration files and drawings.
 #include <algorithm>
 #include <array>
 
@@ -20,7 +20,7 @@ std::string seconds_text(double seconds) {
   return seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
 }
 
-// Returns true if the split differs from the software's default.
+// Returns true if the job's split differs from the software's default.
 bool has_own_split(const Job& job) {
   if (job.split.empty()) {
     return false;
@@ -183,7 +183,7 @@ std::string search_table(const SearchResult& result, const SearchRequest& reques
 
 namespace {
 
-// Parts of a step outside the pipeline, in the order of the drawings.
+// Returns the times of a step outside the pipeline, in drawing order.
 std::vector<schedule::Closing> besides(const Step& step) {
   std::vector<schedule::Closing> all{
       {"exposed gradient reductions and gathers", step.data},

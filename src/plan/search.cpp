@@ -17,7 +17,7 @@ namespace {
 struct Bounded {
   Job job;
   double bound = 0;
-  int64_t order = 0;  // position in the grid, which breaks ties
+  int64_t order = 0;  // position in the grid, used to break ties
 };
 
 class Searcher {
@@ -72,8 +72,8 @@ class Searcher {
     candidates_.push_back({std::move(job), bound, result_.considered});
   }
 
-  // Returns true if the job also fits with one memory saving reduced by one step. Only for settings
-  // that were searched: the grid contains that plan.
+  // Returns true if the job would also fit with one memory saving reduced by one step. Considers
+  // only searched settings, for which the grid contains that other plan.
   bool is_needless(const Job& job) {
     const auto fits_with = [&](auto change) {
       Job changed = job;
@@ -97,7 +97,7 @@ class Searcher {
 
   using BlockKey = std::tuple<int, int, int64_t, Recompute, bool, int>;
 
-  // Settings that determine the time of a block.
+  // Returns the settings that determine the time of a block.
   static BlockKey block_key(const Job& job) {
     return {
         job.mesh.tensor,
@@ -108,7 +108,8 @@ class Searcher {
         job.expert_ranks};
   }
 
-  // Lower bound: all blocks, distributed evenly over the pipeline ranks, on the fastest devices.
+  // Returns a lower bound of step time: all blocks distributed evenly over the pipeline ranks of
+  // the fastest devices.
   double lower_bound(const Job& job) {
     const auto [entry, is_new] = blocks_.try_emplace(block_key(job));
     if (is_new) {
@@ -121,7 +122,7 @@ class Searcher {
     return entry->second / job.mesh.pipeline * static_cast<double>(job.micro_batches());
   }
 
-  // Returns the job with the layers of each stage, if they are not given.
+  // Returns the job with the layers of each stage filled in if they are not given.
   Job with_split(Job job) {
     if (job.mesh.pipeline == 1 || !job.split.empty()) {
       return job;
@@ -138,12 +139,11 @@ class Searcher {
     return job;
   }
 
-  // Pipeline stages on unequal devices, for the fastest split.
+  // Times of pipeline stages on unequal devices, used to find the fastest split.
   struct UnequalStages {
-    std::vector<size_t> rank;  // [stage]: its pipeline rank
-    std::vector<std::vector<double>>
-        until;                 // [rank][layer]: time of all layers before it, in seconds
-    std::vector<double> edge;  // [stage]: time of the embedding and the head
+    std::vector<size_t> rank;                // pipeline rank, [stage]
+    std::vector<std::vector<double>> until;  // seconds of all preceding layers, [rank][layer]
+    std::vector<double> edge;                // time of embedding and head, [stage]
     std::vector<int64_t> fastest;
 
     double seconds(size_t stage, int64_t first, int64_t end) const {
@@ -151,8 +151,8 @@ class Searcher {
     }
   };
 
-  // Approximate time of a pipeline: each stage once, plus the slowest rank for every further
-  // micro-batch.
+  // Returns the approximate time of a pipeline: the sum over all stages, plus the slowest rank for
+  // every further micro-batch.
   static double pipeline_seconds(
       const UnequalStages& stages, const std::vector<int64_t>& split, int64_t micro_batches) {
     double sum = 0;
@@ -167,9 +167,9 @@ class Searcher {
     return sum + static_cast<double>(micro_batches - 1) * *std::ranges::max_element(of_rank);
   }
 
-  // With few micro-batches the time depends on every stage, not only on the slowest, and a rank
-  // runs all its stages: moves single layers while this helps. No rank gets more than most[rank],
-  // if given.
+  // Improves a split by moving single layers while this reduces the time. Needed because a rank
+  // runs all its stages, and with few micro-batches every stage counts, not only the slowest. If
+  // `most` is given, no rank gets more than most[rank] layers.
   static void move_layers(
       const UnequalStages& stages,
       int64_t micro_batches,
@@ -209,7 +209,7 @@ class Searcher {
     }
   }
 
-  // Cached by the settings of the blocks and the ranks of a stage.
+  // Returns stage times, cached by block settings and by the ranks of a stage.
   const UnequalStages& unequal_stages(const Job& job) {
     const auto [entry, is_new] = unequal_.try_emplace(
         {block_key(job), job.mesh.pipeline, job.schedule == schedule::Kind::kZbV, stages_of(job)});
@@ -250,7 +250,7 @@ class Searcher {
     return stages;
   }
 
-  // Returns the maximum number of layers of each stage if the ranks have room for most[rank].
+  // Returns the maximum number of layers of each stage, given the maximum most[rank] of each rank.
   static std::vector<int64_t> room_of_stages(
       const UnequalStages& stages, std::vector<int64_t> most) {
     std::vector<int64_t> to_come(most.size(), 0);
@@ -266,7 +266,8 @@ class Searcher {
     return room;
   }
 
-  // Dynamic programming: returns the fastest split; if it does not fit, the fastest that fits.
+  // Returns the fastest split found by dynamic programming; if it does not fit, the fastest split
+  // that fits.
   std::vector<int64_t> unequal_split(const Job& job) {
     const UnequalStages& stages = unequal_stages(job);
     Job fastest = job;
@@ -311,10 +312,9 @@ class Searcher {
   SearchResult result_;
   std::vector<Bounded> candidates_;
   std::map<int64_t, std::vector<int64_t>> splits_;  // by number of stages
-  // Key also contains the ranks and stages of the pipeline, and whether the stages form a V.
+  // The key also contains the pipeline's ranks and stages, and whether the stages form a V.
   std::map<std::tuple<BlockKey, int, bool, int64_t>, UnequalStages> unequal_;
-  std::map<BlockKey, double>
-      blocks_;  // time of one pass of all blocks on the fastest device, in seconds
+  std::map<BlockKey, double> blocks_;  // seconds of one pass over all blocks on the fastest device
 };
 
 }  // namespace

@@ -27,18 +27,18 @@ const NodeGroup& node_of_stage(const Job& job, const Cluster& cluster, int rank)
   return cluster.slowest_of(rank * ranks, ranks);
 }
 
-// Trained parameters of a rank: those replicated on all data- and context-parallel ranks, and its
-// own experts.
+// Trained parameters of a rank: parameters replicated on all data- and context-parallel ranks, and
+// the rank's own experts.
 struct Trained {
   double shared = 0, experts = 0;
   double all() const { return shared + experts; }
-  /// Returns the parameters of one rank if `sharing` ranks shard each state.
+  /// Returns the number of parameters per rank if `sharing` ranks shard each state.
   double held(double sharing, double expert_ranks) const {
     return shared / sharing + experts / std::max(1.0, sharing / expert_ranks);
   }
 };
 
-// Returns the trained parameters of a stage, on one tensor rank.
+// Returns the trained parameters on one tensor rank of a stage.
 Trained trained_parameters(const Job& job, const BlockCounts& blocks, bool first, bool last) {
   if (job.adapter_rank > 0) {
     return {adapter_parameters(job, blocks) / job.mesh.tensor, 0};
@@ -47,13 +47,13 @@ Trained trained_parameters(const Job& job, const BlockCounts& blocks, bool first
   double parameters = counts.of(blocks);
   parameters += first ? counts.embedding + counts.positions : 0;
   parameters += last ? counts.head : 0;
-  // A tied weight is replicated on both ends of a pipeline.
+  // Both ends of a pipeline hold a tied weight.
   parameters += last && !first && job.model.ties_head() ? counts.embedding : 0;
   const double experts = job.expert_ranks > 1 ? expert_parameters(job.model, blocks) : 0;
   return {(parameters - experts) / job.mesh.tensor, experts / job.mesh.tensor / job.expert_ranks};
 }
 
-// Time to add the gradients of a micro-batch to their sum.
+// Returns the time to add a micro-batch's gradients to the accumulated gradients.
 double sum_seconds(const Job& job, const Device& device, const Trained& parameters) {
   if (job.micro_batches() == 1) {
     return 0;
@@ -65,7 +65,7 @@ double sum_seconds(const Job& job, const Device& device, const Trained& paramete
           job.software.sum_bytes_moved);
 }
 
-// Counts gradients that are computed with the forward pass.
+// Moves gradient times to the forward pass, for gradients that are computed there.
 PassTimes all_forward(const PassTimes& times) {
   PassTimes result;
   result.forward = times.forward + times.input + times.weight;
@@ -76,13 +76,13 @@ PassTimes all_forward(const PassTimes& times) {
 
 struct Stages {
   std::vector<PassTimes> times;   // by stage
-  std::vector<double> recompute;  // recomputation in `input` in seconds, by stage
+  std::vector<double> recompute;  // seconds of recomputation in `input`, by stage
 };
 
-// Times of a block of each kind on a node.
+// Times of each kind of block on a node.
 struct BlockTimes {
   std::array<PassTimes, kBlockKinds> pass;
-  std::array<double, kBlockKinds> recompute{};  // part of `input`
+  std::array<double, kBlockKinds> recompute{};  // recomputation time included in `input`
 
   BlockTimes(const Job& job, const Cluster& cluster, const NodeGroup& node) {
     Job plain = job;
@@ -98,7 +98,7 @@ struct BlockTimes {
 Stages stage_times(const Job& job, const Cluster& cluster, const schedule::Schedule& schedule) {
   Stages result;
   const std::vector<BlockCounts> blocks = stage_blocks(job);
-  const NodeGroup* last_node = nullptr;  // stages on equal nodes have the same block times
+  const NodeGroup* last_node = nullptr;  // stages on equal nodes have equal block times
   std::optional<BlockTimes> block;
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const NodeGroup& node = node_of_stage(job, cluster, schedule.rank_of_stage[stage]);
@@ -130,12 +130,12 @@ Stages stage_times(const Job& job, const Cluster& cluster, const schedule::Sched
   return result;
 }
 
-// Groups of ranks with the same parameters. Neighbors in a group are `tensor` ranks apart,
-// multiplied by the number of expert-parallel ranks for experts.
+// Groups of ranks with the same parameters. Neighbors in a group are `tensor` ranks apart; for
+// experts, `tensor` times the number of expert-parallel ranks.
 struct DataGroups {
-  CollectiveGroup all;       // reduce gradients
-  CollectiveGroup shards;    // shard one state
-  CollectiveGroup replicas;  // hold the same shard
+  CollectiveGroup all;       // ranks that reduce gradients
+  CollectiveGroup shards;    // ranks that shard one state
+  CollectiveGroup replicas;  // ranks that hold the same shard
 };
 
 DataGroups data_groups(const Job& job, const NodeGroup& node, int expert_ranks = 1) {
@@ -153,8 +153,8 @@ DataGroups data_groups(const Job& job, const NodeGroup& node, int expert_ranks =
       group(members / sharing, per_node / sharing)};
 }
 
-// Returns the time of a message between two pipeline ranks, of all streams: within a node if the
-// first rank of one and the last rank of the other are in the same node.
+// Returns the time to send all streams between two pipeline ranks. The message stays within a node
+// if the first rank of one and the last rank of the other are in the same node.
 double message_time(const Job& job, const Cluster& cluster, int from, int to) {
   const bool cut = job.software.cuts_messages || job.sequence_parallel;
   const double bytes = job.all_micro_tokens() * static_cast<double>(job.model.hidden_size) *
@@ -192,7 +192,7 @@ schedule::Durations durations_of(
 
 schedule::Schedule schedule_of(const Job& job, const Cluster& cluster) {
   if (job.greedy_held > 0) {
-    schedule::Schedule stages;  // one per rank; determines the times
+    schedule::Schedule stages;  // with one stage per rank; used to compute the times
     stages.ranks = stages.stages = job.mesh.pipeline;
     for (int rank = 0; rank < job.mesh.pipeline; ++rank) {
       stages.rank_of_stage.push_back(rank);
@@ -212,7 +212,7 @@ schedule::Schedule schedule_of(const Job& job, const Cluster& cluster) {
        .virtual_stages = job.schedule == schedule::Kind::kInterleaved ? job.virtual_stages : 0});
 }
 
-// Returns the trained parameters of the largest pipeline rank, which are reduced and updated.
+// Returns the parameters that the largest pipeline rank reduces and updates.
 Trained stage_parameters(const Job& job) {
   const std::vector<BlockCounts> blocks = rank_blocks(job);
   const int rank_of_first = rank_of_stage(job, 0);
@@ -226,7 +226,7 @@ Trained stage_parameters(const Job& job) {
   return most;
 }
 
-// Returns true if a rank starts the next step without waiting for other ranks.
+// Returns true if ranks start the next step without waiting for each other.
 bool ends_for_itself(const Job& job) {
   using schedule::Kind;
   return job.software.lone_optimizer_steps &&
@@ -236,11 +236,11 @@ bool ends_for_itself(const Job& job) {
 
 struct DataCost {
   double exposed = 0;
-  double slowed = 0;  // slowdown of concurrent compute
+  double slowed = 0;  // slowdown of compute by concurrent communication
 };
 
-// Stages 0 to 2: one reduction per step (or micro-batch), and with a sharded optimizer a gather of
-// the updated parameters.
+// ZeRO stages 0 to 2: one reduction per step (or micro-batch) and, with a sharded optimizer, a
+// gather of the updated parameters.
 DataCost reduce_once(
     const Job& job, const Cluster& cluster, const NodeGroup& node, double last_backward) {
   const Trained trained = stage_parameters(job);
@@ -281,8 +281,8 @@ DataCost reduce_once(
   return cost;
 }
 
-// Two concurrent activities take the maximum of their times, and more if the times are similar:
-// both vary, and one can only be one unit ahead of the other.
+// Returns the combined time of two concurrent activities: the maximum of both times, plus an
+// increase if they are similar. Both vary, and neither can be more than one unit ahead.
 double side_by_side(const Physics& physics, double a, double b) {
   const double longer = std::max(a, b);
   if (longer <= 0) {
@@ -292,8 +292,8 @@ double side_by_side(const Physics& physics, double a, double b) {
   return longer * std::pow(1 + std::pow(std::min(a, b) / longer, power), 1 / power);
 }
 
-// Stage 3, per micro-batch: each unit is gathered before its forward and its backward pass, and its
-// gradient is reduced, on one communication stream that is one unit ahead of the compute.
+// ZeRO stage 3, per micro-batch: each unit is gathered before its forward and backward passes, and
+// its gradient is reduced. The communication stream is one unit ahead of the compute stream.
 DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& node) {
   const DataGroups groups = data_groups(job, node);
   const DataGroups of_experts = data_groups(job, node, job.expert_ranks);
@@ -305,7 +305,7 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
   const auto micro_batches = static_cast<double>(job.micro_batches());
   const ParameterCounts counts = count_parameters(job.model);
   const double edge = (counts.embedding + counts.positions + counts.head) / job.mesh.tensor;
-  // Only the weights of the blocks are quantized.
+  // Only block weights are quantized.
   const double width = job.adapter_rank > 0 ? job.frozen_bytes : job.compute_bytes();
   // Frozen parameters have no gradients to reduce.
   const double trained = job.adapter_rank > 0 ? adapter_parameters(job, counts.blocks) /
@@ -323,7 +323,7 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
                micro_batches;
   };
   DataCost cost;
-  double first_gather = 0;  // of one block
+  double first_gather = 0;  // gather time of one block
   visit_blocks(counts.blocks, [&](BlockKind kind, double layers) {
     const PassTimes block = block_seconds(job, cluster, node, kind);
     BlockCounts one;
@@ -338,8 +338,8 @@ DataCost gather_units(const Job& job, const Cluster& cluster, const NodeGroup& n
     const double forward_wire = gathered;
     const double backward_wire = (job.zero_stage >= 3 ? gathered : 0) + scattered;
     first_gather = first_gather > 0 ? first_gather : forward_wire;
-    // In steady state a unit takes the maximum of communication and compute, which concurrent
-    // communication slows down.
+    // In steady state, a unit takes the maximum of communication and compute time. Concurrent
+    // communication slows down compute.
     const auto beside = [&](double compute, double wire) {
       const double slowed = std::min(wire, compute) * cluster.physics.contention;
       cost.slowed += layers * slowed;
@@ -445,7 +445,7 @@ Step simulate(const Job& job, const Cluster& cluster) {
                                   {.kind = schedule::Kind::kNaive, .ranks = 1, .micro_batches = 1});
   const Stages stages = stage_times(job, cluster, schedule);
   step.stages = stages.times;
-  double compute_time = 0;  // time of the pipeline, from the first forward to the last backward
+  double compute_time = 0;  // pipeline time from the first forward to the last backward
   double busiest = 0;
   if (job.mesh.pipeline > 1) {
     const schedule::Durations durations = durations_of(job, cluster, schedule, stages);
@@ -487,8 +487,8 @@ Step simulate(const Job& job, const Cluster& cluster) {
     step.data = cost.exposed;
     step.slowed = cost.slowed;
   }
-  // All ranks wait for the slowest: the maximum of n normal deviations grows with sqrt(2 ln n). On
-  // a measured machine the drift within a node is known, but not between nodes.
+  // All ranks wait for the slowest: the maximum of n normal deviates grows with sqrt(2 ln n). On a
+  // measured machine, the spread within a node is known, but not the spread between nodes.
   const double ranks = job.mesh.ranks();
   const double apart = node.device.measured ? std::ceil(ranks / node.devices_per_node) : ranks;
   step.waits = compute_time * cluster.physics.straggler * std::sqrt(2 * std::log(apart));

@@ -149,7 +149,7 @@ class Checker {
     check_message_order();
   }
 
-  // Records the messages that each rank sends to each other rank, then compares them with the order
+  // Records the messages that each rank sends to each other rank, and compares them with the order
   // in which the receiver takes them.
   void check_message_order() {
     std::map<std::pair<int, int>, std::vector<Action>> sent;
@@ -178,7 +178,7 @@ class Checker {
     }
   }
 
-  // Returns the stage that receives the action's message, or -1.
+  // Returns the stage that receives the message of the action; -1 if there is none.
   int successor(const Action& action) const {
     switch (action.kind) {
       case ActionKind::kForward:

@@ -1,4 +1,4 @@
-// Text and SVG drawings of a timed schedule.
+// Draws timed schedules as text and SVG.
 #include "schedule/draw.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace lockstep::schedule {
 
 namespace {
 
-constexpr size_t kMaxColumns = 4000;  // widest readable text drawing
+constexpr size_t kMaxColumns = 4000;  // maximum width of a readable text drawing
 
 std::string label(const Schedule& schedule, const Action& action) {
   std::string text = action_text(action);
@@ -84,7 +84,7 @@ std::string draw_text(const Schedule& schedule, const Timeline& timeline, double
 
 namespace {
 
-// One rectangle, with its times as the tooltip.
+// One rectangle with its times as tooltip.
 struct Box {
   std::string name, text;
   const char* colour;

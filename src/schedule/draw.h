@@ -1,4 +1,4 @@
-// Drawings of a timed schedule, as text and as SVG.
+// Draws timed schedules as text and as SVG.
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@
 
 namespace lockstep::schedule {
 
-/// Draws one line per rank, with time to the right. One column is `column` units of time; 0: the
-/// duration of the shortest action. An action fills its columns with its name and dots ("F3...").
-/// The name includes the stage if a rank has several stages ("2F3").
+/// Draws one line per rank; time increases to the right. One column is `column` units of time; 0:
+/// the duration of the shortest action. An action fills its columns with its name and dots
+/// ("F3..."). The name includes the stage if a rank has several stages ("2F3").
 std::string draw_text(const Schedule& schedule, const Timeline& timeline, double column = 0);
 
-/// Work that all ranks do sequentially after the last action.
+/// Work that all ranks run sequentially after the last action.
 struct Closing {
   std::string name;
   double duration = 0;
 };
 
-/// Draws the schedule as a self-contained SVG: one row per rank and one rectangle per action. The
-/// color shows the kind of action; later stages of a rank are darker. Each rectangle has its times
-/// as a tooltip. The entries of `after` are grey.
+/// Draws the schedule as a self-contained SVG with one row per rank and one rectangle per action.
+/// The color shows the kind of action; later stages of a rank are darker. The tooltip of each
+/// rectangle shows its times. The entries of `after` are grey.
 std::string draw_svg(
     const Schedule& schedule,
     const Timeline& timeline,

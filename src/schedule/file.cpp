@@ -16,7 +16,7 @@ namespace lockstep::schedule {
 
 namespace {
 
-constexpr int kMaxNumber = 1 << 20;  // largest stage or micro-batch number
+constexpr int kMaxNumber = 1 << 20;  // largest supported stage or micro-batch number
 constexpr size_t kMaxBytes = size_t{1} << 28;
 
 [[noreturn]] void fail(const std::string& source, int line, const std::string& what) {
@@ -80,7 +80,7 @@ std::vector<std::string_view> cells_of(std::string_view line) {
   return cells;
 }
 
-// Assigns each stage to the rank that lists its actions.
+// Assigns each stage to the rank that lists actions of the stage.
 void place_stages(Schedule& schedule, const std::string& source) {
   for (const std::vector<Action>& actions : schedule.actions) {
     for (const Action& action : actions) {
@@ -88,7 +88,8 @@ void place_stages(Schedule& schedule, const std::string& source) {
       schedule.micro_batches = std::max(schedule.micro_batches, action.micro_batch + 1);
     }
   }
-  // Reject numbers that are too large for the number of actions before allocating memory for them.
+  // Rejects numbers that are too large for the number of actions before memory is allocated for
+  // them.
   size_t count = 0;
   for (const std::vector<Action>& actions : schedule.actions) {
     count += actions.size();

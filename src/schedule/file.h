@@ -17,15 +17,16 @@ namespace lockstep::schedule {
 /// names of schedule kinds.
 bool names_a_file(std::string_view schedule);
 
-/// Reads and checks a schedule. Throws Error (config) with `source`, the line and all problems.
+/// Parses and checks a schedule. Throws Error (config) that names `source` and the line, or lists
+/// all problems of the schedule.
 Schedule parse_schedule(std::string_view text, const std::string& source);
 Schedule read_schedule(const std::filesystem::path& path);
 
-/// Returns the schedule of the first `micro_batches` micro-batches. It is valid because
+/// Returns the schedule for the first `micro_batches` micro-batches. It is valid because
 /// dependencies never cross micro-batches.
 Schedule cut_down(Schedule schedule, int micro_batches);
 
-/// Returns the schedule in the file format.
+/// Returns the schedule in the format of schedule files.
 std::string schedule_text(const Schedule& schedule);
 
 }  // namespace lockstep::schedule

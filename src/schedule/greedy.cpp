@@ -1,4 +1,4 @@
-// Greedy construction of zero-bubble schedules from measured times.
+// Builds zero-bubble schedules from measured times with a greedy heuristic.
 #include "schedule/greedy.h"
 
 #include <algorithm>
@@ -14,20 +14,22 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Next action that a rank can start, and its start time.
+// The next action that a rank can run, and its start time.
 struct Choice {
   double start = kNever;
   ActionKind kind = ActionKind::kForward;
 };
 
-// Thresholds of the heuristic, as shares of W and F.
+// Thresholds of the heuristic, as fractions of W and F.
 struct Patience {
-  double gap = 0;    // if the rank would idle longer than this share of W, it runs a W instead
-  double delay = 0;  // a forward that delays a gradient by more than this share of F is not started
+  double gap = 0;    // if the rank would be idle for longer than this fraction of W, it runs a W
+                     // instead
+  double delay = 0;  // a forward that would delay a gradient by more than this fraction of F is not
+                     // started
 };
 
-// Builds the schedule in order of time, so that a rank knows all messages that have arrived when it
-// chooses its next action.
+// Builds the schedule in order of time, so that a rank knows all messages that have arrived when
+// its next action is chosen.
 class Builder {
  public:
   Builder(
@@ -66,7 +68,7 @@ class Builder {
           });
       const auto rank = static_cast<int>(next - choices_.begin());
       act(rank, *next);
-      // An action only affects its own rank and the two neighbouring ranks.
+      // An action affects only its own rank and the two neighboring ranks.
       for (int r = std::max(rank - 1, 0); r <= std::min(rank + 1, schedule_.ranks - 1); ++r) {
         choices_[r] = choose(ranks_[r], durations_.stages[r]);
       }
@@ -141,7 +143,7 @@ class Builder {
   GreedyLimits limits_;
   Patience patience_;
   std::vector<Rank> ranks_;
-  std::vector<Choice> choices_;  // current choice of each rank
+  std::vector<Choice> choices_;  // next action of each rank
   Schedule schedule_;
 };
 

@@ -1,6 +1,6 @@
-// Construction of each schedule kind. Dependencies never cross micro-batches, so a schedule stays
-// valid if all actions of a micro-batch are removed. Patterns that need a multiple of some number
-// of micro-batches are built for that multiple and truncated.
+// Builds the schedule of each kind. Dependencies never cross micro-batches, so a schedule stays
+// valid if all actions of a micro-batch are removed. Patterns that require a multiple of some
+// number of micro-batches are built for that multiple and truncated.
 #include <algorithm>
 #include <functional>
 
@@ -49,7 +49,8 @@ void write_naive(Schedule& schedule, int rank) {
   schedule.held_limit[rank] = 1;
 }
 
-// Backwards run in the order of the forwards, so that gradient sums are bit-identical to 1F1B's.
+// Backwards run in the order of the forwards, so that gradient sums are bit-identical to those of
+// 1F1B.
 void write_gpipe(Schedule& schedule, int rank) {
   for (const ActionKind kind : {kForward, kBackward}) {
     for (int m = 0; m < schedule.micro_batches; ++m) {
@@ -110,9 +111,9 @@ void write_interleaved(Schedule& schedule, int rank) {
   schedule.held_limit[rank] = std::min(warmup + 1, schedule.micro_batches * chunks);
 }
 
-// zb-h1 and zb-h2 have the same structure: some warm-up forwards, then each input gradient as early
-// as possible, and each weight gradient late enough that every rank holds the same number of
-// micro-batches (Qi et al., 2023, figures 3 and 4).
+// Builds zb-h1 and zb-h2, which have the same structure: some warm-up forwards, then each input
+// gradient as early as possible and each weight gradient late enough that all ranks hold the same
+// number of micro-batches (Qi et al., 2023, figures 3 and 4).
 void write_zero_bubble(Schedule& schedule, int rank, int warmup, int deferred) {
   Writer writer(schedule.actions[rank], schedule.stages, schedule.micro_batches);
   const auto pending = [&] {
@@ -136,7 +137,7 @@ void write_zero_bubble(Schedule& schedule, int rank, int warmup, int deferred) {
   schedule.held_limit[rank] = std::min(warmup + deferred, schedule.micro_batches);
 }
 
-// zb-v: rank r holds stage r on the way down the V and stage 2p - 1 - r on the way up (Qi et al.,
+// zb-v: rank r has stage r on the way down the V and stage 2p - 1 - r on the way up (Qi et al.,
 // 2023, section 6 and figure 8). The last rank therefore turns around immediately, and the first
 // rank starts and finishes each micro-batch.
 void write_zb_v(Schedule& schedule, int rank) {

@@ -28,7 +28,8 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// "2F0": the stage, the letter of the kind (F, B, I or W) and the micro-batch.
+/// Returns, for example, "2F0": the stage, the letter of the kind (F, B, I or W), and the
+/// micro-batch.
 std::string action_text(const Action& action);
 char action_letter(ActionKind kind);
 
@@ -43,10 +44,11 @@ enum class Kind {
   kFile,         // read from a file
 };
 
-/// "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2" or "zb-v": the values of
-/// `parallel.schedule`.
+/// Returns "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2" or "zb-v". These are the
+/// values of `parallel.schedule`.
 std::string_view kind_name(Kind kind);
-/// Parses the name of a kind. Throws Error (config) with the nearest name if it is unknown.
+/// Parses the name of a kind. If it is unknown, throws Error (config) that suggests the nearest
+/// name.
 Kind parse_kind(std::string_view name);
 
 struct Schedule {
@@ -58,12 +60,12 @@ struct Schedule {
   std::vector<std::vector<Action>> actions;  // [ranks], in execution order
   /// Memory limit, [ranks]: the maximum number of (stage, micro-batch) pairs whose activations a
   /// rank holds at a time. Activations are held from the start of the forward to the end of the
-  /// backward, or of W if the backward is split.
+  /// backward, or to the end of W if the backward is split.
   std::vector<int> held_limit;
 
-  /// Stages of a rank, in ascending order.
+  /// Returns the stages of a rank in ascending order.
   std::vector<int> stages_of(int rank) const;
-  /// Largest number of stages on one rank.
+  /// Returns the largest number of stages on one rank.
   int virtual_stages() const;
 };
 
@@ -71,20 +73,20 @@ struct Request {
   Kind kind = Kind::kOneFOneB;
   int ranks = 1;
   int micro_batches = 1;
-  /// Stages per rank. Only `interleaved` supports any number; zb-v has 2 and the other kinds have
-  /// 1. 0: the kind's default (2).
+  /// Number of stages per rank. Only `interleaved` supports any number; zb-v has 2, and the other
+  /// kinds have 1. 0: the default of the kind (2 for `interleaved`).
   int virtual_stages = 0;
 };
 
-/// Builds the schedule of a kind; a pure function. Every number of micro-batches works with every
-/// number of ranks. Throws Error (config) for sizes below 1, unsupported numbers of virtual stages
-/// and more than 2^24 actions.
+/// Builds the schedule of a kind. This is a pure function. Any number of micro-batches can be
+/// combined with any number of ranks. Throws Error (config) if a size is below 1, if the number of
+/// virtual stages is not supported, or if there are more than 2^24 actions.
 Schedule make_schedule(const Request& request);
 
-/// Bubble according to the published formula, as a share of the total time: idle / (idle + work).
-/// Assumes equal times for all stages and free messages. `weight_share` is T_W / (T_F + T_I + T_W),
-/// and the times are those of a whole rank. For zb-h2 and zb-v it is the paper's bubble, in which a
-/// rank's optimizer step does not wait for the other ranks.
+/// Returns the bubble according to the published formula, as a fraction of the total time: idle /
+/// (idle + work). Assumes equal times for all stages, and messages that take no time. The times are
+/// those of a whole rank. For zb-h2 and zb-v, this is the bubble as defined in the paper, where the
+/// optimizer step of a rank does not wait for other ranks.
 double formula_bubble(const Request& request, double forward, double input, double weight);
 
 }  // namespace lockstep::schedule

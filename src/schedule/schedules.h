@@ -1,4 +1,4 @@
-// Pipeline options of the user and the schedules built from them.
+// Pipeline options set by the user, and the schedules built from them.
 #pragma once
 
 #include <map>
@@ -11,31 +11,33 @@
 namespace lockstep::schedule {
 
 struct PipelineOptions {
-  std::string schedule = "1f1b";  // name of a kind, or path of a schedule file
-  int virtual_stages = 1;         // stages per rank, for schedule=interleaved
+  std::string schedule = "1f1b";  // name of a schedule kind, or path of a schedule file
+  int virtual_stages = 1;         // number of stages per rank, for schedule=interleaved
   std::string split = "auto";     // see model/split.h
 };
 
-/// Schedules of one pipeline, built once per number of micro-batches. The last step of an epoch can
-/// have fewer micro-batches; a schedule from a file is then truncated.
+/// Schedules of one pipeline, built once for each number of micro-batches. If the last step of an
+/// epoch has fewer micro-batches, a schedule from a file is truncated.
 class Schedules {
  public:
   /// Throws Error (config) if the kind is unknown or does not support the number of virtual stages,
-  /// or if a file is invalid or made for another number of ranks.
+  /// or if a file is invalid or written for another number of ranks.
   Schedules(const PipelineOptions& options, int ranks);
 
-  /// Returns the checked schedule. Throws Error (config) if a file has fewer micro-batches.
+  /// Returns the checked schedule. Throws Error (config) if a schedule file has fewer
+  /// micro-batches.
   const Schedule& of(int micro_batches);
-  /// Returns a schedule of forward passes only, stage by stage, with the same placement.
+  /// Returns a schedule with only the forward passes, stage by stage, with the same placement of
+  /// stages.
   Schedule forward_only(int micro_batches) const;
 
-  /// Number of stages in the pipeline, and the stages of a rank in ascending order. They do not
-  /// depend on the number of micro-batches.
+  /// Return the number of stages in the pipeline, and the stages of a rank in ascending order. They
+  /// do not depend on the number of micro-batches.
   int stages() const { return placement_.stages; }
   std::vector<int> stages_of(int rank) const { return placement_.stages_of(rank); }
   const std::vector<int>& rank_of_stage() const { return placement_.rank_of_stage; }
   int rank_of(int stage) const { return placement_.rank_of_stage.at(static_cast<size_t>(stage)); }
-  /// True if the schedule defers weight gradients.
+  /// Returns true if the schedule defers weight gradients.
   bool splits_backward() const { return splits_backward_; }
 
  private:

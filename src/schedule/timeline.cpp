@@ -1,4 +1,4 @@
-// Simulation of a schedule: start and end times, deadlock detection.
+// Simulates a schedule: start and end times, and deadlock detection.
 #include "schedule/timeline.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kNotYet = -1;
 
-// Returns the action that must finish first: the forward of the previous stage for a forward, the
-// backward of the next stage for a backward.
+// Returns the action that must finish first: for a forward, the forward of the previous stage; for
+// a backward, the backward of the next stage.
 std::optional<Action> dependency(const Schedule& schedule, const Action& action) {
   switch (action.kind) {
     case ActionKind::kForward:
@@ -34,7 +34,8 @@ std::optional<Action> dependency(const Schedule& schedule, const Action& action)
   return std::nullopt;
 }
 
-// Advances each rank until it must wait, and resumes it when the action it waits for has finished.
+// Advances each rank until it must wait, and continues it when the action that it waits for has
+// finished.
 class Runner {
  public:
   Runner(const Schedule& schedule, const Durations& durations)
@@ -51,7 +52,7 @@ class Runner {
     }
   }
 
-  /// Returns true if every rank ran all its actions.
+  /// Returns true if all ranks ran all their actions.
   bool run() {
     std::vector<int> ready;
     for (int rank = schedule_.ranks - 1; rank >= 0; --rank) {
@@ -76,7 +77,8 @@ class Runner {
   Timeline& timeline() { return timeline_; }
 
   std::vector<Wait> cycle() const {
-    // Follow the waits from any blocked rank. A rank repeats after at most `ranks` steps.
+    // Follows the waits, starting at any blocked rank. A rank is visited again after at most
+    // `ranks` steps.
     std::vector<Wait> waits;
     std::vector<int> seen(schedule_.ranks, -1);
     int rank = 0;
@@ -103,7 +105,8 @@ class Runner {
     return static_cast<size_t>(action.stage) * schedule_.micro_batches + action.micro_batch;
   }
 
-  // Returns the time at which the action's input is available; infinity if it is not computed yet.
+  // Returns the time at which the input of the action is available; infinity if it has not been
+  // computed yet.
   double available(int rank, const Action& action) const {
     constexpr double kNever = std::numeric_limits<double>::infinity();
     const std::optional<Action> needs = dependency(schedule_, action);
@@ -152,7 +155,7 @@ class Runner {
   }
 
   void finish(int rank, const Action& action, double end, std::vector<int>& ready) {
-    int waits = -1;  // stage whose rank may be waiting for this action
+    int waits = -1;  // stage whose rank may wait for this action
     if (action.kind == ActionKind::kForward) {
       forward_[index(action)] = end;
       waits = action.stage + 1;
@@ -171,7 +174,7 @@ class Runner {
 
   const Schedule& schedule_;
   const Durations& durations_;
-  std::vector<double> forward_, backward_;  // end times, by (stage, micro-batch)
+  std::vector<double> forward_, backward_;  // end times, indexed by (stage, micro-batch)
   std::vector<size_t> position_;
   std::vector<double> clock_;
   Timeline timeline_;

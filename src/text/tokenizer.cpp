@@ -1,4 +1,4 @@
-// Tokenizer: loads the stages of a tokenizer.json, encodes text and decodes ids.
+// Implements the tokenizer: loads the stages of a tokenizer.json, encodes text and decodes ids.
 #include "text/tokenizer.h"
 
 #include <array>
@@ -71,7 +71,7 @@ struct Tokenizer::Parts {
   /// Returns the token to decode, or nullopt if `id` is unknown or skipped.
   std::optional<std::string_view> token_to_decode(int32_t id, DecodedSpecials specials) const;
 
-  /// Scratch objects that no thread is using.
+  /// Scratch objects not in use by any thread.
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<Model::Scratch>> scratches;
   std::unique_ptr<Model::Scratch> take_scratch() const {
@@ -239,7 +239,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::parse(TokenizerFiles files) {
   parts->read_specials();
   Hasher hasher;
   for (const auto& [name, content] : parts->files.contents) {
-    if (name != "chat_template.jinja") {  // ids do not depend on the chat template
+    if (name != "chat_template.jinja") {  // the chat template does not affect ids
       hasher.update_field(name);
       hasher.update_field(content);
     }

@@ -1,4 +1,4 @@
-// Tokenizers: convert text to ids and back, with the same ids as Hugging Face tokenizers.
+// Tokenizers, which convert text to ids and back. Produce the same ids as Hugging Face tokenizers.
 #pragma once
 
 #include <cstdint>
@@ -15,63 +15,62 @@
 
 namespace lockstep::text {
 
-/// Treatment of special tokens ("<|endoftext|>") that occur in the text.
+/// Handling of special tokens ("<|endoftext|>") in input text.
 enum class SpecialTokens {
   kRecognise,  // map each to its id, as Hugging Face tokenizers do
-  kAsText,     // encode them as ordinary text; use this for untrusted input
+  kAsText,     // encode as ordinary text; use this for untrusted input
 };
-/// Controls whether encoding applies the post-processor's template, such as <s> before the text.
+/// Selects whether to apply the post-processor's template, such as <s> before the text.
 enum class Template { kApply, kOmit };
-/// Treatment of special tokens in decoded text.
+/// Handling of special tokens in decoded text.
 enum class DecodedSpecials { kKeep, kSkip };
 
-/// Files of a tokenizer by name: tokenizer.json, or vocab.json and merges.txt. Optional:
+/// Tokenizer files by name: tokenizer.json, or vocab.json and merges.txt. Optional:
 /// tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja.
 struct TokenizerFiles {
-  std::string place;  // the folder, used in errors
+  std::string place;  // folder name for error messages
   std::map<std::string, std::string> contents;
 };
 
-/// Immutable and thread-safe; any number of threads may encode and decode concurrently.
+/// Tokenizer. Immutable and thread-safe.
 class Tokenizer {
  public:
-  /// Loads a tokenizer from a folder or a tokenizer.json. Throws Error (data) that names the file
-  /// and key, with a hint.
+  /// Loads a tokenizer from a folder or a tokenizer.json. Throws Error (data) with file, key and a
+  /// hint.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& folder_or_file);
   static std::shared_ptr<const Tokenizer> parse(TokenizerFiles files);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  /// Returns the ids of a text of at most 2 GiB. Each ill-formed UTF-8 sequence is encoded as
-  /// U+FFFD.
+  /// Returns the ids of text of at most 2 GiB. Encodes each ill-formed UTF-8 sequence as U+FFFD.
   std::vector<int32_t> encode(
       std::string_view text,
       SpecialTokens specials = SpecialTokens::kRecognise,
       Template surroundings = Template::kApply) const;
-  /// Returns the text of ids. Unknown ids are skipped, as in Hugging Face tokenizers. Bytes that
-  /// are not valid UTF-8 become U+FFFD.
+  /// Returns the text of ids. Skips unknown ids, as Hugging Face tokenizers do. Invalid UTF-8
+  /// becomes U+FFFD.
   std::string decode(
       std::span<const int32_t> ids, DecodedSpecials specials = DecodedSpecials::kKeep) const;
 
-  /// Highest id plus one, the number of embedding rows needed.
+  /// Returns the highest id plus one, the required number of embedding rows.
   int64_t vocabulary_size() const;
-  /// Special ids from tokenizer_config.json or special_tokens_map.json. <|endoftext|> for a GPT-2
-  /// tokenizer of vocab.json and merges.txt only.
+  /// Return special ids from tokenizer_config.json or special_tokens_map.json. A GPT-2 tokenizer
+  /// with only vocab.json and merges.txt uses <|endoftext|>.
   std::optional<int32_t> bos() const;
   std::optional<int32_t> eos() const;
   std::optional<int32_t> pad() const;
   std::optional<int32_t> mask() const;
   const RowTemplate& row_template() const;
-  /// Return the id of a token, as spelled in the file, and the token of an id.
+  /// Return the id of a token as written in the file, and the token of an id.
   std::optional<int32_t> find(std::string_view token) const;
   std::optional<std::string> token(int32_t id) const;
   bool is_special(int32_t id) const;
 
-  /// Hash of everything that determines the ids. Tokenizers with equal fingerprints encode
+  /// Returns a hash of everything that affects ids. Tokenizers with equal fingerprints encode
   /// identically.
   const std::string& fingerprint() const;
-  /// Returns the source files by name; adds a tokenizer.json if the source has none.
+  /// Returns the source files by name. Adds a tokenizer.json if the source has none.
   std::map<std::string, std::string> files() const;
   /// Writes files().
   void save(const std::filesystem::path& folder) const;
@@ -84,8 +83,8 @@ class Tokenizer {
   std::unique_ptr<Parts> parts_;
 };
 
-/// Decodes ids incrementally. The concatenated output equals decode() of all ids. Each output
-/// consists of complete UTF-8 characters and is returned as soon as no later id can change it. Not
+/// Incremental decoder. The concatenated output equals decode() of all ids. Each output consists of
+/// complete UTF-8 characters and is returned as soon as later ids cannot change it. Not
 /// thread-safe.
 class StreamDecoder {
  public:

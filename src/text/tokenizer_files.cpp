@@ -41,7 +41,7 @@ std::optional<json> read_optional(const TokenizerFiles& files, const std::string
   return parse_json(found->second, place_of(files, name));
 }
 
-/// Returns the name of a token, which is a string or an object with "content".
+/// Returns the name of a token that is given as a string or an object with "content".
 std::optional<std::string> token_name(const Field& field, std::string_view key) {
   const std::optional<Field> token = field.find(key);
   if (!token) {
@@ -100,7 +100,7 @@ TokenIds read_vocabulary(const TokenizerFiles& files) {
   if (std::optional<TokenIds> ids = read_token_ids(files.contents.at("vocab.json"))) {
     return *std::move(ids);
   }
-  // The fast parser failed: parse the whole file, which reports the error.
+  // The fast parser failed. Parses the whole file, which reports the error.
   const json parsed = *read_optional(files, "vocab.json");
   TokenIds ids;
   Field(parsed, place_of(files, "vocab.json") + ":")
@@ -117,7 +117,7 @@ std::optional<int64_t> find_token(const TokenIds& vocabulary, const std::string&
   return found == vocabulary.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// Names of the special tokens of the two-file format, which are added to its vocabulary.
+/// Returns the special token names of the two-file format, which are added to its vocabulary.
 std::vector<std::string> special_tokens(const TokenizerFiles& files, const TokenIds& vocabulary) {
   const SpecialNames names = read_special_names(files);
   std::vector<std::string> tokens;
@@ -143,7 +143,7 @@ json added_token(int64_t id, const std::string& content, bool special) {
       {"special", special}};
 }
 
-/// Returns the added tokens by ascending id: the special ones and those of added_tokens.json.
+/// Returns the added tokens in ascending id order: special tokens and those in added_tokens.json.
 json added_tokens(const TokenizerFiles& files, const TokenIds& vocabulary) {
   std::map<int64_t, json> by_id;
   const std::vector<std::string> specials = special_tokens(files, vocabulary);
@@ -178,7 +178,7 @@ json added_tokens(const TokenizerFiles& files, const TokenIds& vocabulary) {
   return list;
 }
 
-/// Returns the description of a GPT-2 tokenizer with two files.
+/// Returns the description of a GPT-2 tokenizer in the two-file format.
 TokenizerDescription two_file_tokenizer(const TokenizerFiles& files) {
   ModelTables tables{read_vocabulary(files), merges_of(files)};
   bool prefix_space = false;
@@ -228,7 +228,7 @@ TokenizerDescription two_file_tokenizer(const TokenizerFiles& files) {
   return {std::move(description), std::move(tables)};
 }
 
-/// Converts a token of tokenizer_config.json (a string, or an AddedToken with flags) to an entry of
+/// Converts a token in tokenizer_config.json (a string, or an AddedToken with flags) to an entry of
 /// added_tokens.
 json to_added_token(const json& given, bool is_special) {
   if (given.is_string()) {
@@ -242,9 +242,8 @@ json to_added_token(const json& given, bool is_special) {
   return token;
 }
 
-/// Returns the tokens that transformers adds to a tokenizer.json from the other files, in its
-/// order: added_tokens_decoder (or added_tokens.json), the named special tokens, then further
-/// special tokens.
+/// Returns the tokens in other files that transformers adds to a tokenizer.json, in its order:
+/// added_tokens_decoder (or added_tokens.json), named special tokens, additional special tokens.
 std::vector<json> tokens_beside(const TokenizerFiles& files) {
   static constexpr const char* kNames[] = {
       "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
@@ -324,8 +323,8 @@ TokenIds vocabulary_of(const TokenizerDescription& description) {
   return ids;
 }
 
-/// Adds the tokens that are missing in tokenizer.json, with the ids that transformers'
-/// AutoTokenizer assigns: the id in the vocabulary, otherwise the next free one.
+/// Adds tokens that are missing in tokenizer.json, with the ids that transformers' AutoTokenizer
+/// assigns: the id in the vocabulary, otherwise the next free id.
 TokenizerDescription with_tokens_beside(
     TokenizerDescription description, const TokenizerFiles& files) {
   json added = description.json->value("added_tokens", json::array());
@@ -424,7 +423,7 @@ std::string two_files_as_json(const TokenizerFiles& files) {
   }
   json& model = whole["model"];
   model["vocab"] = std::move(vocabulary);
-  model["merges"] = description.tables->merges;  // a list of pairs
+  model["merges"] = description.tables->merges;  // list of pairs
   return whole.dump(1) + "\n";
 }
 

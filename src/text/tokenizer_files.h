@@ -1,4 +1,4 @@
-// Tokenizer files on disk, and conversion of GPT-2's two-file format to tokenizer.json.
+// Reading of tokenizer files, and conversion of GPT-2's two-file format to tokenizer.json.
 #pragma once
 
 #include <filesystem>
@@ -13,24 +13,25 @@
 
 namespace lockstep::text {
 
-/// Special tokens named in the configuration, as strings.
+/// Special tokens in the configuration, as strings.
 struct SpecialNames {
   std::optional<std::string> bos, eos, pad, unk, mask;
 };
 
-/// Reads the available files. Throws Error that lists the expected files if there is no tokenizer.
+/// Reads the available files. If there is no tokenizer, throws Error with the list of expected
+/// files.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file);
-/// Reads tokenizer_config.json, then special_tokens_map.json for missing names.
+/// Reads the names in tokenizer_config.json and, for missing ones, special_tokens_map.json.
 SpecialNames read_special_names(const TokenizerFiles& files);
 /// Contents of a tokenizer.json. If `tables` is set, the model's tables were parsed separately and
-/// are missing from `json`.
+/// are not in `json`.
 struct TokenizerDescription {
   std::shared_ptr<const nlohmann::json> json;
   std::optional<ModelTables> tables;
 };
 /// Reads tokenizer.json if present, otherwise vocab.json and merges.txt in GPT-2's format.
 TokenizerDescription read_description(const TokenizerFiles& files);
-/// Returns the tokenizer.json that is equivalent to vocab.json and merges.txt.
+/// Returns the tokenizer.json equivalent to vocab.json and merges.txt.
 std::string two_files_as_json(const TokenizerFiles& files);
 
 }  // namespace lockstep::text

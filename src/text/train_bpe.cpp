@@ -1,4 +1,4 @@
-// Training of byte-level BPE tokenizers.
+// Implements training of byte-level BPE tokenizers.
 #include "text/train_bpe.h"
 
 #include <algorithm>
@@ -34,10 +34,10 @@ class Merging {
     Pair pair;
     int64_t count;
   };
-  /// Returns the most frequent pair, on ties the one with the lowest ids. Its count is 0 if no pair
-  /// is left.
+  /// Returns the most frequent pair; among ties, the pair with the lowest ids. Its count is 0 if no
+  /// pair remains.
   Best best();
-  /// Replaces all occurrences of the pair by `id`, from left to right.
+  /// Replaces all occurrences of the pair with `id`, from left to right.
   void merge(const Pair& pair, int32_t id);
 
  private:
@@ -72,7 +72,7 @@ class Merging {
   std::vector<Symbol> symbols_;
   std::vector<int64_t> piece_counts_;
   std::unordered_map<Pair, Occurrences, HashPair> pairs_;
-  std::priority_queue<Candidate> queue_;  // counts may be stale and are checked when popped
+  std::priority_queue<Candidate> queue_;  // counts may be stale; checked when popped
   std::set<Pair> grown_;                  // pairs whose count grew in the current merge
 };
 
@@ -132,7 +132,7 @@ Merging::Best Merging::best() {
 void Merging::merge(const Pair& pair, int32_t id) {
   auto node = pairs_.extract(pair);
   std::vector<uint32_t>& places = node.mapped().places;
-  std::sort(places.begin(), places.end());  // left to right, the order of merges in encoding
+  std::sort(places.begin(), places.end());  // left to right, as in encoding
   grown_.clear();
   for (const uint32_t place : places) {
     Symbol& left = symbols_[place];
@@ -208,7 +208,7 @@ std::string tokenizer_text(const Growing& growing, size_t specials) {
   nlohmann::ordered_json vocabulary = nlohmann::ordered_json::object();
   auto& entries = vocabulary.get_ref<nlohmann::ordered_json::object_t&>();
   for (size_t id = 0; id < growing.tokens.size(); ++id) {
-    // push_back instead of operator[], which searches all entries for the key.
+    // Uses push_back because operator[] searches all entries for the key.
     entries.push_back({growing.tokens[id], id});
   }
   nlohmann::ordered_json merges = nlohmann::ordered_json::array();

@@ -1,5 +1,5 @@
-"""A SLURM cluster of two nodes on this machine, for tests: munged, slurmctld and two slurmd, in a mount namespace in which
-the nodes' names are known. Everything lies in one scratch folder and ends with `close`."""
+"""A SLURM cluster of two nodes on this machine, for tests: munged, slurmctld and two slurmd processes, in a mount namespace whose /etc/hosts
+names the nodes. All files are in one scratch folder; `close` ends all processes and removes it."""
 
 import os
 import pathlib
@@ -50,11 +50,11 @@ PartitionName=high Nodes=n1,n2 PriorityTier=9 OverSubscribe=NO State=UP
 
 
 def obstacle():
-    """Why there can be no cluster here; None where there can."""
+    """Reason why this machine cannot run a cluster; None if it can."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"not installed: {', '.join(missing)} (Debian: slurm-wlm and munge)"
-    return None if os.geteuid() == 0 else "only root can start slurmd"
+    return None if os.geteuid() == 0 else "starting slurmd requires root"
 
 
 def free_ports(count):
@@ -79,7 +79,7 @@ class Cluster:
             (self.folder / name).mkdir()
         hosts = self.folder / "hosts"
         hosts.write_text(pathlib.Path("/etc/hosts").read_text() + "\n127.0.0.1 n1 n2\n")
-        # What is run from here sees the nodes' names; nobody else does.
+        # Only commands that run in this namespace resolve the nodes' names.
         self.inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
                        f'mount --bind {hosts} /etc/hosts && exec "$@"', "sh"]
         self.environment = {**os.environ, "SLURM_CONF": str(self.configuration)}
@@ -110,7 +110,7 @@ class Cluster:
         for node in ("n1", "n2"):
             self.daemon("slurmd", "-D", "-N", node)
         self.wait(lambda: self.run("sinfo", "-h", "-t", "idle", "-o", "%D", check=False).strip() == "2",
-                  "the nodes did not come up", seconds=40)
+                  "the nodes did not become idle", seconds=40)
 
     def wait(self, condition, problem, seconds=30):
         end = time.monotonic() + seconds
@@ -125,7 +125,7 @@ class Cluster:
                          for path in sorted(self.folder.glob("*.log")) + sorted(self.folder.glob("*.out")))
 
     def run(self, *command, check=True, **options):
-        """A client's stdout."""
+        """Runs a client command; returns its stdout."""
         options.setdefault("env", self.environment)
         done = subprocess.run([*self.inside, *map(str, command)], capture_output=True, text=True, timeout=120, check=False, **options)
         if check and done.returncode != 0:
@@ -133,12 +133,12 @@ class Cluster:
         return done.stdout
 
     def job(self, number):
-        """The fields of `scontrol show job`."""
+        """Fields of `scontrol show job`."""
         text = self.run("scontrol", "-o", "show", "job", number)
         return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
     def wait_for(self, number, *states, seconds=60):
-        """The job's fields once it is in one of these states."""
+        """Waits until the job is in one of these states; returns its fields."""
         found = {}
 
         def arrived():
@@ -148,7 +148,7 @@ class Cluster:
         return found
 
     def processes(self):
-        """What still runs of the cluster and its jobs: all of it knows this cluster's configuration."""
+        """Running processes of the cluster and its jobs, whose environment contains its configuration."""
         mark, found = f"SLURM_CONF={self.configuration}".encode(), []
         for folder in pathlib.Path("/proc").iterdir():
             try:
@@ -172,7 +172,7 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 os.killpg(daemon.pid, signal.SIGKILL)
                 daemon.wait()
-        for pid in self.processes():  # the next cluster numbers its jobs from 1 again, and ports follow from that
+        for pid in self.processes():  # the next cluster starts its job numbers at 1, and ports depend on them
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

@@ -1,5 +1,5 @@
-"""deploy/grafana: the dashboard against Grafana's own types of it, made from its schemas (`pip install grafana-foundation-sdk`), and its
-queries answered by a Prometheus (Debian: prometheus) that scrapes `lockstep monitor` with the page's token."""
+"""deploy/grafana: compares the dashboard with Grafana's types (`pip install grafana-foundation-sdk`, generated from its schemas), and runs its
+queries on a Prometheus (Debian: prometheus) that scrapes `lockstep monitor` with the page's token."""
 
 import importlib.util
 import json
@@ -76,7 +76,7 @@ class Queries(ProgramTest):
 
         wait_for(is_scraped, 60)
         self.assertEqual(self.ask("query", query="up")["result"][0]["value"][1], "1")
-        names = self.ask("label/run/values", **{"match[]": "lockstep_step"})  # the variable's query, as Grafana asks it
+        names = self.ask("label/run/values", **{"match[]": "lockstep_step"})  # the query of the dashboard's variable, as Grafana sends it
         self.assertEqual(len(names), 1)
         for panel in BOARD["panels"]:
             for target in panel["targets"]:

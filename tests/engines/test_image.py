@@ -1,7 +1,7 @@
-"""The Debian package, installed by the steps of deploy/Dockerfile in a fresh Debian, trains there as an ordinary user.
+"""Installs the Debian package with the steps of deploy/Dockerfile in a fresh Debian and trains there as an ordinary user.
 
-Where Docker's daemon is installed (Debian's docker.io), it builds the image and runs it; else, and besides, the steps run in
-a chroot. Debian is what debootstrap makes: no registry is asked. Needs root, debootstrap and a Debian mirror, else it is skipped.
+If a Docker daemon is installed (Debian's docker.io), it builds and runs the image. The steps also run in a chroot, with or without
+Docker. The Debian base comes from debootstrap, so no image registry is needed. Skipped without root, debootstrap and a Debian mirror.
 """
 
 import atexit
@@ -24,13 +24,13 @@ from slurm_cluster import Cluster, obstacle  # noqa: E402
 
 BUILD = pathlib.Path(PROGRAM).parent
 OBSTACLE = (
-    "only root can make a chroot" if os.geteuid() != 0
+    "creating a chroot requires root" if os.geteuid() != 0
     else "debootstrap is not installed" if shutil.which("debootstrap") is None
     else None)
 
 
 def steps_of(text):
-    """(word, rest) of each instruction, comments and line ends taken out."""
+    """(instruction, arguments) of each line of the Dockerfile, without comments, with continuation lines joined."""
     lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
     return [line.split(maxsplit=1) for line in re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines()]
 
@@ -43,7 +43,7 @@ def run(*command, **options):
 
 @functools.cache
 def debian():
-    """A folder with a small Debian."""
+    """Folder with a minimal Debian."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-debian-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)
@@ -54,7 +54,7 @@ def debian():
 @unittest.skipIf(OBSTACLE, OBSTACLE)
 @unittest.skipIf(shutil.which("dockerd") is None or shutil.which("docker") is None, "Docker is not installed")
 class Container(ProgramTest):
-    """The image, built and run by a daemon of this test's own: no bridge, no rules of the host's firewall."""
+    """Builds and runs the image with the test's own daemon, without a bridge and without changing the host's firewall."""
 
     @classmethod
     def setUpClass(cls):
@@ -77,7 +77,7 @@ class Container(ProgramTest):
                      subprocess.run(["docker", "info"], env=cls.env, capture_output=True).returncode == 0)
             assert daemon.poll() is None, "it ended"
         except AssertionError as error:
-            raise unittest.SkipTest(f"dockerd does not start here ({error}): {(cls.state / 'log').read_text()[-300:]}")
+            raise unittest.SkipTest(f"dockerd does not start ({error}): {(cls.state / 'log').read_text()[-300:]}")
         with subprocess.Popen(["tar", "-C", debian(), "-c", "."], stdout=subprocess.PIPE) as packed:
             cls.docker("import", "--change", "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "-", "debian:bookworm-slim", stdin=packed.stdout)
         (cls.folder / "dist").mkdir()
@@ -108,11 +108,11 @@ class Container(ProgramTest):
         wait_for(lambda: (work / "run" / "metrics.jsonl").exists() or told("{{.State.Running}}") == "false", 120)
         logs = subprocess.run(["docker", "logs", "it"], env=self.env, capture_output=True, text=True)
         self.assertEqual(told("{{.State.Running}} {{.State.Health.Status}}"), "true healthy", logs.stdout + logs.stderr)
-        self.docker("stop", "--time", "120", "it")  # SIGTERM to process 1: it saves, and says so
+        self.docker("stop", "--time", "120", "it")  # SIGTERM to process 1: it saves and logs the checkpoint
         self.assertEqual(told("{{.State.ExitCode}}"), "75")
         self.assertEqual((work / "run").stat().st_uid, 1000)
         last = next((work / "run").glob("checkpoint-*")).name
-        # Any user, as OpenShift gives one.
+        # Runs as an arbitrary user id, as on OpenShift.
         text = self.docker("run", "--rm", "--user", "12345:0", *box, "lockstep:1",
                            "generate", "--model", f"run/{last}", "--prompt", "Once", "--max-new-tokens", "4")
         self.assertTrue(text.startswith("Once"), text)
@@ -151,7 +151,7 @@ class Image(ProgramTest):
 
     @classmethod
     def inside(cls, *command, user="1000:1000"):
-        """In the chroot, with its own /proc, as that user. As a container's, the root folder belongs to root."""
+        """Runs a command in the chroot as `user`, with its own /proc and a root folder that belongs to root, as in a container."""
         words = ["unshare", "--mount", "--pid", "--fork", "--mount-proc=" + str(cls.root / "proc"), "chroot",
                  *([f"--userspec={user}"] if user else []), cls.root, *command]
         return run(*words, env=cls.variables)
@@ -167,7 +167,7 @@ class Image(ProgramTest):
             word for word in self.train_arguments("run", steps=2) if word not in ("--nproc", 1))]
         program = " ".join(map(shlex.quote, map(str, words)))
         health = json.loads(self.settings["HEALTHCHECK"].split("CMD ")[1])[0]
-        # Asked of the launcher from within, as Docker does: it is process 1 of its namespace.
+        # The health check runs inside and asks the launcher, which is process 1 of its namespace as in Docker.
         begun = "until tr '\\0' '\\n' </proc/1/cmdline | grep -qx launch; do sleep 0.02; done"
         asking = f"for i in $(seq 200); do {health} 2>/dev/null && touch /tmp/healthy && break; sleep 0.05; done"
         watch = f"({begun}; {asking}) & exec {program}"
@@ -187,7 +187,7 @@ class Image(ProgramTest):
         self.run_ok("train", "-c", "job.yaml", "output_dir=expected", "per_device_train_batch_size=4")
         cluster = Cluster()
         self.addCleanup(cluster.close)
-        (self.root / "etc/hosts").touch()  # the nodes' names are known there alone
+        (self.root / "etc/hosts").touch()  # the mount point of the cluster's /etc/hosts
         container = f"ch-run --bind={self.folder}:/work --bind=/etc/hosts --cd=/work --unset-env=SLURM_CONF {self.root} --"
         number = cluster.run(
             "sbatch", "--parsable", SOURCE / "deploy/slurm/container.sbatch", "job.yaml", "output_dir=contained", cwd=self.folder,

@@ -1,5 +1,5 @@
-"""The files of deploy/kubernetes, what `lockstep submit` prints, and what a run posts to its TrainJob's status, against the
-operators' own models of their objects, which are made from their schemas: `pip install kubeflow-trainer-api kubeflow-training`."""
+"""Checks the files of deploy/kubernetes, the output of `lockstep submit`, and the posted TrainJob status with the operators' own models, which
+are generated from their schemas: `pip install kubeflow-trainer-api kubeflow-training`."""
 
 import importlib.util
 import json
@@ -21,7 +21,7 @@ class Answer:
 
 
 def parsed(document):
-    """As the operator's model writes it again, without what it does not know."""
+    """Round trip through the operator's model, which drops unknown fields."""
     from kubeflow.training.api_client import ApiClient
     from kubeflow_trainer_api import models
     if document["kind"] == "PyTorchJob":
@@ -33,7 +33,7 @@ def parsed(document):
 
 
 def differences(written, read, place=""):
-    """What of `written` is not in `read`. Numbers of quantities may have become texts, or have a point."""
+    """Entries of `written` that `read` lacks. Ignores quantities that became strings or gained a decimal point."""
     if isinstance(written, dict):
         for name, value in written.items():
             if name in read:
@@ -76,7 +76,7 @@ class Kubernetes(ProgramTest):
         self.assertIn("restartsPolicy is not known", " ".join(differences(document, parsed(document))))
 
     def test_a_status(self):
-        """As tests/program/test_trackers.py sees it posted."""
+        """Checks the status as tests/program/test_trackers.py receives it."""
         from kubeflow_trainer_api.models import TrainerV1alpha1UpdateTrainJobStatusRequest as Request
         body = {"trainerStatus": {"progressPercentage": 40, "metrics": [{"name": "loss", "value": "2.5"}],
                                   "lastUpdatedTime": "2026-01-02T03:04:05Z", "estimatedRemainingSeconds": 12}}

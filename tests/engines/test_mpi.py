@@ -1,4 +1,4 @@
-"""`mpirun` starts the launcher, one task a node or one a rank, without a flag (Debian's openmpi-bin, and mpich)."""
+"""`mpirun` starts the launcher without options, one task per node or one per rank (Debian: openmpi-bin, mpich)."""
 
 import os
 import pathlib
@@ -42,7 +42,7 @@ class Mpi(ProgramTest):
 
 class Mpich(Mpi):
     PROGRAM = "mpirun.mpich"
-    OPTIONS = []  # the environment goes to all tasks
+    OPTIONS = []  # mpich passes the environment to all tasks
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""The wheel as somebody installs it who has nothing: pip brings what it depends on from the registry, and the commands of the quick start
-run up to a generated sentence. Gigabytes are fetched where pip has not kept them; the time that it took is printed, not judged."""
+"""Installs the wheel into an empty environment: pip downloads its dependencies from the registry, and the quick start's commands run up to
+generated text. Downloads gigabytes unless pip has cached them. The duration is printed but not asserted."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ NO_REGISTRY = ("No matching distribution found", "Could not find a version", "co
 
 
 def first_commands():
-    """Those of docs/quick_start.md up to the first sentence."""
+    """Commands of docs/quick_start.md up to the first generated text."""
     text = "\n".join(re.findall(r"^```sh\n(.*?)^```", (SOURCE / "docs/quick_start.md").read_text(), re.M | re.S))
     return text[: text.index("\n", text.index("lockstep generate")) + 1]
 
@@ -27,14 +27,14 @@ class Pip(ProgramTest):
             [sys.executable, SOURCE / "tools/make_wheel.py", pathlib.Path(PROGRAM).parent, "--output", self.folder / "dist"],
             capture_output=True, text=True, check=True).stdout.strip()
         begun = time.monotonic()
-        # Of the machine's environment it has what finds the registry, and nothing that finds a libtorch.
+        # Keeps only the variables that locate the registry, and none that could locate libtorch.
         kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.lower().endswith("_proxy") or name == "HOME"}
         env = {**kept, "PATH": "/usr/bin:/bin"}
         own = self.folder / "own"
         subprocess.run([sys.executable, "-m", "venv", own], env=env, check=True)
         installed = subprocess.run([own / "bin/pip", "install", "-q", made], env=env, capture_output=True, text=True, check=False)
         if installed.returncode != 0 and any(words in installed.stderr for words in NO_REGISTRY):
-            self.skipTest(f"pip cannot fetch torch here: {installed.stderr[-300:]}")
+            self.skipTest(f"pip cannot download torch: {installed.stderr[-300:]}")
         self.assertEqual(installed.returncode, 0, installed.stderr)
         there = time.monotonic()
         work = self.folder / "work"

@@ -1,4 +1,4 @@
-"""deploy/ray/driver.py on a Ray of two nodes on this machine (ray.cluster_utils), where Ray is installed: `pip install ray`."""
+"""deploy/ray/driver.py on a two-node Ray cluster on this machine (ray.cluster_utils); skipped unless Ray is installed: `pip install ray`."""
 
 import importlib.util
 import os
@@ -52,7 +52,7 @@ cluster.shutdown()
 @unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed (pip install ray)")
 class Ray(ProgramTest):
     def drive(self, *words, lose_at=""):
-        """Trains by the driver; a node is lost when there is a file of that name."""
+        """Trains with the driver. The script removes a node once the file `lose_at` exists."""
         environment = {**os.environ, "PATH": f"{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
                        "RAY_ENABLE_MULTI_TENANCY": "0", "PYTHONPATH": str(SOURCE / "deploy/ray")}
         done = subprocess.run(
@@ -87,7 +87,7 @@ class Ray(ProgramTest):
         self.run_ok(*self.words("whole", *long))
         text = self.drive(*self.words("lost", *long, "resume_from_checkpoint=true", rows=2),
                           lose_at=self.folder / "lost" / "checkpoint-20" / "manifest.json")
-        self.assertRegex(text, r"lost [3-9]")  # the node, the launcher, a rank
+        self.assertRegex(text, r"lost [3-9]")  # at least the node, the launcher and a rank
         self.assertRegex(text, r"after step [1-9]\d*0")
         self.assertIn("code 0", text)
         self.assert_close(losses(self.folder / "whole"), losses(self.folder / "lost"), 1e-5)

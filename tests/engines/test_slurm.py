@@ -1,4 +1,4 @@
-"""deploy/slurm on a SLURM cluster of two nodes on this machine: the files as they are, with the options that users add."""
+"""deploy/slurm on a two-node SLURM cluster on this machine: the files unchanged, with options that users add."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ data: {train: corpus/train.txt, cache_dir: cache, sequence_length: 32}
 training: {use_cpu: true, logging_steps: 1, save_steps: 1000, learning_rate: 1.0e-3, per_device_train_batch_size: 2, max_steps: 6}
 monitor: {peak_tflops: 1}
 """
-# Many small steps, so that a signal finds the run at work.
+# Many small steps, so that the run is still training when the signal arrives.
 LONG = ("max_steps=100000", "save_steps=100000", "logging_steps=1000")
 
 
@@ -38,7 +38,7 @@ class Slurm(ProgramTest):
         return losses(cls.folder / "expected")
 
     def submit(self, *words, **variables):
-        """sbatch, as a user whose PATH has the program; returns the job's number."""
+        """Runs sbatch with the program on the PATH; returns the job's number."""
         text = self.cluster.run("sbatch", "--parsable", *words, cwd=self.folder, env=self.environment(**variables))
         return text.strip().split(";")[0]
 
@@ -57,7 +57,7 @@ class Slurm(ProgramTest):
         return job
 
     def wait_for_step(self, output, number):
-        """Until the run has logged something."""
+        """Waits until the run has logged a step."""
         self.cluster.wait(lambda: metrics(self.folder / output), lambda: f"no step was logged\n{self.log(number)}", seconds=60)
 
     def test_one_node(self):
@@ -87,7 +87,7 @@ class Slurm(ProgramTest):
         self.requeued(number, "by-hand")
 
     def test_a_launcher_under_srun_wants_no_flag(self):
-        """One task a rank: each task of srun becomes that rank."""
+        """One task per rank: each task of srun becomes a rank."""
         environment = {
             **self.cluster.environment, "PATH": f"{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}",
             "LOCKSTEP_RDZV_SECRET": "of the test", "OMP_NUM_THREADS": "1"}
@@ -116,19 +116,19 @@ class Slurm(ProgramTest):
         self.assertIn("max_steps", self.log(number))
 
     def requeued(self, number, output, seconds=60):
-        """Waits until the job runs again and has resumed, every step logged once, and cancels it."""
+        """Waits until the job runs again and has resumed with every step logged once, then cancels it."""
         self.cluster.wait(
             lambda: self.cluster.job(number)["Restarts"] == "1", lambda: f"not requeued\n{self.log(number)}", seconds)
         self.cluster.wait_for(number, "RUNNING", seconds=60)
         self.cluster.wait(lambda: "resuming" in self.log(number), lambda: f"not resumed\n{self.log(number)}", seconds=60)
         steps = [line["step"] for line in metrics(self.folder / output) if "loss" in line]
         self.assertEqual(steps, sorted(set(steps)))
-        # Cancelled by its user, it saves and does not come back.
+        # A job that its user cancels saves and is not requeued.
         self.cluster.run("scancel", number)
         self.cluster.wait_for(number, "CANCELLED")
 
     def test_before_the_time_limit_it_saves_and_goes_back_into_the_queue(self):
-        # SLURM looks at limits every 30 s: the signal comes 30 to 60 s after the start.
+        # SLURM checks limits every 30 s, so the signal arrives 30 to 60 s after the start.
         number = self.submit("--time=2", "--signal=USR2@60", DEPLOY / "many_nodes.sbatch", "job.yaml", "output_dir=limit", *LONG,
                              RANKS_PER_NODE="1")
         self.wait_for_step("limit", number)
@@ -150,7 +150,7 @@ class Slurm(ProgramTest):
         self.cluster.run("scontrol", "update", "nodename=n2", "state=down", "reason=test")
         self.cluster.wait(lambda: self.cluster.job(number)["JobState"] in ("PENDING", "COMPLETING", "REQUEUED"),
                           lambda: f"not requeued\n{self.log(number)}", seconds=60)
-        self.cluster.run("scontrol", "update", "nodename=n2", "state=resume", check=False)  # it may be back by itself
+        self.cluster.run("scontrol", "update", "nodename=n2", "state=resume", check=False)  # the node may have resumed by itself
         self.requeued(number, "lost")
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a command of Lockstep on GPUs that are pretended (README.md): CUDA's rules are kept, and nothing is computed.
+"""Runs a Lockstep command on emulated GPUs (README.md), which enforce CUDA's rules and compute nothing.
 
   tests/null_gpu/pretend.py DEVICES [--memory GB] [--reports FOLDER] [--build FOLDER] -- lockstep train --nproc DEVICES ...
 
-The command's output and code are its own; a table of what each rank called follows on stderr. With --reports its JSON files
-are kept: counts, kernels by name, where the host waited, what was refused.
+The command's output and exit code are unchanged; a table of the calls of each rank follows on stderr. --reports keeps the JSON reports:
+counts, kernels by name, waits of the host, refused calls.
 """
 
 import argparse
@@ -20,19 +20,19 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def libraries(folder):
-    """The one with all entries first; those that libtorch looks for by name after it."""
+    """Libraries to preload: the one with all entry points first, then those that libtorch looks up by name."""
     found = (path for path in pathlib.Path(folder).glob("lib*.so*") if path.suffix != ".map")
     return sorted(found, key=lambda path: path.name != "libnull_gpu.so")
 
 
 def variables(folder, reports, devices, memory_gb=80):
-    """What makes a program see `devices` GPUs of so many GiB; its reports go to a folder of their own."""
+    """Environment variables that make a program see `devices` GPUs of `memory_gb` GiB each. Reports are written to the folder `reports`."""
     return {"LD_PRELOAD": ":".join(map(str, libraries(folder))), "NULL_GPU_FOLDER": str(reports),
             "NULL_GPU_DEVICES": str(devices), "NULL_GPU_MEMORY": str(int(memory_gb * 2**30))}
 
 
 def read_reports(folder):
-    """Of each rank that used a GPU, in their order."""
+    """Reports of the ranks that used a GPU, in rank order."""
     paths = pathlib.Path(folder).glob("report-*.json")
     return [json.loads(path.read_text()) for path in sorted(paths, key=lambda path: int(path.stem.split("-")[1]))]
 
@@ -53,14 +53,14 @@ def table(reports):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("devices", type=int)
-    parser.add_argument("--memory", type=float, default=80, metavar="GB", help="of each device, in GiB (80)")
-    parser.add_argument("--reports", type=pathlib.Path, help="a folder that is made; what lay there is removed")
+    parser.add_argument("--memory", type=float, default=80, metavar="GB", help="memory of each device in GiB (80)")
+    parser.add_argument("--reports", type=pathlib.Path, help="folder for the reports; existing contents are removed")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("command", nargs="+", help="after --; `lockstep` is the program of the build")
     options = parser.parse_args()
     folder = options.build.resolve() / "null_gpu"
     if not libraries(folder):
-        parser.error(f"no null GPU in {folder}: it is built where nvcc and the headers of CUDA, cuDNN and NCCL are")
+        parser.error(f"no null GPU in {folder}: building it requires nvcc and the headers of CUDA, cuDNN and NCCL")
     program, *arguments = options.command
     if program == "lockstep":
         program = str(options.build.resolve() / "lockstep")

@@ -1,7 +1,7 @@
-"""Writes the entry points of NVIDIA's libraries that libtorch needs and the null GPU gives no meaning to, as assembly:
-products of cuBLAS count themselves as kernels, and all others end the process with their names.
+"""Writes assembly stubs for the entry points of NVIDIA's libraries that libtorch needs and the null GPU does not implement. cuBLAS products
+count as kernels; all other stubs end the process with their name.
 
-stubs.py TORCH OUTPUT OBJECTS...: OBJECTS are what gives meaning, whose symbols are left out.
+stubs.py TORCH OUTPUT OBJECTS...: OBJECTS implement entry points, for which no stubs are written.
 """
 
 import pathlib
@@ -23,7 +23,7 @@ def main():
     torch, output, *objects = sys.argv[1:]
     paths = [pathlib.Path(torch) / "lib" / name for name in LIBRARIES]
     needed = set().union(*(symbols("-D", "-u", path) for path in paths if path.exists()))
-    # Driver functions that libtorch loads by name.
+    # libtorch loads these driver functions by name.
     needed |= set(re.findall(r"_\((cu\w+), ", (pathlib.Path(torch) / "include/c10/cuda/driver_api.h").read_text()))
     names = sorted(filter(NVIDIA.match, needed.difference(*(symbols("--defined-only", path) for path in objects))))
     lines = [".text"]

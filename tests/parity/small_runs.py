@@ -1,4 +1,4 @@
-"""Small runs of the program, for the tests of what others make of them."""
+"""Small runs of the program for the tests of other tools' readers."""
 
 import json
 import os

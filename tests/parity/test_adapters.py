@@ -1,6 +1,6 @@
-"""Adapters equal PEFT's: logits, every gradient, twenty AdamW steps, folders both ways, and what a run of the program writes.
+"""Compares adapters with PEFT: logits, every gradient, twenty AdamW steps, folders in both directions, and a run's files.
 
-One process of parity_driver (tests/parity/driver.cpp) runs all cases; each is a random model with a random adapter of PEFT's.
+One process of parity_driver (tests/parity/driver.cpp) runs all cases; each is a random model with a random PEFT adapter.
 """
 
 import json
@@ -40,7 +40,7 @@ BERT = dict(model_type="bert", vocab_size=97, hidden_size=24, intermediate_size=
 DISTILBERT = dict(model_type="distilbert", vocab_size=97, dim=24, hidden_dim=44, n_layers=2, n_heads=4, max_position_embeddings=40,
                   initializer_range=0.2, dropout=0.0, attention_dropout=0.0, pad_token_id=0, tie_word_embeddings=False)
 
-# Its loops for CPUs read rows of 32 or 96 weights as garbage (docs/adapters.md).
+# bitsandbytes' CPU loops read garbage for rows of 32 or 96 weights (docs/adapters.md).
 WIDE_LLAMA = dict(LLAMA, hidden_size=64, intermediate_size=128, head_dim=16)
 WIDE_GPT2 = dict(GPT2, n_embd=64, n_head=4)
 WIDE_MISTRAL = dict(WIDE_LLAMA, model_type="mistral", sliding_window=8)
@@ -89,10 +89,11 @@ CASES = {
     "llama-rows-of-both": (LLAMA, dict(r=4, trainable_token_indices={"embed_tokens": [7, 90], "lm_head": [96, 1, 50]})),
     "gpt2-rows": (GPT2, dict(r=3, trainable_token_indices=[100, 4, 52])),
 }
-# Its tied adapter is two parameters that share memory: their gradients add up to ours, and its optimizer updates both in turn.
+# PEFT's tied adapter is two parameters that share memory: the sum of their gradients is Lockstep's gradient, and its optimizer
+# updates both in turn.
 ONE_OF_BOTH = "qwen2-one-of-both"
 
-# Beside weights that bitsandbytes packed, or lockstep export.
+# Cases with weights quantized by bitsandbytes or by lockstep export.
 PACKED = {
     "llama-nf4": (WIDE_LLAMA, dict(r=4, target_modules="all-linear"), NF4),
     "gpt2-nf4": (WIDE_GPT2, dict(r=4, target_modules="all-linear", bias="all"), NF4),
@@ -127,7 +128,7 @@ def kind(name):
 
 
 def pack(folder, opener, how):
-    """Packs the model of the folder, by lockstep export with these arguments or as a BitsAndBytesConfig of these; opens it."""
+    """Quantizes the model of the folder with lockstep export, or with a BitsAndBytesConfig, and opens it."""
     if isinstance(how, list):
         lockstep(folder, "export", "--model", "model", *how, "--output", "packed")
         shutil.rmtree(folder / "model")
@@ -139,7 +140,7 @@ def pack(folder, opener, how):
 
 
 def make_case(folder, name):
-    """A model, an adapter of it whose parts all matter, and the driver's inputs."""
+    """Writes a model, an adapter in which every parameter affects the result, and the driver's inputs."""
     settings, adapter = CASES[name]
     torch.manual_seed(sum(map(ord, name)))
     (folder / "model").mkdir(parents=True)
@@ -166,7 +167,7 @@ def make_case(folder, name):
         given |= {"source": torch.randint(0, vocabulary, (3, 19)), "source_mask": torch.ones(3, 19, dtype=torch.long),
                   "sources": torch.randint(0, vocabulary, (STEPS, 2, 13))}
     if is_encoder(name):
-        given["ids"].clamp_(min=1)  # 0 is padding, which no text has
+        given["ids"].clamp_(min=1)  # 0 is padding
         given["batches"].clamp_(min=1)
         given |= {"attention_mask": torch.ones(3, 21, dtype=torch.long), "token_type_ids": torch.zeros(3, 21, dtype=torch.long)}
     save_file({**given, "labels": given["ids"].clone()}, folder / "input.safetensors")
@@ -191,7 +192,7 @@ def case(request, cases):
 
 def open_adapted(folder, name, adapter="adapter"):
     base = kind(name).from_pretrained(folder / "model", attn_implementation="eager")
-    # Without dropout a training pass is an evaluating one, but for bitsandbytes: it then packs activations, or weights anew.
+    # Without dropout, training mode equals evaluation mode, except in bitsandbytes, which then quantizes activations or requantizes weights.
     return PeftModel.from_pretrained(base, folder / adapter, is_trainable=True).train(name in PACKED)
 
 
@@ -207,7 +208,7 @@ def summed_loss(model, ids, source=None):
 
 
 def check_close(what, ours, theirs):
-    """Within 1e-5 of the tensor's largest value, or 1e-7."""
+    """Checks that values agree within 1e-5 of the tensor's largest value, or 1e-7."""
     assert ours.shape == theirs.shape, what
     difference, largest = (ours.double() - theirs.double()).abs().max(), theirs.abs().max()
     assert difference <= max(1e-5 * largest, 1e-7), f"{what}: {difference:.3g} of {largest:.3g}"
@@ -238,7 +239,7 @@ def test_logits_and_gradients(case):
 def test_twenty_steps(case):
     name, folder, given, ours = case
     if name == ONE_OF_BOTH:
-        pytest.skip("PEFT's optimizer makes two steps of a tied adapter")
+        pytest.skip("PEFT's optimizer steps twice for a tied adapter")
     model = open_adapted(folder, name)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3, weight_decay=0.01)
     losses = []
@@ -256,7 +257,7 @@ def test_twenty_steps(case):
 def test_saved_folder_opens(case):
     name, folder, given, ours = case
     theirs, saved = (load_file(folder / which / "adapter_model.safetensors") for which in ("adapter", "saved"))
-    # It adds tables as they are where they have factors, and a tied adapter under the head's name too.
+    # PEFT also saves base layers of adapted embeddings, and a tied adapter again under the head's name.
     more = {key for key in theirs if ".base_layer.weight" in key or (name == ONE_OF_BOTH and "lm_head" in key)}
     assert set(theirs) - more == set(saved)
     assert all(torch.equal(theirs[key].reshape(saved[key].shape), saved[key]) for key in saved)
@@ -281,8 +282,8 @@ def lockstep(folder, *arguments):
     (GPT2, ["lora.target_modules=[c_attn,c_proj]", "lora.init_lora_weights=pissa"]),
     (QWEN3, ["lora.target_modules=all-linear", "lora.init_lora_weights=olora"]),
 ], ids=["gpt2", "llama-tables", "qwen2-rows", "qwen2-one-of-both", "gpt2-pissa", "qwen3-olora"])
-def test_what_a_run_writes(settings, words, tmp_path):
-    """PEFT opens the folder of a run on two ranks, with the logits of the model that our export merges."""
+def test_files_of_a_run(settings, words, tmp_path):
+    """PEFT opens the folder of a run on two ranks and gives the logits of the model that lockstep export merges."""
     torch.manual_seed(5)
     lockstep(tmp_path, "sample", "--output", "corpus", "--size", "0.1")
     lockstep(tmp_path, "tokenizer", "train", "--files", "corpus/train.txt", "--vocab-size", "300", "--output", "tokenizer")
@@ -302,13 +303,13 @@ def test_what_a_run_writes(settings, words, tmp_path):
         theirs, ours = adapted(ids).logits, AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()(ids).logits
         plain = AutoModelForCausalLM.from_pretrained(base).eval()(ids).logits
     assert (theirs - ours).abs().max() <= 1e-5 * max(1, theirs.abs().max())
-    assert (theirs - plain).abs().max() > 1e-3  # it was trained
+    assert (theirs - plain).abs().max() > 1e-3  # the adapter was trained
 
 
 @pytest.mark.parametrize("combination", ["cat", "linear"])
 @pytest.mark.parametrize("settings", [GPT2, LLAMA], ids=["gpt2", "llama"])
 def test_several_adapters(settings, combination, tmp_path):
-    """As PEFT's add_weighted_adapter: other targets, scales and, stacked, ranks; one is subtracted."""
+    """Compares with PEFT's add_weighted_adapter for different targets, scales and (stacked) ranks; one weight is negative."""
     torch.manual_seed(3)
     base = tmp_path / "base"
     base.mkdir()

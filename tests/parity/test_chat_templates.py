@@ -1,4 +1,4 @@
-"""Public chat templates, as TRL ships them, against transformers' apply_chat_template."""
+"""Compares public chat templates, as shipped with TRL, with transformers' apply_chat_template."""
 
 import json
 import os
@@ -51,7 +51,7 @@ SPECIALS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_
 
 
 def aliased(message):
-    """As transformers hands a message on: its reasoning by each of its names."""
+    """Message with its reasoning under each of the names that transformers passes to templates."""
     reasoning = message.get("reasoning_content")
     return message if reasoning is None else {"thinking": reasoning, **message}
 
@@ -72,7 +72,7 @@ def theirs(template, chat, more):
             rendered, spans = render_jinja_template(**arguments, return_assistant_tokens_mask=True)
             return {"text": rendered[0], "generated": [list(span) for span in spans[0]]}
         return {"text": render_jinja_template(**arguments)[0][0]}
-    except Exception as error:  # noqa: BLE001: what a template raises is any of Jinja's and Python's errors
+    except Exception as error:  # a template may raise any error of Jinja or Python
         return {"error": str(error)}
 
 
@@ -96,5 +96,5 @@ def test_rendering(template):
     assert rendered >= 8
 
 
-def test_there_are_enough_of_them():
+def test_number_of_templates():
     assert len(TEMPLATES) >= 30

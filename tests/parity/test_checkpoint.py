@@ -1,4 +1,4 @@
-"""Folders that we save load in transformers, and those that transformers saves load in ours: the same tensors."""
+"""Model folders in both directions: transformers loads those that Lockstep saves, and Lockstep loads those that transformers saves."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def values(number, like):
 
 @pytest.fixture(params=CONFIGS, scope="module")
 def saved(request, tmp_path_factory):
-    """A folder with the configuration and our checkpoints of it, and the order of our tensors."""
+    """Folder with a configuration, Lockstep's checkpoints of it, and the order of Lockstep's parameters."""
     folder = tmp_path_factory.mktemp(request.param)
     CONFIGS[request.param].save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
@@ -54,7 +54,7 @@ def saved(request, tmp_path_factory):
 
 
 def order_of(folder):
-    """Our parameter names by number: element 0 of parameter p is (p % 113) / 64 - 0.5."""
+    """Parameter names by number: element 0 of parameter p is (p % 113) / 64 - 0.5."""
     order = {}
     with safetensors.safe_open(folder / "float32-single" / "model.safetensors", "pt") as file:
         for name in file.keys():
@@ -65,7 +65,7 @@ def order_of(folder):
 
 
 @pytest.mark.parametrize("kind", ["float32-single", "float32-shards", "bfloat16-single", "bfloat16-shards"])
-def test_transformers_opens_what_we_save(saved, kind):
+def test_transformers_opens_lockstep_folders(saved, kind):
     folder = saved / kind
     shards = sorted(path.name for path in folder.glob("*.safetensors"))
     assert (shards == ["model.safetensors"]) == kind.endswith("single")
@@ -83,11 +83,11 @@ def test_transformers_opens_what_we_save(saved, kind):
         assert torch.equal(parameter, values(order[name], parameter)), name
 
 
-def test_we_open_what_transformers_saves(saved):
+def test_lockstep_opens_transformers_folders(saved):
     model = transformers.AutoModelForCausalLM.from_pretrained(saved / "float32-single")
     model.save_pretrained(saved / "hf")
     model.save_pretrained(saved / "hf-shards", max_shard_size="8KB")
     assert len(list((saved / "hf-shards").glob("*.safetensors"))) > 1
     if model.config.tie_word_embeddings:
-        model.base_model.save_pretrained(saved / "hf-base")  # names without their prefix
+        model.base_model.save_pretrained(saved / "hf-base")  # names without the prefix
     run("ReadsWhatTransformersSaved", saved)

@@ -1,5 +1,5 @@
-"""A classifier that was trained and saved opens in transformers, and gives rows what `lockstep predict` gives them; it is trained as
-transformers' own loss trains it; its metrics are scikit-learn's and scipy's."""
+"""A trained classifier opens in transformers with the predictions of `lockstep predict`. Training is compared with transformers' losses, metrics
+with scikit-learn and scipy."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ LABELS = program.LABELS
 ROTARY = {"vocab_size": 512, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
           "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
 CONFIGS = {
-    "gpt2": None,  # the program tests' own
+    "gpt2": None,  # the model of the program tests
     "llama": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **ROTARY},
     "mistral": {"model_type": "mistral", "architectures": ["MistralForCausalLM"], **ROTARY},
     "qwen2": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **ROTARY},
@@ -38,7 +38,7 @@ def runs():
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_transformers_classifies_as_we_do(runs, family):
+def test_predictions_equal_transformers(runs, family):
     folder = runs.folder
     if CONFIGS[family]:
         (folder / "model.json").write_text(json.dumps(CONFIGS[family]))
@@ -62,8 +62,8 @@ def test_transformers_classifies_as_we_do(runs, family):
     assert [row["prediction"] for row in rows] == [LABELS[k] for k in logits.argmax(-1)]
 
 
-def test_t5_is_read_at_its_texts_ends(runs):
-    """Ours in transformers, and theirs, of texts and of pairs."""
+def test_t5_classification_equals_transformers(runs):
+    """Folders of Lockstep in transformers and the reverse, for single texts and pairs."""
     folder = runs.folder
     write_folder(folder / "t5", {**T5, "dropout_rate": 0.0}, ended_pieces(json.loads((folder / "tokenizer" / "tokenizer.json").read_text())))
     runs.run_ok("train", "model.path=t5", "task.type=sequence_classification", "data.train=train.csv", "data.validation=dev.csv", "max_steps=5",
@@ -101,7 +101,7 @@ PROBLEMS = {
 
 @pytest.fixture(scope="module")
 def rows(runs):
-    """Of each set: texts with a label, a list of labels, and two numbers."""
+    """Data sets of texts with a label, a list of labels, and two numbers."""
     sets = {}
     for name in ("train", "dev"):
         with (runs.folder / f"{name}.csv").open(newline="") as file:
@@ -122,7 +122,7 @@ def targets_of(problem, rows):
 
 
 def loss_of(problem, logits, targets):
-    """transformers' loss of the problem, with the weights and the smoothing of PROBLEMS."""
+    """transformers' loss for the problem type, with the class weights and label smoothing of PROBLEMS."""
     if problem == "single_label_classification":
         return torch.nn.functional.cross_entropy(
             logits, targets, weight=torch.tensor([1, 2, 0.5, 1.5]), label_smoothing=0.1)
@@ -147,8 +147,8 @@ def tokenizer_of(folder, pad):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_it_trains_as_transformers_losses_do(runs, rows, problem):
-    """From a folder that transformers saved, ten steps of AdamW on the rows in their order; then its evaluation."""
+def test_training_equals_transformers(runs, rows, problem):
+    """Starts from a folder that transformers saved: ten AdamW steps on the rows in order, then the evaluation."""
     field, words = PROBLEMS[problem]
     outputs = {"single_label_classification": LABELS, "multi_label_classification": TAGS,
                "regression": ["length", "words"]}[problem]
@@ -185,7 +185,7 @@ def test_it_trains_as_transformers_losses_do(runs, rows, problem):
 
 
 def saved_answers(runs, folder, problem):
-    """What transformers' model of the folder gives the rows of dev.jsonl, and what our files say of them."""
+    """transformers' predictions for the rows of dev.jsonl, and those in Lockstep's files."""
     model, info = transformers.AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     assert not any(info.values()), info
     assert model.config.problem_type == problem
@@ -198,7 +198,7 @@ def saved_answers(runs, folder, problem):
     return logits, program.lines(runs.folder / f"{problem}.jsonl"), report
 
 
-def test_several_labels_are_transformers_and_scikit_learns(runs, rows):
+def test_multi_label_metrics_equal_scikit_learn(runs, rows):
     runs.classify("tags", "per_device_train_batch_size=6", "data.label_field=tags", "data.validation=dev.jsonl", ranks=2,
                   data="train.jsonl", steps=40)
     logits, found, report = saved_answers(runs, runs.folder / "tags", "multi_label_classification")
@@ -225,7 +225,7 @@ def test_several_labels_are_transformers_and_scikit_learns(runs, rows):
     assert report["classification_report"].keys() == dict_of.keys()
 
 
-def test_numbers_are_transformers_and_scipys(runs, rows):
+def test_regression_metrics_equal_scipy(runs, rows):
     runs.classify("numbers", "per_device_train_batch_size=6", "data.label_field=[length,words]", "data.validation=dev.jsonl",
                   ranks=2, data="train.jsonl", steps=40)
     logits, found, report = saved_answers(runs, runs.folder / "numbers", "regression")
@@ -241,7 +241,7 @@ def test_numbers_are_transformers_and_scipys(runs, rows):
         assert report[f"eval_{name}"] == pytest.approx(value, abs=1e-9), name
 
 
-def test_scores_of_classes_are_scikit_learns(runs):
+def test_class_scores_equal_scikit_learn(runs):
     runs.classify("scores", "per_device_train_batch_size=8", steps=30)
     report = json.loads(runs.run_ok("eval", "--model", "scores", "--data", "dev.csv", "--json", "use_cpu=true").out)
     runs.run_ok("predict", "--model", "scores", "--input", "dev.csv", "--output", "scores.jsonl", "use_cpu=true")

@@ -1,4 +1,4 @@
-"""Encoders through the program: rows, pairs and hidden tokens are those of transformers, in both directions."""
+"""Compares encoders with transformers through the program: single texts, pairs and masked tokens, in both directions."""
 
 import json
 import pathlib
@@ -33,7 +33,7 @@ def family(request):
 
 
 def save(folder, base, kind, **changes):
-    """A random model of transformers beside the tokenizer of `base`."""
+    """Saves a random transformers model with the tokenizer of `base`."""
     torch.manual_seed(len(folder.name))
     config = transformers.AutoConfig.from_pretrained(base, **changes)
     config.initializer_range = 0.2
@@ -75,7 +75,7 @@ def predicted(runs, folder, rows, *words):
 
 
 @pytest.mark.parametrize("has_pairs", [False, True])
-def test_their_classifier_gives_our_answers(runs, family, has_pairs):
+def test_transformers_classifier_in_lockstep(runs, family, has_pairs):
     folder = runs.folder / f"theirs-{family}-{has_pairs}"
     model = save(folder, runs.folder / family, transformers.AutoModelForSequenceClassification, num_labels=3)
     found = predicted(runs, folder, ROWS, *(["data.text_pair_field=pair"] if has_pairs else []))
@@ -83,7 +83,7 @@ def test_their_classifier_gives_our_answers(runs, family, has_pairs):
     torch.testing.assert_close(found, torch.softmax(logits_of(model, batch), -1), atol=1e-5, rtol=0)
 
 
-def test_our_classifier_opens_in_transformers(runs, family):
+def test_lockstep_classifier_in_transformers(runs, family):
     runs.classify(family, f"ours-{family}", "per_device_train_batch_size=3", "parallel.tensor=2", ranks=2)
     model, info = transformers.AutoModelForSequenceClassification.from_pretrained(
         runs.folder / f"ours-{family}", output_loading_info=True)
@@ -93,7 +93,7 @@ def test_our_classifier_opens_in_transformers(runs, family):
                                atol=1e-5, rtol=0)
 
 
-def test_a_classifier_trains_as_theirs_does(runs, family):
+def test_classifier_training_equals_transformers(runs, family):
     folder = runs.folder / f"quiet-{family}"
     model = save(folder, runs.folder / family, transformers.AutoModelForSequenceClassification, **QUIET[family])
     rows = [{**row, "label": i % 2} for i, row in enumerate(ROWS + ROWS[:4])]
@@ -116,8 +116,8 @@ def test_a_classifier_trains_as_theirs_does(runs, family):
         optimizer.step()
 
 
-def test_hidden_tokens_have_their_loss(runs, family):
-    """All tokens are hidden, so that nothing is drawn; a document a row."""
+def test_masked_language_modelling_loss(runs, family):
+    """All tokens are masked, so that nothing is drawn at random; one document per row."""
     folder = runs.folder / f"masked-{family}"
     model = save(folder, runs.folder / family, transformers.AutoModelForMaskedLM)
     (runs.folder / "lines.txt").write_text("".join(row["text"].replace("\t", " ") + "\n" for row in ROWS))
@@ -138,7 +138,7 @@ def test_hidden_tokens_have_their_loss(runs, family):
     assert abs(told["eval_loss"] - loss.item()) <= 1e-5 * loss.item()
 
 
-def test_a_body_alone_gets_a_head(runs, family):
+def test_new_head_on_a_body(runs, family):
     folder = runs.folder / f"body-{family}"
     save(folder, runs.folder / family, transformers.AutoModel)
     runs.train_masked(f"from-{family}", "per_device_train_batch_size=3", family=f"body-{family}", steps=2)

@@ -1,5 +1,5 @@
-"""The balance of a mixture's experts as transformers adds it to the loss (router_aux_loss=micro_batch): its value, and the
-gradient's norm with it, of a step of one row through three layers."""
+"""Compares the load-balancing loss of a mixture of experts with transformers (router_aux_loss=micro_batch): its value and the gradient norm
+for a step of one row through three layers."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 PROGRAM = pathlib.Path(os.environ.get("LOCKSTEP_PROGRAM", "build/release/lockstep")).absolute()
 TEXT = "The cat sat by the old river and looked at the boats that went by."
-COEFFICIENT = 5.0  # so large that a wrong gradient shows
+COEFFICIENT = 5.0  # large enough that a wrong gradient shows
 MODEL = dict(model_type="mixtral", vocab_size=400, hidden_size=32, intermediate_size=24, num_hidden_layers=3,
              num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2, initializer_range=0.2,
              router_aux_loss_coef=COEFFICIENT, output_router_logits=True, bos_token_id=0, eos_token_id=0)
@@ -22,7 +22,7 @@ def lockstep(folder, *words):
     assert result.returncode == 0, result.stderr
 
 
-def test_balance_is_that_of_transformers(tmp_path):
+def test_balance_loss_equals_transformers(tmp_path):
     lockstep(tmp_path, "sample", "--output", "sample", "--size", "0.05")
     lockstep(tmp_path, "tokenizer", "train", "--files", "sample/train.txt", "--vocab-size", "400", "--output", "tokenizer")
     (tmp_path / "one.txt").write_text(TEXT)

@@ -1,5 +1,5 @@
-"""GGUF files of lockstep export: llama.cpp computes what transformers does of the model's folder, and reads texts as its
-tokenizer does; the gguf package's own packing and reading agree on the weights."""
+"""GGUF files of lockstep export: llama.cpp gives transformers' results for the model's folder and its tokenizer's ids; the gguf package quantizes
+and reads the weights alike."""
 
 import json
 import os
@@ -67,9 +67,9 @@ CASES |= {
     "qwen2_moe-tied": dict(EXPERTS, model_type="qwen2_moe", moe_intermediate_size=32, shared_expert_intermediate_size=32, tie_word_embeddings=True),
     "glm4_moe": GLM,
     "glm4_moe-groups": dict(GLM, n_group=4, topk_group=2, norm_topk_prob=False, use_qk_norm=False, attention_bias=False),
-    # With two experts a token their choice is a tie within 1e-4 at one place, which rounding to f16 turns.
+    # With two experts per token, the choice is a tie within 1e-4 at one position, and rounding to f16 changes it.
     "gpt_oss": dict(OSS, num_experts_per_tok=3, rope_parameters=dict(rope_type="default", rope_theta=5000.0)),
-    # llama.cpp rounds the bounds of its ramp: 3.05 and 8.3 of 16 here.
+    # llama.cpp rounds the bounds of its ramp, here 3.05 and 8.3 of 16.
     "gpt_oss-yarn": dict(OSS, head_dim=32, rope_parameters=dict(rope_type="yarn", rope_theta=5000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0,
                                                                 original_max_position_embeddings=64, truncate=True)),
 }
@@ -93,7 +93,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
-    """A token for each id, of letters alone: llama.cpp tells the tokens of half a character together."""
+    """Tokenizer with one token of letters per id, because llama.cpp reports tokens of partial characters together."""
     folder = tmp_path_factory.mktemp("words")
     tokenizer = Tokenizer(models.BPE({f"w{place}": place for place in range(VOCABULARY)}, []))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -102,7 +102,7 @@ def words(tmp_path_factory):
 
 
 def make_model(folder, settings, tokenizer=None):
-    """A random model whose every parameter matters."""
+    """Random model in which every parameter affects the result."""
     torch.manual_seed(3)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(settings))
@@ -119,7 +119,7 @@ def make_model(folder, settings, tokenizer=None):
 
 
 class Server:
-    """llama.cpp with a file."""
+    """A llama.cpp server with one model file."""
 
     def __init__(self, path):
         parameters = xllamacpp.CommonParams()
@@ -131,7 +131,7 @@ class Server:
         self.server = xllamacpp.Server(parameters)
 
     def complete(self, ids):
-        """The likeliest next ids, and of each the logarithms of the five likeliest."""
+        """Most likely next ids, and for each the log-probabilities of the five most likely."""
         answer = self.server.handle_completions(
             dict(prompt=ids, n_predict=NEW_TOKENS, temperature=0.0, n_probs=5, ignore_eos=True, cache_prompt=False))
         steps = answer["choices"][0]["logprobs"]["content"]
@@ -159,7 +159,7 @@ def assert_computes(model, path):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_llama_cpp_computes_what_transformers_does(name, words, tmp_path):
+def test_llama_cpp_equals_transformers(name, words, tmp_path):
     model = make_model(tmp_path / "model", CASES[name], words)
     lockstep(tmp_path, "export", "--model", "model", "--gguf", "f16", "--output", "model.gguf")
     assert_computes(model, tmp_path / "model.gguf")
@@ -181,7 +181,7 @@ def tensors_of(path):
     return {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
 
 
-# What is lost of normally distributed weights, against their size.
+# Relative quantization error of normally distributed weights.
 LOST = {"F32": 0, "F16": 0, "Q8_0": 0.006, "Q6_K": 0.02, "Q5_K": 0.04, "Q5_1": 0.045, "Q5_0": 0.05, "Q4_K": 0.075, "Q4_0": 0.095}
 
 
@@ -205,7 +205,7 @@ def test_packed_weights(settings, kind, words, tmp_path):
         if kinds[name] in ("Q8_0", "Q4_0", "Q5_0", "Q5_1"):
             theirs = gguf.quants.quantize(exact[name], tensor.tensor_type)
             again = gguf.quants.dequantize(theirs, tensor.tensor_type)
-            # The file is packed from float32, theirs from float16.
+            # Lockstep quantizes from float32, the gguf package from float16.
             assert abs(lost - numpy.linalg.norm(again - exact[name]) / numpy.linalg.norm(exact[name])) < 1e-3, name
     width = settings.get("hidden_size") or settings["n_embd"]
     if width == 256:
@@ -215,7 +215,7 @@ def test_packed_weights(settings, kind, words, tmp_path):
         if "n_embd" in settings:
             assert kinds["blk.0.attn_qkv.weight"] == "Q5_K"
         else:
-            # llama-quantize's choice for nine blocks.
+            # Layers that llama-quantize chooses for nine blocks.
             fine = [block for block in range(9) if kinds[f"blk.{block}.ffn_down.weight"] == "Q6_K"]
             assert fine == [block for block in range(9) if kinds[f"blk.{block}.attn_v.weight"] == "Q6_K"] == [0, 3, 6, 7, 8]
     if kind == "q4_k_m" and width == 96:
@@ -228,7 +228,7 @@ def test_packed_weights(settings, kind, words, tmp_path):
 
 
 def sentencepiece_like(special):
-    """A tokenizer as Llama 2 has it: every split of a token into two tokens is a merge."""
+    """Tokenizer as in Llama 2: every split of a token into two tokens is a merge."""
     words = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     pieces = ["▁", *"abcdehinoprstuw.,'", "▁t", "he", "▁the", "an", "▁an", "▁a", "in", "▁th", "re", "nd", "and", "▁and", "er", "ing", "on"]
     words += dict.fromkeys(pieces)
@@ -249,7 +249,7 @@ LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{
 
 
 def by_pattern(tokenizer, pattern):
-    """The tokenizer, with words cut by a pattern."""
+    """The tokenizer, with a pattern that splits the text into words."""
     description = json.loads((tokenizer / "tokenizer.json").read_text())
     description["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [
         {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False},
@@ -266,7 +266,7 @@ TOKENIZERS = {
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_llama_cpp_reads_texts_as_the_tokenizer_does(kind, tokenizer, tmp_path):
+def test_llama_cpp_gives_the_tokenizers_ids(kind, tokenizer, tmp_path):
     ours = TOKENIZERS[kind](tokenizer)
     make_model(tmp_path / "model", LLAMA)
     ours.save_pretrained(tmp_path / "model")

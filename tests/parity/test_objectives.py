@@ -1,4 +1,4 @@
-"""Objectives of language modelling, as transformers' Trainer computes them."""
+"""Compares language-modelling objectives with transformers' Trainer."""
 
 import json
 import pathlib
@@ -22,8 +22,8 @@ def runs():
 
 
 @pytest.mark.parametrize("plan", [[], ["parallel.tensor=2"], ["parallel.context=2"]])
-def test_label_smoothing_is_trainers(runs, plan):
-    """Eight steps of AdamW over rows of unequal length; evaluations measure without smoothing."""
+def test_label_smoothing_equals_trainer(runs, plan):
+    """Eight AdamW steps over rows of unequal length; evaluation does not smooth labels."""
     torch.manual_seed(2)
     config = transformers.GPT2Config(**{**program.CONFIG, "n_head": 4, "n_embd": 32, "attn_pdrop": 0.0, "embd_pdrop": 0.0,
                                         "resid_pdrop": 0.0})

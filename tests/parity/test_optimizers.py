@@ -1,4 +1,4 @@
-"""Optimizers that tell parameters apart, against torch.optim's: Muon of hidden matrices beside AdamW, and parameter groups."""
+"""Compares optimizers with parameter groups with torch.optim: Muon for hidden matrices with AdamW for the rest, and groups by name."""
 
 import json
 import pathlib
@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "program"))
 import harness as program  # noqa: E402
 
 STEPS = 8
-# torch's iteration is in bfloat16, of 8 bits, and ours in float32: losses of about 6 part by up to 1e-5 of themselves in these steps.
+# torch iterates in bfloat16 with 8 significant bits, Lockstep in float32: losses of about 6 differ by up to 1e-5 of their value.
 TOLERANCE = {"float64": 5e-6, "bfloat16": 1e-4}
 
 
@@ -87,8 +87,8 @@ def adamw_of(parameters, lr=1e-3):
 
 @pytest.mark.parametrize("iteration", ["float64", "bfloat16"])
 @pytest.mark.parametrize("family,adjust", [("gpt2", "original"), ("llama", "match_rms_adamw"), ("llama", "original")])
-def test_muon_is_torchs(runs, monkeypatch, family, adjust, iteration):
-    """Losses of torch.optim.Muon itself, and of the same class with its iteration in float64, where ours is as near as one rank is."""
+def test_muon_equals_torch(runs, monkeypatch, family, adjust, iteration):
+    """Losses of torch.optim.Muon, and of the same class with a float64 iteration, with which Lockstep agrees as closely as two of its plans do."""
     model = model_of(family)
     rows, losses = trained_here(
         runs, model, f"muon-{family}-{adjust}-{iteration}", "optim=muon", "muon_learning_rate=4e-3", "muon_momentum=0.9",
@@ -104,8 +104,8 @@ def test_muon_is_torchs(runs, monkeypatch, family, adjust, iteration):
     assert losses[-1] < losses[0]
 
 
-def test_groups_by_name_are_torchs(runs):
-    """Rates and decays by name, and rates that fall from the head to the embedding."""
+def test_groups_by_name_equal_torch(runs):
+    """Learning rates and weight decay by name, and rates that decrease from the head to the embedding."""
     model = model_of("llama")
     rows, losses = trained_here(
         runs, model, "groups", "learning_rates={mlp.down:3e-3,embed_tokens:0}", "weight_decays={norm:0.2,q_proj:0}",

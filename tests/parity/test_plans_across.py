@@ -1,5 +1,5 @@
-"""A run that was saved under three axes on 8 ranks and ended with ZeRO 3 on 3 opens in transformers, and is the model that
-one rank makes."""
+"""A run saved with three axes on 8 ranks and finished with ZeRO stage 3 on 3 ranks opens in transformers and equals the model of a run on
+one rank."""
 
 import pathlib
 import sys
@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "program"))
 from test_plans import Plans  # noqa: E402
 
 
-def test_transformers_opens_what_plans_have_saved():
+def test_transformers_opens_a_run_across_plans():
     Plans.setUpClass()
     try:
         run = Plans()

@@ -1,5 +1,4 @@
-"""Ten steps of preference tuning, beside the trainers of Hugging Face's TRL: losses, norms of gradients, metrics and the weights at
-the end."""
+"""Compares ten steps of preference tuning with Hugging Face's TRL: losses, gradient norms, metrics and the final weights."""
 
 import json
 import os
@@ -22,11 +21,11 @@ import test_preference as program  # noqa: E402
 from harness import metrics  # noqa: E402
 
 STEPS, BATCH = 10, 4
-EPSILON = 1e-5  # AdamW divides gradients by their own size: where they are rounding, so would the weights be
+EPSILON = 1e-5  # AdamW divides gradients by their size; a smaller epsilon would amplify rounding
 OF_PAIRS = ["rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins", "logps/chosen", "logps/rejected"]
 LLAMA = dict(vocab_size=512, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=64, bos_token_id=0, eos_token_id=0)
-# Ours (preference.*), TRL's trainer and its arguments, metrics.
+# Lockstep's settings (preference.*), TRL's trainer and its arguments, metrics.
 CASES = {
     "dpo": ({}, "dpo", {}, OF_PAIRS),
     "ipo": ({"objective": "ipo", "beta": 0.3}, "dpo", {"loss_type": ["ipo"], "beta": 0.3}, OF_PAIRS),
@@ -48,7 +47,7 @@ CASES = {
     "reward": ({"center_rewards_coefficient": 0.05}, "reward", {"center_rewards_coefficient": 0.05},
                ["accuracy", "margin", "mean_reward"]),
 }
-# It asks for an answer with the words that an answer begins with.
+# Its generation prompt equals the start of an answer.
 CHATS = ("{{ bos_token }}{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
          "{% if add_generation_prompt %}assistant: {% endif %}")
 TRAINERS = {
@@ -62,7 +61,7 @@ def runs():
     runs = program.Preference()
     torch.manual_seed(5)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))
-    for parameter in model.parameters():  # far enough from nothing that answers differ
+    for parameter in model.parameters():  # weights large enough that answers differ
         parameter.data.mul_(3 if parameter.dim() == 2 else 1)
     model.save_pretrained(runs.folder / "model")
     transformers.LlamaForSequenceClassification(
@@ -70,10 +69,10 @@ def runs():
     for folder in ("model", "reward_model"):
         for file in (runs.folder / "tokenizer").iterdir():
             (runs.folder / folder / file.name).write_bytes(file.read_bytes())
-    # TRL leaves a last row alone with its own answer; ours joins it to the rows before.
+    # TRL gives a single last row its own answer; Lockstep joins it to the rows before.
     judged = (runs.folder / "judged.jsonl").read_text().splitlines(keepends=True)
     (runs.folder / "judged_in_fours.jsonl").write_text("".join(judged[:30]))
-    # Its trainers of cpo and orpo keep rows whose prompt leaves no room for an answer.
+    # TRL's CPO and ORPO trainers keep rows whose prompt leaves no room for an answer.
     tokenizer = transformers.AutoTokenizer.from_pretrained(runs.folder / "model")
     pairs = (runs.folder / "pairs.jsonl").read_text().splitlines(keepends=True)
     (runs.folder / "fitting.jsonl").write_text("".join(
@@ -93,7 +92,7 @@ def tuned_by_trl(runs, kind, arguments, data, folder):
     tokenizer.pad_token = tokenizer.eos_token
     tokenizer.chat_template = CHATS
     if kind in ("cpo", "orpo"):
-        tokenizer.bos_token = None  # these put it before prompts where the tokenizer does not
+        tokenizer.bos_token = None  # these trainers add it to prompts even if the tokenizer does not
     rows = datasets.Dataset.from_list([json.loads(line) for line in (runs.folder / data).read_text().splitlines()])
     config = config_type(
         output_dir=str(folder), max_steps=STEPS, per_device_train_batch_size=BATCH, learning_rate=1e-3, lr_scheduler_type="constant",
@@ -110,7 +109,7 @@ def tuned_by_trl(runs, kind, arguments, data, folder):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ten_steps_are_those_of_trl(runs, name):
+def test_ten_steps_equal_trl(runs, name):
     ours, kind, theirs, names = CASES[name]
     is_chat = name.endswith("of chats")
     data = "chats.jsonl" if is_chat else {"kto": "judged_in_fours.jsonl", "dpo": "pairs.jsonl"}.get(kind, "fitting.jsonl")
@@ -125,12 +124,12 @@ def test_ten_steps_are_those_of_trl(runs, name):
     wanted, weights = tuned_by_trl(runs, kind, theirs, data, runs.folder / f"trl_{output}")
     assert len(found) == len(wanted) == STEPS
     assert [line["loss"] for line in found] != [found[0]["loss"]] * STEPS
-    # DiscoPOP's weight is a logistic function of the margin over 0.05: of margins' rounding it makes twenty times as much.
+    # DiscoPOP's weight is a logistic function of the margin divided by 0.05, which amplifies rounding twentyfold.
     tolerance = 1e-4 if "discopop" in name else 1e-5
     for key in ["loss", "grad_norm", *names]:
         for step, (a, b) in enumerate(zip(found, wanted)):
             if key in a or key in b:
-                # Margins are differences of sums of log p of about 44, and have these sums' rounding.
+                # Margins are differences of log-probability sums of about 44 and have the rounding of these sums.
                 assert a[key] == pytest.approx(b[key], rel=tolerance, abs=1e-5), f"{key}, step {step + 1}"
     tensors = safetensors.torch.load_file(runs.folder / output / "model.safetensors")
     for key, tensor in weights.items():

@@ -1,8 +1,8 @@
-"""The learning-rate schedules against transformers.
+"""Compares the learning-rate schedules with transformers.
 
-tests/optim/schedule_golden.json holds what transformers gives for a table of cases; the C++ test
-(tests/optim/schedule_test.cpp) compares ours with it, and this one checks that it is still what the installed
-transformers gives. To write it anew:
+tests/optim/schedule_golden.json contains transformers' values for a table of cases. The C++ test
+(tests/optim/schedule_test.cpp) compares Lockstep with the file, and this test checks that the file still equals the values
+of the installed transformers. To rewrite the file:
 
     .deps/python/bin/python tests/parity/test_schedules.py
 """
@@ -18,7 +18,7 @@ import transformers
 GOLDEN = pathlib.Path(__file__).parent.parent / "optim" / "schedule_golden.json"
 RATE, TOTAL = 3e-4, 37
 
-CASES = [  # type, arguments, warm-up (steps, or a share below 1)
+CASES = [  # type, arguments, warm-up (steps, or a ratio below 1)
     ("linear", {}, 0),
     ("linear", {}, 5),
     ("linear", {}, 0.1),
@@ -120,13 +120,13 @@ def close(a, b):
     return a == b
 
 
-def test_the_golden_table_is_what_transformers_gives():
+def test_golden_table_equals_transformers():
     assert close(json.loads(GOLDEN.read_text()), golden())
 
 
 if __name__ == "__main__":
     table = golden()
-    for key in ("schedules", "plateaus"):  # a case a line
+    for key in ("schedules", "plateaus"):  # one case per line
         table[key] = [json.dumps(case) for case in table[key]]
     text = json.dumps(table, indent=1)
     for key in ("schedules", "plateaus"):

@@ -1,6 +1,6 @@
-"""Expressions and statements of Jinja, one by one, against Jinja as transformers sets it up: Lockstep gives the same text, or
-refuses. Where Jinja itself fails, Lockstep has to fail too. What is refused though Jinja takes it is listed with the words that say
-so: a chat must never be written otherwise than transformers writes it."""
+"""Compares Jinja expressions and statements with Jinja as transformers configures it: Lockstep renders the same text or refuses. If Jinja fails,
+Lockstep must fail too. REFUSALS lists the templates that only Lockstep refuses, with words of the error: Lockstep must never render a
+chat differently from transformers."""
 
 import json
 import os
@@ -543,7 +543,7 @@ TEMPLATES = {
     ],
 }
 
-# What Jinja takes and Lockstep refuses, by words of the error.
+# Templates that Jinja accepts and Lockstep refuses, by words of the error.
 REFUSALS = {
     "too large, or not a real number": ["{{ (-8) ** 0.5 }}"],
     "is too large": ["{{ big + big }}", "{{ big * 2 - big }}", "{{ big * 4 }}", "{{ 10 ** 19 }}", "{{ '99999999999999999999' | int }}", "{{ 1e30 | int }}"],
@@ -616,13 +616,13 @@ def everything():
 def theirs(template):
     try:
         return {"text": render_jinja_template(conversations=[[]], chat_template=template, **VARIABLES)[0][0]}
-    except Exception as error:  # noqa: BLE001: what a template raises is any of Jinja's and Python's errors
+    except Exception as error:  # a template may raise any error of Jinja or Python
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 @pytest.fixture(scope="module")
 def ours():
-    """Each template's rendering by Lockstep, all by one process."""
+    """Lockstep's rendering of each template, from a single process."""
     variables = {"messages": [], "tools": None, "documents": None, "add_generation_prompt": False, **VARIABLES}
     templates = [template for _, template in everything()]
     lines = "".join(json.dumps({"source": template, "variables": variables}) + "\n" for template in templates)

@@ -1,4 +1,4 @@
-"""The tokenizers of other families, component by component, against Hugging Face's library."""
+"""Compares tokenizer components of other families with Hugging Face's library, one by one."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ DEEPSEEK = (r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\
 
 
 def piece_ends(pre_tokenizer):
-    """A tokenizer whose ids tell every byte, and where each piece ends."""
+    """Tokenizer whose ids identify every byte and the end of each piece."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: id for id, token in enumerate(alphabet + [character + "</w>" for character in alphabet])}
     tokenizer = Tokenizer(models.BPE(vocabulary, [], end_of_word_suffix="</w>"))
@@ -37,7 +37,7 @@ def piece_ends(pre_tokenizer):
 
 
 def bytes_of(normalizer):
-    """A tokenizer whose ids tell every byte of the normalized text."""
+    """Tokenizer whose ids identify every byte of the normalized text."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({token: id for id, token in enumerate(alphabet)}, []))
     tokenizer.normalizer = normalizer
@@ -83,7 +83,7 @@ def test_pre_tokenizers(tmp_path, pre_tokenizer):
 
 
 def double_array(rules):
-    """A SentencePiece charsmap of the rules: a Darts-clone double array, every node's children in a block of their own."""
+    """SentencePiece charsmap of the rules: a Darts-clone double array in which the children of each node have a separate block."""
     trie, values = {}, b""
     for key, value in rules.items():
         node = trie
@@ -118,7 +118,7 @@ def clusters(seed=12, count=3000):
 
 
 def marks(seed=13, count=3000):
-    """Letters, marks of many classes, Hangul and what composes with it, in any order."""
+    """Letters, marks of many classes, Hangul and characters that compose with it, in random order."""
     numbers = random.Random(seed)
     points = [c for first, last in [(0x300, 0x370), (0x1100, 0x1200), (0xAC00, 0xAC40), (0xC0, 0x180), (0x900, 0xE00), (0x1DC0, 0x2000),
                                     (0x3040, 0x3100), (0xFB00, 0xFB50), (0x1D150, 0x1D1F0), (0x11080, 0x11140), (0x591, 0x5F0)]
@@ -144,7 +144,7 @@ def test_normalizers(tmp_path, normalizer):
     check_ids(tokenizer, folder, marks() + clusters() + list(random_texts(10)) + [SAMPLE, "  \t x  ", "A\u030a\u0301 Fox fox FOX"])
 
 
-def test_every_pair_with_a_mark_normalizes_alike(tmp_path):
+def test_every_pair_with_a_mark(tmp_path):
     points = [c for c in range(0x80, 0x30000) if not 0xD800 <= c <= 0xDFFF]
     texts = [" ".join(f"{chr(c)}\u0301\u0323\u0334{chr(c)}\u3099" for c in points[i:i + 1024]) for i in range(0, len(points), 1024)]
     for number, normalizer in enumerate([normalizers.NFC(), normalizers.NFKD(), normalizers.NFD(), normalizers.NFKC()]):
@@ -156,7 +156,7 @@ def llama3():
     tokenizer = byte_level_bpe(LLAMA3, 900)
     model = json.loads(tokenizer.to_str())
     model["model"]["ignore_merges"] = True
-    # Tokens that no merge makes, which only ignore_merges finds.
+    # Tokens that no merge produces; only ignore_merges finds them.
     for token in ["\u0120jumpso", "lazyd", "\u00e4\u00bd\u0142\u00e5"]:
         model["model"]["vocab"][token] = len(model["model"]["vocab"])
     tokenizer = Tokenizer.from_str(json.dumps(model))
@@ -183,7 +183,7 @@ def test_qwen2(tmp_path):
 
 
 def sentencepiece_bpe(variant):
-    """Llama 2's kind: a BPE of characters with byte fallback, in its two forms."""
+    """BPE of characters with byte fallback, as in Llama 2, in both formats."""
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
     trained.train_from_iterator([SAMPLE, *real_texts()], trainers.BpeTrainer(vocab_size=700, show_progress=False, limit_alphabet=80))
@@ -307,7 +307,7 @@ def qwen2():
 @pytest.mark.parametrize("make", [llama3, qwen2, bert, lambda: unigram(False), lambda: unigram(True)],
                          ids=["llama3", "qwen2", "word_piece", "unigram", "unigram_bytes"])
 def test_hostile_text_of_a_megabyte(tmp_path, make):
-    """The same ids, in a time that a quadratic way would exceed by far."""
+    """Checks the ids and that the time is far below that of a quadratic algorithm."""
     tokenizer = make()
     folder = save(tokenizer, tmp_path)
     texts = ["a" * 1_000_000, "\n " * 500_000, "a\u0301\u0323" * 200_000, "12'" * 333_333, "\U0001f600" * 250_000]

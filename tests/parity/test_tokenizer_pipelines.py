@@ -1,5 +1,5 @@
-"""Tokenizers whose parts are drawn at random: what each part does alone is in test_tokenizer_families.py, and here is what they do
-to each other - added tokens behind normalizers that change lengths, prefixes behind pieces that were cut, decoders in chains."""
+"""Tokenizers with randomly drawn components. test_tokenizer_families.py tests each component alone; this file tests combinations: added tokens after
+normalizers that change lengths, prefixes of pieces that were split, chains of decoders."""
 
 import json
 import pathlib
@@ -63,11 +63,11 @@ def pipeline(seed):
 
 
 def panics(tokenizer, texts):
-    """Whether Hugging Face's library ends in a panic of its own, as its decoder Strip does inside of a character."""
+    """True if Hugging Face's library panics, as its Strip decoder does within a character."""
     try:
         for encoding in tokenizer.encode_batch(texts):
             tokenizer.decode(encoding.ids, skip_special_tokens=False)
-    except BaseException as error:  # noqa: BLE001: a panic is no Exception
+    except BaseException as error:  # a panic is not an Exception
         if type(error).__name__ != "PanicException":
             raise
         return True

@@ -1,4 +1,4 @@
-"""Ids and decoded text equal Hugging Face's tokenizers: on every code point, random, real and hostile text."""
+"""Compares ids and decoded text with Hugging Face's tokenizers: on every code point, and on random, real and hostile text."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 PROGRAM = os.environ.get("LOCKSTEP_PROGRAM", "build/release/lockstep")
 DATA = pathlib.Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 GPT2 = DATA / "gpt2"
-needs_gpt2 = pytest.mark.skipif(not GPT2.exists(), reason="../shared/data/gpt2 is not beside the checkout")
+needs_gpt2 = pytest.mark.skipif(not GPT2.exists(), reason="../shared/data/gpt2 does not exist next to the checkout")
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -22,7 +22,7 @@ QWEN2 = LLAMA3.replace("{1,3}", "")
 
 
 def run(arguments, lines):
-    """The program's answer to each line, one process for all."""
+    """The program's answer to each line, from a single process."""
     result = subprocess.run([PROGRAM, "tokenize", *arguments, "-"], input="".join(json.dumps(line) + "\n" for line in lines),
                             text=True, encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert result.returncode == 0, result.stderr
@@ -44,7 +44,7 @@ def save(tokenizer, folder):
 
 
 def check_ids(tokenizer, folder, texts):
-    """The ids of each text, and the text of the ids. Returns the ids."""
+    """Compares the ids of each text and the text of the ids; returns the ids."""
     expected = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
     for text, ours, theirs in zip(texts, encode(folder, texts), expected):
         if ours != theirs:
@@ -56,7 +56,7 @@ def check_ids(tokenizer, folder, texts):
 
 
 def check(tokenizer, folder, texts):
-    """The same, with and without the template, special tokens kept and left out."""
+    """Compares with and without the template, with special tokens kept and skipped."""
     expected = check_ids(tokenizer, folder, texts)
     plain = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
     assert encode(folder, texts, "--no-template") == plain
@@ -72,8 +72,8 @@ def check_random_ids(tokenizer, folder, seed=0, count=300):
 
 
 def every_code_point(form="a{0} {0}7{0}'{0}s"):
-    """Each code point in its turn, between the letters, digits and signs of the form: all of the planes that have characters,
-    and every 61st of those that have none or are for private use."""
+    """Each code point between the letters, digits and signs of `form`: all of the planes that have characters, and every 61st of unassigned
+    and private-use code points."""
     points = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF and (c < 0x40000 or 0xE0000 <= c < 0xE1000 or c % 61 == 0)]
     for begin in range(0, len(points), 512):
         yield "".join(form.format(chr(c)) for c in points[begin:begin + 512])
@@ -174,7 +174,7 @@ def test_special_tokens_as_text():
 
 
 def byte_level_bpe(pattern=None, size=600):
-    """A small byte-level BPE, split by GPT-2's pattern or another."""
+    """Small byte-level BPE, split by GPT-2's pattern or another."""
     tokenizer = tokenizers.Tokenizer(models.BPE())
     if pattern is None:
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -216,7 +216,7 @@ def test_prefix_space_and_template(tmp_path):
 
 
 def test_training_equals_hugging_face(tmp_path):
-    """Our trainer makes the tokenizer that theirs makes, and theirs reads ours."""
+    """Lockstep trains the same tokenizer as Hugging Face's library, which can read the result."""
     texts = list(real_texts()) or [SAMPLE]
     files = []
     for number, text in enumerate(texts):

@@ -1,5 +1,5 @@
-"""What the trackers' own readers and servers make of a run: TensorBoard's of scalars, texts, hyperparameters and histograms, MLflow's
-server and client, OpenTelemetry's schema."""
+"""Reads a run with the trackers' own readers and servers: TensorBoard (scalars, text, hyperparameters, histograms), MLflow's server and client,
+OpenTelemetry's schema."""
 
 import base64
 import http.server
@@ -62,7 +62,7 @@ def histograms_of(path):
 
 
 def expect_counts_of(found, values):
-    """The histogram counts `values`: as many up to each limit, but for what rounding put on the other side of one."""
+    """Checks that the histogram counts `values`: the cumulative counts agree except for values that rounding moves over a limit."""
     values = numpy.sort(values.astype(numpy.float64).ravel())
     assert found.num == values.size
     numpy.testing.assert_allclose([found.min, found.max], [values[0], values[-1]], rtol=1e-5, atol=1e-7)
@@ -73,7 +73,7 @@ def expect_counts_of(found, values):
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_tensorboard_reads_histograms_of_every_plan(folder, plan):
-    """Weights are those of the checkpoint; gradients those of one rank, which plain SGD shows as differences of weights."""
+    """Weights are compared with the checkpoint, gradients with those of one rank, which plain SGD shows as differences of weights."""
     ranks, words = PLANS[plan]
     batch = 8 // (1 if plan == "one" else {"replicated": 2, "shared": 2, "hybrid": 4, "staged": 2}[plan])
     train(folder, f"bins-{plan}", "report_to=tensorboard", f"logging_dir=bins-board-{plan}", "monitor.histograms=2", "optim=sgd",
@@ -106,9 +106,9 @@ def expect_run_in_mlflow(address, run):
 
 
 def test_mlflow_reads_a_folder_of_runs(folder, monkeypatch):
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # its newer versions ask for it
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # required by newer versions
     address = f"file://{folder}/mlruns"
-    # An experiment that MLflow made itself is gone on with.
+    # The run continues an experiment that MLflow created.
     mlflow.MlflowClient(tracking_uri=address).create_experiment("stories: short")
     train(folder, "kept", "report_to=mlflow", "run_name=first", MLFLOW_TRACKING_URI=address, MLFLOW_EXPERIMENT_NAME="stories: short",
           MLFLOW_TAGS='{"team": "a"}')
@@ -165,11 +165,11 @@ def test_opentelemetry_spans_fit_the_schema(folder):
     server.shutdown()
     spans = []
     for request in got:
-        # OTLP's JSON is protobuf's, but for ids in hexadecimal.
+        # OTLP's JSON is protobuf's JSON except for hexadecimal ids.
         for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]:
             for key in {"traceId", "spanId", "parentSpanId"} & span.keys():
                 span[key] = base64.b64encode(bytes.fromhex(span[key])).decode()
-        parsed = json_format.ParseDict(request, ExportTraceServiceRequest())  # refuses what it does not know
+        parsed = json_format.ParseDict(request, ExportTraceServiceRequest())  # raises on unknown fields
         attributes = {a.key: a.value.string_value for a in parsed.resource_spans[0].resource.attributes}
         assert attributes["service.name"] == "lockstep" and attributes["lockstep.run"] == "spans"
         spans += parsed.resource_spans[0].scope_spans[0].spans

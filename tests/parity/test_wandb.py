@@ -1,5 +1,5 @@
-"""What W&B's own program makes of offline runs: `wandb sync` of 0.17, the last with a reader in Python, against a server that keeps
-what it is sent. It has an environment of its own (tools/setup.sh parity)."""
+"""Reads offline runs with W&B's own program: `wandb sync` 0.17, the last version with a reader in Python, sends them to a server that records
+the requests. wandb has a separate environment (tools/setup.sh parity)."""
 
 import http.server
 import json
@@ -12,11 +12,11 @@ import pytest
 from small_runs import folder, metrics, train
 
 WANDB = pathlib.Path(os.environ.get("LOCKSTEP_WANDB", ".deps/wandb/bin")).resolve()
-pytestmark = pytest.mark.skipif(not (WANDB / "wandb").exists(), reason="there is no wandb in .deps/wandb: tools/setup.sh parity")
+pytestmark = pytest.mark.skipif(not (WANDB / "wandb").exists(), reason="wandb is not installed in .deps/wandb; `tools/setup.sh parity` installs it")
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """As much of W&B's as `wandb sync` asks for: runs with their rows, and artifacts."""
+    """Server with the part of W&B's API that `wandb sync` uses: runs with their rows, and artifacts."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -49,7 +49,7 @@ class Server(http.server.ThreadingHTTPServer):
         shown = self.runs[run]
         history = body.get("files", {}).get("wandb-history.jsonl")
         if history:
-            assert history["offset"] == len(shown["rows"])  # below what it has
+            assert history["offset"] == len(shown["rows"])  # no row may be skipped
             shown["rows"] += [json.loads(line) for line in history["content"]]
         if "exitcode" in body:
             shown["exits"].append(body["exitcode"])
@@ -85,7 +85,7 @@ def sync(folder, server, runs, *words):
 
 
 def parts(run):
-    """The folders of a run's attempts in order, by id."""
+    """Folders of a run's attempts, ordered by id."""
     found = {}
     for each in sorted((run / "wandb").glob("offline-run-*")):
         found.setdefault(each.name.split("-", 3)[3], []).append(each)
@@ -113,18 +113,18 @@ def test_a_run_its_ranks_and_its_resume(folder):
     for rank in range(2):
         of_rank = server.runs[f"{name}-rank{rank}"]
         assert (of_rank["groupName"], of_rank["jobType"], of_rank["displayName"]) == (f"first-{name}", "rank", f"first-rank{rank}")
-        assert [row["train/global_step"] for row in of_rank["rows"]][-1] == 3  # the last step is there
+        assert [row["train/global_step"] for row in of_rank["rows"]][-1] == 3  # the last step was logged
         assert all(row["train/step_s"] > 0 and row["train/memory_bytes"] > 0 for row in of_rank["rows"])
 
     sync(folder, server, [each[1] for each in attempts.values()], "--append")
     assert shown["resumed"] and shown["exits"] == [0, 0]
     steps = [row["_step"] for row in shown["rows"]]
-    assert steps == sorted(set(steps))  # W&B passes over rows that are not behind the last
+    assert steps == sorted(set(steps))  # W&B drops rows whose step does not increase
     told = {row["train/global_step"]: row["train/loss"] for row in shown["rows"] if "train/loss" in row}
     assert told == {line["step"]: line["loss"] for line in metrics(folder / "synced") if "loss" in line}
     assert [row["train/global_step"] for row in server.runs[f"{name}-rank1"]["rows"]][-1] == 6
 
-    # Each checkpoint is a version of one artifact, whose files are kept though the checkpoint is not.
+    # Each checkpoint is a version of one artifact, whose files remain after the checkpoint was removed.
     assert not (folder / "synced" / "checkpoint-3").exists()
     assert [artifact["artifactCollectionNames"] for artifact in server.artifacts] == [["model-first"]] * 2
     for artifact, at, attempt in zip(server.artifacts, (3, 6), attempts[name]):
@@ -138,7 +138,7 @@ def test_a_run_its_ranks_and_its_resume(folder):
         assert (kept / "model.safetensors").exists() and (kept / "config.json").exists()
 
 
-def test_a_run_that_fails_or_is_to_go_on_says_so(folder):
+def test_failed_and_resumable_runs_are_marked(folder):
     server = Server()
     with pytest.raises(subprocess.CalledProcessError):
         train(folder, "failed", "report_to=wandb", "learning_rate=1e30", "max_grad_norm=0", WANDB_RUN_ID="failing")

@@ -1,5 +1,7 @@
-"""A local server of Azure's Blob service, in memory, after its documented REST interface: what Arrow's file system (through Microsoft's
-own client) asks for, of an account without hierarchical names. Requests are let in by their Shared Key signature or a SAS token alone."""
+"""In-memory server of Azure's Blob service, written from its REST documentation.
+
+Implements the requests that Arrow's file system (Microsoft's client) sends for an account without a hierarchical namespace. A request
+is authorized only by its Shared Key signature or by a SAS token."""
 
 import base64
 import email.utils
@@ -19,7 +21,7 @@ SIGNED = ("content-encoding content-language content-length content-md5 content-
 
 
 def signature(method, target, headers, key):
-    """Shared Key, as "Authorize with Shared Key" describes it for the Blob service."""
+    """Shared Key signature, as in "Authorize with Shared Key" of the Blob service's documentation."""
     parts = urllib.parse.urlsplit(target)
     values = {name.lower(): value.strip() for name, value in headers.items()}
     lines = [method, *("" if name == "content-length" and values.get(name) == "0" else values.get(name, "") for name in SIGNED)]
@@ -40,7 +42,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self._headers_buffer.append(b"\r\n" + (b"" if self.command == "HEAD" else body))
-        self.flush_headers()  # with one write, as one packet
+        self.flush_headers()  # a single write, so that the response is one packet
 
     def fail(self, code, error, message=""):
         body = f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{error}</Code><Message>{message or error}</Message></Error>'.encode()
@@ -53,7 +55,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return given == f"SharedKey {ACCOUNT}:{signature(self.command, self.path, self.headers, self.server.key)}"
 
     def body(self):
-        """None of a request that comes without all of it: after a lost connection Microsoft's client sends one without, waits, and goes on."""
+        """Reads the request's body. None if it is incomplete: after a lost connection Microsoft's client sends headers without a body and retries."""
         length = int(self.headers.get("Content-Length") or 0)
         self.connection.settimeout(0.4)
         try:
@@ -164,7 +166,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(201, x_ms_request_server_encrypted="true")
 
     def put_list(self, blobs, name, body):
-        """What a commit does not name is gone: no block of another's upload is left."""
+        """Commits a block list. Discards blocks that it does not name, including those of other uploads."""
         there = self.server.blocks.pop((id(blobs), name), {})
         wanted = re.findall(r"<(?:Latest|Uncommitted|Committed)>([^<]*)<", body.decode())
         if not set(wanted) <= set(there):
@@ -202,7 +204,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(202, x_ms_delete_type_permanent="true")
 
     def batch(self, blobs, name, body):
-        """Deletes of many in one request, each a part in MIME with an answer of its own."""
+        """Batch delete: a multipart request with one response per part."""
         mark = re.search("boundary=(.*)", self.headers["Content-Type"])[1].encode()
         answers = b""
         for part in body.split(b"--" + mark)[1:-1]:
@@ -215,7 +217,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class AzureServer(http.server.ThreadingHTTPServer):
-    """`asked` has the method and target of each request; one that `judge` does not like gets no answer; a listing has `page` entries at most."""
+    """Server with one container. `asked` records the method and target of each request. A request that `judge` rejects gets no response.
+    A listing returns at most `page` entries."""
 
     daemon_threads, sas, page = True, "a signature", 20
 

@@ -1,4 +1,4 @@
-"""A browser for tests, spoken to over the DevTools protocol by pipes: python3's standard library and a Chromium."""
+"""Chromium driver for tests: speaks the DevTools protocol over pipes with the Python standard library only."""
 
 import fcntl
 import json
@@ -13,18 +13,18 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "headless_sh
 
 
 def find():
-    """The path of a Chromium; None where there is none."""
+    """Path of a Chromium executable; None if none is installed."""
     return os.environ.get("LOCKSTEP_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Browser:
-    """One page. What it complains of (exceptions, what its policy refused) is in `complaints`, what it asks for in `requests`."""
+    """A browser page. `complaints` collects exceptions and policy violations, `requests` the addresses it requests."""
 
     def __init__(self, path):
         self.profile = tempfile.mkdtemp(prefix="lockstep-browser-")
         to_browser, self.write_end = os.pipe()
         self.read_end, from_browser = os.pipe()
-        # It reads descriptor 3 and writes 4: both are moved out of the way first.
+        # Chromium reads descriptor 3 and writes descriptor 4, so the pipe ends are moved above them first.
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in (to_browser, from_browser)]
 
         def take_ends():
@@ -53,12 +53,12 @@ class Browser:
         shutil.rmtree(self.profile, ignore_errors=True)
 
     def message(self, end):
-        """The next one; what is an event of interest is noted on the way."""
+        """Returns the next message and records exceptions and requests that it reports."""
         while b"\0" not in self.buffer:
             ready, _, _ = select.select([self.read_end], [], [], max(0, end - time.monotonic()))
             part = os.read(self.read_end, 1 << 16) if ready else b""
             if not part:
-                raise AssertionError("the browser does not answer")
+                raise AssertionError("the browser does not respond")
             self.buffer += part
         text, _, self.buffer = self.buffer.partition(b"\0")
         message = json.loads(text)
@@ -85,7 +85,7 @@ class Browser:
                 return message["result"]
 
     def value(self, expression):
-        """Of an expression of JavaScript, awaited."""
+        """Value of a JavaScript expression; promises are awaited."""
         result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in result:
             raise AssertionError(f"{expression}: {result['exceptionDetails']}")
@@ -98,7 +98,7 @@ class Browser:
             if found:
                 return found
             time.sleep(0.05)
-        raise AssertionError(f"never so: {expression}; {self.complaints}")
+        raise AssertionError(f"never true: {expression}; {self.complaints}")
 
     def key(self, key):
         for kind in ("keyDown", "keyUp"):

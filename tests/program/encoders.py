@@ -1,4 +1,4 @@
-"""Small encoders as Hugging Face folders have them: a config.json and the tokenizer that belongs to it."""
+"""Small encoders in Hugging Face format: config.json and a matching tokenizer."""
 
 import collections
 import json
@@ -24,7 +24,7 @@ T5 = {
 
 
 def word_pieces(text, words=300):
-    """BERT's tokenizer with the letters of a text, and its most frequent words."""
+    """BERT tokenizer with the letters and the most frequent words of `text`."""
     text = text.lower()
     letters = sorted(set(text) - set(" \t\r\n"))
     counted = collections.Counter(re.findall(r"\w+", text))
@@ -55,7 +55,7 @@ def word_pieces(text, words=300):
 
 
 def byte_pieces(trained):
-    """RoBERTa's tokenizer: a byte-level BPE, whose ids move up behind its special tokens."""
+    """RoBERTa tokenizer: byte-level BPE whose ids are shifted past its special tokens."""
     specials = ["<s>", "<pad>", "</s>", "<unk>"]
     vocabulary = {token: i for i, token in enumerate(specials)}
     for token, _ in sorted(trained["model"]["vocab"].items(), key=lambda item: item[1]):
@@ -71,7 +71,7 @@ def byte_pieces(trained):
 
 
 def ended_pieces(trained):
-    """The same pieces in T5's template: a text, </s>, and its pair, </s>."""
+    """The same vocabulary with T5's template: text, </s>, paired text, </s>."""
     end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
     first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     return dict(byte_pieces(trained), post_processor={
@@ -80,7 +80,7 @@ def ended_pieces(trained):
 
 
 def write_folder(folder, config, tokenizer):
-    """config.json with the tokenizer's number of tokens, and its files."""
+    """Writes config.json, with the tokenizer's vocabulary size, and the tokenizer's files."""
     folder.mkdir()
     names = ({"cls_token": "<s>", "bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "pad_token": "<pad>",
               "unk_token": "<unk>", "mask_token": "<mask>", "tokenizer_class": "RobertaTokenizer"}

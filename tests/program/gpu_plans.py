@@ -1,4 +1,5 @@
-"""Plans, families and methods on GPUs: what tests on real ones hold against one rank or the CPU, and tests on pretended ones count."""
+"""Plans, model families and methods for the GPU tests. Tests on real GPUs compare them with one rank or the CPU; tests on emulated GPUs
+count their operations."""
 
 import json
 import re
@@ -12,7 +13,7 @@ LLAMA = {
     "num_attention_heads": 8, "num_key_value_heads": 8, "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0,
 }
 MIXTRAL = dict(LLAMA, model_type="mixtral", num_local_experts=8, num_experts_per_tok=2)
-GPT2 = {  # drops out, in attention too
+GPT2 = {  # with dropout, also in attention
     "model_type": "gpt2", "vocab_size": 512, "n_embd": 64, "n_layer": 4, "n_head": 8, "n_positions": 64, "bos_token_id": 0,
     "eos_token_id": 0,
 }
@@ -20,7 +21,7 @@ CONFIGS = {"llama.json": LLAMA, "mixtral.json": MIXTRAL, "gpt2.json": GPT2}
 
 FILES = {what: [f"parallel.offload_{what}.device=nvme", f"parallel.offload_{what}.path=state"] for what in ("param", "optimizer")}
 
-# Kind of plan -> its words.
+# Plan -> arguments.
 PLANS = {
     "zero-0": ["parallel.zero_stage=0"],
     "zero-1": ["parallel.zero_stage=1"],
@@ -46,7 +47,7 @@ PLANS = {
 
 LORA = ["model.path=base", "lora.r=4", "lora.target_modules=all-linear", "learning_rate=1e-2"]
 ROWS = ["data.validation=null", "data.sequence_length=48", "learning_rate=1e-2"]
-# Kind of method -> its words; `base` is a Llama's folder, and rows are those of write_rows.
+# Method -> arguments. `base` is the folder of a Llama model; write_rows writes the data files.
 METHODS = {
     "lora": LORA,
     "lora-nf4": [*LORA, "quantization.bits=4", "quantization.double_quant=true"],
@@ -65,7 +66,7 @@ ENCODERS = {"bert": BERT, "distilbert": DISTILBERT, "roberta": ROBERTA}
 
 
 def families():
-    """Name -> config.json, of the table that every plan is tested with on CPUs; with the vocabulary of the tests' tokenizer."""
+    """Family -> config.json, from the table of families that every plan is tested with on CPUs, with the test tokenizer's vocabulary size."""
     folder = SOURCE / "tests" / "parallel"
     text = (folder / "plans.h").read_text() + (folder / "family_plans_test.cpp").read_text()
     found = {}
@@ -73,13 +74,13 @@ def families():
         config = json.loads(body)
         config.update({"padded_vocab_size" if "padded_vocab_size" in config else "vocab_size": 512})
         config.update({name: 64 for name in ("max_position_embeddings", "n_positions") if name in config})
-        if config["model_type"] not in ENCODERS:  # which have tokenizers of their own
+        if config["model_type"] not in ENCODERS:  # these have their own tokenizers
             found.setdefault(config["model_type"], config)
     return {**found, **ENCODERS}
 
 
 def words_of_families(folder):
-    """Family -> what trains it, once its files are written into the folder of a ProgramTest."""
+    """Family -> training arguments. Writes the family's files into the folder of a ProgramTest."""
     write_pairs(folder / "pairs.jsonl", 80, 1)
     of_words = word_pieces((folder / "corpus" / "train.txt").read_text())
     of_bytes = byte_pieces(json.loads((folder / "tokenizer" / "tokenizer.json").read_text()))
@@ -89,7 +90,7 @@ def words_of_families(folder):
             if not (folder / family).exists():
                 write_folder(folder / family, config, of_bytes if family == "roberta" else of_words)
             found[family] = [f"model.path={family}", "tokenizer.path=null"]
-        else:  # llama.json is of another test
+        else:  # another test uses llama.json
             (folder / f"family-{family}.json").write_text(json.dumps(config))
             found[family] = [f"model.path=family-{family}.json"]
         if family == "t5":
@@ -98,10 +99,10 @@ def words_of_families(folder):
 
 
 def write_rows(folder):
-    """What METHODS read, of the corpus of a ProgramTest."""
+    """Writes the data files of METHODS from the corpus of a ProgramTest."""
     (folder / "pairs-judged.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in judged_pairs(folder)))
 
 
 def shares_rows(words):
-    """Whether both ranks compute each row together."""
+    """True if both ranks compute each row together."""
     return any(word.startswith(("parallel.tensor", "parallel.context=", "parallel.pipeline")) for word in words)

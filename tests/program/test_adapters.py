@@ -1,4 +1,4 @@
-"""Adapters as users train them: the run's folders, resuming, other plans, merging, and what is refused."""
+"""Adapters: files of a run, resuming, parallel plans, merging, and refused settings."""
 
 import json
 import struct
@@ -10,7 +10,7 @@ LORA = ["lora.r=3", "lora.target_modules=all-linear", "lora.lora_dropout=0.2", "
 
 
 def tensors_of(path):
-    """The header of a safetensors file."""
+    """Header of a safetensors file."""
     data = path.read_bytes()
     header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
     return {name: entry for name, entry in header.items() if name != "__metadata__"}
@@ -61,7 +61,7 @@ class Adapters(ProgramTest):
         self.assertLess(len(packed), 0.75 * len(whole))
         for data in (whole, packed):
             self.assertEqual(data[:4], b"GGUF")
-            self.assertEqual(struct.unpack("<IQ", data[4:16]), (3, 4 + 2 * 12))  # two tables, the last norm's two, and blocks
+            self.assertEqual(struct.unpack("<IQ", data[4:16]), (3, 4 + 2 * 12))  # two embeddings, two tensors of the last norm, 12 per block
             self.assertIn(b"blk.1.ffn_down.bias", data)
             self.assertIn(b"tokenizer.ggml.merges", data)
         self.run_ok("export", "--model", "base", "--gguf", "f16", "--output", "gguf/base.gguf")
@@ -71,12 +71,12 @@ class Adapters(ProgramTest):
             self.assertIn(told, self.run_fails(2, "export", "--model", "base", *words).err)
         self.assertFalse((self.folder / "x.gguf").exists())
 
-    def test_a_resumed_run_ends_with_the_same_bits(self):
+    def test_resume_is_bit_exact(self):
         self.train("resumed", "model.path=base", "learning_rate=1e-2", "resume_from_checkpoint=run/checkpoint-3", *LORA)
         self.assertEqual(self.adapter("resumed"), self.adapter("run"))
 
-    def test_what_begins_as_a_part_of_the_weights(self):
-        """PiSSA, and orthogonal factors: at first the model is its base; plans, packed weights, resuming, merging."""
+    def test_initialization_from_the_weights(self):
+        """PiSSA and orthogonal initialization: the initial model equals the base model. Covers plans, quantized weights, resuming and merging."""
         words = ["--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]
         def loss(*which):
             return json.loads(self.run_ok("eval", "--model", *which, *words).out)["eval_loss"]
@@ -103,7 +103,7 @@ class Adapters(ProgramTest):
         self.assertIn("the remaining weights are then packed", self.run_fails(2, *self.train_arguments("x", *pissa, "model.path=base-4")).err)
 
     @long
-    def test_it_is_used_merged_and_trained_further(self):
+    def test_use_merge_and_further_training(self):
         words = ["--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]
         self.run_ok("export", "--model", "base", "--adapter", "run", "--merge", "--output", "merged")
         beside, merged, base = (
@@ -121,7 +121,7 @@ class Adapters(ProgramTest):
             4, *self.train_arguments("other", "model.path=merged", "lora.adapter=run")).err)
 
     @long
-    def test_the_embedding_the_head_and_rows_of_tokens(self):
+    def test_embedding_head_and_token_rows(self):
         words = ["--data", "corpus/validation.txt", "--json", "data.sequence_length=32", "use_cpu=true"]
         def loss(*which):
             return json.loads(self.run_ok("eval", "--model", *which, *words).out)["eval_loss"]
@@ -143,8 +143,8 @@ class Adapters(ProgramTest):
             2, "export", "--model", "base", "--adapter", "head", "--merge", "--output", "x").err)
 
     @long
-    def test_several_are_used_with_weights(self):
-        """Of other ranks, targets and scales: unmerged as merged, on ranks that share layers and on ranks that share weights."""
+    def test_weighted_combination_of_adapters(self):
+        """Adapters with different ranks, targets and scales give the same result unmerged and merged, on ranks that split layers or shard weights."""
         self.train("other", "model.path=base", "learning_rate=1e-2", "lora.r=2", "lora.use_rslora=true",
                    "lora.target_modules=[c_attn]", "seed=5", steps=2)
         both = ["--adapter", "run", "--adapter", "other", "--adapter-weight", "0.5", "--adapter-weight", "-1.5"]
@@ -190,8 +190,8 @@ class Adapters(ProgramTest):
         self.assertIn("praise", json.dumps(answer))
 
     @long
-    def test_numbers_and_several_labels_are_an_adapters_own_problem(self):
-        """The model beside it is a language model, which has no problem of its own."""
+    def test_regression_and_multi_label_adapters(self):
+        """The adapter's problem type is used; its base is a language model and has none."""
         texts = [line for line in (self.folder / "corpus" / "train.txt").read_text().splitlines() if line][:40]
         (self.folder / "numbers.jsonl").write_text("".join(
             json.dumps({"text": text, "label": len(text) / 100}) + "\n" for text in texts))
@@ -213,7 +213,7 @@ class Adapters(ProgramTest):
         self.assertIn("was trained for multi_label_classification", other.err)
 
     @long
-    def test_rows_without_labels_are_answered_and_not_judged(self):
+    def test_prediction_of_unlabelled_rows(self):
         rows = ["data.train=corpus/labelled.csv", "data.validation=corpus/labelled_validation.csv"]
         self.train("answers", "model.path=base", "task.type=sequence_classification", *rows, "lora.r=2", steps=1)
         (self.folder / "hidden.jsonl").write_text("".join(json.dumps({"text": text, "label": -1}) + "\n" for text in ("It is light.", "Is it?")))
@@ -233,7 +233,7 @@ class Adapters(ProgramTest):
         self.assertIn("is the adapter itself", told)
         self.assertEqual(sorted(path.name for path in (self.folder / "run").iterdir()), before)
 
-    def test_what_does_not_fit_is_told_before_training(self):
+    def test_invalid_settings_fail_before_training(self):
         for words, told in (
             (["lora.target_modules=[c_atn]"], "Did you mean 'c_attn'?"),
             (["lora.r=33"], "use at most 32"),

@@ -1,4 +1,4 @@
-"""Data that is wrong: told before training on one screen, with the file, the row and what to do."""
+"""Invalid data is reported before training, on one screen, with the file, the row and the remedy."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ class BadData(ProgramTest):
         (cls.folder / "train.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
 
     def told(self, *words, code=4):
-        """What is said of a run that does not begin."""
+        """Error output of a run that must fail before training."""
         error = self.run_fails(code, "train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=none", "max_steps=1", "use_cpu=true",
                                *words).err
         self.assertLess(error.count("\n"), 24)
@@ -34,7 +34,7 @@ class BadData(ProgramTest):
     def chat(self, *words, **more):
         return self.told("data.prompt=chat", "data.sequence_length=64", *words, **more)
 
-    def test_a_label_that_training_never_saw(self):
+    def test_unknown_label_in_evaluation_data(self):
         dev = self.write("unseen.csv", "text,label\nfine,yes\nodd,maybe\nodd,yess\n")
         for task in ("sequence_classification", "generative_classification"):
             error = self.told(f"task.type={task}", "data.train=train.csv", f"data.validation={dev}")
@@ -42,7 +42,7 @@ class BadData(ProgramTest):
             self.assertIn("unseen.csv, line 4: \"yess\". Did you mean 'yes'?", error)
             self.assertIn("the classes are no, yes", error)
 
-    def test_a_class_without_rows_is_told_and_an_empty_label_refused(self):
+    def test_class_without_rows_and_empty_label(self):
         result = self.run_ok("train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=empty-class", "max_steps=1", "use_cpu=true",
                              "task.type=sequence_classification", "data.train=train.csv", "task.labels=[no,yes,maybe]", "data.sequence_length=16")
         self.assertIn("no training row has the label maybe: a classifier never learns it", result.err)
@@ -88,7 +88,7 @@ class BadData(ProgramTest):
             self.assertIn("cut.parquet", error)
             self.assertIn("truncated, damaged", error)
 
-    def test_a_template_that_calls_what_it_may_not(self):
+    def test_forbidden_calls_in_a_template(self):
         self.write("chats.jsonl", json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}) + "\n")
         for text, named in (("{% include 'other.jinja' %}", "unknown block 'include'"), ("{{ messages.__class__ }}", "__class__"),
                             ("{{ open('/etc/passwd') }}", "open"), ("{{ messages.append(1) }}", "templates may not change values"),
@@ -97,7 +97,7 @@ class BadData(ProgramTest):
             self.assertIn("evil.jinja", error)
             self.assertIn(named, error)
 
-    def test_a_chat_in_which_the_assistant_says_nothing(self):
+    def test_chat_without_assistant_text(self):
         rows = [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, {"messages": [{"role": "user", "content": "a"}]}]
         self.write("mute.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         self.assertIn("mute.jsonl, line 2: there is no assistant message", self.chat("data.train=mute.jsonl", "data.chat_template=chatml.jinja"))
@@ -105,7 +105,7 @@ class BadData(ProgramTest):
         self.assertIn("mute.jsonl, line 1: the chat template renders no text of the assistant",
                       self.chat("data.train=mute.jsonl", f"data.chat_template={silent}"))
 
-    def test_weights_that_sum_to_nothing(self):
+    def test_weights_that_sum_to_zero(self):
         for task in ([], ["task.type=sequence_classification"]):
             error = self.told("data.mixture=[{name: a, files: [train.csv], weight: 0}]", *task, code=2)
             self.assertIn("data.mixture", error)

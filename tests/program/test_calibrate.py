@@ -1,11 +1,11 @@
-"""Measuring a machine, and what reads the file of it."""
+"""`lockstep calibrate`, and the commands that use its file."""
 
 import unittest
 
 from harness import ProgramTest, environment, long, losses
 
 
-@long  # a machine is measured
+@long  # measures this machine
 class Calibrate(ProgramTest):
     @classmethod
     def setUpClass(cls):
@@ -26,12 +26,12 @@ class Calibrate(ProgramTest):
         self.assertIn("tokens/s", plan)
         run = self.train("timed", "--cluster", "machine.yaml")
         self.assertRegex(run.err + run.out,
-                         r"predicted: [\d.e-]+ s a step \(-\d+% \+\d+%\), \d+ tokens/s, .* \(figures: machine.yaml\)")
+                         r"predicted: [\d.e-]+ s per step \(-\d+% \+\d+%\), \d+ tokens/s, .* \(figures: machine.yaml\)")
 
-    def test_the_usual_file_is_found_and_one_that_is_broken_is_told_of(self):
+    def test_default_file_and_broken_file(self):
         run = self.train("usual", env=self.env)
         self.assertIn(f"(figures: {self.usual})", run.err + run.out)
-        # Of other ranks, or threads, nothing is known.
+        # The file does not apply to other numbers of ranks or threads.
         run = self.train("others", ranks=2, env=self.env)
         self.assertIn("once this machine has been measured", run.err + run.out)
         text = self.usual.read_text()
@@ -41,12 +41,12 @@ class Calibrate(ProgramTest):
         self.assertIn(f"{self.usual} is ignored", run.err)
         self.assertIn("lockstep calibrate", run.err)
 
-    def test_a_machine_that_nobody_measured_is_measured_by_the_first_run_between_its_steps(self):
+    def test_first_run_measures_an_unmeasured_machine(self):
         cache = self.folder / "none"
         env = environment(XDG_CACHE_HOME=str(cache), LOCKSTEP_MEASURE_MACHINE="1")
         words = ["data.sequence_length=32", "model.path=model.json"]
         steps = 20
-        while True:  # until a run is long enough
+        while True:  # repeats until a run is long enough
             first = self.train("first", *words, ranks=2, steps=steps, env=env)
             said = first.err + first.out
             self.assertNotIn("s per step", said)
@@ -57,14 +57,14 @@ class Calibrate(ProgramTest):
             steps *= 8
         again = self.train("again", *words, ranks=2, env=env)
         kept = list(cache.glob("lockstep/machine-2x1-*.yaml"))
-        if "are discarded" in said:  # others had the processors
+        if "are discarded" in said:  # other processes used the processors
             self.assertEqual(kept, [])
             self.assertIn("once this machine has been measured", again.err + again.out)
             return
         self.assertEqual(len(kept), 1, said)
         self.assertIn("between its steps", kept[0].read_text())
-        self.assertRegex(again.err + again.out, r"predicted: [\d.e-]+ s a step .*machine-2x1-")
-        # What trains is what trains without it.
+        self.assertRegex(again.err + again.out, r"predicted: [\d.e-]+ s per step .*machine-2x1-")
+        # The measurement does not change the training results.
         env["LOCKSTEP_MEASURE_MACHINE"] = "0"
         plain = self.train("plain", *words, ranks=2, steps=steps, env=env)
         self.assertEqual(losses(self.folder / "first")[-20:], losses(self.folder / "plain")[-20:], plain.err)

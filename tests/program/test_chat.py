@@ -1,4 +1,4 @@
-"""Chats: learned under two plans alike, shown with their mask, asked with the template that was saved with the model."""
+"""Chat data: equal losses under two plans, the displayed loss mask, and generation with the saved chat template."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from harness import CONFIG, PROGRAM, SOURCE, ProgramTest, environment, losses
 
 
 def read_terminal(file):
-    """What was written since; nothing once its writer has ended."""
+    """Returns new output; an empty string once the writer has closed the terminal."""
     try:
         return os.read(file, 4096)
     except OSError:
@@ -33,7 +33,7 @@ class Chat(ProgramTest):
             "train", "--nproc", ranks, "model.path=model.json", "data.train=chats.jsonl", f"output_dir={output}", "max_steps=3",
             "per_device_train_batch_size=2", "data.sequence_length=96", "logging_steps=1", "use_cpu=true", *self.words, *more)
 
-    def test_plans_learn_alike_and_the_template_is_saved(self):
+    def test_plans_give_the_same_losses_and_the_template_is_saved(self):
         told = self.train("one")
         self.assertRegex(told.err, r"data.train: 4 documents in \d+ sequences of 96 tokens, [\d.]+% padding")
         self.assertRegex(told.err, r"\d documents are longer than a sequence, and continue in another")
@@ -43,7 +43,7 @@ class Chat(ProgramTest):
         self.assertNotIn("Where is the dog?", answer.out)
         self.assertTrue((self.folder / "one" / "chat_template.jinja").exists())
 
-    def test_an_adapter_brings_the_template_that_it_was_trained_with(self):
+    def test_adapter_contains_its_chat_template(self):
         self.train("base", "data.chat_template=chatml.jinja")
         (self.folder / "base" / "chat_template.jinja").unlink()
         self.train("adapter", "model.path=base", "lora.r=2")
@@ -76,7 +76,7 @@ class Chat(ProgramTest):
         self.assertIn("\x1b[32mA red ball.<|im_end|>\x1b[0m", shown.decode())
         self.assertNotIn("⟦", shown.decode())
 
-    def test_what_is_wrong_is_named(self):
+    def test_invalid_chats_are_reported(self):
         (self.folder / "bad.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n')
         result = self.run_fails(4, "data", "show", "data.train=bad.jsonl", *self.words)
         self.assertIn("bad.jsonl, line 1: there is no assistant message", result.err)

@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, cut off, or meet a full disk."""
+"""Checkpoints that are damaged or truncated, and a full disk."""
 
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ from harness import ProgramTest, lockstep, losses
 def flip(path, offset):
     data = bytearray(path.read_bytes())
     data[offset] ^= 0x40
-    path.unlink()  # it may be mapped or linked elsewhere
+    path.unlink()  # the file may be mapped or hard-linked elsewhere
     path.write_bytes(data)
 
 
@@ -23,14 +23,14 @@ class Damage(ProgramTest):
         self.run_ok(*self.arguments)
         self.expected = losses(self.run_folder)
 
-    def test_an_altered_byte_is_found_and_the_older_one_is_taken(self):
+    def test_corrupt_checkpoint_falls_back_to_the_previous(self):
         flip(self.run_folder / "checkpoint-6" / "model.safetensors", 5000)
         result = self.run_ok(*self.arguments)
         self.assertIn("model.safetensors", result.err)
         self.assertIn("checkpoint-4", result.err)
         self.assertEqual(losses(self.run_folder), self.expected)
 
-    def test_a_cut_file_named_by_path_is_an_error(self):
+    def test_truncated_checkpoint_given_by_path_is_an_error(self):
         path = next((self.run_folder / "checkpoint-6").glob("optimizer-*.safetensors"))
         data = path.read_bytes()
         path.unlink()
@@ -39,20 +39,20 @@ class Damage(ProgramTest):
             4, *self.train_arguments("other", f"resume_from_checkpoint={self.run_folder}/checkpoint-6"))
         self.assertIn(path.name, result.err)
 
-    def test_the_folder_of_a_run_in_place_of_a_checkpoint_is_told_with_its_newest(self):
+    def test_run_folder_instead_of_checkpoint_suggests_the_newest(self):
         told = self.run_fails(4, *self.train_arguments("other", f"resume_from_checkpoint={self.name}")).err
         self.assertIn(f"give one of its checkpoints: {self.name}/checkpoint-6", told)
 
-    def test_a_folder_without_its_manifest_was_never_committed(self):
+    def test_folder_without_manifest_is_not_a_checkpoint(self):
         (self.run_folder / "checkpoint-6" / "manifest.json").unlink()
         arguments = self.train_arguments("other", f"resume_from_checkpoint={self.run_folder}/checkpoint-6")
         self.assertIn("manifest.json", self.run_fails(4, *arguments).err)
-        # The latest is the one before; what is no checkpoint of ours is not overwritten.
+        # The previous checkpoint is the latest valid one. A folder that is not a Lockstep checkpoint is not overwritten.
         result = self.run_fails(4, *self.arguments)
         self.assertIn("checkpoint-4 after step 4", result.err)
         self.assertIn("move it away", result.err)
 
-    def test_another_model_is_told_by_tensor(self):
+    def test_other_model_is_reported_by_tensor(self):
         config = self.folder / "wider.json"
         config.write_text((self.folder / "model.json").read_text().replace('"n_embd": 32', '"n_embd": 48'))
         result = self.run_fails(
@@ -62,7 +62,7 @@ class Damage(ProgramTest):
         self.assertIn("transformer.", result.err)
         self.assertIn("48", result.err)
 
-    def test_only_damaged_ones_are_an_error(self):
+    def test_only_damaged_checkpoints_are_an_error(self):
         for folder in self.run_folder.glob("checkpoint-*"):
             flip(folder / "model.safetensors", 3000)
         result = self.run_fails(4, *self.arguments)
@@ -70,24 +70,24 @@ class Damage(ProgramTest):
 
 
 class NotFinite(ProgramTest):
-    """An update that makes the weights infinite is seen only in the next step's loss: what is saved between is of no use."""
+    """An update that makes the weights infinite shows only in the next step's loss. A checkpoint saved in between is unusable."""
 
     DIVERGES = ("learning_rate=1e37", "weight_decay=1000", "lr_scheduler_type=constant", "warmup_steps=0")
 
     def left(self, name):
-        """What is committed: a save that its run's end cuts off leaves what the next one removes."""
+        """Names of committed checkpoints. A save that the end of the run interrupts leaves an uncommitted folder, which the next run removes."""
         return sorted(path.name for path in (self.folder / name).iterdir()
                       if ("checkpoint" in path.name or "model" in path.name) and not path.name.endswith(".saving"))
 
-    def test_nothing_is_saved_of_it_by_a_thread_or_without_one(self):
+    def test_infinite_weights_are_not_saved(self):
         for steps, words in ((3, ["save_steps=1"]), (3, ["save_steps=1", "checkpoint.async=false"]), (1, ["save_strategy=no"])):
             result = self.run_fails(6, *self.train_arguments("inf", *self.DIVERGES, *words, ranks=2, steps=steps))
-            if words != ["save_steps=1"]:  # the thread's is told unless the next step's error comes first
+            if words != ["save_steps=1"]:  # the background saver reports it unless the next step fails first
                 self.assertIn(' is inf', result.err)
                 self.assertIn("saving", result.err)
             self.assertEqual(self.left("inf"), [])
 
-    def test_the_one_before_is_gone_on_from(self):
+    def test_resume_from_the_checkpoint_before(self):
         arguments = self.train_arguments("run", "save_steps=2", ranks=2)
         self.run_ok(*arguments)
         calm = losses(self.folder / "run")
@@ -99,7 +99,7 @@ class NotFinite(ProgramTest):
         self.assertIn("checkpoint-4 after step 4", result.err)
         self.assertEqual(losses(self.folder / "run"), calm)
 
-    def test_nor_is_what_was_kept_in_memory(self):
+    def test_in_memory_checkpoint_is_not_used(self):
         train = self.train_arguments("kept", *self.DIVERGES, "save_strategy=no", "checkpoint.replicas=1")
         at = train.index("--nproc")
         result = lockstep("launch", "--nproc-per-node=2", "--max-restarts=3", "train", *train[1:at], *train[at + 2:], cwd=self.folder)
@@ -115,7 +115,7 @@ class FullDisk(ProgramTest):
         mounted = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, text=True)
         if mounted.returncode != 0:
-            self.skipTest(f"a tmpfs cannot be mounted here: {mounted.stderr.strip()}")
+            self.skipTest(f"a tmpfs cannot be mounted: {mounted.stderr.strip()}")
         try:
             arguments = self.train_arguments("disk/run", "save_steps=2", ranks=2, steps=8)
             result = self.run_fails(4, *arguments)
@@ -124,7 +124,7 @@ class FullDisk(ProgramTest):
             left = sorted(p.name for p in (disk / "run").glob("checkpoint-*"))
             self.assertTrue(left)
             self.assertFalse([name for name in left if "." in name])
-            # Elsewhere there is room: the older checkpoint is good.
+            # The older checkpoint loads if the new run writes to another disk.
             self.run_ok(*self.train_arguments(
                 "roomy", f"resume_from_checkpoint={disk}/run/{left[-1]}", ranks=2, steps=8))
         finally:

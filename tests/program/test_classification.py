@@ -1,4 +1,4 @@
-"""Classification, from a table to a report: training, evaluation and prediction under several plans."""
+"""Classification from a table to a report: training, evaluation and prediction under several plans."""
 
 import csv
 import json
@@ -17,10 +17,10 @@ class Classification(ProgramTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # A number of rows that no batch divides: two ranks and uneven last steps.
+        # No batch size divides the number of rows, so ranks and last steps are uneven.
         with (cls.folder / "corpus" / "labelled.csv").open(newline="") as file:
             table = list(csv.reader(file))
-        # Rows of unequal length, and dropout in attention too: masks do not know how far a micro-batch is padded.
+        # Rows have unequal lengths, and dropout applies in attention: masks must not depend on a micro-batch's padding.
         (cls.folder / "model.json").write_text(json.dumps({**CONFIG, "attn_pdrop": 0.1}))
         for name, rows in (("train.csv", table[1:108]), ("dev.csv", table[108:149])):
             with (cls.folder / name).open("w", newline="") as file:
@@ -51,8 +51,8 @@ class Classification(ProgramTest):
         self.assertEqual(len(wanted), 41)
         self.assertEqual(one.out, (self.folder / "one" / "classification_report.txt").read_text())
         counted = [[line[name] for line in metrics(self.folder / "one") if name in line] for name in ("train_accuracy", "train_loss", "accuracy")]
-        self.assertEqual([len(each) for each in counted], [2, 2, 14])  # an epoch of nine steps, and five more
-        # It is counted in the steps: of the 107 rows of nine steps, the last of which has 11.
+        self.assertEqual([len(each) for each in counted], [2, 2, 14])  # an epoch of nine steps, and five steps of the next
+        # Accuracy is counted during the steps: 107 rows in nine steps, the last of which has 11.
         rows = [12] * 8 + [11]
         self.assertAlmostEqual(counted[0][0], sum(a * b for a, b in zip(counted[2], rows)) / 107, delta=1e-6)
         self.assertAlmostEqual(counted[0][1], sum(counted[2][9:]) / 5, delta=1e-6)
@@ -84,12 +84,12 @@ class Classification(ProgramTest):
             self.assert_close(*([line["eval_loss"] for line in metrics(folder) if "eval_loss" in line]
                                 for folder in (self.folder / name, plain)), 2e-5)
         last = json.loads((plain / "eval_results.json").read_text())
-        self.assertLess(last["eval_loss"], last["eval_log_loss"])  # what is told surely weighs less
+        self.assertLess(last["eval_loss"], last["eval_log_loss"])  # confident predictions have less weight
         counted = [[line["train_accuracy"] for line in metrics(self.folder / name) if "train_accuracy" in line]
                    for name in ("weighed", "context_weighed", "both_weighed")]
         self.assertEqual(counted[0], counted[1])
         self.assertEqual(counted[0], counted[2])
-        self.assertAlmostEqual(counted[0][0] * 107, round(counted[0][0] * 107), delta=1e-6)  # whole rows, whatever they weigh
+        self.assertAlmostEqual(counted[0][0] * 107, round(counted[0][0] * 107), delta=1e-6)  # a whole number of rows, independent of their weights
         self.run_fails(2, "train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=train.csv",
                        "task.type=sequence_classification", "task.class_weights=[1,2]", "output_dir=no", "use_cpu=true")
 
@@ -103,7 +103,7 @@ class Classification(ProgramTest):
         self.assertEqual(config["pad_token_id"], CONFIG["eos_token_id"])
         self.assertFalse((self.folder / "kept" / "generation_config.json").exists())
         evaluations = [line for line in metrics(self.folder / "kept") if "eval_accuracy" in line]
-        self.assertGreaterEqual(len(evaluations), 2)  # one an epoch
+        self.assertGreaterEqual(len(evaluations), 2)  # one per epoch
         tested = json.loads((self.folder / "kept" / "test_results.json").read_text())
         words = ["--model", "kept", "--data", "dev.csv", "data.sequence_length=40", "data.cache_dir=cache", "use_cpu=true"]
         reports = []
@@ -123,7 +123,7 @@ class Classification(ProgramTest):
         self.assertIn((self.folder / "report1" / "classification_report.txt").read_text(), text)
         self.assertIn("eval_matthews_correlation", text)
 
-        # Labels are not needed, nor in the order of the training rows; a row may be empty.
+        # Rows need no labels and may be in any order; the text of a row may be empty.
         rows = [{"text": row["text"]} for row in lines(self.folder / "report1" / "predictions.jsonl")] + [{"text": ""}]
         (self.folder / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         predict = ["predict", "--model", "kept", "--data", "new.jsonl", "data.sequence_length=40", "use_cpu=true"]
@@ -143,7 +143,7 @@ class Classification(ProgramTest):
                                      "data.sequence_length=40", "use_cpu=true").out)
         self.assertEqual(one["prediction"], found[3]["prediction"])
 
-        # It is trained on as a classifier without a word of the task.
+        # The folder can be trained further as a classifier without task settings.
         self.run_ok("train", "model.path=kept", "data.train=train.csv", "output_dir=on", "max_steps=1",
                     "data.sequence_length=40", "use_cpu=true", "monitor.peak_tflops=1")
         self.assertEqual(json.loads((self.folder / "on" / "config.json").read_text())["id2label"], config["id2label"])
@@ -154,7 +154,7 @@ class Classification(ProgramTest):
         self.classify("whole", *words)
         self.classify("parts", *words, steps=7)
         self.classify("parts", *words, "resume_from_checkpoint=true")
-        # The epoch that was stopped within is counted whole.
+        # The accuracy of the interrupted epoch covers the whole epoch.
         for name in ("train_loss", "train_accuracy"):
             counted = [{line["step"]: line[name] for line in metrics(self.folder / run) if name in line} for run in ("parts", "whole")]
             self.assertEqual(list(counted[1]), [9, 14])
@@ -167,7 +167,7 @@ class Classification(ProgramTest):
 
     @long
     def test_several_labels_and_numbers_on_any_plan(self):
-        # A label and, of long texts, another one; the length of the text as a number.
+        # Labels: one, and a second for long texts. Number: the length of the text.
         with (self.folder / "train.csv").open(newline="") as file:
             train = list(csv.DictReader(file))
         with (self.folder / "dev.csv").open(newline="") as file:
@@ -203,7 +203,7 @@ class Classification(ProgramTest):
                     self.assert_close([row["loss"] for row in found], [row["loss"] for row in wanted], 1e-4)
                     best = [json.loads((at / "trainer_state.json").read_text())["best_global_step"] for at in (there, folder)]
                     self.assertEqual(*best)
-            # The folder knows its fields, its length and its thresholds.
+            # The folder contains its fields, sequence length and thresholds.
             report = json.loads(self.run_ok("eval", "--model", field, "--data", "dev.jsonl", "--json", "--output",
                                             f"{field}-report", "use_cpu=true").out)
             last = json.loads((folder / "eval_results.json").read_text())
@@ -216,7 +216,7 @@ class Classification(ProgramTest):
             self.assertEqual(row["prediction"] if field == "tags" else round(row["prediction"], 4),
                              wanted[0]["prediction"] if field == "tags" else round(wanted[0]["prediction"], 4))
 
-    def test_one_of_two_labels_is_looked_for_and_some_metrics_are_told(self):
+    def test_positive_label_and_selected_metrics(self):
         with (self.folder / "train.csv").open(newline="") as file:
             rows = [{"text": row["text"], "mood": "other" if row["label"] in ("praise", "request") else "asks"} for row in csv.DictReader(file)]
         (self.folder / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -228,7 +228,7 @@ class Classification(ProgramTest):
         self.assertEqual([name for name in results if name not in ("epoch", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")],
                          ["eval_f1", "eval_loss", "eval_matthews_correlation", "eval_roc_auc"])
         self.assertRegex(told.err, r"eval_loss [\d.]+  eval_matthews_correlation -?[\d.]+  eval_f1 [\d.]+  \(|eval_f1 [\d.]+  best")
-        # By hand, of the answers' own file.
+        # Recomputes the metrics from the predictions file.
         answers = lines(self.folder / "asks" / "predictions.jsonl")
         self.assertEqual(list(answers[0]["probabilities"]), ["asks", "other"])
         right = sum(row["label"] == row["prediction"] == "asks" for row in answers)
@@ -239,7 +239,7 @@ class Classification(ProgramTest):
             self.assertEqual(row["prediction"] == "asks", row["probabilities"]["asks"] > threshold, row)
         pairs = [(a["probabilities"]["asks"], b["probabilities"]["asks"]) for a in answers for b in answers if a["label"] == "asks" != b["label"]]
         self.assertAlmostEqual(results["eval_roc_auc"], sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs), delta=1e-9)
-        # The folder knows which label it looks for.
+        # The folder contains its positive label.
         report = json.loads(self.run_ok("eval", "--model", "asks", "--data", "two.jsonl", "--json", "task.metrics=[f1,recall]", "use_cpu=true").out)
         self.assertAlmostEqual(report["eval_f1"], results["eval_f1"], delta=1e-6)
         self.assertNotIn("eval_accuracy", report)
@@ -272,7 +272,7 @@ class Classification(ProgramTest):
         self.assertIn("data", self.run_ok("plan", "--model", "gpt2-xl", "--gpus", 8, "task.labels=[a,b]").out)
 
     @long
-    def test_training_stops_where_it_gets_no_better(self):
+    def test_early_stopping(self):
         words = ["per_device_train_batch_size=12", "eval_strategy=steps", "eval_steps=2", "save_steps=2", "learning_rate=0",
                  "early_stopping_patience=3", "load_best_model_at_end=true", "metric_for_best_model=matthews_corrcoef",
                  "label_smoothing_factor=0.1", "save_total_limit=2"]
@@ -281,7 +281,7 @@ class Classification(ProgramTest):
         self.assertEqual(len(losses(self.folder / "stopped")), 8)
         state = json.loads((self.folder / "stopped" / "trainer_state.json").read_text())
         self.assertEqual(state["best_global_step"], 2)
-        # The count of evaluations goes on where it was.
+        # A resumed run continues the count of evaluations without improvement.
         self.classify("again", *words, steps=6)
         resumed = self.classify("again", *words, "resume_from_checkpoint=true")
         self.assertIn("stopping early after step 8", resumed.err)
@@ -293,12 +293,12 @@ class Classification(ProgramTest):
         self.assertIn("Did you mean 'accuracy'?", told)
 
     @long
-    def test_bad_input_is_told(self):
+    def test_bad_input_is_reported(self):
         (self.folder / "bad.csv").write_text("text,label\nx,praise\ny,prase\nz,\n")
         common = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "max_steps=1",
                   "use_cpu=true", "task.type=sequence_classification"]
         told = self.run_fails(4, *common, "data.train=train.csv", "data.validation=bad.csv").err
-        self.assertIn("bad.csv, line 4", told)  # without a label
+        self.assertIn("bad.csv, line 4", told)  # the label is missing
         (self.folder / "bad.csv").write_text("text,label\nx,praise\ny,prase\n")
         told = self.run_fails(4, *common, "data.train=train.csv", "data.validation=bad.csv").err
         self.assertIn("bad.csv, line 3: \"prase\". Did you mean 'praise'?", told)

@@ -1,4 +1,4 @@
-"""Configuration through the program: files, trees, overrides, flags, and where values came from."""
+"""Configuration through the program: files, trees, overrides, flags, and the source of each value."""
 
 import json
 import re
@@ -6,8 +6,7 @@ import unittest
 
 from harness import CONFIG, ProgramTest, environment, losses
 
-# A tree of the shape that Hydra projects have: a primary file with a defaults list, groups, an experiment that
-# overrides them from the root package.
+# A tree as in Hydra projects: a primary file with a defaults list, groups, and an experiment that overrides groups from the root package.
 TREE = {
     "train.yaml": """
 defaults:
@@ -74,7 +73,7 @@ class Trees(ProgramTest):
         self.assertIn("experiment/long.yaml", line["max_steps"])
         self.assertIn("default", line["weight_decay"])
 
-    def test_spellings_of_one_value_are_one(self):
+    def test_equivalent_spellings_of_a_value(self):
         spellings = [
             ["training.seed=7"], ["seed=7"], ["--seed", "7"], ["--seed=7"], ["trainer.args.seed=7"],
             ["++training.seed=7"]]
@@ -84,7 +83,7 @@ class Trees(ProgramTest):
                 "--print-config", *words).out
             self.assertRegex(out, r"(?m)^ *seed: 7\b", words)
 
-    def test_processes_of_an_accelerate_file_that_nothing_starts_are_told(self):
+    def test_unused_num_processes_of_an_accelerate_file_is_reported(self):
         (self.folder / "accelerate.yaml").write_text("distributed_type: MULTI_CPU\nnum_processes: 2\n")
         command, _, _, *words = self.train_arguments("processes", "--dry-run")
         told = self.run_ok(command, *words, "--config_file", "accelerate.yaml").err
@@ -99,7 +98,7 @@ class Trees(ProgramTest):
         self.assertIn("narrow", self.run_fails(
             2, *self.train_arguments("dry", "--dry-run", "model.path=narrow")).err)
 
-    def test_a_hub_name_is_found_in_the_local_cache_or_told_how_to_fetch(self):
+    def test_hub_name_from_the_local_cache_or_download_hint(self):
         self.train("source", steps=2)
         snapshot = self.folder / "hf/hub/models--someone--small/snapshots/abc"
         snapshot.parent.mkdir(parents=True)

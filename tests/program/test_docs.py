@@ -1,9 +1,9 @@
-"""Every command in the documentation runs: the ```sh blocks of each page, in order, in a folder of the page's own.
+"""Runs every command in the documentation: the ```sh blocks of each page, in order, in a separate folder for each page.
 
-A page starts with nothing but `lockstep` on the PATH, a small corpus.txt, a small model in gpt2-folder, and the files of
-`pages/<page>/`, which stand for the reader's own. `make` is a stand-in that checks that the target exists; what the targets do
-is tested by CI, which calls them. In a block "```sh machines" each command is the same on every machine: it runs as two machines at
-once, on addresses of this one. `ssh` runs its command here.
+The folder contains a small corpus.txt, a small model in gpt2-folder, and the files of `pages/<page>/`, which stand for the reader's own;
+`lockstep` is on the PATH. `make` is replaced by a script that only checks that the target exists, because CI runs the targets. `ssh` is
+replaced by a script that runs its command on this machine. The commands of a "```sh machines" block are those that a user runs on every
+machine; the test runs each as two nodes at once, on addresses of this machine.
 """
 
 import json
@@ -34,13 +34,13 @@ def commands_of(page):
 
 
 def on_two_machines(text):
-    """Each command as node 0 in the background and as node 1, both on this machine and a free port."""
+    """Runs each command as node 0 in the background and as node 1, both on this machine with a free port."""
     script = []
     for command in (line for line in text.splitlines() if line and not line.startswith("#")):
         port = free_port()
         first = re.sub(r"10\.0\.0\.1(:\d+)?", lambda m: "127.0.0.1" + (f":{port}" if m[1] else ""), command)
         first = re.sub(r"--master-port \d+", f"--master-port {port}", first)
-        # More machines than these two are not waited for.
+        # The test has two nodes, so the rendezvous does not wait for more.
         first = first.replace("--nnodes 2:8", "--nnodes 2:8 --rdzv-conf last_call_timeout=1")
         second = first.replace("--node-rank 0", "--node-rank 1")
         one_machine_starts_all = "--hostfile" in command
@@ -72,7 +72,7 @@ class Documentation(unittest.TestCase):
             assert result.code == 0, result
         (start / "gpt2-folder" / "config.json").write_text(json.dumps(CONFIG))
         shutil.copy(start / "sample" / "train.txt", start / "corpus.txt")
-        shutil.copy(shutil.which("env"), start / "my_program")  # a compiled program that shows its variables
+        shutil.copy(shutil.which("env"), start / "my_program")  # stands for a compiled program; prints its environment variables
         shutil.rmtree(start / "sample")
 
     @classmethod
@@ -108,7 +108,7 @@ class Documentation(unittest.TestCase):
             for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):
                 self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
 
-    def test_every_test_that_a_page_names_is_there(self):
+    def test_source_files_named_in_pages_exist(self):
         for page in PAGES:
             for path in re.findall(r"`((?:tests|examples|tools|src)/[\w./]+)`", page.read_text()):
                 self.assertTrue((SOURCE / path).exists(), f"{page.name}: {path}")

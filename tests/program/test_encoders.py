@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and DistilBERT: masked language modelling and classification, under plans, resumed, saved and read again."""
+"""BERT, RoBERTa and DistilBERT: masked language modelling and classification, with parallel plans, resuming, saving and loading."""
 
 import json
 import pathlib
@@ -38,7 +38,7 @@ class Encoders(ProgramTest):
             "eval", "--model", folder, "--data", "corpus/validation.txt", "--json", "data.cache_dir=cache",
             "data.sequence_length=41", "use_cpu=true", *more).out)
 
-    def test_hidden_tokens_are_learned_alike_under_every_plan(self):
+    def test_masked_language_modelling_under_every_plan(self):
         for family in CONFIGS:
             self.train_masked(f"{family}-one", "per_device_train_batch_size=6", family=family)
             one = losses(self.folder / f"{family}-one")
@@ -50,7 +50,7 @@ class Encoders(ProgramTest):
             saved = json.loads((self.folder / f"{family}-one" / "config.json").read_text())
             self.assertEqual(saved["architectures"], CONFIGS[family]["architectures"])
 
-    def test_documents_in_a_row_and_one_a_row(self):
+    def test_packed_and_single_documents(self):
         for packing in ("documents", "none"):
             words = [f"data.packing={packing}", "data.text_documents=line"]
             self.train_masked(f"{packing}-one", "per_device_train_batch_size=6", *words, steps=3)
@@ -66,19 +66,19 @@ class Encoders(ProgramTest):
         self.train_masked("start", "per_device_train_batch_size=16", "learning_rate=1e-9", steps=1)
         before, after = self.evaluate("start"), self.evaluate("whole")
         self.assertLess(after["eval_loss"], before["eval_loss"] - 0.5)
-        self.assertEqual(after["eval_tokens"], before["eval_tokens"])  # the same are hidden
+        self.assertEqual(after["eval_tokens"], before["eval_tokens"])  # the same tokens are masked
         for plan in (["parallel.tensor=2"], ["parallel.context=2"], []):
             shared = self.evaluate("whole", "--nproc", 2, *plan)
             self.assertAlmostEqual(shared["eval_loss"], after["eval_loss"], places=5)
             self.assertEqual(shared["eval_tokens"], after["eval_tokens"])
-        # Other shares hide other tokens; a run cannot change them on its way.
+        # A different share masks different tokens. The share cannot change within a run.
         self.assertGreater(self.evaluate("whole", "data.mlm_probability=0.4")["eval_tokens"], 2 * after["eval_tokens"])
         failed = self.run_fails(
             2, "train", "model.path=bert", "data.train=corpus/train.txt", "data.mlm_probability=1.5", "output_dir=no")
         self.assertIn("data.mlm_probability", failed.err)
 
-    def test_the_tokens_of_a_word_are_hidden_together(self):
-        # Most words of this vocabulary are a letter and those that go on with it.
+    def test_whole_word_masking(self):
+        # In this vocabulary most words are a first letter and continuation pieces.
         write_folder(self.folder / "letters", BERT, word_pieces((self.folder / "corpus" / "train.txt").read_text(), words=9))
         words = ["data.whole_word_mask=true"]
         self.train_masked("letters-one", "per_device_train_batch_size=6", *words, family="letters", steps=3)
@@ -97,7 +97,7 @@ class Encoders(ProgramTest):
             "monitor.peak_tflops=1", "use_cpu=true", *more)
 
     @long
-    def test_a_head_is_put_on_an_encoder_that_was_trained_without(self):
+    def test_new_head_on_an_encoder_without_one(self):
         self.train_masked("body", "per_device_train_batch_size=6")
         self.classify("body", "one", "per_device_train_batch_size=6")
         for name, (ranks, *words) in PLANS.items():
@@ -115,7 +115,7 @@ class Encoders(ProgramTest):
         self.assertIn("cannot continue one", self.run_fails(2, "generate", "--model", "one", "--prompt", "It").err)
 
     @long
-    def test_pairs_tell_their_segments(self):
+    def test_pairs_have_segment_ids(self):
         rows = [{"text": f"a {i}", "pair": f"b {i * 7 % 5}", "label": i % 2} for i in range(24)]
         (self.folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         for family in ("bert", "roberta"):
@@ -139,7 +139,7 @@ class Encoders(ProgramTest):
         self.run_ok("plan", "model.path=distilbert", "data.sequence_length=64")
 
     @long
-    def test_what_does_not_fit_is_refused(self):
+    def test_invalid_settings_are_refused(self):
         for words, told in (
                 (["model.path=bert", "task.type=language_modeling"], "task.type=masked_lm"),
                 (["model.path=model.json", "tokenizer.path=tokenizer", "task.type=masked_lm"], "decoder"),

@@ -1,4 +1,4 @@
-"""What goes wrong is told at once, with a name, and leaves nothing running."""
+"""Failures are reported immediately, with their cause, and leave no process running."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from harness import PROGRAM, ProgramTest, environment, losses, processes_of, ran
 
 
 class Failures(ProgramTest):
-    def test_a_killed_rank_ends_the_job_with_its_name_and_leaves_nothing(self):
+    def test_killed_rank_is_named_and_ends_the_job(self):
         process = start(*self.train_arguments("killed", ranks=3, steps=10000), cwd=self.folder)
         wait_for(lambda: len(losses(self.folder / "killed")) >= 2)
         ranks = ranks_of("output_dir=killed")
@@ -21,19 +21,19 @@ class Failures(ProgramTest):
         os.kill(victim, signal.SIGKILL)
         killed = time.monotonic()
         out, err = process.communicate(timeout=30)
-        self.assertLess(time.monotonic() - killed, 3)  # a second, and a slow machine
+        self.assertLess(time.monotonic() - killed, 3)  # one second, with a margin for slow machines
         self.assertEqual(process.returncode, 128 + signal.SIGKILL, err)
         self.assertIn("rank", err)
         self.assertIn("SIGKILL", err)
         self.assertEqual(processes_of("output_dir=killed"), [])
 
-    def test_a_loss_that_is_not_finite_stops_with_a_name(self):
+    def test_nan_loss_stops_with_a_name(self):
         result = self.run_fails(
             6, *self.train_arguments("diverged", "learning_rate=1e30", "warmup_steps=0", "max_grad_norm=0"))
         self.assertIn("transformer.", result.err)
         self.assertIn("learning_rate", result.err)
 
-    def test_metrics_that_cannot_be_written_do_not_end_the_run(self):
+    def test_metrics_on_a_full_disk_do_not_end_the_run(self):
         (self.folder / "full").mkdir()
         (self.folder / "full" / "metrics.jsonl").symlink_to("/dev/full")
         result = self.train("full", steps=4)
@@ -41,7 +41,7 @@ class Failures(ProgramTest):
         self.assertIn("training continues without the remaining metrics", result.err)
         self.assertTrue((self.folder / "full" / "model.safetensors").exists())
 
-    def test_streams_that_are_closed_or_go_away_end_nothing(self):
+    def test_closed_output_streams_do_not_end_the_run(self):
         for ranks in (1, 2):
             words = [PROGRAM, *map(str, self.train_arguments(f"closed-{ranks}", ranks=ranks, steps=4))]
             done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words], cwd=self.folder, env=environment(), timeout=120)
@@ -54,7 +54,7 @@ class Failures(ProgramTest):
         self.assertEqual(reader.wait(timeout=120), 0)
         self.assertEqual(len(losses(self.folder / "head")), 60)
 
-    def test_a_limit_of_the_size_of_files_is_an_error_that_names_one(self):
+    def test_file_size_limit_error_names_the_file(self):
         for ranks in (1, 2):
             result = self.limited(f"limit-{ranks}", ranks)
             self.assertEqual(result.returncode, 4, result.stderr)
@@ -66,7 +66,7 @@ class Failures(ProgramTest):
             capture_output=True, text=True, timeout=120,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (350_000, 350_000)))
 
-    def test_a_token_file_that_is_cut_off_is_named(self):
+    def test_truncated_token_file_is_named(self):
         process = start(
             *self.train_arguments("cut", "data.cache_dir=cut-cache", ranks=2, steps=100000), cwd=self.folder)
         wait_for(lambda: len(losses(self.folder / "cut")) >= 2)
@@ -76,11 +76,11 @@ class Failures(ProgramTest):
         self.assertEqual(process.returncode, 128 + signal.SIGBUS, err)
         self.assertRegex(err, r"\.tokens was truncated while it was read")
 
-    def test_a_folder_for_temporary_files_that_is_not_there(self):
+    def test_missing_temporary_folder(self):
         failed = self.run_fails(3, *self.train_arguments("no-tmp", ranks=2), env=environment(TMPDIR=str(self.folder / "nowhere")))
         self.assertIn("set TMPDIR to a writable folder", failed.err)
 
-    def test_bad_input_is_told_at_once(self):
+    def test_bad_input_is_reported(self):
         cases = [
             (2, ["learning_rat=1"], ["learning_rat", "learning_rate"]),
             (2, ["model.path=model.json", "model.preset=gpt2"], ["model.p"]),

@@ -1,4 +1,4 @@
-"""What a run leaves in output_dir."""
+"""Files that a run writes to output_dir."""
 
 import json
 import unittest
@@ -7,7 +7,7 @@ from harness import ProgramTest, losses, metrics
 
 
 class Files(ProgramTest):
-    def test_a_run_leaves_what_users_expect(self):
+    def test_files_of_a_run(self):
         result = self.train("run", "eval_strategy=steps", "eval_steps=3", "save_steps=3", ranks=2)
         run = self.folder / "run"
         self.assertEqual(result.out, "")
@@ -30,7 +30,7 @@ class Files(ProgramTest):
         self.assertEqual(
             sorted(p.name for p in run.glob("checkpoint-*")), ["checkpoint-3", "checkpoint-6"])
 
-    def test_trackers_get_what_was_asked_for(self):
+    def test_requested_trackers(self):
         self.train(
             "tracked", "report_to=[tensorboard,wandb]", "logging_dir=board", "project=stories", "run_name=first", steps=2)
         board = list((self.folder / "board").glob("events.out.tfevents.*"))
@@ -41,7 +41,7 @@ class Files(ProgramTest):
         self.assertEqual(len(run), 1)
         self.assertIn(b"stories", run[0].read_bytes())
 
-    def test_a_preset_ends_texts_as_its_tokenizer_does(self):
+    def test_preset_uses_the_eos_token_of_its_tokenizer(self):
         self.run_ok(
             "tokenizer", "train", "--files", "corpus/train.txt", "--vocab-size", "400",
             "--special-tokens", "<unused>", "<|endoftext|>", "--output", "late")
@@ -58,7 +58,7 @@ class Files(ProgramTest):
         self.run_ok("train", "-c", "again.yaml", "output_dir=second")
         self.assertEqual(losses(self.folder / "first"), losses(self.folder / "second"))
 
-    def test_old_checkpoints_go_and_the_last_good_one_stays(self):
+    def test_save_total_limit_removes_old_checkpoints(self):
         self.train("limited", "save_steps=2", "save_total_limit=1")
         names = [p.name for p in (self.folder / "limited").glob("checkpoint-*")]
         self.assertEqual(names, ["checkpoint-6"])

@@ -1,13 +1,13 @@
-"""Products in 8-bit floats (precision.fp8), as users ask for them; on CPUs they are emulated."""
+"""8-bit floating-point matrix products (precision.fp8); CPUs emulate them."""
 
 import json
 import unittest
 
 from harness import CONFIG, ProgramTest, lockstep, losses
 
-# A prime vocabulary and width; of the four blocks the two in the middle are in 8 bits.
+# Vocabulary and width are prime. The two middle blocks of four compute in 8 bits.
 MODEL = dict(CONFIG, vocab_size=521, n_layer=4, n_inner=101, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
-NEAR = 5e-3  # nats, of about 6: what 3 bits of fraction do to a loss while a small model learns
+NEAR = 5e-3  # nats, of a loss of about 6: the effect of a 3-bit mantissa on the loss of a small model
 
 
 class Float8(ProgramTest):
@@ -21,11 +21,11 @@ class Float8(ProgramTest):
         self.train(name, "bf16=true", f"model.path={model}", "save_steps=6", "learning_rate=1e-2", *words, **options)
         return losses(self.folder / name)
 
-    def test_a_run_learns_as_in_bfloat16_and_goes_on_from_a_checkpoint(self):
+    def test_losses_near_bfloat16_and_resume(self):
         plain = self.train_in("plain", "per_device_train_batch_size=3", steps=12)
         self.assertLess(plain[-1], plain[0] - 0.4)
         row = self.train_in("row", "per_device_train_batch_size=3", "precision.fp8=row", steps=12)
-        # Three ranks, each with a third of the state and of the rows.
+        # Three ranks; each has a third of the state and of the rows.
         tensor = self.train_in(
             "tensor", "per_device_train_batch_size=1", "parallel.zero_stage=3", "precision.fp8=tensor", ranks=3, steps=12)
         for found in (row, tensor):
@@ -40,14 +40,14 @@ class Float8(ProgramTest):
             f"resume_from_checkpoint={checkpoint}", steps=7)
         self.assertIn('precision.fp8: "row" there, "none" here', told.err)
 
-    def test_the_only_block_is_in_8_bits_where_it_is_said(self):
+    def test_single_block_in_8_bits_if_requested(self):
         told = self.run_fails(2, *self.train_arguments("one", "bf16=true", "model.path=single.json", "precision.fp8=row"))
         self.assertIn("num_layers_at_start_in_bf16=0", told.err)
         ends = ["precision.num_layers_at_start_in_bf16=0", "precision.num_layers_at_end_in_bf16=0"]
         told = self.train("one", "bf16=true", "model.path=single.json", "precision.fp8=rowwise", *ends, steps=2)
         self.assertIn("float8 products of 4 linears, one scale per row", told.err)
 
-    def test_what_does_not_go_together_is_refused_with_the_reason(self):
+    def test_incompatible_settings_are_refused(self):
         for words, reason in {
                 ("precision.fp8=row",): "but the training type is float32",
                 ("precision.fp8=row", "fp16=true"): "but the training type is float16",
@@ -59,13 +59,13 @@ class Float8(ProgramTest):
         told = self.train("idle", "bf16=true", "precision.num_layers_at_end_in_bf16=2", steps=1)
         self.assertIn("only used with precision.fp8", told.err)
 
-    def test_verify_compares_rows_and_refuses_what_depends_on_micro_batches(self):
+    def test_verify_with_row_and_tensor_scales(self):
         common = ["verify", "--nproc", 2, "model.path=four.json", "bf16=true", "use_cpu=true", "data.sequence_length=16"]
         self.run_ok(*common, "precision.fp8=row", "parallel.data=2")
         self.run_ok(*common, "precision.fp8=tensor", "parallel.tensor=2")
         self.assertIn("depends on the grouping of rows", self.run_fails(2, *common, "precision.fp8=tensor", "parallel.data=2").err)
 
-    def test_plans_and_estimates_count_it(self):
+    def test_plans_and_estimates(self):
         common = ["--model", "llama2-7b", "--gpus", 8, "parallel.data=8", "bf16=true"]
 
         def seconds(*words):
@@ -85,7 +85,7 @@ class Float8(ProgramTest):
         estimates = [
             json.loads(self.run_ok("estimate", *common, *words, "--json").out)["peak_bytes"]
             for words in ([], ["precision.fp8=row"])]
-        self.assertEqual(*estimates)  # inputs are kept in bfloat16
+        self.assertEqual(*estimates)  # inputs are stored in bfloat16
         refused = lockstep("plan", *common, "--gpu", "a100-80gb", "precision.fp8=row", cwd=self.folder)
         self.assertEqual(refused.code, 2)
         self.assertIn("a100-80gb does not support 8-bit floating-point products", refused.err)

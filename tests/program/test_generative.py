@@ -1,4 +1,4 @@
-"""Classification by a language model that writes the label: the same report on any ranks, and by eval and predict."""
+"""Generative classification: a language model writes the label. The report is the same on any number of ranks, in eval and in predict."""
 
 import json
 import unittest
@@ -14,7 +14,7 @@ class Generative(ProgramTest):
         super().setUpClass()
         rows = (cls.folder / "corpus" / "labelled.csv").read_text().splitlines()
         (cls.folder / "train.csv").write_text("\n".join(rows[:121]) + "\n")
-        (cls.folder / "test.csv").write_text("\n".join(rows[:1] + rows[121:142]) + "\n")  # 21: no batch divides them
+        (cls.folder / "test.csv").write_text("\n".join(rows[:1] + rows[121:142]) + "\n")  # 21 rows: no batch size divides them
 
     def words(self, output, *more, steps=12):
         return ["train", "task.type=generative_classification", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=train.csv",
@@ -28,7 +28,7 @@ class Generative(ProgramTest):
         return [json.loads(line) for line in (self.folder / folder / name).read_text().splitlines()]
 
     @long
-    def test_one_two_and_three_ranks_and_plans(self):
+    def test_same_report_on_any_ranks_and_plans(self):
         self.run_ok(*self.words("one", "per_device_train_batch_size=12", "eval_strategy=steps", "eval_steps=6", "save_strategy=steps", "save_steps=6",
                                 "load_best_model_at_end=true", "metric_for_best_model=accuracy"))
         first = self.scores("one")
@@ -47,7 +47,7 @@ class Generative(ProgramTest):
             for a, b in zip(first, self.scores(name)):
                 self.assertEqual(a["prediction"], b["prediction"])
                 self.assertAlmostEqual(a["probability"], b["probability"], delta=1e-4)
-        # A saved model gives the same report and answers.
+        # Evaluating the saved model gives the same report and predictions.
         self.run_ok("eval", "--model", "one", "--data", "test.csv", "--output", "evaluated", "use_cpu=true")
         self.assertEqual(self.report("one"), self.report("evaluated"))
         self.run_ok("predict", "--model", "one", "--input", "test.csv", "--output", "answers.jsonl", "--nproc", "2", "use_cpu=true")
@@ -60,8 +60,8 @@ class Generative(ProgramTest):
         self.assertIn(one["prediction"], labels)
 
     @long
-    def test_labels_are_written_greedily_on_any_plan(self):
-        # Labels that share their first words, of one tree.
+    def test_greedy_decoding_on_any_plan(self):
+        # Labels with common first words form one tree.
         words = ["task.labels=[complaint,praise,question,request]", "generative.decode=greedy", "per_device_train_batch_size=12",
                  "generative.verbalizers=[it is bad,it is very good,it is a question,a request]"]
         self.run_ok(*self.words("greedy", *words, "eval_strategy=steps", "eval_steps=6"))
@@ -74,7 +74,7 @@ class Generative(ProgramTest):
             self.assertEqual(self.report("greedy"), self.report(name))
             for a, b in zip(first, self.scores(name)):
                 self.assertAlmostEqual(a["probability"], b["probability"], delta=1e-4)
-        # The folder knows how it decides; asked otherwise, it takes the label that is likeliest as a whole.
+        # The folder contains its decoding method; another method can be requested, here the label of the highest total probability.
         self.run_ok("eval", "--model", "greedy", "--data", "test.csv", "--output", "as-trained", "use_cpu=true")
         self.assertEqual(self.report("greedy"), self.report("as-trained"))
         self.run_ok("eval", "--model", "greedy", "--data", "test.csv", "--output", "otherwise", "generative.decode=likelihood", "use_cpu=true")
@@ -84,7 +84,7 @@ class Generative(ProgramTest):
         self.assertIn("generative.decode=greedy", told)
 
     @long
-    def test_adapters_and_texts_of_labels(self):
+    def test_adapters_and_verbalizers(self):
         self.run_ok(*self.words("base", "per_device_train_batch_size=8", steps=2))
         words = ["model.path=base", "lora.r=4", "lora.lora_alpha=8", "task.labels=[complaint,praise,question,request]",
                  "generative.verbalizers=[bad,good,what,please]", "generative.prompt_template='Review: {text}\\nIt is: {label}'",
@@ -92,7 +92,7 @@ class Generative(ProgramTest):
         self.run_ok(*self.words("adapter", "per_device_train_batch_size=8", "task.calibration=temperature", *words))
         self.run_ok("eval", "--model", "base", "--adapter", "adapter", "--data", "test.csv", "--output", "adapted", "use_cpu=true")
         self.assertEqual(self.report("adapter"), self.report("adapted"))
-        # So are its probabilities, by a temperature that makes the log loss smallest.
+        # Probabilities are calibrated too: the temperature minimizes the log loss.
         temperature = json.loads((self.folder / "adapter" / "classification.json").read_text())["temperature"]
         self.assertNotAlmostEqual(temperature, 1, delta=1e-4)
         for a, b in zip(self.scores("adapter"), self.scores("adapted")):
@@ -102,7 +102,7 @@ class Generative(ProgramTest):
         self.assertLess(loss, json.loads((self.folder / "plain" / "eval_results.json").read_text())["eval_log_loss"])
 
     @long
-    def test_a_label_may_be_the_answer_of_a_chat(self):
+    def test_label_as_chat_answer(self):
         (self.folder / "chat.jinja").write_text(
             "{% for message in messages %}<{{ message['role'] }}> {{ message['content'] }}{% if message['role'] == 'assistant' %}"
             "{{ eos_token }}{% endif %}\n{% endfor %}{% if add_generation_prompt %}<assistant> {% endif %}")
@@ -112,7 +112,7 @@ class Generative(ProgramTest):
         self.run_ok(*self.words("chat-two", *words, "per_device_train_batch_size=6"), "--nproc", 2)
         self.assert_close(losses(self.folder / "chat"), losses(self.folder / "chat-two"), 1e-5)
         self.assertEqual(self.report("chat"), self.report("chat-two"))
-        # The folder has the template, and knows that it is used.
+        # The folder contains the template and uses it.
         self.run_ok("eval", "--model", "chat", "--data", "test.csv", "--output", "chat-again", "use_cpu=true")
         self.assertEqual(self.report("chat"), self.report("chat-again"))
         self.assertTrue(json.loads((self.folder / "chat" / "classification.json").read_text())["generative"]["chat"])
@@ -120,7 +120,7 @@ class Generative(ProgramTest):
         self.assertIn("the tokenizer has no chat template", told)
 
     @long
-    def test_labels_without_what_they_are_likely_anyway_and_by_their_first_tokens(self):
+    def test_calibrated_scores_and_first_token_scores(self):
         words = ["task.labels=[complaint,praise,question,request]", "generative.verbalizers=[bad,good,what,please]", "per_device_train_batch_size=12"]
         self.run_ok(*self.words("plain", *words))
         self.run_ok(*self.words("prior", *words, "generative.normalize=prior"))
@@ -134,7 +134,7 @@ class Generative(ProgramTest):
         self.assertNotAlmostEqual(found["praise"], text["probabilities"]["praise"], delta=1e-4)
         self.run_ok(*self.words("prior-pipe", *words, "generative.normalize=prior", "parallel.pipeline=2"), "--nproc", 2)
         self.assertEqual(self.report("prior"), self.report("prior-pipe"))
-        # One token of each label: of those that are longer, the others say nothing.
+        # Scores only the first token of each label.
         self.run_ok("eval", "--model", "plain", "--data", "test.csv", "--output", "first", "generative.decode=first_token", "use_cpu=true")
         self.run_ok("eval", "--nproc", 2, "--model", "plain", "--data", "test.csv", "--output", "first-tensor", "generative.decode=first_token",
                     "parallel.tensor=2", "use_cpu=true")
@@ -143,13 +143,13 @@ class Generative(ProgramTest):
         self.assertNotEqual(*answers)
         told = self.run_fails(2, *self.words("none", words[0], "generative.verbalizers=[it is bad,good,what,it is]", "generative.decode=first_token")).err
         self.assertIn('"it is bad" and "it is" start with the same token', told)
-        # What is read may be learned, too.
+        # The prompt can be included in the loss.
         self.run_ok(*self.words("whole", *words, "generative.prompt_loss=true"))
         self.assertNotAlmostEqual(losses(self.folder / "whole")[0], losses(self.folder / "plain")[0], delta=1e-3)
         self.assertLess(losses(self.folder / "whole")[-1], losses(self.folder / "whole")[0])
 
     @long
-    def test_what_is_wrong_is_told_before_training(self):
+    def test_invalid_settings_fail_before_training(self):
         def told(*more, code=2):
             return self.run_fails(code, *self.words("none", "per_device_train_batch_size=2", *more)).err
 

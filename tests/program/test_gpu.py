@@ -1,5 +1,5 @@
-"""The main job on GPUs: against the same job on the CPU, and each plan against one rank. It needs a GPU, and skips without one;
-test_null_gpu.py runs the same commands on GPUs that compute nothing."""
+"""Training on GPUs, compared with the same job on the CPU, and each parallel plan compared with one rank. Skipped without a GPU;
+test_gpu_commands.py runs the same commands on emulated GPUs that compute nothing."""
 
 import concurrent.futures
 import functools
@@ -21,17 +21,17 @@ def gpus():
 
 
 def where_it_computes(test):
-    """Leaves a test out on pretended GPUs: test_null_gpu.py has the families, and the methods in bfloat16 are enough."""
+    """Skips a test on emulated GPUs: test_null_gpu.py covers the families there, and the bfloat16 test covers the methods."""
     @functools.wraps(test)
     def run(self):
         if not self.computes:
-            self.skipTest("on pretended GPUs other tests have it")
+            self.skipTest("other tests cover this on emulated GPUs")
         test(self)
     return run
 
 
 class OnGpus:
-    """The tests; what runs them says what GPUs there are, and whether they compute."""
+    """Tests that subclasses run on real or emulated GPUs. `gpus` is the number of GPUs; `computes` is false if they are emulated."""
 
     gpus = 0
     computes = True
@@ -54,7 +54,7 @@ class OnGpus:
         return self.on_gpus(*self.train_arguments(name, *more, "use_cpu=false", **options))
 
     def assert_alike(self, first, second, tolerance):
-        """Losses of two runs, or as many of them where nothing computes."""
+        """Compares the losses of two runs; on emulated GPUs only their number."""
         self.assertGreater(len(first), 0)
         self.assertEqual(len(first), len(second))
         if self.computes:
@@ -82,16 +82,16 @@ class OnGpus:
 
     @long
     def test_float16_as_on_the_cpu(self):
-        # A scale at which nothing overflows: where it does depends on the order of sums.
+        # Starts with a loss scale that never overflows: otherwise the step of an overflow depends on the order of summation.
         self.check_on_both("float16", "fp16=true", "precision.loss_scale.initial_power=8", tolerance=1e-2)
 
     @long
-    def test_products_in_8_bits_as_on_the_cpu(self):
+    def test_float8_as_on_the_cpu(self):
         for scaling in ("row", "tensor"):
             self.check_on_both(f"fp8-{scaling}", "model.path=llama.json", "bf16=true", f"precision.fp8={scaling}", tolerance=3e-2)
 
     def check_all_on_both(self, rows, tolerance):
-        """Rows of (name, words), several at a time."""
+        """Checks rows of (name, arguments), several at a time."""
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             checked = {name: pool.submit(self.check_on_both, name, *words, tolerance=tolerance) for name, words in rows}
             for name, result in checked.items():
@@ -121,7 +121,7 @@ class OnGpus:
     def test_methods_in_bfloat16_as_on_the_cpu(self):
         write_rows(self.folder)
         self.train("base", "model.path=llama.json", steps=2)
-        # DPO reads the scores that its reference made, by value.
+        # DPO reads its cached reference scores by value, and emulated GPUs compute no values.
         methods = {name: words for name, words in METHODS.items() if self.computes or name != "dpo"}
         self.check_all_on_both([(f"{name}-bfloat16", ["bf16=true", *words]) for name, words in methods.items()], 3e-2)
 
@@ -146,7 +146,7 @@ class OnGpus:
 
     def test_more_ranks_than_gpus_is_an_error(self):
         result = self.on_gpus(*self.train_arguments("many", "use_cpu=false", ranks=self.gpus + 1), code=3)
-        # Where one is shown, each of the ranks may have been shown one of its own.
+        # With one visible GPU, each rank could see a different one, so the error is found later.
         self.assertIn("has no GPU" if self.gpus > 1 else "has the same GPU as another rank", result.err)
 
     def test_a_trace_has_what_the_gpu_ran(self):
@@ -157,9 +157,9 @@ class OnGpus:
             self.assertGreater(len([event for event in events if event.get("cat") == "kernel"]), 50)
 
     @long
-    def test_one_process_and_many_train_alike(self):
+    def test_threads_and_processes_give_the_same_losses(self):
         if not self.computes:
-            self.skipTest("ranks as threads may hang, as they are warned (docs/gpu.md): on pretended GPUs they did")
+            self.skipTest("ranks as threads may hang (docs/gpu.md), and do on emulated GPUs")
         out = self.on_gpus("bench", "dp-vs-ddp", "--nproc", self.gpus, "--layers", "1", "--width", "32", "--vocabulary", "101",
                            "--length", "16", "--steps", "2").out
         found = [float(line.split()[-1]) for line in out.splitlines() if " ms" in line]
@@ -167,7 +167,7 @@ class OnGpus:
         self.assertLess(max(found) - min(found), 0.02, out)
 
     def as_one_rank(self, plan, model, words, tolerance):
-        """Losses of a plan, on as many ranks as there are GPUs of two, beside those of one rank on one GPU."""
+        """Compares the losses of a plan on two GPUs, or on one if there is one, with those of one rank on one GPU."""
         ranks = min(self.gpus, 2)
         if ranks == 1 and (shares_rows(words) or any(word.startswith("parallel.expert") for word in words)):
             return
@@ -203,9 +203,9 @@ class OnGpus:
                 self.as_one_rank(f"graphs-{stage}", "gpt2.json", words, 1e-4)
 
     @long
-    def test_what_some_ranks_saved_others_go_on_with(self):
+    def test_resume_under_another_plan(self):
         if self.gpus < 2:
-            self.skipTest("fewer than two GPUs")
+            self.skipTest("needs two GPUs")
         common = ["model.path=gpt2.json", "tf32=false", "save_steps=2", "gradient_accumulation_steps=4"]
         for saved, resumed in (("zero-3", "tensor"), ("tensor", "1f1b"), ("1f1b", "zero-3"), ("offload-parameters", "zero-1")):
             with self.subTest(saved=saved, resumed=resumed):

@@ -1,5 +1,5 @@
-"""What test_gpu.py runs on GPUs, on those that compute nothing (tests/null_gpu/README.md): each command comes to its end, and no
-value is compared. Skips where they are not built."""
+"""Runs the commands of test_gpu.py on emulated GPUs that compute nothing (tests/null_gpu/README.md). Each command must complete; values
+are not compared. Skipped if the emulated GPUs are not built."""
 
 import pathlib
 import sys
@@ -15,7 +15,7 @@ sys.path.insert(0, str(SOURCE / "tests" / "null_gpu"))
 import pretend  # noqa: E402
 
 
-@unittest.skipUnless(pretend.libraries(LIBRARIES), f"no null GPU in {LIBRARIES}: it is built where nvcc and the headers of CUDA are")
+@unittest.skipUnless(pretend.libraries(LIBRARIES), f"no null GPU in {LIBRARIES}; building it requires nvcc and the CUDA headers")
 class OnPretendedGpus(test_gpu.OnGpus, ProgramTest):
     gpus = 2
     computes = False
@@ -25,7 +25,7 @@ class OnPretendedGpus(test_gpu.OnGpus, ProgramTest):
         return environment(**pretend.variables(LIBRARIES, self.of_thread.reports, self.gpus))
 
     def on_gpus(self, *arguments, code=0):
-        """No call is refused, and nothing is done out of order."""
+        """Checks that no call is refused and no operation runs out of order."""
         self.of_thread.reports = pathlib.Path(tempfile.mkdtemp(prefix="reports-", dir=self.folder))
         result = super().on_gpus(*arguments, code=code)
         for report in pretend.read_reports(self.of_thread.reports) if code == 0 else []:

@@ -1,5 +1,5 @@
-"""What `lockstep estimate` tells of a GPU's memory, beside what libtorch's allocator reserves there: a large model on GPUs that
-compute nothing (tests/null_gpu/README.md), its steps run with all tensors. Skips where these are not built."""
+"""Compares the GPU memory that `lockstep estimate` predicts with what libtorch's allocator reserves, for large models on emulated GPUs that
+compute nothing but allocate all tensors (tests/null_gpu/README.md). Skipped if the emulated GPUs are not built."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ LIBRARIES = pathlib.Path(PROGRAM).resolve().parent / "null_gpu"
 
 
 def llama(hidden, inner, layers, heads, keys):
-    """Of the shapes of Llama 2; its numbers are zeros, which need not be drawn."""
+    """Writes a model with the shapes of Llama 2. All weights are zero, so no random numbers are drawn."""
     return {
         "model_type": "llama", "vocab_size": 32000, "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": layers,
         "num_attention_heads": heads, "num_key_value_heads": keys, "max_position_embeddings": 4096, "bos_token_id": 0,
@@ -27,7 +27,7 @@ def llama(hidden, inner, layers, heads, keys):
 
 MODELS = {"7b": llama(4096, 11008, 32, 32, 32), "70b": llama(8192, 28672, 80, 64, 8)}
 FOUR = ["per_device_train_batch_size=4"]
-# Name -> model, GPUs, GiB of each, words. A GPU of 180 GB is a B200; those of 800 are none, but two of them take what eight would.
+# Name -> model, GPUs, GiB per GPU, arguments. 180 GB is a B200. No GPU has 800 GB; two of these hold what eight real ones would.
 PLANS = {
     "plain": ("7b", 1, 180, []),
     "recomputed": ("7b", 1, 180, [*FOUR, "parallel.recompute=full"]),
@@ -40,7 +40,7 @@ ON_TWO = {
 }
 
 
-@unittest.skipUnless(pretend.libraries(LIBRARIES), f"no null GPU in {LIBRARIES}: it is built where nvcc and the headers of CUDA are")
+@unittest.skipUnless(pretend.libraries(LIBRARIES), f"no null GPU in {LIBRARIES}; building it requires nvcc and the CUDA headers")
 class GpuMemory(ProgramTest):
     @classmethod
     def setUpClass(cls):
@@ -49,7 +49,7 @@ class GpuMemory(ProgramTest):
             (cls.folder / f"{name}.json").write_text(json.dumps(config))
 
     def reserved(self, name, gpus, memory_gb, *words):
-        """The most bytes that each rank's allocator had until the second step's end; the run is ended there."""
+        """Peak bytes that each rank's allocator reserved up to the end of the second step. Then the run is stopped."""
         reports = self.folder / f"{name}.reports"
         process = start(
             "train", "--nproc", gpus, "tokenizer.path=tokenizer", "data.train=corpus/train.txt", "data.validation=null",
@@ -65,7 +65,7 @@ class GpuMemory(ProgramTest):
         return [struct.unpack("<q", (reports / f"peak-{rank}").read_bytes())[0] for rank in range(gpus)]
 
     def check(self, name, model, gpus, memory_gb, words):
-        """Within 5%, on each rank; the driver's own share is none of the allocator's."""
+        """Checks that the prediction is within 5 % on each rank, excluding the CUDA context, which the allocator does not count."""
         words = [f"model.path={model}", "data.sequence_length=2048", "bf16=true", "per_device_train_batch_size=1", *words]
         told = lockstep("estimate", "--json", "--gpus", gpus, *words, cwd=self.folder)
         self.assertEqual(told.code, 0, told)
@@ -88,7 +88,7 @@ class GpuMemory(ProgramTest):
         self.check_all(PLANS)
 
     @long
-    def test_it_is_so_on_two(self):
+    def test_the_estimate_on_two_gpus(self):
         self.check_all(ON_TWO)
 
 

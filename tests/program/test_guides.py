@@ -1,4 +1,4 @@
-"""The site of the guides, llms.txt, and the README's picture: as the tools make them, from nothing but this folder."""
+"""Tests the generated documentation site, llms.txt and the README's picture, built from the source folder alone."""
 
 import json
 import pathlib
@@ -23,7 +23,7 @@ class Guides(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
 
-    def test_every_link_of_the_site_leads_somewhere_and_nothing_is_fetched(self):
+    def test_site_links_exist_and_nothing_is_fetched(self):
         done = tool("guides.py", self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         pages = {page.name: page.read_text() for page in self.folder.glob("*.html")}
@@ -37,7 +37,7 @@ class Guides(unittest.TestCase):
                     self.assertNotIn(f'<link rel="stylesheet" href="{target}"', text)
                     continue
                 place, _, anchor = target.partition("#")
-                if place.startswith(".."):  # of the repository, or the reference beside it
+                if place.startswith(".."):  # a file of the repository, or the generated reference
                     continue
                 self.assertTrue((self.folder / (place or name)).exists(), f"{name}: {target}")
                 if anchor:
@@ -58,7 +58,7 @@ class Guides(unittest.TestCase):
         listed = set(re.findall(r"\]\(([^)]+)\)", made))
         self.assertEqual(listed, {f"docs/{page.name}" for page in (SOURCE / "docs").glob("*.md")}
                          | {"CONTRIBUTING.md", "docs/decisions/README.md"})
-        kept = (SOURCE / "llms.txt").read_text()  # `make docs` writes it anew
+        kept = (SOURCE / "llms.txt").read_text()  # `make docs` rewrites it
         for path in re.findall(r"\]\(([^)]+)\)", kept):
             self.assertTrue((SOURCE / path).exists(), path)
 
@@ -74,7 +74,7 @@ class Guides(unittest.TestCase):
         points = next(picture.iter("{http://www.w3.org/2000/svg}polyline")).get("points").split()
         self.assertEqual(len(points), 5)
         heights = [float(point.split(",")[1]) for point in points]
-        self.assertEqual(heights, sorted(heights))  # downwards is a larger y
+        self.assertEqual(heights, sorted(heights))  # y grows downwards
         self.assertIn("step 50/50   loss 0.1400   lr 1.00e-03   12.3k tok/s", (self.folder / "run.svg").read_text())
         other = self.folder / "other"
         other.mkdir()

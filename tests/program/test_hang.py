@@ -1,6 +1,6 @@
-"""A rank that stands still is named: by its peers when their time is up, and long before by its launcher.
+"""A hung rank is identified by its peers when their timeout expires, and long before that by its launcher.
 
-LOCKSTEP_HANG_TRIALS=200: so many stops instead of a few (`make hangs` runs that many).
+LOCKSTEP_HANG_TRIALS=N sets the number of stopped ranks; `make hangs` runs 200.
 """
 
 import os
@@ -31,11 +31,11 @@ import pretend  # noqa: E402
 
 NULL_GPU = pathlib.Path(PROGRAM).resolve().parent / "null_gpu"
 TRIALS = int(os.environ.get("LOCKSTEP_HANG_TRIALS", "6"))
-LIMIT = 2.0  # seconds without progress, in place of 30
+LIMIT = 2.0  # seconds without progress; the program's default is 30
 
 
 class Stderr:
-    """What a run says on stderr, read while it runs."""
+    """Standard error of a run, readable while it runs."""
 
     def __init__(self, folder, name):
         self.path = folder / f"{name}.err"
@@ -82,28 +82,28 @@ class Hang(ProgramTest):
             self.assertTrue(text.rstrip().endswith(f"rank {victim}"), (victim, text, err))
 
     @long
-    def test_the_stopped_rank_is_the_one_that_all_name(self):
+    def test_all_peers_name_the_stopped_rank(self):
         for trial, ranks in enumerate((3, 5)):
             self.stop_and_be_named_by_peers(f"stopped-{trial}", ranks)
 
     @long
-    def test_in_groups_of_ranks_as_well(self):
+    def test_all_peers_name_the_stopped_rank_of_a_group(self):
         self.stop_and_be_named_by_peers("mesh", 4, "parallel.tensor=2")
         self.stop_and_be_named_by_peers("stages", 4, "parallel.pipeline=2", "gradient_accumulation_steps=2")
 
-    def test_over_gloo_whose_own_timeouts_name_nobody(self):
+    def test_gloo(self):
         self.stop_a_rank("gloo", 3, "ddp_backend=gloo")
 
     @long
-    def test_the_launcher_names_who_is_stopped_while_the_run_goes_on(self):
-        """Ranks are stopped one after the other, named, and let go on; no other rank is ever named."""
+    def test_launcher_names_stopped_ranks(self):
+        """Stops ranks sequentially and continues each one after it was named. No other rank may ever be named."""
         plans = [
             (3, "shared", ()), (3, "gloo", ("ddp_backend=gloo",)),
             (4, "tensor", ("parallel.tensor=2",)), (4, "gloo-zero", ("ddp_backend=gloo", "parallel.zero_stage=3")),
             (4, "pipeline", ("parallel.pipeline=2", "gradient_accumulation_steps=2")), (5, "odd", ()),
             (6, "gloo-six", ("ddp_backend=gloo",)), (8, "zero", ("parallel.zero_stage=2",)),
         ]
-        if pretend.libraries(NULL_GPU):  # over c10d's own backend of NCCL, on GPUs that are pretended
+        if pretend.libraries(NULL_GPU):  # c10d's NCCL backend, on emulated GPUs
             plans += [(3, "nccl", ("use_cpu=false",)), (4, "nccl-zero", ("use_cpu=false", "parallel.zero_stage=2")),
                       (4, "nccl-tensor", ("use_cpu=false", "parallel.tensor=2"))]
         chosen = os.environ.get("LOCKSTEP_HANG_PLANS", "")
@@ -115,10 +115,10 @@ class Hang(ProgramTest):
             found, waited = self.stop_in_turn(name, ranks, trials, more)
             right += found
             seconds += waited
-            print(f"{name}: {ranks} ranks, {found} of {trials} right", flush=True)
+            print(f"{name}: {ranks} ranks, {found} of {trials} named correctly", flush=True)
         seconds.sort()
-        print(f"{right} of {TRIALS} right; named after {seconds[len(seconds) // 2]:.1f} s (median), "
-              f"{seconds[-1]:.1f} s (longest), the limit being {LIMIT} s", flush=True)
+        print(f"{right} of {TRIALS} named correctly, after {seconds[len(seconds) // 2]:.1f} s (median), "
+              f"{seconds[-1]:.1f} s (longest), limit {LIMIT} s", flush=True)
         self.assertEqual(right, TRIALS)
 
     def stop_in_turn(self, name, ranks, trials, more):
@@ -146,13 +146,13 @@ class Hang(ProgramTest):
                             lambda: "stacks of rank" in said.text()[before:] and said.text()[before:], 30)
                     finally:
                         os.kill(processes[victim], signal.SIGCONT)
-                    # The process, its state, what the others wait for it in, and its stack.
+                    # The report contains the process, its state, the collective in which other ranks wait for it, and its stack.
                     whole = (f"process {processes[victim]} stopped" in text and "graph of waits:" in text
                              and re.search(r"#0 \S+", text)
                              and re.search(rf"for rank {victim}[ :].* number \d+ of group .*shape \[", text))
                     ok = named == [str(victim)] and whole
                     if not ok:
-                        print(f"{name}: stopped {victim}, told:\n{text}", flush=True)
+                        print(f"{name}: stopped rank {victim}, output:\n{text}", flush=True)
                     right += bool(ok)
                     wait_for(lambda: f"rank {victim} resumed after" in said.text()[before:], 60)
             finally:
@@ -163,7 +163,7 @@ class Hang(ProgramTest):
         return right, seconds
 
     @long
-    def test_one_that_stands_longer_than_hang_timeout_is_killed_and_the_job_goes_on_from_its_checkpoint(self):
+    def test_hang_timeout_kills_the_rank_and_resumes(self):
         name = "ended"
         process = start(
             "launch", "--nproc-per-node", "2", "--max-restarts", "1", PROGRAM,
@@ -178,13 +178,13 @@ class Hang(ProgramTest):
         self.assertIn("restart 1 of 1", err)
         self.assertEqual(len(losses(self.folder / name)), 60)
 
-    def test_stacks_and_the_live_view_need_no_rank_to_answer(self):
+    def test_stacks_and_live_view_of_a_hung_rank(self):
         name = "looked-at"
         process = self.begin(name, 3)
         try:
             wait_for(lambda: len(losses(self.folder / name)) >= 3)
             processes = ranks_of(f"output_dir={name}")
-            os.kill(processes[0], signal.SIGSTOP)  # the one that would answer `ctl status`
+            os.kill(processes[0], signal.SIGSTOP)  # the rank that answers `ctl status`
             time.sleep(0.5)
             for words in (("ctl", name, "stacks"), ("ctl", "stacks", name)):
                 told = self.run_ok(*words).out

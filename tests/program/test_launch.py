@@ -1,4 +1,4 @@
-"""`lockstep launch` with our own commands: jobs that go on after a loss, and every launcher's way to say it."""
+"""`lockstep launch` with Lockstep commands: jobs that continue after a loss, and the arguments of every launcher."""
 
 import os
 import pathlib
@@ -47,7 +47,7 @@ class Elastic(ProgramTest):
         wait_for(lambda: (self.steps(output) or [0])[-1] >= step, seconds=120)
 
     def saved(self, output):
-        """The checkpoints that are committed: they are written while training goes on."""
+        """Names of committed checkpoints; checkpoints are written while training continues."""
         return [p.name for p in (self.folder / output).glob("checkpoint-*") if "." not in p.name]
 
     def worker(self, output, rank):
@@ -58,7 +58,7 @@ class Elastic(ProgramTest):
         self.assertEqual(process.returncode, 0, err)
         return err
 
-    def test_goes_on_from_the_last_checkpoint_after_a_worker_is_lost(self):
+    def test_resumes_from_the_last_checkpoint_after_a_lost_worker(self):
         job = start(
             *self.arguments(["--nproc-per-node=2", "--max-restarts=1"], "killed"), cwd=self.folder)
         self.reached("killed", 10)
@@ -78,21 +78,21 @@ class Elastic(ProgramTest):
         return start(*self.arguments(launch, output), cwd=self.folder)
 
     def two_nodes(self, output):
-        """The first, of 3 ranks, hosts the job, and waits for the second, of one: 4 ranks x 2."""
+        """Starts two nodes: the first hosts the job with 3 ranks and waits for the second with 1. World size 4, 2 sequences per rank."""
         port = free_port()
         first = self.node(output, port, 3)
         wait_for(lambda: listens(int(port)))
         return port, first, self.node(output, port, 1)
 
     @long
-    def test_goes_on_without_a_lost_node_and_takes_a_new_one_in(self):
+    def test_continues_without_a_lost_node_and_adds_a_new_one(self):
         port, first, second = self.two_nodes("elastic")
         self.reached("elastic", 6)
         wait_for(lambda: self.saved("elastic"))
         os.kill(second.pid, signal.SIGKILL)
         second.communicate(timeout=60)
         lost_at = self.steps("elastic")[-1]
-        self.reached("elastic", lost_at + 6)  # on three ranks, which share 8 sequences unequally
+        self.reached("elastic", lost_at + 6)  # on three ranks, which split 8 sequences unevenly
         third = self.node("elastic", port, 1)
         err = self.finish(first)
         self.finish(third)
@@ -105,7 +105,7 @@ class Elastic(ProgramTest):
         wait_for(lambda: not processes_of("output_dir=elastic"))
 
     @long
-    def test_goes_on_without_the_lost_host_and_takes_a_new_node_in(self):
+    def test_continues_without_the_lost_host_and_adds_a_new_node(self):
         port, host, second = self.two_nodes("heir")
         self.reached("heir", 6)
         wait_for(lambda: self.saved("heir"))
@@ -113,7 +113,7 @@ class Elastic(ProgramTest):
         host.communicate(timeout=60)
         lost_at = self.steps("heir")[-1]
         self.reached("heir", lost_at + 6)
-        third = self.node("heir", port, 3)  # the endpoint is this machine's, where the heir listens as well
+        third = self.node("heir", port, 3)  # the endpoint is on this machine, where the standby coordinator also listens
         err = self.finish(second)
         self.finish(third)
         self.assertIn("this node hosts the job now", err)
@@ -125,7 +125,7 @@ class Elastic(ProgramTest):
         wait_for(lambda: not processes_of("output_dir=heir"))
 
     @long
-    def test_a_host_that_stood_still_does_not_go_on_beside_its_heir(self):
+    def test_stopped_host_ends_after_failover(self):
         port, host, second = self.two_nodes("still")
         self.reached("still", 6)
         wait_for(lambda: self.saved("still"))
@@ -137,7 +137,7 @@ class Elastic(ProgramTest):
         self.reached("still", lost_at + 6)
         for pid in machine:
             os.kill(pid, signal.SIGCONT)
-        self.assertIn("takes over", self.finish(second))  # output_dir, whose lock a rank that stood still has
+        self.assertIn("takes over", self.finish(second))  # output_dir, although a stopped rank holds its lock
         self.assertRegex(self.finish(host), "the job continued without this coordinator|hosts it now")
         self.assertEqual(self.steps("still"), list(range(1, self.STEPS + 1)))
         self.assert_close(losses(self.folder / "still"), self.undisturbed("whole-4", ranks=4), 1e-5)
@@ -154,7 +154,7 @@ class Elastic(ProgramTest):
         wait_for(lambda: not list(temporary.iterdir()))
 
     @long
-    def test_what_an_earlier_job_left_in_the_folder_is_not_resumed(self):
+    def test_checkpoints_of_an_earlier_job_are_not_resumed(self):
         self.train("reused", "save_steps=2", steps=4)
         job = start(
             *self.arguments(
@@ -176,7 +176,7 @@ class Words(ProgramTest):
         return self.run_ok("launch", *words, "train", *train[1:at], *train[at + 2:])
 
     @long
-    def test_every_launchers_words_start_our_own_command(self):
+    def test_arguments_of_every_launcher(self):
         for words in (
                 ["--nproc-per-node=2"],
                 ["--compat", "torch.distributed.launch", "--nproc-per-node=2"],
@@ -189,7 +189,7 @@ class Words(ProgramTest):
         for words in (["--local-rank=0"], ["--local_rank", "0"], ["--local-rank", "0"], ["--local_rank=0"]):
             self.train("said", *words, steps=1)
 
-    def test_a_link_of_a_launchers_name_is_that_launcher(self):
+    def test_symlink_with_the_name_of_a_launcher(self):
         env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HOME": str(self.folder)}
         for name in ("torchrun", "accelerate", "deepspeed"):
             (self.folder / name).symlink_to(PROGRAM)
@@ -208,7 +208,7 @@ class Words(ProgramTest):
         result = self.run_ok("doctor", "--nproc", 2, "--output", self.folder)
         self.assertRegex(result.out, r"all-reduce +[\d.]+ GB/s between 2 ranks")
 
-    def test_bad_words_are_told_on_one_screen(self):
+    def test_bad_arguments_are_reported_on_one_screen(self):
         for words, texts in (
                 (["--nproc-per-nodx=2", "x.py"], ["no launcher accepts", "--help"]),
                 (["--compat", "torchrun", "--nproc_per_nodes=2", "x.py"], ["Did you mean 'nproc-per-node'?"]),

@@ -1,4 +1,4 @@
-"""Lockstep installed and used by a project of its own, examples/vision, on one rank and on two."""
+"""Builds and runs examples/vision against an installed Lockstep, on one rank and on two."""
 
 import pathlib
 import re
@@ -22,12 +22,12 @@ def run(*command, **variables):
         [str(word) for word in command], capture_output=True, text=True, timeout=600, check=False, env=environment(**variables))
 
 
-@long  # a project of its own is compiled
+@long  # compiles a separate project
 class Library(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-library-"))
-        # At places that stay, so that ccache knows the compilation again.
+        # Fixed paths, so that ccache recognizes the compilation.
         cls.prefix, cls.build = BUILD / "installed", BUILD / "vision"
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
         for command in (
@@ -58,7 +58,7 @@ class Library(unittest.TestCase):
         for a, b in zip(expected, seen):
             self.assertAlmostEqual(a, b, delta=1e-4)
 
-        # A run that lost its last epoch goes on with it, on another number of ranks.
+        # A run that lost its last epoch resumes on another number of ranks.
         last = sorted(one.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))[-1]
         shutil.rmtree(last)
         self.train(*self.launch, self.build / "vision", one)
@@ -76,7 +76,7 @@ class Library(unittest.TestCase):
         self.assertIn("rank 0", done.stderr)
         self.assertIn(str(occupied), done.stderr)
 
-    def test_an_installation_without_its_libtorch_says_so(self):
+    def test_installation_without_libtorch_is_reported(self):
         done = run("cmake", "-S", SOURCE / "examples" / "vision", "-B", self.folder / "elsewhere",
                    f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DLOCKSTEP_LIBTORCH={self.folder}")
         self.assertNotEqual(done.returncode, 0)
@@ -90,7 +90,7 @@ class Library(unittest.TestCase):
             with self.subTest(name):
                 reports = self.folder / f"{name}.reports"
                 done = run(*command, **pretend.variables(libraries, reports, 1))
-                report, = pretend.read_reports(reports)  # who used a GPU left one
+                report, = pretend.read_reports(reports)  # each process that used a GPU left one report
                 self.assertGreater(report["counts"]["launches"], 100, done)
 
     def test_the_page_shows_the_program_that_is_compiled(self):

@@ -1,4 +1,4 @@
-"""Where the memory goes, what is told when it runs out, and how the ranks end when one is gone."""
+"""Memory reports, the out-of-memory error, and the end of a job whose rank was killed."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def state_of(pid):
 
 
 class Memory(ProgramTest):
-    def test_the_memory_is_told_by_kind_and_phase(self):
+    def test_memory_report_by_kind_and_phase(self):
         result = self.train("told", "--log-memory", "parallel.zero_stage=3", "logging_steps=2", ranks=2, steps=4)
         tables = result.err.split("by kind:\n")[1:]
         self.assertEqual(len(tables), 2, result)
@@ -30,8 +30,8 @@ class Memory(ProgramTest):
         silent = self.train("silent", steps=2)
         self.assertNotIn("by kind", silent.err)
 
-    def test_running_out_of_memory_tells_where_it_went_and_what_would_save_most(self):
-        # What a process of the program maps in any case: all but the addresses kept for tensors, an eighth of a limit.
+    def test_out_of_memory_report(self):
+        # Measures what the process maps apart from tensors. The program reserves an eighth of the limit as addresses for tensors.
         plenty = 16 << 30
         process = start(*self.train_arguments("small", steps=1000000), cwd=self.folder, address_space=plenty)
         wait_for(lambda: len(losses(self.folder / "small")) >= 2)
@@ -45,7 +45,7 @@ class Memory(ProgramTest):
         (self.folder / "wide.json").write_text(json.dumps(wide))
         words = self.train_arguments(
             "full", "--force", "model.path=wide.json", "data.sequence_length=64", "per_device_train_batch_size=256")
-        limit = mapped + (700 << 20)  # its states, and some layers' activations
+        limit = mapped + (700 << 20)  # enough for the states and the activations of some layers
         process = start(*words, cwd=self.folder, address_space=limit)
         _, said = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 5, said)
@@ -65,7 +65,7 @@ class Memory(ProgramTest):
         victim = ranks[1]
         os.kill(victim, signal.SIGSTOP)
         wait_for(lambda: state_of(victim) == "T")
-        time.sleep(0.5)  # the others have come to a gather that waits for it
+        time.sleep(0.5)  # by now the other ranks wait for this one in a gather
         done = len(losses(self.folder / "gather"))
         time.sleep(0.3)
         self.assertEqual(len(losses(self.folder / "gather")), done)
@@ -89,7 +89,7 @@ class Bench(ProgramTest):
         self.assertEqual(
             list(rows),
             ["stage 0", "stage 1", "stage 2", "stage 2, offload", "stage 3", "stage 3, offload"])
-        self.assertEqual(len({row[-1] for row in rows.values()}), 1, out)  # they train alike
+        self.assertEqual(len({row[-1] for row in rows.values()}), 1, out)  # equal losses
         self.assertIn("fastest first: ", out)
 
     def test_one_process_threads_and_processes_side_by_side(self):

@@ -1,4 +1,4 @@
-"""Several sources by weights: the same samples on any number of ranks, and after a resume."""
+"""Weighted mixtures of data sources: the same samples on any number of ranks and after a resume."""
 
 import json
 import shutil
@@ -36,10 +36,10 @@ class Mixture(ProgramTest):
         self.assert_close(losses(self.folder / "one")[3:], losses(self.folder / "resumed"), 1e-5)
         steps = [line for line in metrics(self.folder / "one") if "loss" in line]
         self.assertAlmostEqual(steps[1]["mixture/books"], 0.75)  # 9 of 12
-        # Its own configuration starts it again.
+        # The written configuration starts the same run.
         self.run_ok("train", "-c", "one/config.yaml", "output_dir=again")
         self.assertEqual(losses(self.folder / "again"), losses(self.folder / "one"))
-        # Other weights are other data.
+        # Different weights are different data, so resuming fails.
         told = self.run_fails(2, *self.words("other", mixture.replace("3}", "2}"), held, "max_steps=7", "per_device_train_batch_size=6",
                                              "resume_from_checkpoint=one/checkpoint-3")).err
         self.assertIn("data.mixture", told)
@@ -87,7 +87,7 @@ class Mixture(ProgramTest):
             self.assertEqual(losses(self.folder / f"{task}-one")[2:], losses(self.folder / f"{task}-on"))
             last = [line for line in metrics(self.folder / f"{task}-one") if "loss" in line][-1]
             self.assertAlmostEqual(last["mixture/second"], 2 / 3)
-        # Held out of each source, and a label of a source that the others do not have.
+        # Each source contributes validation rows; one source has a label that the other does not.
         (self.folder / "third.csv").write_text("text,label\n" + "".join(f"row {i},other\n" for i in range(40)))
         mixture = "[{name: first, files: [first.csv]}, {name: third, files: [third.csv]}]"
         self.run_ok(*self.words("held", mixture, "task.type=sequence_classification", "data.validation_fraction=0.1", "data.sequence_length=48", "max_steps=2"))
@@ -98,7 +98,7 @@ class Mixture(ProgramTest):
                                              "task.labels=[praise,complaint,question,request]", "max_steps=1")).err
         self.assertIn("odd.csv, line 2", told)
 
-    def test_what_is_wrong_is_told_before_training(self):
+    def test_invalid_mixtures_fail_before_training(self):
         def told(mixture, *more, code=2):
             error = self.run_fails(code, *self.words("none", mixture, "max_steps=2", *more)).err
             self.assertLess(error.count("\n"), 25)
@@ -108,7 +108,7 @@ class Mixture(ProgramTest):
         self.assertIn("weight -1 must be at least 0", told("[{name: a, files: [a.txt], weight: -1}, {files: [b.jsonl]}]"))
         self.assertIn("source 'a' is listed twice", told("[{name: a, files: [a.txt]}, {name: a, files: [b.jsonl]}]"))
         self.assertIn("did you mean 'weight'?", told("[{name: a, files: [a.txt], wieght: 1}]").lower())
-        self.assertIn("names no files", told("[{name: a, weight: 1}]"))
+        self.assertIn("has no files", told("[{name: a, weight: 1}]"))
         self.assertIn("weight: heavy is not a number", told("[{name: a, files: [a.txt], weight: heavy}]"))
         self.assertIn("max_epochs 0 must be at least 1", told("[{name: a, files: [a.txt], max_epochs: 0}]"))
         self.assertIn("is not a list of maps", told("a.txt"))

@@ -1,4 +1,4 @@
-"""Runs that are watched and steered: tables, the socket of a run, and the page in a browser."""
+"""Monitoring and control of runs: tables, the control socket, the terminal view, and the page in a browser."""
 
 import http.client
 import fcntl
@@ -31,7 +31,7 @@ from harness import (
     wait_for,
 )
 
-NEEDS_BROWSER = unittest.skipUnless(browser.find(), "there is no Chromium on this machine (apt-get install chromium)")
+NEEDS_BROWSER = unittest.skipUnless(browser.find(), "Chromium is not installed (apt-get install chromium)")
 
 
 def events(run, name=None):
@@ -40,7 +40,7 @@ def events(run, name=None):
 
 
 class Runs(ProgramTest):
-    def test_runs_are_listed_with_their_ends_and_compared(self):
+    def test_runs_and_compare(self):
         self.train("runs/a", "eval_strategy=steps", "eval_steps=3", "save_steps=3", ranks=2)
         self.train("runs/deep/b", "seed=7")
         self.run_fails(
@@ -76,7 +76,7 @@ class Control(ProgramTest):
     def ctl(self, name, *words):
         return self.run_ok("ctl", name, *words).out
 
-    def test_a_run_is_asked_and_acts_on_all_ranks_between_two_steps(self):
+    def test_ctl_acts_on_all_ranks_between_steps(self):
         process = self.begin("steered", "training.log_level=warning")
         run = self.folder / "steered"
         self.assertRegex(self.ctl("steered", "status"), r"^step \d+ of 4000, ")
@@ -107,7 +107,7 @@ class Control(ProgramTest):
         self.run_fails(3, "ctl", "steered", "status")
 
     @long
-    def test_a_learning_rate_that_was_set_is_set_again_by_a_resume(self):
+    def test_resume_restores_a_changed_learning_rate(self):
         process = self.begin("set", "save_steps=20", "lr_scheduler_type=cosine")
         run = self.folder / "set"
         wait_for(lambda: (run / "checkpoint-20").exists())
@@ -120,7 +120,7 @@ class Control(ProgramTest):
         before, after = lines[act["step"]]["learning_rate"], lines[act["step"] + 1]["learning_rate"]
         self.assertAlmostEqual(after / before, 10, places=2)
         last = max(lines)
-        # From a checkpoint before the act the run goes on as it went.
+        # A run resumed from a checkpoint before the change repeats the original losses.
         for folder in run.glob("checkpoint-*"):
             if int(folder.name[11:]) > act["step"]:
                 shutil.rmtree(folder)
@@ -140,7 +140,7 @@ class Samples(ProgramTest):
     PROMPTS = ["One day", "The little girl and her friend went"]
 
     @long
-    def test_samples_are_what_the_saved_model_generates_whatever_the_plan(self):
+    def test_samples_equal_the_saved_models_output(self):
         plans = {
             "one": (1, []),
             "shared": (4, ["parallel.tensor=2", "parallel.zero_stage=3"]),
@@ -160,7 +160,7 @@ class Samples(ProgramTest):
                 file, = (self.folder / name).glob(tracker)
                 self.assertIn(b"samples/2", file.read_bytes())
 
-    def test_samples_that_cannot_be_had_are_refused_before_training(self):
+    def test_invalid_sample_settings_fail_before_training(self):
         refused = {
             "evaluations": [],
             "no tokens": ["eval_strategy=steps", 'monitor.samples=[""]'],
@@ -205,8 +205,8 @@ class Terminal(ProgramTest):
         self.assertRegex(shown, "[\u2801-\u28ff]{3}")  # a curve
         os.write(end, b"n")
         self.read_until(end, "learning_rate (n")
-        os.write(end, b"\x1b[B\x1bOB")  # down, as terminals say it in either mode
-        self.read_until(end, "two")  # what differs from tui/one: a terminal is sent no more
+        os.write(end, b"\x1b[B\x1bOB")  # the down key, in both modes of a terminal
+        self.read_until(end, "two")  # the screen's difference from tui/one; only changes are sent
         os.write(end, b"q")
         self.assertEqual(process.wait(60), 0)
         process, end = self.open("tui", rows=8, columns=30)
@@ -244,7 +244,7 @@ class Page(ProgramTest):
         connection.close()
         return answer.status, dict(answer.getheaders()), body
 
-    def test_the_page_is_behind_its_token_and_follows_a_run(self):
+    def test_page_requires_its_token_and_follows_a_run(self):
         shutil.copytree(self.folder / "page" / "one", self.folder / "copied", ignore=shutil.ignore_patterns("*.safetensors"))
         with open(self.folder / "copied" / "metrics.jsonl", "a") as file:
             file.write('{"step": 41, "lo')
@@ -269,7 +269,7 @@ class Page(ProgramTest):
         token = address.query.removeprefix("token=")
         served = self.get(address, "/metrics", Authorization=f"Bearer {token}")[2]
         self.assertIn("lockstep_loss{", served)
-        # Grafana's dashboard asks for nothing else.
+        # Grafana's dashboard uses no other metrics.
         board = json.loads((SOURCE / "deploy" / "grafana" / "lockstep.json").read_text())
         asked = {name for panel in board["panels"] for target in panel["targets"]
                  for name in re.findall(r"lockstep_\w+", target["expr"])}
@@ -277,7 +277,7 @@ class Page(ProgramTest):
         self.assertEqual(asked - set(re.findall(r"^(lockstep_\w+)\{run=", served, re.M)), set())
         self.run_fails(2, "monitor", "nowhere")
 
-    def test_a_long_run_is_thinned_out_by_the_server_and_no_extreme_is_lost(self):
+    def test_downsampling_of_a_long_run_keeps_extremes(self):
         least, greatest = long_run.write(self.folder / "long", 50000, 20)
         address = self.serve("long")
         token = {"Authorization": "Bearer " + address.query.removeprefix("token=")}
@@ -292,9 +292,9 @@ class Page(ProgramTest):
         shown = dict(zip(*curves["loss"]))
         self.assertEqual((shown[least], shown[greatest]), (0.001, 1000))
         part = json.loads(self.get(address, f"/api/series?ids=0&names=loss&points=100&from={least}&to={least + 99}", **token)[2])
-        self.assertEqual(part["0"]["loss"][0], list(range(least, min(50000, least + 99) + 1)))  # near enough, all are there
+        self.assertEqual(part["0"]["loss"][0], list(range(least, min(50000, least + 99) + 1)))  # close to every step is returned
 
-    def test_what_ranks_do_now_is_told_with_their_stacks(self):
+    def test_live_view_with_stacks(self):
         process = start(*self.train_arguments("live", ranks=2, steps=4000), cwd=self.folder)
         self.addCleanup(process.communicate)
         self.addCleanup(process.terminate)
@@ -347,9 +347,9 @@ class Page(ProgramTest):
             page = self.open(name)
             end = "document.querySelector('tr[data-run] td:last-child')"
             self.assertEqual(page.value(f"{end}.textContent"), "running")
-            page.wait_for("/^[0-9:dh ]+$/.test(document.querySelector('tr[data-run] td:nth-child(9)').textContent)")  # what is left
+            page.wait_for("/^[0-9:dh ]+$/.test(document.querySelector('tr[data-run] td:nth-child(9)').textContent)")  # remaining time
             path = "document.querySelector('path[data-series=\"0:loss\"]').getAttribute('d')"
-            page.wait_for(f"{path} !== {json.dumps(page.value(path))}")  # the curve moves
+            page.wait_for(f"{path} !== {json.dumps(page.value(path))}")  # the curve grows
             page.wait_for("/rank 1.*: step \\d/.test(document.querySelector('[data-part=\"live-0\"] pre').textContent)")
             page.value("document.querySelector('[data-part=\"live-0\"] button').click()")
             page.wait_for("document.querySelector('[data-part=\"live-0\"]').textContent.includes('stacks of rank 1')")
@@ -360,7 +360,7 @@ class Page(ProgramTest):
 
     @NEEDS_BROWSER
     @long
-    def test_events_are_told(self):
+    def test_events_are_shown(self):
         train = self.train_arguments(
             "eventful", "fp16=true", "precision.loss_scale.initial_power=22", "checkpoint.compare_replicas=5", "save_steps=10", steps=60)
         at = train.index("--nproc")
@@ -394,7 +394,7 @@ class Page(ProgramTest):
         self.assertEqual(page.value("[...document.querySelectorAll('tr[data-run] td:nth-child(2)')].map(cell => cell.textContent)"),
                          [f"many/{number:02}" for number in range(64)])
         lines = "document.querySelectorAll('[data-chart=\"loss+eval_loss\"] path[data-series]').length"
-        self.assertEqual(page.value(lines), 2 * 8)  # the first ones
+        self.assertEqual(page.value(lines), 2 * 8)  # the first eight
         page.value("[...document.querySelectorAll('tr[data-run] input:not(:checked)')].forEach(box => box.click())")
         page.wait_for(f"{lines} === 2 * 64")
         self.assertEqual(page.complaints, [])
@@ -402,16 +402,16 @@ class Page(ProgramTest):
     @NEEDS_BROWSER
     def test_in_a_browser(self):
         page = self.open("page")
-        self.assertEqual(page.value("location.search"), "")  # the token has left the address
+        self.assertEqual(page.value("location.search"), "")  # the page removes the token from the address
         self.assertEqual(page.value("document.querySelectorAll('tr[data-run]').length"), 2)
         charts = page.value("[...document.querySelectorAll('[data-chart]')].map(c => c.dataset.chart)")
-        charts = [name for name in charts if name != "roofline_share"]  # drawn where this machine's figures are known
+        charts = [name for name in charts if name != "roofline_share"]  # drawn only on measured machines
         self.assertEqual(
             charts[:7],
             ["loss+eval_loss", "learning_rate", "grad_norm", "tokens_per_s", "peak_share", "step_s", "peak_memory_bytes"])
         self.assertRegex(page.value("document.querySelector('tr[data-run] td:nth-child(10)').textContent"), r"^\d+%$")  # goodput
         told = [json.loads(line) for line in (self.folder / "page" / "one" / "ranks.jsonl").read_text().splitlines()]
-        self.assertEqual((told[-1]["step"], sum(line["steps"] for line in told)), (40, 40))  # the last step too
+        self.assertEqual((told[-1]["step"], sum(line["steps"] for line in told)), (40, 40))  # including the last step
         lines = "document.querySelectorAll('[data-chart=\"loss+eval_loss\"] path[data-series]').length"
         self.assertEqual(page.value(lines), 4)
         path = "document.querySelector('path[data-series=\"0:loss\"]').getAttribute('d')"
@@ -443,7 +443,7 @@ class Page(ProgramTest):
         chart = "document.querySelector('[data-chart=\"loss+eval_loss\"]')"
         self.assertRegex(page.value(f"{chart}.querySelector('svg').getAttribute('aria-label')"), r"page/one loss is [\d.]+ at step 40, between")
         page.value(f"{chart}.querySelector('svg').focus()")
-        page.key("Home")  # what has the focus is read by keys, and nothing moves
+        page.key("Home")  # the focused chart handles the key; nothing scrolls
         self.assertRegex(page.value(f"{chart}.querySelector('p').textContent"), r"page/one loss: [\d.]+ at 1\b")
         page.key("ArrowRight")
         self.assertRegex(page.value(f"{chart}.querySelector('p').textContent"), r"page/one loss: [\d.]+ at 2\b")
@@ -461,12 +461,12 @@ class Page(ProgramTest):
                                    "text => text.getBoundingClientRect().right <= text.closest('svg').getBoundingClientRect().right + 0.5)"))
         self.assertEqual(page.value(f"{ranks}.querySelectorAll('tbody svg.shares').length"), 2 + 14)  # ranks; kinds, twice
         timeline = f"{ranks}.querySelectorAll('[data-part=timeline-0] svg rect')"
-        page.wait_for(f"{timeline}.length === 2 * 16")  # 4 micro-batches there and back on 2 ranks; as many foreseen
+        page.wait_for(f"{timeline}.length === 2 * 16")  # 4 micro-batches, forward and backward, on 2 ranks; as many predicted
         heat = f"{ranks}.querySelector('rect.heat').parentNode.getAttribute('aria-label')"
         self.assertIn("compute per step", page.value(heat))
         page.value(f"(s => {{ s.value = 'communication'; s.dispatchEvent(new Event('change')); }})({ranks}.querySelector('select'))")
         self.assertIn("time waiting for other ranks of 2 ranks", page.value(heat))
-        page.size(360, 700)  # a phone: nothing is wider than it but what scrolls by itself
+        page.size(360, 700)  # a phone: only elements that scroll by themselves may be wider
         page.wait_for("document.documentElement.scrollWidth <= 360")
         colors = []
         for scheme in ("dark", "light"):

@@ -1,4 +1,4 @@
-"""Data by a name of the Hub, from its cache on this machine: the commands that run_clm's and the Alpaca guides give."""
+"""Hub data sets by name, read from the local cache: the commands of the run_clm and Alpaca guides."""
 
 import json
 import pathlib
@@ -40,7 +40,7 @@ class NamedData(ProgramTest):
         self.run_ok("train", *given, f"data.train={folder}/train-00000-of-00001.jsonl",
                     f"data.validation={folder}/validation-00000-of-00001.jsonl", "--output_dir", "files")
         self.assertEqual(losses(self.folder / "named"), losses(self.folder / "files"))
-        # The run's own file starts it again, where the cache is elsewhere too.
+        # The written configuration starts the run again, also with another cache folder.
         again = (self.folder / "named" / "config.yaml").read_text()
         self.assertIn("dataset_name: wikitext", again)
         self.run_ok("train", "-c", "named/config.yaml", "output_dir=again", env=self.environment)
@@ -54,7 +54,7 @@ class NamedData(ProgramTest):
         self.run_ok("train", "--nproc", 2, *words, "output_dir=two", env=self.environment)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)
 
-    def test_parts_of_splits(self):
+    def test_slices_of_splits(self):
         words = ["model.path=model.json", "tokenizer.path=tokenizer", "max_steps=2", "per_device_train_batch_size=2", "data.sequence_length=32",
                  "logging_steps=1", "use_cpu=true", "do_eval=true"]
         named = ["data.dataset_name=wikitext", "data.dataset_config_name=wikitext-2-raw-v1"]
@@ -67,14 +67,14 @@ class NamedData(ProgramTest):
         self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "cut"))
         results = [json.loads((self.folder / run / "eval_results.json").read_text())["eval_loss"] for run in ("parts", "cut")]
         self.assertEqual(*results)
-        # Files have parts too.
+        # Files can be sliced too.
         self.run_ok("train", *words, "--train_file", "most.jsonl[:50%]", "data.validation='most.jsonl[-10:]'", "output_dir=half")
         told = self.run_fails(4, "train", *words, *named, "--data.train_split", "train[400:]", "output_dir=refused", env=self.environment).err
         self.assertIn("selects no rows; the files have 400", told)
         told = self.run_fails(2, "train", *words, *named, "--data.train_split", "train[80%]", "output_dir=refused", env=self.environment).err
         self.assertIn("is not a valid split slice", told)
 
-    def test_what_is_not_there(self):
+    def test_missing_data_sets_and_splits(self):
         words = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=none", "max_steps=1", "use_cpu=true"]
         told = self.run_fails(2, *words, "data.dataset_name=wikitext", env=self.environment).err
         self.assertIn("wikitext-103-raw-v1, wikitext-2-raw-v1", told)

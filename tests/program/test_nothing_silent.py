@@ -1,4 +1,4 @@
-"""Input that other programs give a meaning to is used, or refused by name; nothing is replaced by random weights or learned from nothing."""
+"""Input that other programs interpret is either used or refused by name; training never silently uses random weights or learns no token."""
 
 import json
 import math
@@ -41,7 +41,7 @@ class NothingSilent(ProgramTest):
                       "data.sequence_length=32", "output_dir=trained", "max_steps=2", "use_cpu=true")
 
     def copy(self, name, *left_out):
-        """A copy of the trained model's folder without some of its files."""
+        """Copies the trained model's folder without the files `left_out`."""
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -109,7 +109,7 @@ class NothingSilent(ProgramTest):
         untied = self.evaluate("headed")["eval_loss"]
         self.assertEqual(json.loads(result.out)["eval_loss"], untied)
         self.assertNotAlmostEqual(untied, self.evaluate("trained")["eval_loss"], places=4)
-        # An equal copy stays tied.
+        # An equal copy remains tied.
         tensors["lm_head.weight"] = (dtype, shape, data)
         write_tensors(folder / "model.safetensors", tensors)
         (folder / "config.json").write_text(json.dumps(config))
@@ -117,7 +117,7 @@ class NothingSilent(ProgramTest):
         self.assertNotIn("differs", same.err)
         self.assertEqual(json.loads(same.out)["eval_loss"], self.evaluate("trained")["eval_loss"])
 
-    def test_weights_that_are_nan_end_an_evaluation_with_the_code_of_numbers(self):
+    def test_nan_weights_end_an_evaluation(self):
         folder = self.copy("nan")
         tensors = read_tensors(folder / "model.safetensors")
         name, (dtype, shape, data) = next((n, t) for n, t in tensors.items() if n.endswith("ln_f.weight"))
@@ -129,7 +129,7 @@ class NothingSilent(ProgramTest):
     # ---- rows
 
     def learned_text(self, row, template="chatml.jinja"):
-        """What `data show` prints of a chat: its text, with what is learned marked."""
+        """Chat text that `data show` prints, with learned tokens marked."""
         return self.run_ok("data", "show", "model.path=trained", f"data.train={self.write('one.jsonl', [row])}", "data.prompt=chat",
                            f"data.chat_template={template}", "data.sequence_length=128").out
 
@@ -159,7 +159,7 @@ class NothingSilent(ProgramTest):
             self.assertIn("bad.jsonl, line 1", error)
             self.assertIn(hint, error)
 
-    def test_rows_without_a_learned_token_are_counted_and_a_set_of_them_is_refused(self):
+    def test_rows_without_a_learned_token(self):
         chats = [{"messages": [{"role": "user", "content": "a long question " * 20}, {"role": "assistant", "content": "yes"}]}] * 6
         short = [{"messages": [{"role": "user", "content": "why"}, {"role": "assistant", "content": "because it is so"}]}] * 6
         arguments = ("data.prompt=chat", "data.chat_template=chatml.jinja", "data.long_documents=truncate", "data.sequence_length=48")
@@ -188,7 +188,7 @@ class NothingSilent(ProgramTest):
         texts = self.write("listed-texts.jsonl", [{"text": "One two three four."}] * 3)
         self.assertNotIn("fields", self.run_ok(*self.train_on(texts, "listed-texts")).err)
 
-    def test_fields_of_preference_rows_that_are_not_read_are_refused(self):
+    def test_unread_fields_of_preference_rows_are_refused(self):
         row = {"chosen": "yes it is", "rejected": "no it is not", "prompt": "is it"}
         for more, name in (({"system": "be kind"}, "system"), ({"images": ["a.png"]}, "images"), ({"tools": [{"type": "function"}]}, "tools")):
             error = self.run_fails(4, *self.train_on(self.write("extra.jsonl", [{**row, **more}] * 4), "extra", "task.type=preference")).err
@@ -209,7 +209,7 @@ class NothingSilent(ProgramTest):
                         "{% if add_generation_prompt %}<assistant>{% endif %}")
         return "tools.jinja"
 
-    def test_preference_rows_keep_the_order_of_keys_and_pass_tools_and_arguments_to_the_template(self):
+    def test_tools_and_key_order_in_preference_rows(self):
         def rows(function, **more):
             call = [{"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}]
             return [{"prompt": [{"role": "user", "content": "go"}], "chosen": call, "rejected": [{"role": "assistant", "content": "no"}], **more}] * 4
@@ -222,13 +222,13 @@ class NothingSilent(ProgramTest):
         styled = self.preference_loss(rows({"name": "get", "arguments": {}}, chat_template_kwargs={"style": "!!"}), "styled")
         self.assertNotEqual(styled, with_tools)
 
-    def test_margins_of_rewards_are_used_and_elsewhere_refused(self):
+    def test_margins_are_used_by_reward_models_only(self):
         pairs = judged_pairs(self.folder)
         reward = ("task.type=reward_model", "learning_rate=1e-3")
         for name, rows in (("plain", pairs), ("zero", [{**row, "margin": 0.0} for row in pairs]), ("wide", [{**row, "margin": 2} for row in pairs])):
             self.run_ok(*self.train_on(self.write(f"{name}.jsonl", rows), f"reward-{name}", *reward))
         self.assertEqual(losses(self.folder / "reward-plain"), losses(self.folder / "reward-zero"))
-        # -log sigmoid(c - r - 2), with rewards that are nearly equal in the first step.
+        # -log sigmoid(c - r - 2), with nearly equal rewards in the first step.
         self.assertAlmostEqual(losses(self.folder / "reward-wide")[0], math.log(1 + math.exp(2)), delta=0.1)
         error = self.run_fails(4, *self.train_on("wide.jsonl", "dpo-wide", "task.type=preference")).err
         self.assertIn('wide.jsonl, line 1: the field "margin" is used by reward models only', error)
@@ -236,7 +236,7 @@ class NothingSilent(ProgramTest):
         self.assertIn('the margin is "x"', error)
 
     def added_tokens(self, name, **files):
-        """The number of tokens of a text with a token that only the files beside tokenizer.json know."""
+        """Number of tokens of a text with a token that only the files next to tokenizer.json define."""
         folder = self.folder / name
         shutil.copytree(self.folder / "tokenizer", folder)
         for file, content in files.items():
@@ -248,7 +248,7 @@ class NothingSilent(ProgramTest):
                             "data.append_eos=false").out
         return int(re.search(r"document 1: (\d+) tokens", shown)[1])
 
-    def test_tokens_beside_a_tokenizer_file_are_added_as_transformers_does(self):
+    def test_added_tokens_of_neighbouring_files(self):
         token = {"content": "<|im_start|>", "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
         plain = self.added_tokens("tokens-none")
         self.assertGreater(plain, 3)
@@ -269,13 +269,13 @@ class NothingSilent(ProgramTest):
                 ("drawn", ("lora.r=2", "lora.init_lora_weights=false")), ("drawn-2", ("lora.r=2", "lora.init_lora_weights=false", "training.seed=5")),
                 ("packed", ("lora.r=2", "quantization.bits=8")))
         for name, more in runs:
-            # Dropout is off for the reference and the model: the first loss of DPO is -log sigmoid(0) exactly if both are one model.
+            # Dropout is off for the reference and the model: the first DPO loss is exactly -log sigmoid(0) if both are the same model.
             self.run_ok(*self.train_on("pairs.jsonl", f"dpo-{name}", *base, *more))
             self.assertAlmostEqual(losses(self.folder / f"dpo-{name}")[0], math.log(2), places=4, msg=name)
 
     # ---- data folders and keys of other programs
 
-    def test_a_saved_data_set_is_its_rows_and_not_its_description(self):
+    def test_saved_data_set_folder(self):
         folder = self.folder / "saved"
         folder.mkdir()
         rows = [{"text": f"row {i} of the set"} for i in range(8)]

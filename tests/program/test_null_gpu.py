@@ -1,5 +1,5 @@
-"""The main job on GPUs that keep CUDA's rules and compute nothing (tests/null_gpu/README.md): what it calls, how often, and
-whether it ends. The libraries come from build/release/null_gpu, and are built where nvcc is; skips where they are not."""
+"""Training on emulated GPUs that enforce CUDA's rules and compute nothing (tests/null_gpu/README.md): tests the calls, their number, and
+that runs complete. The libraries are in build/release/null_gpu; building them requires nvcc. Skipped if they are not built."""
 
 import collections
 import json
@@ -18,16 +18,16 @@ import pretend  # noqa: E402
 
 LIBRARIES = pathlib.Path(PROGRAM).resolve().parent / "null_gpu"
 
-# What the host has to have before it can go on, beside the step's sums: each unit's gradients, which it updates; how many
-# rows each expert of a layer gets, of every micro-batch.
+# Additional waits of the host per step: for the gradients of each unit that it updates, and for the number of rows of each
+# expert, per layer and micro-batch.
 MORE_WAITS = {"offload-parameters": LLAMA["num_hidden_layers"] + 1, "expert": LLAMA["num_hidden_layers"]}
-IN_FILES = {"optimizer-in-files", "all-in-files"}  # what is read and written is waited for
+IN_FILES = {"optimizer-in-files", "all-in-files"}  # reading and writing files waits
 PLAIN_KERNELS = {"512", "256", "128", "void", "at", "native", "vectorized_elementwise_kernel", "unrolled_elementwise_kernel", "elementwise_kernel",
                  "reduce_kernel", "elementwise_kernel_helper"}
 LAYERS = {"llama": "num_hidden_layers", "gpt2": "n_layer"}
-UNORDERED = {"NULL_GPU_ORDER": "0"}  # of plans on 8 and of families the order of streams has not been looked through yet
-MOST_KERNELS = 80  # of a layer, forward and backward
-WIDE = {  # on 8 devices
+UNORDERED = {"NULL_GPU_ORDER": "0"}  # stream order is not yet verified for plans on 8 GPUs and for families
+MOST_KERNELS = 80  # per layer, forward and backward
+WIDE = {  # on 8 GPUs
     "tensor": ["parallel.tensor=8"],
     "sequence": ["parallel.tensor=4", "parallel.sequence_parallel=true"],
     "ring": ["parallel.context=4"],
@@ -38,7 +38,7 @@ WIDE = {  # on 8 devices
 
 
 def short_name(kernel):
-    """Of a kernel's name, that of its innermost function or functor."""
+    """Name of the innermost function or functor in a kernel's name."""
     for pattern in (r"(\w*Functor\w*)", r"(\w+_kernel_cuda)\b", r"(\w+(?:_kernel|Kernel)\w*)", r"(\w+)"):
         found = [name for name in re.findall(pattern, kernel) if name not in PLAIN_KERNELS]
         if found:
@@ -46,7 +46,7 @@ def short_name(kernel):
     return kernel
 
 
-@unittest.skipUnless(pretend.libraries(LIBRARIES), f"no null GPU in {LIBRARIES}: it is built where nvcc and the headers of CUDA are")
+@unittest.skipUnless(pretend.libraries(LIBRARIES), f"no null GPU in {LIBRARIES}; building it requires nvcc and the CUDA headers")
 class NullGpu(ProgramTest):
     @classmethod
     def setUpClass(cls):
@@ -55,7 +55,7 @@ class NullGpu(ProgramTest):
             (cls.folder / name).write_text(json.dumps(config))
 
     def on_gpus(self, name, *more, gpus=1, steps=2, ranks=None, code=0, memory_gb=80, **variables):
-        """Reports of all ranks of a run on so many GPUs; where it ends well, no call was refused."""
+        """Reports of all ranks of a run on `gpus` GPUs. If the run succeeds, checks that no call was refused."""
         reports = self.folder / f"{name}.reports"
         result = lockstep(
             *self.train_arguments(name, *more, "use_cpu=false", ranks=ranks or gpus, steps=steps), cwd=self.folder,
@@ -68,7 +68,7 @@ class NullGpu(ProgramTest):
         return found
 
     def each_step(self, name, *more, gpus=1, first=3, last=5, **variables):
-        """What each rank does in a step: of a longer run what a shorter one has not, by the step."""
+        """Counts per step for each rank: the difference between a longer and a shorter run, divided by the steps."""
         short, whole = (self.on_gpus(f"{name}-{steps}", *more, gpus=gpus, steps=steps, **variables) for steps in (first, last))
         self.assertEqual(len(whole), gpus)
         return [
@@ -78,7 +78,7 @@ class NullGpu(ProgramTest):
             for before, after in zip(short, whole)]
 
     def check_step(self, step, name, more=0):
-        """The host waits at most twice, and `more` times; no copy is of pageable memory."""
+        """Checks that the host waits at most 2 + `more` times and that no copy uses pageable memory."""
         waits = {where: count for where, count in step["waits"].items() if count > 0}
         self.assertLessEqual(step["counts"]["waits"], 2 + more, f"{name}: {waits}")
         self.assertEqual(step["counts"]["pageable_copies"], 0, f"{name}: {waits}")
@@ -91,7 +91,7 @@ class NullGpu(ProgramTest):
         self.assertEqual(sum(count for name, count in step["kernels"].items() if "dropout_kernel" in name), 16)
 
     def test_a_save_is_copied_to_pinned_memory_while_training_goes_on(self):
-        """The saver's thread alone waits for the copies, once in each save."""
+        """Only the saver thread waits for the copies, once per save."""
         for step in self.each_step("saves", "model.path=llama.json", "bf16=true", *PLANS["zero-1"], "save_steps=1", gpus=2):
             self.check_step(step, "a save", 1)
 
@@ -101,7 +101,7 @@ class NullGpu(ProgramTest):
         self.assertIn("bytes of host memory, so copies", self.told)
 
     @long
-    def test_states_kept_in_memory_are_pinned(self):
+    def test_in_memory_checkpoints_are_pinned(self):
         words = ["model.path=llama.json", "bf16=true", *PLANS["zero-1"], "checkpoint.replicas=1", "save_strategy=no"]
         reports, kept = self.folder / "kept.reports", {}
         for steps in (2, 4):
@@ -114,7 +114,7 @@ class NullGpu(ProgramTest):
         for before, after in zip(kept[2], kept[4]):
             more = {name: (after["counts"].get(name, 0) - before["counts"].get(name, 0)) / 2 for name in ("waits", "pageable_copies")}
             self.assertEqual((more["pageable_copies"], after["refused"]), (0, []))
-            self.assertLessEqual(more["waits"], 2 + 1)  # one in a thread
+            self.assertLessEqual(more["waits"], 2 + 1)  # one wait in a saver thread
 
     @long
     def test_main_plans_run_to_their_end(self):
@@ -126,11 +126,11 @@ class NullGpu(ProgramTest):
             self.assertGreater(rank["counts"]["ncclAllReduce"], 0)
             self.assertGreater(rank["counts"].get("ncclSend", 0) + rank["counts"].get("ncclRecv", 0), 0)
 
-    def test_products_in_8_bits_are_libtorchs(self):
-        """Of parts that 16 does not divide, too. Two kernels round each of the two operands of a linear's three products; an input
-        that three linears read, or two, is rounded once in each pass."""
+    def test_float8_products_use_libtorch(self):
+        """Also covers shards that 16 does not divide. Each of a linear's three products has two operands, and two kernels round each operand. An
+        input that two or three linears read is rounded once per pass."""
         (self.folder / "odd.json").write_text(json.dumps(dict(LLAMA, intermediate_size=90)))
-        products = 2 * 7 * 3  # of the two blocks in the middle
+        products = 2 * 7 * 3  # of the two middle blocks
         rounded = 2 * products - 2 * 2 * 3
         for scaling in ("row", "tensor"):
             ranks = self.on_gpus(
@@ -138,7 +138,7 @@ class NullGpu(ProgramTest):
             for rank in ranks:
                 def launched(word):
                     return sum(count for name, count in rank["kernels"].items() if word in name)
-                self.assertEqual(launched("round_kernel"), rounded + 1)  # and one that tries whether the device has them
+                self.assertEqual(launched("round_kernel"), rounded + 1)  # plus one kernel that tests support on the device
                 self.assertEqual(launched("largest_kernel"), rounded + 1)
                 self.assertGreaterEqual(launched("cublasLtMatmul"), products + 1)
         self.on_gpus("fp8-old", "model.path=odd.json", "bf16=true", "precision.fp8=row", steps=1, code=3, NULL_GPU_CAPABILITY="80")
@@ -153,7 +153,7 @@ class NullGpu(ProgramTest):
         report, = pretend.read_reports(self.folder / "found")
         self.assertGreater(report["counts"]["launches"], 100)
 
-    def test_what_streams_do_out_of_order_is_named(self):
+    def test_stream_order_violations_are_named(self):
         main = other = r"stream \d+"
         wanted = {
             "read-before-wait": rf"read before wait: aten::mul\S* on {main} reads what aten::add_ on {other} writes",
@@ -176,7 +176,7 @@ class NullGpu(ProgramTest):
                     self.assertRegex("\n".join(report["refused"]), told)
                     self.assertIn("before", done.stderr)
 
-    def test_ranks_that_do_not_meet_are_named_with_both_calls(self):
+    def test_mismatched_collectives_are_named_with_both_calls(self):
         met = r"no other rank joins the operation that this rank waits for.*rank {0}: {1}.*waits elsewhere: rank {2}: {3}"
         calls = (r"ncclAllReduce, .*?add_up", r"ncclBroadcast, .*?send_round")
         wanted = {
@@ -202,7 +202,7 @@ class NullGpu(ProgramTest):
         self.assertEqual([name for name in report["kernels"] if "fmha" in name or "attention_kernel" in name], [])
 
     def test_documents_of_a_row_need_no_mask(self):
-        # Queries share heads, and a mask of all pairs would be 2 x 64 x 64 for each layer and head.
+        # Queries share heads. A full mask would be 2 x 64 x 64 elements for each layer and head.
         (self.folder / "packed.json").write_text(json.dumps(dict(LLAMA, num_key_value_heads=2)))
         words = ["model.path=packed.json", "bf16=true", "data.packing=documents", "data.text_documents=line"]
         step, = self.each_step("packed", *words, first=2, last=3)
@@ -215,7 +215,7 @@ class NullGpu(ProgramTest):
         self.assertLess(step["counts"]["launches"], whole["counts"]["launches"] + 10 * LLAMA["num_hidden_layers"])
 
     def layer_of(self, name, config, *words):
-        """What a layer launches and moves in a step, forward and backward: what a model of two has more than one of one."""
+        """Kernels and bytes of one layer in a step, forward and backward: the difference between a model of two layers and one of one layer."""
         step = {}
         for layers in (1, 2):
             (self.folder / "layers.json").write_text(json.dumps({**config, LAYERS[config["model_type"]]: layers}))
@@ -228,14 +228,14 @@ class NullGpu(ProgramTest):
         return layer
 
     def check_budget(self, family, layer):
-        """No kernel more of any name than is written down, and not more than 80 together."""
+        """Checks that kernel counts equal the recorded budget and that their sum is at most MOST_KERNELS."""
         budget = json.loads((SOURCE / "tests/null_gpu/kernels_of_a_layer.json").read_text())[family]
         found = {name: count for name, count in sorted(layer["kernels"].items()) if count}
         self.assertEqual(found, budget, f"{family}: {json.dumps(found, indent=2)}")
         self.assertLessEqual(sum(found.values()), MOST_KERNELS, family)
 
     def check_bytes(self, layer, config):
-        """What kernels move is what `lockstep plan --explain` says of them."""
+        """Checks that the bytes that kernels move equal the figures of `lockstep plan --explain`."""
         (self.folder / "planned.json").write_text(json.dumps(config))
         told = self.run_ok("plan", "--model", "planned.json", "--gpu", "h100-80gb", "--gpus", 1, "--global-batch", 1,
                            "data.sequence_length=2048", "--explain").out
@@ -250,11 +250,11 @@ class NullGpu(ProgramTest):
         }.items():
             self.assertAlmostEqual(moved(*names) / planned[what], 1, delta=0.01, msg=f"{what}: {planned} {dict(layer['moved'])}")
         self.assertEqual(int(re.search(r"^  all +(\d+) ", told, re.MULTILINE)[1]), sum(layer["kernels"].values()))
-        # The update's state goes to its kernel as one structure, which nobody looks into; its gradients are read twice.
+        # The update kernel receives its state as one structure, whose bytes the emulation cannot count; gradients are read twice.
         self.assertGreater(planned["AdamW, squares of gradients"], 7 * moved("adamw_kernel", "squares_kernel"))
 
     def test_the_budget_of_a_llama_layer(self):
-        # Heads of 128, and units of one layer each, as in large models.
+        # Heads of 128 and one layer per unit, as in large models.
         wide = dict(LLAMA, hidden_size=1024, intermediate_size=3072, max_position_embeddings=2048, initializer_range=0.0)
         layer = self.layer_of("llama", wide, "data.sequence_length=2048", "per_device_train_batch_size=1")
         self.check_budget("llama", layer)
@@ -268,7 +268,7 @@ class NullGpu(ProgramTest):
         self.assertEqual(layer["moved"]["aten::addmm"], sum(2 * 4 * a * b + 2 * tokens * (a + b) for a, b in weights))
 
     def test_the_heads_gradient_is_summed_inside_its_products(self):
-        # Two runs of 1 GiB of logits; the second run's product reads the float32 sum of the first, and writes it.
+        # Two slices of 1 GiB of logits; the product of the second reads and writes the float32 sum of the first.
         vocabulary, hidden, tokens = 131072, LLAMA["hidden_size"], 8192
         (self.folder / "words.json").write_text(json.dumps(dict(LLAMA, vocab_size=vocabulary, num_hidden_layers=1)))
         step, = self.each_step("words", "model.path=words.json", "bf16=true", "data.sequence_length=64",
@@ -282,7 +282,7 @@ class NullGpu(ProgramTest):
         self.check_budget("gpt2", self.layer_of("gpt2", dict(CONFIG, n_head=1, resid_pdrop=0.0, attn_pdrop=0.0, embd_pdrop=0.0)))
 
     def test_graphs_replay_on_all_ranks_or_on_none(self):
-        # Rows of two lengths: in some steps the ranks' shapes differ. NCCL's calls of a replay meet those of replays alone.
+        # Rows of two lengths, so that the ranks' shapes differ in some steps. NCCL calls of a replay match only those of other replays.
         (self.folder / "t5.json").write_text(json.dumps(dict(T5, dropout_rate=0.0)))
         rows = [" ".join("abc" if i % 5 else "abcdefgh") for i in range(64)]
         (self.folder / "lengths.jsonl").write_text("".join(json.dumps({"source": row, "target": row}) + "\n" for row in rows))
@@ -292,9 +292,9 @@ class NullGpu(ProgramTest):
         replays = [rank["counts"].get("graph_launches", 0) for rank in ranks]
         self.assertEqual(replays[0], replays[1])
         self.assertGreater(replays[0], 0)
-        self.assertLess(replays[0], 16 - 3)  # fewer than the steps after the warm-up: some were not alike
+        self.assertLess(replays[0], 16 - 3)  # fewer than the steps after the warm-up: in some steps the shapes differed
 
-    def test_graphs_draw_dropout_by_numbers_of_the_device(self):
+    def test_graphs_draw_dropout_from_device_counters(self):
         step, = self.each_step("graphs-dropout", "bf16=true", "parallel.cuda_graphs=auto", first=5, last=7)
         self.assertEqual(step["counts"]["graph_launches"], 1, self.told)
         self.check_step(step, "gpt2")  # the keys of a step's dropouts are one pinned copy
@@ -312,7 +312,7 @@ class NullGpu(ProgramTest):
         self.assertLess(most[1], 1.25 * most[0])
 
     @long
-    def test_a_capture_that_fails_on_one_rank_is_given_up_by_all(self):
+    def test_failed_capture_on_one_rank_disables_graphs_on_all(self):
         results, reports = self.by_hand(
             "uncaptured", "model.path=llama.json", "bf16=true", "parallel.cuda_graphs=auto", each=({}, {"NULL_GPU_CAPTURES": "0"}))
         self.assertEqual([result.code for result in results], [0, 0], results)
@@ -320,7 +320,7 @@ class NullGpu(ProgramTest):
         self.assertEqual([report["counts"].get("graph_launches", 0) for report in reports], [0, 0])
 
     def by_hand(self, name, *words, each, ends_both=False):
-        """Results and reports of two ranks as a cluster starts them, each with variables of its own; it may end both with one."""
+        """Results and reports of two ranks started as by a cluster, each with its own environment. With `ends_both`, one's exit ends the other."""
         reports, port = self.folder / f"{name}.reports", str(free_port())
         command, _, _, *arguments = self.train_arguments(name, *words, "use_cpu=false")
         processes = [start(command, *arguments, cwd=self.folder, env=environment(**{
@@ -344,14 +344,14 @@ class NullGpu(ProgramTest):
         self.assertIn(3, [result.code for result in results], results)
         self.assertRegex(results[0].err + results[1].err, "has the same GPU as another rank")
 
-    def test_who_waits_for_a_rank_that_failed_is_told(self):
-        """A collective that the other never comes to is aborted, long before NCCL would give it up."""
+    def test_failed_rank_aborts_waiting_collectives(self):
+        """A collective that a failed rank never joins is aborted long before NCCL's timeout."""
         results, reports = self.by_hand(
             "lost", "model.path=llama.json", each=({"NULL_GPU_PATIENCE": "600"}, {"NULL_GPU_MEMORY": str(8 << 20)}))
         self.assertEqual([result.code for result in results], [7, 5], results)
         self.assertIn("rank 1", results[0].err)
 
-    def test_gpus_that_cannot_be_used_are_no_silent_cpu(self):
+    def test_unusable_gpus_are_an_error(self):
         for name, variables, why in (("hidden", {"CUDA_VISIBLE_DEVICES": "7"}, "no CUDA-capable device|no GPU is visible"),
                                      ("old", {"NULL_GPU_CAPABILITY": "70"}, "compute capability 7.0, but this build requires 7.5")):
             self.on_gpus(name, code=3, **variables)
@@ -361,8 +361,8 @@ class NullGpu(ProgramTest):
         self.assertIn("3 ranks are requested, and 2 GPUs are visible", few.err)
 
     @long
-    def test_ranks_as_threads_are_warned(self):
-        """Which is waited for, and not the run's end: it may hang, as it says."""
+    def test_ranks_as_threads_print_a_warning(self):
+        """Waits for the warning and not for the end of the run, which may hang."""
         process = start(
             *self.train_arguments("threads", "--in-process", "use_cpu=false", ranks=2), cwd=self.folder,
             env=environment(**pretend.variables(LIBRARIES, self.folder / "threads.reports", 2)))

@@ -1,4 +1,4 @@
-"""examples/one_file.cpp, a whole trainer on the library, has the losses of `lockstep train`."""
+"""examples/one_file.cpp, a complete trainer on the library, gives the losses of `lockstep train`."""
 
 import pathlib
 import re
@@ -45,7 +45,7 @@ class OneFile(ProgramTest):
                 if ranks > 1:
                     self.assert_close(seen, self.losses_of_train(f"train{ranks}", ranks=ranks), 1e-5)
 
-        # Weights, too: the program evaluates the folder that the trainer left as it does its own.
+        # Weights are equal too: `lockstep eval` gives the same loss for the trainer's folder as for its own.
         words = ["eval", "--data", "corpus/validation.txt", "data.sequence_length=32", "data.cache_dir=cache"]
         found = [
             float(re.search(r"loss\s+([\d.]+)", self.run_ok(*words, "--model", folder).out)[1])
@@ -63,7 +63,7 @@ class OneFile(ProgramTest):
         self.assert_close(again, expected, 1e-5)
 
     @long
-    def test_a_wrong_option_is_told(self):
+    def test_wrong_options_are_reported(self):
         done = self.run_trainer("wrong", "steps=many")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("steps=many is not a number", done.stderr)

@@ -1,5 +1,5 @@
-"""open-unlearning's own configuration tree, unchanged, on rows of TOFU: fine-tuned, measured, made to forget and measured again, as
-its users type it but for the program's name. MUSE and WMDP likewise, on rows that are made up.
+"""open-unlearning's configuration tree, unchanged, on rows of TOFU: fine-tuning, evaluation, unlearning and evaluation again, with the
+commands of its users except for the program's name. Also MUSE and WMDP, on generated rows.
 """
 
 import json
@@ -8,14 +8,14 @@ import unittest
 
 from harness import SHARED_DATA, ProgramTest, free_port, long, losses, metrics
 
-# With what Llama 3.2's own is recognised by.
+# The comment identifies Llama 3.2's template.
 LLAMA3 = ("{{ bos_token }}{# Cutting Knowledge Date #}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
           "{{ m.content }}<|eot_id|>{% endfor %}")
 WORDS = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
 CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 600, "hidden_size": 32, "intermediate_size": 48,
           "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 544, "bos_token_id": 0,
           "eos_token_id": 3, "tie_word_embeddings": True}
-ROWS = 7  # of each set
+ROWS = 7  # per data set
 
 
 def write_lines(path, rows):
@@ -23,7 +23,7 @@ def write_lines(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-@unittest.skipUnless((SHARED_DATA / "unlearning").is_dir(), "the tree and TOFU's rows are not here")
+@unittest.skipUnless((SHARED_DATA / "unlearning").is_dir(), "the configuration tree and the rows of TOFU are not available")
 class OpenUnlearning(ProgramTest):
     @classmethod
     def setUpClass(cls):
@@ -40,12 +40,12 @@ class OpenUnlearning(ProgramTest):
         (cls.folder / "start" / "config.json").write_text(json.dumps(CONFIG))
 
     def typed(self, command, tree, experiment, model, *words):
-        # Answers of a model that knows nothing are as long as they may be.
+        # An untrained model generates answers of the maximum length.
         return self.run_ok(command, "-cp", "configs", "-cn", tree, f"experiment={experiment}", f"model.model_args.pretrained_model_name_or_path={model}",
                            *words, "unlearning.max_new_tokens=4", "use_cpu=true")
 
     def finetuned(self):
-        """A retain model, trained once."""
+        """Retain model, trained once."""
         if not (self.folder / "saves" / "finetune" / "retain").exists():
             self.typed("train", "train.yaml", "finetune/tofu/default.yaml", "start", "task_name=retain", "data/datasets@data.train=TOFU_QA_retain",
                        "data.train.TOFU_QA_retain.args.hf_args.name=retain99", "trainer.args.per_device_train_batch_size=4", *self.small,
@@ -56,7 +56,7 @@ class OpenUnlearning(ProgramTest):
     unmeasured = ["trainer.args.eval_strategy=no", "trainer.args.eval_on_start=False"]
     splits = ["unlearning.data_dir=tofu", "forget_split=forget01", "holdout_split=holdout01"]
 
-    def test_a_model_is_trained_measured_made_to_forget_and_measured(self):
+    def test_finetune_evaluate_unlearn_evaluate(self):
         retain = self.finetuned()
         self.assertEqual(len(losses(self.folder / retain)), 2)
         self.typed("eval", "eval.yaml", "eval/tofu/default.yaml", retain, "task_name=retain", "paths.output_dir=saves/eval/retain", *self.splits)
@@ -67,32 +67,32 @@ class OpenUnlearning(ProgramTest):
         folder = self.folder / "saves" / "unlearn" / "npo"
         measured = [line for line in metrics(folder) if "eval_model_utility" in line]
         self.assertEqual([line["step"] for line in measured], [0, 2])  # eval_on_start, and each epoch
-        self.assertEqual(measured[0]["eval_forget_quality"], 1)  # it is the retain model itself
-        # Two ranks have its steps: the micro-batches hold the same rows.
+        self.assertEqual(measured[0]["eval_forget_quality"], 1)  # the model is the retain model itself
+        # Two ranks repeat the steps of one: their micro-batches contain the same rows.
         self.typed("unlearn", "unlearn.yaml", "unlearn/tofu/default.yaml", retain, "task_name=one", "trainer.args.per_device_train_batch_size=2", *words,
                    "trainer.args.gradient_accumulation_steps=2", *self.unmeasured)
         self.typed("unlearn", "unlearn.yaml", "unlearn/tofu/default.yaml", retain, "task_name=two", "trainer.args.per_device_train_batch_size=2", *words,
                    "parallel.zero_stage=2", *self.unmeasured, "--nproc", 2)
-        self.assert_close(losses(folder.parent / "one"), losses(folder.parent / "two"), 0.02)  # bfloat16, as the tree has it
+        self.assert_close(losses(folder.parent / "one"), losses(folder.parent / "two"), 0.02)  # bfloat16, as in the tree
         self.typed("eval", "eval.yaml", "eval/tofu/default.yaml", "saves/unlearn/npo", "task_name=npo", "paths.output_dir=saves/unlearn/npo/evals", logs,
                    *self.splits, "--nproc", 2)
         summary = json.loads((folder / "evals" / "TOFU_SUMMARY.json").read_text())
         self.assertEqual(set(summary), {"forget_truth_ratio", "forget_quality", "forget_Q_A_Prob", "forget_Q_A_ROUGE", "model_utility", "privleak",
                                         "extraction_strength"})
-        # What was saved is what was measured after the last step.
+        # The saved model gives the metrics of the last evaluation.
         for key, value in summary.items():
             self.assertAlmostEqual(measured[-1][f"eval_{key}"], value, delta=1e-9, msg=key)
         rows = json.loads((folder / "evals" / "TOFU_EVAL.json").read_text())["forget_Q_A_ROUGE"]["value_by_index"]
         question = json.loads((self.folder / "tofu" / "forget01.jsonl").read_text().splitlines()[2])["question"]
         self.assertIn(question, rows["2"]["input"])
 
-    def test_their_scripts_launched_with_their_files_tell_of_ours(self):
+    def test_launching_upstream_scripts_prints_the_equivalent_command(self):
         (self.folder / "src").mkdir()
         for name, tree, command in (("train", "unlearn", "unlearn"), ("train", "train", "train"), ("eval", "eval", "eval")):
             (self.folder / "src" / f"{name}.py").write_text("print('theirs runs')\n")
             told = self.run_ok("launch", "--config_file", "configs/accelerate/default_config.yaml", "--main_process_port", free_port(), f"src/{name}.py",
                                f"--config-name={tree}.yaml", "experiment=unlearn/tofu/default.yaml", "task_name=X")
-            self.assertEqual(told.out.count("theirs runs"), 2)  # as many as the file says
+            self.assertEqual(told.out.count("theirs runs"), 2)  # the number of processes in the file
             self.assertIn(f'use "{command} -cp configs -cn {tree}.yaml experiment=unlearn/tofu/default.yaml task_name=X" instead of {name}.py', told.err)
 
     @long
@@ -123,7 +123,7 @@ class OpenUnlearning(ProgramTest):
         muse = self.folder / "muse"
         for place in ("raw/forget", "raw/retain1", "privleak/forget", "privleak/holdout", "data/full", "scal/forget_2"):
             name = place.partition("/")[2].partition("_")[0]
-            half = ROWS // 2  # in parts, as the Hub has them
+            half = ROWS // 2  # in several files, as on the Hub
             for part, rows in enumerate((texts[name][:half], texts[name][half:])):
                 write_lines(muse / f"{place}-0000{part}-of-00002.jsonl", rows)
         for name in ("forget_qa", "forget_qa_icl", "retain_qa", "retain_qa_icl"):

@@ -1,4 +1,4 @@
-"""Optimizers through the program: they learn, go on to the bit on the same ranks and closely on others, and refuse what they cannot do."""
+"""Optimizers through the program: learning, bit-exact resume on the same ranks and close results on others, refused settings."""
 
 import json
 import pathlib
@@ -21,7 +21,7 @@ def names_in(file):
 
 class Optimizers(ProgramTest):
     @long
-    def test_they_go_on_to_the_bit_and_on_other_ranks_closely(self):
+    def test_resume_is_bit_exact_and_close_on_other_ranks(self):
         for name, words in OPTIMIZERS.items():
             for precision in ("bf16=false", "bf16=true"):
                 whole = f"{name}-{precision[-5:].strip('=')}"
@@ -42,7 +42,7 @@ class Optimizers(ProgramTest):
 
     @long
     def test_eight_bit_moments_of_tensor_ranks_are_those_of_one_rank(self):
-        """Blocks of 256 are of whole matrices: a checkpoint of two tensor ranks is read by any plan."""
+        """Blocks of 256 belong to whole matrices, so any plan can read a checkpoint of two tensor-parallel ranks."""
         common = ["optim=adamw_8bit", "adam_epsilon=1e-5", "learning_rate=1e-2"]
         self.train("whole", *common)
         self.train("shared", *common, "parallel.tensor=2", "save_steps=3", ranks=2)
@@ -73,7 +73,7 @@ class Optimizers(ProgramTest):
         self.assertIn("c_attn.weight", result.err)
 
     def test_schedule_free_evaluates_and_saves_its_averages(self):
-        """What training told of its last evaluation is what the saved model gives, and not what the last step's points do."""
+        """The saved model gives the metrics of the last evaluation of training, which uses the averages and not the current weights."""
         self.train("free", *OPTIMIZERS["averaged"], "learning_rate=1e-2", "eval_strategy=steps", "eval_steps=6", "do_eval=true",
                    "save_steps=6", ranks=2)
         told = [line["eval_loss"] for line in metrics(self.folder / "free") if "eval_loss" in line]
@@ -83,7 +83,7 @@ class Optimizers(ProgramTest):
                               "tokenizer.path=tokenizer", "use_cpu=true", "--json").out
             self.assertAlmostEqual(json.loads(out)["eval_loss"], told[-1], delta=2e-5)
 
-    def test_rates_by_name_leave_what_has_none(self):
+    def test_learning_rates_by_name(self):
         self.train("begin", steps=1, *["learning_rate=0"])
         self.train("named", "learning_rates={wte:0,h.0.:0}", "layer_wise_learning_rate_decay=0.5", "weight_decay=0.1")
 
@@ -98,7 +98,7 @@ class Optimizers(ProgramTest):
         for name in ("transformer.wpe.weight", "transformer.h.1.mlp.c_fc.weight"):
             self.assertNotEqual(tensor("named", name), tensor("begin", name), name)
 
-    def test_what_cannot_be_is_refused_before_training(self):
+    def test_invalid_settings_fail_before_training(self):
         cases = [
             (["learning_rates={layers:1e-3}"], ["training.learning_rates: 'layers' matches no parameter name", "transformer.h.0.attn.c_attn.weight"]),
             (["weight_decays={h\\(:1}"], ["training.weight_decays: 'h(' is not a regular expression"]),

@@ -1,11 +1,11 @@
-"""Layers and sequences shared by ranks: the same losses, the same checkpoints, the same text."""
+"""Tensor and context parallelism: the same losses, checkpoints and generated text."""
 
 import json
 import unittest
 
 from harness import CONFIG, ProgramTest, long, losses
 
-# Three heads, a vocabulary and a width that two ranks do not divide.
+# Three heads, and a vocabulary and width that two ranks do not divide.
 ODD = dict(CONFIG, n_embd=36, n_head=3, n_inner=53)
 OSS = {"model_type": "gpt_oss", "vocab_size": CONFIG["vocab_size"], "hidden_size": 24, "intermediate_size": 11, "num_hidden_layers": 2,
        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6, "num_local_experts": 3, "num_experts_per_tok": 2,
@@ -18,7 +18,7 @@ class Parallel(ProgramTest):
         super().setUpClass()
         (cls.folder / "model.json").write_text(json.dumps(ODD))
 
-    def test_plans_learn_what_one_rank_learns(self):
+    def test_plans_give_the_losses_of_one_rank(self):
         batch = "per_device_train_batch_size=4"
         self.train("one", batch, steps=8)
         plans = {
@@ -34,7 +34,7 @@ class Parallel(ProgramTest):
         self.assert_close(losses(self.folder / "mixed"), losses(self.folder / "one"), 1e-5)
 
     @long
-    def test_checkpoints_go_from_plan_to_plan(self):
+    def test_checkpoints_resume_under_other_plans(self):
         batch = "per_device_train_batch_size=4"
         self.train("whole", batch, "save_steps=4", steps=8)
         for name, first, second in (("shrinks", 3, 1), ("grows", 1, 3)):
@@ -47,10 +47,10 @@ class Parallel(ProgramTest):
                 losses(self.folder / (name + "-resumed"))[-4:], losses(self.folder / "whole")[-4:], 1e-5)
 
     @long
-    def test_experts_in_one_tensor_go_from_plan_to_plan(self):
-        # gpt-oss: each rank writes its experts, or its part of each, into the tensors of their layer.
+    def test_fused_expert_tensors_resume_under_other_plans(self):
+        # gpt-oss: each rank writes its experts, or its shard of each, into the tensors of their layer.
         (self.folder / "oss.json").write_text(json.dumps(OSS))
-        # What experts have no room for is dropped, the same under each plan.
+        # Tokens over the experts' capacity are dropped, the same under each plan.
         model = ("model.path=oss.json", "expert_capacity_factor=0.9")
         batch = (*model, "per_device_train_batch_size=2", "save_steps=4")
         self.train("oss", *model, "per_device_train_batch_size=4", "save_steps=4", steps=8)
@@ -74,7 +74,7 @@ class Parallel(ProgramTest):
         self.run_ok("generate", "--model", "oss-tensor", "--prompt", "The ", "--device-map", "cpu")
 
     def tensors(self, name):
-        """The shapes of what is saved, by name."""
+        """Name -> shape of the saved tensors."""
         with (self.folder / name / "model.safetensors").open("rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         return {key: value["shape"] for key, value in header.items() if key != "__metadata__"}
@@ -101,26 +101,26 @@ class Parallel(ProgramTest):
         self.assertIn("they first differ at", table)
 
     @long
-    def test_verify_takes_rounding_for_rounding(self):
-        # Models whose gradients are zero but for rounding at many elements, which AdamW and Lion blow up: by 5.1e-5 on a Zen 1.
+    def test_verify_tolerates_amplified_rounding(self):
+        # Many gradients of these models are zero except for rounding, which AdamW and Lion amplify: to 5.1e-5 on a Zen 1.
         for preset in ("gpt2-tiny", "llama-tiny", "t5-tiny"):
             for optimizer in ("adamw_torch_fused", "lion_32bit"):
                 self.run_ok("verify", f"model.preset={preset}", "use_cpu=true", "data.sequence_length=16",
                             "parallel.tensor=2", f"optim={optimizer}", "--tolerance", "1e-4")
 
-    def test_plans_that_do_not_fit_say_what_would(self):
+    def test_impossible_plans_suggest_possible_ones(self):
         told = self.run_fails(2, "verify", "--model", "model.json", "use_cpu=true", "parallel.tensor=4")
         self.assertIn("3 query heads", told.err)
         self.assertIn("at most 3", told.err)
         told = self.run_fails(2, *self.train_arguments("bad", "parallel.tensor=4", ranks=4))
-        self.assertEqual(told.err.count("3 query heads"), 1, told)  # once for all ranks
+        self.assertEqual(told.err.count("3 query heads"), 1, told)  # reported once, not per rank
         told = self.run_fails(2, *self.train_arguments(
             "bad", "parallel.context=2", "parallel.context_attention=ulysses", ranks=2))
         self.assertIn("parallel.context_attention=ring", told.err)
         told = self.run_fails(
             2, *self.train_arguments("bad", "parallel.tensor=2", ranks=3))
         self.assertIn("tensor 2 does not divide the 3 ranks", told.err)
-        self.assertIn("parallel.data=1 parallel.tensor=3", told.err)  # whole meshes, those that are near first
+        self.assertIn("parallel.data=1 parallel.tensor=3", told.err)  # complete meshes, nearest first
         told = self.run_fails(
             2, *self.train_arguments("bad", "parallel.context=3", "data.sequence_length=2", ranks=3))
         self.assertIn("at most 2", told.err)

@@ -1,4 +1,4 @@
-"""A model in stages: the same losses, checkpoints for any number of stages, and what goes wrong."""
+"""Pipeline parallelism: the same losses, checkpoints for any number of stages, and failures."""
 
 import json
 import os
@@ -20,7 +20,7 @@ class Pipeline(ProgramTest):
         (cls.folder / "deep.json").write_text(json.dumps(config))
 
     def deep(self, output, *more, ranks=1, steps=6):
-        """Four micro-batches a step, on any mesh of `ranks`."""
+        """Trains with four micro-batches per step on any mesh of `ranks`."""
         return self.train_arguments(
             output, "model.path=deep.json", "per_device_train_batch_size=2",
             "gradient_accumulation_steps=4", "eval_strategy=steps", "eval_steps=3", *more,
@@ -54,7 +54,7 @@ class Pipeline(ProgramTest):
         self.assert_close(self.evaluations("grid"), self.evaluations("flat"), 1e-5)
 
     @long
-    def test_a_checkpoint_goes_on_with_any_number_of_stages(self):
+    def test_checkpoint_resumes_on_any_number_of_stages(self):
         self.run_ok(*self.deep("whole", "save_steps=3"))
         self.run_ok(*self.deep("staged", "parallel.pipeline=3", "save_steps=3", ranks=3))
         expected = losses(self.folder / "whole")
@@ -63,7 +63,7 @@ class Pipeline(ProgramTest):
                 name, f"parallel.pipeline={ranks}", "resume_from_checkpoint=staged/checkpoint-3",
                 ranks=ranks))
             self.assert_close(losses(self.folder / name)[-3:], expected[3:], 1e-5)
-        # The folder that a pipeline leaves is a model as any other.
+        # A folder saved by a pipeline is an ordinary model.
         report = self.run_ok(
             "eval", "--model", "staged", "--data", "corpus/validation.txt", "--json",
             "data.cache_dir=cache", "data.sequence_length=32", "use_cpu=true")
@@ -76,7 +76,7 @@ class Pipeline(ProgramTest):
         events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
         actions = [e for e in events if e.get("cat") == "action"]
         self.assertEqual({e["pid"] for e in actions}, {0, 1, 2, 3})
-        for stage in (0, 1):  # of both data-parallel copies, each micro-batch there and back
+        for stage in (0, 1):  # of both data-parallel copies; each micro-batch forward and backward
             names = sorted(e["name"] for e in actions if e["name"].startswith(str(stage)))
             self.assertEqual(names, sorted(2 * [f"{stage}{k}{m}" for k in "FB" for m in range(4)]))
         reductions = [e for e in events if e["name"].startswith("all_reduce") and e["ph"] == "X"]
@@ -84,13 +84,13 @@ class Pipeline(ProgramTest):
         self.assertTrue(all(e["args"]["bytes"] > 0 for e in reductions))
         self.assertIn("bubble", result.err)
         self.assertIn("pipeline 1, data 1", result.err)
-        for rank in range(4):  # what the loss is divided by is told, and waited for behind the passes
+        for rank in range(4):  # ranks exchange the loss divisor and wait for it after the passes
             told, = [e for e in events if e["name"] == "all_gather the step's counts" and e["pid"] == rank]
             last = max(e["ts"] + e["dur"] for e in actions if e["pid"] == rank)
             self.assertLess(told["ts"], min(e["ts"] for e in actions if e["pid"] == rank))
             self.assertGreaterEqual(told["ts"] + told["dur"] - 1e3 * told["args"]["waited_ms"], last - 1)
 
-    def test_a_trace_names_what_is_gathered(self):
+    def test_trace_names_gathered_blocks(self):
         self.run_ok(*self.deep("gathered", "parallel.zero_stage=3", "--trace", "zero.json", ranks=2, steps=3))
         names = {e["name"] for e in json.loads((self.folder / "zero.json").read_text())["traceEvents"]}
         for unit in ["embedding", "layer 0", f"layer {LAYERS - 1}"]:
@@ -106,11 +106,11 @@ class Pipeline(ProgramTest):
         self.assert_close(losses(self.folder / "by_file"), losses(self.folder / "listed"), 1e-5)
 
     @long
-    def test_plans_that_cannot_be_are_told_before_training(self):
+    def test_impossible_plans_fail_before_training(self):
         (self.folder / "stuck.txt").write_text("0F0 0B0 0F1 0B1 0F2 0B2 0F3 0B3\n"
                                                "1F1 1B1 1F0 1B0 1F2 1B2 1F3 1B3\n")
         told = self.run_fails(2, *self.deep("bad", "parallel.pipeline=6", ranks=6)).err
-        self.assertEqual(told.count("6 pipeline stages for a model with 5 layers"), 1, told)  # once for all ranks
+        self.assertEqual(told.count("6 pipeline stages for a model with 5 layers"), 1, told)  # reported once, not per rank
         cases = [
             (6, ["parallel.pipeline=6", "--dry-run"], ["6 pipeline stages for a model with 5 layers"]),
             (4, ["parallel.pipeline=2", "parallel.zero_stage=3", "--dry-run"],
@@ -134,7 +134,7 @@ class Pipeline(ProgramTest):
         os.kill(ranks[2], signal.SIGKILL)
         killed = time.monotonic()
         _, err = process.communicate(timeout=30)
-        self.assertLess(time.monotonic() - killed, 3)  # a second, and a slow machine
+        self.assertLess(time.monotonic() - killed, 3)  # one second, with a margin for slow machines
         self.assertIn("SIGKILL", err)
         self.assertIn("rank      : 2", err)
         self.assertEqual(processes_of("output_dir=killed"), [])

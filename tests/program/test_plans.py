@@ -1,4 +1,4 @@
-"""Plans as processes: `verify`, and checkpoints that go from a plan of three axes on 8 ranks to another on 3."""
+"""Parallel plans with ranks as processes: `verify`, and a checkpoint saved with three axes on 8 ranks and resumed on 3."""
 
 import json
 import unittest
@@ -6,7 +6,7 @@ import unittest
 from harness import CONFIG, ProgramTest, long, losses
 from test_t5 import T5
 
-# Three layers, a vocabulary and widths that nothing divides.
+# Three layers, and a vocabulary and widths that no plan divides.
 GPT2 = dict(CONFIG, n_embd=36, n_head=3, n_inner=53, n_layer=3)
 LLAMA = {
     "model_type": "llama", "vocab_size": 512, "hidden_size": 24, "intermediate_size": 43, "num_hidden_layers": 3,
@@ -24,11 +24,11 @@ class Plans(ProgramTest):
         (cls.folder / "t5.json").write_text(json.dumps(T5))
 
     def train_on_one_rank(self):
-        """Six steps of 12 sequences."""
+        """Trains six steps of 12 sequences on one rank."""
         self.train("whole", "per_device_train_batch_size=12", "lr_scheduler_type=constant_with_warmup", steps=6)
 
     def save_on_8_and_resume_on_3(self):
-        """The same: three steps with pipeline, data and tensor axes of 2 each, and three with ZeRO 3."""
+        """Trains the same six steps: three with pipeline, data and tensor parallelism of 2 each, then three with ZeRO stage 3."""
         self.train(
             "on_8", "parallel.pipeline=2", "parallel.tensor=2", "parallel.zero_stage=1", "parallel.schedule=zb-h1",
             "per_device_train_batch_size=3", "gradient_accumulation_steps=2", "save_steps=3",
@@ -37,7 +37,7 @@ class Plans(ProgramTest):
             "on_3", "parallel.zero_stage=3", "per_device_train_batch_size=4", "lr_scheduler_type=constant_with_warmup",
             "resume_from_checkpoint=on_8/checkpoint-3", ranks=3, steps=6)
 
-    def test_a_checkpoint_goes_from_three_axes_to_zero_3(self):
+    def test_checkpoint_of_three_axes_resumes_with_zero_3(self):
         self.train_on_one_rank()
         self.save_on_8_and_resume_on_3()
         found = losses(self.folder / "on_8") + losses(self.folder / "on_3")[-3:]
@@ -58,7 +58,7 @@ class Plans(ProgramTest):
         ]
         for model, plan in plans:
             table = self.run_ok("verify", "--model", model, "use_cpu=true", "data.sequence_length=33", "--steps", 5,
-                                "--tolerance", "1e-5", *plan).out  # relative to the largest of the parameter
+                                "--tolerance", "1e-5", *plan).out  # relative to the largest value of the parameter
             self.assertIn("equal within 1e-05", table, plan)
 
 

@@ -1,5 +1,6 @@
-"""As a pod of Kubernetes: any user, a root that is read only, 64 MiB of /dev/shm, no io_uring, a CFS quota, the variables of
-Kubeflow's operator and of an Indexed Job, the launcher as process 1 that is told to end. Namespaces stand for the pods; only root can make them."""
+"""Runs in a Kubernetes pod: any user id, a read-only root, 64 MiB of /dev/shm, no io_uring, a CFS quota, the environment variables of the
+Kubeflow operator and of an Indexed Job, and the launcher as process 1 that receives SIGTERM. Linux namespaces stand for pods; creating them
+requires root."""
 
 import json
 import os
@@ -14,12 +15,12 @@ import urllib.request
 from harness import PROGRAM, ProgramTest, free_port, losses, metrics, wait_for
 
 OBSTACLE = (
-    "only root can make pods" if os.geteuid() != 0
+    "creating namespaces requires root" if os.geteuid() != 0
     else "unshare or setpriv is not installed" if not (shutil.which("unshare") and shutil.which("setpriv"))
-    else "mounts are not allowed here" if subprocess.run(
+    else "mounting is not permitted" if subprocess.run(
         ["unshare", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False).returncode
     else None)
-USER = "123456"  # of no name
+USER = "123456"  # a user without a name
 POD = """
 set -e
 mount --make-rprivate /
@@ -35,7 +36,7 @@ if touch /writable 2>/dev/null; then echo "the root can be written"; exit 99; fi
 cd /mnt
 exec setpriv --reuid {user} --regid {user} --clear-groups --no-new-privs {python} -c "$1" {program} "${{@:2}}"
 """
-# io_uring_setup, _enter and _register are refused, as in RuntimeDefault; then the program takes this one's place.
+# A seccomp filter refuses io_uring_setup, _enter and _register, as RuntimeDefault does; then this process executes the program.
 WITHOUT_IO_URING = """
 import ctypes, errno, os, struct, sys
 def op(code, true, false, value): return struct.pack("HBBI", code, true, false, value)
@@ -77,7 +78,7 @@ class Pod(ProgramTest):
 
     @staticmethod
     def ask(port, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:  # an error, unless it is 200
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:  # raises unless the status is 200
             return answer.read().decode()
 
     def end(self, pod, code=0):
@@ -107,7 +108,7 @@ class Pod(ProgramTest):
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "indexed"), 1e-5)
 
     def test_two_pods_of_a_pytorchjob(self):
-        """Whose variables are those of a rank, and mean the pod."""
+        """A PyTorchJob sets the environment variables of a rank, but they describe the pod."""
         port = free_port()
         pods = [self.start_pod(
             "launch", "--nnodes=2", "--nproc-per-node=1", f"--node-rank={rank}", "--master-addr=mine-node-0-0.mine",
@@ -117,7 +118,7 @@ class Pod(ProgramTest):
             self.end(pod)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "pytorchjob"), 1e-5)
 
-    def test_the_first_process_saves_when_the_pod_is_told_to_end(self):
+    def test_process_1_saves_on_sigterm(self):
         port = free_port()
         pod = self.start_pod("launch", "--nproc-per-node=2", *self.words("ended", 2, "max_steps=100000", "logging_steps=10"),
                              PET_LOCAL_ADDR="127.0.0.1", TORCHELASTIC_HEALTH_CHECK_PORT=str(port))
@@ -132,10 +133,10 @@ class Pod(ProgramTest):
         self.end(pod, 75)
         self.assertTrue(list((self.folder / "ended").glob("checkpoint-*/manifest.json")))
 
-    def test_cores_are_those_of_the_quota(self):
+    def test_cpu_quota_limits_the_threads(self):
         group, files = self.make_group()
         if group is None:
-            self.skipTest("no cgroup for CPU time can be made here")
+            self.skipTest("no CPU cgroup can be created")
         self.addCleanup(group.rmdir)
         for name, text in files.items():
             (group / name).write_text(text)
@@ -148,12 +149,12 @@ class Pod(ProgramTest):
             ["sh", "-c", script, "sh", PROGRAM, "launch", "--no-python", "sh", "-c", "echo $OMP_NUM_THREADS"],
             capture_output=True, text=True, timeout=60, check=False,
             env={name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"})
-        if len(os.sched_getaffinity(0)) > 1:  # else the quota bounds nothing
+        if len(os.sched_getaffinity(0)) > 1:  # with a single CPU the quota limits nothing
             self.assertEqual(done.stdout, "1\n", done.stderr)
 
     @staticmethod
     def make_group():
-        """A cgroup of version 2 or 1, and the files that grant it a processor's time; None where none can be made."""
+        """Creates a cgroup (version 2 or 1) and returns it with the files that limit it to one CPU; None if that is not possible."""
         for root, files in ((pathlib.Path("/sys/fs/cgroup"), {"cpu.max": "100000 100000"}),
                             (pathlib.Path("/sys/fs/cgroup/cpu"), {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "100000"})):
             group = root / f"lockstep-test-{os.getpid()}"

@@ -1,4 +1,4 @@
-"""What fits, what is fastest, and what the trainer says of it before and after."""
+"""Predictions: what fits, what is fastest, and what the trainer reports before and after a run."""
 
 import json
 import pathlib
@@ -27,7 +27,7 @@ class Predict(ProgramTest):
         config.update(n_embd=width, n_head=width // 128, n_layer=layers)
         (self.folder / name).write_text(json.dumps(config))
 
-    def test_the_trainer_takes_what_plan_writes_and_compares(self):
+    def test_trainer_uses_a_written_plan_and_compares(self):
         self.run_ok("plan", "--model", "model.json", "--gpu", "cpu", "--gpus", 2, "--global-batch", 8,
                     "data.sequence_length=32", "parallel.pipeline=2", "parallel.recompute=full", "--write", "plan.yaml")
         self.assertIn("pipeline: 2", (self.folder / "plan.yaml").read_text())
@@ -43,18 +43,19 @@ class Predict(ProgramTest):
         text = train("--cluster", "two.yaml")
         self.assertRegex(text, r"predicted: [\d.e-]+ s per step \(-\d+% \+\d+%\), \d+ tokens/s, [\d.]+ \w+ of [\d.]+ \w+ per rank \(figures: two.yaml\)")
         self.assertRegex(text, r"predicted [\d.e-]+ s per step, measured [\d.e-]+ s \([+-][\d.]+%\)")
-        # Nobody has measured this machine: nothing is said of time.
+        # This machine was not measured, so no time is predicted.
         text = train()
         self.assertRegex(text, r"predicted: [\d.]+ \w+ of [\d.]+ \w+ per rank \(times are predicted once this machine has been measured")
         self.assertNotIn("s per step, measured", text)
 
     def assert_memory_is_near(self, text):
-        """Within 5%, or the 12 MiB by which libraries on some processors map more: without products of bfloat16 these are MKL's, of widened operands."""
+        """Checks that the prediction is within 5 %, or within 12 MiB, by which libraries on some processors map more. On processors without bfloat16
+        products, MKL maps them for widened operands."""
         off = re.search(r"per rank, measured ([\d.]+) MiB \(([+-][\d.]+)%\)", text)
         percent = abs(float(off[2]))
         self.assertTrue(percent < 5 or percent / 100 * float(off[1]) < 12, text)
 
-    def test_memory_is_predicted_of_a_step_that_is_most_of_it(self):
+    def test_memory_prediction_of_a_large_step(self):
         self.write_model("wider.json", 384, 4)
         done = self.run_ok("train", "--model", "wider.json", *self.data(), "use_cpu=true", "max_steps=2", "bf16=true",
                            "per_device_train_batch_size=48", "data.sequence_length=32", "output_dir=wider",
@@ -62,7 +63,7 @@ class Predict(ProgramTest):
         self.assert_memory_is_near(done.out + done.err)
 
     def assert_memory_with_adapters(self, *words):
-        """The prediction of a run with adapters on all linears is within 3% of what was measured."""
+        """Checks that the prediction of a run with adapters on all linears is within 3 % of the measured memory."""
         width, rows, base = 384, 96, "base-384"
         if not (self.folder / base).exists():
             config = {"model_type": "llama", "hidden_size": width, "intermediate_size": 8 * width // 3, "num_hidden_layers": 4,
@@ -75,8 +76,8 @@ class Predict(ProgramTest):
                            "lora.r=16", "lora.target_modules=all-linear", *words)
         found = re.search(r"predicted ([\d.]+) MiB per rank, measured ([\d.]+) MiB", done.out + done.err)
         predicted, measured = float(found[1]), float(found[2])
-        # What libraries map more on other processors (assert_memory_is_near) is not the adapters'. One without products of bfloat16
-        # has both operands of the widest one in float32 while it makes it.
+        # Libraries map more on some processors (assert_memory_is_near); adapters do not change that. A processor without bfloat16
+        # products also holds both operands of the widest product in float32.
         is_widened = "bf16=true" in words and not re.search(r"\b(avx512_bf16|amx_bf16)\b", pathlib.Path("/proc/cpuinfo").read_text())
         widened = rows * 32 * (width + 8 * width // 3) * 4 / 2**20 if is_widened else 0
         self.assertTrue(abs(predicted / measured - 1) < 0.03 or abs(predicted - measured) < 8 + widened, f"{words}: {found[0]}")
@@ -85,8 +86,8 @@ class Predict(ProgramTest):
         self.assert_memory_with_adapters("bf16=true")
 
     @long
-    def test_memory_is_predicted_of_every_kind_of_adapter(self):
-        """Within 3% where a step is much of it: what is kept for the backward pass, beside weights of any type, and made anew."""
+    def test_memory_prediction_of_every_adapter_kind(self):
+        """Within 3 % for steps that use much memory: activations stored for the backward pass, with weights of any type, and recomputed ones."""
         four = ("quantization.bits=4", "quantization.double_quant=true")
         for words in ((), ("bf16=true", "lora.use_dora=true"), ("lora.use_dora=true",), ("bf16=true", "lora.lora_dropout=0.1"),
                       ("bf16=true", "lora.use_dora=true", "lora.lora_dropout=0.1"), ("bf16=true", *four), four,
@@ -97,7 +98,7 @@ class Predict(ProgramTest):
             with self.subTest(words):
                 self.assert_memory_with_adapters(*words)
 
-    def test_what_will_not_fit_is_refused_before_it_starts(self):
+    def test_run_that_does_not_fit_is_refused(self):
         self.write_model("huge.json", 8192, 96)
         told = self.run_fails(5, "train", "--model", "huge.json", *self.data(), "use_cpu=true", "output_dir=huge",
                               "max_steps=1", "data.sequence_length=32").err
@@ -123,7 +124,7 @@ class Predict(ProgramTest):
         self.assertIn("the cheapest changes that would make it fit",
                       self.run_ok("estimate", "--model", "gpt2-xl", "--gpu", "rtx-4090", "training.bf16=true").out)
 
-    def test_plans_are_explained_and_made_again_for_other_resources(self):
+    def test_plan_explain_and_replanning(self):
         (self.folder / "cluster.yaml").write_text(UNEQUAL)
         words = ("plan", "--model", "gpt2-xl", "--cluster", "cluster.yaml", "--global-batch", 96)
         whole = self.run_ok(*words, "--explain").out
@@ -137,13 +138,13 @@ class Predict(ProgramTest):
         self.assertLess(tokens[1], tokens[0])
         self.assertLess(tokens[0], tokens[2])
         self.assertIn("1 × 4 h100-80gb", self.run_ok("plan", "--model", "gpt2", "--gpus", 4).out)
-        # Numbers are those of the whole cluster, however many are taken out.
+        # Node numbers refer to the whole cluster, also when several nodes are excluded.
         left = self.run_ok(*words, "--without", "node0", "--without", "node1").out
         self.assertNotIn("h100-80gb", left)
         self.assertIn("1 × 4 ours", left)
         self.assertIn("given twice", self.run_fails(2, *words, "--without", "node1", "--without", "fast1").err)
 
-    def test_a_written_plan_is_explained_as_it_is(self):
+    def test_explain_a_written_plan(self):
         words = ("plan", "--model", "model.json", "--gpu", "cpu", "data.sequence_length=32")
         made = self.run_ok(*words, "--gpus", 6, "--global-batch", 36, "parallel.tensor=2", "--write", "six.yaml", "--trace", "six.json",
                            "--tokens", 1000000).out
@@ -157,7 +158,7 @@ class Predict(ProgramTest):
         events = json.loads((self.folder / "six.json").read_text())["traceEvents"]
         self.assertAlmostEqual(max(e.get("ts", 0) + e.get("dur", 0) for e in events) / 1e3, step, delta=0.06)
 
-    def test_what_is_given_is_kept_or_refused(self):
+    def test_given_settings_are_kept_or_refused(self):
         words = ("plan", "--model", "gpt2", "--gpus", 8)
         for key in ("parallel.data=3", "parallel.tensor=16", "parallel.pipeline=5"):
             self.assertIn("8 devices cannot be split this way", self.run_fails(2, *words, key).err)
@@ -170,7 +171,7 @@ class Predict(ProgramTest):
             self.assertIn("1024 that the model has learned", self.run_fails(2, *command, "data.sequence_length=4096").err)
         self.assertIn("use parallel.tensor up to 12", self.run_fails(2, "estimate", "--model", "gpt2", "parallel.tensor=13").err)
 
-    def test_a_file_of_actions_is_predicted_as_its_schedule(self):
+    def test_prediction_of_a_schedule_file(self):
         def told(schedule, *others):
             words = ("--model", "gpt2-medium", "--gpu", "a100-80gb", "parallel.pipeline=4",
                      f"parallel.schedule={schedule}", "training.gradient_accumulation_steps=6",
@@ -184,7 +185,7 @@ class Predict(ProgramTest):
                 by_file, by_name = told(f"./{kind}.txt"), told(kind, f"parallel.virtual_stages={stages}")
                 for a, b in zip(by_file, by_name):
                     self.assertEqual(a.replace(f"./{kind}.txt", kind), b)
-        # What does not go with the file.
+        # Settings that contradict the file.
         wrong = self.run_fails(2, "estimate", "--model", "gpt2-medium", "--gpu", "a100-80gb", "parallel.pipeline=2",
                                "parallel.schedule=./gpipe.txt").err
         self.assertIn("./gpipe.txt is a schedule for 4 ranks, but the pipeline has 2", wrong)
@@ -192,7 +193,7 @@ class Predict(ProgramTest):
                            "parallel.schedule=./gpipe.txt").out
         self.assertIn("refused: pipelines that are not compatible with ./gpipe.txt: it has 4 ranks and 6 micro-batches", some)
 
-    def test_bad_clusters_are_told_at_once_and_whole(self):
+    def test_bad_cluster_files_report_all_errors(self):
         self.assertIn("--gpu h100-80gb --gpus 8", self.run_fails(2, "plan", "--model", "gpt2", "--cluster", "8xh100").err)
         (self.folder / "wrong.yaml").write_text(WRONG)
         told = self.run_fails(2, "plan", "--model", "gpt2", "--cluster", "wrong.yaml").err
@@ -207,12 +208,12 @@ class Predict(ProgramTest):
         for node in ("h100-80gb", "8yxh100", "0xh100", "-1xh100"):
             self.assertIn("not a number of devices", self.run_fails(2, "plan", "--model", "gpt2", f"--add={node}").err)
 
-    def test_a_model_that_is_not_there_is_told_with_the_nearest(self):
+    def test_unknown_model_suggests_the_nearest(self):
         told = self.run_fails(2, "plan", "--model", "llama-2-70b", "--gpu", "a100-80gb").err
         self.assertIn("hf download ORGANISATION/llama-2-70b", told)
         self.assertIn("Did you mean 'llama2-70b'?", told)
 
-    def test_a_model_that_nothing_fits_names_what_would(self):
+    def test_too_large_model_suggests_more_devices(self):
         self.write_model("large.json", 12288, 96)
         told = self.run_fails(5, "plan", "--model", "large.json", "--gpu", "rtx-4090", "--gpus", 2).err
         self.assertRegex(told, r"\d+ devices of rtx-4090 would suffice: data")

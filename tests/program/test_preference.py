@@ -1,5 +1,5 @@
-"""Preference tuning, from pairs to a tuned model: every plan gives the losses and metrics of one rank, the reference's scores are
-kept, a resumed run goes on exactly, and bad rows are named."""
+"""Preference tuning from pairs to a tuned model: every plan gives the losses and metrics of one rank, reference scores are cached, a resumed
+run continues exactly, and invalid rows are reported by line."""
 
 import json
 import unittest
@@ -19,7 +19,7 @@ class Preference(ProgramTest):
     def setUpClass(cls):
         super().setUpClass()
         pairs = judged_pairs(cls.folder)
-        # Numbers of rows that no batch divides.
+        # No batch size divides the numbers of rows.
         write_lines(cls.folder / "pairs.jsonl", pairs[:23])
         write_lines(cls.folder / "dev.jsonl", pairs[23:30])
         write_lines(cls.folder / "judged.jsonl", [
@@ -44,7 +44,7 @@ class Preference(ProgramTest):
                 values = [line[prefix + name] for line in lines if prefix + name in line]
                 self.assertGreater(len(values), 1, prefix + name)
                 expected = [line[prefix + name] for line in others if prefix + name in line]
-                # Log-probabilities of whole answers are tens: they are held to 1e-5 of their size.
+                # Log-probabilities of whole answers are tens, so their tolerance is 1e-5 of their size.
                 self.assert_close(values, expected, max(5e-5, 1e-5 * max(map(abs, expected))))
 
     @long
@@ -52,7 +52,7 @@ class Preference(ProgramTest):
         first = self.tune("one", "per_device_train_batch_size=6")
         self.assertIn("scored 48 answers with the reference", first.err)
         start = metrics(self.folder / "one")[0]
-        self.assertAlmostEqual(start["loss"], 0.693147, delta=1e-5)  # the model is its reference
+        self.assertAlmostEqual(start["loss"], 0.693147, delta=1e-5)  # the model equals its reference
         self.assertLess(min(losses(self.folder / "one")), 0.65)
         plans = {
             "two": (2, "per_device_train_batch_size=3", "parallel.zero_stage=3"),
@@ -66,7 +66,7 @@ class Preference(ProgramTest):
                 self.assertIn("scored 48 answers with the reference", result.err)
                 self.assert_alike(name, "one", NAMES)
 
-    def test_answers_are_judged_singly_on_any_plan(self):
+    def test_single_answers_on_any_plan(self):
         words = ["preference.objective=kto", "preference.desirable_weight=3"]
         options = {"data": "judged.jsonl", "dev": "judged_dev.jsonl"}
         self.tune("kto", *words, "per_device_train_batch_size=8", **options)
@@ -78,7 +78,7 @@ class Preference(ProgramTest):
         for name in ("kto_two", "kto_tensor", "kto_unpacked"):
             self.assert_alike(name, "kto", ["loss", "grad_norm", "kl", "rewards/chosen", "logps/rejected"])
 
-    def test_no_reference_is_scored_where_none_is_read(self):
+    def test_unneeded_reference_is_not_scored(self):
         words = ["preference.objective=orpo", "preference.beta=0.3"]
         result = self.tune("orpo", *words, "per_device_train_batch_size=6", cache="cache_orpo")
         self.assertNotIn("reference, the initial model", result.err)
@@ -116,13 +116,13 @@ class Preference(ProgramTest):
                               "use_cpu=true", *words).out
             self.assertIn("equal within", out)
 
-    def test_a_resumed_run_goes_on_exactly(self):
+    def test_resume_is_exact(self):
         words = ["per_device_train_batch_size=5", "save_steps=3", "preference.objective=ipo"]
         self.tune("whole", *words, cache="cache_resumed")
         self.tune("parts", *words, "max_steps=3", cache="cache_resumed")
         score_files = list((self.folder / "cache_resumed").glob("*.scores"))
         self.assertEqual(len(score_files), 1)
-        score_files[0].write_text("not scores")  # it is made again, of the model as it was
+        score_files[0].write_text("not scores")  # the scores are recomputed with the initial model
         result = self.tune("parts", *words, "resume_from_checkpoint=true", cache="cache_resumed")
         self.assertIn("does not contain the reference scores", result.err)
         self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "whole"))
@@ -150,9 +150,9 @@ class Preference(ProgramTest):
         write_lines(bad, [good])
         self.assertIn("not a loss of preference.objective=cpo", self.run_fails(
             2, *common, "preference.objective=cpo", "preference.loss_type=robust").err)
-        self.assertIn("dpo takes beta, loss_type, label_smoothing, reference_free", self.run_fails(2, *common, "preference.desirable_weight=2").err)
+        self.assertIn("dpo uses beta, loss_type, label_smoothing, reference_free", self.run_fails(2, *common, "preference.desirable_weight=2").err)
         told = self.run_fails(2, *common, "task.type=reward_model", "preference.beta=0.2").err
-        self.assertIn("a reward model takes center_rewards_coefficient", told)
+        self.assertIn("a reward model uses center_rewards_coefficient", told)
         write_lines(self.folder / "one.jsonl", [{"prompt": "a", "completion": "b", "label": True}])
         self.assertIn("only one row", self.run_fails(
             4, *common, "data.train=one.jsonl", "preference.objective=kto").err)

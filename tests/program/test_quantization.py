@@ -1,4 +1,4 @@
-"""QLoRA as users train it: packed weights under other plans, resuming, exported folders, and what is refused."""
+"""QLoRA: quantized weights under parallel plans, resuming, exported folders, and refused settings."""
 
 import json
 import unittest
@@ -37,7 +37,7 @@ class Quantization(ProgramTest):
             self.train(name, *LORA, *PACKED, *plan, ranks=2)
             self.assert_close(losses(self.folder / name), wanted, 1e-5)
 
-    def test_a_resumed_run_ends_with_the_same_bits(self):
+    def test_resume_is_bit_exact(self):
         self.train("resumed", "resume_from_checkpoint=run/checkpoint-3", *LORA, *PACKED)
         self.assertEqual(self.adapter("resumed"), self.adapter("run"))
 
@@ -57,7 +57,7 @@ class Quantization(ProgramTest):
             self.run_ok("generate", "--model", "base", "--adapter", "run", "--bits", "4", "--double-quant", *prompt).out,
             self.run_ok("generate", "--model", "packed", "--adapter", "run", *prompt).out)
 
-    def test_what_does_not_fit_is_told_before_training(self):
+    def test_invalid_settings_fail_before_training(self):
         for words, told in (
             (["quantization.bits=4"], "lora.r=16"),
             (["quantization.bits=5", "lora.r=2"], "4 or 8"),
@@ -68,7 +68,7 @@ class Quantization(ProgramTest):
         self.assertIn("packed      8 linears in 4 bits (nf4, double quantization)", told)
         self.assertIn("nothing to do", self.run_fails(2, "export", "--model", "base", "--output", "x").err)
 
-    def test_the_estimate_knows_packed_weights_by_either_spelling(self):
+    def test_estimate_of_quantized_weights(self):
         def parameters(*words):
             words = ("estimate", "--model", "llama2-7b", "--gpu", "h100-80gb", "--json", "training.bf16=true", *words)
             return json.loads(self.run_ok(*words).out)["stages"][0]["parameters"]
@@ -82,8 +82,8 @@ class Quantization(ProgramTest):
         self.assertLess(nested, packed)
         self.assertIn("lora", self.run_fails(2, "estimate", "--model", "llama2-7b", "--bits", "4").err)
 
-    def test_the_states_of_a_run_are_those_of_the_estimate(self):
-        """Weights, gradients and optimizer of the fullest rank, within 3%: adapters and packed weights included."""
+    def test_estimate_equals_the_state_of_a_run(self):
+        """Weights, gradients and optimizer state of the largest rank, within 3 %, with adapters and quantized weights."""
         wide = json.loads((self.folder / "model.json").read_text())
         wide.update(n_embd=256, n_layer=3, n_head=4)
         (self.folder / "wide.json").write_text(json.dumps(wide))
@@ -98,7 +98,7 @@ class Quantization(ProgramTest):
             trained = told["gradients"] // 4
             folder = self.folder / f"wide-{name}" / "checkpoint-2"
             size = sum(path.stat().st_size for path in folder.iterdir())
-            self.assertLess(size, 1.1 * 12 * trained, name)  # values and two moments in float32, and what a resume needs besides
+            self.assertLess(size, 1.1 * 12 * trained, name)  # values and two moments in float32, and the rest of the resume state
             self.assertIn(f"checkpoint-2 has {size / 1e6:.4g} MB, of which", done.err)
             kinds = ("parameters", "gradients", "optimizer")
             self.assertLess(abs(sum(stage[kind] for kind in kinds) / sum(told[kind] for kind in kinds) - 1), 0.03, (name, told))
@@ -120,7 +120,7 @@ class Quantization(ProgramTest):
             words = ("estimate", "--model", "llama2-70b", "--gpu", "h100-80gb", "--gpus", "2", "--json", "training.bf16=true",
                      "parallel.zero_stage=3", "parallel.data=2", "training.per_device_train_batch_size=1", *words)
             return json.loads(self.run_ok(*words).out)["stages"][0]["gathered"]
-        block = 8192 * (2 * 8192 + 2 * 1024 + 3 * 28672)  # the weights of its linears
+        block = 8192 * (2 * 8192 + 2 * 1024 + 3 * 28672)  # the weights of the block's linears
         nested = gathered("--lora-rank", "16", "--bits", "4", "--double-quant")
         self.assertLess(abs(nested / (2 * block * 0.516) - 1), 0.05)
         self.assertGreater(gathered("--lora-rank", "16"), 3.5 * nested)

@@ -1,4 +1,4 @@
-"""Any number of ranks learns the same."""
+"""Training gives the same result on any number of ranks."""
 
 import os
 import unittest
@@ -17,7 +17,7 @@ class Ranks(ProgramTest):
             self.assert_close(losses(self.folder / name), losses(self.folder / "one"), 1e-5)
         self.assertLess(losses(self.folder / "one")[-1], losses(self.folder / "one")[0])
 
-    def test_steps_that_could_be_captured_are_the_plain_ones(self):
+    def test_cuda_graph_settings_do_not_change_cpu_losses(self):
         for name, more in (("plain", []), ("captured", ["parallel.cuda_graphs=auto"])):  # with dropout
             told = self.train(name, *more, ranks=2)
             self.assertNotIn("are not captured", told.err)
@@ -33,7 +33,7 @@ class Ranks(ProgramTest):
         self.assert_close(losses(self.folder / "threads"), losses(self.folder / "one-thread"), 1e-5)
 
     def test_three_ranks_and_a_batch_that_does_not_divide_the_epoch(self):
-        # One epoch, whatever its last step holds.
+        # One full epoch; its last step may be smaller.
         self.train("three", "per_device_train_batch_size=7", "max_steps=-1", "num_train_epochs=1", ranks=3)
         lines = [line for line in metrics(self.folder / "three") if "loss" in line]
         self.assertEqual(lines[-1]["epoch"], 1.0)

@@ -1,4 +1,4 @@
-"""Steps are done again from a checkpoint, and compared with what was recorded; where the time went is told."""
+"""`lockstep replay` repeats steps from a checkpoint and compares them with the log; the log of a run contains its time breakdown."""
 
 import json
 import unittest
@@ -11,27 +11,27 @@ class Replay(ProgramTest):
         lines = (self.folder / run / "events.jsonl").read_text().splitlines()
         return [event for event in map(json.loads, lines) if event["event"] == name]
 
-    def test_steps_come_again_to_the_bit(self):
+    def test_replay_is_bit_exact(self):
         self.train("run", "save_steps=4", "save_strategy=steps", ranks=2, steps=10)
         result = self.run_ok("replay", "run/checkpoint-4", "--step", "7")
         self.assertIn("step 7: loss", result.out)
         self.assertIn("3 of 3 recorded lines are reproduced bit for bit", result.out)
-        # The folder of the run is as it was, and what was done again lies beside it.
+        # The folder of the run is unchanged; the repeated steps are written to a subfolder.
         self.assertEqual(len([line for line in metrics(self.folder / "run") if "loss" in line]), 10)
         self.assertEqual([line["step"] for line in metrics(self.folder / "run/replay-7")], [5, 6, 7])
         self.assertFalse((self.folder / "run/replay-7/model.safetensors").exists())
-        # Once more, the next step alone, and on one rank.
+        # Repeats only the next step, then on one rank.
         self.assertIn("1 of 1 recorded lines", self.run_ok("replay", "run/checkpoint-8/").out)
         one = self.run_ok("replay", "run/checkpoint-4", "--step", "7", "--nproc", "1", "per_device_train_batch_size=16")
         self.assertIn("within 1e-5 (on another number of ranks)", one.out)
 
-    def test_what_was_computed_otherwise_is_told(self):
+    def test_differing_steps_are_reported(self):
         self.train("flipped", "save_steps=3", "save_strategy=steps", ranks=1, steps=6)
         path = self.folder / "flipped" / "metrics.jsonl"
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for line in lines:
             if line.get("step") == 5 and "loss" in line:
-                line["loss"] *= 1 + 1e-12  # as a flipped bit would have it
+                line["loss"] *= 1 + 1e-12  # as after a bit flip
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         result = self.run_fails(6, "replay", "flipped/checkpoint-3", "--step", "6")
         self.assertIn("2 of 3 recorded lines are reproduced", result.out)
@@ -40,15 +40,15 @@ class Replay(ProgramTest):
     def test_lines_that_hold_several_steps_are_compared_as_their_mean(self):
         self.train("means", "save_steps=4", "save_strategy=steps", "logging_steps=3", ranks=1, steps=12)
         result = self.run_ok("replay", "means/checkpoint-4", "--step", "12")
-        self.assertIn("2 of 2 recorded lines are reproduced bit for bit", result.out)  # 7 to 9, 10 to 12
+        self.assertIn("2 of 2 recorded lines are reproduced bit for bit", result.out)  # steps 7 to 9 and 10 to 12
 
-    def test_what_is_no_checkpoint_is_refused(self):
+    def test_invalid_checkpoints_are_refused(self):
         self.assertIn("checkpoint-STEP", self.run_fails(2, "replay", "model.json").err)
         self.assertIn("the folder of a checkpoint is required", self.run_fails(2, "replay").err)
         self.train("short", "save_strategy=steps", "save_steps=2", ranks=1, steps=4)
         self.assertIn("step 5 is not a step of", self.run_fails(2, "replay", "short/checkpoint-2", "--step", 5).err)
 
-    def test_the_end_of_a_run_tells_where_its_time_went(self):
+    def test_time_breakdown_at_the_end_of_a_run(self):
         result = self.train("told", "eval_strategy=steps", "eval_steps=2", "save_steps=3", ranks=2, steps=6)
         self.assertRegex(result.err, r"goodput [\d.]+%: of [\d.]+ s, .* went into steps")
         time = self.events("told", "time")[-1]
@@ -57,8 +57,8 @@ class Replay(ProgramTest):
         self.assertGreater(time["evaluating_s"], 0)
         self.assertAlmostEqual(time["goodput"], time["steps_s"] / time["all_s"], places=6)
 
-    def test_a_gradient_far_larger_than_those_before_is_told(self):
-        # Text that is soon known by heart, and amid it a stretch of symbols that come nowhere else: a few steps meet it.
+    def test_unusually_large_gradient_is_reported(self):
+        # The model learns this text quickly. The symbols in the middle occur nowhere else, and a few steps read them.
         known = "the cat sat on the mat and the dog sat on the log\n"
         strange = "".join(chr(33 + (17 * i * i + 5 * i) % 90) for i in range(160)) + "\n"
         (self.folder / "known.txt").write_text(known * 300 + strange + known * 300)
@@ -74,7 +74,7 @@ class Replay(ProgramTest):
 
 
 class Products(ProgramTest):
-    def test_checked_products_leave_a_run_as_it_is(self):
+    def test_checked_products_do_not_change_a_run(self):
         for name, words in (("float32", []), ("bfloat16", ["bf16=true"])):
             self.train(name, *words, steps=5)
             done = self.train(f"{name}-checked", "training.check_products=true", *words, steps=5)

@@ -1,4 +1,4 @@
-"""`checkpoint.replicas=1`: states in memory that outlives the ranks, so that a lost rank or machine costs the step under way."""
+"""`checkpoint.replicas=1`: in-memory checkpoints that outlive the ranks, so that a lost rank or node costs only the current step."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from harness import ProgramTest, free_port, listens, long, losses, metrics, proc
 
 
 class Replicas(ProgramTest):
-    STEPS = 80  # enough that no run ends before its rank is killed, whatever runs beside it
+    STEPS = 80  # enough that no run ends before its rank is killed, even on a busy machine
 
     def launch(self, options, output, *more):
-        """No checkpoint is written but of what is kept in memory."""
+        """Starts a run that writes no checkpoints except the in-memory ones."""
         train = self.train_arguments(
             output, "checkpoint.replicas=1", "save_strategy=no", *more, steps=self.STEPS)
         at = train.index("--nproc")
@@ -31,11 +31,11 @@ class Replicas(ProgramTest):
         return err
 
     def check(self, output, err, times):
-        """Each resumption is from the last step that was told, or, if a rank was lost before it had kept that, from the one before."""
+        """Checks that each resume starts from the last logged step, or from the one before if the rank was lost before it had saved that step."""
         told, resumed = 0, []
         for line in err.splitlines():
             if line.lstrip().startswith("|"):
-                continue  # a report's last words of a lost rank
+                continue  # the lost rank's last output, quoted in a report
             if match := re.search(r"\bstep +(\d+)/", line):
                 told = int(match[1])
             if match := re.search(r"resuming from \S+ after step (\d+)", line):
@@ -52,10 +52,10 @@ class Replicas(ProgramTest):
         return losses(self.folder / name)
 
     def lose_ranks(self, name, *words, ranks, rank):
-        """A rank is killed twice: the losses are to the bit those of a run from which none was lost."""
+        """Kills a rank twice and checks that the losses are bit-identical to those of an undisturbed run."""
         job = self.launch([f"--nproc-per-node={ranks}"], name, *words)
         for more in (8, 12):
-            self.reached(name, self.step(name) + more)  # the second time by the ranks that were started again
+            self.reached(name, self.step(name) + more)  # the second kill hits a restarted rank
             os.kill(wait_for(lambda: ranks_of(f"output_dir={name}").get(rank)), signal.SIGKILL)
         self.check(name, self.finish(job), times=2)
         self.assertEqual(losses(self.folder / name), self.undisturbed(f"{name}-whole", *words, ranks=ranks))
@@ -78,7 +78,7 @@ class Replicas(ProgramTest):
                 self.lose_ranks(name, "per_device_train_batch_size=2", *words, ranks=ranks, rank=ranks - 1)
 
     def machines(self, output, workers, *words):
-        """One launcher each stands for a machine: its memory is gone with it. The first hosts the job."""
+        """Starts one launcher per simulated node; killing it loses its memory. The first launcher hosts the job."""
         port, agents = free_port(), []
         for count in workers:
             agents.append(self.launch(
@@ -94,7 +94,7 @@ class Replicas(ProgramTest):
         agents[lost].communicate(timeout=60)
         left = [agent for number, agent in enumerate(agents) if number != lost]
         said = [self.finish(agent) for agent in left]
-        # Who has rank 0 tells the steps; the host may have been it.
+        # The node with rank 0 logs the steps; the lost host may have been that node.
         both = next(text for text in said if "resuming" in text)
         self.assertIn("was kept in memory", both)
         if lost != 0:
@@ -103,16 +103,16 @@ class Replicas(ProgramTest):
         whole = self.undisturbed(f"{name}-whole", *words, ranks=ranks)
         self.assert_close(losses(self.folder / name), whole, 1e-5)
 
-    def test_a_lost_machine_costs_the_step_under_way(self):
+    def test_lost_node_costs_the_current_step(self):
         self.lose_machine("machine", [2, 1], 1, "per_device_train_batch_size=2", "parallel.zero_stage=3")
 
     @long
-    def test_any_of_the_machines_may_be_lost(self):
+    def test_loss_of_any_node(self):
         self.lose_machine("host", [2, 1], 0, "per_device_train_batch_size=2", "parallel.zero_stage=1")
         self.lose_machine("middle", [1, 3, 1], 1, "per_device_train_batch_size=2")
         self.lose_machine("last", [1, 1, 1], 2, "per_device_train_batch_size=2", "parallel.zero_stage=2")
 
-    def test_what_is_kept_every_fourth_step_comes_before_an_older_checkpoint(self):
+    def test_in_memory_checkpoint_is_preferred_to_an_older_one_on_disk(self):
         name = "fourth"
         job = self.launch(
             ["--nproc-per-node=2"], name, "checkpoint.replica_steps=4", "save_strategy=steps", "save_steps=6", "save_total_limit=1")
@@ -124,7 +124,7 @@ class Replicas(ProgramTest):
         self.assertGreaterEqual(resumed, 8)
         self.assertEqual([line["step"] for line in metrics(self.folder / name) if "loss" in line], list(range(1, self.STEPS + 1)))
 
-    def test_without_a_launcher_that_holds_memory_it_says_so(self):
+    def test_replicas_without_a_launcher_are_ignored_with_a_warning(self):
         done = self.train("alone", "checkpoint.replicas=1", steps=2)
         self.assertIn("checkpoint.replicas=1 is ignored: no launcher provides memory for it", done.err)
         failed = self.run_fails(2, *self.train_arguments("two", "checkpoint.replicas=2", "checkpoint.replica_steps=0"))

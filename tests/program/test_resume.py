@@ -1,4 +1,4 @@
-"""A run that stops goes on as if nothing had happened."""
+"""A stopped run resumes as if it had not been stopped."""
 
 import json
 import shutil
@@ -10,16 +10,16 @@ from harness import ProgramTest, long, losses, metrics, processes_of, start, wai
 
 class Resume(ProgramTest):
     @long
-    def test_an_evaluation_that_is_infinite_is_no_best_that_ends_the_next_attempt(self):
+    def test_infinite_evaluation_is_not_the_best(self):
         words = ["learning_rate=1000", "warmup_steps=0", "lr_scheduler_type=constant", "eval_strategy=steps", "eval_steps=1",
                  "save_steps=1", "metric_for_best_model=perplexity"]
         self.train("endless", *words, steps=2)
         evaluated = [line["eval_perplexity"] for line in metrics(self.folder / "endless") if "eval_perplexity" in line]
-        self.assertEqual(evaluated, [None, None])  # infinite, which JSON has not
+        self.assertEqual(evaluated, [None, None])  # infinite, which JSON cannot express
         self.train("endless", *words, "resume_from_checkpoint=true", steps=3)
         self.assertEqual(len(losses(self.folder / "endless")), 3)
 
-    def test_on_the_same_ranks_to_the_bit_and_on_others_closely(self):
+    def test_bit_exact_on_the_same_ranks_and_close_on_others(self):
         for precision, exact in (("bf16=false", 1e-5), ("bf16=true", 2e-2)):
             label = precision.replace("=", "-")
             whole = f"whole-{label}"
@@ -39,9 +39,9 @@ class Resume(ProgramTest):
                 else:
                     self.assert_close(resumed, expected, exact)
 
-    def test_goes_on_in_the_same_folder_and_file(self):
+    def test_continues_in_the_same_folder_and_file(self):
         arguments = self.train_arguments("same", "save_steps=2", "resume_from_checkpoint=true", steps=4)
-        self.run_ok(*arguments)  # there is nothing to resume yet
+        self.run_ok(*arguments)  # no checkpoint exists yet, so the run starts
         before = metrics(self.folder / "same")
         self.run_ok(*self.train_arguments("same", "save_steps=2", "resume_from_checkpoint=true", steps=6))
         after = metrics(self.folder / "same")
@@ -49,7 +49,7 @@ class Resume(ProgramTest):
         self.assertEqual([line["step"] for line in after if "loss" in line], [1, 2, 3, 4, 5, 6])
 
     @long
-    def test_sigterm_saves_exits_75_and_the_run_goes_on_as_if_nothing_had_been(self):
+    def test_sigterm_saves_and_exits_75(self):
         self.train("undisturbed", ranks=2, steps=40)
         arguments = self.train_arguments("stopped", ranks=2, steps=40)
         process = start(*arguments, cwd=self.folder)
@@ -91,12 +91,12 @@ class Identity(ProgramTest):
         result = self.run_ok(*self.resume("copied", "data.train=copy.txt"))
         self.assertNotIn("there,", result.err)
 
-    def test_other_settings_are_told(self):
+    def test_other_settings_are_reported(self):
         result = self.run_ok(*self.resume("told", "seed=9", "adam_beta2=0.5"))
         self.assertIn("training.seed: 42 there, 9 here", result.err)
         self.assertIn("training.adam_beta2: 0.999 there, 0.5 here", result.err)
 
-    def test_an_older_checkpoint_that_tells_nothing_is_resumed(self):
+    def test_older_checkpoint_without_identity_is_resumed(self):
         folder = self.folder / "old" / "checkpoint-2"
         shutil.copytree(self.folder / "run" / "checkpoint-2", folder)
         state = json.loads((folder / "state.json").read_text())

@@ -1,4 +1,4 @@
-"""The sample corpus: the same for a seed, of the size that was asked for, in forms that training takes."""
+"""The sample corpus: deterministic for a seed, of the requested size, in all formats that training accepts."""
 
 import csv
 import json

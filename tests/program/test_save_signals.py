@@ -1,4 +1,4 @@
-"""Signals that ask for a checkpoint, and saves while training goes on."""
+"""Signals that request a checkpoint, and background saves."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ class SaveSignals(ProgramTest):
     def checkpoints(self, name):
         return sorted(int(p.name[11:]) for p in (self.folder / name).glob("checkpoint-*") if "." not in p.name)
 
-    def test_usr1_saves_and_goes_on(self):
+    def test_usr1_saves_and_continues(self):
         for ranks in (1, 2):
             name = f"saved-{ranks}"
             process = self.begin(name, ranks=ranks)
@@ -37,7 +37,7 @@ class SaveSignals(ProgramTest):
             "stopped", "resume_from_checkpoint=true", ranks=2, steps=step + 1))
         self.assertIn(f"after step {step}", result.err)
 
-    def test_a_terminal_that_goes_away_saves_and_stops_unless_nohup_asked_otherwise(self):
+    def test_closed_terminal_saves_and_stops_except_under_nohup(self):
         for ranks in (1, 2):
             name = f"hung-up-{ranks}"
             process = self.begin(name, ranks=ranks)
@@ -54,7 +54,7 @@ class SaveSignals(ProgramTest):
             _, err = process.communicate(timeout=120)
             self.assertEqual(process.returncode, 0, err)
 
-    def test_the_configuration_says_which_does_what(self):
+    def test_configured_signals(self):
         process = self.begin("ignored", "checkpoint.on_usr1=ignore", "checkpoint.on_usr2=save")
         process.send_signal(signal.SIGUSR1)
         wait_for(lambda: len(losses(self.folder / "ignored")) >= 10)
@@ -67,7 +67,7 @@ class SaveSignals(ProgramTest):
 
 
 class Background(ProgramTest):
-    def test_a_run_saves_the_same_in_the_background(self):
+    def test_background_saves_are_identical(self):
         for ranks in (1, 2):
             arguments = ["save_steps=2", "save_total_limit=2", "bf16=true"]
             waited = self.train(f"waited-{ranks}", "checkpoint.async=false", *arguments, ranks=ranks, steps=9)
@@ -81,7 +81,7 @@ class Background(ProgramTest):
             names = sorted(p.name for p in (self.folder / f"background-{ranks}").glob("checkpoint-*"))
             self.assertEqual(names, ["checkpoint-8", "checkpoint-9"])
 
-    def test_killed_at_any_time_the_latest_loads(self):
+    def test_latest_checkpoint_loads_after_a_kill_at_any_time(self):
         name = "killed"
         arguments = ["save_steps=1", "save_total_limit=2", "resume_from_checkpoint=true"]
         for trial in range(4):
@@ -90,7 +90,7 @@ class Background(ProgramTest):
             wait_for(lambda: len(losses(self.folder / name)) >= seen + 5 + 3 * trial)
             process.kill()
             process.communicate(timeout=30)
-            wait_for(lambda: not processes_of(f"output_dir={name}"))  # its ranks end soon after, and with them the lock
+            wait_for(lambda: not processes_of(f"output_dir={name}"))  # the ranks end soon after, and release the lock
         done = max(int(p.name[11:]) for p in (self.folder / name).glob("checkpoint-*") if "." not in p.name)
         result = self.run_ok(*self.train_arguments(name, *arguments, ranks=2, steps=done + 2))
         self.assertNotIn("damaged", result.err)

@@ -1,4 +1,4 @@
-"""Commands of the example scripts of transformers, as they are typed but for the program's name, with a model and data sets from a Hub cache."""
+"""Commands of transformers' example scripts, unchanged except for the program's name, with a model and data sets from a Hub cache."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ class ScriptCommands(ProgramTest):
         hidden_pairs = [{**pair, "label": -1} for pair in pairs[:9]]
         cls.dataset("nyu-mll--glue", "mnli", {"train": pairs[:40], "validation_matched": pairs[40:50], "validation_mismatched": pairs[50:],
                                               "test_matched": hidden_pairs[:4], "test_mismatched": hidden_pairs[4:]})
-        # As the Hub's own says it: names of files alone would take both for `validation`.
+        # As in the Hub's repository: by file names alone, both files would be `validation`.
         front = "---\nconfigs:\n"
         for name, splits in (("mnli", ["train", *(f"{split}_{half}" for split in ("validation", "test") for half in ("matched", "mismatched"))]),
                              ("sst2", ["train", "validation", "test"])):
@@ -38,7 +38,7 @@ class ScriptCommands(ProgramTest):
             with (cls.folder / name).open("w", newline="") as file:
                 writer = csv.writer(file)
                 writer.writerows([["title", "text", "label"], *([f"No. {i}", row["text"], row["label"]] for i, row in enumerate(part))])
-        # GPT-2, as the Hub has it: a folder of a small one.
+        # Stands for GPT-2 in the Hub cache: the folder of a small model.
         cls.run_ok_in(cls.folder, "train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=corpus/train.txt", "output_dir=small",
                       "max_steps=1", "data.sequence_length=32", "use_cpu=true")
         for name in ("models--gpt2", "models--openai-community--gpt2"):
@@ -83,8 +83,8 @@ class ScriptCommands(ProgramTest):
         self.typed(line.format(2, 2, "alpaca2"), "data.prompt=alpaca", "--nproc", "2")
         self.assert_close(losses(self.folder / "alpaca"), losses(self.folder / "alpaca2"), 1e-5)
 
-    def test_flags_of_programs_that_people_write_themselves(self):
-        """As guides of distributed training and of GPT-2 as a classifier have them."""
+    def test_flags_of_hand_written_scripts(self):
+        """Commands of common guides to distributed training and to GPT-2 as a classifier."""
         work = self.folder / "work"
         work.mkdir()
         named = "--dataset-name tatsu-lab/alpaca --model-name openai-community/gpt2"
@@ -101,7 +101,7 @@ class ScriptCommands(ProgramTest):
         told = self.run_ok("train", "--nproc", 2, *words, env=self.environment)
         self.assertIn("praise", told.out)
         self.assertRegex(told.err, r"epoch 1\.00 .* train_accuracy [\d.]+  eval_loss [\d.]+  eval_accuracy|epoch 1\.00  train_loss")
-        # In a file such a name is a variable like any other.
+        # In a configuration file, such a name is an ordinary variable.
         (self.folder / "own.yaml").write_text("lr: 0.5\ntraining: {max_steps: 1, output_dir: own}\n")
         self.run_ok("train", "-c", "own.yaml", "model.path=gpt2", "data.train=train.csv", "--use_cpu", "data.sequence_length=32", "--allow-unknown-config",
                     env=self.environment)
@@ -116,17 +116,17 @@ class ScriptCommands(ProgramTest):
         self.assertIn("praise", result.out)
         self.typed(line.format("text", 8, "table-one"))
         self.assert_close(losses(self.folder / "table"), losses(self.folder / "table-one"), 1e-5)
-        # Several columns are one text.
+        # Several columns are joined to one text.
         with (self.folder / "dev.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         self.typed(line.format("title,text", 8, "joined"), "--text_column_delimiter", ": ")
         self.assertEqual([row["text"] for row in self.predictions("joined")], [f"{row['title']}: {row['text']}" for row in rows])
         self.run_ok("eval", "--model", "joined", "--data", "dev.csv", "--output", "joined-again", "use_cpu=true")
         self.assertEqual((self.folder / "joined-again" / "predictions.jsonl").read_text(), (self.folder / "joined" / "predictions.jsonl").read_text())
-        # What is typed counts, where it is the default, too.
+        # An explicit option applies even if it equals the default.
         self.run_ok("eval", "--model", "joined", "--data", "dev.csv", "--output", "one-column", "data.text_field=text", "use_cpu=true")
         self.assertEqual([row["text"] for row in self.predictions("one-column")], [row["text"] for row in rows])
-        # The first rows of each file.
+        # Uses the first rows of each file.
         self.typed(line.format("text", 8, "few"), "--max_train_samples", "20", "--max_eval_samples", "7")
         self.assertEqual(len(self.predictions("few")), 7)
 
@@ -142,14 +142,14 @@ class ScriptCommands(ProgramTest):
         rows = self.predictions("mnli")
         self.assertTrue(rows[0]["text"] and rows[0]["pair"])
         self.assertEqual(len(rows), 10)
-        # The second set is measured too, under the names of run_glue.py.
+        # The second validation set is evaluated too, under run_glue.py's names.
         results = json.loads((self.folder / "mnli" / "all_results.json").read_text())
         self.assertIn("eval_accuracy", results)
         self.assertIn("eval_accuracy_mm", results)
         self.assertNotEqual(results["eval_loss"], results["eval_loss_mm"])
         self.assertEqual([line["step"] for line in metrics(self.folder / "mnli") if "loss" in line], [1, 2, 3])
 
-    def test_test_sets_without_labels_are_answered(self):
+    def test_prediction_of_unlabelled_test_sets(self):
         line = ("--model_name_or_path gpt2 --task_name {0} --do_train --do_eval --do_predict --max_seq_length 64 --per_device_train_batch_size 8 "
                 "--max_steps 2 --output_dir {0}-test")
         self.assertIn("data.test has no labels", self.typed(line.format("sst2")).err)
@@ -163,7 +163,7 @@ class ScriptCommands(ProgramTest):
         results = json.loads((self.folder / "mnli-test" / "all_results.json").read_text())
         self.assertIn("eval_accuracy_mm", results)
         self.assertFalse([name for name in results if name.startswith("test_")])
-        # One that has labels is measured; one that has some is refused.
+        # A labelled test set is evaluated; a partly labelled one is refused.
         with (self.folder / "dev.csv").open(newline="") as file:
             table = list(csv.DictReader(file))
         words = ["train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=train.csv", "task.type=sequence_classification",

@@ -1,4 +1,4 @@
-"""The self-test, on two ranks of this machine's processors."""
+"""The self-test on two CPU ranks."""
 
 import json
 import unittest
@@ -31,7 +31,7 @@ class Selftest(ProgramTest):
         self.assertLess(len(result.out.splitlines()), 50)  # one screen
         self.assertEqual(list(scratch.iterdir()), [])
 
-    def test_what_it_does_not_know(self):
+    def test_unknown_arguments(self):
         self.assertIn("unknown option 'all'", self.run_fails(2, "selftest", "all").err)
 
 

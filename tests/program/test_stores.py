@@ -1,4 +1,4 @@
-"""Data, models and runs in an object store, against a local S3 server: kills in saves, lost connections, two runs."""
+"""Data, models and runs in an object store, on a local S3 server: kills during saves, lost connections, two concurrent runs."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from stores import AUTHORIZATION, SECRET, GoogleServer, Proxy, Refusing, Server,
 
 
 
-KILLS = 6  # of a run in Azure's store
+KILLS = 6  # of a run in Azure Blob Storage
 
 
 def digest(data):
@@ -43,13 +43,13 @@ class Stores(ProgramTest):
         return store_environment(port or self.server.port, self.folder / "caches" / cache)
 
     def train_there(self, output, *more, cache="one", steps=4, **options):
-        """A run to s3://work/OUTPUT, with a cache of its own for what it fetches and where it works."""
+        """Trains to s3://work/OUTPUT, with a separate cache for downloads and working files."""
         return self.run_ok(
             *self.train_arguments(f"s3://work/{output}", *more, steps=steps),
             f"data.cache_dir={self.folder}/caches/{cache}/data", env=self.env(cache), **options)
 
     def files_of(self, output, step):
-        """Name -> digest of the files of the checkpoints of a step; of each that was committed."""
+        """Name -> digest of the files of a step, for each committed checkpoint of that step."""
         found = {}
         for key in self.server.keys(f"{output}/checkpoint-{step}/"):
             folder, name = key.split("/")[-2:]
@@ -61,7 +61,7 @@ class Stores(ProgramTest):
         return {path.name: digest(path.read_bytes()) for path in folder.iterdir()}
 
     def assert_same_run(self, output, local, step):
-        """Weights and the optimizer's state, byte for byte."""
+        """Checks that weights and optimizer state are byte-identical."""
         there, here = self.files_of(output, step), self.local_files(local, step)
         self.assertEqual(len(there), 1)
         tensors = [name for name in here if name.endswith(".safetensors")]
@@ -71,7 +71,7 @@ class Stores(ProgramTest):
         self.assertEqual(set(there[0]), set(here))
 
     def local_run(self):
-        """The same run on a disk, once."""
+        """The same run on a local disk, trained once."""
         if not (self.folder / "local").exists():
             self.train("local", "save_steps=1", steps=4)
         return "local"
@@ -89,7 +89,7 @@ class WholeRun(Stores):
             env=self.env())
         self.train("here", "model.path=first", "save_steps=2", ranks=2, steps=4)
         self.assert_same_run("run", "here", 4)
-        self.assertEqual(self.files_of("run", 2), [])  # save_total_limit
+        self.assertEqual(self.files_of("run", 2), [])  # removed by save_total_limit
         keys = self.server.keys("run/")
         for name in ("metrics.jsonl", "config.yaml", "config.json", "tokenizer.json", "model.safetensors"):
             self.assertIn(f"run/{name}", keys)
@@ -100,13 +100,13 @@ class WholeRun(Stores):
         copy.mkdir()
         (copy / "metrics.jsonl").write_bytes(self.server.ask("GET", "run/metrics.jsonl"))
         self.assertEqual(losses(copy), losses(self.folder / "here"))
-        # The configuration names what the user named, and nobody's secret.
+        # The configuration contains the user's paths and no credentials.
         configuration = self.server.ask("GET", "run/config.yaml").decode()
         self.assertIn("s3://work/run", configuration)
         for key in keys:
             self.assertNotIn(SECRET.encode(), self.server.ask("GET", key), key)
         self.assertNotIn(SECRET, told.out + told.err)
-        # What is there is used as on a disk, on a machine that has nothing of it.
+        # Another machine without a cache uses the stored files as local ones.
         env = self.env("reader")
         for model in ("s3://work/run", "s3://work/run/checkpoint-4"):
             wrote = self.run_ok("generate", "--model", model, "--prompt", "Once", "--max-new-tokens", "4", env=env)
@@ -131,7 +131,7 @@ class WholeRun(Stores):
                  "pq.write_table(pa.Table.from_pylist([json.loads(l) for l in open(sys.argv[1])]), sys.argv[2])")
         words = [python_with_moto(), "-c", write, self.folder / "rows.jsonl", self.folder / "rows.parquet"]
         places = ["rows", "rows/*.jsonl"]
-        if subprocess.run(words, capture_output=True).returncode == 0:  # where it has pyarrow
+        if subprocess.run(words, capture_output=True).returncode == 0:  # only if pyarrow is installed
             self.server.ask("PUT", "columns/rows.parquet", (self.folder / "rows.parquet").read_bytes())
             places.append("columns/rows.parquet")
         for number, place in enumerate(places):
@@ -140,7 +140,7 @@ class WholeRun(Stores):
 
 
 class Resuming(Stores):
-    def test_another_machine_goes_on_bit_for_bit(self):
+    def test_bit_exact_resume_on_another_machine(self):
         self.train_there("again", "save_steps=1", steps=2)
         self.train_there("again", "save_steps=1", "resume_from_checkpoint=true", cache="two")
         self.assert_same_run("again", self.local_run(), 4)
@@ -150,13 +150,13 @@ class Resuming(Stores):
         self.assertEqual(losses(folder), losses(self.folder / "local"))
 
     @long
-    def test_a_checkpoint_is_named(self):
+    def test_resume_from_a_named_checkpoint(self):
         self.train_there("named", "save_steps=1", steps=3)
         self.train_there("other", "save_steps=1", "resume_from_checkpoint=s3://work/named/checkpoint-2", cache="two")
         self.assert_same_run("other", self.local_run(), 4)
 
     @long
-    def test_a_damaged_one_is_passed_over(self):
+    def test_damaged_checkpoint_is_skipped(self):
         self.train_there("hurt", "save_steps=1", steps=3)
         key = next(key for key in self.server.keys("hurt/checkpoint-3/") if key.endswith("model.safetensors"))
         data = bytearray(self.server.ask("GET", key))
@@ -168,15 +168,15 @@ class Resuming(Stores):
 
 
 class Kills(Stores):
-    def test_killed_at_requests_of_saves(self):
+    def test_kills_during_saves(self):
         self.kill_at_each_of(2)
 
     @long
-    def test_killed_at_many_requests_of_saves(self):
+    def test_kills_during_saves_many(self):
         self.kill_at_each_of(24)
 
     def kill_at_each_of(self, kills):
-        """With each: the newest that counts loads, and the run that goes on is the undisturbed one."""
+        """Kills a run at each of `kills`: the newest committed checkpoint loads, and the resumed run equals the undisturbed one."""
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
         seen = []
@@ -191,13 +191,13 @@ class Kills(Stores):
                 told = self.train_there(f"killed-{kills}-{number}", "save_steps=1", "resume_from_checkpoint=true", cache="two")
                 self.assertNotIn("skipped checkpoint", told.err)
                 self.assert_same_run(f"killed-{kills}-{number}", self.local_run(), 4)
-                # Nothing is left of saves that were cut off.
+                # Interrupted saves leave no objects.
                 for step in range(1, 5):
                     folders = {k.split("/")[2] for k in self.server.keys(f"killed-{kills}-{number}/checkpoint-{step}/")}
                     self.assertEqual(len(folders), len(self.files_of(f"killed-{kills}-{number}", step)))
 
-    def test_a_condition_that_the_proxy_makes_is_kept(self):
-        """Without which the kills would not show that each commit has a name of its own."""
+    def test_conditional_put_through_the_proxy(self):
+        """Checks that the proxy enforces the condition; otherwise the kill tests would not show that each commit has its own name."""
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
         proxy.judge = lambda method, path: "if absent"
@@ -213,7 +213,7 @@ class Kills(Stores):
         self.assertEqual(self.server.ask("GET", "conditional/manifest.json"), b"first")
 
     def kill_at(self, proxy, output, place):
-        """A run of four steps that is killed when it makes its request `place`, counted from 0. Each commit is a conditional put."""
+        """Kills a run of four steps at request number `place`, counted from 0. Each commit is a conditional put."""
         lock, count, commits = threading.Lock(), [0], [0]
         process = [None]
         before = proxy.judge
@@ -244,7 +244,7 @@ class Kills(Stores):
 
 class LostConnections(Stores):
     @long
-    def test_a_run_outlives_them(self):
+    def test_run_survives_lost_connections(self):
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
         lock, count = threading.Lock(), [0]
@@ -262,8 +262,8 @@ class LostConnections(Stores):
         self.assert_same_run("lossy", self.local_run(), 4)
 
     @long
-    def test_a_fetch_goes_on_where_it_was(self):
-        data = ("All that is told is told once more.\n" * 700000).encode()  # of several reads
+    def test_download_resumes(self):
+        data = ("All that is told is told once more.\n" * 700000).encode()  # several reads long
         self.server.ask("PUT", "large.txt", data)
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
@@ -272,7 +272,7 @@ class LostConnections(Stores):
         def judge(method, path):
             if method == "GET" and "large.txt" in path:
                 lost[0] += 1
-                return (3 << 20, None, "refuse")[min(lost[0], 3) - 1]  # cut off in the middle, whole, and lost
+                return (3 << 20, None, "refuse")[min(lost[0], 3) - 1]  # cut off in the middle, complete, connection lost
 
         proxy.judge = judge
         arguments = ["data", "show", "tokenizer.path=tokenizer", "data.train=s3://work/large.txt"]
@@ -284,13 +284,13 @@ class LostConnections(Stores):
         self.assertRegex(told.err, r"fetching s3://work/large.txt, resumed at byte [1-9]\d+")
         copies = list((self.folder / "caches" / "large").rglob("large.txt"))
         self.assertEqual([digest(copy.read_bytes()) for copy in copies], [digest(data)])
-        # It is fetched once, and again after it has changed.
+        # The file is downloaded once, and again after it changed.
         self.assertNotIn("fetching", self.run_ok(*arguments, env=self.env("large", proxy.port)).err)
         self.server.ask("PUT", "large.txt", data + b"And again.\n")
         self.assertIn("fetching", self.run_ok(*arguments, env=self.env("large", proxy.port)).err)
 
     @long
-    def test_files_of_many_parts_outlive_them(self):
+    def test_multipart_uploads_survive_lost_connections(self):
         (self.folder / "wide.json").write_text(json.dumps({**CONFIG, "n_embd": 512}))
         self.train("wide", "model.path=wide.json", steps=1)
         proxy = Proxy(self.server.port)
@@ -314,7 +314,7 @@ class LostConnections(Stores):
 
 class TwoRuns(Stores):
     @long
-    def test_of_two_that_take_a_place_at_once_one_has_it(self):
+    def test_one_of_two_concurrent_runs_gets_the_folder(self):
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
         both, seen = threading.Barrier(2), set()
@@ -323,7 +323,7 @@ class TwoRuns(Stores):
             if method == "PUT" and ".lockstep/00000001-" in path and path not in seen:
                 seen.add(path)
                 try:
-                    both.wait(20)  # each has looked and seen nobody
+                    both.wait(20)  # each has checked the lock and found it free
                 except threading.BrokenBarrierError:
                     pass
 
@@ -354,7 +354,7 @@ class TwoRuns(Stores):
             told = self.run_fails(
                 3, *self.train_arguments("s3://work/busy", "data.cache_dir=caches/other/data"), env=self.env("other"))
             self.assertIn("s3://work/busy is in use by another run: process", told.err)
-            # From the same machine, and the same working folder, at once.
+            # From the same machine and the same working folder, concurrently.
             told = self.run_fails(
                 3, *self.train_arguments("s3://work/busy", f"data.cache_dir={self.folder}/caches/busy/data"),
                 env=self.env("busy"))
@@ -366,17 +366,17 @@ class TwoRuns(Stores):
         self.train_there("busy", "resume_from_checkpoint=false", cache="three")
 
     @long
-    def test_what_a_run_commits_after_it_was_taken_over_from_does_not_count(self):
+    def test_commit_after_a_takeover_is_ignored(self):
         proxy = Proxy(self.server.port)
         self.addCleanup(proxy.stop)
         held, release = threading.Event(), threading.Event()
 
         def judge(method, path):
             if method == "PUT" and re.search("checkpoint-2/.*/manifest.json", path) and not held.is_set():
-                process.send_signal(signal.SIGSTOP)  # with its commit on the way
+                process.send_signal(signal.SIGSTOP)  # during its commit
                 held.set()
                 release.wait(120)
-                return "if absent"  # such a condition holds then, and would not keep it out
+                return "if absent"  # the object is still absent, so the condition cannot exclude the run
 
         proxy.judge = judge
         process = start(
@@ -393,7 +393,7 @@ class TwoRuns(Stores):
         self.assertTrue(any(k.endswith("manifest.json") for k in self.server.keys("late/checkpoint-2/")))
         self.assertEqual(process.returncode, 4, out + err)
         self.assertIn("was taken by process", err)
-        self.assertTrue(self.files_of("late", 1))  # which it would have removed
+        self.assertTrue(self.files_of("late", 1))  # save_total_limit=1 would have removed it
         told = self.train_there("late", "save_steps=1", "resume_from_checkpoint=true", cache="four")
         self.assertIn("after step 3", told.err)
         self.assert_same_run("late", self.local_run(), 4)
@@ -409,7 +409,7 @@ class Google(ProgramTest):
             server.put_folder(self.folder / name, name)
         words = ("tokenizer.path=gs://work/tokenizer", "data.train=gs://work/corpus/tr*.txt", "save_steps=1", "save_total_limit=2")
         self.run_ok(*self.train_arguments("gs://work/run", *words, steps=2), env=env)
-        env["XDG_CACHE_HOME"] = str(self.folder / "elsewhere")  # another machine goes on
+        env["XDG_CACHE_HOME"] = str(self.folder / "elsewhere")  # another machine resumes
         self.run_ok(*self.train_arguments("gs://work/run", *words, "resume_from_checkpoint=true", steps=4), env=env)
         self.train("on-disk", "save_steps=1", steps=4)
         keys = server.keys("run/")
@@ -426,7 +426,7 @@ class Google(ProgramTest):
 
 
 class Azure(ProgramTest):
-    """Against a server of our own after Azure's documents: no emulator of it can be had from Debian or PyPI."""
+    """Uses the tests' own server (azure.py): no emulator is available from Debian or PyPI."""
 
     def setUp(self):
         self.server = AzureServer()
@@ -445,7 +445,7 @@ class Azure(ProgramTest):
 
     def test_data_model_and_output_in_az(self):
         self.run_ok(*self.words("run", steps=2), env=self.env("one"))
-        told = self.run_ok(*self.words("run", "resume_from_checkpoint=true", steps=4), env=self.env("two"))  # another machine goes on
+        told = self.run_ok(*self.words("run", "resume_from_checkpoint=true", steps=4), env=self.env("two"))  # another machine
         self.train("on-disk", "save_steps=1", steps=4)
         keys = [key for key in self.server.blobs if key.startswith("run/") and not key.endswith("/")]
         self.assertEqual({key.split("/")[1] for key in keys if "/checkpoint-" in key}, {"checkpoint-3", "checkpoint-4"})
@@ -463,8 +463,8 @@ class Azure(ProgramTest):
         self.assertEqual(wrote.out, here.out)
 
     @long
-    def test_killed_at_requests_of_saves(self):
-        """A replaced object is complete at any moment, although Arrow's stream begins with an empty object."""
+    def test_kills_during_saves(self):
+        """A replaced object is complete at any time, although Arrow's stream starts with an empty object."""
         self.run_ok(*self.words("counted", steps=3), env=self.env("counted"))
         writes = [i for i, (method, _) in enumerate(self.server.asked) if method in ("PUT", "DELETE")]
         self.train("undisturbed", "save_steps=1", steps=4)
@@ -489,14 +489,14 @@ class Azure(ProgramTest):
                                  digest((self.folder / "undisturbed" / "model.safetensors").read_bytes()))
 
     @long
-    def test_a_run_outlives_lost_connections(self):
+    def test_run_survives_lost_connections(self):
         self.server.judge = lambda method, path: len(self.server.asked) % 31
         self.run_ok(*self.words("lossy", steps=3), env=self.env("lossy"))
         self.train("on-a-disk", "save_steps=1", steps=3)
         self.assertEqual(digest(self.server.blobs["lossy/model.safetensors"]["data"]),
                          digest((self.folder / "on-a-disk" / "model.safetensors").read_bytes()))
 
-    def test_each_is_told_with_what_to_do(self):
+    def test_errors_have_remedies(self):
         def refused(code, place, *words, **keys):
             told = self.run_fails(code, *self.train_arguments("run", f"data.train={place}"), env=self.env("bad", **keys))
             for word in words:
@@ -520,7 +520,7 @@ class BadInput(Stores):
             self.assertIn(word, told.err)
         self.assertNotIn(SECRET, told.out + told.err)
 
-    def test_each_is_told_with_what_to_do(self):
+    def test_errors_have_remedies(self):
         self.refused(3, "bucket wrong does not exist", data__train="s3://wrong/corpus/train.txt")
         self.refused(4, "s3://work/nothing/*.txt does not contain any file", data__train="s3://work/nothing/*.txt")
         self.refused(4, "s3://work/corpus/tran.txt does not contain any file", data__train="s3://work/corpus/tran.txt")
@@ -530,7 +530,7 @@ class BadInput(Stores):
         self.refused(3, "s3://work/corpus/train.txt", "AWS_ENDPOINT_URL", env=self.env("bad", free_port()))
 
     @long
-    def test_a_server_whose_certificate_nobody_knows(self):
+    def test_unknown_certificate(self):
         certificate, key = self_signed(self.folder)
         server = Server(certificate=certificate, key=key)
         self.addCleanup(server.stop)
@@ -540,14 +540,14 @@ class BadInput(Stores):
         self.refused(3, "SSL_CERT_FILE", env={k: v for k, v in env.items() if k != "SSL_CERT_FILE"})
         self.train("https", "data.train=s3://work/corpus/train.txt", steps=1, env={**env, "SSL_CERT_FILE": certificate})
 
-    def test_who_may_not(self):
+    def test_denied_access(self):
         strict = Refusing()
         self.addCleanup(strict.stop)
         env = self.env("bad", strict.port)
         self.refused(3, "AWS_ACCESS_KEY_ID", env=env)
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             del env[name]
-        env["HOME"] = str(self.folder)  # no credentials of the user's
+        env["HOME"] = str(self.folder)  # without the user's credentials
         self.refused(3, "AWS_ACCESS_KEY_ID", env=env)
 
 

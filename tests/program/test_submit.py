@@ -1,4 +1,5 @@
-"""`lockstep submit`: each engine's file is whole, and --send gives it to the engine's own command, here played by a script. Real ones are in tests/engines."""
+"""`lockstep submit`: each engine's file is complete, and --send passes it to the engine's command, which a script replaces here. Real engines
+are used in tests/engines."""
 
 import os
 import unittest
@@ -8,7 +9,7 @@ from test_docs import SSH
 
 COMMANDS = {"slurm": ("sbatch", ".sbatch", []), "kubernetes": ("kubectl", ".yaml", ["create", "-f"]),
             "ray": ("ray", ".py", ["job", "submit", "--working-dir", ".", "--", "python"]), "ssh": ("bash", ".sh", [])}
-# Says what it was given, and ends with a code of its own.
+# Records its arguments and exits with its own code.
 ENGINE = "#!/bin/sh\nprintf '%s\\n' \"$@\" >given.txt\nexit 9\n"
 
 
@@ -30,13 +31,13 @@ class Submit(ProgramTest):
                 self.assertEqual(given, [*before, f"submit-mine{extension}"])
                 self.assertEqual((self.folder / given[-1]).read_text().replace("mine", "lockstep"), printed)
 
-    def test_an_engine_that_is_not_here(self):
+    def test_missing_engine(self):
         told = self.run_fails(3, *self.words("kubernetes", "--send"), env=environment(PATH="/nowhere"))
         self.assertIn("cannot run kubectl: No such file or directory", told.err)
         self.assertIn("submit-lockstep.yaml is written", told.err)
 
-    def test_by_ssh_two_machines_train(self):
-        """Both are this one."""
+    def test_training_on_two_machines_by_ssh(self):
+        """Both machines are this one."""
         tools = self.folder / "tools"
         tools.mkdir()
         (tools / "lockstep").symlink_to(PROGRAM)

@@ -1,4 +1,4 @@
-"""T5: an encoder and a decoder trained on pairs, resumed, evaluated, asked, and shared by ranks."""
+"""T5: an encoder-decoder trained on pairs, with resuming, evaluation, generation and parallel plans."""
 
 import json
 import random
@@ -54,11 +54,11 @@ class T5Test(ProgramTest):
             self.assertEqual(shared["eval_tokens"], told["eval_tokens"])
         generate = ["generate", "--model", "whole", "--prompt", "12 34", "--max-new-tokens", 5, "--device-map", "cpu"]
         answer = self.run_ok(*generate)
-        self.assertFalse(answer.out.startswith("12 34"), answer)  # the answer alone
+        self.assertFalse(answer.out.startswith("12 34"), answer)  # the output contains only the answer
         self.assertTrue(answer.out.endswith("\n"))
         self.assertEqual(self.run_ok(*generate, "--tensor", 2).out, answer.out)
 
-    def test_plans_learn_what_one_rank_learns(self):
+    def test_plans_give_the_losses_of_one_rank(self):
         batch = "per_device_train_batch_size=4"
         self.train_t5("one", batch, "gradient_accumulation_steps=2")
         plans = {
@@ -71,7 +71,7 @@ class T5Test(ProgramTest):
             self.train_t5(name, *plan, ranks=ranks)
             self.assert_close(losses(self.folder / name), losses(self.folder / "one"), 1e-5)
 
-    def test_what_it_takes_is_predicted_and_compared(self):
+    def test_predicted_and_measured_memory(self):
         table = self.run_ok("estimate", "--model", "t5.json", "--gpu", "cpu", "parallel.pipeline=2",
                             "data.sequence_length=32").out
         self.assertIn("a source of 32 and a target of 33", table)
@@ -102,7 +102,7 @@ class T5Test(ProgramTest):
         rows = [[json.loads(row)["prediction"] for row in (folder / "predictions.jsonl").read_text().splitlines()]
                 for folder in (saved, self.folder / "again")]
         self.assertEqual(rows[0], rows[1])
-        # It is trained on, with an adapter, compared, and its body is read as a language model's, whose head is tied.
+        # The classifier is trained further, with an adapter, and verified; its body loads as a language model with a tied head.
         self.run_ok("train", "model.path=class-one", "output_dir=class-on", *words, "per_device_train_batch_size=12", "lora.r=2")
         self.assertIn("classification_head", (self.folder / "class-on" / "adapter_config.json").read_text())
         self.assertIn("equal within", self.run_ok("verify", "--model", "class-one", "use_cpu=true", "parallel.tensor=2", "data.sequence_length=17").out)
@@ -110,7 +110,7 @@ class T5Test(ProgramTest):
                            "data.validation=held_out.jsonl", *self.PAIRS)
         self.assertNotIn("random", told.err)
 
-    def test_what_it_does_not_take_says_what_to_write(self):
+    def test_unsupported_settings_suggest_alternatives(self):
         told = self.run_fails(2, *self.train_arguments("bad"), "model.path=t5.json")
         self.assertIn("data.prompt=pairs", told.err)
         told = self.run_fails(

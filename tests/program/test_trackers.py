@@ -1,4 +1,4 @@
-"""Runs that tell servers what they do: MLflow and OpenTelemetry, here pretended ones; the real ones are in tests/parity."""
+"""Trackers: MLflow, OpenTelemetry and TrainJob status, on simulated servers. tests/parity uses real ones."""
 
 import http.server
 import json
@@ -12,7 +12,7 @@ from harness import ProgramTest, environment, free_port, lockstep, losses, metri
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Keeps what is posted to it: (path, body), in order. As much of MLflow as a run asks for."""
+    """Server that records posted requests as (path, body), in order. Implements the part of MLflow that a run uses."""
 
     def __init__(self, port=0):
         super().__init__(("127.0.0.1", port), Handler)
@@ -82,7 +82,7 @@ class Mlflow(ProgramTest):
             [(m["step"], m["value"]) for m in sent if m["key"] == "train/loss"],
             [(line["step"], line["loss"]) for line in metrics(run) if "loss" in line])
 
-    def test_a_run_is_told_while_it_trains_and_goes_on_after_a_resume(self):
+    def test_run_is_logged_and_continues_after_a_resume(self):
         server = self.serve()
         env = environment(
             MLFLOW_TRACKING_URI=server.address + "/", MLFLOW_EXPERIMENT_NAME="stories & more", MLFLOW_TAGS='{"team": "a"}',
@@ -101,7 +101,7 @@ class Mlflow(ProgramTest):
         self.assertEqual(server.headers[0]["Authorization"], "Bearer secret")
         parameters = {p["key"]: p["value"] for body in server.of("log-batch") for p in body.get("params", [])}
         self.assertEqual((parameters["training.learning_rate"], parameters["training.max_steps"]), ("0.001", "100000"))
-        self.assertEqual(parameters["training.project"], "***")  # it came from the variable of a secret
+        self.assertEqual(parameters["training.project"], "***")  # from an environment variable that holds a secret
         written = [path.name for path in (self.folder / "told").rglob("*") if path.is_file() and b"kept-to-us" in path.read_bytes()]
         self.assertEqual(written, [])
         self.expect_metrics(server, self.folder / "told")
@@ -113,20 +113,20 @@ class Mlflow(ProgramTest):
         self.assertEqual([body["status"] for body in server.of("runs/update")], ["KILLED", "RUNNING", "FINISHED"])
         self.assertFalse((self.folder / "told" / "mlflow-outbox.jsonl").exists())
 
-    def test_a_server_that_is_down_costs_nothing_and_is_told_once(self):
+    def test_unreachable_server_is_reported_once(self):
         port = free_port()
         env = environment(MLFLOW_TRACKING_URI=f"http://127.0.0.1:{port}")
         result = lockstep(*self.train_arguments("down", "report_to=mlflow", steps=30), cwd=self.folder, env=env)
         self.assertEqual(result.code, 0, result)
         self.assertEqual(result.err.count("does not answer"), 1, result)
         self.assertIn("lockstep sync", result.err)
-        self.run_fails(2, "sync", "down", env=environment())  # who is to get it?
+        self.run_fails(2, "sync", "down", env=environment())  # no tracking server is configured
         self.run_fails(3, "sync", "down", env=env)
         server = self.serve(port)
         self.run_ok("sync", "down", env=env)
         self.expect_metrics(server, self.folder / "down")
         self.assertEqual(server.of("runs/update")[-1]["status"], "FINISHED")
-        self.run_ok("sync", "down", env=env)  # there is nothing left
+        self.run_ok("sync", "down", env=env)  # nothing is left to send
         self.assertEqual(len(server.of("runs/create")), 1)
 
     def test_a_server_that_comes_late_gets_everything(self):
@@ -143,19 +143,19 @@ class Mlflow(ProgramTest):
         process.communicate(timeout=60)
         self.expect_metrics(server, self.folder / "late")
 
-    def test_a_run_that_fails_says_so(self):
+    def test_failed_run_is_marked_failed(self):
         server = self.serve()
         env = environment(MLFLOW_TRACKING_URI=server.address)
         arguments = self.train_arguments("failed", "report_to=mlflow", "learning_rate=1e30", "warmup_steps=0", "max_grad_norm=0")
         self.run_fails(6, *arguments, env=env)
         self.assertEqual(server.of("runs/update")[-1]["status"], "FAILED")
 
-    def test_what_names_neither_server_nor_folder_is_refused_before_training(self):
+    def test_invalid_tracking_uri_fails_before_training(self):
         for address in ({}, {"MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}, {"MLFLOW_TRACKING_URI": "file://elsewhere/mlruns"}, {"MLFLOW_TRACKING_URI": "databricks"}):
             result = self.run_fails(2, *self.train_arguments("refused", "report_to=mlflow"), env=environment(**address))
             self.assertIn("mlflow server", result.err)
 
-    def test_a_folder_of_runs_has_them_too(self):
+    def test_mlflow_folder(self):
         env = environment(MLFLOW_TRACKING_URI="mlruns", MLFLOW_EXPERIMENT_NAME="it's \u00fcbel", USER="a")
         train = self.train_arguments("kept", "report_to=mlflow", "save_steps=5", steps=5)
         self.run_ok(*train, env=env)
@@ -210,7 +210,7 @@ class OpenTelemetry(ProgramTest):
 
 
 class TrainJob(ProgramTest):
-    """The status of a TrainJob of Kubeflow's, over HTTPS, with a token that changes while the run goes on."""
+    """Status updates of a Kubeflow TrainJob over HTTPS, with a token that changes during the run."""
 
     def serve(self):
         certificate, key = self_signed(self.folder)
@@ -225,23 +225,23 @@ class TrainJob(ProgramTest):
             KUBEFLOW_TRAINER_SERVER_URL=f"https://127.0.0.1:{server.server_port}/namespaces/me/trainjobs/mine/status",
             KUBEFLOW_TRAINER_SERVER_CA_CERT=certificate, KUBEFLOW_TRAINER_SERVER_TOKEN=str(self.folder / "token"))
 
-    def test_it_has_percent_seconds_and_metrics(self):
+    def test_status_has_percent_seconds_and_metrics(self):
         server, env = self.serve()
         result = self.train("run", env=env)
         self.assertNotIn("TrainJob", result.err)
         self.assertEqual({path for path, _ in server.posts}, {"/namespaces/me/trainjobs/mine/status"})
         told = [body["trainerStatus"] for _, body in server.posts]
         self.assertEqual({headers["Authorization"] for headers in server.headers}, {"Bearer the first", "Bearer the next"})
-        self.assertGreaterEqual(len(told), 2)  # once in five seconds, and at the end
+        self.assertGreaterEqual(len(told), 2)  # every five seconds and at the end
         self.assertLess(told[0]["progressPercentage"], 100)
-        self.assertGreaterEqual(told[0].get("estimatedRemainingSeconds", 0), 0)  # not told before there is a rate
+        self.assertGreaterEqual(told[0].get("estimatedRemainingSeconds", 0), 0)  # absent until the speed is known
         self.assertEqual((told[-1]["progressPercentage"], told[-1]["estimatedRemainingSeconds"]), (100, 0))
         values = {metric["name"]: metric["value"] for metric in told[-1]["metrics"]}
         self.assertEqual(float(values["loss"]), losses(self.folder / "run")[-1])
         for status in told:
             self.assertRegex(status["lastUpdatedTime"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
 
-    def test_a_server_that_refuses_or_is_not_known_costs_a_warning(self):
+    def test_refusing_or_unknown_server_causes_a_warning(self):
         server, env = self.serve()
         server.status = 403
         self.assertEqual(self.train("refused", env=env).err.count("the TrainJob's status cannot be updated"), 1)
@@ -254,7 +254,7 @@ class TrainJob(ProgramTest):
 
 
 class Histograms(ProgramTest):
-    def test_they_need_a_tracker_that_shows_them(self):
+    def test_histograms_need_a_tracker_that_shows_them(self):
         self.assertIn("report_to=tensorboard", self.run_fails(2, *self.train_arguments("no", "monitor.histograms=2")).err)
         self.run_fails(2, *self.train_arguments("no", "monitor.histograms=-1", "report_to=tensorboard"))
 

@@ -1,4 +1,4 @@
-"""A model that is to forget, as a user makes it: every method, plans, resumes, what is refused."""
+"""Unlearning: every method, plans, resuming, benchmarks, and refused settings."""
 
 import functools
 import json
@@ -20,7 +20,7 @@ class Unlearning(ProgramTest):
         made = [json.loads(line) for line in (cls.folder / "corpus" / "instructions.jsonl").read_text().splitlines()][:32]
         rows = [{"question": f"{row['input'][:20]}?", "answer": row["output"][: 6 + i % 20], "other": "I do not know."}
                 for i, row in enumerate(made)]
-        # Numbers of rows that no batch divides.
+        # No batch size divides the numbers of rows.
         write_lines(cls.folder / "forget.jsonl", rows[:11])
         write_lines(cls.folder / "retain.jsonl", rows[11:])
         (cls.folder / "idk.txt").write_text("I do not know.\nThat is beyond me.\n")
@@ -42,7 +42,7 @@ class Unlearning(ProgramTest):
             self.assertEqual(len(values), 4, name)
             self.assert_close(values, [line[name] for line in others if name in line], 5e-5)
 
-    def test_rows_are_forgotten_alike_under_every_plan(self):
+    def test_every_plan_gives_the_losses_of_one_rank(self):
         refusals = "unlearning.refusals=idk.txt"
         first = self.unlearn("npo", "NPO", "per_device_train_batch_size=4", cache="cache_npo")
         self.assertIn("11 rows to forget, 21 to keep (NLL)", first.err)
@@ -82,7 +82,7 @@ class Unlearning(ProgramTest):
         self.unlearn("alternate", "DPO", "unlearning.alternate_key=other", "unlearning.anchor=retain", "max_steps=1")
 
     @long
-    def test_states_at_a_layer_are_steered(self):
+    def test_rmu_steers_a_layer(self):
         words = [r"unlearning.module_regex=transformer\.h\.2", "model.path=deep.json"]
         (self.folder / "deep.json").write_text(json.dumps({**CONFIG, "n_layer": 5, "attn_pdrop": 0.1}))
         told = self.unlearn("rmu", "RMU", "per_device_train_batch_size=4", *words).err
@@ -95,7 +95,7 @@ class Unlearning(ProgramTest):
                                                  "parallel.sequence_parallel=true"])):
             self.unlearn(f"rmu_{name}", "RMU", *more, *words, ranks=ranks)
             self.assert_alike(f"rmu_{name}", "rmu")
-        # What is saved is the whole model, of which what is behind the layer is as it was.
+        # The whole model is saved; layers after the steered one are unchanged.
         self.run_ok("train", "model.path=deep.json", "tokenizer.path=tokenizer", "data.train=corpus/train.txt",
                     "data.sequence_length=48", "max_steps=1", "output_dir=deep", "use_cpu=true", "data.cache_dir=cache")
         words = [words[0], "model.path=deep", r"unlearning.trainable_params_regex=['transformer\.h\.(1|2)\.mlp\.c_proj\.weight']"]
@@ -108,7 +108,7 @@ class Unlearning(ProgramTest):
         self.unlearn("parts", "RMU", "save_steps=2", "resume_from_checkpoint=true", "unlearning.compatibility=upstream", *words)
         self.assertEqual(self.tensors("parts"), after)
         self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "steered"))
-        # With an adapter, too, which says up to where it reaches.
+        # With an adapter, adapter_config.json records the trained layers.
         self.unlearn("rmu_lora", "RMU", "per_device_train_batch_size=4", "lora.r=2", words[0], "model.path=deep")
         self.unlearn("rmu_lora_two", "RMU", "per_device_train_batch_size=2", "lora.r=2", "parallel.zero_stage=2", words[0],
                      "model.path=deep", ranks=2)
@@ -118,7 +118,7 @@ class Unlearning(ProgramTest):
         self.assertLess(abs(metrics(self.folder / "rmu_lora")[0]["retain_loss"]), 1)
 
     @long
-    def test_what_is_kept_may_be_a_constraint(self):
+    def test_retain_loss_as_a_constraint(self):
         bound = ["unlearning.retain_loss_eps=0.2", "unlearning.dual_step_size=0.3"]
         by_step = [*bound, "unlearning.dual_warmup_epochs=0", "unlearning.retain_loss=KL", "unlearning.alpha=2"]
         self.unlearn("pdu", "PDU", "per_device_train_batch_size=4", *by_step)
@@ -133,14 +133,14 @@ class Unlearning(ProgramTest):
                                             "parallel.pipeline=2"], 2)):
             self.unlearn(f"pdu_{name}", "PDU", *more, *by_step, ranks=ranks)
             self.assert_alike(f"pdu_{name}", "pdu")
-        # At the ends of epochs (of three steps), by a pass over all rows; a resumed run goes on exactly.
+        # The multiplier is updated at the end of epochs (of three steps) by a pass over all rows; a resumed run continues exactly.
         by_epoch = [*bound, "unlearning.dual_warmup_epochs=1", "unlearning.dual_update_upon=epoch", "save_steps=3",
                     "max_steps=5", "unlearning.compatibility=upstream"]
         self.unlearn("epochs", "PDU", "per_device_train_batch_size=4", *by_epoch)
         weights = [line["retain_preference"] for line in metrics(self.folder / "epochs") if "retain_preference" in line]
         self.assertEqual(weights[:3], [1, 1, 1])
         self.assertGreater(weights[3], 1.1)
-        self.assertAlmostEqual(weights[3], weights[4], delta=1e-12)  # it is told as a sum of rows over their number
+        self.assertAlmostEqual(weights[3], weights[4], delta=1e-12)  # logged as a sum over rows divided by their number
         self.unlearn("parts", "PDU", "per_device_train_batch_size=4", *by_epoch, "max_steps=3")
         self.unlearn("parts", "PDU", "per_device_train_batch_size=4", *by_epoch, "resume_from_checkpoint=true")
         self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "epochs"))
@@ -170,7 +170,7 @@ class Unlearning(ProgramTest):
         return {name: data[8 + size + entry["data_offsets"][0] : 8 + size + entry["data_offsets"][1]]
                 for name, entry in header.items()}
 
-    def test_means_of_micro_batches_depend_on_them_alone(self):
+    def test_upstream_means_of_micro_batches(self):
         words = ["unlearning.compatibility=upstream", "unlearning.retain_loss=KL", "per_device_train_batch_size=2"]
         self.unlearn("upstream", "GradDiff", "gradient_accumulation_steps=2", *words)
         self.unlearn("upstream_two", "GradDiff", *words, ranks=2)
@@ -185,7 +185,7 @@ class Unlearning(ProgramTest):
         self.unlearn("lora_two", "NPO", "lora.r=2", "unlearning.retain_loss=KL", "per_device_train_batch_size=2",
                      "parallel.zero_stage=2", ranks=2, cache="cache_lora")
         self.assert_alike("lora_two", "lora")
-        for method, more in (("NPO", []), ("GradDiff", ["unlearning.retain_loss=KL"])):  # scores before, and in each step
+        for method, more in (("NPO", []), ("GradDiff", ["unlearning.retain_loss=KL"])):  # reference scores precomputed, and computed in each step
             done = self.unlearn("no", method, "lora.r=2", "lora.init_lora_weights=pissa", *more, fails=2)
             self.assertIn("with pissa, the model without its adapter is not the base model", done.err)
         (self.folder / "plain.json").write_text(json.dumps({**CONFIG, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0}))
@@ -193,14 +193,14 @@ class Unlearning(ProgramTest):
             self.unlearn("plain", "NPO", *adapter, *words[1:], "model.path=plain.json", "max_steps=1", cache="cache_plain")
             self.assertAlmostEqual(metrics(self.folder / "plain")[0]["retain_loss"], 0, delta=1e-6)
 
-    def test_a_resumed_run_goes_on_exactly(self):
+    def test_resume_is_exact(self):
         words = ["per_device_train_batch_size=5", "unlearning.refusals=idk.txt", "save_steps=2", "unlearning.retain_loss=KL"]
         self.unlearn("whole", "DPO", *words)
         self.unlearn("parts", "DPO", *words, "max_steps=2")
         self.unlearn("parts", "DPO", *words, "resume_from_checkpoint=true")
         self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "whole"))
 
-    def test_finetuning_learns_what_forgetting_lets_go_of(self):
+    def test_finetuning_lowers_and_unlearning_raises_the_loss(self):
         learned = self.run_ok(
             "unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=Finetune",
             "unlearning.retain=forget.jsonl", "data.sequence_length=48", "data.cache_dir=cache", "output_dir=learned",
@@ -210,10 +210,10 @@ class Unlearning(ProgramTest):
         self.assertLess(losses(self.folder / "learned")[-1], 0.6 * losses(self.folder / "learned")[0])
         self.unlearn("forgotten", "GradAscent", "model.path=learned", "learning_rate=1e-3", "max_steps=6")
         forgotten = [line["forget_loss"] for line in metrics(self.folder / "forgotten") if "forget_loss" in line]
-        self.assertLess(forgotten[-1], forgotten[0])  # minus -log p
+        self.assertLess(forgotten[-1], forgotten[0])  # the logged loss is -(-log p)
 
     def write_tofu(self):
-        """A small suite: what was learned, what was kept, and what was not seen."""
+        """Writes a small TOFU suite: forget set, retain set and holdout set."""
         folder = self.folder / "tofu"
         folder.mkdir(exist_ok=True)
 
@@ -236,7 +236,7 @@ class Unlearning(ProgramTest):
             "per_device_eval_batch_size=3", "use_cpu=true", *more)
 
     @long
-    def test_what_is_left_is_measured_alike_on_any_number_of_ranks(self):
+    def test_metrics_are_equal_on_any_number_of_ranks(self):
         self.write_tofu()
         for name, files, steps in (("full", "[tofu/forget01.jsonl,tofu/retain99.jsonl]", 60), ("kept", "tofu/retain99.jsonl", 40)):
             self.run_ok("unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=Finetune",
@@ -262,7 +262,7 @@ class Unlearning(ProgramTest):
         self.assertEqual(set(results["retain_Q_A_ROUGE"]["value_by_index"]["4"]), {
             "rouge1_recall", "rougeL_f1", "rougeL_recall", "input", "ground_truth", "generation"})
         self.assertEqual(results["retain_Q_A_ROUGE"]["value_by_index"]["4"]["ground_truth"], "The b of 4.")
-        self.assertLess(results["forget_quality"]["agg_value"], 0.5)  # it has seen them
+        self.assertLess(results["forget_quality"]["agg_value"], 0.5)  # the model was trained on the forget set
         self.assertGreater(results["exact_memorization"]["agg_value"], 0.5)
         summary = json.loads((self.folder / "full_eval" / "TOFU_SUMMARY.json").read_text())
         self.assertEqual(summary["model_utility"], results["model_utility"]["agg_value"])
@@ -272,7 +272,7 @@ class Unlearning(ProgramTest):
                          "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01", "use_cpu=true", cwd=self.folder)
         self.assertEqual(stale.code, 2, stale)
         self.assertIn("belongs to another model", stale.err)
-        # So is a model with an adapter.
+        # A model with an adapter counts as another model.
         self.unlearn("low_rank", "GradAscent", "model.path=full", "lora.r=2", "max_steps=1")
         stale = lockstep("eval", "task.type=unlearning", "--model", "full", "--adapter", "low_rank", "--output", "full_eval",
                          "unlearning.data_dir=tofu", "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01",
@@ -294,7 +294,7 @@ class Unlearning(ProgramTest):
         ):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_lines(folder / f"{name}.jsonl", rows)
-        whole = folder / "verbmem" / "forget.jsonl"  # in parts, as the Hub has sets
+        whole = folder / "verbmem" / "forget.jsonl"  # in several files, as Hub data sets
         for part, rows in enumerate((whole.read_text().splitlines()[:4], whole.read_text().splitlines()[4:])):
             (folder / "verbmem" / f"forget-0000{part}-of-00002.jsonl").write_text("".join(row + "\n" for row in rows))
         whole.unlink()
@@ -326,7 +326,7 @@ class Unlearning(ProgramTest):
         for attack in ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus", "mia_gradnorm", "mia_reference"):
             self.assertEqual(len(found[attack]["forget"]["value_by_index"]), 7)
             if attack != "mia_min_k_plus_plus":
-                self.assertGreater(found[attack]["agg_value"], 0.5, attack)  # they were learned
+                self.assertGreater(found[attack]["agg_value"], 0.5, attack)  # members of the training data
         self.assertLessEqual(found["privleak"]["agg_value"], 0)
         summary = json.loads((self.folder / "muse_one" / "MUSE_SUMMARY.json").read_text())
         self.assertEqual(summary["forget_verbmem_ROUGE"], found["forget_verbmem_ROUGE"]["agg_value"])
@@ -339,7 +339,7 @@ class Unlearning(ProgramTest):
             self.assertIn(told, result.err)
 
     @long
-    def test_a_run_is_measured_while_it_trains(self):
+    def test_evaluation_during_training(self):
         self.write_tofu()
         suite = ["unlearning.data_dir=tofu", "unlearning.forget_split=forget01", "unlearning.holdout_split=holdout01",
                  "unlearning.max_new_tokens=6", "per_device_eval_batch_size=3", "data.sequence_length=48"]
@@ -361,8 +361,8 @@ class Unlearning(ProgramTest):
         before = json.loads((self.folder / "before" / "TOFU_EVAL.json").read_text())
         for key in ("forget_Q_A_Prob", "model_utility", "extraction_strength", "forget_truth_ratio"):
             self.assertAlmostEqual(first[key]["agg_value"], before[key]["agg_value"], delta=1e-5, msg=key)
-        self.assertEqual(lines[0]["eval_forget_quality"], 1)  # it is the model that it is compared to
-        # What is measured is what is saved.
+        self.assertEqual(lines[0]["eval_forget_quality"], 1)  # the model is its own reference
+        # The saved model gives the same metrics.
         self.evaluate("measured/checkpoint-2", "second", "data.sequence_length=48", "unlearning.retain_logs_path=before/TOFU_EVAL.json")
         second = json.loads((folder / "evals" / "checkpoint-2" / "TOFU_SUMMARY.json").read_text())
         self.assertEqual(second, json.loads((self.folder / "second" / "TOFU_SUMMARY.json").read_text()))
@@ -371,7 +371,7 @@ class Unlearning(ProgramTest):
         self.assertEqual(state["best_global_step"], best["step"])
         for name, told in (("unlearning_path.svg", "log10 forget_quality"), ("truth_ratios.svg", "retain model")):
             self.assertIn(told, (folder / name).read_text())
-        # Under any plan, and going on.
+        # Under any plan, and when resumed.
         for name, plan in (("zero", ["parallel.zero_stage=3", "per_device_train_batch_size=2"]),
                            ("pipe", ["parallel.pipeline=2", "per_device_train_batch_size=4"])):
             self.unlearn(f"measured_{name}", "GradDiff", *plan, *words, ranks=2)
@@ -385,12 +385,12 @@ class Unlearning(ProgramTest):
         self.assertIn("evals", [path.name for path in (self.folder / "measured_rmu").iterdir()], ended)
 
     @long
-    def test_verify_and_estimate_know_it(self):
+    def test_verify_and_estimate(self):
         words = ["task.type=unlearning", "unlearning.method=NPO"]
         out = self.run_ok("verify", "--model", "model.json", "--nproc", 2, "parallel.context=2", "data.sequence_length=13",
                           "use_cpu=true", *words).out
         self.assertIn("equal within", out)
-        # What has a reference of distributions is compared to one, cut as the plan has it.
+        # Methods with a reference distribution are verified against a reference split as in the plan.
         for more in (["unlearning.method=GradDiff", "unlearning.retain_loss=KL", "parallel.tensor=2"],
                      ["unlearning.method=UNDIAL", "unlearning.alpha=1", "parallel.pipeline=2"],
                      ["unlearning.method=PDU", "unlearning.retain_loss_eps=1", "unlearning.retain_loss=KL", "parallel.zero_stage=3"]):
@@ -414,7 +414,7 @@ class Unlearning(ProgramTest):
         self.assertIn("equal within", out)
         self.assertNotEqual(estimate(*rmu, "per_device_train_batch_size=2"), plain)
 
-    def test_launching_their_script_tells_the_command_of_ours(self):
+    def test_launching_upstream_script_prints_the_equivalent_command(self):
         pages = pathlib.Path(__file__).parent / "pages" / "unlearning"
         theirs = self.folder / "theirs"
         shutil.copytree(pages / "configs", theirs / "configs")
@@ -431,7 +431,7 @@ class Unlearning(ProgramTest):
         self.assertNotIn("-cp configs", alone.err)
 
     @long
-    def test_what_is_wrong_is_told(self):
+    def test_invalid_settings_are_reported(self):
         common = ["unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "output_dir=bad", "use_cpu=true",
                   "data.cache_dir=cache", "max_steps=1"]
         forget = "unlearning.forget=forget.jsonl"

@@ -1,4 +1,4 @@
-"""Evaluating and generating from what a run left."""
+"""Evaluation and generation with the model of a run."""
 
 import json
 import unittest
@@ -32,7 +32,7 @@ class Use(ProgramTest):
         report = json.loads(self.run_ok(
             "eval", "--model", "run", "--data", "short.txt", "--json", "data.sequence_length=60",
             "data.append_eos=false").out)
-        # Each block's first token is not predicted; all of the text is in the blocks.
+        # The first token of each block is not predicted; the blocks cover the whole text.
         blocks, tokens = report["eval_samples"], report["eval_tokens"] + report["eval_samples"]
         self.assertEqual(blocks, -(-tokens // 60))
         self.assertNotEqual(tokens % 60, 0)
@@ -45,7 +45,7 @@ class Use(ProgramTest):
         arguments = ["eval", "--model", "run", "--data", "corpus/validation.txt", "--bigram",
                      "--train", "corpus/train.txt", "data.sequence_length=32"]
         result = lockstep(*arguments, cwd=self.folder)
-        self.assertEqual(result.code, 1, result)  # 30 steps are not enough
+        self.assertEqual(result.code, 1, result)  # 30 steps are too few
         self.assertIn("bigram", result.err)
 
     def test_generation_writes_the_prompt_its_continuation_and_nothing_else(self):
@@ -54,7 +54,7 @@ class Use(ProgramTest):
         self.assertTrue(first.out.startswith("Once upon a"), first)
         self.assertGreater(len(first.out), len("Once upon a\n"))
         self.assertEqual(first.err, "")
-        self.assertEqual(self.run_ok(*words).out, first.out)  # greedy
+        self.assertEqual(self.run_ok(*words).out, first.out)  # greedy decoding
         sampled = [*words, "--temperature", 1.5, "--top-k", 50, "--top-p", 0.95, "--seed"]
         self.assertEqual(self.run_ok(*sampled, 1).out, self.run_ok(*sampled, 1).out)
         self.assertNotEqual(self.run_ok(*sampled, 1).out, self.run_ok(*sampled, 2).out)
@@ -67,7 +67,7 @@ class Use(ProgramTest):
         self.assertEqual(piped.out, self.run_ok(*words, "Once upon\na").out)
 
     @long
-    def test_a_text_that_holds_nothing_is_told(self):
+    def test_empty_text(self):
         (self.folder / "empty.txt").write_text("")
         (self.folder / "blank.txt").write_text("\n")
         told = self.run_fails(4, "eval", "--model", "run", "--data", "empty.txt", "use_cpu=true").err
@@ -76,15 +76,15 @@ class Use(ProgramTest):
         self.assertEqual(report["eval_samples"], 1)
 
     @long
-    def test_one_token_at_a_time_whatever_is_asked(self):
-        """What takes the likeliest token takes it by each of its words."""
+    def test_equivalent_settings_of_greedy_decoding(self):
+        """All equivalent settings of greedy decoding give the same tokens."""
         words = ["generate", "--model", "run", "--prompt", "Once upon a", "--max-new-tokens", 8]
         greedy = self.run_ok(*words).out
         for more in (["--temperature", 0], ["--temperature", 2, "--top-k", 1], ["--temperature", 2, "--top-p", 1e-9],
                      ["--dtype", "float32"], ["--device-map", "cpu"], ["--tensor", 2, "--device-map", "cpu"]):
             self.assertEqual(self.run_ok(*words, *more).out, greedy, more)
 
-    def test_bad_use_is_told(self):
+    def test_bad_arguments_are_reported(self):
         self.assertIn("--help", self.run_fails(2, "generate", "--model", "run").err)
         self.assertIn("nowhere", self.run_fails(2, "generate", "--model", "nowhere", "--prompt", "a").err)
         result = self.run_fails(2, "generate", "--model", "run", "--prompt", "a", "--max-new-tokens", 100000)

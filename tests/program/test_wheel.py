@@ -1,4 +1,4 @@
-"""The Python wheel: made, installed into a fresh environment beside a torch, and used."""
+"""The Python wheel: built, installed into a fresh environment next to a torch, and used."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ BUILD = pathlib.Path(PROGRAM).parent
 
 
 def run(*command, **options):
-    """With nothing in the environment that could find libtorch."""
+    """Runs a command without environment variables that could locate libtorch."""
     options.setdefault("env", {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"})
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=240, check=False, **options)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
@@ -34,7 +34,7 @@ class Wheel(ProgramTest):
         cls.wheel = pathlib.Path(run(sys.executable, SOURCE / "tools/make_wheel.py", BUILD, "--output", cls.folder).strip())
 
     def fresh_environment(self, name):
-        """An environment with the wheel and without a torch; its Python and its site-packages."""
+        """Virtual environment with the wheel and without torch; returns its Python and site-packages."""
         folder = self.folder / name
         run(sys.executable, "-m", "venv", "--without-pip", folder)
         python = folder / "bin" / "python"
@@ -47,14 +47,14 @@ class Wheel(ProgramTest):
         if (self.libtorch.parent / "nvidia").exists():
             (site / "nvidia").symlink_to(self.libtorch.parent / "nvidia")
 
-    def test_it_trains_and_generates_beside_its_torch(self):
+    def test_trains_and_generates_with_an_installed_torch(self):
         python, site = self.fresh_environment("beside")
         self.put_torch_beside(site)
         run(python, "-m", "lockstep", *self.train_arguments("run", ranks=2, steps=2), cwd=self.folder)
         text = run(python.parent / "lockstep", "generate", "--model", "run", "--prompt", "Once", "--max-new-tokens", "4",
                    cwd=self.folder)
         self.assertTrue(text.startswith("Once"), text)
-        # Nothing of where it was built is left in what the loader reads.
+        # Files that the loader reads contain no path of the build machine.
         for path in [*(site / "lockstep" / "bin").iterdir(), *(site / "lockstep" / "lib").glob("*.so")]:
             for folder in elf.Elf(path).runpath():
                 self.assertTrue(folder.startswith("$ORIGIN/"), f"{path}: {folder}")
@@ -75,7 +75,7 @@ class Wheel(ProgramTest):
         self.assertEqual(lines[:4], [str(self.libtorch), "True", "0", "0"])
         self.assertEqual(lines[4], "2 `lockstep train model.path=missing` ended with 2: usage or configuration")
 
-    def test_the_record_is_of_what_is_inside(self):
+    def test_record_lists_the_contents(self):
         with zipfile.ZipFile(self.wheel) as archive:
             self.assertIsNone(archive.testzip())
             record = next(name for name in archive.namelist() if name.endswith("RECORD"))
@@ -89,7 +89,7 @@ class Wheel(ProgramTest):
         self.assertIn("lockstep/share/lockstep/deploy/kubernetes/runtime.yaml", told)
         self.assertIn(f"Requires-Dist: torch=={make_wheel.torch_version(self.libtorch)}\n", text)
 
-    def test_a_search_path_that_does_not_fit_is_refused(self):
+    def test_unsuitable_search_path_is_refused(self):
         copy = self.folder / "copy"
         copy.write_bytes(pathlib.Path(PROGRAM).read_bytes())
         file = elf.Elf(copy)

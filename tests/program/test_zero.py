@@ -1,4 +1,4 @@
-"""ZeRO's stages, recomputation and the optimizers, as users ask for them."""
+"""ZeRO stages, recomputation, offload and optimizers."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from harness import ProgramTest, long, losses, metrics, processes_of, ranks_of, 
 
 class Zero(ProgramTest):
     def test_every_stage_trains_evaluates_and_saves_as_one_rank(self):
-        # 8 validation batches on 3 ranks: the last round has ranks without one of their own.
+        # 8 validation batches on 3 ranks: in the last round some ranks have no batch.
         common = ["eval_strategy=steps", "eval_steps=6", "per_device_eval_batch_size=7"]
         self.train("one", "per_device_train_batch_size=6", *common)
         evaluated = [line["eval_loss"] for line in metrics(self.folder / "one") if "eval_loss" in line]
@@ -21,7 +21,7 @@ class Zero(ProgramTest):
             own = [line["eval_loss"] for line in metrics(self.folder / run) if "eval_loss" in line]
             self.assert_close(own, evaluated, 1e-5)
 
-    def test_a_run_goes_on_under_another_stage_and_number_of_ranks(self):
+    def test_resume_under_another_stage_and_number_of_ranks(self):
         common = ["save_steps=3", "resume_from_checkpoint=true", "lr_scheduler_type=constant_with_warmup"]
         self.train("whole", "per_device_train_batch_size=6", *common, steps=9)
         for stage, ranks, steps in ((3, 3, 3), (1, 2, 6), (2, 1, 9)):
@@ -89,7 +89,7 @@ class Zero(ProgramTest):
             f"resume_from_checkpoint={self.folder / 'offload-nvme' / 'checkpoint-2'}", steps=4)
         self.assert_close(losses(self.folder / "offload-on"), losses(self.folder / "offload-kept")[2:], 2e-2)
 
-    def test_a_deepspeed_file_asks_for_it(self):
+    def test_deepspeed_configuration_file(self):
         (self.folder / "ds.json").write_text("""{
           "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto",
           "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1e3, "overlap_comm": true}}""")

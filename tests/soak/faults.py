@@ -1,4 +1,4 @@
-"""The faults of the soak: each is a function of the job that it is done to. What it returns says what has to come of it."""
+"""Faults of the soak. Each is a function that injects one fault into a job and returns what must happen to the job."""
 
 import errno
 import os
@@ -13,25 +13,25 @@ import flips
 from harness import PROGRAM, environment, wait_for
 
 GOES_ON = "goes on"          # no process may end
-RESTARTS = "restarts"        # the job comes back by itself
-ENDS = "ends"                # its launcher is lost: the soak starts it again
+RESTARTS = "restarts"        # the job restarts by itself
+ENDS = "ends"                # the launcher is lost, and the soak starts it again
 
 
 def kill(job, random):
-    """A rank is killed, as by the kernel, by a wild pointer or by an assertion."""
+    """Kills a rank, as the kernel, an invalid pointer or an assertion would."""
     os.kill(job.some_rank(random), random.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM]))
     return RESTARTS
 
 
 def kill_all(job, random):
-    """Every rank is killed within the same millisecond."""
+    """Kills every rank within the same millisecond."""
     for pid in job.ranks().values():
         os.kill(pid, signal.SIGKILL)
     return RESTARTS
 
 
 def stop(job, random):
-    """A rank stands still for half a second to a minute, mostly for seconds: its launcher names it, and it goes on."""
+    """Stops a rank for half a second to a minute, mostly for seconds. The launcher must name it, and it must continue."""
     _pause(job, job.some_rank(random), 0.5 * 120 ** random.random())
     return GOES_ON
 
@@ -42,14 +42,14 @@ def stop_launcher(job, random):
 
 
 def kill_launcher(job, random):
-    """Nobody is left to restart anything: all must be gone within seconds."""
+    """Kills the launcher. No process remains to restart the job, so all processes must end within seconds."""
     job.unkept_folders += not job.is_kept
     os.kill(job.process.pid, signal.SIGKILL)
     return ENDS
 
 
 def kill_keeper(job, random):
-    """The process that ends what a launcher leaves behind; nothing needs it as long as the launcher lives."""
+    """Kills the process that cleans up after a killed launcher. The job must not need it while the launcher lives."""
     keepers = [pid for pid in _children(job.process.pid) if _name(pid) == "lockstep-keeper"]
     job.expect(len(keepers) == 1, f"one keeper and not {keepers}")
     os.kill(keepers[0], signal.SIGKILL)
@@ -58,7 +58,7 @@ def kill_keeper(job, random):
 
 
 def full_disk(job, random):
-    """The disk of output_dir is full until a save has failed. Without the right to mount one it is passed over."""
+    """Fills the disk of output_dir until a save has failed. Skipped without permission to mount a file system."""
     if not job.own_disk:
         return None
     filler, ranks = job.output / "filler", set(job.ranks().values())
@@ -76,7 +76,7 @@ def full_disk(job, random):
 
 
 def failing_disk(job, random):
-    """Writes and syncs in output_dir fail until a save has failed."""
+    """Makes writes and syncs in output_dir fail until a save has failed."""
     if not job.world.is_there:
         return None
     ranks = set(job.ranks().values())
@@ -86,17 +86,17 @@ def failing_disk(job, random):
 
 
 def slow_disk(job, random):
-    """Each write and sync in output_dir takes up to a fifth of a second, for seconds: saves wait, and nothing is lost."""
+    """Delays each write and sync in output_dir by up to 0.2 s for some seconds. Saves wait, and nothing is lost."""
     return _with(job, random, "disk_delay_us", random.randrange(20_000, 200_000))
 
 
 def slow_links(job, random):
-    """Whatever is sent over a network leaves late, as over links that lose packets."""
+    """Delays all data sent over the network, as links with packet loss do."""
     return _with(job, random, "link_delay_us", random.randrange(10_000, 300_000))
 
 
 def clock_jump(job, random):
-    """The clock on the wall is set, by up to a day in either direction, and stays so."""
+    """Changes the wall clock permanently by up to a day in either direction."""
     if not job.world.is_there:
         return None
     job.world.set("clock_offset_s", random.randrange(-86_400, 86_400))
@@ -104,19 +104,19 @@ def clock_jump(job, random):
 
 
 def cut(job, random):
-    """A file of the newest checkpoint loses its end, and then a rank is lost: the one before must serve."""
+    """Truncates a file of the newest checkpoint, then kills a rank. The job must resume from the checkpoint before."""
     for folder in job.checkpoints()[:1]:
         try:
             file = random.choice([path for path in sorted(folder.iterdir()) if path.stat().st_size > 1])
             os.truncate(file, random.randrange(file.stat().st_size))
         except OSError:
-            pass  # it was rotated away in between
+            pass  # it was removed by save_total_limit in between
     os.kill(job.some_rank(random), signal.SIGKILL)
     return RESTARTS
 
 
 def second_writer(job, random):
-    """Another run in the same folder is refused, and the first one loses nothing."""
+    """Starts another run in the same folder. It must be refused, and the first run must be undisturbed."""
     done = subprocess.run([PROGRAM, *map(str, job.training(1))], cwd=job.folder, capture_output=True, timeout=120,
                           env=environment(), text=True)
     job.expect(done.returncode == 3 and "output_dir" in done.stderr, f"a second writer ended with {done.returncode}: {done.stderr}")
@@ -124,7 +124,7 @@ def second_writer(job, random):
 
 
 def strangers(job, random):
-    """Garbage at every socket at which a process of the job listens, some of it slowly, for half a second."""
+    """Sends garbage to every listening socket of the job, partly slowly, for half a second."""
     guests = []
     for family, address in _listening(job):
         for _ in range(10):
@@ -135,7 +135,7 @@ def strangers(job, random):
                 guest.sendall(random.randbytes(random.choice([1, 30, 5000])))
                 guests.append(guest)
             except OSError:
-                guest.close()  # it was refused
+                guest.close()  # the connection was refused
     time.sleep(0.5)
     for guest in guests:
         guest.close()
@@ -143,7 +143,7 @@ def strangers(job, random):
 
 
 def descriptors(job, random):
-    """A rank may open nothing more: its next save fails, and with it all."""
+    """Lowers a rank's limit of open files to the current number, so that its next save fails and ends the job."""
     pid = job.some_rank(random)
     taken = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1
     open_ones = set(map(int, os.listdir(f"/proc/{pid}/fd")))
@@ -154,12 +154,12 @@ def descriptors(job, random):
 
 
 def flip(job, random):
-    """A bit flips in a rank's memory, in rows of a table that no batch reads: only a comparison of replicas can see it."""
+    """Flips a bit in a rank's memory, in table rows that no batch reads, so that only the comparison of replicas can detect it."""
     return _overwrite(job, random, lambda old: bytes([old[0] ^ 1 << random.randrange(8)]) + old[1:], used=False)
 
 
 def nan(job, random):
-    """A number in a rank's memory that each batch reads becomes NaN."""
+    """Replaces a value in a rank's memory that every batch reads by NaN."""
     return _overwrite(job, random, lambda old: b"\0\0\xc0\x7f", used=True)
 
 
@@ -176,8 +176,8 @@ def _with(job, random, field, value):
 
 
 def _overwrite(job, random, change, used):
-    """Another value for one number of the positions' table, in one of the places where a rank has it: found within a few saves, or
-    nobody reads that place any more."""
+    """Overwrites one value of the positions table in one of its copies in a rank's memory. A few saves must detect it, unless the copy is no
+    longer read."""
     table = flips.table_of_positions(job.checkpoints()[0])
     untrained = len(table) // 2
     pid = job.some_rank(random)
@@ -190,7 +190,7 @@ def _overwrite(job, random, change, used):
             memory.seek(place)
             memory.write(change(old))
     except (OSError, IndexError):
-        return None  # the rank, or the place, is gone
+        return None  # the rank or the copy no longer exists
     last = job.step() + 15
     wait_for(lambda: pid not in job.ranks().values() or job.step() > last, 60)
     return GOES_ON if pid in job.ranks().values() else RESTARTS
@@ -202,7 +202,7 @@ def _pause(job, pid, seconds):
         time.sleep(seconds)
     finally:
         os.kill(pid, signal.SIGCONT)
-        job.fault_over = time.monotonic()  # what it takes from here on is told
+        job.fault_over = time.monotonic()  # latencies are recorded from here on
 
 
 def _name(pid):
@@ -213,7 +213,7 @@ def _name(pid):
 
 
 def _children(pid):
-    """All that `pid` began, and what those began."""
+    """All descendants of `pid`."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -227,7 +227,7 @@ def _children(pid):
 
 
 def _listening(job):
-    """(family, address) of the sockets of the job's processes: TCP, and those in its folder."""
+    """(family, address) of the job's listening sockets: TCP, and Unix sockets in its folder."""
     inodes = set()
     for pid in [job.process.pid, *_children(job.process.pid)]:
         try:

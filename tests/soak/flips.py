@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""One bit flips in what three data-parallel ranks hold alike, in the memory of one of them, while they train.
+"""Flips single bits in the replicated state of one of three data-parallel ranks during training, and checks that each flip is detected.
 
   flips.py --trials 100 --seed 7      (make flips TRIALS=100 SEED=7)
 
-Positions behind the sequence's length are never trained: their rows, as a checkpoint has them, tell where in a rank's memory the
-table of positions lies, in as many copies as there are. One bit of one copy is flipped, from outside. Either the run ends with the
-rank's name (found), or it ends as the run to which nothing was done, to the bit: the copy was no longer read (harmless). Anything
-else was missed.
+Rows of the positions table beyond the sequence length are never trained, so their values in a checkpoint identify all copies of the
+table in a rank's memory. Each trial flips one bit of one copy from outside the process. Outcomes: found (the run ends with the rank's
+name), harmless (the result is bit-identical to the undisturbed run, because the copy was no longer read), missed (anything else), too
+late (the run had ended).
 """
 
 import argparse
@@ -27,7 +27,7 @@ ROW = 4 * WIDTH  # bytes, of float32
 
 
 def table_of_positions(folder):
-    """The bytes of it in a folder of a model."""
+    """Bytes of the positions table of a model folder."""
     with open(folder / "model.safetensors", "rb") as file:
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))
@@ -37,7 +37,7 @@ def table_of_positions(folder):
 
 
 def places_of(pid, pattern):
-    """Where in the memory of a process that it may write the pattern lies."""
+    """Addresses of `pattern` in the writable memory of a process."""
     found = []
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
@@ -49,7 +49,7 @@ def places_of(pid, pattern):
                 memory.seek(begin)
                 region = memory.read(end - begin)
             except OSError:
-                continue  # it is gone
+                continue  # the region no longer exists
             at = region.find(pattern)
             while at >= 0:
                 found.append(begin + at)
@@ -66,7 +66,7 @@ def flip(pid, address, bit):
 
 
 class Flips(ProgramTest):
-    def runTest(self):  # a TestCase has to have something to run
+    def runTest(self):  # a TestCase needs a test method
         pass
 
     def arguments(self, output):
@@ -76,7 +76,7 @@ class Flips(ProgramTest):
         return losses(self.folder / output), (self.folder / output / "model.safetensors").read_bytes()
 
     def trial(self, number, untrained, random):
-        """found, harmless or missed; too late where the run was over."""
+        """Runs one trial; returns its outcome, the rank and the run's stderr."""
         output = f"run-{number}"
         job = start(*self.arguments(output), cwd=self.folder)
         reached = random.randrange(2, STEPS // 4)

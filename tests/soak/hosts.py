@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The host of a job is lost again and again: the others have to go on under an heir, and the run has to be the undisturbed one.
+"""Repeatedly disables the node that hosts a job. The other nodes must continue with a standby coordinator, and the result must equal the
+undisturbed run.
 
   hosts.py --losses 50 --seed 7      (make hosts LOSSES=50)
 
-Three machines (network namespaces, which root may make) train a GPT-2 of two layers, one rank each. The machine that hosts the job
-loses its launcher, its power, its link, or stands still with all its processes; once the others have come to a new step it is there
-again, and joins them. Afterwards: each step is logged once, and every loss is the undisturbed run's to 1e-5.
+Three simulated nodes (network namespaces, which require root) train a GPT-2 of two layers with one rank each. The host loses its
+launcher, its power or its link, or all its processes are stopped. Once the other nodes have logged a new step, the node comes back and
+joins again. At the end each step must be logged once, and every loss must equal that of the undisturbed run within 1e-5.
 """
 
 import argparse
@@ -31,7 +32,7 @@ def shell(command):
 
 
 class Machines:
-    """Namespaces with an address each, joined by a bridge; a cable is pulled at the bridge's end."""
+    """Network namespaces with one address each, connected by a bridge. A cable is pulled at the bridge's end."""
 
     def __init__(self):
         self.prefix = f"h{os.getpid() % 100000}"
@@ -94,7 +95,7 @@ class Job(ProgramTest):
             return 0
 
     def processes(self, number):
-        """The agent of a machine and all below it."""
+        """The agent of a node and all its descendants."""
         found, waiting = [], [self.agents[number].pid]
         while waiting:
             pid = waiting.pop()
@@ -114,20 +115,20 @@ class Job(ProgramTest):
 
 
 def lose_launcher(job, host):
-    """It is killed, and its ranks with it; all connections are closed."""
+    """Kills the launcher, and its ranks with it; all connections are closed."""
     job.agents[host].kill()
     return lambda: (job.agents[host].wait(), job.begin(host))
 
 
 def lose_power(job, host):
-    """Nothing is heard of it any more."""
+    """Cuts the power: the node disappears without closing connections."""
     job.machines.cable(host, "down")
     job.tell(host, signal.SIGKILL)
     return lambda: (job.machines.cable(host, "up"), job.agents[host].wait(), job.begin(host))
 
 
 def lose_link(job, host):
-    """All of it lives, and hears nothing of the others."""
+    """Cuts the link: all processes live but are disconnected."""
     job.machines.cable(host, "down")
     return lambda: job.machines.cable(host, "up")
 
@@ -170,21 +171,21 @@ def lose_hosts(job, count, random, seconds):
         while not resumed():
             reached = max(reached, job.step())
             if time.monotonic() - began > STALL:
-                raise AssertionError(f"nobody went on after {kind.__name__} of machine {lost}")
+                raise AssertionError(f"no node resumed after {kind.__name__} of node {lost}")
             time.sleep(0.01)
-        within(STALL, f"no new step after {kind.__name__} of machine {lost}", lambda: job.step() > reached)
+        within(STALL, f"no new step after {kind.__name__} of node {lost}", lambda: job.step() > reached)
         seconds[kind.__name__].append(time.monotonic() - began)
         heirs = [n for n in others if "this node hosts the job now" in job.said(n)[before[n]:]]
         if len(heirs) != 1:
-            raise AssertionError(f"{heirs} host the job after {kind.__name__} of machine {lost}")
+            raise AssertionError(f"{heirs} host the job after {kind.__name__} of node {lost}")
         job.host = heirs[0]
         at = len(job.said(job.host))
         come_back()
-        within(STALL, f"machine {lost} did not join again after {kind.__name__}", lambda: " joins" in job.said(job.host)[at:])
-        within(STALL, "no resumption", lambda: re.search(r"resuming from \S+ after step \d+", job.said(0)[before[0]:] + job.said(1)[before[1]:]))
+        within(STALL, f"node {lost} did not join again after {kind.__name__}", lambda: " joins" in job.said(job.host)[at:])
+        within(STALL, "no resume", lambda: re.search(r"resuming from \S+ after step \d+", job.said(0)[before[0]:] + job.said(1)[before[1]:]))
         joined = job.step()
-        within(STALL, f"no new step with machine {lost} again", lambda: job.step() > joined + 5)
-        print(f"loss {number + 1} of {count}: {kind.__name__} of machine {lost}, machine {job.host} hosts, new step after "
+        within(STALL, f"no new step after node {lost} joined again", lambda: job.step() > joined + 5)
+        print(f"loss {number + 1} of {count}: {kind.__name__} of node {lost}, node {job.host} hosts, new step after "
               f"{seconds[kind.__name__][-1]:.1f} s", flush=True)
 
 
@@ -193,15 +194,15 @@ def judge(job):
     for number, agent in job.agents.items():
         code = agent.wait(timeout=120)
         if code != 75:
-            raise AssertionError(f"the agent of machine {number} ended with {code}")
+            raise AssertionError(f"the agent of node {number} ended with {code}")
     steps = [line["step"] for line in metrics(job.output) if "loss" in line]
     if steps != list(range(1, len(steps) + 1)):
         raise AssertionError("steps are missing or logged twice")
     job.run_ok_in(job.folder, *job.training(COUNT, len(steps), "undisturbed"), "save_strategy=no", timeout=7200)
     for step, (here, there) in enumerate(zip(losses(job.output), losses(job.folder / "undisturbed")), 1):
         if abs(here - there) > 1e-5:
-            raise AssertionError(f"the loss of step {step} is {here} and not {there}")
-    print(f"{len(steps)} steps, as undisturbed to 1e-5")
+            raise AssertionError(f"the loss of step {step} is {here} instead of {there}")
+    print(f"{len(steps)} steps, equal to the undisturbed run within 1e-5")
 
 
 def main():
@@ -212,7 +213,7 @@ def main():
     machines = Machines()
     if machines.problem:
         machines.remove()
-        print(f"passed over: network namespaces are not allowed here: {machines.problem}")
+        print(f"skipped: network namespaces are not available: {machines.problem}")
         return 0
     ProgramTest.setUpClass()
     job, seconds, code = Job(machines, ProgramTest.folder), collections.defaultdict(list), 0
@@ -236,7 +237,7 @@ def main():
     for kind, values in sorted(seconds.items()):
         print(f"  {kind:14} {len(values):4}  median {sorted(values)[len(values) // 2]:5.1f} s  longest {max(values):5.1f} s")
     if every:
-        print(f"{len(every)} hosts lost; to a new step {every[len(every) // 2]:.1f} s in the median, {every[-1]:.1f} s at most; "
+        print(f"{len(every)} hosts lost; time to a new step: median {every[len(every) // 2]:.1f} s, maximum {every[-1]:.1f} s; "
               f"{sum(value <= 10 for value in every)} within 10 s")
     return code
 

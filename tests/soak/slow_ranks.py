@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A rank that is slow is named, with what it is slow in: one of three processes is slowed down in each way, and the record has to say so.
+"""A slow rank is named with the reason. The test slows down one of three processes in each of four ways and checks the recorded event.
 
-Compute: it is stopped most of the time. Data: the thread that makes its batches is (ptrace). Checkpoint: its disk is slow (interposer.c). Communication:
-its network is (a token bucket in a network namespace of its own; root).
+Compute: the process is stopped most of the time. Data: the thread that prepares its batches is stopped (ptrace). Checkpoint: its disk is
+slow (interposer.c). Communication: its network is slow (a token bucket in a separate network namespace; requires root).
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def halt_thread(thread):
 
 
 class Stopped(threading.Thread):
-    """Stops something again and again, for `still` seconds after `runs`."""
+    """Repeatedly stops a process or thread: it runs for `runs` seconds and is stopped for `still` seconds."""
 
     def __init__(self, begin, halt, go_on, still, runs):
         super().__init__(daemon=True)
@@ -47,7 +47,7 @@ class Stopped(threading.Thread):
         self.ends, self.begun = threading.Event(), threading.Event()
         self.start()
 
-    def run(self):  # a thread of its own, which alone may speak to what it traces
+    def run(self):  # ptrace allows only the tracing thread to control the traced one
         begin, halt, go_on = self.acts
         try:
             begin()
@@ -69,7 +69,7 @@ def thread_of(process, name):
 
 class SlowRanks(ProgramTest):
     def begin(self, name, *more, before=lambda rank: [], variables=lambda rank: {}, address="127.0.0.1"):
-        """Each rank is a process of its own, as other launchers start them."""
+        """Starts each rank as a separate process, as other launchers do."""
         train = self.train_arguments(name, "ddp_backend=gloo", "logging_steps=10", *more, steps=10**7)
         at = train.index("--nproc")
         with socket.socket() as free:
@@ -96,7 +96,7 @@ class SlowRanks(ProgramTest):
             process.wait()
 
     def named(self, name, by):
-        """The event that names the slow rank so."""
+        """Waits for the event that names the slow rank with this reason."""
         def found():
             self.live(name)
             lines = [json.loads(line) for line in (self.folder / name / "events.jsonl").read_text().splitlines()]
@@ -114,7 +114,7 @@ class SlowRanks(ProgramTest):
         stopper = Stopped(*acts, still, runs)
         stopper.begun.wait()
         if stopper.problem:
-            self.skipTest(f"threads of others may not be stopped here: {stopper.problem}")
+            self.skipTest(f"threads of other processes cannot be stopped: {stopper.problem}")
         yield
         stopper.ends.set()
         stopper.join()
@@ -130,7 +130,7 @@ class SlowRanks(ProgramTest):
         (self.folder / "deep.json").write_text(json.dumps({**CONFIG, "n_layer": 3}))
         self.begin("stages", "model.path=deep.json", "parallel.pipeline=3", "gradient_accumulation_steps=3")
         process = self.ranks[SLOW]
-        wait_for(lambda: self.live("stages") and losses(self.folder / "stages")[-1:] and len(losses(self.folder / "stages")) >= 30)  # what is usual
+        wait_for(lambda: self.live("stages") and losses(self.folder / "stages")[-1:] and len(losses(self.folder / "stages")) >= 30)  # the normal speed
         with self.stopped(lambda: None, lambda: process.send_signal(signal.SIGSTOP), lambda: process.send_signal(signal.SIGCONT), still=0.03, runs=0.01):
             self.named("stages", "compute")
 
@@ -143,7 +143,7 @@ class SlowRanks(ProgramTest):
     def test_checkpoint(self):
         world = World(self.folder, self.folder / "saving")
         if not world.is_there:
-            self.skipTest("there is no C compiler, which makes the slow disk")
+            self.skipTest("the simulated slow disk requires a C compiler")
         self.begin("saving", "save_steps=5", "save_total_limit=2", variables=lambda rank: world.variables if rank == SLOW else {})
         with world.during(disk_delay_us=20000):
             self.named("saving", "checkpoint")
@@ -152,10 +152,10 @@ class SlowRanks(ProgramTest):
         machines = Machines()
         self.addCleanup(machines.remove)
         if machines.problem:
-            self.skipTest(f"network namespaces are not allowed here: {machines.problem}")
+            self.skipTest(f"network namespaces are not available: {machines.problem}")
         narrow = shell(f"ip netns exec {machines.name(SLOW)} tc qdisc add dev eth0 root tbf rate 20mbit burst 32kb latency 1s")
         if narrow.returncode:
-            self.skipTest(f"networks cannot be made slow here: {narrow.stderr.strip()}")
+            self.skipTest(f"the network cannot be slowed down: {narrow.stderr.strip()}")
         self.begin(
             "sending", address=machines.address(0), before=lambda rank: ["ip", "netns", "exec", machines.name(rank)],
             variables=lambda rank: {"GLOO_SOCKET_IFNAME": "eth0"})

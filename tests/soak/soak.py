@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A run to which faults are done, one after the other, from a list that a seed makes; in the end it must be the run to which none was.
+"""Injects faults into a run sequentially, from a list that a seed determines. The result must equal that of the undisturbed run.
 
   soak.py --faults 1200 --seed 7      (make soak FAULTS=1200 SEED=7)
 
-A GPT-2 of two layers on three ranks, saved every five steps, by `lockstep launch --max-restarts`; every twelfth fault is the loss
-of a machine of two (agents on loopback). After each fault the run has to come to a step that it had not reached. Afterwards: each
-step is logged once, every loss is the undisturbed run's to the bit (to 1e-5 where machines were lost), no process, no file of
-/dev/shm and of /tmp and no half checkpoint is left, and the launcher's memory has not grown.
+`lockstep launch --max-restarts` runs a GPT-2 of two layers on three ranks with a checkpoint every five steps. Every twelfth fault is the
+loss of one of two nodes (agents on loopback). After each fault the run must reach a step that it had not reached before. At the end each
+step must be logged once, every loss must be bit-identical to that of the undisturbed run (within 1e-5 after lost nodes), no process, no
+file in /dev/shm or /tmp and no incomplete checkpoint may be left, and the launcher's memory must not have grown.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from harness import PROGRAM, ProgramTest, environment, losses, metrics, processe
 from world import World  # noqa: E402
 
 STALL = 60    # seconds without a new step
-GROWTH = 16   # MB that the launcher may grow
+GROWTH = 16   # MB; limit of the launcher's growth
 
 
 class Defect(Exception):
@@ -37,7 +37,7 @@ class Defect(Exception):
 
 
 class Job(ProgramTest):
-    """A run that is started again and again, until it is told to save and stop."""
+    """A run that is started repeatedly until it is asked to save and stop."""
 
     def __init__(self, folder, name, agents):
         super().__init__("run")
@@ -48,13 +48,13 @@ class Job(ProgramTest):
         self.own_disk = mounted.returncode == 0
         self.world = World(folder, self.output)
         self.processes, self.starts = {}, 0
-        self.fault_over = 0.0  # when a rank that stood still went on
-        self.is_kept, self.unkept_folders = True, 0  # what a keeper removes after a launcher that is killed
+        self.fault_over = 0.0  # when a stopped rank continued
+        self.is_kept, self.unkept_folders = True, 0  # a keeper removes these folders after its launcher was killed
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
 
-    def run(self):  # a TestCase has to have something to run
+    def run(self):  # a TestCase needs a test method
         pass
 
     @property
@@ -81,7 +81,7 @@ class Job(ProgramTest):
         self.is_kept = True
 
     def is_hosted(self):
-        """Whether an agent listens at the endpoint."""
+        """True if an agent listens at the endpoint."""
         rows = (line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:])
         return any(row[1].endswith(f":{self.port:04X}") and row[3] == "0A" for row in rows)
 
@@ -89,7 +89,7 @@ class Job(ProgramTest):
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def step(self):
-        """The last one that is logged: cut off again by a run that goes on from before it."""
+        """Last step in the log. A resumed run truncates the log to its checkpoint."""
         try:
             with open(self.output / "metrics.jsonl", "rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
@@ -105,7 +105,7 @@ class Job(ProgramTest):
         return random.choice(sorted(wait_for(lambda: len(self.ranks()) == sum(self.agents) and self.ranks(), 60).items()))[1]
 
     def checkpoints(self):
-        """The committed ones, newest first."""
+        """Committed checkpoints, newest first."""
         found = [path for path in self.output.glob("checkpoint-*") if path.name[11:].isdigit()]
         return sorted(found, key=lambda path: -int(path.name[11:]))
 
@@ -138,7 +138,7 @@ class Job(ProgramTest):
 
 
 def left_behind():
-    """Of the temporary folder, which is the soak's own, anything; of /dev/shm, which others use too, files and no folders."""
+    """Leftover files: everything in the temporary folder, which belongs to the soak, and files but not folders in /dev/shm, which is shared."""
     shared = {str(path) for path in pathlib.Path("/dev/shm").glob("*lockstep*") if not path.is_dir()}
     return shared | {str(path) for path in pathlib.Path(tempfile.gettempdir()).iterdir()}
 
@@ -150,7 +150,7 @@ class Soak:
         self.seconds, self.lost, self.stalls = collections.defaultdict(list), [], 0
 
     def after(self, job, kind, began, old, said, comes):
-        """Waits for a step that the run had not reached, and counts what that took and cost. `old`: the ranks before."""
+        """Waits for a step that the run had not reached, and records the duration and the lost steps. `old`: the ranks before the fault."""
         before = job.step()
         if comes != faults.GOES_ON:
             while old & set(job.ranks().values()):
@@ -160,7 +160,7 @@ class Soak:
             wait_for(lambda: not processes_of(f"output_dir={job.name}"), 10)
             job.process.wait()
             job.begin()
-        # What was logged before it ended is cut off where it goes on: beyond it is new.
+        # A resumed run truncates the log to its checkpoint, so only steps beyond the last logged one are new.
         restarted = comes == faults.GOES_ON
         while not restarted or job.step() <= before:
             restarted = restarted or re.search(r"resuming from \S+ after step \d+", job.said()[len(said):])
@@ -169,10 +169,10 @@ class Soak:
             if job.process.poll() is not None:
                 if comes == faults.GOES_ON:
                     raise Defect(f"the launcher ended with {job.process.returncode} after {kind}")
-                self.told[f"launchers that ended with {job.process.returncode}"] += 1
-                job.unkept_folders += job.process.returncode != 75  # with its report it leaves the files that this names
-                job.begin()  # after an error that a launcher does not try again
-            self.within(STALL, began, f"no new step after {kind}, which came after step {before}")
+                self.told[f"launchers that exited with {job.process.returncode}"] += 1
+                job.unkept_folders += job.process.returncode != 75  # with this code it keeps the files that its report names
+                job.begin()  # after an error that a launcher does not retry
+            self.within(STALL, began, f"no new step after {kind} at step {before}")
         self.seconds[kind].append(time.monotonic() - began)
         resumed = re.findall(r"resuming from \S+ after step (\d+)", job.said()[len(said):])
         if comes == faults.GOES_ON:
@@ -200,7 +200,7 @@ class Soak:
             comes = fault(job, self.random)
             began = max(began, job.fault_over)
             if comes is None:
-                self.told["passed over"] += 1
+                self.told["skipped"] += 1
                 continue
             self.after(job, fault.__name__, began, old, said, comes)
             wait_for(lambda: len(job.checkpoints()) >= 2, 120)
@@ -213,9 +213,9 @@ class Soak:
             job.expect(max(of_one) - of_one[0] < GROWTH, f"the launcher grew from {of_one[0]:.0f} to {max(of_one):.0f} MB")
 
     def machines_of(self, job, count):
-        """The second of two agents is lost, the first goes on alone, and another comes."""
+        """Kills the second of two agents; the first continues alone, and a new one joins."""
         job.begin(0)
-        wait_for(job.is_hosted, 60)  # by the agent that is not lost: the loss of the other ends the job
+        wait_for(job.is_hosted, 60)  # by the surviving agent: the loss of the host would end the job
         job.begin(1)
         wait_for(lambda: len(job.checkpoints()) >= 2, 120)
         for number in range(count):
@@ -231,7 +231,7 @@ class Soak:
             print(f"machine {number + 1} of {count}: new step after {self.seconds['lose_machine'][-1]:.1f} s", flush=True)
 
     def judge(self, job, tolerance):
-        """The undisturbed run's losses, and nothing left."""
+        """Compares with the undisturbed run's losses and checks for leftovers."""
         job.stop()
         wait_for(lambda: not processes_of(f"output_dir={job.name}"), 10)
         lines = [line for line in metrics(job.output) if "loss" in line]
@@ -244,7 +244,7 @@ class Soak:
                      for word in job.training(sum(job.agents), len(steps))]
         job.run_ok_in(self.folder, *arguments, "save_strategy=no", timeout=7200)
         for step, (here, there) in enumerate(zip(losses(job.output), losses(self.folder / calm)), 1):
-            job.expect(abs(here - there) <= tolerance, f"{job.name}: the loss of step {step} is {here} and not {there}")
+            job.expect(abs(here - there) <= tolerance, f"{job.name}: the loss of step {step} is {here} instead of {there}")
         print(f"{job.name}: {len(steps)} steps, {job.starts} starts, as undisturbed {'to the bit' if tolerance == 0 else 'to 1e-5'}")
         return len(steps)
 
@@ -256,9 +256,9 @@ class Soak:
         for kind, values in sorted(self.seconds.items()):
             print(f"  {kind:14} {len(values):5}  p50 {at(values, 0.5):5.1f} s  p99 {at(values, 0.99):5.1f} s")
         restarted = [value for kind, values in self.seconds.items() for value in values]
-        print(f"{sum(len(v) for v in self.seconds.values())} faults; from fault to new step p50 {at(restarted, 0.5):.1f} s, "
-              f"p99 {at(restarted, 0.99):.1f} s; {sum(self.lost)} steps done twice, {at(self.lost, 0.5)} a restart in the median, "
-              f"{max(self.lost, default=0)} at most; {self.stalls} stalls; {json.dumps(dict(self.told))}")
+        print(f"{sum(len(v) for v in self.seconds.values())} faults; time from fault to new step: p50 {at(restarted, 0.5):.1f} s, "
+              f"p99 {at(restarted, 0.99):.1f} s; {sum(self.lost)} steps repeated, per restart median {at(self.lost, 0.5)}, "
+              f"maximum {max(self.lost, default=0)}; {self.stalls} stalls; {json.dumps(dict(self.told))}")
 
 
 def main():
@@ -291,10 +291,10 @@ def main():
             job.end()
         ProgramTest.tearDownClass()
     left = left_behind() - before
-    # A launcher that is killed after its keeper, or that gives up, leaves the folder of its workers' error files.
+    # A launcher that is killed after its keeper, or that gives up, leaves its workers' error files.
     left -= set(sorted(path for path in left if "/torchelastic_" in path)[:sum(job.unkept_folders for job in jobs)])
     if left and code == 0:
-        print(f"soak: left behind: {sorted(left)}", file=sys.stderr)
+        print(f"soak: leftover files: {sorted(left)}", file=sys.stderr)
         code = 1
     own.cleanup()
     soak.report()

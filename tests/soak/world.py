@@ -1,4 +1,4 @@
-"""The system as a run of the soak meets it (interposer.c): its disk, its links and its clock, which faults change."""
+"""Simulated system of the soak (interposer.c): faults change its disk, its links and its clock."""
 
 import contextlib
 import mmap
@@ -7,11 +7,11 @@ import shutil
 import struct
 import subprocess
 
-FIELDS = ["disk_delay_us", "disk_errno", "link_delay_us", "clock_offset_s"]  # as interposer.c has them
+FIELDS = ["disk_delay_us", "disk_errno", "link_delay_us", "clock_offset_s"]  # in the order of interposer.c
 
 
 class World:
-    """`output`: the folder whose disk it is. Without a C compiler there is none: `is_there` is false, and no field changes."""
+    """`output` is the folder on the simulated disk. Without a C compiler `is_there` is false, and faults have no effect."""
 
     def __init__(self, folder, output):
         self.variables, library = {}, pathlib.Path(folder) / "interposer.so"

@@ -133,14 +133,14 @@ constexpr KeyRule kFloat8Rules[] = {
     {"use_autocast_during_eval", kIgnored, "*"},
     {"opt_level", kRefused, "o1|o2", "gradients and moments keep their types"},
     {"enable_fsdp_float8_all_gather", kIgnored, "no|false", "weights are gathered in bfloat16"},
-    {"pad_inner_dim", kIgnored, "*"},  // always
+    {"pad_inner_dim", kIgnored, "*"},
 };
 
 void read_float8_section(const RuleTarget& target, const std::string& name, const Value& value) {
   apply_rules(kFloat8Rules, value, "fp8_", target.below(name));
 }
 
-// Ignored keys are only used by `lockstep launch`.
+// Keys that only `lockstep launch` uses are ignored.
 constexpr KeyRule kFileRules[] = {
     {"compute_environment", kRefused, "local_machine", "only LOCAL_MACHINE is supported"},
     read_by("distributed_type", check_distributed_type),
@@ -189,7 +189,7 @@ Value accelerate_settings(
   Value settings = Value::map(file.origin);
   const RuleTarget target{settings, problems, warnings, ""};
   apply_rules(kFileRules, file, "", target);
-  // deepspeed_config is only read if distributed_type is DEEPSPEED; otherwise it is a leftover.
+  // Reads deepspeed_config only if distributed_type is DEEPSPEED; otherwise the key is a leftover.
   return settings;
 }
 

@@ -1,5 +1,5 @@
-// Accelerate's configuration file, and TrainingArguments' accelerator_config, as configuration
-// keys.
+// Conversion of Accelerate configuration files, and of accelerator_config in TrainingArguments, to
+// configuration keys.
 #pragma once
 
 #include <filesystem>
@@ -13,27 +13,27 @@
 
 namespace lockstep::config {
 
-/// Returns true if a tree looks like a file of `accelerate config`.
+/// Returns true if a tree looks like a file written by `accelerate config`.
 bool is_accelerate(const Value& tree);
 
-/// Returns the content of the file as a tree of configuration keys. Every key of the file is
-/// mapped, or reported with a warning that explains why it has no effect on training (the launcher
-/// reads the keys about machines), or reported as a problem.
+/// Converts an Accelerate file to a tree of configuration keys. Every key of the file is mapped,
+/// reported as a problem, or reported in a warning that explains why it has no effect on training.
+/// Machine settings are among the latter; the launcher reads them.
 Value accelerate_settings(
     const Value& file, Problems& problems, std::vector<std::string>& warnings);
 
-/// The same for the environment variables that `accelerate launch` and `lockstep launch` set for
-/// workers. Returns an empty map if they are not set.
+/// Overload for the environment variables that `accelerate launch` and `lockstep launch` set for
+/// workers. Returns an empty map if none is set.
 Value accelerate_settings(
     const std::function<std::optional<std::string>(const std::string&)>& environment,
     Problems& problems,
     std::vector<std::string>& warnings);
 
-/// Checks `accelerator_config`. No key of it is mapped; split_batches=true is a problem.
+/// Checks `accelerator_config`. None of its keys is mapped; split_batches=true is a problem.
 void check_accelerator_config(
     const Value& config, Problems& problems, std::vector<std::string>& warnings);
 
-/// Returns a map given as a map, a JSON string or a file name. Null stays null.
+/// Returns the map given by a map, a JSON string or a file name. Returns null for null.
 Value map_or_file(const Value& value, const std::string& key, Problems& problems);
 
 }  // namespace lockstep::config

@@ -19,7 +19,7 @@ namespace {
 bool is_auto(const Value& value) {
   return value.is_scalar() && value.text == "auto";
 }
-/// Walks the file, applies the rule of each key and collects the settings.
+/// Traverses a DeepSpeed file, applies the rule of each key and collects the settings.
 class DeepspeedReader {
  public:
   DeepspeedReader(const Value& file, const DeepspeedContext& context)
@@ -92,14 +92,14 @@ class DeepspeedReader {
     }
   }
 
-  /// Returns the rule of the key, otherwise that of its section.
+  /// Returns the rule of the key or, if it has none, the rule of its section.
   static const KeyRule* rule_of(const std::string& path, const std::string& prefix) {
     const KeyRule* const own = find_rule(deepspeed_rules(), path);
     const bool is_below = own == nullptr && !prefix.empty();
     return is_below ? find_rule(deepspeed_rules(), prefix.substr(0, prefix.size() - 1)) : own;
   }
 
-  /// Keys that have no effect for the same reason share one warning.
+  /// Applies a rule. Keys that have no effect for the same reason share one warning.
   void apply(const KeyRule& rule, const std::string& path, const Value& value) {
     if (rule.kind == KeyRule::Kind::kRead || is_auto(value) || is_harmless(rule, value)) {
       return;
@@ -136,12 +136,12 @@ class DeepspeedReader {
       if (value == nullptr) {
         continue;
       }
-      // "enabled": false only conflicts with the same key set to true.
+      // "enabled": false conflicts only with an explicit true.
       set(key, is_on(*value) ? "true" : "false", *value);
     }
   }
 
-  /// Returns a number of elements, often written as 5e8; nullopt if invalid or "auto".
+  /// Returns an element count, often written as 5e8. Returns nullopt if it is invalid or "auto".
   std::optional<std::string> elements_at(const std::string& path) {
     const Value* value = at(path);
     const auto number = value == nullptr ? std::nullopt : to_double(value->text);
@@ -279,7 +279,7 @@ class DeepspeedReader {
     }
   }
 
-  /// Reports a value other than 0: the warmup always starts at 0.
+  /// Reports a nonzero value. The warmup always starts at 0.
   void must_be_zero(const std::string& path) {
     const Value* value = at(path);
     if (value != nullptr && to_double(value->text).value_or(1) != 0) {
@@ -370,10 +370,10 @@ class DeepspeedReader {
   const Value& file_;
   const DeepspeedContext& context_;
   Value settings_;
-  std::map<std::string, std::vector<std::string>> idle_;  // by reason
+  std::map<std::string, std::vector<std::string>> idle_;  // ignored keys, by reason
 };
 
-/// Decodes standard or URL-safe base64; nullopt if the text is not base64.
+/// Decodes standard or URL-safe base64. Returns nullopt for invalid input.
 std::optional<std::string> from_base64(std::string_view text) {
   std::string bytes;
   uint32_t bits = 0;

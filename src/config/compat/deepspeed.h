@@ -1,4 +1,4 @@
-// DeepSpeed's JSON configuration (version 0.19) as configuration keys.
+// Conversion of DeepSpeed JSON files (version 0.19) to configuration keys.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace lockstep::config {
 
-/// Rules by path in the file. The rule of a section applies to all keys below it.
-/// deepspeed_settings() maps the keys that rules do not map.
+/// Returns the rules, named by path in the file. A section's rule applies to all keys in the
+/// section. deepspeed_settings() maps the keys that the rules do not map.
 KeyRules deepspeed_rules();
 
 struct DeepspeedContext {
-  /// The tree of configuration keys including defaults. "auto" values and missing batch sizes are
-  /// read from its section training.
+  /// Configuration tree including defaults. Its section training provides values that are "auto"
+  /// and batch sizes that are missing.
   const Value& tree;
   /// Number of ranks of the job, if known.
   std::optional<int64_t> ranks;
@@ -28,15 +28,15 @@ struct DeepspeedContext {
   std::vector<std::string>& warnings;
 };
 
-/// Reads `training.deepspeed`: a file name, a JSON string, JSON in (URL-safe) base64, or a map.
-/// Null stays null.
+/// Reads `training.deepspeed`: a file name, a JSON string, base64-encoded JSON or a map. Returns
+/// null for null.
 Value read_deepspeed(const Value& value, Problems& problems);
 
-/// Returns the settings of the file. Every key is mapped or reported; an unknown key is a problem
-/// that suggests the nearest name.
+/// Converts the file to settings. Every key is mapped or reported. An unknown key is a problem that
+/// suggests the nearest name.
 ///
-/// The batch triple, train_batch_size = micro x accumulation x data-parallel ranks, is completed
-/// and checked as in DeepSpeed. "auto" uses the value in `training`.
+/// Completes and checks the batch triple (train_batch_size = micro x accumulation x data-parallel
+/// ranks) as DeepSpeed does. "auto" uses the value in `training`.
 Value deepspeed_settings(const Value& file, const DeepspeedContext& context);
 
 }  // namespace lockstep::config

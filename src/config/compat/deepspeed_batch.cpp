@@ -62,7 +62,7 @@ class Batch {
     context_.problems.add("DeepSpeed's " + name, origin(name), what, remedy);
   }
 
-  /// Returns the origin of the key, otherwise that of another key of the triple.
+  /// Returns the origin of the key or, if it is not set, of another key of the triple.
   Origin origin(const std::string& name) const {
     for (const std::string& key :
          {name,
@@ -76,8 +76,8 @@ class Batch {
     return file_.origin;
   }
 
-  /// Returns the number in the file. If it is "auto" or missing and `training` sets it, returns the
-  /// value in `training`.
+  /// Returns the number in the file. If it is "auto" or missing, returns the value in `training`,
+  /// if set.
   std::optional<int64_t> number(const std::string& name, const char* key) {
     const Value* value = file_.find(name);
     const Value* ours = key == nullptr ? nullptr : context_.tree.find(split_path(key));
@@ -114,7 +114,7 @@ class Batch {
     return std::max<int64_t>(1, *context_.ranks / shared);
   }
 
-  /// Returns train_batch_size / divisor; reports a problem if it is not divisible.
+  /// Returns train_batch_size / divisor. Reports a problem if the division leaves a remainder.
   std::optional<int64_t> quotient(int64_t divisor, const char* missing) {
     if (*train_ % divisor != 0 || *train_ < divisor) {
       fail(

@@ -1,4 +1,4 @@
-// Table of the rules for DeepSpeed's keys.
+// Rule table for DeepSpeed keys.
 #include "config/compat/deepspeed.h"
 
 namespace lockstep::config {
@@ -131,7 +131,7 @@ constexpr KeyRule kDeepspeedFileRules[] = {
     {"zero_optimization.stage3_module_granularity_threshold", kIgnored, "", kOurs},
     {"zero_optimization.stage3_use_all_reduce_for_fetch_params", kIgnored, "", kOurs},
     {"zero_optimization.stage3_allgather_sequential", kIgnored, "", kOurs},
-    // The same keys without their prefix, which DeepSpeed also accepts.
+    // Names without the prefix, which DeepSpeed also accepts.
     {"zero_optimization.prefetch_bucket_size", kRead},
     {"zero_optimization.param_persistence_threshold", kRead},
     {"zero_optimization.model_persistence_threshold", kIgnored, "", kOurs},

@@ -14,7 +14,7 @@ namespace {
 using enum KeyRule::Kind;
 
 void read_sharding_strategy(const RuleTarget& target, const std::string& name, const Value& value) {
-  // Names of the strategies, and the numbers used in older files.
+  // Strategy names and the numbers used in older files.
   static const std::map<std::string, const char*> kStages = {
       {"full_shard", "3"},
       {"1", "3"},
@@ -39,11 +39,12 @@ void read_sharding_strategy(const RuleTarget& target, const std::string& name, c
   }
   target.set("parallel.zero_stage", found->second, value);
   if (text.find("hybrid") != std::string::npos || text == "4" || text == "5") {
-    target.set("parallel.shard_ranks", "-1", value);  // replicas across machines
+    target.set("parallel.shard_ranks", "-1", value);  // replicate across machines
   }
 }
 
-/// FSDP 2: true is ZeRO stage 3, false is stage 2. Some versions of FSDP 1 wrote the strategy here.
+/// Reads reshard_after_forward. FSDP 2: true means ZeRO stage 3, false stage 2. Some versions of
+/// FSDP 1 stored the strategy in this key.
 void read_resharding(const RuleTarget& target, const std::string& name, const Value& value) {
   const auto word = to_bool(value.text);
   if (!word) {

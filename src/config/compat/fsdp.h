@@ -1,4 +1,5 @@
-// FSDP and parallelism_config keys of TrainingArguments and Accelerate files as configuration keys.
+// Conversion of FSDP and parallelism_config keys in TrainingArguments and Accelerate files to
+// configuration keys.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace lockstep::config {
 
-/// Rules for FSDP's settings, whose names are without the prefix "fsdp_".
+/// Returns the rules for FSDP settings. Names have no "fsdp_" prefix.
 KeyRules fsdp_rules();
 /// Reads the sizes of parallelism_config, with or without `prefix_of_names`.
 void read_parallelism(

@@ -32,7 +32,7 @@ using Splits = std::map<std::string, Files>;  // files of each split, by name
 struct SplitName {
   std::string_view word, split;
 };
-/// Words in file and folder names that indicate a split, as in `datasets`.
+/// Words in file and folder names that indicate a split, as in the `datasets` library.
 constexpr SplitName kSplitWords[] = {
     {"train", "train"},
     {"training", "train"},
@@ -87,8 +87,8 @@ std::string_view split_of_word(std::string_view word) {
   return found == std::end(kSplitWords) ? "" : found->split;
 }
 
-/// Returns the split indicated by a path ("data/train-00000-of-00001.parquet" -> "train"); empty if
-/// none.
+/// Returns the split indicated by a path ("data/train-00000-of-00001.parquet" -> "train"), or an
+/// empty string.
 std::string split_of(const fs::path& relative) {
   const std::string text = lower_case(relative.string());
   std::string word, found;
@@ -99,14 +99,15 @@ std::string split_of(const fs::path& relative) {
       continue;
     }
     if (const std::string_view split = split_of_word(word); !split.empty()) {
-      found = split;  // the last match: the file name precedes its folders
+      found = split;  // last match: the file name is checked before its folders
     }
     word.clear();
   }
   return found;
 }
 
-/// Returns the header of README.md, between two lines of three dashes; null if it cannot be read.
+/// Returns the YAML header of README.md, enclosed by lines of three dashes; null if it cannot be
+/// parsed.
 Value front_matter(const fs::path& folder) {
   std::ifstream file(folder / "README.md");
   std::string line, text;
@@ -119,7 +120,7 @@ Value front_matter(const fs::path& folder) {
   try {
     return parse_yaml(text, (folder / "README.md").string());
   } catch (const Error&) {
-    return Value::null();  // README.md is written for people; file names also indicate splits
+    return Value::null();  // invalid header; file names may still indicate splits
   }
 }
 
@@ -128,7 +129,7 @@ std::string text_of(const Value& map, std::string_view name) {
   return found != nullptr && found->is_scalar() ? found->text : "";
 }
 
-/// Matches `pattern` of a README against a path relative to the folder; ** matches any number of
+/// Matches a README's glob pattern against a path relative to the folder. ** matches any number of
 /// folders.
 bool matches(std::string pattern, const std::string& relative) {
   if (::fnmatch(pattern.c_str(), relative.c_str(), 0) == 0) {
@@ -149,7 +150,8 @@ void add_matches(const Value& patterns, const fs::path& folder, const Files& all
   }
 }
 
-/// Keeps the files of the most frequent format, as a repository may contain its rows in several.
+/// Keeps only files of the most frequent format. A repository may contain the same rows in several
+/// formats.
 void keep_one_format(Files& files) {
   std::map<std::string, int> counts;
   for (const fs::path& file : files) {
@@ -176,7 +178,7 @@ Splits splits_by_name(const fs::path& folder) {
   return splits;
 }
 
-/// Returns the splits of a configuration that README.md lists.
+/// Returns the splits of one configuration listed in README.md.
 Splits splits_of_entry(const Value& entry, const fs::path& folder) {
   const std::string subfolder = text_of(entry, "data_dir");
   const Value* const given = entry.find("data_files");
@@ -195,7 +197,8 @@ Splits splits_of_entry(const Value& entry, const fs::path& folder) {
   return splits;
 }
 
-/// Returns the splits of each configuration of a repository; "" is the default configuration.
+/// Returns the splits of each configuration of a repository. The default configuration has the name
+/// "".
 std::map<std::string, Splits> configurations_of_repository(const fs::path& folder) {
   std::map<std::string, Splits> found;
   const Value front = front_matter(folder);
@@ -214,7 +217,7 @@ std::map<std::string, Splits> configurations_of_repository(const fs::path& folde
   if (!found.empty()) {
     return found;
   }
-  // Sibling folders that each contain splits are configurations.
+  // If sibling folders each contain splits, each folder is a configuration.
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, code)) {
     if (entry.is_directory(code) && split_of(entry.path().filename()).empty()) {
@@ -230,7 +233,8 @@ std::map<std::string, Splits> configurations_of_repository(const fs::path& folde
   return found;
 }
 
-/// Reads CONFIGURATION/VERSION/HASH/name-split.arrow; the newest of each configuration.
+/// Finds CONFIGURATION/VERSION/HASH/name-split.arrow and keeps the newest version of each
+/// configuration.
 std::map<std::string, Splits> configurations_of_cache(const fs::path& folder) {
   std::map<std::string, Splits> found;
   std::map<std::string, fs::file_time_type> newest;
@@ -262,7 +266,7 @@ std::map<std::string, Splits> configurations_of_cache(const fs::path& folder) {
   return found;
 }
 
-/// Splits "train[:50%]+test" into its terms, without surrounding spaces.
+/// Splits "train[:50%]+test" at '+' into trimmed terms.
 std::vector<std::string> terms_of(const std::string& split) {
   std::vector<std::string> terms;
   std::istringstream stream(split + (split.ends_with('+') ? "+" : ""));
@@ -278,7 +282,7 @@ std::string without_underscores(std::string number) {
   return number;
 }
 
-/// Returns true if the text is "[FROM:TO]", in rows or percent.
+/// Returns true if the text is a slice "[FROM:TO]" in rows or percent.
 bool is_part(std::string_view text) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos || !text.ends_with(']')) {
@@ -446,8 +450,8 @@ class Finder {
     }
   }
 
-  /// Sets a key to the files of the requested split, otherwise of the split with the key's name.
-  /// `needed`: the split that is required if none is requested; empty: optional.
+  /// Sets a key to the files of the requested split or, if no split is requested, of the split
+  /// `needed`. An empty `needed` makes the key optional.
   void fill_split(
       const Splits& splits,
       const char* key,

@@ -1,4 +1,4 @@
-// Reads open-unlearning's configuration tree as configuration keys.
+// Converts open-unlearning's configuration tree to configuration keys.
 #include "config/compat/open_unlearning.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ constexpr Argument kArguments[] = {
     {"dual_warmup_epochs", "dual_warmup_epochs"},
 };
 
-/// Handlers of open-unlearning that are not implemented, with a hint for each.
+/// open-unlearning handlers that are not implemented, each with a hint.
 constexpr Argument kNotBuilt[] = {
     {"LMEvalEvaluator", "run lm-evaluation-harness on the saved folder"},
 };
@@ -63,12 +63,12 @@ bool is_true_at(const Value& tree, const Path& path) {
   return text == "true" || text == "True";
 }
 
-/// Finds the files of a dataset of the Hub or of a folder.
+/// Finds the files of a dataset in the Hub cache or in a folder.
 class DatasetFinder {
  public:
   explicit DatasetFinder(std::string data_dir) : data_dir_(std::move(data_dir)) {}
 
-  /// Returns the file or its shards; empty if not found. `looked` receives the searched places.
+  /// Returns the file or its shards; empty if not found. Adds the searched locations to `looked`.
   std::vector<fs::path> find(
       const std::string& path, const std::string& name, std::vector<std::string>& looked) const {
     for (const fs::path& folder : folders_of(path)) {
@@ -195,7 +195,7 @@ class Translation {
   void take_training() {
     const Value* found = tree_.find(Path{"trainer", "args"});
     Value arguments = found == nullptr ? Value::map() : *found;
-    arguments.erase("do_eval");  // eval_strategy determines it
+    arguments.erase("do_eval");  // implied by eval_strategy
     if (const std::string why = why_not_measured(); !why.empty()) {
       for (const char* name : {"eval_on_start", "eval_strategy", "eval_steps"}) {
         arguments.erase(name);
@@ -211,7 +211,7 @@ class Translation {
     if (Value* optimizer = arguments.find("optim");
         optimizer != nullptr &&
         (optimizer->text == "paged_adamw_32bit" || optimizer->text == "paged_adamw")) {
-      optimizer->text = "adamw_torch";  // the same moments in float32, without paging
+      optimizer->text = "adamw_torch";  // same float32 moments, without paging
     }
     set({"training"}, std::move(arguments));
   }
@@ -238,7 +238,9 @@ class Translation {
                       : fmt::format("{} is not supported", handler),
           why.empty() ? fmt::format("there are {}", fmt::join(names, ", ")) : std::string(why));
       set_text(
-          {"unlearning", "method"}, "GradDiff", origin);  // avoids further errors about the method
+          {"unlearning", "method"},
+          "GradDiff",
+          origin);  // placeholder; avoids follow-up errors about the method
       return;
     }
     set_text({"unlearning", "method"}, name, origin);
@@ -334,7 +336,7 @@ class Translation {
       argument.insert(argument.end(), {"args", std::string(theirs)});
       copy(argument, split_path(ours));
     }
-    // Defaults of open-unlearning.
+    // open-unlearning's defaults.
     if (handler == "CompletionDataset" && text_at(ours_, {"unlearning", "prefix_key"}).empty()) {
       set_text({"unlearning", "prefix_key"}, "prompt", set.origin);
     }
@@ -358,7 +360,7 @@ class Translation {
       set_list({"unlearning", name}, std::move(list));
       return;
     }
-    // TOFU has one file per set. Other datasets have a file per split, or a single file.
+    // TOFU has one file per set. Other datasets have one file per split, or a single file.
     const std::string set_name = text_at(set, {"args", "hf_args", "name"});
     const std::string split = text_at(set, {"args", "hf_args", "split"});
     const std::vector<std::string> names = set_name.empty()
@@ -389,7 +391,7 @@ class Translation {
   }
   void set_list(const Path& key, Value list) { set(key, std::move(list)); }
 
-  /// Returns the reason why a run is not evaluated during training; empty if it is.
+  /// Returns the reason why evaluation during training is disabled; empty if it is enabled.
   std::string why_not_measured() const {
     if (tree_.find(Path{"eval", "tofu"}) == nullptr) {
       return "eval.tofu is missing; evaluate saved models with lockstep eval";
@@ -448,7 +450,7 @@ class Translation {
          {"overwrite", "forget_split", "holdout_split", "retain_logs_path", "question_key"}) {
       copy({"eval", "tofu", name}, {"unlearning", name});
     }
-    // Without unlearning.data_dir, the Hub's cache may have the files.
+    // Without unlearning.data_dir, searches the Hub cache.
     std::vector<std::string> looked;
     const std::string split = text_at(tree_, {"eval", "tofu", "forget_split"});
     if (const auto files = finder_.find("locuslab/TOFU", split + "_perturbed", looked);

@@ -60,7 +60,7 @@ bool read(const Value& value, NumberMap& out) {
   return value.is_map();
 }
 
-/// Reads a source of a mixture. Returns an error message, or an empty string on success.
+/// Parses a mixture source. Returns an error message, or an empty string on success.
 std::string read_source(const Value& value, MixtureSource& out) {
   static const std::vector<std::string> kNames{"name", "files", "weight", "max_epochs"};
   if (!value.is_map()) {
@@ -222,11 +222,11 @@ class Binder {
     return fmt::format("write {}.KEY=VALUE", key);
   }
 
-  /// Replaces the value by the matching choice, or reports a problem. YAML 1.1 may have parsed `no`
-  /// as false.
+  /// Replaces the value with the matching choice, or reports a problem. Also accepts false for the
+  /// choice `no`, which YAML 1.1 parses as false.
   bool fit_choice(const std::string& key, const Field& field, Value& value) {
     if (!value.is_scalar()) {
-      return true;  // read() reports it
+      return true;  // read() reports the problem
     }
     const std::string lower = lower_case(value.text);
     for (const std::string_view choice : field.choices) {

@@ -1,4 +1,4 @@
-// Default folder for tokenized data.
+// Folder for tokenized data.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 namespace lockstep::config {
 
-/// Returns data.cache_dir if it is set, otherwise lockstep/data below XDG_CACHE_HOME or ~/.cache,
-/// otherwise below /tmp/lockstep-UID. Throws Error (config) if another user owns that folder.
+/// Returns data.cache_dir if it is set; otherwise lockstep/data in XDG_CACHE_HOME or ~/.cache;
+/// otherwise a folder in /tmp/lockstep-UID. Throws Error (config) if another user owns that folder.
 std::filesystem::path cache_folder(const std::string& cache_dir);
 
 }  // namespace lockstep::config

@@ -1,4 +1,4 @@
-// Checker for conditions on configuration values; reports key, origin and value.
+// Helper that checks configuration values and reports violations with key, origin and value.
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ class Checker {
   void fail(const std::string& key, const std::string& message, const std::string& remedy = "") {
     problems_.add(key, origin(key), message, remedy);
   }
-  /// "must be at least 1, not 0"
+  /// Reports "must be `what`, not VALUE" unless `holds`; `what` is, for example, "at least 1".
   void require(bool holds, const std::string& key, const std::string& what) {
     if (!holds) {
       const std::string text = to_text(value(key));
@@ -37,14 +37,14 @@ class Checker {
   Problems& problems_;
 };
 
-/// Checks the section training; called by validate() (validate.h).
+/// Checks the section training. Called by validate() (validate.h).
 void validate_training(const Config& config, Checker& check, std::vector<std::string>& warnings);
-/// Checks the section preference and keys used with task.type=preference.
+/// Checks the section preference and the keys used with task.type=preference.
 void validate_preference(const Config& config, Checker& check, std::vector<std::string>& warnings);
 void validate_lora(const Config& config, Checker& check);
 void validate_quantization(const Config& config, Checker& check);
 void validate_float8(const Config& config, Checker& check);
-/// Checks the section unlearning and keys used with task.type=unlearning.
+/// Checks the section unlearning and the keys used with task.type=unlearning.
 void validate_unlearning(const Config& config, Checker& check, std::vector<std::string>& warnings);
 
 }  // namespace lockstep::config

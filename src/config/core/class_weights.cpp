@@ -1,4 +1,4 @@
-// Converts task.class_weights between maps and lists.
+// Implements parsing of task.class_weights.
 #include "config/core/class_weights.h"
 
 #include <algorithm>

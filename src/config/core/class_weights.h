@@ -10,11 +10,12 @@
 
 namespace lockstep::config {
 
-/// Replaces a map in task.class_weights by a list of "label=weight". Values that are not scalars
-/// are not changed and reported later.
+/// Replaces a map in task.class_weights with a list of "label=weight" strings. Non-scalar values
+/// are left unchanged and reported later.
 void list_class_weights(Value& tree);
 
-/// Returns the label and the weight, which may be any number, of "spam=3"; nullopt for other text.
+/// Parses "spam=3" to a label and a weight. The weight may be any number. Returns nullopt for other
+/// text.
 std::optional<std::pair<std::string, double>> named_weight(std::string_view text);
 
 }  // namespace lockstep::config

@@ -1,6 +1,6 @@
-// Typed configuration of a job: plain nested structs. Field names are the names of the keys. Type,
-// default and help of each field are one line in config/core/sections/; config/core/fields.h visits
-// the fields, and config/resolve.h fills them from files and the command line.
+// Typed configuration of a job as plain nested structs. Field names are key names. Each field's
+// type, default and help are defined in config/core/sections/. config/core/fields.h visits the
+// fields, and config/resolve.h fills them from files and the command line.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace lockstep::config {
 #define FIELD(type, name, value, ...) type name = value;
 #define SECTION(type, name, help) type name;
 
-/// User-defined names, each with a number, in order.
+/// Ordered map from user-defined names to numbers.
 using NumberMap = std::vector<std::pair<std::string, double>>;
 
-/// A source of data.mixture.
+/// One source of data.mixture.
 struct MixtureSource {
-  std::string name;                // empty: the first file
+  std::string name;                // empty: name of the first file
   std::vector<std::string> files;  // same syntax as data.train
   double weight = 1;               // divided by the sum of all weights
   std::optional<int64_t> max_epochs;
@@ -27,12 +27,12 @@ struct MixtureSource {
 };
 using Mixture = std::vector<MixtureSource>;
 
-/// Model and source of its weights. Exactly one of path and preset is set.
+/// Model architecture and weights. Exactly one of path and preset is set.
 struct ModelSection {
 #include "config/core/sections/model.def"
 };
 
-/// LoRA adapters, with PEFT's names (Hu et al., "LoRA", 2021). If any key is set, the base weights
+/// LoRA adapters (Hu et al., "LoRA", 2021), with PEFT's names. If any key is set, the base weights
 /// are frozen and low-rank factors of linear layers are trained.
 struct LoraSection {
 #include "config/core/sections/lora.def"
@@ -40,8 +40,8 @@ struct LoraSection {
 };
 
 /// Quantization of frozen base weights to 4 or 8 bits for adapter training (Dettmers et al.,
-/// "QLoRA", 2023). The names of BitsAndBytesConfig are aliases; settle() moves their values to the
-/// section's own names.
+/// "QLoRA", 2023). BitsAndBytesConfig names are accepted as aliases; settle() moves their values to
+/// the section's own names.
 struct QuantizationSection {
 #include "config/core/sections/quantization.def"
   bool operator==(const QuantizationSection&) const = default;
@@ -76,20 +76,19 @@ struct DataSection {
 #include "config/core/sections/data.def"
 };
 
-/// Arguments of the learning-rate schedule (lr_scheduler_kwargs). Arguments that are not set have
-/// the defaults of the schedule.
+/// Arguments of the learning-rate schedule (lr_scheduler_kwargs). Unset arguments use the
+/// schedule's defaults.
 struct SchedulerArguments {
 #include "config/core/sections/scheduler.def"
 };
 
-/// Hugging Face's TrainingArguments, with their names and defaults. One step is one optimizer
-/// update. Other known names of TrainingArguments are in config/core/trainer_keys.cpp, each with
-/// its rule.
+/// Hugging Face's TrainingArguments, with the same names and defaults. A step is one optimizer
+/// update. Rules for the other names in TrainingArguments are in config/core/trainer_keys.cpp.
 struct TrainingSection {
 #include "config/core/sections/training.def"
 };
 
-/// Location of one kind of state.
+/// Storage location of one kind of state.
 struct OffloadSection {
 #include "config/core/sections/offload.def"
 };
@@ -98,22 +97,22 @@ struct OptimizerOffloadSection {
 #include "config/core/sections/optimizer_offload.def"
 };
 
-/// Parallelism: data x pipeline x context x tensor is the number of ranks.
+/// Parallelism. data x pipeline x context x tensor equals the number of ranks.
 struct ParallelSection {
 #include "config/core/sections/parallel.def"
 };
 
-/// Loss scaling, which prevents underflow of float16 gradients.
+/// Loss scaling, which prevents float16 gradients from underflowing.
 struct LossScaleSection {
 #include "config/core/sections/loss_scale.def"
 };
 
-/// Precision settings that TrainingArguments does not have.
+/// Precision settings without an equivalent in TrainingArguments.
 struct PrecisionSection {
 #include "config/core/sections/precision.def"
 };
 
-/// Checkpoint settings that TrainingArguments does not have.
+/// Checkpoint settings without an equivalent in TrainingArguments.
 struct CheckpointSection {
 #include "config/core/sections/checkpoint.def"
 };
@@ -125,7 +124,7 @@ struct MonitorSection {
 #undef FIELD
 #undef SECTION
 
-/// The whole configuration, resolved once and passed by const reference. Functions take the
+/// The whole configuration. Resolved once and passed by const reference; functions take the
 /// narrowest section that they need.
 struct Config {
   ModelSection model;

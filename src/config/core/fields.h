@@ -1,5 +1,5 @@
-// Visitor over all fields of the configuration. Files, flags, --help, printing and the JSON schema
-// use it.
+// Visitor over all configuration fields, used for files, flags, --help, printing and the JSON
+// schema.
 //
 // visit_fields(section, visitor) calls, for each field in order,
 // visitor(Field{name, help, choices}, value)          if value is a scalar, an optional or a list

@@ -8,8 +8,8 @@
 namespace lockstep::config {
 namespace {
 
-/// JSON parser that keeps line numbers. Strict except that it accepts comments and trailing commas.
-/// Recursion is limited to kMaximumDepth.
+/// JSON parser that records line numbers. Strict, but accepts comments and trailing commas. Nesting
+/// is limited to kMaximumDepth.
 class JsonReader {
  public:
   JsonReader(std::string_view text, std::string source) : text_(text), source_(std::move(source)) {}
@@ -51,7 +51,7 @@ class JsonReader {
     }
   }
 
-  /// Skips white space and comments: // and # to the end of the line, /* to */.
+  /// Skips white space and comments: // and # until the end of the line, and /* ... */.
   void skip() {
     while (at_ < text_.size()) {
       const char letter = text_[at_];

@@ -1,4 +1,4 @@
-// Applies rules to the keys of other programs and to unsupported keys.
+// Applies rules to keys of other programs and to unsupported keys.
 #include "config/core/key_rules.h"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ void apply_rule(
       read_value(rule, value, target);
     }
   } else if (is_harmless(rule, value)) {
-    // no effect requested
+    // The value requests no effect.
   } else if (rule.kind == KeyRule::Kind::kRefused) {
     target.refuse(name, value, std::string(rule.text));
   } else {

@@ -1,5 +1,5 @@
-// Rules for keys of other programs (Trainer arguments, DeepSpeed and accelerate files) and for
-// unsupported keys. Each program has a table of rules.
+// Rules for keys of other programs (Trainer arguments, DeepSpeed and Accelerate files) and for
+// unsupported keys. Each program has its own table of rules.
 #pragma once
 
 #include <span>
@@ -12,12 +12,12 @@
 
 namespace lockstep::config {
 
-/// Destination of a rule: settings, problems, warnings.
+/// Output of a rule: settings, problems and warnings.
 struct RuleTarget {
   Value& settings;
   Problems& problems;
   std::vector<std::string>& warnings;
-  std::string prefix;  // prefix of the key in messages: "fsdp_config."
+  std::string prefix;  // prefix of keys in messages: "fsdp_config."
 
   void set(const std::string& key, const std::string& text, const Value& from) const;
   void copy(const std::string& key, const Value& from) const;
@@ -26,7 +26,7 @@ struct RuleTarget {
       const Value& value,
       const std::string& why,
       const std::string& remedy = "") const;
-  /// Returns the target for the keys of a section.
+  /// Returns a target for the keys of a section.
   RuleTarget below(const std::string& section) const;
 };
 
@@ -34,19 +34,19 @@ struct KeyRule {
   enum class Kind {
     kRead,     // mapped to configuration keys
     kIgnored,  // accepted without effect; a warning explains why
-    kRefused,  // a problem: it would change the result and is not supported
+    kRefused,  // reported as a problem: changes the result, but is not supported
   };
   enum class Takes { kValue, kSwitch };  // kSwitch: --name without a value means true
   using Read = void (*)(const RuleTarget& target, const std::string& name, const Value& value);
 
-  std::string_view
-      name;  // "zero_optimization.overlap_comm"; the rule of a section covers the keys below it
+  std::string_view name;  // "zero_optimization.overlap_comm"; a section's rule covers all its keys
   Kind kind;
-  /// Values without effect, separated by '|'; "*" matches every value. null is always harmless.
+  /// Values that have no effect, separated by '|'; "*" matches every value. null never has an
+  /// effect.
   std::string_view harmless = "";
-  /// kRead: "parallel.tensor" copies the value to that key, and "parallel.zero_stage=1" is set if
-  /// the value is true; empty if `read` or the reader of the table maps the key. Otherwise the
-  /// reason.
+  /// For kRead, the target: "parallel.tensor" copies the value to that key; "parallel.zero_stage=1"
+  /// is set if the value is true; empty if `read` or the table's reader maps the key. For other
+  /// kinds, the reason.
   std::string_view text = "";
   Takes takes = Takes::kValue;
   Read read = nullptr;
@@ -61,12 +61,12 @@ constexpr KeyRule read_by(std::string_view name, KeyRule::Read read) {
 const KeyRule* find_rule(KeyRules rules, std::string_view name);
 /// Returns true if the value has no effect.
 bool is_harmless(const KeyRule& rule, const Value& value);
-/// Applies a rule to a value; `name` is the name in the file. A reader that reports several keys in
-/// one warning calls is_harmless() itself instead.
+/// Applies a rule to a value. `name` is the name in the file. Readers that report several keys in
+/// one warning call is_harmless() instead.
 void apply_rule(
     const KeyRule& rule, const std::string& name, const Value& value, const RuleTarget& target);
-/// Applies the rules to every entry of a map (null: no entries). Names may start with
-/// `prefix_of_names`. An unknown name is a problem that suggests the nearest name.
+/// Applies the rules to every entry of a map. null is an empty map. `prefix_of_names` is optional
+/// in names. An unknown name is a problem that suggests the nearest name.
 void apply_rules(
     KeyRules rules, const Value& map, const std::string& prefix_of_names, const RuleTarget& target);
 

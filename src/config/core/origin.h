@@ -10,22 +10,22 @@ namespace lockstep::config {
 struct Origin {
   enum class Source { kDefault, kFile, kCommandLine, kEnvironment, kDerived };
   Source source = Source::kDefault;
-  /// "conf/model/small.yaml:3", "seed=1" of the command line, "WORLD_SIZE",
+  /// Examples: "conf/model/small.yaml:3", "seed=1" (command line), "WORLD_SIZE",
   /// "training.gradient_checkpointing".
   std::string place = {};
-  /// Increases as values are read: the later of two values has the larger order.
+  /// Position in reading order. The later of two values has the larger order.
   int64_t order = 0;
-  /// The value contains a secret, from an environment variable such as HF_TOKEN, and is never
+  /// True for secrets, for example from HF_TOKEN in the environment. Secret values are never
   /// printed.
   bool secret = false;
 };
 
 using Origins = std::map<std::string, Origin>;
 
-/// "default", "conf/a.yaml:3", "command line: seed=1", "environment: WORLD_SIZE", "from
-/// training.bf16".
+/// Formats an origin for messages: "default", "conf/a.yaml:3", "command line: seed=1",
+/// "environment: WORLD_SIZE", "from training.bf16".
 std::string describe(const Origin& origin);
-/// Returns true if a name is that of a secret: its last word is KEY, TOKEN, SECRET or PASSWORD.
+/// Returns true if the name indicates a secret: its last word is KEY, TOKEN, SECRET or PASSWORD.
 bool is_secret_name(const std::string& name);
 
 }  // namespace lockstep::config

@@ -1,4 +1,4 @@
-// List of all problems of a configuration, reported together.
+// List of configuration problems, reported together.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@ namespace lockstep::config {
 
 class Problems {
  public:
-  /// Adds "training.seed (conf.yaml:3): MESSAGE; REMEDY". With an empty key only "MESSAGE; REMEDY".
+  /// Adds "training.seed (conf.yaml:3): MESSAGE; REMEDY". If the key is empty, adds only "MESSAGE;
+  /// REMEDY".
   void add(
       const std::string& key,
       const Origin& origin,
@@ -22,8 +23,7 @@ class Problems {
 
   bool empty() const { return lines_.empty(); }
   const std::vector<std::string>& lines() const { return lines_; }
-  /// Throws one Error (config) with all problems, of which at most 20 are shown. Returns if there
-  /// are none.
+  /// Throws one Error (config) that lists up to 20 problems. Does nothing if there are none.
   void throw_if_any() const;
 
  private:

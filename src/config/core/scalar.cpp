@@ -12,7 +12,7 @@
 namespace lockstep::config {
 namespace {
 
-/// Returns the length of the leading digits, which may contain single underscores.
+/// Returns the length of the leading digits. Single underscores between digits are allowed.
 size_t take_digits(std::string_view text) {
   size_t taken = 0;
   while (taken < text.size()) {
@@ -29,7 +29,7 @@ size_t take_digits(std::string_view text) {
   return taken;
 }
 
-/// The same without leading zeros: Hydra's INT_UNSIGNED.
+/// Variant without leading zeros: INT_UNSIGNED in Hydra's grammar.
 size_t take_integer(std::string_view text) {
   return !text.empty() && text[0] == '0' ? 1 : take_digits(text);
 }
@@ -175,7 +175,7 @@ std::string number_text(double value) {
     return value < 0 ? "-.inf" : ".inf";
   }
   const std::string text = fmt::format("{}", value);
-  // YAML 1.1 readers parse 1e-05 as a string because it has no decimal point.
+  // Adds a decimal point because YAML 1.1 readers parse 1e-05 as a string.
   const size_t exponent = text.find('e');
   if (text.find('.') == std::string::npos) {
     return exponent == std::string::npos ? text + ".0"

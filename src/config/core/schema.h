@@ -1,4 +1,4 @@
-// List of the configuration keys, built with the visitor of config/core/fields.h.
+// List of all configuration keys, built with the visitor in config/core/fields.h.
 #pragma once
 
 #include <optional>
@@ -22,21 +22,21 @@ struct Key {
   Value default_value;
 };
 
-/// Returns every key in the order of the structs; a section precedes its keys.
+/// Returns every key in struct order. A section precedes its keys.
 const std::vector<Key>& all_keys();
 /// Returns nullptr if the key does not exist.
 const Key* find_key(const std::string& name);
 /// Returns the names of all keys except sections.
 const std::vector<std::string>& key_names();
-/// Returns the key nearest to `word`, with its section if required, or the nearest of `more`.
+/// Returns the name nearest to `word` among all keys and `more`. Includes the section if required.
 std::optional<std::string> nearest_key(
     std::string_view word, std::span<const std::string> more = {});
-/// Returns " Did you mean 'x'?" for the nearest key; empty if none is near.
+/// Returns " Did you mean 'x'?" with the nearest key; an empty string if none is close.
 std::string did_you_mean_key(std::string_view word, std::span<const std::string> more = {});
-/// Returns true if `name` is a top-level section: model, tokenizer, data, ...
+/// Returns true for top-level sections: model, tokenizer, data, ...
 bool is_section(const std::string& name);
 
-/// Converts a configuration to a tree with every key.
+/// Converts a configuration to a tree that contains every key.
 Value to_value(const Config& config);
 /// Returns the type of a key for error messages: "an integer", "true or false", "one of a, b".
 std::string type_text(const Key& key);

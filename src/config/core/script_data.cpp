@@ -16,7 +16,7 @@ constexpr const char* kClassification = "sequence_classification";
 struct GlueTask {
   std::string_view name, text, pair, split_suffix, problem;
 };
-/// Columns of each task, as in run_glue.py.
+/// Text columns of each GLUE task, as in run_glue.py.
 constexpr GlueTask kGlueTasks[] = {
     {"cola", "sentence", "", "", "single_label_classification"},
     {"mnli", "premise", "hypothesis", "_matched", "single_label_classification"},
@@ -38,7 +38,7 @@ constexpr SampleLimit kSampleLimits[] = {
     {"max_predict_samples", "test", "test_split", "test"},
 };
 
-/// Returns the value of a key if it is not the default.
+/// Returns the value of a key, or nullptr if it is the default.
 const Value* given(const Value& tree, const std::string& key) {
   const Value* const found = tree.find(split_path(key));
   return found == nullptr || found->is_null() || found->origin.source == Origin::Source::kDefault

@@ -1,4 +1,4 @@
-// Settings from a file of another format, as configuration keys.
+// Merging of settings from other file formats into a configuration tree.
 #pragma once
 
 #include <string>
@@ -8,15 +8,16 @@
 
 namespace lockstep::config {
 
-/// Sets `key` in a tree of settings, with the origin of the source value.
+/// Sets `key` in a tree of settings. The origin is that of the source value.
 void set_key(
     Value& settings, const std::string& key, const std::string& text, const Origin& origin);
 
-/// Copies each setting to `tree` if the tree has the default value. A conflict with another value
-/// is a problem that names both; all conflicts are reported.
+/// Copies each setting to `tree` if the tree contains the default value. If it contains a different
+/// value, reports a problem that names both. Reports all conflicts.
 void fill(Value& tree, const Value& settings, Problems& problems);
 
-/// Returns true if two scalars are equal: as numbers or as booleans if both are, otherwise as text.
+/// Returns true if two scalars are equal. Numbers and booleans are compared by value, other scalars
+/// as text.
 bool same_scalar(const Value& a, const Value& b);
 
 }  // namespace lockstep::config

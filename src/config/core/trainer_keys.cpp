@@ -1,4 +1,4 @@
-// Rules for TrainingArguments and script arguments without a field of the configuration.
+// Rules for TrainingArguments and script arguments that are not configuration fields.
 #include "config/core/trainer_keys.h"
 
 #include "base/format.h"
@@ -24,7 +24,7 @@ constexpr std::string_view kStreaming = "evaluation accumulates sums and keeps n
 constexpr std::string_view kNoDownload =
     "nothing is downloaded from the Hub; use files: data.train, data.validation, data.test";
 
-/// Reads warmup_ratio, which is used if warmup_steps is 0, as in transformers.
+/// Reads warmup_ratio, which applies if warmup_steps is 0, as in transformers.
 void read_warmup_ratio(const RuleTarget& target, const std::string& name, const Value& value) {
   const auto ratio = value.is_scalar() ? to_double(value.text) : std::nullopt;
   if (!ratio || *ratio < 0 || *ratio >= 1) {
@@ -44,7 +44,7 @@ void read_warmup_ratio(const RuleTarget& target, const std::string& name, const 
   }
 }
 
-/// Reads validation_split_percentage of run_clm.py: the fraction held out of the training documents
+/// Reads validation_split_percentage of run_clm.py: the percentage of training documents held out
 /// if there is no validation split.
 void read_validation_percentage(
     const RuleTarget& target, const std::string& name, const Value& value) {
@@ -58,7 +58,7 @@ void read_validation_percentage(
 
 // Alphabetical within each group.
 constexpr KeyRule kTrainerRules[] = {
-    // Older names that set other keys.
+    // Older names, mapped to current keys.
     {"adafactor", kRead, "", "training.optim=adafactor", kSwitch},
     {"do_regression", kRead, "", "task.problem_type=regression", kSwitch},
     {"group_by_length", kRead, "", "training.train_sampling_strategy=group_by_length", kSwitch},
@@ -247,7 +247,7 @@ constexpr Rename kRenames[] = {
     {"per_gpu_train_batch_size", "per_device_train_batch_size"},
 };
 
-// Keys of run_clm.py, run_classification.py and similar scripts.
+// Arguments of run_clm.py, run_classification.py and similar scripts.
 constexpr Rename kScriptKeys[] = {
     {"block_size", "data.sequence_length"},
     {"cache_dir", "data.cache_dir"},
@@ -306,7 +306,7 @@ void apply_trainer_rules(Value& tree, Problems& problems, std::vector<std::strin
     const bool is_for_others =
         rule.kind == KeyRule::Kind::kRead && rule.text.empty() && rule.read == nullptr;
     if (found != nullptr && !is_for_others) {
-      const Value value = *found;  // copied because the rule may move the original
+      const Value value = *found;  // a copy because the rule may move the original
       apply_rule(rule, std::string(rule.name), value, target);
       tree.find("training")->erase(rule.name);
     }

@@ -1,6 +1,5 @@
-// Rules for names of TrainingArguments (including version 4) and of the example scripts that are
-// not fields of the configuration. Each name is renamed, mapped to other keys, accepted without
-// effect, or refused.
+// Rules for names in TrainingArguments (including version 4) and in example scripts that are not
+// configuration fields. Each name is renamed, mapped to other keys, ignored or refused.
 #pragma once
 
 #include <string>
@@ -11,10 +10,10 @@
 
 namespace lockstep::config {
 
-/// Rules by name without "training.".
+/// Returns the rules. Names have no "training." prefix.
 KeyRules trainer_rules();
 
-/// Returns the current name of an older name of `training` ("evaluation_strategy" ->
+/// Returns the current name for an older name in `training` ("evaluation_strategy" ->
 /// "eval_strategy"); otherwise the name itself.
 std::string_view current_name(std::string_view name);
 /// Returns the key for an argument of transformers' example scripts ("model_name_or_path" ->
@@ -25,7 +24,7 @@ std::string_view script_key(std::string_view name);
 bool is_training_name(std::string_view name);
 
 /// Applies the rules to the keys in the tree's section `training` and removes them. Keys mapped by
-/// other readers (deepspeed, fsdp) are not changed. Interpolations must be resolved.
+/// other readers (deepspeed, fsdp) are left unchanged. Interpolations must be resolved.
 void apply_trainer_rules(Value& tree, Problems& problems, std::vector<std::string>& warnings);
 
 }  // namespace lockstep::config

@@ -1,4 +1,4 @@
-// Table of the unlearning methods.
+// Table of unlearning methods.
 #include "config/core/unlearning.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Keys and defaults of each unlearning.method.
+// Defaults and keys of the unlearning methods.
 #pragma once
 
 #include <span>
@@ -16,13 +16,13 @@ struct UnlearningMethod {
   bool excludes_tokens = false;      // compares with the model's own distribution over other tokens
   bool steers = false;  // compares hidden states at a layer; later layers are not computed
   bool levels = false;  // flattens logits, with the retain loss as a constraint
-  std::span<const std::string_view> keys = {};  // keys of the section that only some methods use
+  std::span<const std::string_view> keys = {};  // method-specific keys of the section
 };
 
-/// Returns every method, in the order of the documentation.
+/// Returns all methods in the order of the documentation.
 std::span<const UnlearningMethod> unlearning_methods();
-/// Returns the method with a name of choices::kUnlearningMethods. Throws Error (internal) for other
-/// names.
+/// Returns the method with this name, one of choices::kUnlearningMethods. Throws Error (internal)
+/// for other names.
 const UnlearningMethod& unlearning_method(std::string_view name);
 
 }  // namespace lockstep::config

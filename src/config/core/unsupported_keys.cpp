@@ -55,7 +55,7 @@ void warn_of_idle_keys(
     const Config& config, const Origins& origins, std::vector<std::string>& warnings) {
   const Value values = to_value(config);
   const auto warn = [&](const char* key, bool idle, const char* reason) {
-    // A default that is written in a file, such as the config.yaml of a run, causes no warning.
+    // No warning for keys set to their default, as in the config.yaml of a run.
     const bool asked =
         to_text(*values.find(split_path(key))) != to_text(find_key(key)->default_value);
     if (idle && asked && origins.count(key) != 0) {

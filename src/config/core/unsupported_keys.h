@@ -1,4 +1,4 @@
-// Configuration keys that are not supported yet, or have no effect with the values of other keys.
+// Configuration keys that are unsupported or have no effect in combination with other keys.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@
 
 namespace lockstep::config {
 
-/// Returns the rules of unsupported keys, by full name; the text is a hint. Remove a rule when its
+/// Returns the rules for unsupported keys, by full name. The text is a hint. Remove a rule when its
 /// key is implemented.
 KeyRules unsupported_keys();
 
-/// Reports a problem for each value of `config` that is unsupported.
+/// Reports a problem for each unsupported value in `config`.
 void check_supported(const Config& config, const Origins& origins, Problems& problems);
-/// Adds warnings for keys that are set but have no effect (parallel.schedule without a pipeline).
+/// Adds warnings for keys that are set but have no effect, such as parallel.schedule without a
+/// pipeline.
 void warn_of_idle_keys(
     const Config& config, const Origins& origins, std::vector<std::string>& warnings);
 

@@ -1,4 +1,4 @@
-// Operations on configuration trees: lookup, merging, printing.
+// Operations on configuration trees: lookup, merge, print.
 #include "config/core/value.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Untyped configuration tree: values of files and overrides, each with its origin.
+// Untyped configuration tree of values from files and overrides, each with its origin.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace lockstep::config {
 
-/// Names from the root to a value: {"training", "seed"}. The name of a list element is its index.
+/// Names on the path from the root to a value: {"training", "seed"}. List elements are named by
+/// index.
 using Path = std::vector<std::string>;
 
 struct Entry;
@@ -18,12 +19,12 @@ struct Entry;
 struct Value {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
-  /// Text of a scalar, as written. The field that it is bound to determines the type.
+  /// Text of a scalar as written. Its type is determined by the field to which it is bound.
   std::string text;
-  /// The scalar was quoted or escaped, so it is always a string.
+  /// True if the scalar was quoted or escaped and is therefore a string.
   bool quoted = false;
   std::vector<Value> items;    // elements of a list
-  std::vector<Entry> entries;  // entries of a map, in the order of the file, with unique names
+  std::vector<Entry> entries;  // entries of a map in file order, with unique names
   Origin origin = {};
 
   bool is_null() const { return kind == Kind::kNull; }
@@ -36,14 +37,14 @@ struct Value {
   static Value list(Origin origin = {});
   static Value map(Origin origin = {});
 
-  /// Returns an entry of a map; nullptr if it does not exist, or this is not a map.
+  /// Returns an entry of a map. Returns nullptr if it does not exist or this is not a map.
   const Value* find(std::string_view name) const;
   Value* find(std::string_view name);
-  /// Returns an entry of a map; adds a null entry if it does not exist.
+  /// Returns an entry of a map. Adds a null entry if it does not exist.
   Value& at_or_add(const std::string& name);
-  /// Removes an entry; returns false if it does not exist.
+  /// Removes an entry. Returns false if it does not exist.
   bool erase(std::string_view name);
-  /// Returns the value at a path through maps and lists; nullptr if it does not exist.
+  /// Returns the value at a path through maps and lists, or nullptr.
   const Value* find(const Path& path) const;
   Value* find(const Path& path);
 };
@@ -53,29 +54,29 @@ struct Entry {
   Value value;
 };
 
-/// Merges `over` into `base`: maps are merged by name, other values are replaced.
+/// Merges `over` into `base`. Maps are merged by name; other values are replaced.
 void merge(Value& base, Value over);
-/// Merges `value` at `path` and creates missing maps. Returns false if the path is invalid: a list
-/// index out of range, or a name below a scalar.
+/// Merges `value` at `path`, creating missing maps. Returns false if the path is invalid: a list
+/// index is out of range, or a name follows a scalar.
 bool merge_at(Value& base, const Path& path, Value value);
-/// Sets the origin of a value and everything in it.
+/// Sets the origin of a value and all its descendants.
 void set_origin(Value& value, const Origin& origin);
-/// Sets Origin::order of a value and everything in it.
+/// Sets Origin::order of a value and all its descendants.
 void set_order(Value& value, int64_t order);
 
-/// Returns a value on one line in Hydra's syntax: {a: 1, b: [x, y]}. short_text(), for messages,
-/// truncates it to 80 characters.
+/// to_text() returns a value on one line in Hydra's syntax: {a: 1, b: [x, y]}. short_text()
+/// truncates it to 80 characters for messages.
 std::string to_text(const Value& value);
 std::string short_text(const Value& value);
-/// Returns the value as JSON; unquoted numbers, booleans and null keep their type.
+/// Returns the value as JSON. Unquoted numbers, booleans and null keep their type.
 std::string to_json_text(const Value& value);
 
-/// "training.seed"
+/// Joins names with dots: "training.seed".
 std::string join(const Path& path);
-/// Splits at dots; "a[0].b" is a.0.b. Empty parts are kept.
+/// Splits at dots. "a[0].b" becomes a, 0, b. Empty names are kept.
 Path split_path(std::string_view dotted);
 
-/// Type of an unquoted scalar by the rules of Hydra's overrides (YAML's without yes and no).
+/// Type of an unquoted scalar according to Hydra's override grammar (YAML without yes and no).
 enum class ScalarType { kNull, kBool, kInteger, kFloat, kString };
 ScalarType scalar_type(const Value& value);
 

@@ -16,7 +16,8 @@
 namespace lockstep::config {
 namespace {
 
-/// Builds a Value from yaml-cpp's events, which avoid the recursion and aliasing of its nodes.
+/// Builds a Value from yaml-cpp events. yaml-cpp's own nodes are avoided because of their recursion
+/// and aliasing.
 class Builder final : public YAML::EventHandler {
  public:
   explicit Builder(std::string source) : source_(std::move(source)) {}

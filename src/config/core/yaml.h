@@ -1,4 +1,4 @@
-// Parsers for untrusted YAML and JSON files; each value has its line.
+// Parsers for untrusted YAML and JSON files. Values record their line numbers.
 #pragma once
 
 #include <filesystem>
@@ -9,17 +9,17 @@
 
 namespace lockstep::config {
 
-/// Parses one document. Anchors, aliases and merge keys (<<) are supported. Throws Error (config)
-/// with the line for: bad syntax, a duplicate name in a map, a second document, a tag outside
-/// YAML's core schema, nesting deeper than 64, more than 4 MiB of text, or more than 20,000 nodes
-/// after alias expansion. An empty text is an empty map.
+/// Parses one document. Supports anchors, aliases and merge keys (<<). Throws Error (config) with
+/// the line for a syntax error, a duplicate name in a map, a second document, a tag outside YAML's
+/// core schema, nesting deeper than 64, more than 4 MiB of text, or more than 20,000 nodes after
+/// alias expansion. Empty text is parsed as an empty map.
 Value parse_yaml(std::string_view text, const std::string& source);
 
-/// Parses JSON with line comments, block comments and trailing commas, as in DeepSpeed's files. The
-/// limits are those of parse_yaml().
+/// Parses JSON with line comments, block comments and trailing commas, as in DeepSpeed files. Has
+/// the same limits as parse_yaml().
 Value parse_json_with_comments(std::string_view text, const std::string& source);
 
-/// Reads a file: .json as JSON with comments, otherwise as YAML.
+/// Reads a file as JSON with comments if its name ends in .json, otherwise as YAML.
 Value read_config_file(const std::filesystem::path& path);
 
 /// Limits of both parsers.

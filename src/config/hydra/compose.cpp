@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Adds the folders of hydra.searchpath, set by the primary file or the command line.
+/// Adds the folders in hydra.searchpath, which the primary file or the command line may set.
 void add_search_path(const Value* list, std::vector<fs::path>& folders) {
   if (list == nullptr) {
     return;

@@ -1,4 +1,5 @@
-// Hydra configuration tree (hydra-core 1.3): primary file, defaults list, config groups, packages.
+// Composition of a Hydra configuration tree (hydra-core 1.3): primary file, defaults list, config
+// groups, packages.
 //
 //   defaults:
 //     - group: option              # file group/option.yaml, content in the package of the group
@@ -25,7 +26,7 @@
 namespace lockstep::config {
 
 struct ComposeOptions {
-  /// Primary file; if empty, there are no groups.
+  /// Primary file. If empty, there are no groups.
   std::filesystem::path file;
   /// Additional folders with config groups, searched after the folder of the file.
   std::vector<std::filesystem::path> folders;
@@ -36,18 +37,18 @@ struct Composition {
   Value tree = Value::map();
   /// Selected option of each group: "model" -> "small", "db@backup" -> "mysql".
   std::map<std::string, std::string> choices;
-  /// Overrides that select no group option, in order; the caller applies them to the tree.
+  /// Overrides that do not select a group option, in order. The caller applies them to the tree.
   std::vector<Override> overrides;
-  /// Ignored entries and the reasons (Hydra's own groups, such as hydra/launcher).
+  /// Ignored entries with reasons, such as Hydra's own groups (hydra/launcher).
   std::vector<std::string> warnings;
 };
 
-/// First Origin::order of values from files and from the command line.
+/// Lowest Origin::order of values from files and from the command line.
 inline constexpr int64_t kFileOrder = 1'000, kCommandLineOrder = 1'000'000;
 
-/// Composes the configuration. Throws Error (config) for: a missing file or option (lists those
-/// that exist), a file that includes itself, an override without a match, overrides before other
-/// items, a malformed package or entry.
+/// Composes the configuration. Throws Error (config) for a missing file or option (and lists the
+/// existing ones), a file that includes itself, an override without a match, overrides that precede
+/// other items, and malformed packages or entries.
 Composition compose(const ComposeOptions& options, std::vector<Override> overrides);
 
 }  // namespace lockstep::config

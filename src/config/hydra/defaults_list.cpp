@@ -30,7 +30,7 @@ bool is_hydras_own(const std::string& group) {
   return group == "hydra" || group.starts_with("hydra/");
 }
 
-/// The package starts at the last _global_; any text before it is ignored.
+/// Returns the package from the last _global_ on. Any text before it is ignored.
 std::string from_global(const std::string& package) {
   constexpr std::string_view kGlobal = "_global_";
   const size_t at = package.rfind(kGlobal);
@@ -52,8 +52,8 @@ std::string join_packages(const std::string& parent, const std::string& package)
 /// Item of a defaults list with its position in the tree.
 struct DefaultsList::Node {
   DefaultItem item = {};
-  std::string option = {};  // of a group, once selected
-  std::string base = {};    // folder of the file that contains the list, from the root
+  std::string option = {};  // set when an option of the group has been selected
+  std::string base = {};    // folder of the file that contains the list, relative to the root
   std::string parent_package = {};
   std::optional<std::string> header = {};
   bool primary = false;
@@ -75,7 +75,7 @@ struct DefaultsList::Node {
   std::string relative() const {
     return item.path.starts_with('/') ? item.path.substr(1) : item.path;
   }
-  /// Returns the folder of the file: the group, or the folder of the file's path.
+  /// Returns the folder of the file: the group, or the parent of the file's path.
   std::string group_path() const {
     return is_group() ? from_root(item.path) : parent_of(from_root(item.path));
   }
@@ -236,7 +236,7 @@ std::vector<DefaultsResult> DefaultsList::visit(Node& node, bool in_interpolatio
   }
   note_choice(node);
   if (node.is_group() && node.option.empty()) {
-    return {};  // null: no option of this group
+    return {};  // null selects no option of this group
   }
   if (node.option == "???") {
     fail_in_list(
@@ -320,7 +320,7 @@ std::vector<DefaultsResult> DefaultsList::visit_children(
   register_overrides(parent, items, in_interpolation);
   std::vector<std::vector<DefaultsResult>> children(items.size());
   std::vector<size_t> deferred;
-  // In reverse order, so that an experiment at the end changes the options before it.
+  // Reverse order: an experiment at the end changes the options before it.
   for (size_t i = items.size(); i-- > 0;) {
     const DefaultItem& item = items[i];
     if (item.kind == DefaultItem::Kind::kSelf) {
@@ -362,7 +362,7 @@ std::vector<DefaultsResult> DefaultsList::visit_item(
     child.option = child.is_group() && !child.item.options.empty() ? child.item.options[0] : "";
     return visit(child, in_interpolation);
   }
-  // Several options of one group: each is a file under the group's package.
+  // With several options of one group, each is a file in the group's package.
   std::vector<std::vector<DefaultsResult>> lists;
   for (size_t i = child.item.options.size(); i-- > 0;) {
     Node one = Node::child(child.item, parent);
@@ -377,7 +377,7 @@ std::vector<DefaultsResult> DefaultsList::visit_item(
   return results;
 }
 
-/// Replaces each ${group} by the selected option of that group.
+/// Replaces each ${group} with the selected option of that group.
 std::string DefaultsList::fill_in(const std::string& option, const Node& node) const {
   std::string text;
   for (size_t at = 0; at < option.size();) {

@@ -1,4 +1,4 @@
-// Hydra's defaults list: the files of a configuration, in merge order, each with its package.
+// Expansion of Hydra's defaults list to an ordered list of files, each with its package.
 #pragma once
 
 #include <map>
@@ -17,13 +17,13 @@ struct DefaultsResult {
   std::string package;
 };
 
-/// Expands the defaults list of the primary file and applies the overrides that select options.
+/// Expands the defaults list of the primary file. Applies overrides that select options.
 class DefaultsList {
  public:
-  /// Uses the overrides whose key is a group; rest() returns the remaining overrides.
+  /// Consumes the overrides whose key is a group. rest() returns the others.
   DefaultsList(Repository& repository, std::vector<Override> overrides);
 
-  /// Returns the files in merge order. Throws the errors of compose().
+  /// Returns the files in merge order. Throws the same errors as compose().
   std::vector<DefaultsResult> expand();
 
   std::vector<Override> rest() { return std::move(rest_); }

@@ -22,7 +22,7 @@ constexpr size_t kMostText = 1 << 20;
       ErrorKind::kConfig, fmt::format("{} ({})", what, describe(value.origin)), std::move(remedy));
 }
 
-/// Returns the index after the } that closes the ${ at `begin`; npos if it is not closed.
+/// Returns the index after the } that matches the ${ at `begin`; npos if there is none.
 size_t end_of(std::string_view text, size_t begin) {
   size_t open = 0;
   char quote = '\0';
@@ -216,7 +216,8 @@ Value Interpolator::node(const std::string& reference, const Value& value, const
       target.push_back(std::move(name));
     }
   }
-  // Older names were moved to the current ones: ${trainer.args.seed} is ${training.seed}.
+  // Retries with the current name because older names were renamed: ${trainer.args.seed} is
+  // ${training.seed}.
   if (root_.find(target) == nullptr && !target.empty() &&
       (target[0] == "trainer" || target[0] == "training")) {
     referenced_.insert(target[0]);
@@ -229,7 +230,8 @@ Value Interpolator::follow(const Path& target, const std::string& reference, con
   if (!target.empty()) {
     referenced_.insert(target.front());
   }
-  // Part of the path may be an interpolation of a map: ${model.width} if model is ${presets.small}.
+  // A prefix of the path may itself be an interpolation: ${model.width} if model is
+  // ${presets.small}.
   const Value* found = &root_;
   Value held;
   for (size_t i = 0; i < target.size() && found != nullptr; ++i) {
@@ -370,7 +372,7 @@ Value Interpolator::call(const Call& call, const Value& value, const Path& path)
     return fact(joined_text(first()), value);
   }
   if (call.name == "now") {
-    const std::string form = call.text.substr(6, call.text.size() - 7);  // "${now:" and "}"
+    const std::string form = call.text.substr(6, call.text.size() - 7);  // without "${now:" and "}"
     const time_t seconds = facts_.now;
     std::tm parts{};
     ::localtime_r(&seconds, &parts);

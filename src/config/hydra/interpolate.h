@@ -1,5 +1,5 @@
-// OmegaConf interpolations: ${a.b}, ${.sibling}, ${oc.env:VAR,default}, nested ones, and \${ for a
-// literal ${.
+// OmegaConf interpolations: ${a.b}, ${.sibling}, ${oc.env:VAR,default}, nested interpolations, and
+// \${ for a literal ${.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,27 @@ namespace lockstep::config {
 
 using Environment = std::function<std::optional<std::string>(const std::string&)>;
 
-/// Values of ${hydra:...} and ${now:...}.
+/// Values for ${hydra:...} and ${now:...}.
 struct RunFacts {
   std::map<std::string, std::string> hydra;  // "runtime.cwd", "job.name", "runtime.choices.model"
-  int64_t now = 0;                           // seconds since 1970
+  int64_t now = 0;                           // Unix time in seconds
 };
 
-/// Resolves the interpolations of a tree. The tree must outlive the object and is not changed.
+/// Resolves the interpolations of a tree. The tree is not modified and must outlive this object.
 ///
-/// Resolvers: oc.env, oc.decode, oc.select, oc.dict.keys, oc.dict.values, oc.deprecated, hydra,
-/// now. Limits: nesting of 64, 1 MiB of text and 20,000 values in total.
+/// Supported resolvers: oc.env, oc.decode, oc.select, oc.dict.keys, oc.dict.values, oc.deprecated,
+/// hydra, now. Limits: nesting depth 64, 1 MiB of text and 20,000 values in total.
 class Interpolator {
  public:
   Interpolator(const Value& root, Environment environment, RunFacts facts);
 
-  /// Returns the value, which is at `path` of the tree, with all interpolations resolved. Throws
-  /// Error (config) with the interpolation and its origin for: an unknown key, a variable that is
-  /// not set, a cycle, an unknown resolver.
+  /// Returns `value`, located at `path` of the tree, with all interpolations resolved. Throws Error
+  /// (config) with the interpolation and its origin for an unknown key, an unset variable, a cycle
+  /// or an unknown resolver.
   Value resolve(const Value& value, const Path& path);
 
-  /// Returns the first names of all resolved paths; these top-level names are variables.
+  /// Returns the first path component of every interpolation resolved so far. These top-level names
+  /// are variables.
   const std::set<std::string>& referenced() const { return referenced_; }
 
  private:

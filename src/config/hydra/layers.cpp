@@ -14,7 +14,7 @@ bool is_default(const Value& value) {
   return value.origin.source == Origin::Source::kDefault;
 }
 
-/// Replaces `to` by `from` if `from` belongs to a later layer.
+/// Replaces `to` with `from` if `from` belongs to a later layer.
 void take_later(
     const std::string& key, const std::string& other, Value& to, Value from, Problems& problems) {
   if (is_default(to) || from.origin.order > to.origin.order) {
@@ -68,8 +68,8 @@ std::vector<std::string> variables(const Value& tree) {
   return names;
 }
 
-/// Returns the target path of an override. A short name that a file defines at the top level is not
-/// expanded.
+/// Returns the target path of an override. Does not expand a short name if a file defines it at the
+/// top level.
 Path target_of(const Override& override, const Value& tree) {
   Path path = split_path(override.key);
   const Value* top = tree.find(path[0]);

@@ -1,4 +1,4 @@
-// Merging of configuration layers into one tree: canonical names, overrides, short names.
+// Merging of configuration layers into one tree; expansion of short and older names.
 #pragma once
 
 #include <set>
@@ -10,28 +10,28 @@
 
 namespace lockstep::config {
 
-/// Returns the path of a key: trainer.args.seed, seed -> training.seed; evaluation_strategy ->
-/// training.eval_strategy; model_name_or_path -> model.path; other paths are not changed.
+/// Returns the canonical path of a key: trainer.args.seed, seed -> training.seed;
+/// evaluation_strategy -> training.eval_strategy; model_name_or_path -> model.path. Returns other
+/// paths unchanged.
 Path canonical_path(Path path);
 
-/// Moves trainer.args.* to training.*, and older names of training to the current names, in a
-/// composed tree. If a key has two names, the later layer wins; two names in the same layer are a
-/// problem.
+/// In a composed tree, moves trainer.args.* to training.* and renames older names in training. If a
+/// key is set under two names, the later layer wins. Two names in the same layer are a problem.
 void rename_older_names(Value& tree, Problems& problems);
 
-/// Applies an override to the tree, which contains the defaults. An unknown key is a problem that
-/// suggests the nearest one.
+/// Applies an override to the tree, which must contain the defaults. An unknown key is a problem
+/// that suggests the nearest one.
 void apply_override(Value& tree, const Override& override, int64_t order, Problems& problems);
 
-/// The same at exactly the given path, without expanding names.
+/// Variant that uses exactly the given path and does not expand names.
 void apply_override_at(
     Value& tree, const Path& path, const Override& override, int64_t order, Problems& problems);
 
-/// Returns the first names of all ${path} interpolations in the tree.
+/// Returns the first path component of every ${path} interpolation in the tree.
 std::set<std::string> referenced_names(const Value& tree);
 
 /// Copies top-level short names ("seed", "model_name_or_path") to their keys, unless a later layer
-/// set the key, or interpolations use the name as a variable.
+/// sets the key or an interpolation uses the name as a variable.
 void lift_short_names(Value& tree, Problems& problems);
 
 }  // namespace lockstep::config

@@ -46,7 +46,7 @@ class Parser {
       }
       fail("expected '=' after the key");
     }
-    ++at_;  // the '=' at which key() stopped
+    ++at_;  // skips the '=' at which key() stopped
     result.value = value();
     return result;
   }
@@ -199,7 +199,7 @@ class Parser {
     }
   }
 
-  /// Returns true after a comma, false after `end`.
+  /// Consumes a separator. Returns true for a comma and false for `end`.
   bool separator(char end) {
     skip_space();
     if (peek() == ',') {
@@ -214,7 +214,7 @@ class Parser {
     return false;
   }
 
-  /// Returns the index of the '(' of a function that starts here; 0 if there is no function.
+  /// Returns the index of the '(' if a function call starts here; otherwise 0.
   size_t function_open() const {
     size_t end = at_;
     if (!(is_letter(peek()) || peek() == '_')) {
@@ -270,8 +270,8 @@ class Parser {
     return name;
   }
 
-  /// Reads '...' or "...": removes backslashes before the same quote, and backslashes that escape
-  /// them.
+  /// Reads a string in single or double quotes. A backslash escapes the same quote, and backslashes
+  /// before it.
   Value quoted() {
     const char quote = peek();
     ++at_;
@@ -302,7 +302,7 @@ class Parser {
     }
   }
 
-  /// Reads an interpolation ${...} including nested ones.
+  /// Reads an interpolation ${...}, which may be nested.
   void interpolation(std::string& text) {
     size_t open = 0;
     const size_t begin = at_;

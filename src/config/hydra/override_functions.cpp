@@ -15,7 +15,7 @@ namespace {
   throw Error(ErrorKind::kConfig, fmt::format("{}({}): invalid cast", name, to_text(value)));
 }
 
-/// Formats a number as Python's str(): 100000.0, 1e-05.
+/// Formats a number like Python's str(): 100000.0, 1e-05.
 std::string python_float(double value) {
   if (std::isnan(value)) {
     return "nan";

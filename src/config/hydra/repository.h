@@ -1,4 +1,4 @@
-// Files of a Hydra configuration tree, each read once.
+// Cache of the files of a Hydra configuration tree. Each file is read once.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace lockstep::config {
 struct DefaultItem {
   enum class Kind { kSelf, kConfig, kGroup };
   Kind kind = Kind::kConfig;
-  /// Path of a config or a group, as written: "/a/b" is from the root.
+  /// Path of a config or group as written. "/a/b" is relative to the root.
   std::string path = {};
   std::optional<std::string> package = {};  // text after '@'
   /// Options of a group; empty for null.
@@ -34,12 +34,12 @@ struct ConfigFile {
 
 class Repository {
  public:
-  /// `primary` has the name kPrimary. Groups are searched in `folders` in order.
+  /// The primary file is named kPrimary. Groups are searched in `folders` in order.
   Repository(const std::filesystem::path& primary, std::vector<std::filesystem::path> folders);
 
   static constexpr const char* kPrimary = "<primary>";
 
-  /// Returns the file "group/option" (.yaml or .yml); nullptr if it does not exist. Throws if it
+  /// Returns the file "group/option" (.yaml or .yml), or nullptr if it does not exist. Throws if it
   /// cannot be read.
   const ConfigFile* load(const std::string& path);
   bool group_exists(const std::string& group) const;
@@ -53,7 +53,7 @@ class Repository {
   std::map<std::string, std::optional<ConfigFile>> files_;
 };
 
-/// Reads the text, the header and the defaults list of a file.
+/// Reads a file: content, package header and defaults list.
 ConfigFile read_config(const std::filesystem::path& path);
 
 }  // namespace lockstep::config

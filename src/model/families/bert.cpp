@@ -1,5 +1,5 @@
-// BERT (Devlin et al., 2019) and encoders of the same structure, RoBERTa (Liu et al., 2019) and
-// DistilBERT (Sanh et al., 2019): bidirectional attention and post-norm blocks.
+// BERT (Devlin et al., 2019) and encoders with the same structure: RoBERTa (Liu et al., 2019) and
+// DistilBERT (Sanh et al., 2019). Bidirectional attention and post-norm blocks.
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr double kDistilBertEps = 1e-12;
 constexpr double kMostDropout = 0.999;
 
-/// Old checkpoints use other parameter names.
+/// Adds a norm. Its aliases are the parameter names in older checkpoints.
 LayerSpec& bert_norm(LayerList& list, const char* role, const std::string& prefix) {
   LayerSpec& norm = list.layer_norm(role, prefix, list.hidden());
   norm.parameters[0].aliases.push_back(prefix + ".gamma");
@@ -22,7 +22,7 @@ LayerSpec& bert_norm(LayerList& list, const char* role, const std::string& prefi
   return norm;
 }
 
-/// `base`: prefix of the encoder in a model with a head.
+/// `base` is the prefix of the encoder in a model with a head.
 void describe_embeddings(LayerList& list, const std::string& base) {
   const ModelConfig& config = list.config();
   const std::string place = base + ".embeddings.";
@@ -53,7 +53,7 @@ void describe_embeddings(LayerList& list, const std::string& base) {
   bert_norm(list, "embedding_norm", place + "LayerNorm");
 }
 
-/// Names of a block's layers.
+/// Layer names of a block.
 struct BlockNames {
   const char *query, *key, *value, *attention_out, *attention_norm, *mlp_up, *mlp_down, *mlp_norm;
 };
@@ -63,8 +63,8 @@ void describe_encoder_block(LayerList& list, const std::string& place, const Blo
     list.linear(role, place + module, out, in, LayerList::Bias::kZeros);
   };
   linear("query", names.query, list.queries(), list.hidden());
-  // A key bias shifts all scores of a query equally, so it has no effect. Its gradient would be
-  // rounding noise, which AdamW would turn into full-size updates.
+  // A key bias shifts all scores of a query equally and has no effect. Its gradient would be
+  // rounding noise that AdamW turns into full-size updates.
   list.linear("key", place + names.key, list.key_values(), list.hidden(), LayerList::Bias::kZeros)
       .parameters.back()
       .learns = false;
@@ -76,8 +76,8 @@ void describe_encoder_block(LayerList& list, const std::string& place, const Blo
   bert_norm(list, "mlp_sum_norm", place + names.mlp_norm);
 }
 
-/// Masked language modeling head: a linear, a norm and the vocabulary product, with the name under
-/// which checkpoints store the product's bias if it is tied.
+/// Names of the masked language modeling head: a linear layer, a norm and the vocabulary product,
+/// whose bias has a separate name in checkpoints if it is tied.
 struct MaskedHeadNames {
   const char *dense, *norm, *decoder, *bias;
 };
@@ -224,7 +224,7 @@ void parse_distilbert(ConfigReader& reader, ModelConfig& config) {
 
 EncoderHead encoder_head(const ModelConfig& config) {
   if (!config.head.classifies()) {
-    // RoBERTa's head has a fixed activation, independent of the blocks'.
+    // RoBERTa's head always uses GELU, independent of the blocks' activation.
     return {config.family == Family::kRoberta ? Activation::kGelu : config.activation};
   }
   const double dropout = config.classifier_dropout;

@@ -1,5 +1,5 @@
-// ChatGLM2, ChatGLM3 and GLM-4 (GLM Team, "ChatGLM", 2024) in their original checkpoint format: the
-// same computation as GLM (glm.cpp), with packed query-key-value.
+// ChatGLM2, ChatGLM3 and GLM-4 (GLM Team, "ChatGLM", 2024) in their original checkpoint format.
+// Same computation as GLM (glm.cpp), with packed query-key-value.
 #include <string_view>
 
 #include "base/format.h"
@@ -41,7 +41,7 @@ void chatglm_head(LayerList& list) {
   list.head("transformer.output_layer");
 }
 
-/// Options that have the same value in every published checkpoint.
+/// Checks options that have the same value in every published checkpoint.
 void check_switches(ConfigReader& reader) {
   struct Switch {
     const char* key;
@@ -75,7 +75,8 @@ void parse_chatglm(ConfigReader& reader, ModelConfig& config) {
 
 void parse_chatglm_rotary(ConfigReader& reader, ModelConfig& config) {
   const double ratio = reader.number("rope_ratio", 1, 1e-6, 1e9);
-  // ChatGLM2's long-context model divides positions by it; only the name distinguishes that model.
+  // ChatGLM2's long-context model divides positions by the ratio. Only its name distinguishes it
+  // from other models.
   if (ratio != 1 && reader.text("_name_or_path", "").find("chatglm2") != std::string::npos) {
     reader.problem("rope_ratio", "is not supported for chatglm2: convert the folder to glm");
   }

@@ -1,5 +1,5 @@
-// Mixtures of experts with Llama's block: Mixtral (Jiang et al., 2024), Qwen2 MoE (Yang et al.,
-// 2024, with a shared expert), Qwen3 MoE (2025) and OLMoE (Muennighoff et al., 2024), which differ
+// Mixtures of experts with Llama blocks: Mixtral (Jiang et al., 2024), Qwen2 MoE (Yang et al.,
+// 2024, with a shared expert), Qwen3 MoE (2025) and OLMoE (Muennighoff et al., 2024). They differ
 // in names and options. GLM-4.5 (glm4_moe.cpp) also uses these layers.
 #include "model/families/experts.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 /// Parameter names of a mixture in checkpoints.
 struct ExpertNames {
-  const char* module;  // name in the block
+  const char* module;  // module name in the block
   const char *gate, *up, *down;
 };
 

@@ -1,4 +1,4 @@
-// Layers of a mixture of experts that replaces a block's MLP.
+// Layers of a mixture of experts that replaces the MLP of a block.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Gemma (Gemma Team, 2024), Gemma 2 (2024) and the text model of Gemma 3 (2025). Their RMS norms
-// multiply by 1 + weight; Gemma 2 and 3 have a norm before and after each sublayer.
+// Gemma (Gemma Team, 2024), Gemma 2 (2024) and the text model of Gemma 3 (2025). RMS norms multiply
+// by 1 + weight. Gemma 2 and 3 have a norm before and after each sublayer.
 #include <cmath>
 
 #include "base/format.h"
@@ -59,7 +59,7 @@ void gemma_head(LayerList& list) {
   list.head("lm_head");
 }
 
-/// A tanh soft cap; `fallback` is used if the key is missing, null disables the cap.
+/// Parses a tanh soft cap. A missing key selects `fallback`; null disables the cap.
 double parse_cap(ConfigReader& reader, const char* key, double fallback) {
   return reader.object().contains(key) ? reader.optional_number(key, 1e-3, kMostCap).value_or(0)
                                        : fallback;
@@ -76,7 +76,7 @@ void parse_common(ConfigReader& reader, ModelConfig& config) {
 
 void parse_gemma(ConfigReader& reader, ModelConfig& config) {
   parse_common(reader, config);
-  // Old configs say "gelu" for the tanh approximation; transformers does the same.
+  // Older configs use "gelu" for the tanh approximation, as does transformers.
   if (config.activation == Activation::kGelu) {
     config.activation = Activation::kGeluTanh;
   }

@@ -1,5 +1,5 @@
 // GLM (GLM Team, "ChatGLM", 2024) and GLM-4 (2025), which adds a norm after each sublayer. Rotary
-// positions rotate adjacent pairs in the first half of each head.
+// positions apply to adjacent pairs in the first half of each head.
 #include "base/format.h"
 #include "model/config_reader.h"
 #include "model/family.h"

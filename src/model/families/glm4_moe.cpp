@@ -1,8 +1,8 @@
-// GLM-4.5 (GLM Team, 2025): Llama's block with partial rotary positions, optional query and key
+// GLM-4.5 (GLM Team, 2025): Llama blocks with partial rotary positions, optional query and key
 // norms, and DeepSeek-V3's mixture of experts (DeepSeek-AI, 2024, section 2.1.2): sigmoid scores,
 // selection with a correction bias that is not trained by gradient, group-limited routing, and a
-// shared expert. The first layers have a dense MLP. Multi-token prediction layers after the model's
-// last layer are neither read nor written.
+// shared expert. The first layers have a dense MLP. Multi-token prediction layers after the last
+// layer are neither read nor written.
 #include <algorithm>
 #include <numeric>
 
@@ -15,7 +15,7 @@
 namespace lockstep::model {
 namespace {
 
-/// transformers' class ignores these keys, so another value would have no effect there.
+/// Rejects non-default values of keys that transformers ignores for this model.
 void check_keys_of_others(ConfigReader& reader) {
   if (reader.integer("decoder_sparse_step", 1, 0, int64_t{1} << 31) != 1) {
     reader.problem(
@@ -31,8 +31,8 @@ void check_keys_of_others(ConfigReader& reader) {
   }
 }
 
-/// A token may only use experts of the `groups_per_token` groups with the largest sums of their two
-/// best scores.
+/// Parses group-limited routing: a token may only use experts in the `groups_per_token` groups with
+/// the largest sums of their two best scores.
 void parse_groups(ConfigReader& reader, Experts& experts) {
   constexpr int64_t kMostGroups = 1 << 14;
   experts.groups = reader.integer("n_group", 1, 1, kMostGroups);
@@ -83,9 +83,9 @@ void parse_glm4_moe(ConfigReader& reader, ModelConfig& config) {
        .other_count_key = "num_local_experts",
        .normalizes = true});
   if (experts.count == 0) {
-    return;  // its layers are all dense
+    return;  // all layers are dense
   }
-  // output_router_logits only returns the logits; no loss term is added.
+  // output_router_logits returns the logits but adds no loss term.
   experts.wants_balance = false;
   experts.scores = RouterScores::kSigmoid;
   experts.corrects_scores = true;

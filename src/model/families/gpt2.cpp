@@ -28,7 +28,7 @@ void gpt2_block(LayerList& list, int64_t block) {
     return list.linear_in_first(role, place(module), in, out, LayerList::Bias::kZeros);
   };
   const Extent packed{Dim::kPackedHeads, 3 * list.queries().size};
-  // Section 2.3: the initialization of residual projections is scaled by depth.
+  // Section 2.3: initialization of residual projections is scaled by depth.
   const double residual =
       list.config().initializer_range / std::sqrt(2.0 * static_cast<double>(list.config().layers));
   list.layer_norm("attention_norm", place("ln_1"), list.hidden());

@@ -1,5 +1,5 @@
-// GPT-Neo (Black et al., 2021): GPT-2's block with [out, in] weights, unscaled attention scores,
-// and a sliding window in every other layer.
+// GPT-Neo (Black et al., 2021): GPT-2 blocks with [out, in] weights, unscaled attention scores, and
+// a sliding window in every other layer.
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
@@ -52,9 +52,9 @@ void parse_gpt_neo(ConfigReader& /*reader*/, ModelConfig& config) {
   config.upcast_attention = true;
 }
 
-/// attention_types, [[["global", "local"], 12]]: each list of kinds repeated the given number of
-/// times. Returns true for each local layer; records a problem and returns an empty vector if the
-/// value is invalid.
+/// Parses attention_types, for example [[["global", "local"], 12]]: each list of kinds is repeated
+/// the given number of times. Returns true for each local layer. If the value is invalid, records a
+/// problem and returns an empty vector.
 std::vector<bool> parse_local_layers(ConfigReader& reader, int64_t layers) {
   using nlohmann::json;
   static const json fallback = {{{"global", "local"}, 12}};
@@ -72,7 +72,7 @@ std::vector<bool> parse_local_layers(ConfigReader& reader, int64_t layers) {
         !item[1].is_number_integer() || item[1].get<int64_t>() < 0) {
       return refuse(kForm);
     }
-    // Limited to the number of layers plus one: the repeat count may be arbitrarily large.
+    // Limited because the repeat count may be arbitrarily large.
     const int64_t times = std::min(item[1].get<int64_t>(), layers + 1);
     for (int64_t i = 0; i < times && static_cast<int64_t>(local.size()) <= layers; ++i) {
       for (const json& kind : item[0]) {
@@ -89,8 +89,8 @@ std::vector<bool> parse_local_layers(ConfigReader& reader, int64_t layers) {
   return local;
 }
 
-/// attention_layers, a list of kinds: transformers uses it, and falls back to attention_types. The
-/// two must agree.
+/// Checks attention_layers, a list of kinds, against attention_types. transformers uses it if
+/// present.
 void check_listed_layers(ConfigReader& reader, const std::vector<bool>& local) {
   const char* key = "attention_layers";
   const nlohmann::json listed = reader.has(key) ? reader.object().at(key) : nlohmann::json();

@@ -1,5 +1,5 @@
-// GPT-NeoX (Black et al., 2022), including Pythia: attention and MLP read the same hidden states
-// and both outputs are added to them; query, key and value are packed per head.
+// GPT-NeoX (Black et al., 2022), including Pythia. Attention and MLP read the same hidden states,
+// and both outputs are added to them. Query, key and value are packed per head.
 #include "base/format.h"
 #include "model/config_reader.h"
 #include "model/family.h"

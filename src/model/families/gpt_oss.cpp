@@ -1,6 +1,6 @@
-// gpt-oss (OpenAI, 2025): a mixture of experts with biased linears, a sliding window in every
-// second layer, and a learned attention sink per head. Checkpoints store a layer's experts in
-// stacked tensors, [in, out], with gate and up interleaved element by element.
+// gpt-oss (OpenAI, 2025): a mixture of experts with biased linear layers, a sliding window in every
+// second layer, and a learned attention sink per head. Checkpoints stack the experts of a layer in
+// tensors [in, out] with gate and up projections interleaved element by element.
 #include <utility>
 
 #include "base/format.h"
@@ -14,7 +14,7 @@
 namespace lockstep::model {
 namespace {
 
-/// Adds an expert's linear, stored in the stacked tensors `module` and module_bias.
+/// Adds an expert's linear layer, stored in the stacked tensors `module` and `module`_bias.
 void add_stacked(
     LayerList& list,
     int64_t block,

@@ -1,5 +1,5 @@
-// Llama (Touvron et al., 2023) and the families that differ from it by options: Mistral, Qwen2,
-// Qwen3, and their mixtures of experts (experts.cpp).
+// Llama (Touvron et al., 2023) and families that differ only in options: Mistral, Qwen2, Qwen3, and
+// their mixtures of experts (experts.cpp).
 #include "base/format.h"
 #include "model/families/experts.h"
 #include "model/family.h"

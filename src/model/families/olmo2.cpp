@@ -1,5 +1,5 @@
-// OLMo 2 (OLMo Team, 2024) and OLMo 3 (2025): norms after each sublayer and none before, and query
-// and key norms over all heads together.
+// OLMo 2 (OLMo Team, 2024) and OLMo 3 (2025): norms after, not before, each sublayer, and query and
+// key norms over all heads together.
 #include "base/format.h"
 #include "model/config_reader.h"
 #include "model/family.h"

@@ -1,5 +1,5 @@
-// Phi-3 (Abdin et al., 2024) and Phi-4: Llama's block with packed query-key-value and packed
-// gate-up projections.
+// Phi-3 (Abdin et al., 2024) and Phi-4: Llama blocks with packed query-key-value and packed gate-up
+// projections.
 #include "base/format.h"
 #include "model/config_reader.h"
 #include "model/family.h"

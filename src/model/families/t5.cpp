@@ -1,5 +1,6 @@
-// T5 (Raffel et al., "Exploring the Limits of Transfer Learning", 2020). Each matrix is initialized
-// by its own width; the missing scaling of attention scores is part of the queries' initialization.
+// T5 (Raffel et al., "Exploring the Limits of Transfer Learning", 2020). Each matrix has its own
+// initialization width. Attention scores are not scaled; the initialization of the queries
+// compensates for that.
 #include <cmath>
 #include <string_view>
 
@@ -17,8 +18,8 @@ double inverse_root(int64_t n) {
 
 constexpr std::string_view kBodyOfClassifier = "transformer.";
 
-/// Gives the body the classifier's alternative names; checkpoints of either model can be read.
-/// Applies to the layers added so far.
+/// Adds the classifier's parameter names as aliases to the layers added so far, so that checkpoints
+/// of both models can be read.
 void name_body(LayerList& list) {
   const bool classifies = list.config().head.classifies();
   const auto within = [](std::string_view name) {
@@ -37,7 +38,7 @@ void name_body(LayerList& list) {
   }
 }
 
-/// Prefix of the block in its own stack.
+/// Returns the name prefix of a block in its stack.
 std::string place_of(const ModelConfig& config, int64_t block) {
   const bool encodes = block < config.encoder_layers;
   return fmt::format(
@@ -52,7 +53,7 @@ void t5_embedding(LayerList& list) {
   for (const char* stack : {"encoder", "decoder"}) {
     tokens.parameters.front().aliases.push_back(fmt::format("{}.embed_tokens.weight", stack));
   }
-  // The tables of relative positions are passed from the embedding to the blocks.
+  // The relative position tables are in the embedding unit, which passes them to the blocks.
   const auto add_table = [&](const char* role, int64_t first_block) {
     LayerSpec& table = list.table(
         LayerKind::kRelativePositions,
@@ -129,7 +130,7 @@ void t5_head(LayerList& list) {
     return;
   }
   if (LayerSpec* const head = list.head("lm_head")) {
-    // Newer checkpoints omit a head that is not scaled and equals the embedding.
+    // Newer checkpoints omit an unscaled head that equals the embedding.
     head->parameters.front().aliases.push_back(embedding_name(list.config()));
   }
 }

@@ -9,10 +9,11 @@ namespace lockstep::ops::kernel {
 namespace {
 
 constexpr float kLog2E = 1.44269504F;
-// (1 + tanh(u)) / 2 is the logistic function of 2 u.
+// (1 + tanh(u)) / 2 equals the logistic function of 2 u.
 constexpr float kTwice = 1.5957691216F, kCubic = 0.044715F;
 
-/// 1 / (1 + 2^x), by an estimate within 2^-14 and one Newton step, and its complement to 1.
+/// 1 / (1 + 2^x), computed from an estimate within 2^-14 by one Newton step, and its complement to
+/// 1.
 struct Logistic {
   __m512 value, rest;
   explicit Logistic(__m512 x) {
@@ -57,7 +58,7 @@ struct Swiglu {
   }
 };
 
-/// Prefetches the data kBytes ahead: hardware prefetchers stop at the end of a page.
+/// Prefetches data kBytes ahead, because hardware prefetchers stop at page boundaries.
 inline void ask_ahead(const Half* at) {
   constexpr int64_t kBytes = 2048;
   _mm_prefetch(reinterpret_cast<const char*>(at) + kBytes, _MM_HINT_T0);

@@ -6,9 +6,9 @@
 
 #include "base/processor.h"
 
-// The loop is compiled for plain x86-64 and for AVX2, and chosen at run time. AVX2 is used without
-// FMA on purpose: both versions then round each operation identically, so all machines get the same
-// bits. The loop is limited by memory anyway.
+// The loop is compiled for plain x86-64 and for AVX2, and the version is chosen at run time. AVX2
+// is deliberately used without FMA: both versions then round each operation identically, so that
+// all machines produce the same bits. The loop is limited by memory bandwidth in any case.
 #if defined(__x86_64__) && defined(__GNUC__)
 #define LOCKSTEP_HAS_AVX2_VERSION 1
 #else

@@ -1,16 +1,16 @@
-// AdamW loops over plain pointers, for one thread's range of the buffers.
+// AdamW loops over plain pointers, for the range of the buffers that one thread updates.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::ops::kernel {
 
-/// A bfloat16 value as bits.
+/// A bfloat16 value, stored as bits.
 struct Bfloat16 {
   uint16_t bits;
 };
 
-/// Factors of a step, precomputed for the loop (formulas in adamw.h).
+/// Factors of a step, precomputed for the loop (adamw.h has the formulas).
 struct AdamWFactors {
   float scale;  // gradient scale
   float keep;   // 1 - lr * weight_decay
@@ -42,7 +42,7 @@ struct AdamWArrays {
   }
 };
 
-/// Updates the first `count` elements.
+/// Updates the first `count` elements of the arrays.
 void adamw(const AdamWFactors& factors, int64_t count, const AdamWArrays<float>& arrays);
 void adamw(const AdamWFactors& factors, int64_t count, const AdamWArrays<Bfloat16>& arrays);
 

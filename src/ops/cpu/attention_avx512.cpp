@@ -9,7 +9,7 @@
 namespace lockstep::ops::kernel {
 namespace {
 
-/// Loads the first `count` values of 64 bytes; the others are 0.
+/// Loads the first `count` values of 64 bytes. The other values are 0.
 inline __m512i line(const float* from, int64_t count) {
   return _mm512_castps_si512(load(from, count));
 }
@@ -22,8 +22,8 @@ template <class Machine>
 struct Attention {
   using Value = typename Machine::Value;
   static constexpr int64_t kUnit = Machine::kUnit;
-  // Scores are multiplied by this factor before exponentiation: bfloat16 uses powers of 2 instead
-  // of e.
+  // Scores are multiplied by this factor before exponentiation, because bfloat16 uses powers of 2
+  // instead of e.
   static constexpr float kBase = kUnit == 2 ? 1.44269504F : 1;
   static __m512 power(__m512 x) {
     if constexpr (kUnit == 2) {
@@ -33,21 +33,24 @@ struct Attention {
     }
   }
   static constexpr int64_t kSizeStep = kLanes * kUnit;
-  static constexpr int64_t kBlockUnits = kPanel / kUnit;  // units of 64 positions
+  static constexpr int64_t kBlockUnits = kPanel / kUnit;  // number of units in 64 positions
 
-  /// Scratch memory of a thread, and padded sizes.
+  /// Scratch memory of a thread, and the padded sizes.
   struct Scratch {
     int64_t size, units, keys,
-        panels;   // padded head size; its units; padded positions; panels of 64 positions
-    int64_t row;  // stride of a row of keys, padded so that rows do not share cache sets
-    // Keys and values of a head as panels, for products that sum over the head dim ("across") and
-    // over positions ("rows").
+        panels;   // padded head size; number of its units; padded number of positions; number of
+                  // panels of 64 positions
+    int64_t row;  // stride of a row of keys, padded so that rows do not map to the same cache sets
+    // Keys and values of a head as panels: for products that sum over the head dimension ("across")
+    // and over positions ("rows").
     float *keys_across, *keys_rows, *values_across, *values_rows;
     float *scores,
-        *others;     // [64, row]: products of queries with keys; of output gradients with values
-    Value* weights;  // [64, row]: weights of the rows of values or keys
+        *others;     // [64, row]: products of queries and keys; products of output gradients and
+                     // values
+    Value* weights;  // [64, row]: weights of the value or key rows
     float *first_units,
-        *second_units;  // panels of probabilities and of score gradients, along the queries
+        *second_units;  // panels of probabilities and of score gradients, with units along the
+                        // queries
     Value *queries, *gradients;                // [64, size], dense
     float *queries_across, *gradients_across;  // [size, 64 positions in units]
     float* sums;                               // [64, size]
@@ -93,7 +96,7 @@ struct Attention {
 
   static int64_t scratch_bytes(const AttentionSizes& s) { return Scratch(s, nullptr).bytes; }
 
-  /// Copies 64 positions of a head to a dense block, zero-padded.
+  /// Copies 64 positions of a head to a dense, zero-padded block.
   static void copy_block(
       const AttentionSizes& s,
       int64_t length,
@@ -112,7 +115,7 @@ struct Attention {
     }
   }
 
-  /// Packs a dense block [64, size] as a panel of its 64 rows: panel[unit][64].
+  /// Packs the 64 rows of a dense block [64, size] as a panel: panel[unit][64].
   static void across(const Scratch& t, const Value* block, float* panel) {
     const auto* from = reinterpret_cast<const float*>(block);
     for (int64_t r = 0; r < kPanel; r += kLanes) {
@@ -122,7 +125,7 @@ struct Attention {
     }
   }
 
-  /// Returns sixteen values from column c on, of the adjacent rows that form one unit.
+  /// Returns sixteen units, starting at column c, of the adjacent rows that form one unit.
   static __m512i unit_of_rows(const Value* block, int64_t size, int64_t unit, int64_t c) {
     const Value* row = block + unit * kUnit * size + c;
     if constexpr (kUnit == 2) {
@@ -135,8 +138,8 @@ struct Attention {
     }
   }
 
-  /// Packs a block's rows as units along the positions, in panels of 64 columns, at unit `first` of
-  /// `all`.
+  /// Packs a block's rows as units along the positions, in panels of 64 columns, starting at unit
+  /// `first` of `all`.
   static void rows(
       const Scratch& t, const Value* block, float* panels, int64_t first, int64_t all) {
     for (int64_t c = 0; c < t.size; c += kLanes) {
@@ -147,7 +150,7 @@ struct Attention {
     }
   }
 
-  /// Transposes a block: [size] rows of units along its positions.
+  /// Transposes a block into [size] rows of units along its positions.
   static void transposed(const Scratch& t, const Value* block, float* out) {
     for (int64_t c = 0; c < t.size; c += kLanes) {
       for (int64_t u = 0; u < kBlockUnits; u += kLanes) {
@@ -163,7 +166,7 @@ struct Attention {
     }
   }
 
-  /// Computes out [64, 64 x blocks] = block x panels^T for the position blocks [from, until).
+  /// Computes out [64, 64 x blocks] = block x panels^T for the blocks [from, until) of positions.
   static void against(
       const Scratch& t,
       const Value* block,
@@ -184,7 +187,7 @@ struct Attention {
     }
   }
 
-  /// Computes sums [64, size] = weights x rows over the position blocks [from, until).
+  /// Computes sums [64, size] = weights x rows for the blocks [from, until) of positions.
   static void weighted_rows(const Scratch& t, const float* panels, int64_t from, int64_t until) {
     const int64_t all = t.keys / kUnit;
     for (int64_t c = 0, p = 0; c < t.size; c += kPanel, ++p) {
@@ -328,7 +331,8 @@ struct Attention {
         ahead.add(b.out_gradient, b.out_gradient_at, next.batch, next.head, next.number);
       }
       ahead.add(b.query_gradient, b.query_gradient_at, block.batch, block.head, block.number);
-      if (index / each != (index + query_blocks(s)) / each) {  // written at the end of this job
+      if (index / each != (index + query_blocks(s)) / each) {  // these gradients are written at the
+                                                               // end of this job
         ahead.add(b.key_gradient, b.key_gradient_at, block.batch, block.kv_head, block.number);
         ahead.add(b.value_gradient, b.value_gradient_at, block.batch, block.kv_head, block.number);
       }
@@ -343,7 +347,7 @@ struct Attention {
     }
   }
 
-  /// Packs the keys and values of a job for the products of all its heads, and clears the sums of
+  /// Packs the keys and values of a job for the products of all its heads, and zeroes the sums of
   /// their gradients.
   static void begin_job(
       const AttentionSizes& s,
@@ -440,7 +444,7 @@ struct Attention {
     }
   }
 
-  /// Computes the probabilities and the score gradients of one unit of queries.
+  /// Computes the probabilities and score gradients of one unit of queries.
   static void score_gradients(
       const AttentionSizes& s,
       const Scratch& t,
@@ -481,7 +485,7 @@ struct Attention {
     }
   }
 
-  /// Stores probabilities and score gradients of queries from row r and keys from k on.
+  /// Stores probabilities and score gradients for queries from row r on and keys from k on.
   static void put_units(
       const Scratch& t, int64_t r, int64_t k, const __m512 (&p)[kUnit], const __m512 (&d)[kUnit]) {
     const int64_t place = (k / kPanel * kBlockUnits + r / kUnit) * kPanel + k % kPanel;
@@ -500,7 +504,7 @@ struct Attention {
     }
   }
 
-  /// Writes sums [size, row], transposed.
+  /// Writes the transpose of the sums [size, row].
   static void put_columns(
       const AttentionSizes& s, const Scratch& t, const float* sums, Value* to, int64_t stride) {
     alignas(64) float part[kLanes * kLanes];

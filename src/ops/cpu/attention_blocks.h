@@ -8,7 +8,7 @@
 namespace lockstep::ops::kernel {
 namespace {
 
-/// Returns a mask of the sixteen keys from `first` that a query at `position` sees.
+/// Returns the mask of the sixteen keys from `first` on that are visible to a query at `position`.
 inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first) {
   const int64_t until = position + 1 - first;
   const __mmask16 earlier = until <= 0 ? 0 : first_lanes(until);
@@ -16,7 +16,7 @@ inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first) {
   return hidden <= 0 ? earlier : static_cast<__mmask16>(earlier & ~first_lanes(hidden));
 }
 
-/// The same, with an end for each key: only queries before `until[i]` see key i.
+/// Overload with an end for each key: key i is visible only to queries before `until[i]`.
 inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first, const int32_t* until) {
   const __mmask16 seen = seen_keys(position, window, first);
   return until == nullptr ? seen
@@ -26,17 +26,18 @@ inline __mmask16 seen_keys(int64_t position, int64_t window, int64_t first, cons
                                 _mm512_set1_epi32(static_cast<int>(position)));
 }
 
-/// Returns the last key that a query sees; queries beyond the end are treated as the last query.
+/// Returns the last key visible to a query. Queries beyond the end are treated as the last query.
 inline int64_t last_seen(const AttentionSizes& s, int64_t query) {
   return s.sees_all ? s.keys - 1 : least(query, s.length - 1);
 }
 
-/// Visible keys of several queries: every query sees all of [clear, clear_until), and no query sees
-/// keys from `end` on.
+/// Visible keys of several queries: the keys [clear, clear_until) are visible to all of them, and
+/// keys from `end` on to none.
 struct SeenKeys {
   int64_t clear, clear_until, end;
 };
-/// Returns the visible keys for queries whose last keys are in [first, last]; -1: no visible key.
+/// Returns the visible keys of queries whose last visible keys are in [first, last]; -1: no visible
+/// key.
 inline SeenKeys seen_by(const AttentionSizes& s, int64_t first, int64_t last) {
   const int64_t hidden = s.window > 0 && last >= s.window ? last + 1 - s.window : 0;
   return {round_up(hidden, kLanes), (first + 1) / kLanes * kLanes, round_up(last + 1, kLanes)};
@@ -45,7 +46,7 @@ inline SeenKeys seen_by(const AttentionSizes& s, int64_t first, int64_t last) {
 inline int64_t query_blocks(const AttentionSizes& s) {
   return (s.length + kPanel - 1) / kPanel;
 }
-/// Panels of keys that the queries of a block see: [from, until).
+/// The panels [from, until) of keys that are visible to the queries of a block.
 struct SeenPanels {
   int64_t from, until;
 };
@@ -54,7 +55,7 @@ inline SeenPanels seen_panels(const AttentionSizes& s, int64_t block) {
   return {first <= 0 ? 0 : first / kPanel, s.sees_all ? (s.keys + kPanel - 1) / kPanel : block + 1};
 }
 
-/// A block of 64 queries of a head. Blocks are numbered by job, then by head.
+/// A block of 64 queries of a head. Blocks are numbered by job and, within a job, by head.
 struct QueryBlock {
   int64_t batch, kv_head, head, number;
 };
@@ -77,13 +78,13 @@ Value* at(void* data, const HeadStrides& strides, int64_t batch, int64_t head) {
   return static_cast<Value*>(data) + batch * strides.batch + head * strides.head;
 }
 
-/// Software prefetch of rows of heads that are read or written soon. Each row is on its own cache
-/// lines and page, so hardware prefetchers do not fetch it.
+/// Software prefetch of the rows of heads that will soon be read or written. Each row has its own
+/// cache lines and page, so hardware prefetchers do not load it.
 template <class Value>
 class Ahead {
  public:
-  /// Prefetches during block `index` of the blocks up to `end`: the queries of the next block, and
-  /// some keys and values of the next job.
+  /// Selects what to prefetch during block `index`, considering blocks up to `end`: the queries of
+  /// the next block, and some keys and values of the next job.
   Ahead(const AttentionSizes& s, const AttentionForward& f, int64_t index, int64_t end)
       : bytes_(s.size * static_cast<int64_t>(sizeof(Value))) {
     if (index + 1 < end) {
@@ -91,7 +92,7 @@ class Ahead {
       add(f.query, f.query_at, next.batch, next.head, next.number);
     }
     const int64_t later =
-        index + query_blocks(s);  // during the last head of a job, a block of the next job
+        index + query_blocks(s);  // during the last head of a job: a block of the next job
     if (later < end && later / blocks_of_job(s) > index / blocks_of_job(s)) {
       const QueryBlock next = block_of(s, later);
       add(f.key, f.key_at, next.batch, next.kv_head, next.number);
@@ -106,7 +107,7 @@ class Ahead {
         strides.position};
   }
 
-  /// Prefetches row r of each block.
+  /// Prefetches row r of each selected block.
   void ask_for(int64_t r) const {
     for (int64_t i = 0; i < count_; ++i) {
       const auto* row = reinterpret_cast<const char*>(rows_[i].first + r * rows_[i].stride);

@@ -1,4 +1,4 @@
-// Best-fit allocator in a reserved range of addresses.
+// Best-fit allocator in a reserved address range.
 #include "ops/cpu/host_arena.h"
 
 #include <algorithm>
@@ -30,13 +30,13 @@ size_t round_up(size_t bytes, size_t unit) {
 }  // namespace
 
 HostArena::HostArena(size_t bytes) : size_(round_up(bytes, kHugePage)), mapped_(size_ + kHugePage) {
-  // Inaccessible mappings do not count against limits on committed memory.
+  // Inaccessible mappings do not count towards limits on committed memory.
   mapping_ = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping_ == MAP_FAILED) {
     throw_out_of_memory(bytes);
   }
   base_ = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(mapping_), kHugePage));
-  madvise(base_, size_, MADV_HUGEPAGE);  // only a hint: small pages work as well
+  madvise(base_, size_, MADV_HUGEPAGE);  // only a hint; small pages also work
   free_.emplace(0, size_);
   untouched_.emplace(0, size_);
 }
@@ -71,7 +71,7 @@ void HostArena::release_down_to(size_t bytes) {
   for (auto run = free_.rbegin(); run != free_.rend() && resident_ > bytes; ++run) {
     size_t end = run->first + run->second;
     while (resident_ > bytes && end > run->first) {
-      // From the end: skips untouched runs and releases the memory between them.
+      // Starts at the end, skips untouched runs and releases the memory between them.
       const auto next = untouched_.lower_bound(end);
       const auto before = next == untouched_.begin() ? Runs::value_type{} : *std::prev(next);
       const size_t until = before.first + before.second;
@@ -81,7 +81,7 @@ void HostArena::release_down_to(size_t bytes) {
   }
 }
 
-/// Releases up to `bytes` at the end of [begin, end); returns the start of the released range.
+/// Releases up to `bytes` at the end of [begin, end) and returns the start of the released range.
 size_t HostArena::release(size_t begin, size_t end, size_t bytes) {
   const size_t some = std::min(end - begin, round_up(bytes, kHugePage));
   madvise(base_ + end - some, some, MADV_DONTNEED);

@@ -16,8 +16,8 @@ inline uint8_t* aligned_to_line(uint8_t* memory) {
   return memory + (kLine - reinterpret_cast<uintptr_t>(memory) % kLine) % kLine;
 }
 
-/// Calls `function(first, last, scratch)` for ranges that cover all jobs; each thread has
-/// `scratch_bytes` of its own.
+/// Calls `function(first, last, scratch)` in parallel for ranges that cover all jobs. Each thread
+/// has its own `scratch_bytes`.
 template <class Function>
 void over_jobs(int64_t jobs, int64_t scratch_bytes, const Function& function) {
   const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(jobs, at::get_num_threads()));

@@ -8,9 +8,9 @@
 namespace lockstep::ops::kernel {
 namespace {
 
-constexpr int64_t kCachedValues =
-    int64_t{192} << 10;  // weight values of a piece of the vocabulary, which stays in the cache
-constexpr float kSlack = 20;  // e^20 is far from overflow
+constexpr int64_t kCachedValues = int64_t{192} << 10;  // number of weight values in a piece of the
+                                                       // vocabulary, which stays in the cache
+constexpr float kSlack = 20;                           // e^20 is far from overflowing
 
 template <class Machine>
 struct LossHead {
@@ -29,7 +29,7 @@ struct LossHead {
     const int64_t fitting = kCachedValues / s.padded_width / kPanel * kPanel;
     s.piece = fitting < kPanel ? kPanel : fitting > 512 ? 512 : fitting;
     s.pieces = (vocabulary + s.piece - 1) / s.piece;
-    // Not a power of two, so that rows of a tile do not map to the same cache sets.
+    // Not a power of two, so that the rows of a tile do not map to the same cache sets.
     s.kept_stride = s.panels * kPanel + 32;
     s.kept_bytes = s.pieces * s.piece * s.kept_stride * size_of(1);
     s.panel_bytes = s.panels * panel_units(s) * kPanel * 4;
@@ -48,15 +48,15 @@ struct LossHead {
     return static_cast<Value*>(run.kept) + word * s.kept_stride;
   }
 
-  /// Scratch memory of a thread. The weight gradient reuses it from the start.
+  /// Scratch memory of a thread. The computation of the weight gradient reuses it from the start.
   struct Scratch {
-    Value* words;   // [piece, padded width]: padded copy of the weight, if the weight itself cannot
-                    // be read
-    float* across;  // [padded width, piece units]: the piece transposed
+    Value* words;   // [piece, padded width]: padded copy of the weight, if the weight cannot be
+                    // read directly
+    float* across;  // [padded width, piece units]: transposed piece of the weight
     float* logits;  // [piece, 64]
     float* exps;    // [piece units, 64]
     float* scaled;  // panels of X * factor
-    float* block;   // [piece, padded width]: dW of a piece
+    float* block;   // [piece, padded width]: weight gradient of a piece
     int64_t bytes;
 
     Scratch(const LossHeadShape& s, void* memory) {
@@ -80,7 +80,7 @@ struct LossHead {
     }
   };
 
-  /// Returns the weight rows of a piece as rows of units: the weight itself, or a zero-padded copy.
+  /// Returns the weight rows of a piece as rows of units: the weight itself or a zero-padded copy.
   static Left words_of(
       const LossHeadShape& s, const LossHeadRun& run, int64_t word, int64_t words, Value* copy) {
     const auto* weight = static_cast<const Value*>(run.weight) + word * s.width;
@@ -99,7 +99,8 @@ struct LossHead {
     return {copy, panel_units(s)};
   }
 
-  /// Transposes weight rows: [padded width] rows of `word_units` units, each of adjacent words.
+  /// Transposes weight rows into [padded width] rows of `word_units` units, each of adjacent
+  /// vocabulary rows.
   static void words_across(
       const LossHeadShape& s, Left words, int64_t word_units, float* across, int64_t stride) {
     const auto* value = static_cast<const Value*>(words.data);
@@ -213,7 +214,8 @@ struct LossHead {
   }
 
   /// Clears the target's exponential; its gradient is computed from `share` in float32. If the
-  /// target has almost all of the total, a rounded value minus 1 would be noise.
+  /// target has almost the whole probability, the rounded value minus 1 would consist of rounding
+  /// errors.
   static void drop_targets(
       const LossHeadShape& s,
       const LossHeadRun& run,
@@ -231,8 +233,8 @@ struct LossHead {
     }
   }
 
-  /// Computes the exponentials of one piece for 32 rows, into `kept` and as units along the words.
-  /// If the reference has to move, all are computed again.
+  /// Computes the exponentials of one piece for 32 rows and stores them in `kept` and as units
+  /// along the vocabulary. If the reference changes, all are computed again.
   static void exponentials(
       const LossHeadShape& s,
       const LossHeadRun& run,
@@ -277,7 +279,7 @@ struct LossHead {
     }
   }
 
-  /// Raises the reference to the largest logit of this piece, if that is larger, and rescales the
+  /// Raises the reference to the largest logit of this piece if that is larger, and rescales the
   /// sums.
   static void move_reference(
       const LossHeadShape& s,
@@ -291,7 +293,7 @@ struct LossHead {
       const __m512 before = _mm512_loadu_ps(maximum);
       __m512 most = before;
       for (int64_t v = 0; v < words; ++v) {
-        // With this operand order a NaN is ignored here; it still shows in the exponentials.
+        // This operand order ignores NaN here; NaN still appears in the exponentials.
         most = _mm512_max_ps(_mm512_loadu_ps(logits + v * kPanel + g * kLanes), most);
       }
       const __mmask16 moved = _mm512_cmp_ps_mask(before, most, _CMP_NEQ_UQ);
@@ -312,7 +314,7 @@ struct LossHead {
     }
   }
 
-  /// Returns the largest value of logit - shift (NaN is ignored).
+  /// Returns the largest value of logit - shift. NaN is ignored.
   template <bool kCapped>
   static __m512 pass(
       const LossHeadShape& s,
@@ -343,7 +345,7 @@ struct LossHead {
           most = _mm512_max_ps(x, most);
           e[k][g] = exponential(x);
           total[g] = _mm512_add_ps(total[g], e[k][g]);
-          if constexpr (kCapped) {  // derivative of the cap, 1 - tanh^2
+          if constexpr (kCapped) {  // times the derivative of the cap, 1 - tanh^2
             const __m512 t = _mm512_mul_ps(logit, slope);
             e[k][g] = _mm512_mul_ps(e[k][g], _mm512_fnmadd_ps(t, t, all(1)));
           }
@@ -354,13 +356,13 @@ struct LossHead {
     return most;
   }
 
-  /// Stores one unit of words for 32 rows.
+  /// Stores one unit of vocabulary rows for 32 rows.
   static void keep(const __m512 (&e)[kUnit][2], Value* kept, int64_t stride, float* units) {
     if constexpr (kUnit == 2) {
       const auto even = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(e[0][1], e[0][0]));
       const auto odd = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(e[1][1], e[1][0]));
       // Non-temporal stores: the values are read only after all pieces are done, and normal stores
-      // would read the memory first.
+      // would first read the memory.
       _mm512_stream_si512(reinterpret_cast<__m512i*>(kept), even);
       _mm512_stream_si512(reinterpret_cast<__m512i*>(kept + stride), odd);
       const __m512i low = _mm512_set_epi16(
@@ -431,7 +433,7 @@ struct LossHead {
     }
   }
 
-  /// Packs X * factor as panels; the factor is for exponentials relative to `reference`.
+  /// Packs X * factor as panels. The factor is relative to `reference`, as the exponentials are.
   static void pack_scaled(
       const LossHeadShape& s, const LossHeadRun& run, const float* reference, float* out) {
     const auto scaled = [&](int64_t r, int64_t c) {
@@ -477,7 +479,7 @@ struct LossHead {
     [[maybe_unused]] const TileState<Machine> state;
     const Scratch scratch(s, thread);
     const int64_t rows = s.panels * kPanel, units = rows / kUnit;
-    int64_t next = 0;  // first ordered row whose target is in this piece or a later one
+    int64_t next = 0;  // first row in `order` whose target is in this piece or a later one
     while (next < target.ordered && run.target[target.order[next]] < first * s.piece) {
       ++next;
     }
@@ -487,7 +489,7 @@ struct LossHead {
         pack_scaled(s, run, reference, scratch.scaled);
       }
       const int64_t word = piece * s.piece, words = least(s.piece, s.vocabulary - word);
-      // The stored exponentials are read from memory once, in chunks that all panels use.
+      // The stored exponentials are read from memory only once, in chunks that all panels use.
       for (int64_t u = 0; u < units; u += Machine::kUnitsAtOnce) {
         Left kept{
             reinterpret_cast<const float*>(kept_at(s, run, word)) + u, s.kept_stride / kUnit, true};

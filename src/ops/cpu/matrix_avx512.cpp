@@ -9,17 +9,19 @@ namespace lockstep::ops::kernel {
 namespace {
 
 constexpr int64_t kBlock = 32;        // rows and columns of a block: two tiles each
-constexpr int64_t kStep = 32;         // depth of a tile, in values
+constexpr int64_t kStep = 32;         // depth of a tile: number of values
 constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes
-// Maximum steps at a time: 32 rows and 32 columns of this depth fit in the level-1 cache.
+// Maximum number of steps at a time: 32 rows and 32 columns of this depth fit in the level-1 cache.
 constexpr int64_t kDeep = 8, kDeepest = 12;
-constexpr int64_t kSpan = 48;       // maximum steps of packed columns
-constexpr int64_t kKeptBlocks = 8;  // blocks of rows: 32 KiB of sums
-constexpr int64_t kSpanRows = 64;   // blocks of rows whose sums are stored until the next span
-constexpr int64_t kTogether = 8;    // blocks packed together: 512 bytes of a row
-// Results of at least this size use non-temporal stores, which do not read the memory first.
+constexpr int64_t kSpan = 48;       // maximum number of steps of packed columns
+constexpr int64_t kKeptBlocks = 8;  // number of row blocks whose sums are stored (32 KiB)
+constexpr int64_t kSpanRows = 64;   // number of row blocks whose sums are stored until the next
+                                    // span
+constexpr int64_t kTogether = 8;    // number of blocks that are packed together: 512 bytes of a row
+// Results of at least this size use non-temporal stores, which do not first read the memory.
 constexpr int64_t kStreamedBytes = int64_t{1} << 19;
-// Bytes of the level-2 cache for packed columns, and for the rows that are multiplied with them.
+// Bytes of the level-2 cache that are used for packed columns, and for the rows that are multiplied
+// by them.
 constexpr int64_t kColumnBytes = int64_t{1} << 20, kRowBytes = int64_t{1} << 18;
 
 int64_t blocks(int64_t size) {
@@ -28,18 +30,18 @@ int64_t blocks(int64_t size) {
 int64_t steps(const MatrixProduct& p) {
   return (p.depth + kStep - 1) / kStep;
 }
-/// Returns the number of parts of at most `most` steps that `count` steps are divided into.
+/// Returns the number of parts, each of at most `most` steps, into which `count` steps are divided.
 int64_t parts_of(int64_t count, int64_t most) {
   return count <= most ? 1 : (count + most - 1) / most;
 }
-/// Returns the number of depth spans; one span of a group of columns is packed at a time.
+/// Returns the number of depth spans. One span of a group of columns is packed at a time.
 int64_t spans(const MatrixProduct& p) {
   return parts_of(steps(p), kSpan);
 }
 int64_t longest_span(const MatrixProduct& p) {
   return (steps(p) + spans(p) - 1) / spans(p);
 }
-/// Returns how many blocks of a span fit in `bytes`.
+/// Returns the number of blocks of a span that fit in `bytes`.
 int64_t blocks_in(const MatrixProduct& p, int64_t bytes) {
   const int64_t fitting = bytes / (longest_span(p) * 2 * kTileBytes);
   return fitting < 1 ? 1 : fitting;
@@ -47,11 +49,11 @@ int64_t blocks_in(const MatrixProduct& p, int64_t bytes) {
 int64_t columns_at_once(const MatrixProduct& p) {
   return least(blocks_in(p, kColumnBytes), blocks(p.columns));
 }
-/// True if a block's sums stay in registers over the whole depth.
+/// Returns true if the sums of a block stay in registers over the whole depth.
 bool is_shallow(const MatrixProduct& p) {
   return steps(p) <= kDeepest;
 }
-/// Returns the number of row blocks whose sums are stored from one part of a span to the next.
+/// Returns the number of row blocks whose sums are stored between the parts of a span.
 int64_t kept_blocks(const MatrixProduct& p) {
   return is_shallow(p) ? 1 : least(blocks_in(p, kRowBytes), kKeptBlocks);
 }
@@ -60,13 +62,13 @@ int64_t rows_at_once(const MatrixProduct& p) {
   return is_shallow(p) ? blocks_in(p, kRowBytes) : kept_blocks(p);
 }
 /// Returns the number of blocks in the buffer of sums. With one span it is a double buffer: one
-/// half is written to the result while the other is computed. With several spans it covers all
-/// packed columns, whose sums are stored until the next span.
+/// half is written to the result while the other half is computed. With several spans it holds the
+/// sums of all packed columns until the next span.
 int64_t blocks_of_sums(const MatrixProduct& p) {
   return spans(p) == 1 ? 2 * kept_blocks(p) : columns_at_once(p) * least(blocks(p.rows), kSpanRows);
 }
 
-/// A range of depth steps or of blocks: [from, until).
+/// A range [from, until) of depth steps or of blocks.
 struct Span {
   int64_t from, until;
   int64_t count() const { return until - from; }
@@ -80,14 +82,14 @@ const uint16_t* at(const Operand& operand, int64_t row, int64_t column) {
   return static_cast<const uint16_t*>(operand.data) + row * operand.stride + column;
 }
 
-/// Tiles of sixteen rows of the left side: packed, or in place.
+/// Tiles of sixteen rows of the left operand, packed or in place.
 struct LeftRows {
   const char* data;
   int64_t row_bytes, step_bytes;
 };
 
-/// True if the left side has to be packed. Tile rows that cross cache lines take twice as long to
-/// load.
+/// Returns true if the left operand must be packed. Tile rows that cross cache lines take twice as
+/// long to load.
 bool is_left_laid_out(const MatrixProduct& p) {
   return p.left.depth == Depth::kAcrossRows || p.rows % kBlock != 0 || p.depth % kStep != 0 ||
          p.left.stride % kStep != 0 || reinterpret_cast<uintptr_t>(p.left.data) % 64 != 0;
@@ -106,7 +108,8 @@ __m512i masked(const uint16_t* from, int64_t count) {
                      : _mm512_setzero_si512();
 }
 
-/// Interleaves two rows of 32 columns into units: those of the first 16 columns and of the others.
+/// Interleaves two rows of 32 columns into units: `low` receives the first 16 columns, `high` the
+/// others.
 inline void interleave(__m512i even, __m512i odd, __m512i& low, __m512i& high) {
   const __m512i first = _mm512_or_si512(
       _mm512_cvtepu16_epi32(_mm512_castsi512_si256(even)),
@@ -118,7 +121,7 @@ inline void interleave(__m512i even, __m512i odd, __m512i& low, __m512i& high) {
   high = second;
 }
 
-/// Returns the sums plus both values of each unit.
+/// Adds both values of each unit to the sums.
 inline __m512 add_units(__m512 sum, __m512i units) {
   const __m512 first = _mm512_castsi512_ps(_mm512_slli_epi32(units, 16));
   const __m512 second =
@@ -132,7 +135,7 @@ inline void add_all(const __m512i (&units)[16], __m512& sum) {
   }
 }
 
-/// Loads the depths `k` and `k + 1` of a side with kAcrossRows as two rows of units.
+/// Loads depths `k` and `k + 1` of an operand with kAcrossRows as two rows of units.
 inline void units_across(
     const Operand& side, int64_t k, int64_t depth, int64_t first, int64_t count, __m512i (&to)[2]) {
   const __m512i even = k < depth ? masked(at(side, k, first), count) : _mm512_setzero_si512();
@@ -150,8 +153,8 @@ void store_sums(float* to, int64_t first, int64_t end, const __m512 (&sums)[2]) 
   }
 }
 
-/// Packs blocks [first, last) of 32 rows of a left side with kAcrossRows, at most kTogether: two
-/// rows of tiles each.
+/// Packs the blocks [first, last) of 32 rows of a left operand with kAcrossRows, at most kTogether
+/// blocks. Each block becomes two rows of tiles.
 void lay_out_across(const MatrixProduct& p, int64_t first, int64_t last, char* to) {
   __m512 sums[kTogether][2] = {};
   for (int64_t step = 0; step < steps(p); ++step) {
@@ -183,7 +186,7 @@ void lay_out_across(const MatrixProduct& p, int64_t first, int64_t last, char* t
   }
 }
 
-/// Packs a block of 32 rows of a left side with kAlongRows, zero-padded.
+/// Packs a block of 32 rows of a left operand with kAlongRows, padded with zeros.
 void lay_out_along(const MatrixProduct& p, int64_t block, char* to) {
   for (int64_t tile = 0; tile < 2; ++tile) {
     for (int64_t step = 0; step < steps(p); ++step) {
@@ -196,8 +199,9 @@ void lay_out_along(const MatrixProduct& p, int64_t block, char* to) {
   }
 }
 
-/// Packs blocks [first, last) of 32 columns of a right side with kAcrossRows, at most kTogether:
-/// for each step 16 rows of 32 units. Adds to `all_sums` if it is not null.
+/// Packs the blocks [first, last) of 32 columns of a right operand with kAcrossRows, at most
+/// kTogether blocks: for each step, 16 rows of 32 units. Adds the column sums to `all_sums` if it
+/// is not null.
 void lay_out_columns_across(
     const MatrixProduct& p, Span span, int64_t first, int64_t last, float* to, float* all_sums) {
   __m512 sums[kTogether][2] = {};
@@ -229,7 +233,7 @@ void lay_out_columns_across(
   each_sum([](float* to, __m512 sum, int64_t count) { store(to, sum, count); });
 }
 
-/// Packs a block of 32 columns of a right side with kAlongRows into the same layout.
+/// Packs a block of 32 columns of a right operand with kAlongRows into the same layout.
 void lay_out_columns_along(const MatrixProduct& p, Span span, int64_t block, float* to) {
   for (int64_t step = span.from; step < span.until; ++step, to += kLanes * kBlock) {
     for (int64_t half = 0; half < 2; ++half) {
@@ -266,8 +270,8 @@ bool is_streamed(const MatrixProduct& p, const uint16_t* to, int64_t count) {
          reinterpret_cast<uintptr_t>(to) % 64 == 0;
 }
 
-/// Writes the sums of a column of blocks into the result, a few rows at a time. The writes are
-/// interleaved with the next tile products, which leave the vector units idle.
+/// Writes the sums of a column of blocks to the result, a few rows at a time. The writes are
+/// interleaved with the next tile products, during which the vector units are idle.
 class Putting {
  public:
   explicit Putting(const MatrixProduct& p)
@@ -275,7 +279,7 @@ class Putting {
         scale(all(p.sums_scale)),
         added_scale(all(p.added_scale)) {}
 
-  /// Starts with `blocks`, [32 x n, 32], which must remain valid until they are written.
+  /// Starts to write `blocks`, [32 x n, 32], which must remain valid until they have been written.
   void begin(int64_t first_block, int64_t last_block, int64_t column_block, const float* blocks) {
     finish();
     first = column_block * kBlock;
@@ -331,13 +335,13 @@ class Putting {
 
   const MatrixProduct& product;
   const __m512 scale, added_scale;
-  int64_t first = 0, count = 0, row = 0, last = 0;  // rows [row, last) remain to be written
+  int64_t first = 0, count = 0, row = 0, last = 0;  // rows [row, last) have not been written yet
   const float* sums = nullptr;
   __m512 bias[2] = {};
 };
 
-/// Computes sums [32, 32] = or += two tiles of rows by 32 columns, over `count` steps. Each step
-/// also writes `put_rows` rows of `before`.
+/// Computes sums [32, 32], new or added, from two tiles of rows and 32 columns over `count` steps.
+/// Each step also writes `put_rows` rows of `before`.
 inline void block_product(
     int64_t count,
     LeftRows upper,
@@ -349,7 +353,7 @@ inline void block_product(
     int64_t put_rows) {
   constexpr int64_t kBytes = kBlock * 4;
   float* below = sums + kLanes * kBlock;
-  // The compiler does not know that tile loads read memory.
+  // Prevents reordering, because the compiler does not know that tile loads read memory.
   __asm__ volatile("" ::: "memory");
   if (mode == Sum::kAdded) {
     _tile_loadd(0, sums, kBytes);
@@ -382,9 +386,9 @@ inline void block_product(
   _tile_stored(3, below + kLanes, kBytes);
 }
 
-/// Multiplies row blocks [row, row_end) by 32 packed columns of the span; the blocks' `sums` are
-/// consecutive. Processes the depth in parts, so that the part of the columns stays in the level-1
-/// cache.
+/// Multiplies the row blocks [row, row_end) by 32 packed columns of the span. The `sums` of the
+/// blocks are consecutive. Processes the depth in parts, so that each part of the columns stays in
+/// the level-1 cache.
 void multiply_rows(
     const MatrixProduct& p,
     Span span,
@@ -457,7 +461,7 @@ void multiply(
   float* sums = columns + at_once * longest_span(p) * kLanes * kBlock;
   bool is_second_half = false;
   Putting putting(p);
-  // Multiplies rows [top, bottom) by the columns of `group`, for one span.
+  // Multiplies the rows [top, bottom) by the columns of `group` for one span.
   const auto multiply_span = [&](Span span, Span group, int64_t top, int64_t bottom) {
     for (int64_t rows = top; rows < bottom; rows += rows_at_once(p)) {
       const int64_t rows_end = least(bottom, rows + rows_at_once(p));

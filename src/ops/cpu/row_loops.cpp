@@ -19,8 +19,9 @@ const RowLoops* row_loops() {
   return nullptr;
 }
 
-// The loops read two bytes of codes as a word whose lowest four bits are its second element, and so
-// on. Each step has sixteen words; elements at the same position in their words are adjacent.
+// The loops read two bytes of codes as a word. The lowest four bits of the word are its second
+// element, and so on. Each step has sixteen words, and elements at the same position in their words
+// become adjacent.
 void order_by_codes(const FewRows& rows, float* to) {
   constexpr int64_t kElement[] = {1, 0, 3, 2};
   for (int64_t step = 0; step < rows.count * rows.width; step += kCodesAtOnce) {

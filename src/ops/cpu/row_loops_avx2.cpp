@@ -41,7 +41,7 @@ struct Registers {
   static Codes load_codes(const uint8_t* from) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
-  /// A permutation uses three index bits; the fourth, moved to the sign, selects between two
+  /// A permutation uses three index bits. The fourth bit, moved to the sign, selects between two
   /// results.
   static Numbers look_up(const Table& table, Codes codes, int shift) {
     const __m256i at = _mm256_srli_epi32(codes, shift);

@@ -1,15 +1,16 @@
-// The loops of row_loops.h as a template over a processor's registers. Each file that includes it
-// is compiled for its own instruction set and has its own `Registers`, so nothing here is shared.
+// The loops of row_loops.h as a template over a processor's registers. Each file that includes this
+// header is compiled for its own instruction set with its own `Registers`, so that no code is
+// shared between them.
 #pragma once
 
 #include "ops/cpu/row_loops.h"
 
 namespace lockstep::ops::kernel {
 
-/// Registers provides: kLanes, Numbers, Table; load() of kLanes floats, bfloat16 (as bits) or
+/// `Registers` must provide: kLanes, Numbers, Table; load() of kLanes floats, bfloat16 (as bits) or
 /// bytes, zero(), store() of floats, splat(), multiply_add(a, b, c) = a b + c, sum() of all lanes;
 /// table_of(16 floats), Codes, load_codes() of kLanes words, look_up(table, codes, shift) of four
-/// bits of each.
+/// bits of each word.
 template <class Registers>
 struct RowLoopsOf {
   using Numbers = typename Registers::Numbers;
@@ -21,16 +22,16 @@ struct RowLoopsOf {
     return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
   }
 
-  /// Prefetches the weight `bytes` ahead: hardware prefetchers stop at the end of a page.
+  /// Prefetches the weight `bytes` ahead, because hardware prefetchers stop at page boundaries.
   static void expect(const void* from, int64_t bytes) {
     __builtin_prefetch(static_cast<const char*>(from) + bytes);
   }
-  static constexpr int64_t kAhead = 2048;  // bytes, chosen by measurement
+  static constexpr int64_t kAhead = 2048;  // number of bytes, chosen by measurement
 
   template <int kRows, class Weight>
   static void dot(const Weight* weight, const FewRows& rows, float* out) {
     constexpr int kSums =
-        4 / kRows + 1;  // independent sums, which hide the latency of a multiply-add
+        4 / kRows + 1;  // number of independent sums, which hide the latency of a multiply-add
     const float* const x = rows.data;
     const int64_t width = rows.width;
     Numbers sums[kRows][kSums];
@@ -77,7 +78,7 @@ struct RowLoopsOf {
     }
   }
 
-  /// Products of kWeights rows of codes, which share the loads of x.
+  /// Computes the products of kWeights rows of codes, which share the loads of x.
   template <int kRows, int kWeights>
   static void dot_coded(const CodedRow* weights, const FewRows& rows, float* out) {
     const auto table = Registers::table_of(weights->values);
@@ -147,8 +148,8 @@ struct RowLoopsOf {
     }
   }
 
-  /// Adds the products of kDepth rows of the weight, from row `i` on; the sums are read and written
-  /// once.
+  /// Adds the products of kDepth rows of the weight, starting at row `i`. The sums are read and
+  /// written once.
   template <int kRows, int kDepth>
   static void add_depth(const WeightColumns& weight, const FewRows& rows, int64_t i, float* out) {
     const uint16_t* const begin = weight.data + i * weight.stride;

@@ -1,12 +1,12 @@
 // Tiled matrix products with AVX-512, bfloat16 dot products and AMX, and the layouts that they
 // read. Internal to ops: only for files that are compiled with these instructions and called after
 // a check of machine.h. No function of this header may be shared with other files, because the
-// linker might keep a version that other processors cannot run. Therefore everything is in an
-// anonymous namespace, and nothing of the standard library is used.
+// linker might keep a version that other processors cannot run. Therefore all functions are in an
+// anonymous namespace and do not use the standard library.
 //
-// Sizes along the summed dim are counted in 32-bit *units*: a unit is one float, or two adjacent
-// bfloat16 values. The left side is row-major, in rows of units. The right side is a *panel*: 64
-// columns wide, panel[unit][64]. Sums are float32.
+// Sizes along the summed dimension are counted in 32-bit *units*: a unit is one float or two
+// adjacent bfloat16 values. The left operand is row-major, in rows of units. The right operand is a
+// *panel* of 64 columns: panel[unit][64]. Sums are float32.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kLanes = 16;
 constexpr int64_t kPanel = 64;
 
-/// A bfloat16 value as bits.
+/// A bfloat16 value, stored as bits.
 struct Half {
   uint16_t bits;
 };
@@ -44,7 +44,7 @@ inline __m256i narrow(__m512 value) {
   return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value));
 }
 
-// Load sixteen values, or the first `count` of them (the others are 0).
+// Loads sixteen values, or the first `count` of them; the other lanes are 0.
 inline __m512 load(const float* from) {
   return _mm512_loadu_ps(from);
 }
@@ -74,7 +74,7 @@ inline void store(Half* to, __m512 value, int64_t count) {
 inline __m512i rounded(__m512 first, __m512 second) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
-/// Returns sixteen units (first[i], second[i]) of the two halves of `rounded`.
+/// Returns sixteen units (first[i], second[i]) from the two halves of `rounded`.
 inline __m512i paired(__m512i rounded) {
   const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512i second = _mm512_slli_epi32(_mm512_add_epi32(first, _mm512_set1_epi32(16)), 16);
@@ -84,10 +84,11 @@ inline __m512i paired(__m512 first, __m512 second) {
   return paired(rounded(first, second));
 }
 
-/// e^x for x at most 88; about 1e-38 below -87; NaN propagates. Relative error below 3e-7.
+/// Returns e^x for x up to 88; the result is about 1e-38 below -87. NaN propagates. The relative
+/// error is below 3e-7.
 inline __m512 exponential(__m512 x) {
   x = _mm512_max_ps(
-      all(-87.3F), x);  // operand order matters: if one is NaN, max returns the second
+      all(-87.3F), x);  // operand order matters: max returns its second operand if either is NaN
   const __m512 turns = _mm512_roundscale_ps(
       _mm512_mul_ps(x, all(1.44269504F)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   __m512 r = _mm512_fnmadd_ps(turns, all(0.693359375F), x);
@@ -101,35 +102,37 @@ inline __m512 exponential(__m512 x) {
   return _mm512_scalef_ps(p, turns);
 }
 
-/// 2^x for x below 128, at least 2^-126; NaN propagates. Relative error below 4e-6, sufficient for
-/// results that are rounded to bfloat16 (2e-3), with half the operations of `exponential`.
+/// Returns 2^x for x below 128; the result is at least 2^-126. NaN propagates. The relative error
+/// is below 4e-6, which is sufficient for results that are rounded to bfloat16 (2e-3), and it needs
+/// half the operations of `exponential`.
 inline __m512 power_of_two(__m512 x) {
-  x = _mm512_max_ps(all(-126), x);  // operand order matters: if one is NaN, max returns the second
+  x = _mm512_max_ps(all(-126), x);  // operand order matters: max returns its second operand if
+                                    // either is NaN
   const __m512 part = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
   __m512 p = all(0.0135341679F);
   p = _mm512_fmadd_ps(p, part, all(0.0520114606F));
   p = _mm512_fmadd_ps(p, part, all(0.241442757F));
   p = _mm512_fmadd_ps(p, part, all(0.693003834F));
   p = _mm512_fmadd_ps(p, part, all(1.00000259F));
-  return _mm512_scalef_ps(p, x);  // scales by 2 to the integer below x
+  return _mm512_scalef_ps(p, x);  // scales by 2 to the largest integer that does not exceed x
 }
 
-/// tanh(x) = 1 - 2 / (1 + e^2x).
+/// Returns tanh(x) = 1 - 2 / (1 + e^2x).
 inline __m512 hyperbolic_tangent(__m512 x) {
   const __m512 e = exponential(_mm512_min_ps(all(60), _mm512_add_ps(x, x)));
   return _mm512_sub_ps(all(1), _mm512_div_ps(all(2), _mm512_add_ps(all(1), e)));
 }
 
-/// The left side of a product: rows of units.
+/// Left operand of a product: rows of units.
 struct Left {
   const void* data;
   int64_t stride;       // in units
-  bool is_far = false;  // in memory and not in a cache: vector products prefetch its rows
+  bool is_far = false;  // in memory instead of a cache: vector products prefetch its rows
 };
 
-/// Properties of an instruction set. `Value` is the type of the operands; a unit has kUnit values;
-/// sizes of a product must be multiples of kRows, kColumns and kUnits; kUnitsAtOnce units of a
-/// panel stay in the level-1 cache while all rows are processed.
+/// Properties of an instruction set. `Value` is the operand type; a unit has kUnit values. The
+/// sizes of a product must be multiples of kRows, kColumns and kUnits. Products process
+/// kUnitsAtOnce units of a panel at a time, which stay in the level-1 cache.
 struct Fma {
   using Value = float;
   static constexpr int64_t kUnit = 1, kRows = 1, kColumns = 16, kUnits = 1, kUnitsAtOnce = 128;
@@ -156,7 +159,7 @@ inline void vector_tile(
   const auto* a = static_cast<const float*>(left.data);
   for (int64_t u = 0; u < units && left.is_far; u += kLanes) {
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {  // prefetch a cache line of each of the next rows
+    for (int r = 0; r < kRows; ++r) {  // prefetch one cache line of each of the next rows
       __builtin_prefetch(a + (kRows + r) * left.stride + u);
     }
   }
@@ -230,13 +233,13 @@ void rows_by_panel(
   }
 }
 
-/// 2 x 2 tiles of 16 x 16, so that each loaded value is used twice.
+/// Computes 2 x 2 tiles of 16 x 16, so that each loaded value is used twice.
 inline void amx_tile(
     int64_t units, Left left, const float* panel, float* c, int64_t c_stride, Sum mode) {
   const auto* a = static_cast<const float*>(left.data);
   const int64_t a_bytes = left.stride * 4, b_bytes = kPanel * 4, c_bytes = c_stride * 4;
   float* below = c + kLanes * c_stride;
-  // The compiler does not know that tile loads read memory.
+  // Prevents reordering, because the compiler does not know that tile loads read memory.
   __asm__ volatile("" ::: "memory");
   if (mode == Sum::kAdded) {
     _tile_loadd(0, c, c_bytes);
@@ -287,8 +290,8 @@ inline void columns_by_panel(
   }
 }
 
-/// Computes c [rows, columns] (with `c_stride`) = or += left x panel; columns at most 64. Sizes are
-/// multiples of Machine's kRows, kColumns and kUnits.
+/// Computes c [rows, columns] (row stride `c_stride`) = left x panel, or adds the product to c.
+/// There are at most 64 columns. Sizes must be multiples of Machine's kRows, kColumns and kUnits.
 template <class Machine>
 inline void product(
     int64_t rows,
@@ -330,13 +333,13 @@ inline void product<Amx>(
   }
 }
 
-/// RAII scope of AMX products: configures the thread's tiles and releases them.
+/// RAII scope for AMX products: configures the thread's tiles and releases them.
 template <class Machine>
 struct TileState {};
 template <>
 struct TileState<Amx> {
   TileState() {
-    // Eight tiles of 16 rows of 64 bytes.
+    // Eight tiles, each with 16 rows of 64 bytes.
     struct alignas(64) Configuration {
       uint8_t palette, start, reserved[14];
       uint16_t bytes[16];
@@ -380,7 +383,7 @@ inline void transpose(__m512i (&r)[16]) {
   }
 }
 
-/// Transposes 16 x 16 units from rows `from_stride` apart to rows `to_stride` apart.
+/// Transposes 16 x 16 units from rows with stride `from_stride` to rows with stride `to_stride`.
 inline void transpose_units(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
   __m512i rows[kLanes];
   for (int64_t i = 0; i < kLanes; ++i) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 
-/// Returns the mask of the valid lanes of the last `count`.
+/// Returns the mask of the first `count` lanes.
 __mmask16 mask_of(int64_t count) {
   return count >= kLanes ? static_cast<__mmask16>(0xffff)
                          : static_cast<__mmask16>((1U << count) - 1);
@@ -30,8 +30,8 @@ __m512i rounded_bits(__m512 numbers) {
 void unpack_4_bits(
     const uint8_t* codes, int64_t count, const float* values, float scale, float* to) {
   const __m512 table = _mm512_loadu_ps(values), factor = _mm512_set1_ps(scale);
-  // Duplicates each byte and shifts the first copy to move its high half down. A permutation uses
-  // only the low four index bits.
+  // Duplicates each byte and shifts the first copy so that its high half moves down. A permutation
+  // uses only the low four index bits.
   const __m128i twice = _mm_set_epi8(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
   const __m512i shifts = _mm512_set_epi32(0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4);
   for (int64_t i = 0; i < count; i += kLanes) {

@@ -1,6 +1,6 @@
-// Vectors of sixteen floats for the CPU loops of this module: GCC's vector types, compiled for
-// plain x86-64, AVX2 and AVX-512 (and for any other processor), chosen at run time. Internal to
-// ops; not to be included in headers.
+// Vectors of sixteen floats for the CPU loops of this module. They use GCC's vector types and are
+// compiled for plain x86-64, AVX2 and AVX-512 (and for any other processor); the version is chosen
+// at run time. Internal to ops. Do not include this file in headers.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,8 @@
 
 #include "base/processor.h"
 
-// The warning concerns how functions pass vectors; all functions that return vectors are inlined.
+// The warning is about the way functions pass vectors, but all functions that return vectors are
+// inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #define LOCKSTEP_INLINE __attribute__((always_inline)) inline
@@ -23,13 +24,13 @@ typedef uint32_t Words __attribute__((vector_size(64)));
 typedef uint64_t Longs __attribute__((vector_size(64)));   // 8 values
 typedef uint16_t Halves __attribute__((vector_size(32)));  // 16 values
 
-/// A bfloat16 value as bits.
+/// A bfloat16 value, stored as bits.
 struct Bfloat16 {
   uint16_t bits;
 };
 
 /// Replacement for std::bit_cast, which in builds without inlining is a function that passes wide
-/// vectors by the baseline's calling convention.
+/// vectors with the baseline's calling convention.
 template <class To, class From>
 LOCKSTEP_INLINE To same_bits(const From& value) {
   return __builtin_bit_cast(To, value);
@@ -84,7 +85,7 @@ LOCKSTEP_INLINE Longs mix(const Longs& word) {
   return x ^ (x >> 31);
 }
 
-/// Loads the first `count` (below 16) lanes; the others are `rest`.
+/// Loads the first `count` lanes (fewer than 16); the other lanes are `rest`.
 template <class T>
 LOCKSTEP_INLINE Floats load_some(const T* from, int64_t count, float rest = 0) {
   Floats value = splat(rest);
@@ -100,7 +101,7 @@ LOCKSTEP_INLINE void store_some(T* to, const Floats& value, int64_t count) {
   }
 }
 
-/// Loads all lanes, or the first `count` if that is fewer.
+/// Loads all lanes, or only the first `count` if that is fewer.
 template <class T>
 LOCKSTEP_INLINE Floats load_up_to(const T* from, int64_t count) {
   return count >= kLanes ? load(from) : load_some(from, count);
@@ -130,8 +131,8 @@ LOCKSTEP_INLINE float maximum(const Floats& value) {
   return most;
 }
 
-/// e^x for x at most 88; 0 below -87. Within 2 units in the last place (Cephes' polynomial and
-/// reduction).
+/// Returns e^x for x up to 88, and 0 below -87. The error is at most 2 units in the last place
+/// (Cephes' polynomial and reduction).
 LOCKSTEP_INLINE Floats exponential(const Floats& x) {
   constexpr float kRound = 12582912.0F;  // adding and subtracting it rounds to an integer
   const Floats turns = (x * 1.44269504F + kRound) - kRound;
@@ -163,7 +164,7 @@ __attribute__((target("avx2,fma"))) void run_avx2(const Args&... args) {
 enum class Level { kPlain, kAvx2, kAvx512 };
 
 /// The highest level that may be used on this processor (base/processor.h). Tests lower it to cover
-/// every version.
+/// all versions.
 inline Level& level() {
   static Level found = [] {
     if (instruction_set() >= InstructionSet::kAvx512) {
@@ -174,8 +175,8 @@ inline Level& level() {
   return found;
 }
 
-/// Calls Kernel::run(args...) compiled for this processor. Kernel::run must be LOCKSTEP_INLINE and
-/// contain no lambdas.
+/// Calls the version of Kernel::run(args...) that is compiled for this processor. Kernel::run must
+/// be LOCKSTEP_INLINE and must not contain lambdas.
 template <class Kernel, class... Args>
 void dispatch(const Args&... args) {
 #if defined(__x86_64__)

@@ -29,7 +29,7 @@ struct BackwardHook : torch::autograd::Function<BackwardHook> {
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
     c10::static_intrusive_pointer_cast<Callback>(context->saved_data["reached"].toCapsule())
         ->call();
-    gradients.emplace_back();  // the callback has no gradient
+    gradients.emplace_back();  // the callback argument has no gradient
     return gradients;
   }
 };
@@ -42,7 +42,7 @@ at::Tensor when_backward_reaches(const at::Tensor& x, std::function<void()> reac
 
 std::vector<at::Tensor> when_backward_reaches(
     std::vector<at::Tensor> tensors, std::function<void()> reached) {
-  // Tensors that need no gradient must not get one.
+  // Tensors that require no gradient must not receive one.
   const auto needs_gradient = [](const at::Tensor& tensor) {
     return tensor.defined() && tensor.requires_grad();
   };

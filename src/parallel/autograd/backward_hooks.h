@@ -1,4 +1,4 @@
-// Hooks at the boundaries of a unit in the backward pass.
+// Callbacks at the boundaries of a unit in the backward pass.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,11 @@
 
 namespace lockstep::parallel {
 
-/// Returns x unchanged; the backward pass calls `reached` when it gets to this point, before it
-/// continues. Never called if x needs no gradient.
+/// Returns x unchanged. The backward pass calls `reached` when it arrives at this point, before it
+/// continues. `reached` is never called if x requires no gradient.
 at::Tensor when_backward_reaches(const at::Tensor& x, std::function<void()> reached);
-/// The same for several tensors: `reached` is called once, when the gradients of all are available.
+/// Overload for several tensors: `reached` is called once, when the gradients of all tensors are
+/// available.
 std::vector<at::Tensor> when_backward_reaches(
     std::vector<at::Tensor> tensors, std::function<void()> reached);
 

@@ -6,7 +6,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Wraps a kernel and queues its weight gradients.
+/// Wraps a kernel so that its weight gradients are queued.
 class DeferredProduct final : public nn::LinearKernel {
  public:
   DeferredProduct(std::shared_ptr<nn::LinearKernel> product, std::shared_ptr<DeferredQueue> queue)

@@ -1,7 +1,7 @@
-// Deferred weight gradients: the backward pass of a linear in two halves (Qi et al., "Zero Bubble
-// Pipeline Parallelism", 2023, section 2). The input gradient, for which another stage waits, is
-// computed at once; the weight gradient is queued as a closure and computed when the rank would
-// otherwise idle.
+// Deferred weight gradients. The backward pass of a linear layer is split in two (Qi et al., "Zero
+// Bubble Pipeline Parallelism", 2023, section 2). The input gradient, which another stage waits
+// for, is computed immediately. The weight gradient is queued as a closure and computed when the
+// rank would otherwise be idle.
 #pragma once
 
 #include <functional>
@@ -18,31 +18,31 @@ namespace lockstep::parallel {
 
 using at::Tensor;
 
-/// Deferred work of a backward pass. Each call computes the gradient of one weight and accumulates
-/// it.
+/// Deferred work of a backward pass. Each closure computes and accumulates the gradient of one
+/// weight.
 using DeferredWork = std::vector<std::function<void()>>;
 
-/// Queue of closures of one stage's linears; used by one thread.
+/// Queue of the deferred closures of one stage. Not thread-safe.
 class DeferredQueue {
  public:
   void push(std::function<void()> work) { work_.push_back(std::move(work)); }
-  /// The same for a kernel that may have been called more than once in the pass: its parameters get
-  /// one gradient, the sum.
+  /// Overload for a kernel that may be called more than once per pass. Its closures are merged into
+  /// one that accumulates the sum of the gradients.
   void push(const nn::LinearKernel* product, std::function<void()> work);
   /// Returns and removes all queued work.
   DeferredWork take();
 
  private:
   DeferredWork work_;
-  std::unordered_map<const nn::LinearKernel*, size_t> places_;  // index in work_, by kernel
+  std::unordered_map<const nn::LinearKernel*, size_t> places_;  // keyed by kernel: index in work_
 };
 
-/// Makes every linear of the model queue the gradients of its kernel's parameters in `queue`, for
-/// any kind of kernel. Autograd then no longer tracks these parameters. Linears whose input needs
-/// no gradient are unchanged, since they have no first half. If called again, the last queue is
-/// used. Call after layers have been replaced.
+/// Makes every linear layer of the model queue its parameters' gradients in `queue`, for any type
+/// of kernel. Autograd no longer tracks these parameters. Layers whose input requires no gradient
+/// are unchanged, since there is no input gradient to compute first. A second call replaces the
+/// queue. Call this after all layer replacements.
 void defer_weight_gradients(nn::LanguageModel& model, const std::shared_ptr<DeferredQueue>& queue);
-/// The same for one linear.
+/// Overload for one linear layer.
 void defer_weight_gradients(nn::Linear& linear, const std::shared_ptr<DeferredQueue>& queue);
 
 }  // namespace lockstep::parallel

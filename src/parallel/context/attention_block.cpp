@@ -1,4 +1,4 @@
-// Blockwise attention with a running softmax.
+// Blockwise attention with a running maximum and sum.
 #include "parallel/context/attention_block.h"
 
 #include <algorithm>
@@ -11,27 +11,27 @@
 namespace lockstep::parallel {
 namespace {
 
-/// A finite number below every score: no key was visible.
+/// Finite value below every score; marks queries that have seen no key.
 constexpr double kNothing = -1e30;
-/// Scores of a tile, over all rows and heads; and the keys of a tile.
+/// Limits of a tile: scores over all rows and heads, keys, and minimum number of queries.
 constexpr int64_t kScores = int64_t{1} << 21, kKeys = 1024, kLeastQueries = 32;
 
 struct Tile {
-  int64_t query, queries, key, keys;  // within the block
+  int64_t query, queries, key, keys;  // ranges within the block
 };
 
-/// The starts of the documents of a block's queries, [B, T].
+/// Returns the document starts of a block's queries, [B, T].
 Tensor starts_of(const BlockPlace& place, int64_t queries, const BlockOptions& options) {
   return options.document_starts.narrow(1, place.first_query, queries);
 }
 
-/// True if the first query's document, and therefore every later one, starts after `key`.
+/// Returns true if the first query's document, and therefore every later one, starts after `key`.
 bool begin_behind(int64_t key, int64_t query, const BlockOptions& options) {
   const Tensor& starts = options.document_starts;
   return starts.defined() && starts.is_cpu() && starts.select(1, query).min().item<int64_t>() > key;
 }
 
-/// Calls visit(tile) for the tiles of a block with at least one visible pair.
+/// Calls visit(tile) for each tile of a block that has at least one visible query-key pair.
 template <class Visit>
 void visit_tiles(
     const Tensor& query,
@@ -67,8 +67,8 @@ Tensor flat_heads(const Tensor& x) {
   return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
 }
 
-/// Scores [B, H, T, S] of a tile, -Inf for invisible keys. With a soft cap and if requested,
-/// `slope` receives the derivative of the capped scores.
+/// Returns the scores [B, H, T, S] of a tile, with -Inf for invisible keys. If a soft cap is set
+/// and `slope` is given, `slope` receives the derivative of the capping function.
 Tensor scores_of(
     const Tensor& query,
     const Tensor& key,
@@ -143,7 +143,7 @@ Tensor weighted(const Tensor& weights, const Tensor& values, at::ScalarType type
       .view({weights.size(0), weights.size(1), weights.size(2), values.size(3)});
 }
 
-/// The transposed product: [B, H, T, S] x [B, H, T, D] -> [B, Hkv, S, D].
+/// Transposed product: [B, H, T, S] x [B, H, T, D] -> [B, Hkv, S, D].
 Tensor weighted_by_key(const Tensor& weights, const Tensor& x, int64_t kv_heads) {
   const Tensor w = by_key_head(weights, kv_heads).to(x.scalar_type());
   return ops::matrix_products(w.transpose(1, 2), by_key_head(x, kv_heads))

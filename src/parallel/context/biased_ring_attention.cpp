@@ -16,10 +16,11 @@ namespace {
 struct BiasedRing final : Ring {
   ops::BiasedAttentionOptions options;
   int64_t whole_queries = 0, whole_keys = 0;
-  Tensor visible;  // bool, broadcasts to [B, H, L, S]; undefined: all
+  Tensor visible;  // bool, broadcasts to [B, H, L, S]; undefined: all keys are visible
   bool has_bias = false;
 
-  /// Calls visit(queries, keys) for every pair of this rank's runs and those of `owner`.
+  /// Calls visit(queries, keys) for each pair of a position run of this rank and one of rank
+  /// `owner`.
   template <class Visit>
   void visit_pairs(int owner, int64_t queries, int64_t keys, Visit&& visit) const {
     for (const PositionRun& q : runs_of(rank(), queries, whole_queries)) {
@@ -32,13 +33,14 @@ struct BiasedRing final : Ring {
   }
 };
 
-/// Slice of [.., L or 1, S or 1] for a run of the rank's queries and a run of all keys.
+/// Returns the slice of x ([.., L or 1, S or 1]) for a run of this rank's queries and a run of
+/// keys.
 Tensor block_of(const Tensor& x, const PositionRun& q, const PositionRun& k) {
   const Tensor rows = x.size(-2) == 1 ? x : x.narrow(-2, q.local, q.count);
   return x.size(-1) == 1 ? rows : rows.narrow(-1, k.whole, k.count);
 }
 
-/// Scores [B, H, t, s], -Inf for invisible keys.
+/// Returns the scores [B, H, t, s], with -Inf for invisible keys.
 Tensor scores_of(
     const BiasedRing& ring,
     const Tensor& query,

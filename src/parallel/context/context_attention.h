@@ -4,8 +4,8 @@
 namespace lockstep::parallel {
 
 enum class ContextAttention {
-  kRing,     // keys and values are passed around a ring (Liu et al., 2023)
-  kUlysses,  // shards of the sequence are exchanged for shards of the heads (Jacobs et al., 2023)
+  kRing,     // keys and values are sent around a ring (Liu et al., 2023)
+  kUlysses,  // all-to-all exchanges sequence shards for head shards (Jacobs et al., 2023)
 };
 
 }  // namespace lockstep::parallel

@@ -62,7 +62,7 @@ class SwapAttention final {
   ContextAttention attention_;
 };
 
-/// Checked for every tensor rank, so that all ranks report the same error.
+/// Checks the heads of every tensor rank, so that all ranks report the same error.
 void check_heads(const model::ModelConfig& config, const mesh::Mesh& mesh) {
   for (int rank = 0; rank < mesh.tensor; ++rank) {
     const HeadSplit heads = split_heads(config, rank, mesh.tensor);
@@ -90,7 +90,7 @@ void apply_context_parallel(
     ContextAttention attention) {
   comm::Communicator& group = axes.along(mesh::Axis::kContext);
   if (group.size() == 1) {
-    return;  // plain attention is correct in a group of one
+    return;  // the original attention is correct in a group of one rank
   }
   if (attention == ContextAttention::kUlysses && model.config().is_encoder_decoder()) {
     throw Error(

@@ -1,5 +1,5 @@
-// Context parallelism: each rank holds a shard of every sequence, and only attention reads beyond
-// it.
+// Context parallelism. Each rank holds a shard of every sequence, and only attention reads other
+// ranks' shards.
 #pragma once
 
 #include "nn/language_model.h"
@@ -9,10 +9,10 @@
 
 namespace lockstep::parallel {
 
-/// Replaces the attention of `model` (or of a pipeline stage) by one that works over the context
-/// axis. Call after apply_tensor_parallel, whose heads it uses. No effect in a group of one. `axes`
-/// must outlive the model. Throws Error (kConfig), with a suggestion, if this rank's heads are
-/// unsuitable for kUlysses.
+/// Replaces the attention of `model` (or of a pipeline stage) with attention over the context axis.
+/// Must be called after apply_tensor_parallel, whose heads it uses. Does nothing in a group of one
+/// rank. `axes` must outlive the model. Throws Error (kConfig), with a suggestion, if kUlysses
+/// cannot divide this rank's heads.
 void apply_context_parallel(
     nn::LanguageModel& model,
     ParallelGroups& axes,

@@ -17,13 +17,13 @@ namespace lockstep::parallel {
 
 using at::Tensor;
 
-/// Tags of messages that are in flight between the same ranks at the same time.
+/// Message tags, which distinguish messages that are in flight between the same two ranks.
 enum class RingTag { kKeysAndValues = 1, kGradients = 2 };
 
-/// A ring over the context axis; a holder, so that autograd nodes can keep it.
+/// Ring over the context axis. A torch holder, so that autograd nodes can store it.
 struct Ring : torch::CustomClassHolder {
   SequencePart part;
-  comm::Communicator* group = nullptr;  // must outlive the model and its graphs
+  comm::Communicator* group = nullptr;  // must outlive the model and its autograd graphs
 
   int rank() const { return group->rank(); }
   int ranks() const { return group->size(); }
@@ -31,7 +31,7 @@ struct Ring : torch::CustomClassHolder {
   comm::Pending pass(const Tensor& out, const Tensor& in, RingTag tag) const {
     using Direction = comm::P2p::Direction;
     const int next = (rank() + 1) % ranks(), previous = (rank() + ranks() - 1) % ranks();
-    if (next == rank()) {  // a single rank sends to itself
+    if (next == rank()) {  // a single rank copies to itself
       in.copy_(out);
       return {};
     }
@@ -41,8 +41,8 @@ struct Ring : torch::CustomClassHolder {
     }};
     return group->exchange(transfers);
   }
-  /// The position runs of a rank that holds `length` positions, without the padding after the end
-  /// of the sequence, which is also at the end of the rank's shard.
+  /// Returns the position runs of rank `of`, which holds `length` positions. Padding after the end
+  /// of the sequence, which is also at the end of the rank's shard, is excluded.
   std::vector<PositionRun> runs_of(int of, int64_t length, int64_t whole_length) const {
     std::vector<PositionRun> runs = part.runs_of_context(of, length);
     for (PositionRun& run : runs) {
@@ -52,15 +52,15 @@ struct Ring : torch::CustomClassHolder {
   }
 };
 
-/// Throws Error (internal) if the pass is not over a shard of a sequence.
+/// Throws Error (internal) if the pass does not process a shard of a sequence.
 void require_part(const nn::ForwardContext& context);
 
 inline Tensor run_of(const Tensor& x, const PositionRun& run) {  // [B, H, L, D] or [B, H, L]
   return x.narrow(2, run.local, run.count);
 }
 
-/// Rotates keys and values: calls visit(owner, pair) with each rank's pair, this rank's first,
-/// while the next pair is in transit. pair [2, B, H, L, D] must not be modified.
+/// Calls visit(owner, pair) for the keys and values of every rank, starting with this rank's own,
+/// while the next pair is being received. pair [2, B, H, L, D] must not be modified.
 template <class Visit>
 void visit_ring(const Ring& ring, const Tensor& pair, Visit&& visit) {
   Tensor passing = pair, coming = at::empty_like(pair), spare;
@@ -77,9 +77,9 @@ void visit_ring(const Ring& ring, const Tensor& pair, Visit&& visit) {
   }
 }
 
-/// The same in a backward pass: visit(owner, pair) returns this rank's contribution to the gradient
-/// of the pair, which is summed while it travels back to the owner. Returns the gradient of this
-/// rank's own pair: the result of its own visit() and the sum received.
+/// Backward counterpart of visit_ring: visit(owner, pair) returns this rank's contribution to the
+/// pair's gradient. The contributions are summed while they travel around the ring to the owner.
+/// Returns the gradient of this rank's own pair: its own contribution plus the received sum.
 template <class Visit>
 Tensor visit_ring_backward(const Ring& ring, const Tensor& pair, Visit&& visit) {
   Tensor own, sending, coming;
@@ -98,7 +98,7 @@ Tensor visit_ring_backward(const Ring& ring, const Tensor& pair, Visit&& visit) 
     coming = at::empty_like(of_pair);
     transfer = ring.pass(sending, coming, RingTag::kGradients);
   });
-  transfer.wait();  // complete: every other rank has added its contribution
+  transfer.wait();  // after this, all other ranks have added their contributions
   return !own.defined() ? coming : coming.defined() ? own.add_(coming) : own;
 }
 

@@ -23,7 +23,8 @@ struct AttentionRing final : Ring {
   std::vector<PositionRun> runs(int of, int64_t length) const {
     return runs_of(of, length, options.whole_length);
   }
-  /// Calls visit(queries, keys) for every pair of this rank's runs and those of `owner`.
+  /// Calls visit(queries, keys) for each pair of a position run of this rank and one of rank
+  /// `owner`.
   template <class Visit>
   void visit_pairs(int owner, int64_t length, Visit&& visit) const {
     for (const PositionRun& queries : runs(rank(), length)) {
@@ -36,8 +37,7 @@ struct AttentionRing final : Ring {
   }
 };
 
-/// Attention output [B, H, L, D] of the queries and their log-sum-exp of scores, in the
-/// accumulation type.
+/// Attention output [B, H, L, D] and log-sum-exp of the scores, in the accumulation type.
 struct Found {
   Tensor out, log_sum;
 };
@@ -59,7 +59,7 @@ Found forward_by_tiles(const AttentionRing& ring, const Tensor& query, const Ten
   return {seen.output(), seen.log_sum()};
 }
 
-/// Converts to the accumulation type.
+/// Returns the gradients in the accumulation type.
 ops::AttentionPartGradients backward_by_tiles(
     const AttentionRing& ring,
     const Tensor& dout,
@@ -89,10 +89,10 @@ ops::AttentionPartGradients backward_by_tiles(
   return {dquery, dpair[0], dpair[1]};
 }
 
-/// The part of a rank's keys that this rank's queries see, without windows. In zigzag order it is
-/// one block: for its own keys, causal attention, since a rank's positions ascend; for an earlier
-/// rank, its first chunk and all queries; for a later rank, both chunks and the queries of the
-/// second chunk. Without causal attention, all keys and all queries.
+/// The keys of another rank that this rank's queries attend to, without windows. In zigzag order
+/// they form one block. For this rank's own keys: causal attention, since its positions ascend. For
+/// an earlier rank: its first chunk and all queries. For a later rank: both chunks and the queries
+/// of the second chunk. Without causal attention: all keys and all queries.
 struct Part {
   PositionRun queries, keys;
   ops::PartSees sees = ops::PartSees::kAll;
@@ -103,7 +103,7 @@ Part part_of(const AttentionRing& ring, int owner, int64_t length) {
   const auto mine = ring.runs(ring.rank(), length), theirs = ring.runs(owner, length);
   const auto all = [](const std::vector<PositionRun>& runs) {
     PositionRun sum;
-    for (const PositionRun& run : runs) {  // a single rank has one run
+    for (const PositionRun& run : runs) {  // without zigzag order (a single rank), there is one run
       sum.count += run.count;
     }
     return sum;
@@ -117,8 +117,8 @@ Part part_of(const AttentionRing& ring, int owner, int64_t length) {
   return owner < ring.rank() ? Part{all(mine), theirs[0]} : Part{mine[1], all(theirs)};
 }
 
-/// The fused loops support blocks without windows, documents, soft caps and dropout, up to a
-/// limited shard length.
+/// Returns true if the fused loops support this attention: no windows, documents, soft caps or
+/// dropout, and a limited shard length.
 bool goes_by_parts(const AttentionRing& ring, const Tensor& query, const Tensor& key) {
   const bool has_window =
       ring.options.window > 0 && ring.options.window < ring.options.whole_length;
@@ -126,8 +126,8 @@ bool goes_by_parts(const AttentionRing& ring, const Tensor& query, const Tensor&
          ring.options.cap == 0 && ops::has_attention_part(query, key);
 }
 
-/// Between two ranks, outputs and gradients are added once and rounded once; with more ranks they
-/// are accumulated in float32.
+/// With two ranks, outputs and gradients are added and rounded only once. With more ranks they are
+/// accumulated in float32.
 at::ScalarType type_of_sums(const AttentionRing& ring, const Tensor& query) {
   return ring.ranks() > 2 ? at::kFloat : query.scalar_type();
 }
@@ -146,7 +146,7 @@ KeysAndValues run_of_pair(const Tensor& pair, const PositionRun& run) {
   return {run_of(pair[0].transpose(1, 2), run), run_of(pair[1].transpose(1, 2), run)};
 }
 
-/// Zeros [B, H, L, D] in token-major layout.
+/// Returns zeros [B, H, L, D] in token-major layout.
 Tensor zeros_by_token(const Tensor& like) {
   return at::zeros({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options())
       .transpose(1, 2);
@@ -199,7 +199,7 @@ Found forward_by_parts(
   return found;
 }
 
-/// `seen`: only the visible keys and values.
+/// `seen` contains only the visible keys and values.
 ops::AttentionPartGradients part_backward(
     const AttentionRing& ring,
     const Part& part,

@@ -16,8 +16,8 @@ namespace {
 
 using at::Tensor;
 
-/// Attention over a padded sequence without the padding, so that results, including dropout, equal
-/// the plain model's.
+/// Attention that strips the padding of a sequence, so that its results, including dropout, equal
+/// those of the unsharded model.
 struct UnpaddedAttention final : nn::Attention {
   explicit UnpaddedAttention(const nn::Attention& plain) : Attention(plain) {}
 
@@ -47,9 +47,10 @@ class SwapSequenceSlots final {
       swap(name, *dropout);
     } else if (auto* linear = slot.as<nn::Linear>()) {
       std::shared_ptr<nn::Dropout>* of_input = (*linear)->product()->input_dropout();
-      // Dropout inside experts draws per token.
+      // Dropout inside experts uses one random stream per token.
       if (of_input != nullptr && !name.role.starts_with("expert_")) {
-        // Linears are in the entered region, except the one before an encoder's head.
+        // Linear layers are between the gather and the scatter of tensor parallelism, except the
+        // one before an encoder's head.
         take_part(*of_input, name.role == "head_dense" ? part_ : entered_);
       }
     } else if (auto* exchange = slot.as<nn::ExpertExchange>()) {
@@ -66,12 +67,13 @@ class SwapSequenceSlots final {
 
  private:
   void swap(const nn::SlotName& name, std::shared_ptr<nn::Dropout>& slot) const {
-    // These follow a norm or are inside the MLP, where the tensor ranks' shards are gathered.
+    // These dropouts follow a norm or are inside the MLP, where activations are gathered over the
+    // tensor ranks.
     static const std::set<std::string> entered{
         "mlp_inner_dropout", "encoder_dropout", "final_dropout"};
     take_part(slot, entered.count(name.role) > 0 ? entered_ : part_);
   }
-  /// A head's states have the sharding of its region.
+  /// A table adapter's dropout has the sharding of the region in which the table is used.
   void take_part(const std::shared_ptr<nn::TableAdapter>& adapter) const {
     if (adapter != nullptr) {
       take_part(adapter->dropout, entered_);
@@ -88,7 +90,7 @@ class SwapSequenceSlots final {
     dropout->part = part;
     slot = dropout;
   }
-  SequencePart part_, entered_;  // between tensor-parallel layers, and in them
+  SequencePart part_, entered_;  // outside and inside tensor-parallel layers
 };
 
 }  // namespace

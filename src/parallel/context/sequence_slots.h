@@ -1,4 +1,4 @@
-// Layers other than attention that depend on position, under sequence sharding.
+// Sequence sharding of layers other than attention that depend on positions.
 #pragma once
 
 #include "nn/language_model.h"
@@ -6,9 +6,9 @@
 
 namespace lockstep::parallel {
 
-/// Replaces the dropouts of a model with sequence-sharded activations by ones that draw the mask of
-/// the whole sequence, and attention over padded sequences by one that ignores the padding. Call
-/// after apply_tensor_parallel. No effect if the sequence is not sharded.
+/// Replaces layers of a model whose activations are sharded by sequence: dropout draws the mask of
+/// the whole sequence, and attention ignores the padding of padded sequences. Call after
+/// apply_tensor_parallel. Does nothing if the sequence is not sharded.
 void apply_sequence_part(nn::LanguageModel& model, const SequencePart& part);
 
 }  // namespace lockstep::parallel

@@ -11,7 +11,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Sequence shards to head shards: [B, H, L, D] -> [B, H/n, n L, D], positions in order.
+/// Converts sequence shards to head shards: [B, H, L, D] -> [B, H/n, n L, D], with positions in
+/// order.
 Tensor heads_from_sequence(const Tensor& x, const Ring& ring) {
   const int64_t ranks = ring.group->size(), length = x.size(2);
   const Tensor out = x.unflatten(1, {ranks, -1}).transpose(0, 1).contiguous();
@@ -27,7 +28,7 @@ Tensor heads_from_sequence(const Tensor& x, const Ring& ring) {
   return whole;
 }
 
-/// Head shards to sequence shards: [B, H/n, n L, D] -> [B, H, L, D].
+/// Converts head shards to sequence shards: [B, H/n, n L, D] -> [B, H, L, D].
 Tensor sequence_from_heads(const Tensor& x, const Ring& ring) {
   const int64_t ranks = ring.group->size(), length = x.size(2) / ranks;
   Tensor out = at::empty({ranks, x.size(0), x.size(1), length, x.size(3)}, x.options());
@@ -74,8 +75,9 @@ Tensor UlyssesAttention::forward(
   const int64_t ranks = group->size(), heads = query.size(1);
   const int64_t real = context.inputs().whole_length, whole = query.size(2) * ranks;
   const auto turned = [&](const Tensor& x) {
-    // If key-value heads are not divisible by the ranks, they are replicated: one copy per rank,
-    // or, if a rank's queries use several heads, one per query head.
+    // If the number of key-value heads is not divisible by the number of ranks, the heads are
+    // replicated: one copy per rank or, if a rank's queries use several key-value heads, one per
+    // query head.
     const int64_t kv_heads = x.size(1), copies = ranks % kv_heads == 0 ? ranks : heads;
     const Tensor enough =
         kv_heads % ranks == 0 ? x : x.repeat_interleave(copies / kv_heads, /*dim=*/1);

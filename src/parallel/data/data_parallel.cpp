@@ -13,7 +13,7 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr double kMegabyte = 1024.0 * 1024.0;  // megabyte as in torch's DDP
+constexpr double kMegabyte = 1024.0 * 1024.0;  // same definition as in torch's DDP
 
 std::unique_ptr<ShardFile> make_shard_file(const DataParallelOptions& options) {
   return options.zero_stage < 3 || options.parameter_folder.empty()
@@ -90,7 +90,7 @@ std::vector<Tensor> DataParallel::run_unit(
   const bool has_backward = records && std::any_of(y.begin(), y.end(), [](const Tensor& tensor) {
                               return tensor.defined() && tensor.requires_grad();
                             });
-  // The last unit is the first that the backward pass needs.
+  // The last unit stays gathered, because the backward pass needs it first.
   if (!has_backward || unit + 1 < backward_reads_.size()) {
     gathers_.leave(unit, Pass::kForward);
   }

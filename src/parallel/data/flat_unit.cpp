@@ -21,16 +21,17 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Parameters that will form a flat unit.
+/// Parameters that will form one flat unit.
 struct FlatGroup {
   std::vector<NamedParameter> parameters;
-  std::vector<size_t> units;  // descending
+  std::vector<size_t> units;  // in descending order
   std::vector<std::string> names;
   bool persistent = true;
   int64_t bytes = 0;
 };
 
-/// Groups parameters from the last unit to the first, the order in which gradients become ready.
+/// Groups parameters from the last unit to the first, which is the order in which gradients become
+/// ready.
 class Grouping {
  public:
   explicit Grouping(const FlatOptions& options) : options_(options) {}
@@ -60,7 +61,7 @@ class Grouping {
     for (auto& [key, group] : open_) {
       closed_.push_back(std::move(group));
     }
-    // A group's gradients are whole when its first unit's are.
+    // A group's gradients are complete when those of its first unit are.
     std::stable_sort(closed_.begin(), closed_.end(), [](const FlatGroup& a, const FlatGroup& b) {
       return a.units.back() > b.units.back();
     });
@@ -68,11 +69,11 @@ class Grouping {
   }
 
  private:
-  using Key =
-      std::tuple<at::ScalarType, bool, bool, size_t>;  // type, trainable, persistent, summed over
+  using Key = std::tuple<at::ScalarType, bool, bool, size_t>;  // type, trainable, persistent, index
+                                                               // of summed_over
 
-  /// Number of the group over which a gradient is summed; equal on all ranks, as the order of the
-  /// flat units must be.
+  /// Returns the index of the process group that also reduces this gradient. The index must be the
+  /// same on all ranks, because it determines the order of flat units.
   size_t number_of(comm::Communicator* summed_over) {
     const auto found = std::find(groups_.begin(), groups_.end(), summed_over);
     const auto number = static_cast<size_t>(found - groups_.begin());
@@ -109,19 +110,19 @@ class Grouping {
   std::vector<FlatGroup> closed_;
 };
 
-/// Memory for a shard that is no slice of the whole.
+/// Allocates memory for a shard that is not a slice of the whole buffer.
 Tensor home_of_shard(const Tensor& slice, const FlatOptions& options) {
   const bool moves = options.offload_parameters && !slice.is_cpu();
   if (!moves) {
     return at::empty_like(slice);
   }
-  // Shards in files free their memory, which must then be libtorch's.
+  // Shards in files repeatedly free their memory, so libtorch must own it.
   return options.file != nullptr
              ? at::empty_like(slice, at::TensorOptions(at::kCPU).pinned_memory(true))
              : ops::host_like(slice);
 }
 
-/// Fills the shard, and makes the parameters views of `full`.
+/// Fills the shard and makes the parameters views of `full`.
 void take_values(FlatUnit& flat, int64_t part, const FlatOptions& options) {
   for (FlatUnit::Entry& entry : flat.entries) {
     const Tensor view =
@@ -130,7 +131,7 @@ void take_values(FlatUnit& flat, int64_t part, const FlatOptions& options) {
       view.copy_(entry.parameter);
     }
     // set_data keeps the parameter's identity, hooks and version counter, so autograd does not
-    // treat a gather into `full` as a modification.
+    // treat a gather into `full` as a modification of the parameter.
     entry.parameter.set_data(view);
   }
   const Tensor slice = flat.full.narrow(0, flat.shard_begin, part);
@@ -154,7 +155,7 @@ void take_values(FlatUnit& flat, int64_t part, const FlatOptions& options) {
   }
 }
 
-/// Allocates the buffers of a stage and makes the parameters views of them.
+/// Allocates the buffers of a flat unit and makes the parameters views of them.
 FlatUnit flatten(FlatGroup group, const FlatOptions& options) {
   const at::NoGradGuard no_grad;
   std::vector<NamedParameter>& parameters = group.parameters;
@@ -182,7 +183,7 @@ FlatUnit flatten(FlatGroup group, const FlatOptions& options) {
   flat.shard_begin = flat.replicated ? 0 : options.rank * part;
 
   const auto type = parameters.front().tensor.options().requires_grad(false);
-  // Gaps between parameters are zero.
+  // Elements between parameters must be zero.
   flat.full = options.source && flat.persistent ? ops::new_zeros(part * shards, type)
                                                 : at::empty({part * shards}, type);
   take_values(flat, part, options);

@@ -1,4 +1,4 @@
-// Accumulates squares of gradients as they are summed.
+// Accumulates the squares of gradients as the gradients are summed.
 #include "parallel/data/grad_norm_accumulator.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr int64_t kBlock = int64_t{1} << 16;  // elements per thread, small enough for its cache
+constexpr int64_t kBlock = int64_t{1} << 16;  // elements per thread; fits into its cache
 
 }  // namespace
 
@@ -42,7 +42,7 @@ void GradNormAccumulator::count(int64_t begin, int64_t end) {
       in_host_memory_ += share * optim::squared_norm(part);
       return;
     }
-    if (part.is_cuda() && ops::cuda_loops().add_squares != nullptr) {  // a single kernel
+    if (part.is_cuda() && ops::cuda_loops().add_squares != nullptr) {  // one kernel for all runs
       if (!on_device_.defined()) {
         on_device_ = at::zeros({ops::kSquareSums}, part.options().dtype(at::kDouble));
       }

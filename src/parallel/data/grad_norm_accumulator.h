@@ -1,5 +1,5 @@
-// Accumulates the squares of a flat unit's summed gradient for the norm while the sum is in a
-// cache, so that the norm needs no extra pass.
+// Accumulates the squares of a flat unit's summed gradient for the gradient norm while the sum is
+// still in a cache, which saves an extra pass.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@
 
 namespace lockstep::parallel {
 
-/// Share of a parameter's squares that this rank counts, if ranks of other groups hold it too.
+/// Returns the fraction of a parameter's squares that this rank counts, if ranks of other groups
+/// also hold the parameter.
 using ShareOfParameter = std::function<double(const std::string& name)>;
 
 class GradNormAccumulator {
  public:
-  /// For `flat`, which must outlive it. Without a function every parameter is counted in full.
+  /// `flat` must outlive this object. Without `share`, every parameter is counted in full.
   explicit GradNormAccumulator(const FlatUnit& flat, const ShareOfParameter& share = nullptr);
   /// Resets the sums for a new step.
   void clear();
-  /// Counts elements [begin, end) of the shard's gradient, which must be final. One thread at a
-  /// time.
+  /// Counts the elements [begin, end) of the shard's gradient, which must be final. Not
+  /// thread-safe.
   void count(int64_t begin, int64_t end);
-  /// sum += counted squares; [1] float64 on the gradient's device.
+  /// Adds the accumulated squares to `sum`, float64 [1] on the gradient's device.
   void add_to(Tensor& sum) const;
 
  private:
@@ -35,13 +36,14 @@ class GradNormAccumulator {
   };
 
   const FlatUnit* flat_;
-  std::vector<Run> runs_;  // of different shares; empty: all of it counts
+  std::vector<Run> runs_;  // ranges with different shares; empty: everything counts in full
   double in_host_memory_ = 0;
   Tensor on_device_;  // float64 partial sums
 };
 
-/// Copies or adds elements [begin, end) of `from` to `to`, in cache-sized blocks if they are
-/// counted. Flat tensors of one length; the types may differ.
+/// Copies or adds elements [begin, end) of `from` to `to`. If `count` is set, this is done in
+/// cache-sized blocks and `count` is called for each. The tensors are flat and of equal length;
+/// their types may differ.
 enum class Written { kReplaced, kAdded };
 void write_and_count(
     const Tensor& to,

@@ -14,7 +14,7 @@
 
 namespace lockstep::parallel {
 
-/// The hook of one parameter.
+/// Gradient hook of one parameter.
 class GradientReductions::Taker final : public ops::GradientSink {
  public:
   Taker(GradientReductions& reductions, size_t unit, size_t entry)
@@ -101,15 +101,16 @@ ops::GradientPlace GradientReductions::lend(
   Unit& unit = units_[unit_index];
   Entry& entry = unit.entries[entry_index];
   const FlatUnit::Entry& place = unit.flat->entries[entry_index];
-  // A gradient computed outside its micro-batch's backward pass must not mix with another one's.
+  // Outside the micro-batch's backward pass, a gradient could mix with that of another micro-batch.
   const bool is_alone = micro_batches_ == 1 && keeps_whole_gradients() && !entry.written;
   const bool is_free = !entry.lent && !entry.seen && (in_backward_ || is_alone);
   const bool is_alike = unit.flat->shard_gradient.scalar_type() == place.parameter.scalar_type();
-  // In host memory, sums of another type are converted and counted block by block in the cache.
+  // In host memory, gradients of another type are converted and counted block by block in the
+  // cache.
   const bool takes = makes == ops::Makes::kWritten
                          ? is_alike && !entry.written
                          : is_alike || !ops::has_host_loops(unit.flat->shard_gradient);
-  // If user hooks are registered, let autograd deliver the gradient.
+  // If user hooks are registered, autograd must deliver the gradient.
   if (!is_free || !takes || !torch::autograd::impl::hooks(place.parameter).empty()) {
     return {};
   }
@@ -126,7 +127,7 @@ void GradientReductions::gradient_written(size_t unit_index, size_t entry_index)
   const FlatUnit::Entry& place = unit.flat->entries[entry_index];
   const Tensor gradient = place.parameter.grad();
   if (!gradient.defined() && !entry.lent) {
-    return;  // the hook also runs if no gradient was computed
+    return;  // the hook runs even if no gradient was computed
   }
   if (entry.seen || !in_backward_) {
     throw Error(
@@ -150,7 +151,7 @@ void GradientReductions::gradient_written(size_t unit_index, size_t entry_index)
         is_added ? Written::kAdded : Written::kReplaced,
         is_counted ? comm::ResultReader(count) : comm::ResultReader());
   } else {
-    if (gradient.defined()) {  // sparse rows: an embedding table tied to the head
+    if (gradient.defined()) {  // sparse rows of an embedding table that is tied to the head
       (is_added ? sum : sum.zero_()).view(gradient.sizes()).add_(gradient);
     }
     if (is_counted) {
@@ -208,7 +209,7 @@ void GradientReductions::start(Unit& unit) {
   reduction.pending.set_name(flat.name);
   if (!keeps_whole_gradients()) {
     unit.has_sum = true;
-    flat.gradient.reset();  // the reduction keeps it until it completes
+    flat.gradient.reset();  // the reduction holds the buffer until it completes
   }
   in_flight_.push_back(std::move(reduction));
 }
@@ -312,7 +313,8 @@ int64_t GradientReductions::bytes_in_flight() const {
     if (!reduction.incoming.is_alias_of(reduction.wire)) {
       bytes += counts(reduction.incoming);
     }
-    if (!flat.replicated && reduction.wire.is_cpu()) {  // the peers' slices, one message each
+    if (!flat.replicated && reduction.wire.is_cpu()) {  // the slices of the other ranks, one
+                                                        // message each
       bytes += static_cast<int64_t>(reduction.wire.nbytes()) / group_.size() * (group_.size() - 1);
     }
   }

@@ -1,4 +1,4 @@
-// Gathers sharded matrices on one rank each for matrix optimizers.
+// Assembles sharded matrices, each on one rank, for matrix optimizers.
 #include "parallel/data/matrix_exchange.h"
 
 #include <algorithm>
@@ -14,21 +14,22 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Elements of the matrices exchanged at the same time.
+/// Maximum number of matrix elements exchanged in one round.
 constexpr int64_t kElementsOfRound = int64_t{1} << 26;
 
 int64_t elements_of(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-/// Operation count of one Newton-Schulz iteration step.
+/// Returns the number of operations of one Newton-Schulz step.
 double cost_of(const std::vector<int64_t>& shape) {
   const auto less = static_cast<double>(std::min(shape[0], shape[1]));
   const auto more = static_cast<double>(std::max(shape[0], shape[1]));
   return less * less * (4 * more + 2 * less);
 }
 
-/// One line per piece: type, name, whole shape, first element, count, cut dimensions, ranges.
+/// Returns one line per piece: type, name, whole shape, first element, count, cut dimensions,
+/// ranges.
 std::string text_of(std::span<const optim::MatrixPiece> pieces) {
   std::string text;
   for (const optim::MatrixPiece& piece : pieces) {
@@ -52,7 +53,7 @@ std::string text_of(std::span<const optim::MatrixPiece> pieces) {
   return text;
 }
 
-/// The elements of a cut, in one flat tensor.
+/// Returns the elements of a cut as one flat tensor.
 at::Tensor cut_out(const at::Tensor& whole, const mesh::Cut& cut) {
   if (cut.is_whole()) {
     return whole.contiguous().view({-1});
@@ -171,8 +172,8 @@ void MatrixExchange::deal(size_t begin, size_t end, std::vector<double>& loads) 
 }
 
 void MatrixExchange::choose_senders(Matrix& matrix) {
-  // If several ranks hold a piece, the owner's copy is used if it has one, otherwise that of the
-  // lowest rank.
+  // If several ranks hold a piece, the owner's copy is used if it has one; otherwise the copy of
+  // the lowest rank is sent.
   const auto stands_for = [&](const Part& a, const Part& b) {
     if (&a == &b || a.cut.dim != b.cut.dim || a.cut.ranges != b.cut.ranges || a.begin > b.begin ||
         a.begin + a.count < b.begin + b.count) {

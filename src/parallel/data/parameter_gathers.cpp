@@ -32,8 +32,8 @@ ParameterGathers::ParameterGathers(
 void ParameterGathers::check_order(size_t unit, Pass pass) {
   const auto index = static_cast<int64_t>(unit), last = static_cast<int64_t>(names_.size()) - 1;
   int64_t& before = pass == Pass::kForward ? last_forward_ : last_backward_;
-  // A pass may end early (without a head, or if nothing before needs a gradient) and then start
-  // over.
+  // A pass may end early (without a head, or if no earlier unit needs a gradient) and then start
+  // again.
   const bool fits = pass == Pass::kForward ? index == before + 1 || index == 0
                                            : index == before - 1 || index == last;
   if (!fits) {
@@ -59,7 +59,7 @@ void ParameterGathers::enter(size_t unit, Pass pass) {
   }
   for (size_t flat = gathers_.size(); flat-- > 0;) {  // in order of use
     if (flats_.flats[flat].persistent) {
-      start(flat);  // its memory is allocated, so waiting saves nothing
+      start(flat);  // its memory is already allocated, so there is no reason to delay the gather
     }
   }
   start_ahead(unit, pass);
@@ -89,7 +89,8 @@ void ParameterGathers::start_ahead(size_t unit, Pass pass) {
       }
     }
   }
-  if (is_needed(next)) {  // shards in files are read one unit before they are gathered
+  if (is_needed(next)) {  // shards in files are read from the file one unit before they are
+                          // gathered
     for (const size_t flat : flats_.of_unit[static_cast<size_t>(next)]) {
       start_read(flat);
     }
@@ -175,7 +176,7 @@ void ParameterGathers::start(size_t index) {
     if (copies_ == nullptr) {
       copies_ = std::make_unique<ops::DeviceCopies>(flat.full.device());
     }
-    copies_->follow_compute();  // earlier computation may still use this memory
+    copies_->follow_compute();  // earlier computation may still read this memory
     gathered.copied = copies_->run([&] { gather(index); });
   } else {
     gather(index);
@@ -204,7 +205,7 @@ void ParameterGathers::wait(size_t flat) {
       gather.copied.reset();
     }
     gather.state = State::kPresent;
-  } else if (gather.state == State::kReading) {  // unused: the pass ended early
+  } else if (gather.state == State::kReading) {  // not used, because the pass ended early
     file_->finish_read(flats_.flats[flat].shard);
     set_allocated(flats_.flats[flat].full, false);
     gather.state = State::kAbsent;

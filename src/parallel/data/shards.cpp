@@ -1,4 +1,4 @@
-// Hands the engine's shards to an optimizer.
+// Adds the shards of a data-parallel engine to an optimizer.
 #include "parallel/data/shards.h"
 
 #include <utility>
@@ -9,8 +9,8 @@ namespace lockstep::parallel {
 
 namespace {
 
-/// Segments of a shard with their position in the whole parameter and their weight in sums over the
-/// ranks of the shards (`sums`) and of the tensor group.
+/// Returns the segments of a shard with their positions in the whole parameter and their weights in
+/// sums over the ranks of the shards (`sums` ranks) and of the tensor group.
 std::vector<optim::Segment> layout_of(
     const FlatUnit& flat, int64_t sums, const PartsOfParameters& parts) {
   std::vector<optim::Segment> layout = flat.shard_layout();

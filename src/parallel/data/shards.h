@@ -1,4 +1,4 @@
-// Connects the engine's flat units to an optimizer: one shard per unit.
+// Adds the shards of an engine's flat units to an optimizer, one per unit.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,18 @@
 
 namespace lockstep::parallel {
 
-/// Describes an engine's parameters that are shards of a model's parameters over a group of ranks.
+/// Describes engine parameters that are themselves shards of model parameters over a group of
+/// ranks.
 struct PartsOfParameters {
   comm::Communicator* group = nullptr;  // null: the parameters are whole
-  /// Whole shape and cut of a parameter; replicas are within the group.
+  /// Returns the whole shape and the cut of a parameter. Replicas are within the group.
   std::function<ShardedParameter(const std::string& name, const std::vector<int64_t>& part)>
       part_of;
 };
 
-/// Adds this rank's shard of every trained flat unit to the optimizer, with a float32 master if the
-/// unit has a smaller type, and a reduction over the ranks. The engine and the groups must outlive
-/// the optimizer.
+/// Adds this rank's shard of each trained flat unit to the optimizer, with a float32 master copy if
+/// the unit's type is smaller, and with a reduction over the ranks. The engine and the groups must
+/// outlive the optimizer.
 void add_shards(
     DataParallel& engine,
     comm::Communicator& group,

@@ -12,7 +12,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// On a device, shards that start at multiples of 128 bytes allow the widest loads.
+/// On a device, shards that start at multiples of 128 bytes allow the widest load instructions.
 constexpr int64_t kDeviceAlignment = 64;
 
 std::string unit_name(const nn::LanguageModel& model, size_t unit, size_t units) {
@@ -27,8 +27,8 @@ std::string unit_name(const nn::LanguageModel& model, size_t unit, size_t units)
       "layer {}", part.first_layer + static_cast<int64_t>(unit) - (part.embedding ? 1 : 0));
 }
 
-/// Returns the model's parameters by unit, in order of use. The copy of a tied weight has its own
-/// flat unit, so that its shards have the same layout on both stages. Without rules, weight decay
+/// Returns the model's parameters by unit, in order of use. Copies of a tied weight have their own
+/// flat unit, so that their shards have the same layout on both stages. Without rules, weight decay
 /// follows the model's description.
 std::vector<ParameterUnit> units_of(
     nn::LanguageModel& model,
@@ -77,8 +77,8 @@ std::vector<ParameterUnit> units_of(
     units.push_back(std::move(unit));
   }
   if (model.part().embedding) {
-    // The backward pass does not read tables, but it reads a norm and adapter factors in their
-    // unit.
+    // The backward pass does not read embedding tables, but it reads a norm or adapter factors in
+    // the same unit.
     bool has_adapters = false;
     model.visit_slots([&](const nn::SlotName& /*name*/, const nn::Slot& slot) {
       const auto* tokens = slot.as<nn::TokenEmbedding>();
@@ -113,7 +113,7 @@ std::unique_ptr<DataParallel> apply_zero(
   }
   options.counts_squares = true;
   if (!parameters.empty()) {
-    // Parameters replicated over ranks of the model count once in total.
+    // A parameter that is replicated over ranks of the model counts once in total.
     options.share_of_squares = [parameters](const std::string& name) {
       const auto found = parameters.find(name);
       return found == parameters.end() ? 1.0 : 1.0 / found->second.cut.copies;

@@ -1,4 +1,4 @@
-// ZeRO for a language model: its units and the engine that owns their parameters.
+// ZeRO for a language model: defines its units and creates the engine that owns their parameters.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,13 @@
 
 namespace lockstep::parallel {
 
-/// Hands the parameters of a model (or of a stage) to an engine of the ranks in `group` and makes
-/// the model's units run through it, around existing wrappers; the head writes the gradient of its
-/// vocabulary where it is summed. `parameters` describes this rank's shards; `takes` selects the
-/// parameters of the engine (null: all). Squares are counted, each element once over all holders;
-/// alignment is at least the device's preferred one. Call last of the strategies; every rank of the
-/// group must call. The engine must outlive the model's passes.
+/// Moves the parameters of a model (or of a stage) into an engine over the ranks of `group` and
+/// runs the model's units through it, around existing wrappers. The head writes the gradient of its
+/// vocabulary weight directly into the reduction buffer. `parameters` describes this rank's shards;
+/// `takes` selects the engine's parameters (null: all). The engine counts squared gradients, each
+/// element once over all ranks that hold it, and aligns shards at least as the device prefers. Must
+/// be the last strategy that is applied, and must be called on every rank of the group. The engine
+/// must outlive the model's passes.
 std::unique_ptr<DataParallel> apply_zero(
     nn::LanguageModel& model,
     const ShardedParameters& parameters,

@@ -29,8 +29,8 @@ struct SpreadExperts final : nn::ExpertExchange {
       const nn::BesideFunction& beside) const override;
 };
 
-/// All parts are sent at the start; each is computed while later ones arrive and earlier ones are
-/// sent back.
+/// All parts are sent at the start. While one part is computed, later parts are received and
+/// earlier results are sent back.
 nn::Exchanged SpreadExperts::forward(
     const std::vector<nn::ExpertRows>& parts,
     const nn::ExpertFunction& experts,

@@ -1,6 +1,6 @@
-// Expert parallelism: ranks that process different tokens each hold a subset of a mixture's
-// experts, and tokens are sent to the ranks of their experts and back (Lepikhin et al., "GShard",
-// 2020, section 3.2). Gradients of experts are summed only over the ranks that hold the same
+// Expert parallelism (Lepikhin et al., "GShard", 2020, section 3.2). Ranks that process different
+// tokens each hold a subset of the experts. Tokens are sent to the ranks of their experts, and the
+// results are sent back. Gradients of experts are summed only over the ranks that hold the same
 // experts.
 #pragma once
 
@@ -12,24 +12,26 @@
 
 namespace lockstep::parallel {
 
-/// Groups of this rank among those that process other tokens (ParallelGroups::data_context).
+/// This rank's groups among the ranks that process different tokens (ParallelGroups::data_context).
 struct ExpertGroups {
-  comm::Communicator* exchange = nullptr;  // neighbors that together hold all experts
-  comm::Communicator* holders = nullptr;   // ranks that hold the same experts as this one
-  bool in_halves = false;  // split tokens in two halves: one computes while the other is in transit
+  comm::Communicator* exchange = nullptr;  // neighboring ranks that together hold all experts
+  comm::Communicator* holders = nullptr;   // ranks that hold the same experts as this rank
+  bool in_halves = false;  // split tokens in two halves, so that one is computed while the other is
+                           // sent
   bool are_spread() const { return exchange != nullptr && exchange->size() > 1; }
 };
 
-/// Groups of `ranks` neighbors; 1: experts are not distributed. Every rank must call; `axes` owns
-/// the groups. Throws Error (config) if the number does not divide that of the ranks.
+/// Creates groups of `ranks` neighbors; 1: experts are not distributed. Must be called on every
+/// rank. `axes` owns the groups. Throws Error (config) if `ranks` does not divide the number of
+/// ranks in data_context().
 ExpertGroups make_expert_groups(ParallelGroups& axes, int ranks, bool in_halves);
 
 /// Keeps this rank's experts of every mixture (the first E % n ranks hold one more) and sends
-/// tokens to those of the other ranks. Call after tensor parallelism. Every rank must call. Throws
+/// tokens of other experts to their ranks. Call after tensor parallelism, on every rank. Throws
 /// Error (config) if the model has fewer experts than ranks.
 void apply_expert_parallel(nn::LanguageModel& model, const ExpertGroups& groups);
 
-/// Names of the parameters that belong to experts, including their adapters.
+/// Returns the names of the parameters that belong to experts, including their adapters.
 std::set<std::string> expert_parameters(nn::LanguageModel& model);
 
 }  // namespace lockstep::parallel

@@ -1,4 +1,4 @@
-// All-to-all exchange of token rows with asynchronous halves.
+// Asynchronous all-to-all exchange of token rows.
 #include "parallel/expert/row_exchange.h"
 
 #include <numeric>
@@ -18,15 +18,15 @@ using comm::P2p;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// One exchange of rows between ranks and its data in flight: rows in the forward pass, gradients
-/// in the backward pass.
+/// One exchange of rows between ranks, with its buffers: rows in the forward pass, gradients in the
+/// backward pass.
 struct RowWay : torch::CustomClassHolder {
   std::vector<int64_t> sent, received;
   comm::Communicator* group = nullptr;
   int tag = 0;
 
-  /// Sends a run of rows to each rank (its own stay in place); returns the tensor that finish()
-  /// completes.
+  /// Starts to send a run of rows to each rank; this rank's own rows are not sent. Returns the
+  /// tensor that finish() completes.
   Tensor start(const Tensor& rows, bool is_back);
   Tensor finish();
 
@@ -73,10 +73,10 @@ c10::intrusive_ptr<RowWay> way_of(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<RowWay>(context->saved_data["way"].toCapsule());
 }
 
-/// The first half of an exchange, and the last half of the gradient's way back: between the halves
-/// autograd runs the operations recorded between them. The tensors passed between the halves must
-/// not be read: in the forward pass the rows have not arrived, in the backward pass the gradient
-/// has been sent already.
+/// First half of an exchange in the forward pass, and last half of the gradient exchange in the
+/// backward pass. Autograd runs the operations recorded between the halves between them. The tensor
+/// passed between the halves must not be read: in the forward pass the rows have not arrived yet;
+/// in the backward pass the gradient has already been sent.
 struct StartRows : torch::autograd::Function<StartRows> {
   static Tensor forward(
       AutogradContext* context, const Tensor& rows, const c10::intrusive_ptr<RowWay>& way) {
@@ -125,7 +125,7 @@ RowRoute::RowRoute(const Tensor& counts, comm::Communicator& group, int number)
   const int64_t experts = counts.size(1);
   const int64_t* leaving = count[group.rank()].data();
   const mesh::Range own = mesh::split_evenly(experts, ranks, group.rank());
-  // Positions in the order of arrival.
+  // Positions in order of arrival.
   std::vector<std::vector<int64_t>> places(static_cast<size_t>(experts));
   int64_t place = 0;
   for (int64_t rank = 0; rank < ranks; ++rank) {

@@ -32,7 +32,7 @@ Error failure(const std::filesystem::path& folder, int number, const char* actio
   return error;
 }
 
-/// An unnamed file.
+/// File descriptor of an unnamed file.
 class Descriptor {
  public:
   explicit Descriptor(const std::filesystem::path& folder) : folder_(folder) {
@@ -62,7 +62,7 @@ struct Transfer {
   size_t count = 0;
 };
 
-/// Completes the rest of a transfer synchronously. Returns errno.
+/// Completes the rest of a transfer synchronously. Returns an errno value, 0 on success.
 int transfer_now(int descriptor, Transfer t) {
   while (t.count > 0) {
     const auto at = static_cast<off_t>(t.offset);
@@ -160,9 +160,9 @@ class UringFile final : public AsyncFile {
   ~UringFile() override {
     try {
       while (!running_.empty()) {
-        take_one();  // the kernel may still write into memory that its owner is about to free
+        take_one();  // the kernel may still access memory that its owner is about to free
       }
-    } catch (const Error&) {  // the ring failed and returns nothing more
+    } catch (const Error&) {  // the ring has failed and reports no more completions
     }
   }
 
@@ -189,7 +189,7 @@ class UringFile final : public AsyncFile {
       take_one();
     }
     const Ticket ticket = ++last_;
-    start(ticket, transfer);  // first: if it throws, the ticket is not registered
+    start(ticket, transfer);  // must be first: if it throws, the ticket is not registered
     running_[ticket] = transfer;
     return ticket;
   }

@@ -1,4 +1,4 @@
-// Optimizer steps on offloaded state.
+// Runs optimizer steps on offloaded state.
 #include "parallel/offload/offloaded_optimizer.h"
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kFileAlignment = 4096;
 
-/// Returns the whole storage of a view, as a tensor.
+/// Returns the whole storage of a view as a byte tensor.
 at::Tensor storage_of(const at::Tensor& view) {
   return at::empty({0}, view.options().dtype(at::kByte)).set_(view.storage());
 }
@@ -47,7 +47,7 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
       place.device_parameter = shard.parameter;
     }
     shard.parameter = to_host(shard.parameter);
-    if (shard.master.defined()) {  // a master given by the caller stays in place
+    if (shard.master.defined()) {  // a master copy that the caller provides is not moved
       shard.master = is_master ? shard.parameter : shard.master.to(at::kCPU);
     }
   }
@@ -64,7 +64,8 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
   if (!shard.master.defined() && optimizer_->wants_master(shard.parameter.scalar_type())) {
     shard.master = at::empty_like(shard.parameter, at::kFloat);
     place.master_is_due = true;
-    if (is_offloaded || optimizer_->has_averages()) {  // needed right away
+    if (is_offloaded || optimizer_->has_averages()) {  // the optimizer needs the master copy
+                                                       // immediately
       write_master(place, shard);
     }
   }
@@ -77,7 +78,7 @@ void OffloadedOptimizer::add(optim::Shard shard, const at::Tensor& rounded_into)
 }
 
 at::Tensor OffloadedOptimizer::to_host(const at::Tensor& tensor) const {
-  // Shards in files free their memory, so libtorch must own it.
+  // Shards in files repeatedly free their memory, so libtorch must own it.
   const auto pinned = tensor.options().device(at::kCPU).pinned_memory(tensor.is_cuda());
   const at::Tensor host =
       file_ != nullptr ? at::empty(tensor.sizes(), pinned) : ops::host_like(tensor);
@@ -228,7 +229,7 @@ void OffloadedOptimizer::step(
     const optim::Shard& shard = optimizer_->shard(index);
     write_master(place, shard);
     if (place.device_parameter.defined() && !has_master(index)) {
-      // A checkpoint may have been read into it.
+      // A checkpoint may have been loaded into the parameter.
       start_copy(place, shard.parameter, place.device_parameter);
     }
     if (place.device_gradient.defined()) {
@@ -238,7 +239,7 @@ void OffloadedOptimizer::step(
   if (optimizer_->looks_ahead()) {
     for (Place& place : places_) {
       if (place.copying) {
-        place.copying->synchronize();  // the end is recorded when the shard is updated
+        place.copying->synchronize();  // the end time is recorded when the shard is updated
       }
     }
   }
@@ -280,7 +281,8 @@ void OffloadedOptimizer::step(
     copies_->lead_compute();
   }
   for (Place& place : places_) {
-    if (copied_ && place.device_parameter.defined()) {  // only an observer needs the host to wait
+    if (copied_ && place.device_parameter.defined()) {  // the host only has to wait if there is an
+                                                        // observer
       finish_copy(place, "parameter to device", place.device_parameter);
     }
   }
@@ -292,7 +294,8 @@ void OffloadedOptimizer::put_averages(bool are_put) {
     const Place& place = places_[static_cast<size_t>(index)];
     const at::Tensor& parameter = optimizer_->shard(index).parameter;
     if (place.device_parameter.defined() && !has_master(index)) {
-      parameter.copy_(place.device_parameter);  // a checkpoint may have been read into it
+      parameter.copy_(place.device_parameter);  // a checkpoint may have been loaded into the
+                                                // device's copy
     }
     optimizer_->put_averages(index, are_put);
     if (place.device_parameter.defined()) {

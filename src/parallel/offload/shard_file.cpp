@@ -1,4 +1,4 @@
-// Parameter shards stored in a file.
+// Stores parameter shards in a file.
 #include "parallel/offload/shard_file.h"
 
 #include <span>

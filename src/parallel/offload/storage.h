@@ -8,11 +8,11 @@
 
 namespace lockstep::parallel {
 
-/// Allocates or frees the memory of a tensor with an unshared storage. All views of it, including
-/// those saved for a backward pass, follow.
+/// Allocates or frees the memory of a tensor whose storage is not shared with other tensors. All
+/// views of the tensor, including those saved for a backward pass, are affected.
 void set_allocated(const at::Tensor& tensor, bool allocated);
 
-/// Returns a parameter of the given size, type and device without memory, for make_flat_units.
+/// Returns a parameter of the given size, type and device that has no memory, for make_flat_units.
 at::Tensor unallocated_parameter(
     at::IntArrayRef shape, at::TensorOptions options, bool requires_grad);
 

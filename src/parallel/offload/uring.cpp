@@ -1,4 +1,4 @@
-// Minimal io_uring wrapper.
+// Wrapper of io_uring.
 #include "parallel/offload/uring.h"
 
 #include <cerrno>
@@ -12,7 +12,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Throws if `result` of a liburing call is -errno.
+/// Throws Error if `result` of a liburing call is negative (-errno).
 void check(const char* what, int result) {
   if (result < 0) {
     throw Error(
@@ -56,7 +56,7 @@ void Uring::submit(
   int result = 0;
   do {
     result = io_uring_submit(ring_.get());
-  } while (result == -EINTR || result == -EAGAIN);  // the kernel is temporarily short of memory
+  } while (result == -EINTR || result == -EAGAIN);  // the kernel temporarily lacks memory
   check("submit", result);
 }
 

@@ -1,4 +1,4 @@
-// Linux's io_uring for reads and writes.
+// Reads and writes through Linux's io_uring.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@ struct io_uring;  // from liburing
 
 namespace lockstep::parallel {
 
-/// io_uring queue; used by one thread.
+/// io_uring queue. Not thread-safe.
 class Uring {
  public:
-  static constexpr uint32_t kEntries = 64;  // maximum operations in flight
+  static constexpr uint32_t kEntries = 64;  // maximum number of operations in flight
   enum class Operation { kRead, kWrite };
   struct Completion {
     uint64_t tag;
-    int32_t result;  // bytes moved, or -errno
+    int32_t result;  // number of bytes transferred, or -errno
   };
 
-  /// True if the system allows this process to use io_uring (containers often do not).
+  /// Returns true if the system allows this process to use io_uring (containers often do not).
   static bool is_allowed();
 
   /// Throws Error (environment) if io_uring is not permitted.
@@ -28,7 +28,7 @@ class Uring {
   Uring(const Uring&) = delete;
   Uring& operator=(const Uring&) = delete;
 
-  /// Starts an operation; fewer than kEntries may be in flight.
+  /// Starts an operation. Fewer than kEntries operations may be in flight.
   void submit(
       Operation operation,
       int descriptor,
@@ -36,7 +36,7 @@ class Uring {
       uint32_t count,
       uint64_t offset,
       uint64_t tag);
-  /// Blocks until an operation has ended.
+  /// Blocks until an operation has ended and returns its result.
   Completion wait();
 
  private:

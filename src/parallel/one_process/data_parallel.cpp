@@ -24,7 +24,7 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// Runs body(0), ..., body(count - 1) on separate threads, each with its share of the cores.
+/// Runs body(0), ..., body(count - 1) on separate threads, each with an equal share of the cores.
 void on_threads(
     size_t count,
     const std::vector<c10::Device>& devices,
@@ -53,12 +53,12 @@ void on_threads(
   }
 }
 
-/// State of one step's replicas.
+/// Replicas, inputs and outputs of one step.
 struct Round : torch::CustomClassHolder {
   std::vector<Replica>* replicas = nullptr;
   std::vector<c10::Device> devices;
-  std::vector<std::vector<Tensor>> inputs;  // by replica
-  std::vector<Tensor> outputs;              // keep their autograd graphs
+  std::vector<std::vector<Tensor>> inputs;  // one entry per replica
+  std::vector<Tensor> outputs;              // with their autograd graphs
 
   Tensor forward(at::TensorList parameters, bool with_gradients) {
     outputs.resize(inputs.size());
@@ -99,8 +99,8 @@ struct Round : torch::CustomClassHolder {
         torch::autograd::backward({outputs[index]}, {own[index]});
       });
     } else {
-      // This is autograd's thread for its GPU. It continues to work while it waits; a different
-      // thread would block that GPU.
+      // This is autograd's thread for its GPU. While it waits, it processes other tasks of that
+      // GPU; waiting on another thread would block the GPU.
       torch::autograd::backward(outputs, own);
     }
     outputs.clear();
@@ -129,7 +129,7 @@ struct RoundFunction : torch::autograd::Function<RoundFunction> {
     const auto round =
         c10::static_intrusive_pointer_cast<Round>(context->saved_data["round"].toCapsule());
     tensor_list sums = round->backward(gradient[0]);
-    sums.emplace_back();  // the round has no gradient
+    sums.emplace_back();  // the Round argument has no gradient
     return sums;
   }
 };
@@ -179,7 +179,7 @@ Tensor DataParallel::forward(const std::vector<Tensor>& inputs) {
     }
     round->inputs.push_back(std::move(own));
   }
-  // With fewer rows than devices, the last devices have none.
+  // If there are fewer rows than devices, the last devices receive none.
   std::erase_if(round->inputs, [](const std::vector<Tensor>& own) {
     return !own.empty() && own.front().size(0) == 0;
   });

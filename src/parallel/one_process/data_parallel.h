@@ -1,7 +1,7 @@
-// Single-process data parallelism. In every step the module is replicated to the devices, the batch
-// is scattered over them, the outputs are gathered on the first device, and the gradients of the
-// replicas are summed into those of the module (torch.nn.DataParallel; Li et al., "PyTorch
-// Distributed", VLDB 2020, 2.2, explains why multi-process training replaced it).
+// Single-process data parallelism. In every step the module is replicated to all devices, the batch
+// is scattered, the outputs are gathered on the first device, and the replicas' gradients are
+// summed into the module's (torch.nn.DataParallel; Li et al., "PyTorch Distributed", VLDB 2020,
+// 2.2, explains why multi-process training replaced it).
 //
 //   lockstep::DataParallel parallel(model, {device0, device1});
 //   torch::mse_loss(parallel.forward({x}), target).backward();
@@ -20,19 +20,19 @@ class Sequential;  // <torch/nn.h>
 
 namespace lockstep {
 
-/// A copy of the module on one device: its own leaves, in the order of the module's parameters, and
-/// a forward pass from the device's slice of the inputs to outputs with one row per input row, or a
-/// single row. Called by a separate thread.
+/// A copy of the module on one device. `parameters` are its own leaf tensors, in the order of the
+/// module's parameters. `forward` maps the device's slice of the inputs to outputs with one row per
+/// input row, or a single row. Each replica runs on its own thread.
 struct Replica {
   std::vector<at::Tensor> parameters;
   std::function<at::Tensor(const std::vector<at::Tensor>& inputs)> forward;
 };
 
-/// Used by one thread; inputs get no gradient. Parameters must be on the first device.
+/// Not thread-safe. Inputs receive no gradient. Parameters must be on the first device.
 class DataParallel {
  public:
   using MakeReplica = std::function<Replica(c10::Device device)>;
-  /// `parameters` are those of the module. A device may be listed several times (for CPU tests).
+  /// `parameters` are the module's. A device may be listed several times (for CPU tests).
   DataParallel(
       std::vector<at::Tensor> parameters,
       const MakeReplica& make,
@@ -40,9 +40,9 @@ class DataParallel {
   DataParallel(const torch::nn::Sequential& module, std::vector<c10::Device> devices);
 
   /// Copies the parameters, splits every input along its first dimension as evenly as possible
-  /// (devices without rows are skipped), runs one thread per device, and returns the outputs
-  /// concatenated on the first device. The backward pass also uses one thread per device. Throws
-  /// the exception of the first replica that failed.
+  /// (devices without rows are skipped) and runs one thread per device. Returns the outputs
+  /// concatenated on the first device. The backward pass also uses one thread per device. If
+  /// replicas fail, throws the exception of the first of them.
   at::Tensor forward(const std::vector<at::Tensor>& inputs);
 
  private:

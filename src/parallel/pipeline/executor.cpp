@@ -19,7 +19,8 @@ namespace {
 using schedule::Action;
 using schedule::ActionKind;
 
-/// Receives are posted this number of actions before their use, so that messages travel meanwhile.
+/// Receives are posted this number of actions before their use, so that transfers overlap with
+/// computation.
 constexpr size_t kActionsAhead = 3;
 
 bool is_forward(const Action& action) {
@@ -32,14 +33,14 @@ bool makes_weight_gradient(const Action& action) {
   return action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight;
 }
 
-/// The message that an action needs from the neighboring stage.
+/// Returns the message that an action receives from the neighboring stage, if any.
 std::optional<Message> taken_by(const Action& action, int stages) {
   const bool gradient = !is_forward(action);
   const int stage = action.stage + (gradient ? 1 : 0);
   const bool takes = stage > 0 && stage < stages && action.kind != ActionKind::kBackwardWeight;
   return takes ? std::optional<Message>({stage, action.micro_batch, gradient}) : std::nullopt;
 }
-/// The message that an action sends to the neighboring stage.
+/// Returns the message that an action sends to the neighboring stage, if any.
 std::optional<Message> given_by(const Action& action, int stages) {
   const bool gradient = !is_forward(action);
   const int stage = action.stage + (gradient ? 0 : 1);
@@ -95,7 +96,8 @@ Executor::Executor(
 }
 
 void Executor::plan_steps() {
-  // Index of each action in its rank's list; kBackward indexes input gradients, split or not.
+  // Index of each action in its rank's list. For kBackward the key means input gradients, whether
+  // or not the backward pass is split.
   std::map<std::tuple<bool, int, int>, int> position;
   for (const std::vector<Action>& actions : schedule_.actions) {
     for (size_t i = 0; i < actions.size(); ++i) {
@@ -120,7 +122,7 @@ void Executor::plan_steps() {
     const int other = exists ? schedule_.rank_of_stage[static_cast<size_t>(stage)] : -1;
     return other == rank ? -1 : other;
   };
-  std::map<int, size_t> last;  // by stage
+  std::map<int, size_t> last;  // keyed by stage
   for (const Action& action : schedule_.actions[static_cast<size_t>(rank)]) {
     Step step{.action = action};
     if (action.kind != ActionKind::kBackwardWeight) {
@@ -272,8 +274,8 @@ void Executor::backward_input(const Step& step, Flight& flight, const Tensors& g
   if (outputs.empty() || wanted.empty()) {
     return;
   }
-  // Gradients of parameters outside linears are computed here too: they are small, or come with the
-  // input's.
+  // Gradients of parameters outside linear layers are also computed here: they are small, or are a
+  // by-product of the input gradient.
   Tensors made = torch::autograd::grad(
       outputs,
       wanted,
@@ -302,7 +304,7 @@ void Executor::backward_weight(const Step& step) {
     nn::accumulate_gradient(parameter, std::move(gradient));
   }
   for (std::function<void()>& work : flight.work) {
-    std::exchange(work, nullptr)();  // releases its captures
+    std::exchange(work, nullptr)();  // frees the tensors that the closure holds
   }
   stage.end_accumulation();
 }

@@ -1,5 +1,6 @@
-// Executes a pipeline schedule: each rank runs its list of actions and exchanges the resulting
-// messages. Independent of models: a stage is a function from tensors to tensors.
+// Executes a pipeline schedule. Each rank runs its list of actions and exchanges messages with
+// other ranks. The executor does not depend on the model: a stage is a function from tensors to
+// tensors.
 #pragma once
 
 #include <cstdint>
@@ -17,52 +18,55 @@
 
 namespace lockstep::parallel {
 
-/// When an action ran on this rank, in seconds of a steady clock.
+/// Times of an action on this rank, in seconds of a steady clock.
 struct ActionTimes {
   schedule::Action action;
-  double called = 0;   // end of the previous action
-  double started = 0;  // arrival of its input from another rank
+  double called = 0;   // the previous action ended
+  double started = 0;  // the input from another rank had arrived
   double ended = 0;
 };
 using ActionObserver = std::function<void(const ActionTimes&)>;
 
 class Executor {
  public:
-  /// `schedule` must be checked and have as many ranks as `group`; `stages` are this rank's,
-  /// ascending, and outlive the executor. `mailbox` may serve other executors of the same group and
-  /// number of stages, one at a time.
+  /// `schedule` must be valid and have as many ranks as `group`. `stages` are this rank's stages in
+  /// ascending order and must outlive the executor. `mailbox` may be shared by executors of the
+  /// same group and number of stages, if only one of them runs at a time.
   Executor(
       schedule::Schedule schedule,
       std::vector<Stage*> stages,
       comm::Communicator& group,
       Mailbox& mailbox);
 
-  /// Runs all actions of this rank. `signatures` [micro-batches] identify the micro-batches'
-  /// shapes, equal on every rank: equal signatures have equal message layouts across calls. Without
-  /// gradients no graph is kept, and the schedule must have forward passes only. Every rank of the
-  /// group must call. Throws exceptions of a stage; Error (peer lost).
+  /// Runs all actions of this rank. `signatures` [micro-batches] identify the shapes of the
+  /// micro-batches and must be equal on every rank; message layouts are reused for equal
+  /// signatures. If gradients are disabled, no graph is kept and the schedule must contain only
+  /// forward passes. Must be called on every rank of the group. Throws the exceptions of stages,
+  /// and Error (peer lost).
   void run(std::span<const uint64_t> signatures);
 
-  /// Observes each finished action. There is one observer at a time; an empty function removes it.
+  /// Sets the observer that is called after each action. It replaces the previous one; an empty
+  /// function removes it.
   void set_observer(ActionObserver observer) { observer_ = std::move(observer); }
 
  private:
-  /// A micro-batch in flight in a stage, between its forward pass and the end of its backward pass.
+  /// A stage's data for a micro-batch between its forward pass and the end of its backward pass.
   struct Flight {
     Tensors inputs, outputs;
-    std::vector<std::pair<Tensor, Tensor>> gradients;  // parameters, and their input-half gradients
+    std::vector<std::pair<Tensor, Tensor>> gradients;  // parameters and their gradients from the
+                                                       // input half
     DeferredWork work;
   };
-  /// An action of this rank and its messages.
+  /// An action of this rank and the messages that it receives and sends.
   struct Step {
     schedule::Action action;
-    bool last_accumulation = false;  // last accumulation of its stage in the list
-    int from = -1;                   // the rank that sends its input; -1: none
-    int sent_at = 0;                 // the action of `from` that sent it
-    int to = -1;                     // the rank that it sends to
-    int taken_at = 0;                // the action of `to` that receives it
+    bool last_accumulation = false;  // last gradient accumulation of its stage in the list
+    int from = -1;                   // rank that sends the input; -1: none
+    int sent_at = 0;                 // index of the action on rank `from` that sends it
+    int to = -1;                     // rank that receives the output; -1: none
+    int taken_at = 0;                // index of the action on rank `to` that receives it
   };
-  using Key = std::pair<int, int>;  // stage, micro-batch
+  using Key = std::pair<int, int>;  // (stage, micro-batch)
   using Local = std::map<Message, Tensors>;
 
   void plan_steps();
@@ -80,11 +84,11 @@ class Executor {
   comm::Communicator& group_;
   Mailbox& mailbox_;
   std::vector<Step> steps_;
-  std::map<int, std::vector<Message>> coming_;  // messages from each rank, in its order
+  std::map<int, std::vector<Message>> coming_;  // messages from each rank, in the order of sending
   std::map<Key, Flight> flights_;
   Local local_;  // messages between stages of this rank
   ActionObserver observer_;
-  double started_ = 0;  // start of the current action
+  double started_ = 0;  // start time of the current action
 };
 
 }  // namespace lockstep::parallel

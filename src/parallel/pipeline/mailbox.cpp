@@ -88,7 +88,7 @@ Layouts with_gradient(const Layouts& layouts) {
   return result;
 }
 
-/// Every ordered pair of ranks that hold neighboring stages, once.
+/// Returns each ordered pair of ranks that hold neighboring stages once.
 std::vector<std::pair<int, int>> neighbours(const std::vector<int>& rank_of_stage) {
   std::vector<std::pair<int, int>> pairs;
   for (size_t stage = 1; stage < rank_of_stage.size(); ++stage) {
@@ -102,7 +102,7 @@ std::vector<std::pair<int, int>> neighbours(const std::vector<int>& rank_of_stag
   return pairs;
 }
 
-/// Names the peer if `body` finds that it is lost.
+/// Runs `body`. If it fails because the peer is lost, adds the peer's name to the error.
 template <class Body>
 auto naming(const comm::Communicator& group, int rank, Body body) {
   try {
@@ -259,7 +259,7 @@ void Mailbox::sent_until(int rank, int position) {
     if (sent.rank != rank || sent.taken_at >= position) {
       return false;
     }
-    wait(rank, sent.pending);  // already received: returns at once
+    wait(rank, sent.pending);  // returns immediately, since the peer has received it
     return true;
   });
 }

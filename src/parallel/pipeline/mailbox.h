@@ -1,7 +1,7 @@
 // Messages of tensor tuples between the ranks of a pipeline. Shapes and types are sent once, in a
-// header before the first message; afterwards both sides know them for every message with the same
-// key. A rank posts receives in the order in which the peer sends, which the schedule determines
-// and which may differ from the order of use.
+// header before the first message with a key; later messages with the same key need no header. A
+// rank posts receives in the order in which the peer sends. The schedule determines this order,
+// which may differ from the order of use.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ struct TensorLayout {
 };
 using Layouts = std::vector<TensorLayout>;
 
-/// The layouts of a tuple; `requires_grad` applies to floating tensors only.
+/// Returns the layouts of a tuple. `requires_grad` applies only to floating-point tensors.
 Layouts layouts_of(const Tensors& tensors);
 
-/// Activations that `stage` receives for a micro-batch, or their gradients.
+/// Activations that `stage` receives for a micro-batch, or the gradients of these activations.
 struct Message {
   int stage = 0;
   int micro_batch = 0;
@@ -39,35 +39,37 @@ struct Message {
   auto operator<=>(const Message&) const = default;
 };
 
-/// Used by one thread. Sends never block; tensors are kept until they have been sent. If a rank is
-/// lost, every function throws Error (peer lost) naming it.
+/// Not thread-safe. Sends never block; the mailbox keeps the tensors until they have been sent. If
+/// a rank is lost, every function throws Error (peer lost) that names it.
 class Mailbox {
  public:
-  /// Maximum number of tensors between two stages.
+  /// Maximum number of tensors per message.
   static constexpr size_t kMaxTensors = 31;
 
-  /// `rank_of_stage` lists the rank of each pipeline stage. Every rank of `group` must call; may
-  /// block until all have called.
+  /// `rank_of_stage` lists the rank of each pipeline stage. Must be called on every rank of
+  /// `group`; may block until all ranks have called.
   Mailbox(comm::Communicator& group, c10::Device device, const std::vector<int>& rank_of_stage);
 
-  /// Starts a run of a schedule. `signatures` [micro-batches] identify the micro-batches' shapes:
-  /// equal signatures have equal layouts. `coming`: the messages of each rank to this one, in
-  /// order.
+  /// Starts a run of a schedule. `signatures` [micro-batches] identify the shapes of the
+  /// micro-batches; equal signatures mean equal layouts. `coming` lists the messages from each rank
+  /// to this rank, in the order of sending.
   void begin(
       std::span<const uint64_t> signatures, const std::map<int, std::vector<Message>>& coming);
 
-  /// Sends to `rank` the outputs of the previous stage, or the gradients of the inputs that require
-  /// them. Throws Error (config) for too many tensors, or if the layouts differ from an earlier
-  /// message of the same stage, micro-batch and signature. `taken_at` is compared in `sent_until`.
+  /// Sends to `rank` the outputs of the previous stage, or the gradients of those inputs that
+  /// require them. Throws Error (config) if there are too many tensors, or if the layouts differ
+  /// from an earlier message with the same stage, micro-batch and signature. `taken_at` is the
+  /// index of the action that receives the message; see `sent_until`.
   void send(int rank, const Message& message, const Tensors& tensors, int taken_at);
-  /// Posts the receive, and those of earlier messages of `rank`, if layouts are known; does not
-  /// block.
+  /// Posts the receives for this message and for earlier messages from `rank`, as far as their
+  /// layouts are known. Does not block.
   void expect(int rank, const Message& message);
-  /// Waits for the message. Activations are leaves that require gradients if the sender's did.
+  /// Waits for the message and returns its tensors. Activations are leaves that require gradients
+  /// if the sender's tensors did.
   Tensors receive(int rank, const Message& message);
 
-  /// Notes that `rank` has run its actions before `position`, so messages for those have been
-  /// received.
+  /// Records that `rank` has run all its actions before `position`, so that the messages for these
+  /// actions have been received.
   void sent_until(int rank, int position);
   /// Waits until all sends have completed.
   void finish();
@@ -84,14 +86,14 @@ class Mailbox {
   };
   struct Source {
     std::vector<Message> coming;
-    size_t begun = 0;  // number of receives posted
+    size_t begun = 0;  // number of receives posted so far
   };
   struct Sent {
     int rank, taken_at;
     Tensors tensors;
     comm::Pending pending;
   };
-  enum class Unknown { kWait, kStop };  // if the layouts of the next message are unknown
+  enum class Unknown { kWait, kStop };  // behavior if the layouts of the next message are unknown
 
   Key key_of(const Message& message) const;
   void wait(int rank, comm::Pending& pending);

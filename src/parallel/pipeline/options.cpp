@@ -1,4 +1,4 @@
-// Translates pipeline options into stages.
+// Creates pipeline stages from pipeline options.
 #include "parallel/pipeline/options.h"
 
 #include "model/split.h"

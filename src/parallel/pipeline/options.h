@@ -1,4 +1,4 @@
-// Pipeline options and the stages that a rank builds.
+// Pipeline options, and the stages that a rank builds from them.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace lockstep::parallel {
 using schedule::PipelineOptions;
 using schedule::Schedules;
 
-/// Returns the model parts that rank `rank` of `ranks` pipeline ranks builds: one per stage,
-/// ascending. Throws Error (config) as Schedules and model::split_model do.
+/// Returns the model parts for pipeline rank `rank` of `ranks`, one per stage in ascending order.
+/// Throws Error (config) as Schedules and model::split_model do.
 std::vector<nn::ModelPart> parts_of_rank(
     const model::ModelConfig& config,
     const PipelineOptions& options,
@@ -22,8 +22,9 @@ std::vector<nn::ModelPart> parts_of_rank(
     int ranks,
     int64_t sequence_length);
 
-/// Makes the linears of a stage defer weight gradients if the schedule of a pipeline of `ranks`
-/// does; returns null otherwise. Call after layers have been replaced.
+/// If the schedule for `ranks` pipeline ranks defers weight gradients, makes the linear layers of
+/// the stage defer theirs and returns the queue. Returns null otherwise. Call after layers have
+/// been replaced.
 std::shared_ptr<DeferredQueue> apply_deferral(
     nn::LanguageModel& stage, const PipelineOptions& options, int ranks);
 

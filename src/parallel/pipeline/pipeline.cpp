@@ -1,4 +1,4 @@
-// The pipeline of a language model.
+// Runs the pipeline of a language model.
 #include "parallel/pipeline/pipeline.h"
 
 #include <numeric>
@@ -28,7 +28,7 @@ c10::Device device_of(const std::vector<nn::LanguageModel*>& parts) {
 
 }  // namespace
 
-/// A part of a language model as a pipeline stage.
+/// A model part as a pipeline stage.
 class LanguageModelStage final : public Stage {
  public:
   LanguageModelStage(
@@ -42,7 +42,7 @@ class LanguageModelStage final : public Stage {
     }
   }
 
-  /// Sets the step's micro-batches and the factor of the loss.
+  /// Sets the micro-batches of the step and the factor of the loss.
   void begin(
       std::span<const nn::ForwardInputs> micro_batches,
       const objective::Objective& objective,
@@ -54,7 +54,7 @@ class LanguageModelStage final : public Stage {
     scale_ = scale;
     sums_ = at::zeros({objective.sums()}, at::TensorOptions(device_).dtype(at::kDouble));
   }
-  /// The objective's sums over the micro-batches since begin().
+  /// Returns the objective's sums over the micro-batches since begin().
   const Tensor& sums() const { return sums_; }
 
   Tensors forward(int micro_batch, const Tensors& inputs) override {
@@ -89,12 +89,12 @@ class LanguageModelStage final : public Stage {
   objective::Counts step_;
   double scale_ = 1;
   c10::Device device_;
-  Tensor sums_;  // on the device, so that the host does not wait
+  Tensor sums_;  // on the device, so that the host does not have to wait
 };
 
 namespace {
 
-/// Identifies the micro-batches' shapes, which determine message layouts.
+/// Returns identifiers of the micro-batches' shapes, which determine the message layouts.
 std::vector<uint64_t> signatures_of(std::span<const nn::ForwardInputs> micro_batches) {
   std::vector<uint64_t> signatures;
   for (const nn::ForwardInputs& inputs : micro_batches) {

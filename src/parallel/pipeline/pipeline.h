@@ -1,4 +1,4 @@
-// Pipeline of a language model: this rank's stages and their execution.
+// Pipeline of a language model: holds this rank's stages and executes them.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,27 @@ namespace lockstep::parallel {
 
 class LanguageModelStage;
 
-/// Callbacks around each accumulation of a micro-batch's gradients into a part's parameters.
+/// Callbacks before and after each accumulation of a micro-batch's gradients into the parameters of
+/// a model part.
 struct Accumulation {
   std::function<void(bool last)> begin;
   std::function<void()> end;
-  /// Queue for the part's deferred weight gradients (apply_deferral); null: not deferred.
+  /// Queue of the model part's deferred weight gradients (apply_deferral); null: not deferred.
   std::shared_ptr<DeferredQueue> deferred = nullptr;
 };
 
-/// Loss computation on the last stage.
+/// Options for computing the loss on the last stage.
 struct LossOptions {
   objective::ObjectivePointer objective = objective::cross_entropy();
-  /// The ranks that hold shards of the same sequences; null: one rank.
+  /// Ranks that hold shards of the same sequences; null: one rank.
   comm::Communicator* sequence = nullptr;
 };
 
 class Pipeline {
  public:
-  /// `parts` are this rank's, one per stage, ascending, as returned by parts_of_rank; they outlive
-  /// the pipeline. Every rank of the group must call; may block until all have.
+  /// `parts` are this rank's model parts, one per stage in ascending order, as returned by
+  /// parts_of_rank. They must outlive the pipeline. Must be called on every rank of the group; may
+  /// block until all ranks have called.
   Pipeline(
       const std::vector<nn::LanguageModel*>& parts,
       const std::vector<Accumulation>& accumulations,
@@ -46,43 +48,43 @@ class Pipeline {
       LossOptions loss = {});
   ~Pipeline();
 
-  /// Runs forward and backward passes; gradients are those of scale * step.divisor() * (this rank's
-  /// share of the loss). Every rank of the group must call with the same micro-batches. Returns the
-  /// objective's sums, float64 [sums()] on the device, on the rank of the last stage (only the
-  /// loss's if no scores are needed); zeros elsewhere.
+  /// Runs forward and backward passes. Computes the gradients of scale * step.divisor() * (this
+  /// rank's share of the loss). Must be called on every rank of the group with the same
+  /// micro-batches. On the rank of the last stage, returns the objective's sums: float64 [sums()]
+  /// on the device; only the loss sum is set if no scores are needed. Returns zeros on other ranks.
   at::Tensor forward_backward(
       std::span<const nn::ForwardInputs> micro_batches,
       const objective::Counts& step,
       double scale);
-  /// Returns the objective's sums over the batches, in order, on the CPU of the last stage's rank;
-  /// zeros elsewhere. Every rank of the group must call with the same batches.
+  /// Returns the objective's sums over the batches, in order, on the CPU of the last stage's rank,
+  /// and zeros on other ranks. Must be called on every rank of the group with the same batches.
   at::Tensor statistics(std::span<const nn::ForwardInputs> batches) {
     return statistics(batches, objective());
   }
   at::Tensor statistics(
       std::span<const nn::ForwardInputs> batches, const objective::Objective& objective);
   /// Returns the log-likelihoods of the rows of each batch, without dropout: float64 [B] on the
-  /// CPU. Every rank of the group must call with the same batches.
+  /// CPU. Must be called on every rank of the group with the same batches.
   std::vector<at::Tensor> row_scores(std::span<const nn::ForwardInputs> batches);
-  /// Classifier logits of the rows of each batch, without dropout: float32 [B, classes] on the CPU.
-  /// As above.
+  /// Returns the classifier's logits of the rows of each batch, without dropout: float32 [B,
+  /// classes] on the CPU. Same calling rules as row_scores().
   std::vector<at::Tensor> class_scores(std::span<const nn::ForwardInputs> batches, int64_t classes);
-  /// The most likely token at each row's first target of each batch, without dropout: float64 [B]
-  /// on the CPU. As above.
+  /// Returns the most likely token at each row's first target, without dropout: float64 [B] per
+  /// batch on the CPU. Same calling rules as row_scores().
   std::vector<at::Tensor> next_tokens(std::span<const nn::ForwardInputs> batches);
-  /// The head's input of each batch, without dropout, and the head's weight, on the last stage;
-  /// nothing elsewhere. As above.
+  /// Returns the head's input of each batch, without dropout, and the head's weight on the last
+  /// stage; empty on other ranks. Same calling rules as row_scores().
   objective::HeadStates head_states(std::span<const nn::ForwardInputs> batches);
   const objective::Objective& objective() const { return *loss_.objective; }
 
-  /// Observes the actions of forward_backward as they end.
+  /// Sets the observer that is called after each action of forward_backward.
   void set_observer(ActionObserver observer) { observer_ = std::move(observer); }
   Schedules& schedules() { return schedules_; }
 
  private:
   Executor& executor_of(size_t micro_batches);
   std::vector<Stage*> stages() const;
-  /// Broadcasts the last stage's results of each batch, [B, row...], to the CPU of every rank.
+  /// Broadcasts the last stage's results of each batch, [B, row...], to the CPU of all ranks.
   std::vector<at::Tensor> of_all_stages(
       const std::vector<at::Tensor>& kept,
       std::span<const nn::ForwardInputs> batches,
@@ -94,7 +96,7 @@ class Pipeline {
   Schedules schedules_;
   std::vector<std::unique_ptr<LanguageModelStage>> stages_;
   std::unique_ptr<Mailbox> mailbox_;
-  // By number of micro-batches.
+  // Keyed by number of micro-batches.
   std::map<size_t, std::unique_ptr<Executor>> executors_, evaluators_;
   ActionObserver observer_;
 };

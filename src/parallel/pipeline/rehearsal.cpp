@@ -1,4 +1,4 @@
-// Rehearses schedules on stages that only take time.
+// Rehearses schedules on stages that only consume time.
 #include "parallel/pipeline/rehearsal.h"
 
 #include <algorithm>
@@ -19,15 +19,15 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Clock of a rank's stages. With the virtual clock a message carries the time at which it was
-/// sent, and a rank continues at the latest of the times it received.
+/// Clock of a rank's stages. With the virtual clock, a message carries the time at which it was
+/// sent, and the receiving rank advances its clock to that time if it is later.
 struct Pace : torch::CustomClassHolder {
   RehearsalClock clock = RehearsalClock::kWall;
   double now = 0;
-  std::optional<double> started;  // start of the current action
+  std::optional<double> started;  // start time of the current action
 
-  /// Spends this number of seconds after the arrival of `message` (undefined: none); returns the
-  /// message that announces the end.
+  /// Advances by `seconds` after the arrival of `message` (undefined: no message). Returns the
+  /// message that carries the end time.
   Tensor take(const Tensor& message, double seconds) {
     if (clock == RehearsalClock::kWall) {
       std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -40,15 +40,15 @@ struct Pace : torch::CustomClassHolder {
   }
 };
 
-/// Data of a sleeper's backward pass, wrapped for autograd.
+/// Data of a sleeping stage's backward pass, wrapped for autograd.
 struct Sleep : torch::CustomClassHolder {
   schedule::StageTimes times;
-  bool is_last = false;            // last stage: its gradient is not a message
+  bool is_last = false;            // last stage: the gradient does not come from a message
   DeferredQueue* queue = nullptr;  // null: the backward pass is not split
   c10::intrusive_ptr<Pace> pace;
 };
 
-/// A function whose backward pass takes time and defers the weights' part.
+/// Autograd function whose backward pass consumes time and defers the weight half.
 struct SleepingFunction : torch::autograd::Function<SleepingFunction> {
   static Tensor forward(
       torch::autograd::AutogradContext* context,
@@ -97,7 +97,7 @@ class Sleeper final : public Stage {
   c10::intrusive_ptr<Sleep> sleep_;
 };
 
-/// As in training, the backward pass is split if the schedule splits any.
+/// As in training, all backward passes are split if the schedule splits any.
 Sleeper::Backward backward_of(const schedule::Schedule& schedule) {
   for (const std::vector<schedule::Action>& actions : schedule.actions) {
     for (const schedule::Action& action : actions) {

@@ -1,5 +1,5 @@
-// Rehearsal of a schedule: the executor runs it on stages that only take time, which measures its
-// bubble.
+// Rehearsal of a schedule. The executor runs it on stages that only consume time, which measures
+// the pipeline bubble.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -8,14 +8,14 @@
 namespace lockstep::parallel {
 
 enum class RehearsalClock {
-  kWall,     // stages sleep, which leaves the core to other ranks
-  kVirtual,  // messages carry the time at which they were sent, independent of the machine's load
+  kWall,     // stages sleep, which leaves the core free for other ranks
+  kVirtual,  // messages carry the sender's time, which does not depend on the load of the machine
 };
 
-/// Runs the schedule on ranks as threads of this process with real messages; every stage only takes
-/// its time, in seconds. Returns when each action ran, relative to the first action's start. On the
-/// wall clock, wake-ups and messages make it slightly longer than time_schedule predicts; on the
-/// virtual clock messages take no time.
+/// Runs the schedule with real messages on ranks that are threads of this process. A stage does
+/// nothing but consume its duration, in seconds. Returns the times of each action, relative to the
+/// start of the first one. With the wall clock, thread wake-ups and messages make the run slightly
+/// longer than time_schedule predicts. With the virtual clock, messages take no time.
 schedule::Timeline rehearse(
     const schedule::Schedule& schedule,
     const schedule::Durations& durations,

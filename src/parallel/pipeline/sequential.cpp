@@ -1,4 +1,4 @@
-// Pipelines of torch::nn::Sequential.
+// Pipeline parallelism for torch::nn::Sequential.
 #include "parallel/pipeline/sequential.h"
 
 #include <functional>
@@ -33,8 +33,8 @@ Tensors from_tuple(const Tuple& tuple) {
 template <size_t N>
 using TupleOf = decltype(tuple_of({}, std::make_index_sequence<N>()));
 
-/// Calls function.operator()<N>() with the number of tensors, 2 to kMostInTuple; returns false for
-/// other numbers or if no call returned true.
+/// Calls function.operator()<N>() where N is `count`, from 2 to kMostInTuple. Returns false if
+/// `count` is outside this range or the call did not return true.
 template <size_t N = 2, class Function>
 bool with_count([[maybe_unused]] size_t count, [[maybe_unused]] const Function& function) {
   if constexpr (N <= kMostInTuple) {
@@ -95,7 +95,8 @@ AnyValue value_of(const Tensors& tensors) {
   return std::move(*value);
 }
 
-/// The first module receives the inputs as arguments, as in Sequential::forward.
+/// Calls a module with the inputs as separate arguments, as Sequential::forward does for the first
+/// module.
 AnyValue call_with_arguments(AnyModule& module, const Tensors& inputs) {
   if (inputs.size() == 1) {
     return module.any_forward(inputs.front());
@@ -123,7 +124,7 @@ uint64_t signature_of(const Tensors& tensors) {
 
 }  // namespace
 
-/// Consecutive modules of a Sequential.
+/// A stage that consists of consecutive modules of a Sequential.
 class SequentialStage final : public Stage {
  public:
   SequentialStage(std::vector<AnyModule> modules, size_t first, bool is_last)
@@ -195,7 +196,7 @@ std::vector<int64_t> modules_of_stages(
   }
   model::SplitCosts costs;
   for (const AnyModule& module : *modules) {
-    double elements = 1;  // modules without parameters count too
+    double elements = 1;  // base cost, so that modules without parameters also count
     for (const Tensor& parameter : module.ptr()->parameters()) {
       elements += static_cast<double>(parameter.numel());
     }
@@ -233,7 +234,7 @@ SequentialPipeline::SequentialPipeline(
 SequentialPipeline::~SequentialPipeline() = default;
 
 double SequentialPipeline::forward_backward(std::span<const Tensors> inputs, const Loss& loss) {
-  // Only the first stage's rank knows the shapes; the others receive a signature.
+  // Only the first stage's rank knows the shapes; the other ranks receive signatures.
   Tensor signatures = at::zeros({static_cast<int64_t>(inputs.size())}, at::kLong);
   const int first_rank = schedules_.rank_of(0);
   if (group_.rank() == first_rank) {

@@ -18,20 +18,20 @@ namespace lockstep::parallel {
 
 class SequentialStage;
 
-/// A Sequential split into stages of consecutive modules. Modules pass a Tensor or a std::tuple of
-/// two to eight Tensors of any shapes and types; between stages, shapes and types are learned from
-/// the first micro-batch of each shape. No dimension needs to be the batch.
+/// A Sequential split into stages of consecutive modules. Modules exchange a Tensor or a std::tuple
+/// of two to eight Tensors of any shapes and types. Between stages, shapes and types are taken from
+/// the first micro-batch with a given input shape. Tensors do not need a batch dimension.
 class SequentialPipeline {
  public:
-  /// Scalar loss of the last module's outputs for a micro-batch. Gradients are those of the sum
-  /// over the micro-batches.
+  /// Returns the scalar loss of the last module's outputs for a micro-batch. The gradients are
+  /// those of the sum over micro-batches.
   using Loss = std::function<Tensor(const Tensors& outputs, int micro_batch)>;
 
-  /// `modules` is the whole model, equal on every rank of `group`; each rank keeps only the modules
-  /// of its stages. options.split: "auto" and "parameters" both balance the number of parameters;
-  /// explicit splits give numbers of modules. Zero-bubble schedules run, but all gradients are
-  /// computed with the input's. Throws Error (config) for fewer modules than stages, and errors of
-  /// Schedules.
+  /// `modules` is the whole model and must be equal on every rank of `group`; each rank keeps only
+  /// the modules of its stages. In options.split, "auto" and "parameters" both balance the number
+  /// of parameters; an explicit split lists numbers of modules. Zero-bubble schedules are
+  /// supported, but weight gradients are computed together with the input gradient. Throws Error
+  /// (config) if there are fewer modules than stages, and the errors of Schedules.
   SequentialPipeline(
       const torch::nn::Sequential& modules,
       const PipelineOptions& options,
@@ -39,14 +39,14 @@ class SequentialPipeline {
       c10::Device device = c10::Device(c10::kCPU));
   ~SequentialPipeline();
 
-  /// Runs forward and backward passes; gradients are added to the parameters'. `inputs`
-  /// [micro-batches] are the first module's arguments, read by the first stage's rank; other ranks
-  /// may pass the same number of empty tuples. `loss` is called on the last stage's rank. Returns
-  /// the summed loss on every rank. Every rank must call. Throws Error (config) if a module returns
-  /// something other than tensors.
+  /// Runs forward and backward passes and adds the gradients to those of the parameters. `inputs`
+  /// [micro-batches] are the arguments of the first module. Only the first stage's rank reads them;
+  /// other ranks may pass the same number of empty tuples. `loss` is called on the last stage's
+  /// rank. Returns the summed loss on every rank. Must be called on every rank. Throws Error
+  /// (config) if a module returns anything other than tensors.
   double forward_backward(std::span<const Tensors> inputs, const Loss& loss);
 
-  /// The parameters of this rank's stages.
+  /// Returns the parameters of this rank's stages.
   Tensors parameters() const;
   Schedules& schedules() { return schedules_; }
 

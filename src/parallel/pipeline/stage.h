@@ -1,4 +1,5 @@
-// Pipeline stage as its executor sees it: a function from tensors to tensors.
+// Interface between a pipeline stage and its executor. A stage is a function from tensors to
+// tensors.
 #pragma once
 
 #include <vector>
@@ -19,17 +20,17 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  /// Returns the stage's outputs for micro-batch `micro_batch`, with a graph if gradients are
-  /// enabled. `inputs` are the previous stage's outputs, in order, as leaves; empty on the first
-  /// stage. The last stage returns scalars, whose sum is the loss.
+  /// Returns the stage's outputs for a micro-batch, with a graph if gradients are enabled. `inputs`
+  /// are the outputs of the previous stage, in order, as leaves; empty on the first stage. The last
+  /// stage returns scalars whose sum is the loss.
   virtual Tensors forward(int micro_batch, const Tensors& inputs) = 0;
-  /// The leaves whose gradients the backward pass computes.
+  /// Returns the leaves whose gradients the backward pass computes.
   virtual Tensors parameters() = 0;
-  /// Called around each micro-batch's accumulation of gradients into the parameters. `last`: the
-  /// last one of this step.
+  /// Called before and after each accumulation of a micro-batch's gradients into the parameters.
+  /// `last`: last accumulation of this step.
   virtual void begin_accumulation(bool /*last*/) {}
   virtual void end_accumulation() {}
-  /// Queue of deferred weight gradients of the stage's layers; null: not deferred.
+  /// Returns the queue of the layers' deferred weight gradients; null: not deferred.
   virtual DeferredQueue* deferred() { return nullptr; }
 };
 

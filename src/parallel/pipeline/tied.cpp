@@ -10,7 +10,8 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr int kTag = std::numeric_limits<int>::max();  // not used by messages between stages
+constexpr int kTag = std::numeric_limits<int>::max();  // differs from the tags of messages between
+                                                       // stages
 
 }  // namespace
 

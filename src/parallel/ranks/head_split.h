@@ -6,12 +6,13 @@
 
 namespace lockstep::parallel {
 
-/// The heads of one rank: whole groups of queries with their key-value heads or, if there are fewer
-/// key-value heads than ranks, one replicated key-value head and a subset of its queries. Both
-/// ranges are contiguous, and the number of queries is a multiple of that of key-value heads.
+/// The heads of one rank: whole groups of query heads with their key-value heads or, if there are
+/// fewer key-value heads than ranks, one replicated key-value head and a subset of its query heads.
+/// Both ranges are contiguous. The number of query heads is a multiple of the number of key-value
+/// heads.
 struct HeadSplit {
   mesh::Range queries, key_values;
-  int copies = 1;  // number of ranks with a replica of these key-value heads; they are neighbors
+  int copies = 1;  // number of neighboring ranks that hold a replica of these key-value heads
   int copy = 0;    // index of this rank's replica
 };
 

@@ -25,7 +25,7 @@ ParallelGroups::ParallelGroups(
         group_of(std::span(&axis, 1), std::string(mesh::axis_name(axis)));
   }
   const auto together = [&](Axis first, Axis second, const char* name) {
-    // One group suffices if the other axis has size one.
+    // If one of the axes has size one, the group along the other axis is sufficient.
     if (mesh.size(second) == 1) {
       return &along(first);
     }

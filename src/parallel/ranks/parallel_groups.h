@@ -1,4 +1,4 @@
-// The communicators of a rank: one per axis of the mesh, and those of combined axes.
+// The communicators of a rank: one per mesh axis, and one for each combination of axes in use.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@
 
 namespace lockstep::parallel {
 
-/// Process groups of this rank, split from the world. An axis of size one has a single-rank
-/// communicator, and an axis that spans all ranks uses the world's.
+/// Process groups of this rank, split from the world. An axis of size one uses a single-rank
+/// communicator; an axis that spans all ranks uses the communicator of the world.
 class ParallelGroups {
  public:
-  /// Every rank of `world` must call; blocks until all have. `world` must outlive it; `options` are
-  /// those with which it was joined. Throws Error (internal) if the mesh and the world differ in
-  /// size.
+  /// Must be called on every rank of `world`; blocks until all ranks have called. `world` must
+  /// outlive this object. `options` must be those with which the world was joined. Throws Error
+  /// (internal) if the mesh and the world differ in size.
   ParallelGroups(
       comm::Communicator& world, const mesh::Mesh& mesh, comm::GroupOptions options = {});
   ParallelGroups(const ParallelGroups&) = delete;
@@ -28,24 +28,24 @@ class ParallelGroups {
   const mesh::Mesh& mesh() const { return mesh_; }
   const mesh::Coordinate& coordinate() const { return coordinate_; }
   comm::Communicator& world() { return world_; }
-  /// The ranks that differ from this one only along `axis`; the rank in the group is the
-  /// coordinate.
+  /// Returns the group of ranks that differ from this rank only along `axis`. The rank within the
+  /// group is the coordinate.
   comm::Communicator& along(mesh::Axis axis) { return *along_[static_cast<size_t>(axis)]; }
-  /// Data and context axes: the ranks that hold the same parameters and process other tokens, over
-  /// which gradients and losses are summed.
+  /// Data and context axes: ranks that hold the same parameters and process different tokens.
+  /// Gradients and losses are summed over this group.
   comm::Communicator& data_context() { return *data_context_; }
   [[deprecated("use data_context()")]] comm::Communicator& gradients() { return data_context(); }
-  /// Pipeline and tensor axes: the ranks that together hold a model, over which the gradient norm
-  /// is summed.
+  /// Pipeline and tensor axes: ranks that together hold one model. The gradient norm is summed over
+  /// this group.
   comm::Communicator& model() { return *model_; }
-  /// Splits a group of some ranks off `parent`, one of these groups; it lives as long as they do.
-  /// See comm::split.
+  /// Creates a subgroup of `parent`, which must be one of these groups. The subgroup lives as long
+  /// as this object. See comm::split.
   comm::Communicator& split(
       comm::Communicator& parent, const std::vector<int>& ranks, const std::string& name);
 
-  /// The world and every group that was split off here.
+  /// Visits the world and all groups of this object.
   void visit_groups(const std::function<void(comm::Communicator&)>& visit);
-  /// Seconds spent waiting for the world or any of these groups.
+  /// Returns the seconds spent waiting in collectives of the world and of these groups.
   double seconds_waited() const;
 
  private:

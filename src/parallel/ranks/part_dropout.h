@@ -1,4 +1,4 @@
-// Dropout on a rank's shard of the activations.
+// Dropout for a rank's shard of the activations.
 #pragma once
 
 #include "mesh/cut.h"
@@ -7,12 +7,13 @@
 
 namespace lockstep::parallel {
 
-/// Draws the mask of the whole activations and applies the rank's positions and columns of it.
+/// Generates the mask of the whole activations and applies the slice for this rank's positions and
+/// columns.
 struct PartDropout : nn::Dropout {
   explicit PartDropout(const nn::Dropout& plain) : Dropout(plain) {}
   SequencePart part = {};
   mesh::Range columns = {};
-  int64_t width = 0;  // width of the whole; 0: width of the input
+  int64_t width = 0;  // width of the whole activations; 0: width of the input
 
  protected:
   at::Tensor masked(const at::Tensor& x, const at::Tensor& keys) const override;

@@ -57,12 +57,13 @@ Tensor SequencePart::places(int64_t length) const {
 
 namespace {
 
-/// Padding that a sequence of `length` needs.
+/// Returns the number of padding positions for a sequence of `length`.
 int64_t padding_of(int64_t length, const SequencePart& part) {
   return (part.multiple() - length % part.multiple()) % part.multiple();
 }
 
-/// Shards an encoder-decoder's source. The mask stays whole, because attention reads all of it.
+/// Shards the source of an encoder-decoder. The mask is not sharded, because attention reads all of
+/// it.
 void shard_source(nn::ForwardInputs& inputs, const SequencePart& part) {
   const int64_t length = inputs.source.size(1), padding = padding_of(length, part);
   const auto runs =
@@ -123,7 +124,7 @@ nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePa
     }
   }
   if (mine.source.defined() && part.context_ranks == 1) {
-    return mine;  // whole sequences, with positions from 0
+    return mine;  // whole sequences whose positions start at 0
   }
   const Tensor positions = inputs.positions.defined()
                                ? inputs.positions

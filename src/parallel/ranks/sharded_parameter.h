@@ -11,22 +11,22 @@
 
 namespace lockstep::parallel {
 
-/// A sharded parameter: whole shape, cut (with the number of replicas), and where its gradient is
-/// summed.
+/// A sharded parameter: its whole shape, its cut (including the number of replicas), and the ranks
+/// over which its gradient is summed.
 struct ShardedParameter {
   std::vector<int64_t> shape;
   mesh::Cut cut;
-  /// Ranks with a replica that use it differently (for other heads or another shard of the
-  /// sequence), so that their gradients must be added. Null: their gradients are equal. Gradients
-  /// are always summed over the ranks that process other tokens.
+  /// Ranks whose replicas are used differently (for other heads or another shard of the sequence),
+  /// so that their gradients must be added. Null: the gradients of replicas are equal. Gradients
+  /// are always also summed over the ranks that process different tokens.
   comm::Communicator* summed_over = nullptr;
 };
 
-/// By Hugging Face name. A parameter without an entry is whole on this rank and on no other rank
-/// that shares the model.
+/// Keyed by Hugging Face name. A parameter without an entry is whole on this rank and is not held
+/// by any other rank of the same model replica.
 using ShardedParameters = std::map<std::string, ShardedParameter>;
 
-/// Narrows a whole packed matrix to a cut of [out, in].
+/// Narrows a whole packed matrix to the given cut of [out, in].
 void narrow_packed(ops::PackedPart& part, const mesh::Cut& cut);
 
 }  // namespace lockstep::parallel

@@ -1,4 +1,4 @@
-// Bookkeeping of tied weights on two pipeline stages.
+// Replica counts of tied weights on two pipeline stages.
 #include "parallel/ranks/tied_copies.h"
 
 namespace lockstep::parallel {

@@ -1,4 +1,4 @@
-// Activation checkpointing of layers.
+// Activation checkpointing of model layers.
 #include "parallel/recompute/recompute.h"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ struct HeldBody : torch::CustomClassHolder {
   DeferredParameters deferred;
 };
 
-/// Runs the backward pass from `ends`: stores input gradients in grad() and queues those of the
-/// parameters.
+/// Runs the backward pass from `ends`. Stores input gradients in grad() and queues the gradients of
+/// the parameters.
 void backward_later(
     const tensor_list& ends,
     const tensor_list& of_ends,
@@ -61,8 +61,8 @@ void backward_later(
 }
 
 struct Recomputation : torch::autograd::Function<Recomputation> {
-  /// `anchor` requires a gradient, so that this function has a backward pass even if x needs none
-  /// but parameters do.
+  /// `anchor` requires a gradient, so that this function has a backward pass if only the
+  /// parameters, but not x, require one.
   static tensor_list forward(
       AutogradContext* context,
       at::TensorList inputs,
@@ -193,8 +193,9 @@ void apply_recompute(
           return parameters_of(*block);
         };
         return inner(unit, inputs, [body, deferred, parameters](const nn::Tensors& in) {
-          // Everything before is frozen. If the layer is frozen too, nothing is kept, and the input
-          // half of a backward pass, which asks for parameters, does not reach a recomputation.
+          // All earlier layers are frozen. If this layer is frozen too, nothing is kept. If
+          // gradients are deferred, the input half of the backward pass would not reach a
+          // recomputation of the layer.
           const bool is_reached =
               needs_gradient(in) || (deferred == nullptr && needs_gradient(parameters()));
           return is_reached ? recomputed(in, body, {deferred, parameters}) : body(in);

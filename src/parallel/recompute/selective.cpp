@@ -1,4 +1,4 @@
-// Recomputes MLP activation outputs.
+// Recomputes the outputs of MLP activations.
 #include "parallel/recompute/selective.h"
 
 #include <map>
@@ -15,12 +15,13 @@
 namespace lockstep::parallel {
 namespace {
 
-/// The last inputs of a block's activation: the outputs of mlp_up and, if any, mlp_gate.
+/// Most recent inputs of a block's activation: the outputs of mlp_up and, if the MLP is gated, of
+/// mlp_gate.
 struct ActivationInput {
   Tensor up, gate;
 };
 
-/// Frees a tensor's memory and restores it by `again` when the backward pass reaches `y`.
+/// Frees a tensor's memory. When the backward pass reaches `y`, `again` recomputes the tensor.
 Tensor drop_until_backward(const Tensor& x, const Tensor& y, std::function<Tensor()> again) {
   c10::StorageImpl* storage = x.storage().unsafeGetStorageImpl();
   storage->set_data_ptr(storage->allocator()->allocate(0));
@@ -32,7 +33,7 @@ Tensor drop_until_backward(const Tensor& x, const Tensor& y, std::function<Tenso
   });
 }
 
-/// Base of linears that wrap another linear.
+/// Base class of linear layers that wrap another linear layer.
 struct WrappedLinear : nn::Linear {
   WrappedLinear(std::shared_ptr<nn::Linear> inner, std::shared_ptr<ActivationInput> input)
       : Linear(nullptr),
@@ -46,7 +47,7 @@ struct WrappedLinear : nn::Linear {
   }
 };
 
-/// Records its output.
+/// Records the output of the wrapped layer.
 struct RememberingLinear final : WrappedLinear {
   RememberingLinear(
       std::shared_ptr<nn::Linear> inner,
@@ -64,7 +65,7 @@ struct RememberingLinear final : WrappedLinear {
   }
 };
 
-/// For gate and up projections in one product, concatenated or interleaved.
+/// Variant for gate and up projections in one product, concatenated or interleaved.
 struct RememberingGatedLinear final : WrappedLinear {
   RememberingGatedLinear(
       std::shared_ptr<nn::Linear> inner, std::shared_ptr<ActivationInput> input, bool is_in_pairs)
@@ -86,7 +87,7 @@ struct RememberingGatedLinear final : WrappedLinear {
   }
 };
 
-/// Frees its input after the forward pass.
+/// Frees the layer's input after the forward pass.
 struct DroppingLinear final : WrappedLinear {
   DroppingLinear(
       std::shared_ptr<nn::Linear> inner,
@@ -113,7 +114,7 @@ struct DroppingLinear final : WrappedLinear {
 }  // namespace
 
 void drop_activation_outputs(nn::LanguageModel& model, int64_t every) {
-  std::map<int64_t, std::shared_ptr<ActivationInput>> inputs;  // by layer
+  std::map<int64_t, std::shared_ptr<ActivationInput>> inputs;  // keyed by layer
   model.visit_slots(nn::each<nn::Linear>([&](const nn::SlotName& name,
                                              std::shared_ptr<nn::Linear>& slot) {
     if (name.layer < 0 || name.layer % every != 0) {

@@ -1,5 +1,5 @@
-// Selective recomputation of the output of the MLP's activation, which is four times as large as
-// the hidden states and fast to compute.
+// Selective recomputation of the MLP activation's output, which is four times as large as the
+// hidden states and cheap to compute.
 #pragma once
 
 #include "nn/language_model.h"
@@ -8,7 +8,7 @@
 namespace lockstep::parallel {
 
 /// Frees the activation's output after mlp_down has read it and recomputes it when the backward
-/// pass reaches mlp_down. Works with any kind of linear in the blocks' slots.
+/// pass reaches mlp_down. Works with any type of linear layer.
 void drop_activation_outputs(nn::LanguageModel& model, int64_t every);
 
 }  // namespace lockstep::parallel

@@ -1,4 +1,4 @@
-// Tensor-parallel layers: each replaces the plain layer in a slot and holds a shard of its
+// Tensor-parallel layers. Each replaces the plain layer in a slot and holds a shard of its
 // parameters.
 #pragma once
 
@@ -12,9 +12,9 @@
 
 namespace lockstep::parallel {
 
-/// Entry of sharded layers: its input is replicated, or a shard of the sequence. Its output feeds
-/// several layers, and their input gradient is summed once while the rank computes their weight
-/// gradients.
+/// Entry to sharded layers. The input is replicated or sharded by sequence. Several layers read the
+/// output. The sum of their input gradients is reduced over the ranks once, while the rank computes
+/// the weight gradients.
 struct Entrance final : nn::RegionBoundary {
   explicit Entrance(Region region) : region(std::move(region)) {}
   Region region;
@@ -22,21 +22,22 @@ struct Entrance final : nn::RegionBoundary {
   Tensor forward(const Tensor& x) const override { return region.enter(x, weight_gradients); }
 };
 
-/// Entry of a layer that every rank holds whole and computes identically.
+/// Entry to a layer that every rank holds whole and computes identically.
 struct WholeSequence final : nn::RegionBoundary {
   explicit WholeSequence(Region region) : region(std::move(region)) {}
   Region region;
   Tensor forward(const Tensor& x) const override { return region.gather(x); }
 };
 
-/// Exit of sharded layers: sums the ranks' partial results.
+/// Exit from sharded layers: sums the partial results of the ranks.
 struct Exit final : nn::RegionBoundary {
   explicit Exit(Region region) : region(std::move(region)) {}
   Region region;
   Tensor forward(const Tensor& x) const override { return region.leave(x); }
 };
 
-/// Linear sharded along its inputs: each rank computes a partial sum. The bias is added to the sum.
+/// Linear layer sharded along its inputs. Each rank computes a partial sum, and the bias is added
+/// to the total.
 struct ShardedToAllLinear final : nn::Linear {
   ShardedToAllLinear(const nn::Linear& plain, Region region)
       : Linear(plain),
@@ -48,7 +49,7 @@ struct ShardedToAllLinear final : nn::Linear {
   void visit_parameters(const nn::ParameterFunction& function) override;
 };
 
-/// The same if the partial sums are reduced later: each rank adds its share of the bias.
+/// Variant whose partial sums are reduced later: each rank adds its share of the bias.
 struct PartOfSumLinear final : nn::Linear {
   PartOfSumLinear(const nn::Linear& plain, int ranks)
       : Linear(plain),
@@ -60,9 +61,10 @@ struct PartOfSumLinear final : nn::Linear {
   void visit_parameters(const nn::ParameterFunction& function) override;
 };
 
-/// RMS norm over the heads of all ranks: the input is [..., this rank's heads x D]. Every rank of
-/// the group must call: the ranks exchange one number per row in the forward pass and one in the
-/// backward pass. `copies` ranks hold replicas of the same heads.
+/// RMS norm over the heads of all ranks. The input is [..., this rank's heads x D]. Must be called
+/// on every rank of the group, because the ranks exchange one number per row in the forward pass
+/// and one in the backward pass. `copies` is the number of ranks that hold replicas of the same
+/// heads.
 struct NormOverRanks final : nn::Norm {
   NormOverRanks(const nn::Norm& plain, Region region, int64_t width, int copies)
       : Norm(plain),
@@ -70,14 +72,13 @@ struct NormOverRanks final : nn::Norm {
         width(width),
         copies(copies) {}
   Region region;
-  int64_t width;  // width of all heads together
+  int64_t width;  // total width of all heads
   int copies;
   Tensor forward(const Tensor& x) const override;
   ops::SumAndNorm forward_beside(const Tensor& x) const override { return {x, forward(x)}; }
 };
 
-/// Dropout between two sharded layers on the rank's columns: applies the rank's columns of the
-/// whole mask.
+/// Dropout between two sharded layers: applies this rank's columns of the mask for the whole width.
 struct ShardedWidthDropout final : PartDropout {
   ShardedWidthDropout(const nn::Dropout& plain, mesh::Range part, int64_t width)
       : PartDropout(plain) {
@@ -86,7 +87,7 @@ struct ShardedWidthDropout final : PartDropout {
   }
 };
 
-/// Embedding with the rows `rows` of the vocabulary; the ranks' results are summed.
+/// Embedding that holds the vocabulary rows `rows`. The results are summed over the ranks.
 struct VocabularyParallelEmbedding final : nn::TokenEmbedding {
   VocabularyParallelEmbedding(
       const nn::TokenEmbedding& plain, Region region, mesh::Range rows, int64_t vocabulary);
@@ -94,19 +95,20 @@ struct VocabularyParallelEmbedding final : nn::TokenEmbedding {
   mesh::Range rows;
   int64_t vocabulary;
   Tensor forward(const Tensor& ids) const override;
-  /// Each tensor is scattered separately (sequence parallelism).
+  /// Scatters each tensor separately (sequence parallelism).
   nn::Tensors forward_each(
       const nn::Tensors& ids, const std::vector<const nn::TableAdapter*>& adapters) const override;
 
  private:
-  /// Row indices of ids [B, T] in the rank's shard, and a mask of tokens of other ranks (index 0).
+  /// `local`: row indices of ids [B, T] in this rank's shard; 0 for tokens of other ranks, which
+  /// `elsewhere` marks.
   struct Places {
     Tensor local, elsewhere;
   };
   Places places_of(const Tensor& ids) const;
 };
 
-/// The rank's sequence shard of the position embeddings (sequence parallelism).
+/// Returns this rank's sequence shard of the position embeddings (sequence parallelism).
 struct SequenceShardedPositions final : nn::PositionEmbedding {
   SequenceShardedPositions(const nn::PositionEmbedding& plain, Region region)
       : PositionEmbedding(plain),
@@ -115,7 +117,7 @@ struct SequenceShardedPositions final : nn::PositionEmbedding {
   Tensor forward(const Tensor& positions, int64_t first, int64_t length) const override;
 };
 
-/// Head with the rows `rows` of the vocabulary; losses never gather the logits.
+/// Head that holds the vocabulary rows `rows`. Losses never gather the logits.
 struct VocabularyParallelHead final : nn::Head {
   VocabularyParallelHead(const nn::Head& plain, Region region, mesh::Range rows, int64_t vocabulary)
       : Head(plain),

@@ -1,4 +1,4 @@
-// RMS norm over sharded heads.
+// RMS norm over heads that are sharded over ranks.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -11,17 +11,17 @@ namespace {
 struct HeldNorm : torch::CustomClassHolder {
   Group group;
   double width = 0, copies = 1, eps = 0;
-  bool rounds_twice = false;  // also rounds before the product with the weight
+  bool rounds_twice = false;  // also rounds before the multiplication with the weight
 };
 
 at::ScalarType high_type(const Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-/// y = w x / r with r^2 = mean(x^2) + eps over the width W of all ranks. With g the gradient of y,
-/// that of x is (w g - x / r^2 mean(w g x)) / r. Ranks with replicas of heads each count a share of
-/// the squares and hold the part of g from their own queries: w g x adds up over them, and each
-/// subtracts its share.
+/// y = w x / r with r^2 = mean(x^2) + eps over the width W of all ranks. If g is the gradient of y,
+/// the gradient of x is (w g - x / r^2 mean(w g x)) / r. Each rank with a replica of a head counts
+/// only its share of the squares, and holds only the part of g that comes from its own queries: the
+/// sum of w g x over the replicas is correct, and each replica subtracts its share of it.
 struct NormFunction : torch::autograd::Function<NormFunction> {
   static Tensor forward(
       torch::autograd::AutogradContext* context,

@@ -28,7 +28,7 @@ struct Conjugate : torch::autograd::Function<Conjugate<Forward, Backward>> {
   }
 };
 
-/// An entered region and the work to do while its gradient is summed, wrapped for autograd.
+/// The entered region and the work to run while its gradient is summed, wrapped for autograd.
 struct HeldEntrance : torch::CustomClassHolder {
   Region region;
   std::shared_ptr<DeferredQueue> meanwhile;
@@ -52,7 +52,7 @@ struct Enter : torch::autograd::Function<Enter> {
                                                     : region.group->start_sum(gradient[0]);
     if (entrance->meanwhile != nullptr) {
       for (std::function<void()>& work : entrance->meanwhile->take()) {
-        std::exchange(work, nullptr)();  // releases its captures
+        std::exchange(work, nullptr)();  // frees the tensors that the closure holds
       }
     }
     sum.pending.wait();

@@ -1,5 +1,5 @@
-// Boundaries between sharded layers of a tensor-parallel model (Shoeybi et al., "Megatron-LM",
-// 2019, section 3), also with sequence parallelism (Korthikanti et al., 2022, section 4.2.2).
+// Boundaries between the sharded layers of a tensor-parallel model (Shoeybi et al., "Megatron-LM",
+// 2019, section 3), with optional sequence parallelism (Korthikanti et al., 2022, section 4.2.2).
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ namespace lockstep::parallel {
 
 using at::Tensor;
 
-/// Collectives that return their result. A custom class holder, so that autograd nodes can store
-/// it.
+/// Collectives that return their result. Derives from a torch holder, so that autograd nodes can
+/// store it.
 class TensorGroup : public torch::CustomClassHolder {
  public:
-  /// The communicator must outlive the model and its graphs.
+  /// `communicator` must outlive the model and its autograd graphs.
   explicit TensorGroup(comm::Communicator& communicator) : communicator_(&communicator) {}
   int64_t rank() const { return communicator_->rank(); }
   int64_t size() const { return communicator_->size(); }
@@ -31,12 +31,12 @@ class TensorGroup : public torch::CustomClassHolder {
   Tensor largest(const Tensor& x) const;
   /// [B, T/n, C] -> [B, T, C]: gathers the ranks' sequence shards in rank order.
   Tensor gather_sequence(const Tensor& x) const;
-  /// [B, T, C] -> [B, T/n, C]: sums over the ranks and keeps this rank's sequence shard. T must be
-  /// a multiple of n.
+  /// [B, T, C] -> [B, T/n, C]: sums over the ranks and returns this rank's sequence shard. T must
+  /// be a multiple of n.
   Tensor scatter_sum_sequence(const Tensor& x) const;
-  /// [B, T, C] -> [B, T/n, C]: this rank's shard of a replicated tensor.
+  /// [B, T, C] -> [B, T/n, C]: returns this rank's shard of a replicated tensor.
   Tensor part_of_sequence(const Tensor& x) const;
-  /// sum and scatter_sum_sequence in flight: call wait() before reading the result.
+  /// An asynchronous sum or scatter_sum_sequence. Call pending.wait() before reading the result.
   struct Sum {
     Tensor result, from;
     comm::Pending pending;
@@ -49,19 +49,21 @@ class TensorGroup : public torch::CustomClassHolder {
 };
 using Group = c10::intrusive_ptr<TensorGroup>;
 
-/// The two sides of a pair of sharded layers. Every rank of the group must call in the same order.
+/// Entry and exit of a group of sharded layers. All ranks of the group must make the same calls in
+/// the same order.
 struct Region {
   Group group;
   SequenceSharding sequence = SequenceSharding::kNone;
 
   bool shards_sequence() const { return sequence == SequenceSharding::kShards; }
-  /// Entry to layers that need all of x and hold shards of the weights. Backward: sums the ranks'
-  /// gradients of x; meanwhile the rank runs the work in `meanwhile`, if set: the weight gradients
-  /// of the entered layers.
+  /// Entry to layers that read all of x and hold shards of the weights. The backward pass sums the
+  /// gradient of x over the ranks; meanwhile the rank runs the work in `meanwhile`, if set, which
+  /// contains the weight gradients of these layers.
   Tensor enter(const Tensor& x, const std::shared_ptr<DeferredQueue>& meanwhile = nullptr) const;
-  /// Entry to layers that every rank computes identically on the whole sequence. Backward: no sum.
+  /// Entry to layers that every rank computes identically on the whole sequence. The backward pass
+  /// does not sum.
   Tensor gather(const Tensor& x) const;
-  /// Exit: sums the partial results of the ranks.
+  /// Exit: sums the partial results over the ranks.
   Tensor leave(const Tensor& x) const;
 };
 

@@ -1,4 +1,4 @@
-// Layouts of activations between tensor-parallel layers.
+// Layout of activations between tensor-parallel layers.
 #pragma once
 
 namespace lockstep::parallel {

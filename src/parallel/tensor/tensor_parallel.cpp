@@ -1,4 +1,4 @@
-// Replaces layers by their tensor-parallel versions.
+// Replaces layers with tensor-parallel layers.
 #include "parallel/tensor/tensor_parallel.h"
 
 #include <algorithm>
@@ -24,9 +24,9 @@ using mesh::Cut;
 using mesh::Range;
 using model::Dim;
 
-/// Returns true if queries, keys and values are one product. A rank's shard then has whole
-/// key-value heads. Replicated key-value heads are not supported, because their gradients would
-/// have to be summed over the replicas while those of the queries would not.
+/// Returns true if one product computes queries, keys and values. A rank's shard must then have
+/// whole key-value heads: replicated key-value heads are not supported, because their gradients
+/// would have to be summed over the replicas while those of the queries would not.
 bool packs_heads(const model::ModelConfig& config) {
   for (const model::LayerSpec& layer : model::block_layers(config, 0)) {
     if (layer.out == Dim::kPackedHeads) {
@@ -106,12 +106,13 @@ class TensorParallelizer final {
  private:
   void norm(const nn::SlotName& name, std::shared_ptr<nn::Norm>& slot) {
     const model::ParameterSpec& weight = layer(name).weight();
-    if (const auto part = cut_of(weight.dims.front(), 0)) {  // a norm over the heads of all ranks
+    if (const auto part = cut_of(weight.dims.front(), 0)) {  // norms over the heads of all ranks
+                                                             // are cut
       slot = std::make_shared<NormOverRanks>(*slot, region_, weight.shape.front(), part->copies);
       cut(name, *slot, *part);
       return;
     }
-    // Norms of single heads: each rank has different heads, so gradients are summed.
+    // Norms of single heads: the ranks have different heads, so the gradients are summed.
     const bool is_of_heads = weight.dims.front() == Dim::kHeadDim;
     hold_whole(
         name, *slot, is_of_heads ? &region_.group->communicator() : sharers_between_regions());
@@ -139,7 +140,7 @@ class TensorParallelizer final {
         what, [group = region_.group](const Tensor& part) { return group->largest(part); });
   }
   void router(const nn::SlotName& name, std::shared_ptr<nn::Router>& slot) {
-    // Every rank routes identically and has a partial gradient of the routing weights.
+    // All ranks route identically, and each has a partial gradient of the routing weights.
     hold_whole(name, *slot, &region_.group->communicator());
   }
   void tokens(const nn::SlotName& name, std::shared_ptr<nn::TokenEmbedding>& slot) {
@@ -177,7 +178,7 @@ class TensorParallelizer final {
     if (config_.head.gives_states()) {
       return;
     }
-    if (config_.head.classifies()) {  // there may be fewer classes than ranks
+    if (config_.head.classifies()) {  // not cut, because there may be fewer classes than ranks
       hold_whole(name, *slot, nullptr);
       return;
     }
@@ -185,7 +186,7 @@ class TensorParallelizer final {
         std::make_shared<VocabularyParallelHead>(*slot, region_, vocabulary(), config_.vocab_size);
     cut_table(name, *slot, &nn::Parameter::out);
   }
-  /// Shards the embedding or the head, and its adapter.
+  /// Shards an embedding or a head, and its adapter.
   template <class Table>
   void cut_table(const nn::SlotName& name, Table& table, int nn::Parameter::* side) {
     if (table.adapter != nullptr) {
@@ -212,8 +213,8 @@ class TensorParallelizer final {
     std::iota(holders.begin(), holders.end(), axes.coordinate().tensor - heads_.copy);
     return axes.split(axes.along(mesh::Axis::kTensor), holders, "key_value_heads");
   }
-  /// Returns the ranks whose gradients of a parameter between regions must be added; null: they are
-  /// equal.
+  /// Returns the ranks over which the gradients of a parameter between regions must be summed;
+  /// null: the gradients are equal.
   comm::Communicator* sharers_between_regions() const {
     return region_.shards_sequence() ? &region_.group->communicator() : nullptr;
   }
@@ -223,13 +224,13 @@ class TensorParallelizer final {
     return {heads.begin * config_.head_dim, heads.end * config_.head_dim};
   }
   const model::LayerSpec& layer(const nn::SlotName& name) const { return layers_.at(name.prefix); }
-  /// Returns this rank's cut of a parameter whose dimension `at` runs along `dim`; nullopt if it is
-  /// replicated.
+  /// Returns this rank's cut of a parameter whose dimension `at` is `dim`; nullopt if the parameter
+  /// is replicated.
   std::optional<Cut> cut_of(Dim dim, int at) const;
-  /// Replaces the layer's parameters by those of the shard.
+  /// Replaces the parameters of a layer with this rank's shards.
   void cut(const nn::SlotName& name, nn::Layer& layer, const Cut& part);
   void hold_whole(const nn::SlotName& name, nn::Layer& layer, comm::Communicator* summed_over);
-  /// The same for a kernel or a table, cut along the layer's outputs or inputs.
+  /// Variant for a kernel or a table that is cut along the layer's outputs or inputs.
   template <class LinearKernel>
   void cut_product(
       const nn::SlotName& name, LinearKernel& product, Cut part, int nn::Parameter::* side);
@@ -244,7 +245,7 @@ class TensorParallelizer final {
   HeadSplit heads_;
   Region region_;
   comm::Communicator& copies_;
-  std::shared_ptr<DeferredQueue> entered_;  // queue of the last visited region entry
+  std::shared_ptr<DeferredQueue> entered_;  // queue of the region entry that was visited last
   ShardedParameters sharded_;
 };
 
@@ -314,8 +315,8 @@ std::optional<Cut> TensorParallelizer::cut_of(Dim dim, int at) const {
   return part;
 }
 
-/// Megatron's split (Shoeybi et al., 2019, section 3): the output of a linear cut along its outputs
-/// feeds one cut along its inputs.
+/// Megatron's split (Shoeybi et al., 2019, section 3): a linear layer that is cut along its outputs
+/// feeds one that is cut along its inputs.
 void TensorParallelizer::linear(const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   const model::LayerSpec& spec = layer(name);
   if (spec.expert >= 0 || spec.is_shared) {
@@ -334,12 +335,12 @@ void TensorParallelizer::linear(const nn::SlotName& name, std::shared_ptr<nn::Li
     return;
   }
   std::optional<Cut> outputs = cut_of(spec.out, 0);
-  if (!outputs) {  // between regions, which every rank computes identically
+  if (!outputs) {  // between regions; every rank computes it identically
     hold_whole(name, *slot, sharers_between_regions());
     return;
   }
-  // Its only input comes from the preceding boundary, so its weight gradient is computed while the
-  // input gradient is summed.
+  // The layer's only input comes from the preceding boundary, so its weight gradient is computed
+  // while the input gradient is summed.
   if (!spec.reads_source) {
     defer_weight_gradients(*slot, entered_);
   }
@@ -353,7 +354,8 @@ void TensorParallelizer::linear(const nn::SlotName& name, std::shared_ptr<nn::Li
   cut_product(name, *slot->product(), std::move(*outputs), &nn::Parameter::out);
 }
 
-/// The same within an expert: the ranks' partial results are added after the sum over experts.
+/// Variant for linear layers of an expert. The ranks' partial results are added after the sum over
+/// experts.
 void TensorParallelizer::expert_linear(
     const nn::SlotName& name, std::shared_ptr<nn::Linear>& slot) {
   const model::LayerSpec& spec = layer(name);
@@ -370,7 +372,7 @@ void TensorParallelizer::expert_linear(
     return;
   }
   std::optional<Cut> outputs = cut_of(spec.out, 0);
-  if (!outputs) {  // the gate of a shared expert: each rank has a partial gradient
+  if (!outputs) {  // gate of a shared expert: each rank has a partial gradient
     hold_whole(name, *slot, &region_.group->communicator());
     return;
   }
@@ -392,7 +394,8 @@ void TensorParallelizer::cut_product(
   product.visit_parameters([&](const nn::Parameter& parameter) {
     if (parameter.*side >= 0) {
       part.dim = parameter.*side;
-      // Replicated key-value heads serve different queries on each rank, so gradients are summed.
+      // Replicated key-value heads are used by different queries on each rank, so their gradients
+      // are summed.
       replace(name, parameter, part, part.copies > 1 ? &copies_ : nullptr);
     } else {  // an adapter factor that each rank applies to its own shard of the layer
       replace(name, parameter, {}, &region_.group->communicator());
@@ -445,7 +448,7 @@ ShardedParameters apply_tensor_parallel(
     nn::LanguageModel& model, ParallelGroups& axes, SequenceSharding sequence) {
   comm::Communicator& group = axes.along(mesh::Axis::kTensor);
   if (group.size() == 1) {
-    return {};  // plain layers are correct in a group of one
+    return {};  // the original layers are correct in a group of one rank
   }
   check_sizes(model.config(), group.size());
   TensorParallelizer swap(model, axes, sequence);

@@ -1,4 +1,4 @@
-// Tensor parallelism: replaces the layers in a plain model's slots by sharded ones (Shoeybi et al.,
+// Tensor parallelism: replaces the layers of a model with sharded layers (Shoeybi et al.,
 // "Megatron-LM", 2019, section 3).
 #pragma once
 
@@ -9,12 +9,13 @@
 
 namespace lockstep::parallel {
 
-/// Replaces the slots of `model` (or of a pipeline stage) by those of this rank on the tensor axis:
-/// query heads with their keys and values, the MLP's inner width, and the vocabulary are split as
-/// evenly as possible. Parameters are replaced by uninitialized ones of the shard's shape, type and
-/// device, so build the model on the Meta device. No effect in a group of one. Every rank of the
-/// group must call. `axes` must outlive the model. Throws Error (kConfig) with all problems if
-/// there are fewer heads, columns or tokens than ranks.
+/// Replaces the layers in the slots of `model` (or of a pipeline stage) with this rank's shards on
+/// the tensor axis. Query heads with their keys and values, the inner width of the MLP, and the
+/// vocabulary are split as evenly as possible. Parameters are replaced with uninitialized ones of
+/// the shard's shape, with the same type and device, so build the model on the Meta device. Does
+/// nothing in a group of one rank. Must be called on every rank of the group. `axes` must outlive
+/// the model. Throws Error (kConfig) that lists all problems if there are fewer heads, columns or
+/// tokens than ranks.
 ShardedParameters apply_tensor_parallel(
     nn::LanguageModel& model, ParallelGroups& axes, SequenceSharding sequence);
 

@@ -14,12 +14,12 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Bytes of logits that a rank computes at once, and the minimum rows for efficient products.
+/// Maximum bytes of logits per chunk, and minimum number of rows for efficient products.
 constexpr int64_t kLogitsBytes = int64_t{96} << 20;
 constexpr int64_t kLeastRows = 128;
 
-/// Returns the rows with a target. Equal on every rank of the group, so all ranks use the same
-/// chunks.
+/// Returns the rows that have a target. The result is equal on every rank of the group, so all
+/// ranks use the same chunks.
 Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
   const Tensor rows = at::nonzero(targets != ops::kIgnoredTarget).squeeze(1);
   const Tensor bad = at::nonzero((targets != ops::kIgnoredTarget)
@@ -36,7 +36,8 @@ Tensor counted_rows(const Tensor& targets, int64_t vocabulary) {
   return rows;
 }
 
-/// Width of the largest shard. All ranks size their chunks of rows by it, so that chunks agree.
+/// Returns the width of the largest shard. All ranks derive the number of rows per chunk from it,
+/// so that their chunks agree.
 int64_t widest_part(const VocabularyShard& shard) {
   return mesh::split_evenly(shard.vocabulary, shard.group->size(), 0).size();
 }
@@ -47,7 +48,7 @@ int64_t rows_of_a_run(const Tensor& weight, const VocabularyShard& shard) {
 }
 
 /// Combines the ranks' statistics of each row's logits in one exchange of three or four numbers per
-/// row, instead of one reduction each.
+/// row, instead of one reduction per statistic.
 void combine(ops::RowStatistics& part, comm::Communicator& group) {
   std::vector<Tensor> known{part.maximum, part.total, part.target};
   if (part.mean.defined()) {
@@ -100,13 +101,13 @@ Run make_run(
   const Tensor peaks = all.select(1, 0);  // [ranks, n]
   const Tensor highest = peaks.amax(0);
   const Tensor whole = (all.select(1, 1) * (peaks - highest).exp()).sum(0);
-  const Tensor rank = peaks.argmax(0, /*keepdim=*/true);  // first rank with the maximum
+  const Tensor rank = peaks.argmax(0, /*keepdim=*/true);  // the first rank that has the maximum
   return {
       whole.log() + highest - all.select(1, 2).sum(0),
       all.select(1, 3).gather(0, rank).squeeze(0).to(at::kLong)};
 }
 
-/// Options for a shard of the vocabulary.
+/// Returns the options for this rank's vocabulary shard.
 ops::TokenLossOptions with_part(ops::TokenLossOptions options, const VocabularyShard& shard) {
   options.first_token = shard.rows.begin;
   options.vocabulary = shard.vocabulary;

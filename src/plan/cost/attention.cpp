@@ -1,4 +1,4 @@
-// Time of attention, on one rank and with context parallelism.
+// Estimates the time of attention, on one rank and with context parallelism.
 #include "plan/cost/attention.h"
 
 #include <algorithm>
@@ -10,16 +10,16 @@ namespace lockstep::plan {
 namespace {
 
 constexpr double kRingBackward =
-    2;  // backward over forward time of ring attention with scores in memory
+    2;  // ratio of backward to forward time of ring attention with scores in memory
 
-// Returns true if the measured rates of the machine determine the time of ring attention.
+// Returns true if the time of ring attention follows from measured rates of the machine.
 bool ring_is_measured(const Job& job, const Device& device) {
   return device.measured && !has_score_bias(job.model);
 }
 
-// Forward pass. Each rank has two parts of the sequence, one from each end, and computes the pairs
-// of parts that the mask does not exclude; pairs on the diagonal in full. With a bias of the scores
-// it computes all pairs.
+// Returns the forward time of ring attention. Each rank holds two chunks of the sequence, one from
+// each end, and computes all pairs of chunks that are not fully masked. Pairs on the diagonal are
+// computed in full. With a score bias, all pairs are computed.
 double ring_attention_seconds(
     const Job& job,
     const Physics& physics,
@@ -38,8 +38,8 @@ double ring_attention_seconds(
   const double keys = a.keys_length / (2 * ranks);
   const double pairs = a.seen == 1 || has_score_bias(job.model) ? 4 * ranks : 2 * ranks + 1;
   const double scores = sequences * s.heads * pairs * queries * keys;
-  // Bytes read and written per score by the first product, scale, mask, maximum, exponential, sum
-  // and second product, each a separate kernel in float32.
+  // Bytes read and written per score. The first product, scale, mask, maximum, exponential, sum and
+  // second product are separate float32 kernels.
   constexpr double kScoreBytes = 52;
   const double products =
       product_seconds(
@@ -70,7 +70,7 @@ double attention_seconds(
     case Attention::kRing:
       return ring_attention_seconds(job, physics, device, s, a);
     case Attention::kFused: {
-      // Only unmasked scores are computed; short sequences leave processors idle.
+      // Only unmasked scores are computed. Short sequences leave some processors idle.
       const double peak = job.precision == Precision::kFloat32 ? device.flops32 : device.flops16;
       const double flops = 4 * a.seen * s.tokens * a.keys_length * s.queries;
       const double fill = device.measured ? 1 : a.keys_length / (a.keys_length + 512);
@@ -95,7 +95,8 @@ double attention_backward(const Job& job) {
     case Attention::kRing:
       return kRingBackward;
     case Attention::kFused:
-      return 2.5 * 1.15;  // five products instead of two, in one slower kernel
+      return 2.5 *
+             1.15;  // five products instead of two; the kernel is 1.15 times slower per product
     case Attention::kScores:
       break;
   }
@@ -131,14 +132,14 @@ double context_seconds(
 double score_bytes(const Job& job) {
   const double wide = job.precision == Precision::kFloat32 ? 2 : 1;
   if (!has_score_bias(job.model)) {
-    // Scale, mask and softmax are one kernel or one kernel each; dropout is another. Each reads and
-    // writes the scores and the masks.
+    // Scale, mask and softmax are fused into one kernel or run as one kernel each; dropout is an
+    // additional kernel. Each kernel reads and writes the scores and the masks.
     const double softmax = job.software.fused_softmax ? 4 : 13;
     const double dropout = job.software.fused_score_dropout ? 3 : 5;
     return (softmax + (job.software.dropout ? dropout : 0)) * wide;
   }
-  // Bias, masked copy and softmax are float32 kernels; 16-bit scores are widened before and
-  // narrowed after; dropout.
+  // Bias, masked copy and softmax are float32 kernels. 16-bit scores are converted to float32
+  // before and back to 16 bits after these kernels. Dropout is a further kernel.
   constexpr double kWideKernels = 4 * 8;
   return kWideKernels + (wide == 1 ? 6 + 6 : 0) + (job.software.dropout ? 2 * kHalf * wide : 0);
 }

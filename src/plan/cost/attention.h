@@ -1,4 +1,4 @@
-// Time of attention, on one rank and with context parallelism.
+// Estimated time of attention, on one rank and with context parallelism.
 #pragma once
 
 #include "plan/cost/block_shape.h"
@@ -8,13 +8,13 @@ namespace lockstep::plan {
 
 /// Implementation of attention.
 enum class Attention {
-  kFused,   // scores never reach memory
-  kScores,  // scores are in memory
-  kRing,    // scores are in memory block by block, as keys and values arrive
+  kFused,   // scores are not written to memory
+  kScores,  // scores are written to memory
+  kRing,    // scores are written to memory block by block as keys and values arrive
 };
 Attention attention_of(const Job& job);
 
-/// Returns the time of the two products of attention (scores and values), forward.
+/// Returns the forward time of the two products of attention (scores and values).
 double attention_seconds(
     const Job& job,
     const Physics& physics,
@@ -24,9 +24,10 @@ double attention_seconds(
 /// Returns the ratio of backward to forward time.
 double attention_backward(const Job& job);
 
-/// Returns the cost of context parallelism for a forward pass whose attention takes the given time.
-/// Ring attention: transfers of keys and values overlap with attention, and the output of each step
-/// is merged with the previous one. Ulysses: an all-to-all of queries, keys, values and the output.
+/// Returns the additional time of context parallelism for a forward pass with the given attention
+/// time. Ring attention: transfers of keys and values overlap with attention, and each step's
+/// output is merged with the previous one. Ulysses: an all-to-all of queries, keys, values and
+/// output.
 double context_seconds(
     const Job& job,
     const Cluster& cluster,
@@ -35,8 +36,8 @@ double context_seconds(
     const AttentionShape& a,
     double attention);
 
-/// Returns the bytes read and written per score by the kernels around the products, if scores are
-/// in memory.
+/// Returns the bytes per score that the kernels around the products read and write if scores are in
+/// memory.
 double score_bytes(const Job& job);
 
 }  // namespace lockstep::plan

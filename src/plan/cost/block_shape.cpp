@@ -1,4 +1,4 @@
-// Sizes of a block's operations on one rank.
+// Computes the sizes of a block's operations on one rank.
 #include "plan/cost/block_shape.h"
 
 #include <cmath>

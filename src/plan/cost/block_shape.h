@@ -8,11 +8,11 @@
 
 namespace lockstep::plan {
 
-/// Attention of a block on one rank; `keys_length` is that of a whole sequence.
+/// Shape of one attention of a block on one rank. `keys_length` is the length of a whole sequence.
 struct AttentionShape {
   double key_tokens, queries_length, keys_length;
-  double seen;  // fraction of the scores of a sequence that are not masked
-  bool own;     // self-attention: queries, keys and values have the same input
+  double seen;  // unmasked fraction of a sequence's scores
+  bool own;     // self-attention: queries, keys and values are computed from the same input
 };
 
 /// Sizes of a block on one tensor-parallel rank.
@@ -24,7 +24,8 @@ struct BlockShape {
   size_t attentions;
   std::array<AttentionShape, 2> attention;
 
-  /// Number of key tokens of all attentions, and of scores on this rank, masked or not.
+  /// key_tokens() is the number of key tokens of all attentions. scores() is the number of scores
+  /// on this rank, masked or not.
   double key_tokens() const;
   double scores() const;
 };

@@ -1,4 +1,4 @@
-// Time of the forward and backward passes of blocks, embedding and head.
+// Estimates the forward and backward time of blocks, embedding and head.
 #include "plan/cost/cost.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace lockstep::plan {
 
 namespace {
 
-// Rate of 8-bit products with many scales over those with one scale per tensor.
+// Relative rate of 8-bit products with many scales compared with one scale per tensor.
 double scaled_share(const Job& job, const Physics& physics, const Device& device) {
   if (device.flops8 <= 0) {
     return 1;
@@ -30,17 +30,18 @@ double scaled_share(const Job& job, const Physics& physics, const Device& device
   return physics.block_scaled;
 }
 
-// On a measured machine, the time of experts is not known separately from that of an MLP.
+// Returns true if experts and the sorting of tokens are modeled separately. On a measured machine,
+// expert time is only known as MLP time.
 bool sorts_tokens(const Device& device, BlockKind kind) {
   return kind == BlockKind::kSparseDecoder && !device.measured;
 }
 
-// Time of the products of a block: with weights forward, for the input gradient and for the weight
-// gradient; of attention forward.
+// Times of a block's matrix products: products with weights (forward, input gradient, weight
+// gradient) and attention products (forward).
 struct BlockProducts {
   double forward = 0, input = 0, weight = 0;
   double attention = 0;
-  double last = 0;  // part of `forward`: the last product of the block
+  double last = 0;  // share of `forward` due to the block's last product
 };
 
 BlockProducts block_products(
@@ -58,7 +59,7 @@ BlockProducts block_products(
     if (job.precision != Precision::kFloat8) {
       return seconds(job.precision);
     }
-    // Mean over the blocks, some of which use 16 bits.
+    // Weighted mean, because some blocks use 16 bits.
     return job.float8_share * seconds(Precision::kFloat8) / scaled_share(job, physics, device) +
            (1 - job.float8_share) * seconds(Precision::kMixed16);
   };
@@ -67,7 +68,7 @@ BlockProducts block_products(
     times.last = product(tokens, out, in);
     times.forward += times.last;
     times.input += product(tokens, in, out);
-    // The product sums over the tokens, so their number does not affect the alignment of rows.
+    // The token count is the reduction dimension, so it does not affect row alignment.
     const double summed = device.measured ? tokens : std::ceil(tokens / 64) * 64;
     times.weight += job.adapter_rank > 0 ? 0 : product(out, in, summed);
     if (job.adapter_rank > 0) {
@@ -95,7 +96,7 @@ BlockProducts block_products(
     add_mlp(s.tokens, s.width);
     return times;
   }
-  // Every expert of the rank has the same number of tokens.
+  // Assumes that all experts on the rank receive the same number of tokens.
   const model::Experts& experts = job.model.experts;
   const auto of_tensor = [&](int64_t width) {
     return std::ceil(static_cast<double>(width) / job.mesh.tensor);
@@ -110,8 +111,8 @@ BlockProducts block_products(
   return times;
 }
 
-// Token rows are copied to the order of their experts and back; with expert parallelism, on both
-// sender and receiver.
+// Returns the time to copy token rows into expert order and back. With expert parallelism, both
+// sender and receiver copy.
 double sorting_seconds(const Job& job, const Device& device, const BlockShape& s, BlockKind kind) {
   if (!sorts_tokens(device, kind)) {
     return 0;
@@ -126,26 +127,26 @@ double rounded_numbers(const Job& job, const BlockShape& s) {
   if (!job.software.rounds_again) {  // each input is rounded once for all products that use it
     return s.tokens * (2 * s.hidden + s.queries + s.width);
   }
-  // Each weight is rounded once, and each input once for all products that use it; both again in
-  // the backward pass, and the gradient twice. The result is per forward pass; a backward pass
-  // counts 1.2 times that.
+  // Forward: each weight is rounded once, and each input once for all products that use it.
+  // Backward: both are rounded again, and the gradient twice. The result is the share of a forward
+  // pass; a backward pass counts 1.2 times as much.
   const double inputs = 2 * s.hidden + s.queries + s.width;
   const double outputs = s.queries + 2 * s.keys + 2 * s.hidden + s.matrices * s.width;
   const double weights = s.hidden * (2 * s.queries + 2 * s.keys + (s.matrices + 1) * s.width);
   return 2 / 2.2 * (s.tokens * (inputs + outputs) + weights);
 }
 
-// Bytes moved by the element-wise kernels of a block, forward, from the elements read and written:
-// a fused norm with residual reads two and writes two; eager kernels access memory in every step.
+// Returns the bytes moved in the forward pass by a block's element-wise kernels. A fused norm with
+// residual reads two tensors and writes two; eager kernels access memory in every operation.
 ElementwiseBytes elementwise_bytes(const Job& job, const BlockShape& s) {
   const bool fused = job.software.fused_elementwise;
   const double spread = job.sequence_parallel ? job.mesh.tensor : 1;
   const double wide = job.precision == Precision::kFloat32 ? 2 : 1;
-  // An RMSNorm that is not fused is five kernels in float32.
+  // An unfused RMSNorm runs as five float32 kernels.
   double of_hidden = fused ? 8 : (job.model.gated_mlp ? 42 : 14);
   of_hidden += job.software.dropout ? (fused ? 1 : 5) : 0;
   of_hidden *= (s.sublayers + (s.ends_stream ? 1 : 0)) / 2;
-  // Rotary embeddings are computed in float32, and grouped keys and values are repeated.
+  // Unfused: rotary embeddings are computed in float32, and grouped keys and values are repeated.
   const double of_queries =
       !fused ? (job.model.gated_mlp ? 12 : 5) : (attention_of(job) == Attention::kScores ? 4 : 2);
   const double of_width = job.model.gated_mlp ? (fused ? 3 : 5) : (fused ? 2 : 4);
@@ -161,7 +162,7 @@ ElementwiseBytes elementwise_bytes(const Job& job, const BlockShape& s) {
   return bytes;
 }
 
-// Number of kernels of a block, forward.
+// Returns the number of kernels in a block's forward pass.
 double kernels(const Job& job, const BlockShape& s) {
   const double of_scores = has_score_bias(job.model) ? 8 * static_cast<double>(s.attentions) : 0;
   return (job.software.fused_elementwise ? 6 : 13) * s.sublayers + of_scores;
@@ -172,7 +173,7 @@ CollectiveGroup tensor_group(const Job& job, const NodeGroup& node) {
   return {members, std::min<double>(members, node.devices_per_node)};
 }
 
-// Time of an all-reduce of `numbers` elements over the tensor-parallel group.
+// Returns the time of an all-reduce of `numbers` elements over the tensor-parallel group.
 double tensor_reduce_seconds(
     const Job& job, const Cluster& cluster, const NodeGroup& node, double numbers) {
   if (job.mesh.tensor == 1) {
@@ -186,7 +187,7 @@ double tensor_reduce_seconds(
                  (job.sequence_parallel ? job.software.sequence_copy : job.software.tensor_copy));
 }
 
-// Times of the passes of a block, assembled from its operations.
+// Computes the times of a block's passes from its operations.
 class BlockPass {
  public:
   BlockPass(const Job& job, const Cluster& cluster, const NodeGroup& node, BlockKind kind)
@@ -220,7 +221,7 @@ class BlockPass {
   }
 
  private:
-  // Time not yet assigned to a kind of kernels.
+  // Forward time not yet assigned to a kind of kernels.
   double unnamed() const {
     return times_.forward + times_.input + times_.weight -
            std::accumulate(times_.kernels.begin(), times_.kernels.end(), 0.0);
@@ -237,8 +238,9 @@ class BlockPass {
     times_.weight = products_.weight;
   }
 
-  // Random numbers of dropout, drawn in the forward pass and again in the backward pass: for the
-  // unmasked scores of fused attention, or all scores, and for the outputs added to the residual.
+  // Adds the time to draw random numbers for dropout, in the forward and again in the backward
+  // pass. They are drawn for the scores (with fused attention only the unmasked ones) and for the
+  // outputs added to the residual.
   void draw_dropout() {
     if (!job_.software.dropout || !node_.device.measured) {
       return;
@@ -267,9 +269,9 @@ class BlockPass {
     times_.input += 2 * ring + node_.wait_seconds(times_.input + times_.weight);
   }
 
-  // All-to-all of tokens in the forward pass and of gradients in the backward pass. The experts
-  // wait for their tokens, and the block for the results; overlap with a shared expert is not
-  // modeled.
+  // Adds the all-to-all of tokens in the forward pass and of gradients in the backward pass. The
+  // experts wait for their tokens, and the block waits for the results. Overlap with a shared
+  // expert is not modeled.
   void exchange_tokens() {
     const double members = job_.expert_ranks;
     const double per_node = std::max(1.0, std::floor(node_.devices_per_node / job_.mesh.tensor));
@@ -284,8 +286,8 @@ class BlockPass {
   void sum_over_tensor() {
     reduce_ = tensor_reduce_seconds(job_, cluster_, node_, shape_.tokens * shape_.hidden) *
               (1 - (1 - cluster_.physics.tensor_exposed) * job_.software.overlap_tensor);
-    // In each sublayer all ranks wait for the slowest one, in both directions. The gradient of the
-    // encoder output, which all decoder blocks read, is reduced once, at the end of the encoder.
+    // In each sublayer, all ranks wait for the slowest rank in both passes. The gradient of the
+    // encoder output, an input of all decoder blocks, is reduced once, at the end of the encoder.
     const auto waits = [&](double computed) {
       return job_.mesh.tensor > 1
                  ? shape_.sublayers * node_.wait_seconds(computed / shape_.sublayers)
@@ -335,7 +337,7 @@ class BlockPass {
   BlockKind kind_;
   BlockShape shape_;
   BlockProducts products_;
-  double memory_;      // bytes of the element-wise kernels, forward
+  double memory_;      // bytes moved by element-wise kernels, forward
   double reduce_ = 0;  // exposed time of an all-reduce over the tensor-parallel group
   PassTimes times_;
 };
@@ -401,7 +403,7 @@ PassTimes head_seconds(const Job& job, const Cluster& cluster, const NodeGroup& 
       job.precision == Precision::kFloat8 ? Precision::kMixed16 : job.precision;
   const double product =
       product_seconds(cluster.physics, node.device, precision, 1, tokens, vocabulary, hidden);
-  // Logits are converted to float32 for the loss; fused kernels read them once per direction.
+  // Logits are converted to float32 for the loss. Fused kernels read them once per pass.
   const double bytes = tokens * vocabulary;
   const bool fused = job.software.fused_elementwise;
   PassTimes times;

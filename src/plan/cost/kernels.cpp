@@ -1,4 +1,4 @@
-// Roofline model of products, element-wise kernels and copies.
+// Implements a roofline model of products, element-wise kernels and copies.
 #include "plan/cost/kernels.h"
 
 #include <algorithm>
@@ -11,12 +11,12 @@ namespace {
 
 struct Tile {
   double rows, columns;
-  double share;  // fraction of the rate of the largest tile: smaller tiles read more per operation
+  double share;  // rate relative to the largest tile; smaller tiles read more per operation
 };
 constexpr std::array<Tile, 4> kTiles{
     {{256, 128, 1.0}, {128, 128, 0.93}, {128, 64, 0.78}, {64, 64, 0.55}}};
 
-// 8 elements of 16 bits are 16 bytes, the smallest load of matrix units.
+// Eight 16-bit elements are 16 bytes, the smallest load of matrix units.
 constexpr int64_t kLeastAligned = 8;
 constexpr int64_t kWellAligned = 64;
 
@@ -33,7 +33,7 @@ int64_t alignment(double n, double k) {
   return std::min(of_size(n), of_size(k));
 }
 
-// Rate of a product with all processors busy.
+// Returns the rate of a product that keeps all processors busy.
 double product_rate(
     const Physics& physics, const Device& device, Precision precision, double n, double k) {
   const double power = power_share(physics, device);
@@ -75,7 +75,7 @@ double product_seconds(
   double compute = 1e30;
   for (const Tile& tile : kTiles) {
     const double tiles = count * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
-    // Part of the processors that are idle in the last wave; split tiles use the rest.
+    // A fraction of the idle processors in the last wave is wasted; split tiles use the others.
     const double even = std::max(1.0, tiles / processors);
     const double waves = even + (std::ceil(tiles / processors) - even) * physics.wave_waste;
     const double flops = processors * tile.rows * tile.columns * k * 2;
@@ -109,8 +109,8 @@ double elementwise_seconds(
     const Device& device, const ElementwiseBytes& bytes, Precision precision) {
   const double activation = memory_seconds(device, bytes.activation, precision) /
                             efficiency_of(device, precision).activation;
-  // Measured element-wise rates are of kernels with more computation per element than sums, masks
-  // and softmax of scores, which reach the copy bandwidth.
+  // Measured element-wise rates are from kernels with more computation per element than sums, masks
+  // and softmax of scores. The latter reach the copy bandwidth.
   return (device.measured
               ? memory_seconds(device, bytes.others, precision) + copy_seconds(device, bytes.scores)
               : memory_seconds(device, bytes.others + bytes.scores, precision)) +

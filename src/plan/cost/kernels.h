@@ -9,9 +9,9 @@ namespace lockstep::plan {
 
 inline constexpr double kHalf = 2;  // bytes per 16-bit number
 
-/// Returns the time of `count` batched products [m, k] × [k, n] in 32, 16 or 8 bits. Tiles are
-/// executed in waves over the processors; each wave adds its first loads and last stores. Sizes
-/// that are not multiples of 64 are slower, and memory bandwidth may be the limit.
+/// Returns the time of `count` batched products [m, k] × [k, n] in 32, 16 or 8 bits. Processors
+/// execute tiles in waves, and each wave adds the time of its first loads and last stores. Products
+/// are slower if sizes are not multiples of 64 or if they are limited by memory bandwidth.
 double product_seconds(
     const Physics& physics,
     const Device& device,
@@ -21,10 +21,10 @@ double product_seconds(
     double n,
     double k);
 
-/// Returns the rate of a device over that of the same chip without a power limit.
+/// Returns a device's rate relative to the same chip without a power limit.
 double power_share(const Physics& physics, const Device& device);
 
-/// Returns the efficiency of kernels of this type.
+/// Returns the efficiency of kernels in this precision.
 const Efficiency& efficiency_of(const Device& device, Precision precision);
 
 /// Returns the time of an element-wise kernel that moves `bytes`.
@@ -35,8 +35,8 @@ double copy_seconds(const Device& device, double bytes);
 
 /// Bytes that element-wise kernels read and write.
 struct ElementwiseBytes {
-  double activation = 0;  // activation function of the MLP
-  double scores = 0;      // scores in memory
+  double activation = 0;  // MLP activation function
+  double scores = 0;      // attention scores in memory
   double others = 0;
 };
 double elementwise_seconds(

@@ -1,4 +1,4 @@
-// Roofline budget of the kernels of a layer.
+// Computes the roofline budget of a layer's kernels.
 #include "plan/cost/layer_budget.h"
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace lockstep::plan {
 namespace {
 
 constexpr double kGradientPasses = 2;  // input gradient and weight gradient
-constexpr double kStateBytes = 24;     // bytes read and written of master weight and moments
+constexpr double kStateBytes = 24;     // bytes of master weight and moments read and written
 
 struct LinearKernel {
   double in, out;
 };
 
-/// Returns the budget of all products of a block, forward and backward.
+/// Returns the forward and backward budget of all products of a block.
 BudgetLine products_of(std::span<const LinearKernel> products, double tokens) {
   BudgetLine line{"products", 0};
   for (const auto& [in, out] : products) {
@@ -38,8 +38,8 @@ double weights_of(std::span<const LinearKernel> products) {
   return sum;
 }
 
-/// Flash attention stores one float32 number per query. Its backward pass recomputes the scores:
-/// five products instead of the two of the forward pass.
+/// Flash attention stores one float32 number per query. The backward pass recomputes the scores and
+/// therefore has five products instead of two.
 BudgetLine attention_of(const BlockShape& shape) {
   constexpr double kOfBackward = 2.5;
   const AttentionShape& attention = shape.attention.front();
@@ -51,11 +51,11 @@ BudgetLine attention_of(const BlockShape& shape) {
 }
 
 BudgetLine update_of(const char* what, int kernels, double parameters) {
-  // The gradient is read for its norm and for the update, and the weight is written.
+  // The gradient is read twice, for the norm and for the update; the weight is written.
   return {what, kernels, 0, parameters * (kStateBytes + 3 * kHalf), true};
 }
 
-/// Devices of the table.
+/// Devices shown in the table.
 constexpr std::array<const char*, 3> kDevices{"h100-80gb", "h200", "b200"};
 
 std::string row(const BudgetLine& line) {
@@ -95,10 +95,11 @@ std::vector<BudgetLine> layer_budget(const Job& job) {
   }};
   const double parameters = weights_of(products) + 2 * hidden;
   const double row = kHalf * tokens * hidden, rotated = shape.queries + shape.keys;
-  // Cosines and sines in float32 per position.
+  // Float32 cosines and sines per position.
   const double angles = 2 * 4 * shape.attention.front().queries_length * shape.head_dim / 2;
-  // Rows moved forward: x and its norm; x, residual, their sum and its norm. Backward, twice: two
-  // gradients, the normalized input and the resulting gradient.
+  // Tensors moved in the forward pass: x and its norm; x, residual, their sum and its norm.
+  // Backward pass, for each of the two norms: two gradients, the normalized input and the resulting
+  // gradient.
   const double runs =
       kHalf * hidden > 2048 ? 512 : 1024;  // float32 partial sums, as in cuda/norms.h
   const double norms = (2 + 4 + 2 * 4) * row + 2 * 2 * runs * 4 * hidden;

@@ -13,7 +13,7 @@
 namespace lockstep::plan {
 namespace {
 
-/// Overrides the settings of the file with the keys that are set.
+/// Overrides settings from the file with the keys that are set.
 void take_keys(const config::LoraSection& section, model::LoraConfig& config) {
   const auto take = [](const auto& given, auto& value) { value = given.value_or(value); };
   take(section.r, config.r);
@@ -83,7 +83,7 @@ model::LoraConfig lora_config_of(const config::LoraSection& section) {
 
 double adapter_share(const config::LoraSection& section, const model::ModelConfig& model) {
   if (!section.adapter.empty() && !std::filesystem::exists(saved_config(section))) {
-    return 1;  // a run folder, or one in an object store: its targets are unknown
+    return 1;  // a run folder or an object store: the adapted layers are unknown
   }
   model::LoraConfig asked = lora_config_of(section);
   const auto rank = asked.r;

@@ -1,4 +1,4 @@
-// 8-bit floating-point products of a configuration.
+// 8-bit floating-point settings of a configuration.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace lockstep::plan {
 
-/// Returns the settings of precision.fp8; nullopt for none.
+/// Returns the settings of precision.fp8, or nullopt if it is none.
 std::optional<model::Float8> float8_of(const config::PrecisionSection& section);
 
 }  // namespace lockstep::plan

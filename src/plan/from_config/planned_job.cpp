@@ -26,60 +26,61 @@ Software our_software(const model::ModelConfig& model, Precision precision) {
   if (precision == Precision::kFloat32) {
     software.weight_bytes = 4;
     software.gradient_bytes = 4;
-    software.optimizer_bytes = 8;  // weights are their own master copies
+    software.optimizer_bytes = 8;  // float32 weights need no master copies
     software.reduce_bytes = 4;
   }
-  // The loss is computed in chunks of rows; the gradient of the head is stored separately in the
-  // type of the head.
+  // The loss is computed in chunks of rows. The gradient of the head is stored separately in the
+  // head's type.
   software.logit_bytes = precision == Precision::kFloat32 ? 4 : 2;
   software.shared_logit_bytes = precision == Precision::kFloat32 ? 4 : 7;
   software.logit_limit = 1 << 30;
   software.head_gradient_bytes = software.logit_bytes;
   software.head_sum_bytes = precision == Precision::kFloat32 ? 0 : 4;
-  // SwiGLU is one operation; ReLU needs its output, which the next product stores anyway.
+  // SwiGLU is one operation. The backward pass of ReLU needs only its output, which is already
+  // stored as input of the next product.
   software.keeps_gated = model.activation != model::Activation::kSilu;
   software.keeps_ungated = model.activation != model::Activation::kRelu || model.mlp_dropout > 0;
   software.mask_bytes = 0;  // regenerated in the backward pass
   software.sum_bytes = 4;
-  // Products accumulate into the gradient sum: they read it, and write 4 bytes instead of 2.
+  // Products accumulate into the gradient sum: they read it and write 4 bytes instead of 2.
   software.sum_bytes_moved = precision == Precision::kFloat32 ? 4 : 4 + 2;
   software.reduces_in_place = true;
   software.balances_stages = true;
   software.head_in_forward = true;
   software.cuts_messages = false;
   software.ring_in_memory = true;
-  software.fragmentation = 0.05;  // the allocator uses expandable segments
+  software.fragmentation = 0.05;  // allocator with expandable segments
   software.keeps_exchanged = true;
-  software.tensor_copy = 3;    // cloned before the all-reduce; the bias is added afterwards
-  software.sequence_copy = 5;  // the shards of each rank are not contiguous before and after
+  software.tensor_copy = 3;    // cloned before the all-reduce; bias added afterwards
+  software.sequence_copy = 5;  // shards are not contiguous before and after
   software.rounds_again = true;
-  software.rounding_bytes = 2 + 2 + 1;  // read for the maximum, read again, written
+  software.rounding_bytes = 2 + 2 + 1;  // read for the maximum, read for rounding, written
   return software;
 }
 
 void run_on_cpu(Software& software, const config::TrainingSection& training) {
-  constexpr double kProgram = 150e6;  // bytes of the libraries and the program
+  constexpr double kProgram = 150e6;  // bytes of libraries and program
   software.logit_limit = 96 << 20;
   software.context_bytes = kProgram;
   software.fragmentation = 0;
   software.device_is_host = true;  // uses the allocator of ops/host_memory.h
-  software.overlap_data = false;   // the core that communicates also computes
+  software.overlap_data = false;   // communication and compute share cores
   const bool is_half = training.fp16, is_float = !is_half && !training.bf16;
   const InstructionSet unit = instruction_set();
   const InstructionSet head = is_float ? InstructionSet::kAvx512 : InstructionSet::kAvx512Bfloat16;
   software.fused_head = !is_half && unit >= head;
   software.lays_out = !is_half && !is_float && unit >= InstructionSet::kAmx;
   software.sum_bytes_moved =
-      is_float ? 4 : 2 + 4 + 4;  // 16-bit gradients are accumulated by a separate kernel
-  // Without the fused head, the softmax stores three float32 numbers per logit.
+      is_float ? 4 : 2 + 4 + 4;  // a separate kernel accumulates 16-bit gradients
+  // Without the fused head, softmax stores three float32 numbers per logit.
   software.logit_bytes = (is_float ? 4 : 2) + (software.fused_head ? 0 : 12);
 }
 
 namespace {
 
-constexpr double kAdamwMoments = 8;  // bytes per parameter included in our_software()
+constexpr double kAdamwMoments = 8;  // bytes per parameter, included in our_software()
 
-/// Returns the fraction of a model's parameters that are hidden matrices.
+/// Returns the fraction of a model's parameters in hidden matrices (updated by Muon).
 double share_of_hidden_matrices(const model::ModelConfig& model) {
   double hidden = 0, all = 0;
   for (const model::ParameterSpec& parameter : model::parameters_of(model)) {
@@ -90,24 +91,25 @@ double share_of_hidden_matrices(const model::ModelConfig& model) {
   return all > 0 ? hidden / all : 0;
 }
 
-/// Returns the optimizer state in bytes per parameter, without the master copy.
+/// Returns the bytes of optimizer state per parameter, without the master copy.
 double moment_bytes(const std::string& optim, const model::ModelConfig& model, bool has_masters) {
   if (optim.ends_with("8bit")) {
-    return 2 * (1 + 4.0 / 256);  // one byte each, and a float32 scale per block of 256
+    return 2 *
+           (1 + 4.0 / 256);  // two moments: one byte each, plus a float32 scale per block of 256
   }
   if (optim == "lion_32bit" || optim == "adam_mini") {
     return 4;
   }
-  if (optim == "muon") {  // momentum of hidden matrices, both moments of all other parameters
+  if (optim == "muon") {  // one moment for hidden matrices, two for all other parameters
     return kAdamwMoments - 4 * share_of_hidden_matrices(model);
   }
   if (optim == "ademamix") {
     return 12;
   }
-  if (optim == "schedule_free_adamw") {  // the master copies are its averages
+  if (optim == "schedule_free_adamw") {  // the master copy also stores the average
     return has_masters ? 8 : 12;
   }
-  // Adafactor stores one row and one column per matrix.
+  // Adafactor stores only one row and one column per matrix.
   return optim == "sgd" || optim == "adafactor" ? 0 : kAdamwMoments;
 }
 
@@ -159,7 +161,7 @@ Job planned_job(
   job.context_attention = parallel.context_attention == "ulysses" ? ContextAttention::kUlysses
                                                                   : ContextAttention::kRing;
   if (schedule::names_a_file(parallel.schedule)) {
-    if (job.mesh.pipeline > 1) {  // checks compatibility with the schedule file
+    if (job.mesh.pipeline > 1) {  // checks that the schedule file matches the job
       schedule::Schedules schedules({.schedule = parallel.schedule}, job.mesh.pipeline);
       schedules.of(static_cast<int>(config.training.gradient_accumulation_steps));
     }
@@ -190,7 +192,7 @@ Job planned_job(
   const bool files =
       parallel.offload_param.device == "nvme" || parallel.offload_optimizer.device == "nvme";
   job.offload_to = files ? OffloadTo::kNvme : OffloadTo::kHost;
-  if (config.checkpoint.replicas > 0) {  // the last two states, and two replicas of a neighbor's
+  if (config.checkpoint.replicas > 0) {  // the last two states, two replicas of a neighbor's
     job.in_memory_checkpoints = job.mesh.ranks() > devices_per_node ? 4 : 2;
   }
   const bool half = config.training.bf16 || config.training.fp16;
@@ -208,8 +210,8 @@ Job planned_job(
   job.software.optimizer_bytes +=
       moment_bytes(config.training.optim, model, config.training.bf16) - kAdamwMoments;
   if (config.precision.stochastic_rounding && config.training.bf16) {
-    job.software.optimizer_bytes -= 4;  // there is no master copy
-    job.software.update_copy = 4;       // except for a unit during its update
+    job.software.optimizer_bytes -= 4;  // no master copy
+    job.software.update_copy = 4;       // temporary master copy of the unit being updated
   }
   if (config.training.optim == "adafactor") {
     constexpr double kAtOnce = 1 << 20, kEach = 36;  // elements per chunk; bytes per element

@@ -1,4 +1,4 @@
-// Model description of a configuration for the planner.
+// Conversion of a configuration to a model description for the planner.
 #pragma once
 
 #include "config/core/config.h"
@@ -6,12 +6,12 @@
 
 namespace lockstep::plan {
 
-/// Returns the head of a classifier from the configuration and the model. If the labels are only
-/// known from the rows, assumes two.
+/// Returns the classifier head given by the configuration and the model. Assumes two labels if the
+/// labels can only be determined from the data.
 model::HeadSpec planned_head(const config::Config& config, const model::ModelConfig& model);
 
-/// Returns the model of model.path or model.preset with the head of the task. Throws Error (config,
-/// data).
+/// Returns the description of model.path or model.preset with the head of the task. Throws Error
+/// (config, data).
 model::ModelConfig planned_model(const config::Config& config);
 
 }  // namespace lockstep::plan

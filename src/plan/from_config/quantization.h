@@ -1,4 +1,4 @@
-// 4-bit and 8-bit weights of a configuration.
+// Weight quantization settings of a configuration.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,11 @@
 
 namespace lockstep::plan {
 
-/// Returns the settings of the section; nullopt if bits is not set.
+/// Returns the settings of the section, or nullopt if bits is not set.
 std::optional<model::Quantization> quantization_of(const config::QuantizationSection& section);
 
-/// Returns the quantization of a model: that of its folder, otherwise the requested one.
+/// Returns the quantization saved with the model, or the requested one if the model is not
+/// quantized.
 std::optional<model::Quantization> packed_as(
     const model::ModelConfig& folder, const config::QuantizationSection& asked);
 

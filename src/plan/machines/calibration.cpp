@@ -14,7 +14,7 @@ std::string calibrated_as(const std::string& device) {
       {"b200", "gb200"},
       {"gb300", "gb200"},
       {"v100-16gb", "v100-32gb"},
-      {"rtx-5090", "rtx-4090"},  // successor without runs to fit to
+      {"rtx-5090", "rtx-4090"},  // successor without published runs
       {"titan-rtx", "v100-32gb"},
       {"tpu-v3-core", "a100-80gb"},
   };
@@ -25,12 +25,12 @@ std::string calibrated_as(const std::string& device) {
 Efficiency usual_efficiency(const Device& device) {
   Efficiency usual;
   if (device.name.starts_with("rtx")) {
-    // Consumer cards nearly reach their peak, which 32-bit accumulation limits; server cards are
-    // limited by power.
+    // Consumer cards nearly reach their peak, which is limited by 32-bit accumulation. Server cards
+    // are limited by power.
     usual = {.matrix16 = 0.9, .matrix8 = 0.75, .attention = 0.55, .memory = 0.85};
   } else if (device.flops8 >= 4e15) {
-    // Twice the matrix rate of Hopper at the same exponential rate: an attention kernel, which
-    // needs both, reaches three quarters of Hopper's fraction of the peak.
+    // Compared with Hopper, twice the matrix rate but the same exponential rate. Attention needs
+    // both and reaches three quarters of Hopper's fraction of the peak.
     usual.attention = 0.30;
   }
   return usual;

@@ -1,4 +1,4 @@
-// Cluster description and time of collectives.
+// Implements cluster descriptions and collective times.
 #include "plan/machines/cluster.h"
 
 #include <algorithm>
@@ -121,7 +121,7 @@ Cluster uniform_cluster(const Device& device, int devices) {
 Cluster at_roofline(Cluster cluster) {
   for (NodeGroup& group : cluster.groups) {
     Device& device = group.device;
-    device.measured = true;  // rates are used as they are, without tiles
+    device.measured = true;  // rates are used directly, without waves of tiles
     device.short16 = device.short32 = {};
     device.kernel_seconds = device.dropout_seconds = 0;
     device.efficiency =
@@ -139,9 +139,9 @@ Cluster at_roofline(Cluster cluster) {
 
 namespace {
 
-// Returns the fraction of a device's links within the node that a group of `members` can use.
-// Without a switch, a pair has only the links between the two devices: one of the six of a V100's
-// cube mesh, or four within a quad.
+// Returns the fraction of a device's intra-node links that a group of `members` can use. Without a
+// switch, two devices can use only their direct links: one of the six of a V100's cube mesh, or
+// four within a quad.
 double link_share(const NodeGroup& node, double members) {
   if (!node.device.direct_links || members > 4) {
     return 1;
@@ -150,8 +150,8 @@ double link_share(const NodeGroup& node, double members) {
 }
 
 struct Path {
-  double bandwidth = 0;  // bytes/s at which the ring moves data through each member
-  double latency = 0;    // of one turn of the ring
+  double bandwidth = 0;  // bytes/s that the ring moves through each member
+  double latency = 0;    // latency of one pass around the ring
   double tree_latency = 0;
 };
 
@@ -165,8 +165,8 @@ Path path_of(const Cluster& cluster, const NodeGroup& node, CollectiveGroup grou
   path.bandwidth = inside;
   const double nodes = std::ceil(group.members / std::max(1.0, group.per_node));
   if (nodes > 1) {
-    // Members of a node share its ports with the other groups of the same axis, so each member has
-    // the bandwidth of one port.
+    // All members in a node share its ports with other groups of the same axis. Each member
+    // therefore gets the bandwidth of one port.
     const double ports = group.per_node * node.network_bandwidth * physics.network_efficiency;
     path.bandwidth = group.per_node > 1 ? std::min(inside, ports) : ports;
     path.latency = (nodes - 1) * physics.network_latency + (group.members - nodes) * latency;
@@ -187,7 +187,7 @@ double all_gather_seconds(
     return 0;
   }
   const Path path = path_of(cluster, node, group);
-  // Always a ring: every member needs the shards of all other members.
+  // Always a ring, because every member needs the shards of all other members.
   return bytes * (group.members - 1) / group.members / path.bandwidth + path.latency;
 }
 
@@ -216,7 +216,7 @@ double all_to_all_seconds(
                              ? bytes * (group.members - per_node) / group.members / network +
                                    cluster.physics.network_latency
                              : 0;
-  // Two networks used concurrently.
+  // Both networks are used concurrently.
   return std::max(inside + (per_node > 1 ? within.latency / (per_node - 1) : 0), outside);
 }
 

@@ -1,4 +1,5 @@
-// Cluster of a job: nodes of equal or different devices, and the links within and between them.
+// Cluster description: nodes with equal or different devices, and the links within and between
+// them.
 #pragma once
 
 #include <cmath>
@@ -21,13 +22,14 @@ struct NodeGroup {
   Device device;
   double peer_bandwidth = 0;     // bytes/s per device and direction within the node
   double network_bandwidth = 0;  // bytes/s per device and direction to other nodes
-  double link_latency =
-      0;  // latency of a measured link within the node, s; 0: use the fitted efficiency and latency
+  double link_latency = 0;  // measured link latency within the node in seconds; 0: use the fitted
+                            // efficiency and latency
 
-  double spread_seconds = 0;  // of measured devices: after computing for t, they wait sqrt(spread x
-                              // t) for the slowest one
+  double spread_seconds = 0;  // for measured devices; after computing for t, they wait sqrt(spread
+                              // x t) for the slowest device
 
-  /// Returns the time that devices wait for the slowest one after computing for `computed` seconds.
+  /// Returns the time that devices wait for the slowest device after computing for `computed`
+  /// seconds.
   double wait_seconds(double computed) const { return std::sqrt(spread_seconds * computed); }
   int devices() const { return nodes * devices_per_node; }
 };
@@ -41,38 +43,37 @@ struct Cluster {
   const NodeGroup& group_of(int rank) const;
   /// Returns the group with the slowest 16-bit products, which limits an even split.
   const NodeGroup& slowest() const;
-  /// The same for the groups of ranks [first, first + count).
+  /// Variant limited to the groups of ranks [first, first + count).
   const NodeGroup& slowest_of(int first, int count) const;
-  /// Returns the slowest group with the slowest links of all groups, which limit collectives over
-  /// all ranks.
+  /// Returns a group that combines the slowest devices and the slowest links of all groups. It
+  /// limits collectives over all ranks.
   NodeGroup bottleneck() const;
   /// Returns the node of a rank; nodes are numbered across the groups.
   int node_of(int rank) const;
-  /// Returns the largest number of devices that divides every node: groups of this size never span
-  /// nodes.
+  /// Returns the largest number that divides the device count of every node. Groups of this size
+  /// never span nodes.
   int common_node_size() const;
-  /// Returns true if devices or links differ; the sizes of nodes may also differ otherwise.
+  /// Returns true if devices or links differ between groups. Does not compare node sizes.
   bool unequal() const;
 };
 
-/// Returns a cluster of `devices` devices of one kind in nodes of the usual size; the last node has
-/// the remainder.
+/// Returns a cluster of `devices` devices of one kind in nodes of the usual size. The last node
+/// contains the remainder.
 Cluster uniform_cluster(const Device& device, int devices);
 
-/// Returns the cluster with ideal efficiency: products at the peak, kernels at the memory
-/// bandwidth, messages at the link bandwidth, no stragglers. Gives a lower bound of a plan's step
-/// time.
+/// Returns the cluster with ideal efficiency: products at peak rate, kernels at memory bandwidth,
+/// messages at link bandwidth, no stragglers. Its step times are lower bounds.
 Cluster at_roofline(Cluster cluster);
 
-/// Reads a cluster file (keys: docs/plan.md). Throws Error (config) with every problem: unknown
-/// keys with the nearest one, invalid values, unknown devices.
+/// Reads a cluster file (keys: docs/plan.md). Throws Error (config) with all problems: unknown keys
+/// (with the nearest key), invalid values, unknown devices.
 Cluster parse_cluster(std::string_view yaml, const std::string& source);
 Cluster read_cluster(const std::filesystem::path& path);
 
-/// Group of a collective: `members` ranks, `per_node` of them in each node. In the functions below,
-/// `bytes` is the whole tensor that is gathered, scattered or reduced. The time is that of rings
-/// over all network ports of a node (Thakur et al., 2005; NCCL's bus bandwidth), or of trees over
-/// nodes and chains within them for messages limited by latency.
+/// Group of a collective with `members` ranks, `per_node` of them in each node. In the functions
+/// below, `bytes` is the size of the whole tensor that is gathered, scattered or reduced. They
+/// model rings over all network ports of a node (Thakur et al., 2005; NCCL's bus bandwidth) and,
+/// for latency-limited messages, trees over nodes with chains within them.
 struct CollectiveGroup {
   double members = 1;
   double per_node = 1;
@@ -81,8 +82,8 @@ double all_gather_seconds(
     const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
 double all_reduce_seconds(
     const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
-/// Returns the time of an all-to-all: each member sends every other member an equal part of its
-/// `bytes`.
+/// Returns the time of an all-to-all in which each member sends an equal share of its `bytes` to
+/// every other member.
 double all_to_all_seconds(
     const Cluster& cluster, const NodeGroup& node, CollectiveGroup group, double bytes);
 /// Returns the time of a point-to-point message of `bytes`.

@@ -131,7 +131,7 @@ class Reader {
     return static_cast<int>(value);
   }
 
-  // `where` is the location of the key.
+  // Reads a device by name from the device library. `where` is the location of the key.
   Device read_library_device(const YAML::Node& node, const std::string& where) {
     const auto problem = [&](const std::string& text) {
       problems_.push_back(
@@ -218,8 +218,8 @@ class Reader {
     return device;
   }
 
-  // Fractions of data sheet values. Measured values are relative to the rate of a large copy and
-  // may exceed 1 for data in a cache.
+  // Reads fractions of data sheet values. Measured values are relative to the rate of a large copy
+  // and may exceed 1 for cached data.
   void read_efficiency(
       const YAML::Node& node,
       const std::string& type,
@@ -236,7 +236,7 @@ class Reader {
     read("softmax_efficiency", efficiency.softmax, 1e-3, 1e3);
   }
 
-  // Returns a list of `count` numbers from 0 to 100000; empty if the key is missing.
+  // Returns a list of `count` numbers between 0 and 100000; empty if the key is missing.
   std::vector<double> numbers(
       const YAML::Node& node,
       const char* key,

@@ -1,4 +1,4 @@
-// Table of the known devices.
+// Table of known devices.
 #include "plan/machines/device.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ constexpr double kTera = 1e12;
 constexpr double kGiga = 1e9;
 constexpr double kMebi = 1024.0 * 1024.0;
 
-// name, aliases, 16-bit, 8-bit and 32-bit rates (TFLOP/s), memory (MiB), bandwidth (GB/s),
-// processors, W, peers, host, network (GB/s), devices per node, source.
+// Columns: name, aliases, 16-bit, 8-bit and 32-bit rates (TFLOP/s), memory (MiB), bandwidth (GB/s),
+// processors, power (W), peer, host and network bandwidth (GB/s), devices per node, source.
 struct Sheet {
   const char* name;
   std::vector<std::string> aliases;

@@ -1,4 +1,4 @@
-// Error bars of time and memory predictions.
+// Implements error bars of time and memory predictions.
 #include "plan/machines/error_bars.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace lockstep::plan {
 
 namespace {
 
-// Measured by `make plan-machine`: one in ten settings has a larger error.
+// Measured by `make plan-machine`: 90 % of settings have a smaller error.
 constexpr double kMemoryOnCpus = 0.05;
 
 bool all_measured(const Cluster& cluster) {

@@ -1,4 +1,4 @@
-// Activation memory of blocks and micro-batches in flight.
+// Estimates activation memory of blocks and the number of micro-batches in flight.
 #include "plan/memory/activations.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace lockstep::plan {
 
 namespace {
 
-// Returns the micro-batches in flight on each rank, in units of the rank's blocks, counted from the
-// schedule.
+// Returns the number of micro-batches in flight on each rank, in units of the rank's blocks, by
+// evaluating the schedule.
 std::vector<double> count_held(const schedule::Schedule& schedule) {
   const schedule::Report report = schedule::check(schedule);
   std::vector<double> held;
@@ -24,7 +24,7 @@ std::vector<double> count_held(const schedule::Schedule& schedule) {
   return held;
 }
 
-// The same for a kind of schedule: its nominal value, reached with enough micro-batches.
+// Returns the nominal value for the kind of schedule, which is reached with enough micro-batches.
 double claimed(const Job& job, int rank) {
   const double p = job.mesh.pipeline;
   const double v = job.virtual_stages;
@@ -59,8 +59,9 @@ std::vector<double> micro_batches_in_flight(const Job& job) {
   if (!is_made && job.schedule == schedule::Kind::kFile) {
     return count_held(schedule::cut_down(job.listed->schedule, micro_batches));
   }
-  // Schedules with several stages per rank hold less than nominal if the micro-batches are not
-  // divisible by the ranks. Counted only for few actions, as the count visits all of them.
+  // Schedules with several stages per rank have fewer micro-batches in flight than nominal if the
+  // number of micro-batches is not divisible by the number of ranks. Evaluated only for schedules
+  // with few actions because it visits every action.
   constexpr int64_t kFew = 4096;
   const bool is_shorter =
       job.schedule == schedule::Kind::kInterleaved || job.schedule == schedule::Kind::kZbV;
@@ -82,14 +83,14 @@ std::vector<double> micro_batches_in_flight(const Job& job) {
 
 namespace {
 
-// Returns the bytes per score that attention with a bias stores: the probabilities from its
-// softmax, and as an operand of its product (ops/biased_attention.h).
+// Returns the bytes that attention with a bias stores per score. Probabilities are stored as
+// softmax output and as operand of the product (ops/biased_attention.h).
 double biased_score_bytes(const Job& job) {
   const double width = job.compute_bytes();
   return 4 + (job.software.dropout || width < 4 ? width : 0);
 }
 
-// Returns the number of scores of a block on one tensor rank, summed over its attentions.
+// Returns the number of scores of all attentions of a block on one tensor rank.
 double scores_of(const Job& job, BlockKind kind) {
   const BlockParts& parts = parts_of(kind);
   const double heads = static_cast<double>(job.model.heads) / job.mesh.tensor;
@@ -100,7 +101,7 @@ double scores_of(const Job& job, BlockKind kind) {
   return heads * job.micro_tokens(parts.stream) * keys;
 }
 
-// Returns the bytes of the scores that a block stores; a ring recomputes them.
+// Returns the bytes of scores that a block stores. Ring attention recomputes scores instead.
 double kept_scores(const Job& job, BlockKind kind) {
   const double width = job.compute_bytes();
   if (has_score_bias(job.model)) {
@@ -112,9 +113,9 @@ double kept_scores(const Job& job, BlockKind kind) {
              : scores_of(job, kind) * (job.software.dropout ? width * 2 + 1 : width);
 }
 
-// Returns the elements stored in addition to the inputs of context-parallel exchanges of a block:
-// for a ring without a fused loop, the output by heads; for Ulysses, queries and output by heads,
-// and copies of keys and values if there are more ranks than key-value heads.
+// Returns the elements that a block stores in addition to the inputs of its context-parallel
+// exchanges. Ring attention without a fused loop stores the output by heads. Ulysses stores queries
+// and output by heads, and copies of keys and values if there are more ranks than key-value heads.
 double exchanged(const Job& job, double tokens) {
   if (job.mesh.context == 1 || !job.software.keeps_exchanged) {
     return 0;
@@ -133,14 +134,15 @@ double exchanged(const Job& job, double tokens) {
          (is_packed ? of(job.model.heads) + 2 * of(keys) : 0);
 }
 
-// Returns the elements that adapters store in a block. LoRA needs the inputs of the linear layers,
-// which are counted there, and recomputes its output. DoRA also stores the results of the products.
+// Returns the elements that adapters store in a block. LoRA recomputes its output and needs only
+// the inputs of the linear layers, which are counted elsewhere. DoRA also stores the results of the
+// products.
 double kept_by_adapters(const Job& job, BlockKind kind) {
   if (job.adapter_rank == 0 || !job.adapters_decompose) {
     return 0;
   }
-  // Tensor-parallel ranks defer the weight gradients of column-parallel layers and recompute these
-  // results too.
+  // Tensor-parallel ranks defer the weight gradients of column-parallel layers, and also recompute
+  // these results.
   const LinearSizes& linears = sizes_of(job.model).linears_of(kind);
   const double cut = job.mesh.tensor > 1 ? 0 : linears.cut_outputs;
   const double all = job.micro_tokens(parts_of(kind).stream) * (cut + linears.whole_outputs) +
@@ -161,8 +163,8 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
   const double keys = static_cast<double>(model.kv_heads * model.head_dim) / tensor;
   const double mlp = inner_width(model, kind) / tensor;
   const double spread = job.sequence_parallel ? tensor : 1;
-  // Each tensor rank stores the full inputs of norms and tensor-parallel regions, unless the
-  // sequence is split too.
+  // Each tensor rank stores the full inputs of norms and tensor-parallel regions unless sequence
+  // parallelism splits them.
   const double input = tokens * hidden * width / spread;
   const double end = parts.ends_stream ? 1 : 0;  // output of the last norm
   if (recompute == Recompute::kFull) {
@@ -174,8 +176,8 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
                            ? parts.sublayers() * tokens * hidden * job.software.mask_bytes / spread
                            : 0;
   const double norms = parts.sublayers() + end;
-  // The output of a norm is gathered with sequence parallelism, and some programs store the
-  // gathered tensor.
+  // With sequence parallelism, the output of a norm is gathered. Some programs store the gathered
+  // tensor.
   const double region = job.software.keeps_exchanged ? input * spread : input;
   const double regions = norms * (input + region) + sizes_of(model).further_norms * input + masks;
   // Queries, keys, values and the output of each attention.
@@ -187,12 +189,10 @@ double block_activations(const Job& job, BlockKind kind, Recompute recompute) {
   heads += model.head_norms ? tokens * (queries + keys) : 0;
   heads += static_cast<double>(parts.attentions) * exchanged(job, tokens);
   heads += kept_by_adapters(job, kind);
-  if (kind ==
-      BlockKind::kSparseDecoder) {  // inputs and outputs of the experts, sorted and unsorted
+  if (kind == BlockKind::kSparseDecoder) {  // expert inputs and outputs, sorted and unsorted
     heads += tokens * static_cast<double>(3 * model.experts.per_token) * hidden;
   }
-  // Input and output of the activation function. With 8-bit products, their inputs are stored in 8
-  // bits.
+  // Input and output of the activation function. 8-bit products store their inputs in 8 bits.
   const bool is_narrow = job.precision == Precision::kFloat8 && !job.software.rounds_again;
   const double narrow = is_narrow ? 1 : width;
   const double activated = (model.gated_mlp && job.software.keeps_gated ? 1 : 0) * mlp;

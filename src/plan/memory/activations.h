@@ -1,4 +1,4 @@
-// Activations stored for the backward pass, per block, and the number of micro-batches in flight.
+// Activation memory per block, and number of micro-batches in flight.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace lockstep::plan {
 
-/// Returns the bytes of activations that a block stores for a micro-batch on one rank, by recompute
-/// setting (Korthikanti et al., 2022, equations 1 to 6; extended to gated MLPs, grouped-query,
-/// fused and cross attention, and attention with a bias of the scores).
+/// Returns the activation bytes that a block stores for one micro-batch on one rank with a
+/// recompute setting. Follows Korthikanti et al., 2022, equations 1 to 6; extended to gated MLPs,
+/// grouped-query, fused and cross attention, and attention with a score bias.
 double block_activations(const Job& job, BlockKind kind, Recompute recompute);
 
 /// Returns the maximum number of micro-batches in flight on each pipeline rank, in units of the

@@ -1,4 +1,4 @@
-// Estimates the memory of a rank by kind.
+// Estimates a rank's memory by kind.
 #include "plan/memory/memory.h"
 
 #include <algorithm>
@@ -21,18 +21,18 @@ double usable_bytes(const Device& device) {
 
 namespace {
 
-// Returns the parameters of a stage with these blocks, on one tensor rank.
+// Returns the number of parameters on one tensor rank of a stage with these blocks.
 double stage_parameters(const Job& job, const BlockCounts& blocks, bool first, bool last) {
   const ParameterCounts counts = count_parameters(job.model);
   double edges = first ? counts.embedding + counts.positions : 0;
   edges += last ? counts.head : 0;
   if (last && !first && job.model.ties_head()) {
-    edges += counts.embedding;  // tied head: a copy on the last stage
+    edges += counts.embedding;  // tied head: the last stage has a copy
   }
   return (counts.of(blocks) + edges) / job.mesh.tensor;
 }
 
-// Returns the parameters gathered, or read from files, at a time.
+// Returns the number of parameters gathered, or read from files, at a time.
 double unit_parameters(const Job& job) {
   const ParameterCounts counts = count_parameters(job.model);
   return std::min(
@@ -40,8 +40,8 @@ double unit_parameters(const Job& job) {
          job.mesh.tensor;
 }
 
-// Returns the bytes of the gathered parameters; frozen weights of the blocks are gathered
-// quantized.
+// Returns the bytes of the gathered parameters. Frozen weights of blocks are gathered in quantized
+// form.
 double unit_bytes(const Job& job) {
   if (job.adapter_rank == 0) {
     return unit_parameters(job) * job.compute_bytes();
@@ -63,7 +63,7 @@ void offload_states(const Job& job, Memory& memory) {
     return;
   }
   if (job.offload_to == OffloadTo::kNvme && job.software.device_is_host) {
-    // fullest_moment() includes the buffers in transit.
+    // Buffers in transit are included in fullest_moment().
     memory.nvme += memory.optimizer;
     memory.optimizer = 0;
     if (job.offload == Offload::kAll) {
@@ -73,8 +73,8 @@ void offload_states(const Job& job, Memory& memory) {
     return;
   }
   if (job.offload_to == OffloadTo::kNvme) {
-    // The state of a unit is in host memory during its update, and its parameters during their use;
-    // gradients are not in files.
+    // A unit's state is in host memory while it is updated, and its parameters while they are used.
+    // Gradients are not stored in files.
     const double share = job.zero_stage >= 1 ? job.sharing() : 1;
     const double largest =
         std::max(unit_parameters(job), count_parameters(job.model).embedding / job.mesh.tensor);
@@ -100,12 +100,12 @@ void offload_states(const Job& job, Memory& memory) {
   }
 }
 
-// Returns the number of trained parameters: all, or the adapters of the stage's blocks.
+// Returns the number of trained parameters: all parameters, or the adapters of the stage's blocks.
 double trained_parameters(const Job& job, const BlockCounts& blocks, double parameters) {
   return job.adapter_rank > 0 ? adapter_parameters(job, blocks) / job.mesh.tensor : parameters;
 }
 
-// Returns the bytes of a stage's gathered parameters.
+// Returns the bytes of all parameters of a stage in gathered form.
 double whole_stage_bytes(const Job& job, const BlockCounts& blocks, double parameters) {
   if (job.adapter_rank == 0) {
     return parameters * job.compute_bytes();
@@ -120,8 +120,8 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
   const double group = job.sharing();
   const double trained = trained_parameters(job, blocks, parameters);
   const double experts = expert_parameters(job.model, blocks) / job.mesh.tensor;
-  // Returns the part of `numbers` elements that a rank holds: a ZeRO stage shards them over a
-  // group, and experts are distributed over ranks in any case.
+  // Returns how many of `numbers` elements a rank holds. From a ZeRO stage on, they are sharded
+  // over a group; experts are always distributed over ranks.
   const auto held = [&](double numbers, int from_stage) {
     const double share = job.zero_stage >= from_stage ? group : 1;
     const double spread = std::min(experts, numbers);
@@ -135,38 +135,38 @@ void add_states(const Job& job, const BlockCounts& blocks, double parameters, Me
     memory.parameters += held(linears, 3) * job.frozen_bytes +
                          (held(parameters, 3) - held(linears, 3)) * job.compute_bytes();
     if (job.frozen_bytes < 2 && !software.device_is_host) {
-      // The 16-bit matrix of the current product; on a CPU, part of it in a cache.
+      // The 16-bit matrix of the current product. On CPUs, a cache holds a slice of it.
       memory.working += 2.0 * static_cast<double>(job.model.hidden_size) *
                         static_cast<double>(job.model.intermediate_size) / job.mesh.tensor;
     }
   }
   memory.parameters += held(parameters, 3) * job.reference_bytes;
   offload_states(job, memory);
-  // Each element of the state is stored by one rank, independent of the ZeRO stage.
+  // Each element of the state is stored by exactly one rank, regardless of the ZeRO stage.
   const double kept = job.in_memory_checkpoints * trained / (job.mesh.data * job.mesh.context) *
                       (software.weight_bytes + software.optimizer_bytes);
   (software.device_is_host ? memory.kept : memory.host) += kept;
   if (job.zero_stage >= 3 && job.mesh.pipeline > 1) {
-    // In a pipeline the units stay gathered, and the gradients unsharded, until the step ends.
+    // In a pipeline, units stay gathered and gradients stay unsharded until the step ends.
     memory.gathered = whole_stage_bytes(job, blocks, parameters) + trained * job.reduce_bytes();
   } else if (job.zero_stage >= 3 || job.offload == Offload::kAll) {
-    // The unit in use and the prefetched one; the gradient of a unit before its reduction.
+    // The unit in use and the prefetched unit, plus a unit's gradient before its reduction.
     memory.gathered = 2 * unit_bytes(job) + unit_gradients(job) * job.reduce_bytes();
   }
 }
 
-// Returns the temporaries of the backward pass of a block, without the stored activations.
+// Returns the bytes of temporaries in a block's backward pass, without stored activations.
 double temporaries(const Job& job, BlockKind kind) {
   const double width = job.compute_bytes();
   const double tokens = job.micro_tokens(parts_of(kind).stream);
   const auto hidden = static_cast<double>(job.model.hidden_size);
   const double mlp = inner_width(job.model, kind) / job.mesh.tensor;
-  // The widest intermediate and its gradient.
+  // Widest intermediate and its gradient.
   return tokens * width * 2 * std::max(hidden, mlp);
 }
 
-// Returns the memory of the head on the last pipeline rank: the logits in memory at a time, the
-// gradient of the head's input, and that of its weights.
+// Returns the head's memory on the last pipeline rank: the logits computed at a time, and the
+// gradients of the head's input and weights.
 double logits(const Job& job) {
   const Software& software = job.software;
   const double tokens = job.micro_tokens();
@@ -181,13 +181,13 @@ double logits(const Job& job) {
     const double runs = std::ceil(tokens / std::max(128.0, std::floor(software.logit_limit / row)));
     bytes = std::ceil(tokens / runs) * row + sum;
   }
-  // A tied weight has the gradient of the head, and its sum with that of the embedding.
+  // A tied weight has the head's gradient and the sum of it and the embedding's gradient.
   const double gradients = job.model.ties_head() && job.mesh.pipeline == 1 ? 2 : 1;
   return bytes + (is_trained ? vocabulary * hidden * software.head_gradient_bytes * gradients : 0);
 }
 
-// Returns the bytes of the stream that the blocks of a rank only forward: the target during the
-// encoder, the source for a decoder on another rank than the end of the encoder.
+// Returns the bytes of the stream that a rank only forwards: encoder ranks forward the target, and
+// decoder ranks the source unless the encoder ends on the same rank.
 double passing_by(const Job& job, const BlockCounts& blocks) {
   if (job.source == 0 || blocks.count(BlockKind::kEncoderEnd) > 0) {
     return 0;
@@ -222,7 +222,7 @@ void add_activations(const Job& job, const RankShare& share, StageMemory& stage)
   }
 }
 
-// Adds all temporary memory; replaces add_activations() and buckets().
+// Adds all temporary memory. Used instead of add_activations() and buckets().
 void add_moment(const Job& job, const RankShare& share, StageMemory& stage) {
   const Moment moment = fullest_moment(job, share);
   Memory& memory = stage.peak;
@@ -233,8 +233,9 @@ void add_moment(const Job& job, const RankShare& share, StageMemory& stage) {
   memory.buckets = moment.buckets;
 }
 
-// Tensors of recomputed blocks are allocated between tensors that stay: in the range shared by
-// tensors of all sizes (ops/host_memory.h), measurements show a loss of about one widest tensor.
+// Returns memory lost to fragmentation: recomputed tensors are allocated between persistent ones.
+// In the range shared by tensors of all sizes (ops/host_memory.h), the measured loss is about one
+// widest tensor.
 double lost_places(const Job& job, const BlockCounts& blocks) {
   if (!job.software.device_is_host || job.recompute == Recompute::kNone) {
     return 0;
@@ -251,17 +252,17 @@ double buckets(const Job& job, double parameters) {
     return 0;
   }
   if (job.software.reduces_in_place) {
-    // In stage 2: the buffer being filled and the one in transit (units share buffers of up to 25
-    // MB), and that of the embedding.
+    // Stage 2: the buffer being filled, the one in transit (units share buffers of up to 25 MB),
+    // and the embedding's buffer.
     const ParameterCounts counts = count_parameters(job.model);
     const double width = job.reduce_bytes() / job.mesh.tensor;
     const double table = counts.embedding * width;
     const double some = 2 * std::max(25e6, counts.largest_block() * width) + table;
-    // The other end of a pipeline sends its gradient of a tied weight.
+    // The other end of the pipeline sends its gradient of a tied weight.
     const bool receives = job.model.ties_head() && job.mesh.pipeline > 1;
     return (job.zero_stage == 2 ? std::min(gradients, some) : 0) + (receives ? table : 0);
   }
-  return std::min(job.software.bucket_bytes, gradients);  // nothing else is sent
+  return std::min(job.software.bucket_bytes, gradients);  // no other data is sent
 }
 
 }  // namespace
@@ -300,7 +301,7 @@ std::vector<StageMemory> estimate_memory(const Job& job) {
 
 namespace {
 
-// Memory of the smallest device of a pipeline rank, and its share of host memory.
+// Memory of the smallest device of a pipeline rank, and the device's share of host memory.
 struct Room {
   double device = std::numeric_limits<double>::infinity();
   double host = std::numeric_limits<double>::infinity();
@@ -333,7 +334,8 @@ bool fits(const Job& job, const Cluster& cluster) {
 }
 
 std::vector<int64_t> most_blocks(const Job& job, const Cluster& cluster) {
-  // Memory is linear in the number of blocks, except for buffers that are full after a few.
+  // Memory is linear in the number of blocks, except for buffers that reach their full size after a
+  // few blocks.
   const int64_t layers = job.model.layers;
   const auto with = [&](int64_t blocks) {
     Job even = job;

@@ -1,4 +1,4 @@
-// Memory of a rank by kind, at the peak of each phase of a step.
+// Memory of a rank by kind at the peak of each phase of a step.
 #pragma once
 
 #include <string>
@@ -9,25 +9,25 @@
 
 namespace lockstep::plan {
 
-/// Bytes on one rank's device; offloaded memory is in `host`.
+/// Bytes on one rank's device. Offloaded memory is counted in `host`.
 struct Memory {
   double parameters = 0;
   double gradients = 0;
   double optimizer = 0;
-  double activations = 0;  // stored for the backward pass, of all micro-batches in flight
+  double activations = 0;  // activations of all micro-batches in flight
   double working = 0;      // temporaries of the current (or recomputed) block
-  double logits = 0;       // of the head, on the last stage
+  double logits = 0;       // logits of the head (last stage only)
   double gathered = 0;     // gathered units
   double buckets = 0;      // communication buffers
   double fragmentation = 0;
   double context = 0;  // driver, libraries and communicators
   double kept = 0;     // in-memory checkpoints (checkpoint.replicas), on CPUs
-  double host = 0;     // host memory
-  double nvme = 0;     // files
+  double host = 0;     // bytes in host memory
+  double nvme = 0;     // bytes in files
 
-  double total() const;  // Returns the memory on the device.
-  /// Returns the minimum memory: an allocator that runs out of memory releases its fragments and
-  /// continues, but slower.
+  double total() const;  // memory on the device
+  /// Returns the memory without fragmentation. An allocator that runs out of memory releases its
+  /// fragments and continues, but slower.
   double least() const { return total() - fragmentation; }
 };
 
@@ -39,19 +39,19 @@ struct StageMemory {
   Memory peak;
 };
 
-/// Returns one entry per pipeline rank, [pipeline].
+/// Returns the memory of each pipeline rank, [pipeline].
 std::vector<StageMemory> estimate_memory(const Job& job);
 /// Returns the stage with the largest peak.
 const StageMemory& largest(const std::vector<StageMemory>& stages);
 
-/// Returns true if the device and host memory of every rank are sufficient.
+/// Returns true if every rank has enough device and host memory.
 bool fits(const Job& job, const Cluster& cluster);
 
-/// Returns the maximum number of blocks of each pipeline rank, over all its stages, that fit in the
-/// memory of its devices, [pipeline].
+/// Returns the maximum number of blocks, summed over its stages, that each pipeline rank can hold
+/// in the memory of its devices, [pipeline].
 std::vector<int64_t> most_blocks(const Job& job, const Cluster& cluster);
 
-/// Returns the memory of a device available to a job, without the driver's.
+/// Returns the device memory available to a job, excluding the driver's memory.
 double usable_bytes(const Device& device);
 
 }  // namespace lockstep::plan

@@ -62,7 +62,7 @@ std::string table(const std::vector<MemoryColumn>& columns) {
   return text;
 }
 
-// Activation memory per layer; layers of the same kind are equal.
+// Returns activation memory per layer. Layers of the same kind use the same amount.
 std::string layers_text(const Job& job, const StageMemory& stage) {
   std::string text;
   visit_blocks(rank_blocks(job)[stage.stage], [&](BlockKind kind, double count) {
@@ -109,7 +109,7 @@ std::string memory_table(const Job& job, const Device& device) {
   const StageMemory& fullest = largest(stages);
   std::string text;
   if (stages.size() > 1) {
-    // For a long pipeline, only the first, the largest and the last stage are shown.
+    // For a long pipeline, shows only the first, the largest and the last stage.
     std::vector<MemoryColumn> columns;
     for (const StageMemory& stage : stages) {
       if (stages.size() <= 8 || &stage == &stages.front() || &stage == &stages.back() ||

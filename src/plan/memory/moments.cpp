@@ -10,7 +10,7 @@
 namespace lockstep::plan {
 namespace {
 
-/// Unit of parameters gathered, reduced and updated together.
+/// Parameters that are gathered, reduced and updated together.
 struct Unit {
   double parameters = 0;
   double blocks = 0;
@@ -20,18 +20,18 @@ double hidden_of(const Job& job) {
   return static_cast<double>(job.model.hidden_size);
 }
 
-/// Returns the elements of the embedding on one tensor rank.
+/// Returns the number of embedding elements on one tensor rank.
 double table_of(const Job& job) {
   return static_cast<double>(job.model.vocab_size) * hidden_of(job) / job.mesh.tensor;
 }
 
-/// Returns the bytes of one hidden-state tensor of a micro-batch, all streams, on one tensor rank.
+/// Returns the bytes of a micro-batch's hidden states, one tensor per stream, on one tensor rank.
 double stream_bytes(const Job& job) {
   return job.all_micro_tokens() * hidden_of(job) * job.compute_bytes();
 }
 
-/// Returns the trained units in order of use, on one tensor rank. Starting from the last,
-/// neighboring units share a buffer of up to the bucket size; in stage 3 each unit is separate.
+/// Returns the trained units of one tensor rank in order of use. Counting from the last unit,
+/// neighbors share a buffer of up to the bucket size. In stage 3 each unit is separate.
 std::vector<Unit> units_of(const Job& job, const RankShare& share) {
   const ParameterCounts counts = count_parameters(job.model);
   std::vector<Unit> parts;
@@ -65,16 +65,16 @@ std::vector<Unit> units_of(const Job& job, const RankShare& share) {
   return units;
 }
 
-/// Returns the bytes of a separate gradient of the head. It is written directly to the reduction
-/// buffer if that is persistent and there is one micro-batch; otherwise it is a tensor, which waits
-/// for the gradient of the embedding if they are tied.
+/// Returns the bytes of a separate head gradient. With a persistent reduction buffer and one
+/// micro-batch, the gradient is written directly to that buffer. Otherwise it is a tensor and, if
+/// tied, stays in memory until the embedding's gradient is available.
 double head_gradient(const Job& job) {
   const bool in_place = job.zero_stage < 2 && job.micro_batches() == 1;
   return in_place || job.adapter_rank > 0 ? 0 : table_of(job) * job.compute_bytes();
 }
 
-/// Chunks of rows in which logits are computed. With several chunks in 16 bits, the head's gradient
-/// is accumulated in float32.
+/// Chunks of rows for which logits are computed. With several chunks in 16 bits, the head's
+/// gradient is accumulated in float32.
 struct HeadRuns {
   double rows = 0;
   double sum = 0;
@@ -102,13 +102,13 @@ double head_bytes(const Job& job) {
   const HeadRuns runs = head_runs(job);
   double bytes = runs.rows * words * software.logit_bytes;
   if (software.fused_head) {
-    // Rows in panels of 64, plus half a panel; the rows packed in panels, and scaled per thread;
-    // the sum of their gradients in float32.
+    // Logits of rows in panels of 64, plus half a panel. Hidden states packed in panels, scaled per
+    // thread, and the float32 sum of their gradients.
     const double rows = std::ceil(runs.rows / 64) * 64;
     bytes = (rows + 32) * words * software.logit_bytes +
             rows * hidden * (width + software.threads * width + 4);
   }
-  // Rows with a target, and their gradient; the output of the last norm.
+  // Rows with a target, their gradient, and the output of the last norm.
   const double streams = 3 * job.micro_tokens() * hidden * width;
   const double sum = job.adapter_rank > 0 ? 0 : runs.sum;  // a frozen embedding has no gradient
   return bytes + sum + streams + head_gradient(job);
@@ -125,40 +125,40 @@ Moment head_moment(const Job& job, double kept) {
     moment.gathered = table_of(job) * job.compute_bytes();
   }
   if (job.zero_stage >= 2 && job.micro_batches() > 1 && job.adapter_rank == 0) {
-    // Gradient of the embedding of the previous micro-batch, in transit.
+    // Embedding gradient of the previous micro-batch, in transit.
     moment.buckets = table_of(job) * job.reduce_bytes();
   }
   return moment;
 }
 
-/// Returns the temporaries of the backward pass of a block, without the stored activations: the
-/// gradient of its output, and the peak within the MLP.
+/// Returns the bytes of temporaries in a block's backward pass, without stored activations: the
+/// gradient of its output plus the peak within the MLP.
 double block_temporaries(const Job& job, BlockKind kind) {
   const double width = job.compute_bytes(), hidden = hidden_of(job);
   const double tokens = job.micro_tokens(parts_of(kind).stream);
   const double mlp = inner_width(job.model, kind) / job.mesh.tensor;
-  // Adapters process rows in chunks: a cache size in float32, of inputs and of results.
+  // Adapters process rows in chunks. Inputs and results of a chunk each fill a cache in float32.
   constexpr double kParts = 2.0 * (2 << 20);
   const bool is_frozen = job.adapter_rank > 0;
   // The gradient of a linear layer is written directly to the accumulation buffer if the types
   // match.
   const bool in_place = job.reduce_bytes() == width;
   const double matrix = is_frozen ? kParts : in_place ? 0 : hidden * mlp * width;
-  // Gradient of the last product's input, of the gate and of the gated value; their product has
-  // been released.
+  // Gradients of the last product's input, the gate and the gated value. The product of the latter
+  // two has already been released.
   const double gates = job.model.gated_mlp ? 2 * tokens * mlp * width : 0;
-  // Or the weight gradient, with a packed copy of one operand.
+  // Alternatively the weight gradient and a packed copy of one operand.
   const double laid_out = job.software.lays_out && !is_frozen
                               ? tokens * (job.model.gated_mlp ? hidden : mlp) * width
                               : 0;
-  // With dropout, the gradient of all rows that an adapter reads, before and after the mask, in
-  // float32.
+  // With dropout, float32 gradients of all rows that an adapter reads, before and after the mask.
   const double masked = is_frozen && job.adapters_drop ? tokens * mlp * 2 * 4 : 0;
   return tokens * hidden * width +
          std::max(gates, tokens * mlp * width + masked + laid_out + matrix);
 }
 
-/// Stage 2: the buffer being filled with `blocks_left` blocks to go, and the one in transit.
+/// Returns the bytes of buffers in stage 2: the buffer being filled when `blocks_left` blocks
+/// remain, and the one in transit.
 double open_buffers(const Job& job, const std::vector<Unit>& units, double blocks_left) {
   double later = 0;
   for (size_t i = 0; i < units.size(); ++i) {
@@ -199,7 +199,7 @@ Moment backward_moment(const Job& job, const RankShare& share, double kept) {
     if (job.mesh.pipeline > 1) {
       // See add_whole_units().
     } else if (job.zero_stage >= 3) {
-      // The block in use and the prefetched one; gradients being written and in transit.
+      // The block in use and the prefetched block; gradients being written and in transit.
       moment.gathered = 2 * gathered_block_bytes(job);
       moment.buckets = largest_trained(job) * job.reduce_bytes() * (done > 0 ? 2 : 1);
     } else if (job.zero_stage == 2) {
@@ -234,15 +234,14 @@ Moment update_moment(const Job& job, const RankShare& share) {
         (software.optimizer_bytes + (job.offload == Offload::kAll ? software.weight_bytes : 0));
   }
   if (job.model.ties_head() && job.mesh.pipeline > 1 && (share.is_first || share.is_last)) {
-    moment.buckets =
-        table_of(job) *
-        job.reduce_bytes();  // gradient of the embedding from the other end of the pipeline
+    moment.buckets = table_of(job) *
+                     job.reduce_bytes();  // embedding gradient from the other end of the pipeline
   }
   return moment;
 }
 
-/// In a pipeline the units of a rank stay gathered, and its gradients unsharded, until the step
-/// ends.
+/// Adds the memory of a pipeline rank, whose units stay gathered and whose gradients stay unsharded
+/// until the step ends.
 void add_whole_units(const Job& job, const RankShare& share, Moment& moment) {
   if (job.mesh.pipeline == 1 || job.zero_stage < 2) {
     return;
@@ -257,9 +256,9 @@ void add_whole_units(const Job& job, const RankShare& share, Moment& moment) {
   }
 }
 
-/// Attention with dropout is computed in tiles of up to 2^20 scores (ops/attention.h), with four
-/// matrices per tile in memory. They are allocated between stored tensors, so they reduce the space
-/// of other temporaries at any peak.
+/// Returns the bytes of score tiles. Attention with dropout is computed in tiles of up to 2^20
+/// scores (ops/attention.h), with four matrices per tile in memory. The tiles are allocated between
+/// stored tensors and therefore reduce the space for other temporaries at any peak.
 double score_tiles(const Job& job) {
   if (!job.software.dropout || has_score_bias(job.model)) {
     return 0;
@@ -283,11 +282,11 @@ Moment fullest_moment(const Job& job, const RankShare& share) {
   const double stages = static_cast<double>(stages_of(job)) / pipeline;
   const double input = stream_bytes(job) / (job.sequence_parallel ? job.mesh.tensor : 1);
   const auto of_block = [&](BlockKind kind) { return block_activations(job, kind, job.recompute); };
-  // For every micro-batch, each stage stores its input: token embeddings, or a message.
+  // Each stage stores its input for every micro-batch: token embeddings or a received message.
   double kept = share.in_flight * (sum_blocks(share.blocks, of_block) + stages * input);
   if (pipeline > 1) {
-    // Messages of the next four actions are already allocated; the ends of the pipeline receive
-    // none in one direction.
+    // Messages of the next four actions are already allocated. The first and last rank receive none
+    // in one direction.
     const double one_way = 2 * (share.is_first || share.is_last ? 1 - 1 / stages : 1);
     kept += input * (one_way + 2);
   }

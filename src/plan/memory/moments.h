@@ -1,5 +1,5 @@
-// Temporary memory within a step. Freed memory is assumed to be reusable for tensors of any size,
-// so only the maximum counts.
+// Temporary memory within a step. Assumes that freed memory can be reused for tensors of any size,
+// so that only the maximum counts.
 #pragma once
 
 #include "plan/memory/memory.h"
@@ -7,7 +7,7 @@
 
 namespace lockstep::plan {
 
-/// Bytes at one moment of a step, without the states.
+/// Bytes in use at one moment of a step, without model and optimizer states.
 struct Moment {
   double activations = 0;
   double working = 0;
@@ -25,10 +25,10 @@ struct RankShare {
   double in_flight = 1;  // micro-batches in flight, in units of the rank's blocks
 };
 
-/// Returns the largest number of trained parameters of a block on one tensor rank.
+/// Returns the number of trained parameters on one tensor rank of the largest block.
 double largest_trained(const Job& job);
-/// Returns the largest of: the products of the head, after the last forward pass; the backward pass
-/// of each block; the optimizer update.
+/// Returns the moment with the most memory among: the head's products after the last forward pass,
+/// the backward pass of each block, and the optimizer update.
 Moment fullest_moment(const Job& job, const RankShare& share);
 
 }  // namespace lockstep::plan

@@ -1,4 +1,4 @@
-// Memory of a rank in each phase of a step.
+// Derives the memory of a rank in each phase of a step.
 #include "plan/memory/phases.h"
 
 namespace lockstep::plan {

@@ -8,16 +8,16 @@
 
 namespace lockstep::plan {
 
-/// Phases of a step, with the names printed by `lockstep train --log-memory`. Idle is between two
-/// steps.
+/// Phases of a step. `lockstep train --log-memory` prints their names. kIdle is the time between
+/// two steps.
 enum class Phase { kIdle, kForward, kBackward, kUpdate };
 inline constexpr std::array<Phase, 4> kPhases{
     Phase::kIdle, Phase::kForward, Phase::kBackward, Phase::kUpdate};
 std::string_view phase_name(Phase phase);
 
-/// Returns the peak memory of a phase of a rank with peak `peak`. The peak is in the backward pass,
-/// which starts with all stored activations. A forward pass has no gradients of activations and
-/// sends none. The optimizer step has no activations.
+/// Returns a rank's peak memory in a phase, given its overall peak. The overall peak is in the
+/// backward pass, which starts with all stored activations. A forward pass neither stores nor sends
+/// gradients of activations. The optimizer step has no activations.
 Memory memory_in(Phase phase, const Job& job, const Memory& peak);
 
 }  // namespace lockstep::plan

@@ -1,4 +1,4 @@
-// Table of the kinds of blocks.
+// Table of block kinds.
 #include "plan/workload/blocks.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Kinds of blocks: the sequence that each computes on, and its attentions. A decoder-only model has
-// one kind; an encoder-decoder has those of the encoder and of the decoder.
+// Kinds of blocks, with the sequence and attentions of each. A decoder-only model has one kind of
+// block; an encoder-decoder model has encoder and decoder kinds.
 #pragma once
 
 #include <array>
@@ -10,19 +10,19 @@
 
 namespace lockstep::plan {
 
-/// Sequences of a model: the target that it predicts, and the source that an encoder reads.
+/// Target sequence that the model predicts and source sequence that the encoder reads.
 enum class Stream { kTarget, kSource };
 
 enum class BlockKind {
-  kDecoder,        // of a decoder-only model
+  kDecoder,        // block of a decoder-only model
   kEncoder,        // bidirectional attention
   kEncoderEnd,     // last block of an encoder, with the final norm
   kCrossDecoder,   // self-attention, then cross-attention to the source
-  kSparseDecoder,  // of a decoder-only model, with experts instead of the MLP
+  kSparseDecoder,  // block of a decoder-only model with experts instead of the MLP
 };
 constexpr size_t kBlockKinds = 5;
 
-/// Attention of a block; its queries are from the block's own stream.
+/// Attention of a block. Queries are computed from the block's own stream.
 struct AttentionPart {
   enum class Sees { kPast, kAll };
   Stream keys = Stream::kTarget;
@@ -35,12 +35,12 @@ struct BlockParts {
   std::array<AttentionPart, 2> attention{};  // only the first `attentions` elements are used
   bool ends_stream = false;                  // followed by a final norm
 
-  /// Number of attentions and MLPs, each with a norm and a residual connection.
+  /// Number of attentions and MLPs. Each has a norm and a residual connection.
   double sublayers() const { return static_cast<double>(attentions) + 1; }
 };
 const BlockParts& parts_of(BlockKind kind);
 
-/// Returns the inner MLP width per token, summed over the token's experts.
+/// Returns the inner MLP width per token, summed over the experts of the token.
 double inner_width(const model::ModelConfig& model, BlockKind kind);
 
 /// Number of blocks of each kind.
@@ -51,12 +51,12 @@ struct BlockCounts {
   int64_t count(BlockKind kind) const { return of[static_cast<size_t>(kind)]; }
   BlockCounts& operator+=(const BlockCounts& other);
 };
-/// Returns the counts of `count` layers starting at layer `first`.
+/// Returns the block counts of `count` layers from layer `first` on.
 BlockCounts blocks_of(const model::ModelConfig& model, int64_t first, int64_t count);
-/// Returns the counts of the whole model.
+/// Returns the block counts of the whole model.
 BlockCounts blocks_of(const model::ModelConfig& model);
 
-/// Calls visit(kind, count) for each kind with a count above 0, in order of use.
+/// Calls visit(kind, count) in order of use for each kind with a nonzero count.
 template <class Visit>
 void visit_blocks(const BlockCounts& blocks, Visit&& visit) {
   for (size_t kind = 0; kind < kBlockKinds; ++kind) {
@@ -74,7 +74,7 @@ double sum_blocks(const BlockCounts& blocks, OfKind&& of_kind) {
   return sum;
 }
 
-/// Returns the maximum of of_kind(kind) over the kinds with blocks.
+/// Returns the maximum of of_kind(kind) over all kinds that occur.
 template <class OfKind>
 double largest_of_blocks(const BlockCounts& blocks, OfKind&& of_kind) {
   double most = 0;

@@ -1,4 +1,4 @@
-// Derived quantities of a job: splits of layers, parameters, operations.
+// Computes derived quantities of a job: layer splits, parameter counts, operations.
 #include "plan/workload/job.h"
 
 #include <algorithm>
@@ -112,7 +112,8 @@ double expert_parameters(const model::ModelConfig& model, const BlockCounts& blo
 }
 
 double packed_bytes(int64_t bits, bool double_quantization, int64_t block_size) {
-  // A scale has four bytes; with double quantization one byte, and a float32 scale per 256 scales.
+  // A scale has four bytes. With double quantization it has one byte, plus a float32 scale per 256
+  // scales.
   const double scale = double_quantization ? 1 + 4.0 / 256 : 4;
   return bits == 8 ? 1 : 0.5 + scale / static_cast<double>(block_size);
 }
@@ -135,7 +136,7 @@ double model_flops(const Job& job) {
   const ModelSizes& sizes = sizes_of(job.model);
   const auto length = [&](Stream stream) { return static_cast<double>(job.length(stream)); };
   const auto queries = static_cast<double>(job.model.heads * job.model.head_dim);
-  // Operations of one sequence: parameters times tokens, and both attention products.
+  // Operations per sequence: parameters times tokens, plus both attention products.
   const double blocks = sum_blocks(blocks_of(job.model), [&](BlockKind kind) {
     const BlockParts& parts = parts_of(kind);
     const LinearSizes& linears = sizes.linears_of(kind);
@@ -231,16 +232,17 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct Deal {
   double value = kNever;
-  std::vector<int64_t> counts;  // layers of each stage; empty if the value is infinite
+  std::vector<int64_t> counts;  // layers per stage; empty if the cost is infinite
 };
 
-// Distributes layers over stages, at least `least` per stage, to minimize the stage costs combined
-// by combine(), which is never below its arguments.
+// Distributes layers over stages, with at least `least` per stage, such that the cost is minimal.
+// The cost of a split is its stage costs combined by combine(), whose result must not be below its
+// arguments.
 template <class Combine>
 Deal deal_layers(
     int64_t layers, int64_t stages, int64_t least, const StageCost& cost, Combine combine) {
-  // best[n]: minimum for the previous stages with n layers in total; chosen[s][n]: layers of stage
-  // s in that minimum.
+  // best[n]: minimum cost of n layers on the previous stages. chosen[s][n]: layers of stage s in
+  // that minimum.
   std::vector<double> best(layers + 1, kNever);
   best[0] = 0;
   std::vector<std::vector<int64_t>> chosen(stages, std::vector<int64_t>(layers + 1, 0));
@@ -283,7 +285,7 @@ std::vector<int64_t> balance_layers(int64_t layers, int64_t stages, const StageC
   if (fastest.counts.empty()) {
     return {};
   }
-  // Among the splits with the same slowest stage, selects the most even one.
+  // Among splits with the same slowest stage, selects the most even one.
   const auto square = [&](int64_t stage, int64_t first, int64_t end) {
     const double seconds = cost(stage, first, end);
     return seconds <= fastest.value * kMayRound ? seconds * seconds : kNever;

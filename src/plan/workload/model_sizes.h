@@ -9,10 +9,10 @@
 
 namespace lockstep::plan {
 
-/// Parameters of one block of each kind, of the token and position embeddings, and of the head
+/// Parameter counts of one block of each kind, of token and position embeddings, and of the head
 /// (only its norm if tied).
 struct ParameterCounts {
-  BlockCounts blocks;  // of the whole model
+  BlockCounts blocks;  // block counts of the whole model
   std::array<double, kBlockKinds> block{};
   double embedding = 0;
   double positions = 0;
@@ -26,28 +26,28 @@ struct ParameterCounts {
 /// Sizes of the linear layers of a block.
 struct LinearSizes {
   double own = 0;        // weight elements applied to the block's own stream
-  double active = 0;     // those of them used per token
-  double experts = 0;    // those of them in experts
+  double active = 0;     // weight elements in `own` that are used per token
+  double experts = 0;    // weight elements in `own` that belong to experts
   double of_source = 0;  // weight elements applied to the encoder output
   double sides =
-      0;  // inputs plus outputs of all layers: adapters of rank r have r times as many parameters
-  // Outputs per token of all layers: of column-parallel layers, of layers with hidden-size outputs,
-  // and of layers applied to the encoder output.
+      0;  // inputs plus outputs of all layers; adapters of rank r have r times as many parameters
+  // Outputs per token: of column-parallel layers, of layers with hidden-size outputs, and of layers
+  // applied to the encoder output.
   double cut_outputs = 0, whole_outputs = 0, source_outputs = 0;
 };
 
 struct ModelSizes {
   ParameterCounts parameters;
   std::array<LinearSizes, kBlockKinds> linears{};
-  bool packs_heads = false;  // queries, keys and values are one product
-  /// Norms of a decoder block over the hidden states in addition to one per sublayer: those after
-  /// sublayers that also have one before them.
+  bool packs_heads = false;  // queries, keys and values are computed by one product
+  /// Additional norms over hidden states in a decoder block, beyond one per sublayer: norms after
+  /// sublayers that also have a norm before them.
   double further_norms = 0;
   const LinearSizes& linears_of(BlockKind kind) const { return linears[static_cast<size_t>(kind)]; }
 };
 
-/// Returns the sizes of a model, cached for the thread's last model because a search asks thousands
-/// of times. Valid until the thread asks for another model.
+/// Returns the sizes of a model. The last model of each thread is cached because a search asks
+/// thousands of times. The reference is valid until the thread passes another model.
 const ModelSizes& sizes_of(const model::ModelConfig& model);
 
 }  // namespace lockstep::plan

@@ -1,4 +1,4 @@
-// BPE model: symbol lookup, unknown tokens and the merge of each piece.
+// Implements BPE: symbol lookup, unknown tokens and merging of pieces.
 #include "text/models/bpe.h"
 
 #include <algorithm>
@@ -162,7 +162,7 @@ int32_t BpeModel::unknown_id() const {
   return *unknown_id_;
 }
 
-/// Collects unknown characters so that adjacent ones can be fused into one unknown token.
+/// Collects unknown characters so that adjacent ones can be fused into one token.
 struct BpeModel::Unknown {
   const BpeModel& model;
   std::vector<int32_t>& symbols;

@@ -16,29 +16,28 @@ namespace lockstep::text {
 
 struct BpeDescription {
   Vocabulary vocabulary;
-  std::vector<std::pair<std::string, std::string>> merges;  // in order of rank
+  std::vector<std::pair<std::string, std::string>> merges;  // ordered by rank
   std::optional<std::string> unknown_token;
   std::string continuing_prefix;   // prepended to every character of a piece except the first
   std::string end_of_word_suffix;  // appended to the last character of a piece
   bool fuse_unknown = false;
   bool byte_fallback = false;
-  bool ignore_merges = false;  // if true, a piece that is in the vocabulary is not merged
+  bool ignore_merges = false;  // pieces in the vocabulary are not merged
 };
 
 class BpeModel final : public Model {
  public:
-  /// Alphabet of the pieces to encode.
+  /// Alphabet of the encoded pieces.
   enum class Pieces {
-    kText,   // the characters of the vocabulary
+    kText,   // characters of the vocabulary
     kBytes,  // arbitrary bytes, mapped to GPT-2's byte alphabet in the vocabulary (see
              // can_take_bytes)
   };
 
-  /// Throws Error that names `source` and the merge if a merge or its result is not in the
-  /// vocabulary.
+  /// Throws Error with `source` and the merge if a merge or its result is not in the vocabulary.
   BpeModel(BpeDescription description, Pieces pieces, const std::string& source);
-  /// True if the model can encode bytes directly: bytes map one to one to characters of the
-  /// alphabet unless the model has prefixes, suffixes or byte fallback.
+  /// Returns true if the model can encode bytes directly. Bytes then map one to one to characters
+  /// of the alphabet. False for models with prefixes, suffixes or byte fallback.
   static bool can_take_bytes(const BpeDescription& description);
 
   void encode(

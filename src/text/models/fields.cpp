@@ -1,4 +1,4 @@
-// Typed access to JSON values, with errors that name the file and key.
+// Implements typed access to JSON values. Errors contain file and key.
 #include "text/models/fields.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Reader for tokenizer JSON. Each value knows its file and key, so that errors can name them.
+// Reader for tokenizer JSON. Each value stores its file and key for error messages.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace lockstep::text {
 
-/// JSON value and its location ("tokenizer.json: model.vocab"). A view: the JSON must outlive it.
+/// JSON value and its location ("tokenizer.json: model.vocab"). This is a view; the JSON must
+/// outlive it.
 class Field {
  public:
   Field(const nlohmann::json& value, std::string place)
@@ -27,7 +28,7 @@ class Field {
   bool is_object() const;
   bool is_string() const;
 
-  /// Return the value; throw Error if it has another type.
+  /// Return the value. Throw Error if it has another type.
   std::string string() const;
   bool boolean() const;
   int64_t integer() const;
@@ -35,10 +36,10 @@ class Field {
   /// Returns the value, which must be a string of exactly one code point.
   char32_t character() const;
   std::vector<Field> list() const;
-  /// Calls entry(key, value) for each member, in key order.
+  /// Calls entry(key, value) for each member in key order.
   void each(const std::function<void(const std::string&, const Field&)>& entry) const;
 
-  /// Returns the member with this key; throws Error if it is missing.
+  /// Returns the member with this key. Throws Error if it is missing.
   Field at(std::string_view key) const;
   /// Returns the member with this key, or nullopt if it is missing or null.
   std::optional<Field> find(std::string_view key) const;

@@ -1,4 +1,4 @@
-// BPE merging: linear scan for short words, heap over a linked list for long ones.
+// Implements BPE merging: a linear scan for short words, a heap over a linked list for long ones.
 #include "text/models/merger.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace lockstep::text {
 namespace {
 
-constexpr size_t kShort = 48;  // symbols; up to about this length a scan is faster than a heap
+constexpr size_t kShort = 48;  // symbols; a scan is faster than a heap up to about this length
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 constexpr int32_t kGone = -1;  // marks a symbol that was merged into its left neighbor
 
@@ -92,7 +92,7 @@ void Merger::merge_long(
     }
     const PairMap::Merge* found = merges.find(symbols[left], symbols[right]);
     if (found == nullptr || found->id != id) {
-      continue;  // stale: one of the two symbols has changed
+      continue;  // stale: one of the symbols has changed
     }
     symbols[left] = id;
     symbols[right] = kGone;

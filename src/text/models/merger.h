@@ -1,6 +1,6 @@
 // Byte-pair merging (Sennrich, Haddow and Birch, 2016). Repeatedly merges the adjacent pair with
-// the lowest rank, leftmost first on ties. Short words use a scan, long ones a heap over a linked
-// list: O(n log n).
+// the lowest rank; ties are merged from left to right. Short words use a scan, long ones a heap
+// over a linked list: O(n log n).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace lockstep::text {
 /// Per-thread working memory.
 class Merger {
  public:
-  /// Merges `symbols` in place until no adjacent pair can be merged. ids_by_rank[rank] is the id
-  /// that the merge produces.
+  /// Merges `symbols` in place until no adjacent pair can be merged. A merge with a given rank
+  /// produces ids_by_rank[rank].
   void merge(
       const PairMap& merges,
       const std::vector<int32_t>& ids_by_rank,

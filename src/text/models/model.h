@@ -12,7 +12,7 @@ namespace lockstep::text {
 
 class Model {
  public:
-  /// Per-thread working memory, which may include a cache of pieces.
+  /// Per-thread working memory. May include a cache of pieces.
   class Scratch {
    public:
     virtual ~Scratch() = default;
@@ -23,9 +23,9 @@ class Model {
   Model& operator=(const Model&) = delete;
   virtual ~Model() = default;
 
-  /// Appends the ids of each piece, in order. Pieces are non-empty views into `text` and valid
-  /// UTF-8 (or bytes, if the model encodes bytes). The model may read any byte of `text`.
-  /// Thread-safe if each thread has its own scratch.
+  /// Appends the ids of all pieces in order. Pieces are non-empty views into `text` and valid
+  /// UTF-8, or bytes if the model encodes bytes. The model may read any byte of `text`. Thread-safe
+  /// if each thread has its own scratch.
   virtual void encode(
       std::string_view text,
       std::span<const std::string_view> pieces,
@@ -34,9 +34,10 @@ class Model {
   virtual std::unique_ptr<Scratch> make_scratch() const { return std::make_unique<Scratch>(); }
 
   virtual std::optional<int32_t> find(std::string_view token) const = 0;
-  /// Returns the token as spelled in the file.
+  /// Returns the token as written in the file.
   virtual std::optional<std::string_view> token(int32_t id) const = 0;
-  /// Number of tokens; the id of the first added token that is not in the model.
+  /// Returns the number of tokens, which is the id of the first added token that is not in the
+  /// model.
   virtual int64_t size() const = 0;
   virtual int32_t highest_id() const = 0;
 };

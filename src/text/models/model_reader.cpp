@@ -12,7 +12,7 @@
 namespace lockstep::text {
 namespace {
 
-/// Returns the vocabulary from `tables` if given, otherwise from "vocab".
+/// Returns the vocabulary in `tables` if given, otherwise in "vocab".
 Vocabulary read_vocabulary(const Field& model, std::optional<ModelTables>& tables) {
   if (tables) {
     return Vocabulary(std::move(tables->vocabulary), model.place() + ".vocab");
@@ -32,7 +32,7 @@ Vocabulary read_vocabulary(const Field& model, std::optional<ModelTables>& table
   return Vocabulary(std::move(tokens), field.place());
 }
 
-/// Parses a merge, which is "a b" or ["a", "b"].
+/// Parses a merge, written as "a b" or ["a", "b"].
 std::pair<std::string, std::string> read_merge(
     const nlohmann::json& merge, const Field& list, size_t index) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
@@ -128,7 +128,7 @@ std::unique_ptr<Model> read_unigram(const Field& field) {
   return std::make_unique<UnigramModel>(std::move(description));
 }
 
-/// Infers the model type. Old files do not contain it.
+/// Infers the model type, which older files do not contain.
 std::string guess_type(const Field& field, const std::optional<ModelTables>& tables) {
   if (tables || field.find("merges")) {
     return "BPE";

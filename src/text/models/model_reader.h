@@ -11,11 +11,11 @@
 
 namespace lockstep::text {
 
-/// Input that the model receives.
+/// Form of the input that the model receives.
 enum class ModelInput {
   kText,
-  kBytesIfPossible,  // used if the pre-tokenizer ends with a byte mapping: a BPE model may encode
-                     // the bytes directly
+  kBytesIfPossible,  // only if the pre-tokenizer ends with a byte mapping: a BPE model may encode
+                     // bytes directly
 };
 
 struct ReadModel {
@@ -23,8 +23,8 @@ struct ReadModel {
   bool takes_bytes;
 };
 
-/// Reads a model. Throws Error that names the invalid key or the unknown type. If given, `tables`
-/// replace "vocab" and "merges".
+/// Reads a model. Throws Error with the invalid key or the unknown type. If given, `tables` replace
+/// "vocab" and "merges".
 ReadModel read_model(const Field& field, ModelInput input, std::optional<ModelTables> tables);
 
 }  // namespace lockstep::text

@@ -1,4 +1,4 @@
-// Fast parser for the vocabulary and merges of a tokenizer.json, without a document tree.
+// Fast parser for vocabulary and merges of a tokenizer.json. Builds no document tree.
 #include "text/models/model_tables.h"
 
 #include <charconv>
@@ -8,7 +8,7 @@
 namespace lockstep::text {
 namespace {
 
-/// Forward-only JSON reader. Each read function returns false on unexpected input; the caller then
+/// Forward-only JSON reader. Read functions return false on unexpected input, and the caller then
 /// abandons the fast path.
 class Cursor {
  public:
@@ -40,12 +40,12 @@ class Cursor {
     at_ = after;
     return whole;
   }
-  /// Skips any value; its strings are not decoded.
+  /// Skips any value without decoding its strings.
   bool skip_value();
-  /// Calls member(key) at each value of an object; the callback must read the value.
+  /// Calls member(key) at each value of an object. The callback must read the value.
   template <class Member>
   bool object(Member&& member);
-  /// Calls element() at each value of a list; the callback must read the value.
+  /// Calls element() at each value of a list. The callback must read the value.
   template <class Element>
   bool list(Element&& element);
 
@@ -203,7 +203,7 @@ bool Cursor::skip_value() {
     } else {
       depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
       ++at_;
-      if (depth == 0 && c != '}' && c != ']') {  // a number, true, false or null
+      if (depth == 0 && c != '}' && c != ']') {  // number, true, false or null
         while (at_ != end_ && *at_ != ',' && *at_ != '}' && *at_ != ']' && *at_ > ' ') {
           ++at_;
         }

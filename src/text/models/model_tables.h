@@ -1,5 +1,5 @@
-// Fast reader for the vocabulary and merges of a tokenizer. It builds no document tree, so a
-// tokenizer.json of several megabytes opens in a few milliseconds.
+// Fast reader for vocabulary and merges of a tokenizer. Builds no document tree, so a
+// tokenizer.json of several megabytes is loaded in a few milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ struct ModelTables {
   MergePairs merges;
 };
 
-/// Tokenizer.json split into its tables and the remaining JSON, in which the tables are null.
+/// A tokenizer.json split into its tables and the remaining JSON, in which the tables are null.
 struct SplitTokenizer {
   std::string rest;
   ModelTables tables;
 };
 
-/// Returns nullopt if the file does not have the usual layout or is damaged. The caller then parses
-/// the whole file, which reports the error.
+/// Splits a tokenizer.json. Returns nullopt if the file is damaged or has an unusual layout. The
+/// caller then parses the whole file, which reports errors.
 std::optional<SplitTokenizer> split_tokenizer(std::string_view json);
-/// Parses {"token": id, ...}; returns nullopt if the JSON has another form.
+/// Parses {"token": id, ...}. Returns nullopt if the JSON has another form.
 std::optional<TokenIds> read_token_ids(std::string_view json);
 
 }  // namespace lockstep::text

@@ -19,7 +19,8 @@ class PairMap {
     shift_ = 64 - std::countr_zero(slots_.size());
   }
 
-  /// Inserts a merge or replaces the pair's existing one. At most `count` distinct pairs.
+  /// Inserts a merge or replaces the merge of the same pair. At most `count` distinct pairs can be
+  /// inserted.
   void insert(int32_t left, int32_t right, Merge merge) {
     const uint64_t key = key_of(left, right);
     size_t slot = home_of(key);

@@ -1,4 +1,4 @@
-// Per-thread cache from pieces of text to token ids.
+// Implements a per-thread cache from pieces of text to token ids.
 #include "text/models/piece_cache.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Per-thread cache of encoded pieces. Natural text repeats its words, so almost every piece is a
-// hit. Short pieces with few ids are stored in a table with one cache line per bucket, longer ones
-// in a map.
+// Per-thread cache of encoded pieces. Natural text repeats words, so almost every piece is a hit.
+// Short pieces with few ids are stored in a table with one cache line per bucket, longer pieces in
+// a map.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ class PieceCache {
   static constexpr size_t kShortIds = 3;
   static constexpr size_t kLongPiece = 255;  // longer pieces are not cached
 
-  /// Short piece: its bytes, zero padding, and the length in the last byte.
+  /// Bytes of a short piece, padded with zeros, and its length in the last byte.
   struct Key {
     uint64_t low, high;
     bool operator==(const Key&) const = default;
   };
-  /// Packs a piece of 1 to kShortPiece bytes. Memory up to `readable_end` may be read.
+  /// Packs a piece of 1 to kShortPiece bytes. May read memory up to `readable_end`.
   static Key key_of(std::string_view piece, const char* readable_end);
 
   struct alignas(32) Entry {
-    Key key{0, 0};  // zero marks an empty entry; no valid key is zero
+    Key key{0, 0};  // zero: empty entry; no valid key is zero
     int32_t ids[kShortIds] = {};
     uint32_t count = 0;
   };
@@ -48,11 +48,11 @@ class PieceCache {
     }
     return nullptr;
   }
-  /// Inserts a piece with at most kShortIds ids and evicts the bucket's older piece.
+  /// Inserts a piece with at most kShortIds ids. Evicts the older piece of the bucket.
   void insert(const Key& key, std::span<const int32_t> ids);
 
   const std::vector<int32_t>* find_long(std::string_view piece) const;
-  /// Inserts a long piece; does nothing if it exceeds kLongPiece bytes.
+  /// Inserts a long piece. Does nothing if it exceeds kLongPiece bytes.
   void insert_long(std::string_view piece, std::span<const int32_t> ids);
 
  private:

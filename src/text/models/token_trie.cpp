@@ -1,4 +1,4 @@
-// Trie over token bytes, built level by level from sorted tokens.
+// Builds a trie over token bytes level by level from sorted tokens.
 #include "text/models/token_trie.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@ namespace lockstep::text {
 
 TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens) {
   std::sort(tokens.begin(), tokens.end());
-  // Tokens below one node: a contiguous range of the sorted list with a common prefix of `depth`
+  // Tokens below a node: a contiguous range of the sorted list with a common prefix of `depth`
   // bytes.
   struct Range {
     size_t begin, end, depth;

@@ -1,4 +1,4 @@
-// Trie over token bytes, for models that look up all tokens that are prefixes of a string.
+// Trie over token bytes. Models use it to look up all tokens that are prefixes of a string.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ class TokenTrie {
   static constexpr Node kNone = ~Node{0};
 
   TokenTrie() = default;
-  /// Builds the trie. Tokens must be distinct; the strings need not outlive the call.
+  /// Builds the trie. Tokens must be distinct. Their strings need not outlive the call.
   explicit TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens);
 
   /// Returns the child for a byte, or kNone.

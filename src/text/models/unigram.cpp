@@ -1,4 +1,4 @@
-// Unigram model: Viterbi decoding over the token trie.
+// Implements the Unigram model: Viterbi decoding over the token trie.
 #include "text/models/unigram.h"
 
 #include <algorithm>
@@ -103,7 +103,7 @@ void UnigramModel::encode(
   auto& memory = static_cast<Memory&>(scratch);
   for (const std::string_view piece : pieces) {
     find_best(piece, memory);
-    // Backtrack from the end. Adjacent unknown characters become one token.
+    // Backtracks from the end. Adjacent unknown characters become one token.
     memory.tokens.clear();
     bool unknown_after = false;
     for (size_t end = piece.size(); end > 0;) {

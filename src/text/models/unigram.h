@@ -1,6 +1,6 @@
 // Unigram language model (Kudo, 2018), compatible with Hugging Face tokenizers. Finds the most
-// probable token sequence with the Viterbi algorithm in double precision; on ties, the first path
-// found wins.
+// probable token sequence with the Viterbi algorithm in double precision. Ties are resolved in
+// favor of the first path found.
 #pragma once
 
 #include <array>

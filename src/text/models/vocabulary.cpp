@@ -1,4 +1,4 @@
-// Vocabulary: open-addressing hash table over one string of all tokens.
+// Implements the vocabulary as an open-addressing hash table over one string of all tokens.
 #include "text/models/vocabulary.h"
 
 #include <algorithm>

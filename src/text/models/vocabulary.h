@@ -1,4 +1,4 @@
-// Vocabulary of a model: maps tokens to ids and back, in flat memory.
+// Vocabulary of a model. Maps tokens to ids and back, in flat memory.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace lockstep::text {
 
-/// Maximum accepted id. Tables are sized by the largest id, so this limit protects against damaged
-/// or malicious files. No known tokenizer reaches it.
+/// Maximum accepted id. Table sizes depend on the largest id, so this limit protects against
+/// damaged and malicious files. No known tokenizer reaches it.
 inline constexpr int64_t kMaximumTokenId = (1 << 24) - 1;
 
 /// Immutable map between tokens and ids. Tokens and ids are unique; ids may have gaps.
 class Vocabulary {
  public:
   Vocabulary() = default;
-  /// Throws Error if an id is out of range or a token or id occurs twice; `source` names the file
-  /// and key.
+  /// Throws Error if an id is out of range or a token or id occurs twice. `source` is the file and
+  /// key for messages.
   Vocabulary(std::vector<std::pair<std::string, int64_t>> tokens, const std::string& source);
 
   std::optional<int32_t> find(std::string_view token) const;
   std::optional<std::string_view> token(int32_t id) const;
   int64_t size() const { return size_; }
-  /// Returns -1 if the vocabulary is empty.
+  /// Returns the highest id, or -1 if the vocabulary is empty.
   int32_t highest_id() const { return static_cast<int32_t>(places_.size()) - 1; }
 
  private:

@@ -1,4 +1,4 @@
-// WordLevel and WordPiece models.
+// Implements the WordLevel and WordPiece models.
 #include "text/models/word_models.h"
 
 #include "base/error.h"

@@ -11,7 +11,7 @@
 
 namespace lockstep::text {
 
-/// Common base: a vocabulary and a token for unknown words.
+/// Base class with a vocabulary and a token for unknown words.
 class VocabularyModel : public Model {
  public:
   VocabularyModel(Vocabulary vocabulary, std::string unknown_token)
@@ -45,9 +45,9 @@ class WordLevelModel final : public VocabularyModel {
       std::vector<int32_t>& ids) const override;
 };
 
-/// Greedy longest-match-first segmentation (Song et al., 2021, section 3). Tokens after the first
-/// of a piece have a prefix such as "##". A piece that cannot be segmented, or that has more than
-/// `longest_word` code points, becomes the unknown token.
+/// Greedy longest-match-first segmentation (Song et al., 2021, section 3). All tokens of a piece
+/// except the first have a prefix such as "##". A piece that cannot be segmented or has more than
+/// `longest_word` code points becomes the unknown token.
 class WordPieceModel final : public VocabularyModel {
  public:
   WordPieceModel(

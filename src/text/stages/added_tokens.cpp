@@ -1,4 +1,4 @@
-// Finds added tokens in text and splits the text at them.
+// Finds added tokens and splits text at them.
 #include "text/stages/added_tokens.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ bool starts_with_word(std::string_view text) {
   return !text.empty() && Characters().in(code_point_at(text.data()), kWordBit);
 }
 
-/// Returns the start of the white space that ends at `at`, but not before `from`.
+/// Returns the start of the white space that ends at `at`, no earlier than `from`.
 size_t space_before(std::string_view text, size_t from, size_t at) {
   const Characters characters;
   while (at > from) {
@@ -63,8 +63,8 @@ void TokenFinder::add(std::string_view text, int32_t id) {
 
 std::optional<TokenFinder::Match> TokenFinder::find(std::string_view text, size_t from) const {
   const auto& first = nodes_[0].children;
-  // Most text contains no added token. If all tokens start with the same byte, such as '<', use
-  // memchr.
+  // Most text contains no added token. If all tokens start with the same byte, such as '<', memchr
+  // is used.
   const bool one = first.size() == 1;
   for (size_t begin = from; begin < text.size(); ++begin) {
     if (one) {
@@ -152,10 +152,10 @@ void AddedTokens::split(
     if ((!specials && is_special(token.content)) || inside_word) {
       continue;
     }
-    // Overlaps are resolved as in Hugging Face tokenizers. Stripping may reach into the previous
-    // token, and a later token may start within stripped white space. A token that strips to its
-    // left starts at the end of the previous token, and is dropped if it becomes empty. Other
-    // tokens reuse the stripped characters.
+    // Resolves overlaps as Hugging Face tokenizers do. Stripping may extend into the previous
+    // token, and a later token may start within stripped white space. A token that strips white
+    // space on its left starts at the end of the previous token and is dropped if it becomes empty.
+    // Other tokens reuse the stripped characters.
     size_t begin = match->begin;
     if (token.strip_left) {
       begin = begin > done ? space_before(text, done, begin) : done;

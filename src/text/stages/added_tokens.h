@@ -1,5 +1,5 @@
-// Tokens added to a model's vocabulary: special tokens and user-defined words. They are found in
-// the text before any other processing.
+// Tokens added to a model's vocabulary: special tokens and user-defined words. They are searched
+// for before any other processing.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ namespace lockstep::text {
 
 struct AddedToken {
   std::string content;
-  bool single_word = false;  // matches only if no adjacent character is a word character
-  bool strip_left = false;   // also consumes the white space to its left
+  bool single_word = false;  // matches only if adjacent characters are not word characters
+  bool strip_left = false;   // also consumes white space on the left
   bool strip_right = false;
-  bool normalized = true;  // its normalized form is searched for in the normalized text
-  bool special = false;    // omitted from decoded text on request
+  bool normalized = true;  // normalized form is searched for in normalized text
+  bool special = false;    // can be omitted from decoded text
 };
 
 /// Span of text, or an added token.
@@ -32,10 +32,10 @@ struct Segment {
   std::optional<int32_t> id;
 };
 
-/// Multi-string search; returns the leftmost match and, among those, the longest.
+/// Multi-string search. Returns the leftmost match and, among several, the longest.
 class TokenFinder {
  public:
-  /// Adds a string; an empty one never matches.
+  /// Adds a string. An empty string never matches.
   void add(std::string_view text, int32_t id);
   bool empty() const { return nodes_.size() <= 1; }
 
@@ -56,8 +56,8 @@ class TokenFinder {
 
 class AddedTokens {
  public:
-  /// Adds a token; call in file order. The token gets its id in the model's vocabulary if it has
-  /// one, otherwise the next free id. Throws Error that names `place` if `id` differs from that.
+  /// Adds a token. Must be called in file order. The token gets its id in the model's vocabulary if
+  /// it has one, otherwise the next free id. Throws Error with `place` if `id` differs from that.
   void add(
       const Model& model,
       const Normalizer* normalizer,
@@ -65,14 +65,15 @@ class AddedTokens {
       std::optional<int64_t> id,
       const std::string& place);
 
-  /// Splits `text` at added tokens: at those matched before normalization, or at those matched
-  /// after it if `normalized`. Special tokens are matched only if `specials` is true.
+  /// Splits `text` at added tokens. If `normalized` is false, uses tokens matched before
+  /// normalization, otherwise tokens matched after it. Special tokens are matched only if
+  /// `specials` is true.
   void split(
       std::string_view text, bool normalized, bool specials, std::vector<Segment>& segments) const;
 
   std::optional<int32_t> find(std::string_view content) const;
-  /// Returns the string that the decoder receives for an added token (normalized if it is matched
-  /// in normalized text), or null if `id` is not an added token.
+  /// Returns the string passed to the decoder for an added token (normalized if the token is
+  /// matched in normalized text). Returns null if `id` is not an added token.
   const std::string* decoded(int32_t id) const;
   const AddedToken* token(int32_t id) const;
   bool is_special(std::string_view token) const { return specials_.contains(std::string(token)); }

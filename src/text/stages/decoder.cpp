@@ -1,4 +1,4 @@
-// Decoders of a tokenizer.json, implemented as streaming stages.
+// Implements the decoders of a tokenizer.json as streaming stages.
 #include "text/stages/decoder.h"
 
 #include <charconv>
@@ -14,7 +14,7 @@
 namespace lockstep::text {
 namespace {
 
-/// Base of stages that process complete tokens.
+/// Base class of stages that process complete tokens.
 class WholeTokens : public DecoderStage {
  public:
   explicit WholeTokens(DecoderStage& next) : next_(next) {}
@@ -59,7 +59,7 @@ std::unique_ptr<Decoder> decoder_of(Options... options) {
   return std::make_unique<DecoderOf<Stage, Options...>>(std::move(options)...);
 }
 
-/// Joins the bytes of all tokens into one UTF-8 token; invalid sequences become U+FFFD.
+/// Joins the bytes of all tokens into one UTF-8 token. Invalid sequences become U+FFFD.
 class ByteLevelDecoder final : public WholeTokens {
  public:
   explicit ByteLevelDecoder(DecoderStage& next) : WholeTokens(next) {}
@@ -86,7 +86,8 @@ class ByteLevelDecoder final : public WholeTokens {
     next().fragment(replace_invalid_utf8(bytes_));
     next().end_token();
   }
-  /// Appends a token's bytes. A token with a character outside the alphabet is appended unchanged.
+  /// Appends a token's bytes. A token with a character outside the byte alphabet is appended
+  /// unchanged.
   void append_bytes(const std::string& token) {
     const size_t before = bytes_.size();
     for (size_t at = 0; at < token.size(); at += code_point_length(token[at])) {
@@ -100,7 +101,7 @@ class ByteLevelDecoder final : public WholeTokens {
     }
   }
 
-  std::string bytes_;  // the start of an incomplete character
+  std::string bytes_;  // start of an incomplete character
 };
 
 class ReplaceDecoder final : public WholeTokens {
@@ -126,7 +127,7 @@ class ReplaceDecoder final : public WholeTokens {
   std::string content_;
 };
 
-/// Decodes runs of "<0xNN>" as UTF-8; bytes of an invalid run become one U+FFFD each.
+/// Decodes runs of "<0xNN>" as UTF-8. Each byte of an invalid run becomes U+FFFD.
 class ByteFallback final : public WholeTokens {
  public:
   explicit ByteFallback(DecoderStage& next) : WholeTokens(next) {}
@@ -202,7 +203,7 @@ class StripDecoder final : public DecoderStage {
     held_.erase(0, certain);
   }
   void end_token() override {
-    // The held text is at most `stop_` copies of the character at the end of the token: drop it.
+    // Drops the held text: at most `stop_` copies of the character at the end of the token.
     held_.clear();
     at_start_ = true;
     dropped_ = 0;
@@ -222,7 +223,7 @@ class StripDecoder final : public DecoderStage {
   int64_t dropped_ = 0;
 };
 
-/// Replaces the replacement character by a space, or by nothing in the first token.
+/// Replaces the Metaspace replacement character with a space, or with nothing in the first token.
 class MetaspaceDecoder final : public WholeTokens {
  public:
   MetaspaceDecoder(DecoderStage& next, std::string replacement, bool prepends)
@@ -256,7 +257,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   }
 }
 
-/// Removes the spaces that BERT tokenization leaves before punctuation and contractions.
+/// Removes the spaces that BERT tokenization inserts before punctuation and contractions.
 void clean_up(std::string& text) {
   constexpr std::pair<std::string_view, std::string_view> kChanges[] = {
       {" .", "."},
@@ -302,8 +303,8 @@ class WordPiece final : public WholeTokens {
   bool cleanup_, first_ = true;
 };
 
-/// Replaces the suffix by a space, or by nothing in the last token. The latest token is held back
-/// until another one arrives.
+/// Replaces the suffix with a space, or with nothing in the last token. The latest token is held
+/// back until the next one arrives.
 class BpeSuffix final : public WholeTokens {
  public:
   BpeSuffix(DecoderStage& next, std::string suffix)

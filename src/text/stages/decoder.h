@@ -1,6 +1,6 @@
-// Streaming decoders from tokens to text. A decoder is a chain of stages. Tokens are pushed in at
-// one end, and text is emitted at the other as soon as later tokens cannot change it. The
-// concatenated output equals Hugging Face's decoding of the whole list.
+// Streaming decoders from tokens to text. A decoder is a chain of stages: tokens enter at one end,
+// and text is emitted at the other end as soon as later tokens cannot change it. The concatenated
+// output equals Hugging Face's decoding of the whole list.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace lockstep::text {
 
-/// Running stage: receives tokens and passes tokens to the next stage. A token may arrive in
+/// Running stage that receives tokens and passes tokens to the next stage. A token may arrive in
 /// several fragments, followed by end_token().
 class DecoderStage {
  public:
@@ -23,11 +23,11 @@ class DecoderStage {
 
   virtual void fragment(std::string_view text) = 0;
   virtual void end_token() = 0;
-  /// Signals the end of the tokens. Called once; also finishes the next stage.
+  /// Signals the end of the input. Called once. Also finishes the next stage.
   virtual void finish() = 0;
 };
 
-/// Immutable description of a stage; several streams may use it concurrently.
+/// Immutable description of a stage. Several streams may use it concurrently.
 class Decoder {
  public:
   Decoder() = default;
@@ -41,13 +41,13 @@ class Decoder {
 /// Running decoder chain: tokens in, text out.
 class Decoding {
  public:
-  /// Takes the decoders in order; they must outlive this object.
+  /// Creates a chain of `decoders` in order. They must outlive this object.
   explicit Decoding(const std::vector<std::unique_ptr<Decoder>>& decoders);
   ~Decoding();
   Decoding(Decoding&&) noexcept;
   Decoding& operator=(Decoding&&) noexcept;
 
-  /// Returns the text that later tokens can no longer change.
+  /// Returns the new text that later tokens cannot change.
   std::string push(std::string_view token);
   /// Returns the remaining text.
   std::string finish();
@@ -58,9 +58,9 @@ class Decoding {
   std::vector<std::unique_ptr<DecoderStage>> stages_;  // in reverse order
 };
 
-/// Reads the decoder chain of a tokenizer.json. Throws Error if a type is unknown.
+/// Reads the decoder chain in a tokenizer.json. Throws Error for an unknown type.
 std::vector<std::unique_ptr<Decoder>> make_decoders(const Field& field);
-/// Default if the file has no decoder: joins tokens with spaces.
+/// Returns the default for files without a decoder, which joins tokens with spaces.
 std::vector<std::unique_ptr<Decoder>> make_joining_decoder();
 
 }  // namespace lockstep::text

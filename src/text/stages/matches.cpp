@@ -1,4 +1,5 @@
-// Split behaviors (Removed, Isolated, ...) and matchers for strings and regular expressions.
+// Implements split behaviors (Removed, Isolated, ...) and matchers for strings and regular
+// expressions.
 #include "text/stages/matches.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace lockstep::text {
 namespace {
 
-/// Joins each match with the element before it in iteration order; `join(kept, match)` extends that
+/// Joins each match with the preceding element in iteration order. `join(kept, match)` extends that
 /// element.
 template <class Iterator, class Join>
 std::vector<Match> merge_matches(Iterator begin, Iterator end, Join&& join) {

@@ -1,4 +1,5 @@
-// Normalizers of a tokenizer.json: Unicode forms, BERT, Nmt, Replace, Strip and others.
+// Implements the normalizers of a tokenizer.json: Unicode forms, BERT, Nmt, Replace, Strip and
+// others.
 #include "text/stages/normalizer.h"
 
 #include <utility>
@@ -55,8 +56,8 @@ class ReplaceNormalizer final : public Normalizer {
     }
     const std::vector<Match> matches = matcher_(text.text);
     if (!matches.empty() && matches[0].is_match && matches[0].end > matches[0].begin) {
-      // If several characters are replaced, the result counts as originating at the last of them,
-      // as in Hugging Face's library.
+      // If several characters are replaced, the position of the result is that of the last
+      // character, as in Hugging Face's library.
       const size_t first = code_point_length(text.text[matches[0].begin]);
       const bool is_one = matches[0].end == matches[0].begin + first;
       text.at_start = text.at_start && is_one && !content_.empty();
@@ -123,7 +124,7 @@ class Lowercase final : public Normalizer {
 
 constexpr char32_t kDropped = ~char32_t{0};
 
-/// Replaces each code point by `map(code point)`, which may return kDropped.
+/// Replaces each code point with `map(code point)`, which may return kDropped.
 template <class Map>
 void map_code_points(NormalizedText& text, Map&& map) {
   std::string mapped;
@@ -148,7 +149,7 @@ class StripAccents final : public Normalizer {
   }
 };
 
-/// SentencePiece's "nmt" rules: removes control characters and maps unusual spaces to ' '.
+/// SentencePiece's "nmt" rules. Removes control characters and maps unusual spaces to ' '.
 class Nmt final : public Normalizer {
  public:
   void normalize(NormalizedText& text) const override {
@@ -254,8 +255,8 @@ std::unique_ptr<Normalizer> make_sequence(const Field& field) {
 }  // namespace
 
 void NormalizedText::check_growth(size_t size) {
-  // Unicode normalization expands a character at most 11 times and space names expand it 3 times,
-  // so 64 leaves room for both.
+  // Unicode normalization expands a character at most 11 times, and space replacement 3 times. 64
+  // allows for both.
   constexpr size_t kMostTimes = 64, kAlways = size_t{1} << 16;
   most = most > 0 ? most : kAlways + kMostTimes * text.size();
   if (size > most) {

@@ -1,4 +1,4 @@
-// Reads the post-processor of a tokenizer.json into a RowTemplate.
+// Converts the post-processor in a tokenizer.json to a RowTemplate.
 #include "text/stages/post_processor.h"
 
 #include "base/format.h"
@@ -29,7 +29,7 @@ void add_template_token(const Field& piece, const Field& tokens, std::vector<int
 
 /// Element of a template: special tokens or one of the two texts.
 struct TemplatePiece {
-  std::vector<int32_t> ids;  // empty for a text
+  std::vector<int32_t> ids;  // empty if the element is a text
   char text = 0;             // 'A', 'B', or 0 for special tokens
   int64_t type = 0;
 };
@@ -104,7 +104,7 @@ RowTemplate read_template(const Field& field) {
   return form;
 }
 
-/// Reads ["</s>", 2].
+/// Reads a token with its id, ["</s>", 2].
 int32_t read_pair(const Field& field) {
   const std::vector<Field> pair = field.list();
   if (pair.size() != 2) {
@@ -113,7 +113,7 @@ int32_t read_pair(const Field& field) {
   return read_id(pair[1]);
 }
 
-/// Reads BertProcessing or RobertaProcessing. RoBERTa puts two tokens between the texts and does
+/// Reads BertProcessing or RobertaProcessing. RoBERTa inserts two tokens between the texts and does
 /// not distinguish segments.
 RowTemplate read_named(const Field& field, bool is_bert) {
   const int32_t cls = read_pair(field.at("cls")), sep = read_pair(field.at("sep"));

@@ -1,4 +1,4 @@
-// Post-processors, which add special ids around a text, such as <s> before it.
+// Post-processors, which add special ids around text, such as <s> at the start.
 #pragma once
 
 #include "text/models/fields.h"
@@ -6,7 +6,8 @@
 
 namespace lockstep::text {
 
-/// Reads the row template of a tokenizer.json's post-processor. Throws Error if a type is unknown.
+/// Returns the row template for the post-processor in a tokenizer.json. Throws Error for an unknown
+/// type.
 RowTemplate read_post_processor(const Field& field);
 
 }  // namespace lockstep::text

@@ -1,4 +1,5 @@
-// Pre-tokenizers of a tokenizer.json: ByteLevel, Metaspace, Split, Whitespace and others.
+// Implements the pre-tokenizers of a tokenizer.json: ByteLevel, Metaspace, Split, Whitespace and
+// others.
 #include "text/stages/pre_tokenizer.h"
 
 #include <utility>
@@ -14,7 +15,7 @@
 namespace lockstep::text {
 namespace {
 
-/// Replaces each piece by its parts. `cut(piece, add)` calls add(begin, end) for each part.
+/// Replaces each piece with its parts. `cut(piece, add)` calls add(begin, end) for each part.
 template <class Cut>
 void replace_pieces(Pieces& pieces, Cut&& cut) {
   std::vector<Piece> parts;
@@ -180,7 +181,7 @@ class SequencePreTokenizer final : public PreTokenizer {
   std::vector<std::unique_ptr<PreTokenizer>> parts_;
 };
 
-/// Returns a matcher for each code point that satisfies predicate(characters, code point).
+/// Returns a matcher for every code point that satisfies predicate(characters, code point).
 template <class Predicate>
 Matcher match_each(Predicate predicate) {
   return [predicate](std::string_view text) {
@@ -267,7 +268,7 @@ std::unique_ptr<PreTokenizer> make_split(const Field& field) {
   const bool invert = field.boolean_or("invert", false);
   const std::optional<Field> regex = pattern.find("Regex");
   if (regex && !pattern.find("String")) {
-    // The known patterns match every character, so there is no text between matches.
+    // Known patterns match every character, so there is no text between matches.
     const std::optional<SplitPattern> known = known_pattern(regex->string());
     if (known &&
         (behavior == SplitBehavior::kIsolated || (behavior == SplitBehavior::kRemoved && invert))) {

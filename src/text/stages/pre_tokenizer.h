@@ -13,13 +13,13 @@
 
 namespace lockstep::text {
 
-/// Non-empty piece of text; see NormalizedText for at_start.
+/// Non-empty piece of text. at_start is described in NormalizedText.
 struct Piece {
   std::string_view text;
   bool at_start;
 };
 
-/// Pieces of a text, and the strings that pre-tokenizers created.
+/// Pieces of text, and storage for strings created by pre-tokenizers.
 struct Pieces {
   std::vector<Piece> pieces;
   std::deque<std::string> texts;
@@ -35,22 +35,23 @@ class PreTokenizer {
   PreTokenizer& operator=(const PreTokenizer&) = delete;
   virtual ~PreTokenizer() = default;
 
-  /// Splits each piece and replaces it by its parts.
+  /// Splits each piece and replaces it with its parts.
   virtual void split(Pieces& pieces) const = 0;
   /// Returns the pattern whose scanner is equivalent to this pre-tokenizer, if any. The tokenizer
-  /// then uses the scanner directly.
+  /// then calls the scanner directly.
   virtual std::optional<SplitPattern> pattern() const { return std::nullopt; }
 };
 
-/// Treatment of ByteLevel's final byte mapping.
+/// Handling of ByteLevel's final byte mapping.
 enum class ByteMapping {
-  kWrite,  // replace each byte by its character of GPT-2's alphabet
+  kWrite,  // replace each byte with its character in GPT-2's alphabet
   kLeave,  // keep the bytes, for a model that encodes bytes
 };
 
-/// True if the last step of the pre-tokenizer is ByteLevel's mapping, so that it can be skipped.
+/// Returns true if the last step of the pre-tokenizer is ByteLevel's mapping, which can then be
+/// skipped.
 bool ends_with_byte_mapping(const Field& field);
-/// Reads the pre-tokenizer of a tokenizer.json. Throws Error if a type is unknown. kLeave skips the
+/// Reads the pre-tokenizer in a tokenizer.json. Throws Error for an unknown type. kLeave skips the
 /// final mapping and requires ends_with_byte_mapping(field).
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Field& field, ByteMapping mapping);
 

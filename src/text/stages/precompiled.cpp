@@ -1,4 +1,4 @@
-// Normalizer that applies a SentencePiece precompiled character map.
+// Implements the normalizer for SentencePiece's precompiled character map.
 #include "text/stages/precompiled.h"
 
 #include <array>
@@ -64,7 +64,7 @@ class Precompiled final : public Normalizer {
       const size_t end = grapheme_end(text.text, at);
       const std::string_view cluster = std::string_view(text.text).substr(at, end - at);
       at = end;
-      // If a prefix of a short cluster is a key, the whole cluster is replaced; otherwise its code
+      // If a prefix of a short cluster is a key, the whole cluster is replaced. Otherwise its code
       // points are replaced individually.
       if (cluster.size() < kShortCluster) {
         if (const std::optional<std::string_view> found = replacement(cluster)) {
@@ -89,8 +89,8 @@ class Precompiled final : public Normalizer {
 
   std::optional<std::string_view> replacement(std::string_view text) const {
     const std::optional<uint32_t> place = trie_.shortest_prefix(text);
-    // The offset is untrusted input: it may point into the middle of a character, and the output
-    // must be valid UTF-8.
+    // The offset is untrusted and may point into the middle of a character, but the output must be
+    // valid UTF-8.
     if (!place || *place >= replacements_.size() || is_continuation(replacements_[*place])) {
       return std::nullopt;
     }
@@ -149,7 +149,7 @@ std::unique_ptr<Normalizer> make_precompiled(const Field& field) {
     throw map.error("is truncated: its trie extends past the end");
   }
   std::vector<uint32_t> units(trie_bytes / 4);
-  if (!units.empty()) {  // data() of an empty vector may be null, which memcpy does not accept
+  if (!units.empty()) {  // memcpy does not accept null, which data() of an empty vector may return
     std::memcpy(units.data(), bytes->data() + sizeof(trie_bytes), trie_bytes);
   }
   std::string replacements = bytes->substr(sizeof(trie_bytes) + trie_bytes);

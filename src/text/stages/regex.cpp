@@ -1,4 +1,4 @@
-// Regular expressions of a tokenizer.json, matched by PCRE2 under time and memory limits.
+// Implements regular expressions of a tokenizer.json with PCRE2 under time and memory limits.
 #include "text/stages/regex.h"
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 namespace lockstep::text {
 namespace {
 
-// Limits that PCRE2 applies per start position. Patterns of real tokenizers stay far below them.
+// PCRE2 limits per start position. Patterns of real tokenizers stay far below them.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kDepthLimit = 1'000'000;
 constexpr uint32_t kHeapLimitKilobytes = 64 * 1024;
 constexpr size_t kJitStackBytes = 128 << 20;  // reserved address space; committed on use
-// start positions tried between two checks of the clock
+// Start positions tried between two checks of the clock.
 constexpr size_t kWindow = 32;
-// CPU time limit, ten times the cost of slow patterns
+// CPU time limit: ten times the cost of slow patterns.
 constexpr double kSecondsAtLeast = 1;
 constexpr double kSecondsPerByte = 1e-6;
 
@@ -58,7 +58,7 @@ struct FreeMatchData {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
 };
 
-/// PCRE2 match state, created once per thread because a tokenizer stage may search each word
+/// PCRE2 match state. Created once per thread because a tokenizer stage may search each word
 /// separately.
 struct MatchMemory {
   std::unique_ptr<pcre2_match_data, FreeMatchData> data{pcre2_match_data_create(1, nullptr)};
@@ -101,7 +101,7 @@ Regex::Regex(const std::string& pattern, std::string place)
   if (context != nullptr) {
     pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   }
-  // Oniguruma's default syntax is Ruby's, in which ^ and $ always match at line boundaries.
+  // Oniguruma uses Ruby syntax, in which ^ and $ always match at line boundaries.
   code_->code = pcre2_compile(
       reinterpret_cast<PCRE2_SPTR>(translated.data()),
       translated.size(),
@@ -121,12 +121,13 @@ Regex::Regex(const std::string& pattern, std::string place)
   }
   pcre2_jit_compile(
       code_->code,
-      PCRE2_JIT_COMPLETE);  // without the JIT, matching is slower but gives the same result
+      PCRE2_JIT_COMPLETE);  // the JIT is optional: matching is slower without it, with the same
+                            // result
 }
 
 Regex::~Regex() = default;
 
-/// Search of one text.
+/// Search in one text.
 class Regex::Search {
  public:
   Search(const Regex& regex, std::string_view text)
@@ -173,8 +174,8 @@ class Regex::Search {
   }
 
  private:
-  /// Throws Error if the CPU time limit is exceeded. The limit starts with the first call, so a
-  /// search of a short word does not read the clock.
+  /// Throws Error if the CPU time limit is exceeded. Time is measured from the first call, so
+  /// searches of short words do not read the clock.
   void check_time() {
     const double now = thread_seconds();
     if (latest_ == 0) {
@@ -210,7 +211,7 @@ std::vector<Match> Regex::matches(std::string_view text) const {
   bool any = false;
   while (const std::optional<Search::Place> place = search.next(from)) {
     const auto [begin, end] = *place;
-    if (begin == end && any && end == done) {  // skip an empty match directly after a match
+    if (begin == end && any && end == done) {  // skips an empty match directly after a match
       from += from < text.size() ? code_point_length(text[from]) : 1;
       continue;
     }

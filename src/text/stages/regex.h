@@ -1,5 +1,5 @@
-// Regular expressions without a hand-written scanner, matched by PCRE2 under limits. A pattern that
-// exceeds the time limit throws an Error.
+// Regular expressions without a hand-written scanner, matched by PCRE2 under limits. Exceeding the
+// time limit throws an Error.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@
 
 namespace lockstep::text {
 
-/// Compiled pattern in Oniguruma's syntax, as in tokenizer.json. Thread-safe. Matching is bounded
-/// by PCRE2's limits and by a CPU time of one second plus one second per megabyte.
+/// Compiled pattern in Oniguruma syntax, as in tokenizer.json. Thread-safe. Matching is limited by
+/// PCRE2's limits and to a CPU time of one second plus one second per megabyte.
 class Regex {
  public:
-  /// Compiles the pattern. Throws Error that names `place` (file and key) if it does not compile.
+  /// Compiles the pattern. Throws Error with `place` (file and key) if it is invalid.
   Regex(const std::string& pattern, std::string place);
   ~Regex();
   Regex(const Regex&) = delete;
   Regex& operator=(const Regex&) = delete;
 
-  /// Returns the matches and the text between them; `text` is non-empty, valid UTF-8.
+  /// Returns the matches and the text between them. `text` must be non-empty, valid UTF-8.
   std::vector<Match> matches(std::string_view text) const;
 
  private:

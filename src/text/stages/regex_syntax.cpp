@@ -18,8 +18,8 @@
 namespace lockstep::text {
 namespace {
 
-/// Returns the code points that a PCRE2 character class matches in the linked version, or an empty
-/// list if PCRE2 does not know the class. Found by matching all of Unicode.
+/// Returns the code points that a character class matches in the linked PCRE2 version, determined
+/// by matching all of Unicode. Empty if PCRE2 does not know the class.
 CodePointRanges find_pcre_ranges(const std::string& class_text) {
   const std::string pattern = "[" + class_text + "]+";
   int error = 0;
@@ -66,7 +66,7 @@ CodePointRanges find_pcre_ranges(const std::string& class_text) {
   return ranges;
 }
 
-/// Cached find_pcre_ranges(): the patterns of most tokenizers use the same few classes.
+/// Cached find_pcre_ranges(). Most tokenizer patterns use the same few classes.
 CodePointRanges pcre_ranges(const std::string& class_text) {
   constexpr size_t kMostKnown = 64;
   static std::mutex mutex;
@@ -142,8 +142,8 @@ class Translator {
         "rewrite the pattern in the syntax that Oniguruma and PCRE2 have in common");
   }
 
-  /// Context of an escape. Outside of a class, \w includes six Latin-1 numbers (such as U+00B2);
-  /// inside a class it does not.
+  /// Context of an escape. Outside of a class, \w includes six Latin-1 numbers (such as U+00B2).
+  /// Inside a class it does not.
   enum class Where { kOutside, kInClass };
 
   CodePointRanges ranges_of(const std::string& name, Where where) const {
@@ -164,7 +164,7 @@ class Translator {
       return found->second;
     }
     const CodePointRanges ranges = ranges_of(name, where);
-    // PCRE2's own classes are fast: use them and add the missing code points.
+    // Uses PCRE2's own classes, which are fast, and adds the missing code points.
     const std::string own = name == "Word" ? R"(\p{L}\p{M}\p{Nd}\p{Pc})" : "\\p{" + name + "}";
     const CodePointRanges known = pcre_ranges(own);
     const bool usable = !known.empty() && subtract(known, ranges).empty();
@@ -172,7 +172,8 @@ class Translator {
     return found->second;
   }
 
-  /// Property named by an escape: \p{L}, \P{^L}, \s, \W. Reading it moves past the escape.
+  /// Property named by an escape, such as \p{L}, \P{^L}, \s or \W. Reading it advances past the
+  /// escape.
   struct Named {
     std::string name;
     bool negative;
@@ -201,8 +202,8 @@ class Translator {
     return std::nullopt;
   }
 
-  /// Translates escapes that have the same meaning or an equivalent in PCRE2; returns false for
-  /// others.
+  /// Translates escapes with the same meaning or an equivalent in PCRE2. Returns false for other
+  /// escapes.
   bool simple_escape() {
     const char letter = peek(1);
     if (letter == 'h' || letter == 'H') {  // hexadecimal digit in Ruby
@@ -284,7 +285,7 @@ class Translator {
     unsupported("a class in a class");
   }
 
-  /// Translates group flags: Ruby's (?m) is PCRE2's (?s).
+  /// Translates group flags. (?m) in Ruby is (?s) in PCRE2.
   void open_group() {
     if (!starts("(?")) {
       copy(1);
@@ -300,7 +301,7 @@ class Translator {
     }
   }
 
-  /// Translates intervals: in Ruby {,n} means {0,n}, and a + after an interval repeats it.
+  /// Translates intervals. In Ruby, {,n} means {0,n}, and + after an interval repeats it.
   void interval() {
     const size_t end = pattern_.find_first_not_of("0123456789,", at_ + 1);
     const bool is_interval = end != std::string_view::npos && pattern_[end] == '}' && end > at_ + 1;

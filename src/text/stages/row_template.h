@@ -1,4 +1,4 @@
-// Template of ids that a tokenizer adds around texts.
+// Template of the ids that a tokenizer adds around text.
 #pragma once
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 
 namespace lockstep::text {
 
-/// Ids around the one or two texts of a row: [CLS] a [SEP], and [CLS] a [SEP] b [SEP].
+/// Ids around one or two texts of a row: [CLS] a [SEP], and [CLS] a [SEP] b [SEP].
 struct RowTemplate {
   std::vector<int32_t> before = {}, after = {};                          // for one text
   std::vector<int32_t> pair_before = {}, between = {}, pair_after = {};  // for a pair
-  int64_t between_of_first = 0;  // number of ids in `between` that belong to the first segment
-  bool tells_segments = false;   // the second text has segment id 1
+  int64_t between_of_first = 0;  // number of ids in `between` in the first segment
+  bool tells_segments = false;   // second text has segment id 1
 
   /// Returns the highest id, or -1 if the template is empty.
   int32_t highest_id() const {

@@ -1,6 +1,6 @@
-// Hand-written scanners for the split patterns of GPT-2, Llama 3 and Qwen2. Each splits valid UTF-8
-// into pieces that cover it, in linear time, and is equivalent to the regular expression
-// (Oniguruma's semantics):
+// Hand-written scanners for the split patterns of GPT-2, Llama 3 and Qwen2. Each scanner splits
+// valid UTF-8 into pieces that cover it, in linear time. It is equivalent to a regular expression
+// with Oniguruma's semantics:
 //
 // GPT-2:    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 // Llama 3:  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}
@@ -19,7 +19,7 @@ namespace lockstep::text {
 
 enum class SplitPattern { kGpt2, kLlama3, kQwen2 };
 
-/// Returns the scanner that is equivalent to a regular expression of a tokenizer.json, if any.
+/// Returns the scanner equivalent to a regular expression in a tokenizer.json, if any.
 std::optional<SplitPattern> known_pattern(std::string_view regex);
 
 namespace internal {
@@ -28,7 +28,7 @@ inline CharacterClass class_at(const Characters& characters, const char* at) {
   return characters.class_of(code_point_at(at));
 }
 
-/// Returns the end of the run of `wanted` characters that starts at `at`; the run may be empty.
+/// Returns the end of the (possibly empty) run of `wanted` characters that starts at `at`.
 inline const char* skip_run(
     const Characters& characters, const char* at, const char* end, CharacterClass wanted) {
   while (at < end && class_at(characters, at) == wanted) {
@@ -65,8 +65,8 @@ const char* skip_contraction(const char* at, const char* end) {
   return at;
 }
 
-/// Returns the end of a white-space piece. At the end of the text it is the whole run. Otherwise
-/// the last space is left for the next piece, unless the run has only one character.
+/// Returns the end of a white-space piece. At the end of the text, the piece is the whole run.
+/// Otherwise the last space belongs to the next piece, unless the run has only one character.
 inline const char* end_of_spaces(
     const char* begin, const char* run_end, const char* last, const char* end) {
   return run_end == end || last == begin ? run_end : last;
@@ -104,8 +104,8 @@ inline const char* skip_newlines(const char* at, const char* end) {
   return at;
 }
 
-/// Returns the end of a white-space piece: after the run's last newline, otherwise as
-/// end_of_spaces().
+/// Returns the end of a white-space piece: after the last newline of the run, otherwise the result
+/// of end_of_spaces().
 inline const char* llama3_spaces_end(
     const Characters& characters, const char* at, const char* end) {
   const char* after_newline = nullptr;
@@ -153,8 +153,8 @@ const char* llama3_piece_end(const Characters& characters, const char* at, const
 
 }  // namespace internal
 
-/// Returns the end of the piece that starts at `at`, where at < end in valid UTF-8. `end` must be
-/// the end of the text, because white space before it is split differently.
+/// Returns the end of the piece that starts at `at`. Requires at < end and valid UTF-8. `end` must
+/// be the end of the text because white space there is split differently.
 template <SplitPattern kPattern>
 const char* piece_end(const Characters& characters, const char* at, const char* end) {
   if constexpr (kPattern == SplitPattern::kGpt2) {

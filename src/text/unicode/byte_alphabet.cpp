@@ -1,4 +1,4 @@
-// GPT-2's byte alphabet: conversion between bytes and printable characters.
+// Converts between bytes and the characters of GPT-2's byte alphabet.
 #include "text/unicode/byte_alphabet.h"
 
 #include <array>

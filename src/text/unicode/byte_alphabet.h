@@ -1,6 +1,6 @@
-// GPT-2's byte alphabet: a printable character for each byte, so that any token of bytes is a valid
-// string. Bytes 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF map to themselves, the other 68 to U+0100,
-// U+0101, ...
+// GPT-2's byte alphabet: one printable character per byte, so that any sequence of bytes has a
+// string form. Bytes 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF map to themselves, the other 68 bytes to
+// U+0100, U+0101, ...
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ void add(CodePointRanges& ranges, char32_t first, char32_t last) {
   }
 }
 
-/// Normalizes a property name: case, spaces, '-' and '_' are ignored (UAX 44, UAX44-LM3).
+/// Normalizes a property name by removing case, spaces, '-' and '_' (UAX 44, UAX44-LM3).
 std::string loosely(std::string_view name) {
   std::string plain;
   for (const char c : name) {
@@ -114,7 +114,7 @@ CodePointRanges category_ranges(std::string_view category) {
   return ranges;
 }
 
-/// Returns the ranges of an entry of kProperties: "Name:first-last,first-last;".
+/// Returns the ranges of an entry in kProperties: "Name:first-last,first-last;".
 std::optional<CodePointRanges> listed_ranges(std::string_view plain_name) {
   std::string_view rest = kProperties;
   while (!rest.empty()) {

@@ -1,5 +1,5 @@
-// Sets of code points by the property names of regular expressions: general categories, some
-// scripts, \w.
+// Sets of code points by property name in regular expressions: general categories, some scripts,
+// \w.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Segmentation into extended grapheme clusters (UAX 29).
+// Implements segmentation into extended grapheme clusters (UAX 29).
 #include "text/unicode/graphemes.h"
 
 #include <charconv>
@@ -12,7 +12,8 @@ namespace {
 
 #include "text/unicode/grapheme_tables.inc"
 
-/// Grapheme_Cluster_Break values, with the letters of the table. Hangul syllables are computed.
+/// Grapheme_Cluster_Break values, encoded as the letters in the table. Values of Hangul syllables
+/// are computed.
 enum class Break : uint8_t {
   kOther = '-',
   kControl = 'C',
@@ -27,7 +28,7 @@ enum class Break : uint8_t {
   kPictographic = 'X',
 };
 
-/// Indic_Conjunct_Break.
+/// Indic_Conjunct_Break values.
 enum class Conjunct : uint8_t { kNone = '-', kConsonant = 'c', kLinker = 'l', kExtend = 'e' };
 
 struct Kind {
@@ -76,7 +77,7 @@ bool joins_hangul(char32_t left, Break left_break, char32_t right, Break right_b
   return (left_break == Break::kTail || is_syllable(left)) && right_break == Break::kTail;
 }
 
-/// State for the rules that need more than the previous code point: GB9c, GB11, GB12.
+/// State for rules that depend on more than the previous code point: GB9c, GB11, GB12.
 struct Memory {
   bool after_pictograph = false;   // ExtPict Extend*
   bool joined_pictograph = false;  // ExtPict Extend* ZWJ

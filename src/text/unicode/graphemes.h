@@ -1,4 +1,4 @@
-// Extended grapheme clusters (UAX 29), the characters that a reader perceives.
+// Extended grapheme clusters (UAX 29): user-perceived characters.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace lockstep::text {
 
-/// Returns the end of the cluster that starts at `at`, which must be a cluster boundary in valid
-/// UTF-8 below text.size().
+/// Returns the end of the cluster that starts at `at`. Requires valid UTF-8 and `at` < text.size()
+/// at a cluster boundary.
 size_t grapheme_end(std::string_view text, size_t at);
 
 }  // namespace lockstep::text

@@ -1,4 +1,4 @@
-// Unicode normalization forms and lowercase mapping.
+// Implements Unicode normalization forms and lowercase mapping.
 #include "text/unicode/unicode_normalization.h"
 
 #include <algorithm>
@@ -30,10 +30,10 @@ enum Trait : uint8_t {
   kCompatibleTrait = 2,  // has a separate compatibility decomposition
   kCombiningTrait = 4,   // has a combining class other than 0
   kSecondTrait = 8,      // composes with a preceding code point
-  kExcludedTrait = 16,   // has a canonical decomposition that does not compose back to it
+  kExcludedTrait = 16,   // canonical decomposition does not compose back to it
 };
 
-/// Reads the numbers of a table, which are separated by one of ".=-/;"; an entry ends with ';'.
+/// Reads the numbers in a table. They are separated by one of ".=-/;", and an entry ends with ';'.
 class TableReader {
  public:
   explicit TableReader(std::string_view table) : rest_(table) {}
@@ -63,7 +63,7 @@ class Tables {
     return has(point, kCombiningTrait) ? classes_.at(point) : 0;
   }
   void decompose(char32_t point, bool compatible, std::u32string& out) const;
-  /// Returns the composed code point, or 0 if the two do not compose.
+  /// Returns the composed code point, or 0 if the pair does not compose.
   char32_t compose(char32_t first, char32_t second) const;
   char32_t lower(char32_t point) const {
     const auto found = lower_.find(point);
@@ -176,7 +176,7 @@ char32_t Tables::compose(char32_t first, char32_t second) const {
   return found == compositions_.end() ? 0 : found->second;
 }
 
-/// Sorts each run of combining marks by class with a stable sort (UAX 15, D109).
+/// Stably sorts each run of combining marks by class (UAX 15, D109).
 void reorder(const Tables& tables, std::u32string& points) {
   for (size_t at = 0; at < points.size();) {
     size_t end = at;
@@ -244,7 +244,7 @@ std::string normalize(std::string_view text, NormalizationForm form) {
   normal.reserve(text.size());
   std::u32string points;
   size_t done = 0;
-  size_t last = 0;  // the last code point before `at`, a candidate for composition
+  size_t last = 0;  // last code point before `at`, a candidate for composition
   for (size_t at = 0; at < text.size();) {
     if (!tables.has(code_point_at(text.data() + at), active)) {
       last = at;

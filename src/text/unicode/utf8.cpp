@@ -1,4 +1,4 @@
-// UTF-8 decoding, encoding and validation.
+// Implements UTF-8 decoding, encoding and validation.
 #include "text/unicode/utf8.h"
 
 #include <algorithm>
@@ -7,8 +7,7 @@
 namespace lockstep::text {
 namespace {
 
-/// Valid sequences for a lead byte (Unicode 16, table 3-7): the length and the bounds of the second
-/// byte.
+/// Valid sequences for a lead byte (Unicode 16, table 3-7): length, and bounds of the second byte.
 struct ByteSequence {
   size_t length;  // 0 if no sequence starts with this byte
   unsigned char low, high;
@@ -36,8 +35,7 @@ ByteSequence sequence_of(unsigned char lead) {
       static_cast<unsigned char>(lead == 0xF4 ? 0x8F : 0xBF)};
 }
 
-/// Returns the number of valid bytes of the sequence at the start of `text`, up to
-/// `sequence.length`.
+/// Returns the number of valid bytes, up to `sequence.length`, at the start of `text`.
 size_t matching_bytes(const ByteSequence& sequence, std::string_view text) {
   const size_t limit = std::min(sequence.length, text.size());
   size_t matched = 1;

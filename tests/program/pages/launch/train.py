@@ -1,4 +1,4 @@
-"""A worker that says who it is: it stands for the reader's own program."""
+"""Worker that prints its rank; stands for the reader's own training script."""
 import os
 import sys
 
