@@ -105,9 +105,7 @@ void Coordinator::State::accept(const Socket& listener) {
     }
     return;
   }
-  // Without a secret, local connections must at least belong to this user.
-  const bool is_open = plan_.rendezvous.secret.empty() && !plan_.rendezvous.insecure;
-  if (is_open && !is_from_own_user(socket)) {
+  if (plan_.rendezvous.only_own_user() && !is_from_own_user(socket)) {
     return;
   }
   make_room_for_a_stranger();
@@ -232,8 +230,7 @@ void Coordinator::State::greet(AgentConnection& agent, const json& message) {
       message.at("nonce").get<std::string>(),
       plan_.run_id,
       introduction(message.at("node"))};
-  if (!secret.empty() && !equal_in_constant_time(
-                             message.at("proof").get<std::string>(), said.proof(secret, "agent"))) {
+  if (!secret.empty() && !said.is_proved(secret, "agent", message.at("proof").get<std::string>())) {
     refuse(agent, "the secret (--rdzv-secret-file) or the job id (--rdzv-id) differs");
     return;
   }

@@ -91,6 +91,16 @@ void put_failures(const AttemptResult& result, json& message) {
   list.put_into(message);
 }
 
+// Outcome of this node's workers, which failed, if the coordinator reports a success.
+Verdict own_outcome(const AttemptResult& result) {
+  Verdict verdict;
+  verdict.end = result.end;
+  verdict.failures = result.failures;
+  verdict.exit_code = result.exit_code;
+  verdict.reason = "the coordinator reported success, but the workers of this node failed";
+  return verdict;
+}
+
 class Remote : public Rendezvous {
  public:
   Remote(Guard& guard, const LaunchPlan& plan);
@@ -169,7 +179,7 @@ void Remote::host() {
     listener = listen_on(place_.address, place_.port);
   } catch (const Error&) {
     // With several agents on one machine the first one hosts and the others join it. The greeting
-    // detects a foreign program on the port.
+    // detects a foreign program, or another user's, on the port.
     if (!shared) {
       throw;
     }
@@ -235,7 +245,7 @@ bool Remote::introduce(Socket socket, milliseconds patience) {
   }
   self_.hosts = coordinator_.has_value();
   const auto begin = Clock::now();
-  greeting_.emplace(plan_.rendezvous.secret, plan_.run_id, self_);
+  greeting_.emplace(plan_.rendezvous, plan_.run_id, self_);
   lost_.clear();
   channel_ = std::make_unique<Channel>(
       guard_.loop(),
@@ -256,6 +266,13 @@ bool Remote::connect() {
     return false;
   }
   const bool welcome = introduce(std::move(socket), kTell);
+  if (greeting_->foreign_host()) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        greeting_->refused(),
+        "choose another port with --rdzv-endpoint or --master-port, or pass --rdzv-secret-file "
+        "FILE on every node");
+  }
   if (!greeting_->refused().empty()) {
     throw Error(ErrorKind::kConfig, "the coordinator refused this node: " + greeting_->refused());
   }
@@ -528,7 +545,8 @@ Verdict Remote::conclude(const AttemptResult& result) {
     guard_.loop().wait(kForEver);
   }
   if (verdict_) {
-    return *verdict_;
+    const bool success = verdict_->next == Verdict::Next::kEnd && verdict_->exit_code == 0;
+    return success && result.exit_code != 0 ? own_outcome(result) : *verdict_;
   }
   Verdict verdict = lost_host();
   const bool moved = moved_;

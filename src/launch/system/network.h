@@ -48,15 +48,19 @@ Connecting connect_within(const std::string& address, int port, std::chrono::mil
 /// Numeric address of the local or remote end of a connection.
 std::string own_address(const Socket& socket);
 std::string peer_address(const Socket& socket);
+int peer_port(const Socket& socket);
 
 /// The address at which other machines most likely reach this one: that of the default route,
 /// otherwise of the first non-loopback interface; empty if there is none.
 std::string outside_address();
-/// True if a connection comes from this machine and from this process's user or root.
+/// True if the other end of a connection is on this machine and belongs to this process's user or
+/// to root. The end of a server that has not accepted the connection yet has no owner.
 bool is_from_own_user(const Socket& socket);
 /// User at the other end of a local connection; nullopt if it is remote, invisible or already
 /// closed.
 std::optional<unsigned> peer_user(const Socket& socket);
+/// "user alice (uid 1000)".
+std::string user_name(unsigned user);
 
 /// Numeric addresses of a name; empty if it does not resolve.
 std::vector<std::string> resolve(const std::string& name);
