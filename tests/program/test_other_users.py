@@ -9,11 +9,13 @@ import pathlib
 import pwd
 import shutil
 import socket
+import struct
+import subprocess
 import tempfile
 import threading
 import unittest
 
-from harness import free_port, listens, lockstep, wait_for
+from harness import PROGRAM, environment, free_port, listens, lockstep, wait_for
 
 NOBODY = 65534
 PROTOCOL = 4
@@ -173,6 +175,88 @@ class Hosts(unittest.TestCase):
                 self.assertEqual(result.code, code, result)
                 self.assertEqual(
                     "the coordinator reported success, but the workers of this node failed" in result.err, code != 0, result)
+
+
+def ping(port):
+    """The answer of the store at the port, empty if it disconnects."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(struct.pack("=BIBI", 0, 0x3C85F7CE, 13, 1))
+        return connection.recv(4, socket.MSG_WAITALL)
+    return b""
+
+
+def send_ping(port, result):
+    result.send(ping(port))
+
+
+def serve_store(port):
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        answer_pings(listener)
+
+
+def listening_addresses(port):
+    """In hexadecimal digits; zeros are all interfaces."""
+    tables = (pathlib.Path("/proc/net") / name for name in ("tcp", "tcp6"))
+    rows = [line.split() for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
+    return {row[1].partition(":")[0] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "0A"}
+
+
+class Ranks(unittest.TestCase):
+    """Ranks that are started by variables, without an agent."""
+
+    def rank(self, rank, address, port, *prefix):
+        process = subprocess.Popen(
+            [*prefix, PROGRAM, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR=address, MASTER_PORT=str(port)))
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def finish(self, ranks):
+        for process in ranks:
+            out, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, out + err)
+
+    def test_a_name_of_loopback_is_not_all_interfaces(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-"))
+        self.addCleanup(shutil.rmtree, folder)
+        (folder / "hosts").write_text("127.0.0.1 localhost\n127.0.0.1 first-node\n")
+        prefix = ["unshare", "--mount", "sh", "-c", f'mount --bind {folder}/hosts /etc/hosts && exec "$@"', "sh"]
+        if subprocess.run([*prefix, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no mount namespace here")
+        port = free_port()
+        ranks = [self.rank(0, "first-node", port, *prefix)]
+        for address in wait_for(lambda: listening_addresses(port)):
+            self.assertNotEqual(address.strip("0"), "", "rank 0 listens on all interfaces")
+        ranks.append(self.rank(1, "first-node", port, *prefix))
+        self.finish(ranks)
+
+    def test_the_store_answers_no_other_user(self):
+        another_user()
+        port = free_port()
+        ranks = [self.rank(0, "127.0.0.1", port)]
+        wait_for(lambda: listens(port))
+        self.assertEqual(len(ping(port)), 4)
+        ours, theirs = multiprocessing.Pipe()
+        stranger = as_user(NOBODY, send_ping, port, theirs)
+        self.assertEqual(ours.recv(), b"")
+        stranger.join()
+        ranks.append(self.rank(1, "127.0.0.1", port))
+        self.finish(ranks)
+
+    def test_another_users_store_is_not_used(self):
+        name = another_user()
+        port = free_port()
+        squatter = as_user(NOBODY, serve_store, port)
+        self.addCleanup(squatter.join)
+        self.addCleanup(squatter.kill)
+        wait_for(lambda: listens(port))
+        for rank, text in ((0, "is in use by"), (1, f"belongs to {name}")):
+            process = self.rank(rank, "127.0.0.1", port)
+            out, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 3, out + err)
+            self.assertIn(text, err)
+            self.assertIn(str(port), err)
 
 
 if __name__ == "__main__":

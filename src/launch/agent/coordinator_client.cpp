@@ -44,15 +44,12 @@ bool hosts(const RendezvousPoint& rendezvous) {
 }
 
 // Address of the rendezvous endpoint as this node reaches it or, on the host, listens on it: only
-// the named address. A name that resolves to loopback here (as /etc/hosts often maps the machine's
-// own name) has another address elsewhere.
+// the named address.
 std::string address_of(const RendezvousPoint& rendezvous, bool is_host) {
   const std::vector<std::string> addresses = resolve(rendezvous.host);
   const std::string first = addresses.empty() ? rendezvous.host : addresses.front();
-  const bool named_loopback = rendezvous.host == "localhost" || is_loopback(rendezvous.host);
-  const std::string outside =
-      (is_loopback(first) && !named_loopback) || (is_host && addresses.empty()) ? outside_address()
-                                                                                : "";
+  const bool here = is_loopback_only_here(rendezvous.host) || (is_host && addresses.empty());
+  const std::string outside = here ? outside_address() : "";
   // Other nodes resolve the name again for each attempt, since it may be registered later.
   return !outside.empty() ? outside : is_host ? first : rendezvous.host;
 }

@@ -26,7 +26,7 @@ constexpr size_t kMostUnread = size_t{512} << 20;
 
 class JobStore::Server {
  public:
-  Server(Socket listener, std::set<std::string> hosts)
+  Server(Socket listener, Hosts hosts)
       : listener_(std::move(listener)),
         hosts_(std::move(hosts)),
         protocol_(
@@ -62,7 +62,7 @@ class JobStore::Server {
   void drop_gone();
 
   Socket listener_;
-  const std::set<std::string> hosts_;
+  const Hosts hosts_;
   EventLoop loop_;
   StoreProtocol protocol_;
   std::unordered_map<StoreProtocol::Client, AgentConnection> agents_;
@@ -86,7 +86,7 @@ void JobStore::Server::serve() {
 
 bool JobStore::Server::may_join(const Socket& socket) const {
   const std::string peer = peer_address(socket);
-  return is_own_address(peer) ? is_from_own_user(socket) : hosts_.contains(peer);
+  return is_own_address(peer) ? is_from_own_user(socket) : !hosts_ || hosts_->contains(peer);
 }
 
 void JobStore::Server::accept() {
@@ -180,7 +180,7 @@ void JobStore::Server::drop_gone() {
   gone_.clear();
 }
 
-JobStore::JobStore(const std::string& address, int port, std::set<std::string> hosts) {
+JobStore::JobStore(const std::string& address, int port, Hosts hosts) {
   Socket listener = listen_on(address, port);
   port_ = bound_port(listener);
   server_ = std::make_unique<Server>(std::move(listener), std::move(hosts));

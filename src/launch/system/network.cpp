@@ -392,6 +392,12 @@ std::vector<std::string> resolve(const std::string& name) {
   return result;
 }
 
+bool is_loopback_only_here(const std::string& name) {
+  const std::vector<std::string> addresses = resolve(name);
+  return name != "localhost" && !is_loopback(name) && !addresses.empty() &&
+         is_loopback(addresses.front());
+}
+
 bool is_own_address(const std::string& address) {
   const auto all = own_interfaces();
   return is_loopback(address) || std::any_of(all.begin(), all.end(), [&](const auto& one) {

@@ -64,6 +64,9 @@ std::string user_name(unsigned user);
 
 /// Numeric addresses of a name; empty if it does not resolve.
 std::vector<std::string> resolve(const std::string& name);
+/// True if a name other than loopback's resolves to loopback on this machine, as /etc/hosts often
+/// has it for the machine's own name. Other machines know it by another address.
+bool is_loopback_only_here(const std::string& name);
 /// True if one of this machine's interfaces has this numeric address.
 bool is_own_address(const std::string& address);
 bool is_loopback(const std::string& address);
