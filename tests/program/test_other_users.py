@@ -259,5 +259,23 @@ class Ranks(unittest.TestCase):
             self.assertIn(str(port), err)
 
 
+class Strangers(unittest.TestCase):
+    def test_idle_connections_leave_descriptors_for_agents(self):
+        port = free_port()
+        words = ["--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={port}", "--no-python", "true"]
+        host = subprocess.Popen(
+            ["sh", "-c", 'ulimit -n 256 && exec "$@"', "sh", PROGRAM, "launch", "--node-rank=0", *words],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+        self.addCleanup(host.kill)
+        wait_for(lambda: listens(port))
+        with contextlib.ExitStack() as connections:
+            for _ in range(400):
+                connections.enter_context(socket.create_connection(("127.0.0.1", port)))
+            result = lockstep("launch", "--node-rank=1", *words)
+            self.assertEqual(result.code, 0, result)
+            out, err = host.communicate(timeout=60)
+            self.assertEqual(host.returncode, 0, out + err)
+
+
 if __name__ == "__main__":
     unittest.main()

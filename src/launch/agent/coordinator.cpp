@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "base/error.h"
@@ -23,9 +24,18 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{250}, kBeat{1000}, kGreeting{10000}, kFarewell{5000};
 constexpr milliseconds kRefusal{1000};  // for reading why, before the connection is closed
-// Limit of unauthenticated connections (or the number of nodes, which may all connect at once, if
-// larger). Beyond it the oldest are closed, so that they cannot lock agents out.
-constexpr size_t kMaxAgents = 16384, kMostStrangers = 1024;
+constexpr size_t kMaxAgents = 16384;
+
+// Limit of unauthenticated connections, or the number of nodes, which may all connect at once, if
+// larger. Beyond it the oldest are closed, so that they cannot lock agents out. Agents, the store
+// and the workers' pipes need descriptors as well.
+size_t most_strangers(int nodes) {
+  constexpr rlim_t kMost = 1024, kShare = 4;
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  return std::max(
+      static_cast<size_t>(std::min(kMost, files.rlim_cur / kShare)), static_cast<size_t>(nodes));
+}
 
 milliseconds since(Clock::time_point begin) {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
@@ -140,7 +150,7 @@ void Coordinator::State::make_room_for_a_stranger() {
       ++strangers;
     }
   }
-  if (strangers >= std::max(kMostStrangers, static_cast<size_t>(rules_.most))) {
+  if (strangers >= most_strangers(rules_.most)) {
     oldest->channel->close("too many unauthenticated connections");
   }
 }
@@ -216,7 +226,10 @@ void Coordinator::State::take_moved(AgentConnection& agent, const json& message)
 }
 
 void Coordinator::State::refuse(AgentConnection& agent, const std::string& why) {
-  log_warning("refused an agent at {}: {}", peer_address(agent.channel->socket()), why);
+  const std::string line = refusals_.add(peer_address(agent.channel->socket()), why, Clock::now());
+  if (!line.empty()) {
+    log_warning("{}", line);
+  }
   agent.channel->send({{"refused", why}});
   agent.stage = AgentConnection::Stage::kRefused;
   agent.refused = Clock::now();
