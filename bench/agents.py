@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-PROTOCOL = 4
+PROTOCOL = 5
 LONG = 4096  # bytes of a line that is that of a round
 SEAL = 65  # bytes before a sealed line: digits, and a space
 SECRET = b"a secret that all of them know"

@@ -18,7 +18,7 @@ import unittest
 from harness import PROGRAM, environment, free_port, listens, lockstep, wait_for
 
 NOBODY = 65534
-PROTOCOL = 4
+PROTOCOL = 5
 
 
 def another_user():
@@ -259,7 +259,28 @@ class Ranks(unittest.TestCase):
             self.assertIn(str(port), err)
 
 
+def listening_sockets(pid):
+    """The number of TCP sockets on which a process listens."""
+    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    inodes = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
+    return len({os.readlink(entry) for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir()} & inodes)
+
+
 class Strangers(unittest.TestCase):
+    def test_probes_are_not_answered_while_workers_run(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-"))
+        self.addCleanup(shutil.rmtree, folder)
+        agent = subprocess.Popen(
+            [PROGRAM, "launch", "--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}",
+             "--rdzv-conf=last_call_timeout=0", "--no-python", "sh", "-c", "touch started; read word"],
+            cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        self.addCleanup(agent.kill)
+        wait_for(lambda: (folder / "started").exists())
+        # The coordinator, the store, and the place where this node would host the job.
+        self.assertEqual(listening_sockets(agent.pid), 3)
+        out, err = agent.communicate(b"end\n", timeout=60)
+        self.assertEqual(agent.returncode, 0, out + err)
+
     def test_idle_connections_leave_descriptors_for_agents(self):
         port = free_port()
         words = ["--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={port}", "--no-python", "true"]

@@ -191,7 +191,10 @@ void Coordinator::State::hear(AgentConnection& agent, const json& message) {
   throw Error(ErrorKind::kPeerLost, "unknown message");
 }
 
-void Coordinator::State::take_ready(AgentConnection& agent, const json& /*message*/) {
+void Coordinator::State::take_ready(AgentConnection& agent, const json& message) {
+  if (message.contains("probe_port")) {  // another one than in its introduction
+    take_probe(agent.node, message);
+  }
   agent.stage = AgentConnection::Stage::kReady;
   if (phase_ == Phase::kOver) {
     agent.channel->send(last_word_);

@@ -115,6 +115,8 @@ class Remote : public Rendezvous {
   bool introduce(Socket socket, milliseconds patience);
   bool follow_standby(const AttemptResult& result);
   void host_as_standby(const AttemptResult& result);
+  void listen_for_probes();
+  void send_ready();
   void hear(const json& message);
   std::vector<NodeInfo> take_membership(const json& message);
   void take_round(const json& message);
@@ -224,7 +226,7 @@ Socket Remote::reach() {
 // Introduces this node. Returns false if it is not accepted: the greeting was refused, or the
 // channel is lost.
 bool Remote::introduce(Socket socket, milliseconds patience) {
-  if (!probe_) {  // on the first call: other nodes know this node by this introduction
+  if (self_.address.empty()) {  // on the first call
     self_.host = own_host_name();
     self_.address = plan_.rendezvous.local_address.empty() ? own_address(socket)
                                                            : plan_.rendezvous.local_address;
@@ -232,10 +234,8 @@ bool Remote::introduce(Socket socket, milliseconds patience) {
     self_.workers = plan_.workers;
     self_.node_rank =
         plan_.rendezvous.kind == RendezvousPoint::Kind::kStatic ? plan_.rendezvous.node_rank : -1;
-    probe_.emplace(self_.address);
-    self_.probe_port = probe_->port();
-    self_.probe_token = probe_->token();
   }
+  listen_for_probes();
   if (!own_place_) {
     own_place_ = listen_on(self_.address, 0);
     self_.host_port = bound_port(own_place_);
@@ -255,6 +255,21 @@ bool Remote::introduce(Socket socket, milliseconds patience) {
   }
   self_.id = greeting_->id();
   return greeting_->welcome();
+}
+
+// Opens the listener for the probes of the next round.
+void Remote::listen_for_probes() {
+  if (!probe_) {
+    probe_.emplace(self_.address);
+    self_.probe_port = probe_->port();
+    self_.probe_token = probe_->token();
+  }
+}
+
+void Remote::send_ready() {
+  listen_for_probes();
+  channel_->send(
+      {{"ready", 1}, {"probe_port", self_.probe_port}, {"probe_token", self_.probe_token}});
 }
 
 bool Remote::connect() {
@@ -438,7 +453,7 @@ bool Remote::follow_standby(const AttemptResult& result) {
   while (!standbys_.empty() && !guard_.signal()) {
     const NodeInfo standby = standbys_.front();
     standbys_.erase(standbys_.begin());
-    const bool is_own = standby.probe_token == self_.probe_token;
+    const bool is_own = standby.address == self_.address && standby.host_port == self_.host_port;
     lost_ = lost;
     if (is_own) {
       host_as_standby(result);
@@ -482,7 +497,7 @@ std::optional<Round> Remote::next_round() {
   started_ = stopped_ = false;
   round_.reset();
   verdict_.reset();
-  channel_->send({{"ready", 1}});
+  send_ready();
   while (!started_ && !guard_.signal() && !(verdict_ && verdict_->next == Verdict::Next::kEnd)) {
     if (!channel_->open()) {
       const std::string lost = moved_ ? "" : host_lost() + "; ";
@@ -491,7 +506,7 @@ std::optional<Round> Remote::next_round() {
       }
       log_info("{}{} hosts it now", lost, host_);
       stopped_ = false;
-      channel_->send({{"ready", 1}});
+      send_ready();
     }
     guard_.loop().wait(kForEver);
     if (stopped_ && !started_ && !verdict_) {
@@ -504,9 +519,10 @@ std::optional<Round> Remote::next_round() {
     } else if (verdict_ && verdict_->next == Verdict::Next::kAgain) {
       log_info("{}", verdict_->reason);
       verdict_.reset();
-      channel_->send({{"ready", 1}});
+      send_ready();
     }
   }
+  probe_.reset();
   return started_ ? round_ : give_up();
 }
 

@@ -12,7 +12,7 @@
 namespace lockstep::launch {
 
 /// Version of the messages in coordinator.h; agents and coordinator must have the same.
-inline constexpr int kProtocol = 4;
+inline constexpr int kProtocol = 5;
 
 /// Identity of the joining node and of the job.
 struct Handshake {
