@@ -25,9 +25,9 @@ import sys
 import tempfile
 import time
 
-PROTOCOL = 4
-LONG = 4096  # bytes; a longer line describes a round
-SEAL = 65  # bytes before a sealed line: digits and a space
+PROTOCOL = 5
+LONG = 4096  # bytes of a line that is that of a round
+SEAL = 65  # bytes before a sealed line: digits, and a space
 SECRET = b"a secret that all of them know"
 
 

@@ -31,7 +31,6 @@ lockstep_module(watch DEPENDS base config monitor)
 include(Page)
 lockstep_rooms(watch record control page:record)
 lockstep_module(metrics OPTIMIZE -O1 DEPENDS base)
-lockstep_module(comm TORCH DEPENDS base TESTS launch)
 lockstep_module(launch OPTIMIZE -O1 DEPENDS base config)
 lockstep_rooms(launch system top:system workers:system plan:system,workers agent:system,workers,plan frontends:system,workers,plan,agent
   doctor:system,workers,plan)
@@ -46,6 +45,8 @@ if(TARGET launch_test)
     add_dependencies(launch_test store_client)
   endif()
 endif()
+# Rank 0 hosts the launcher's store if no launcher does.
+lockstep_module(comm TORCH DEPENDS base launch)
 lockstep_module(ops TORCH DEPENDS base)
 lockstep_rooms(ops cpu top:cpu)
 # Only these files are compiled for AVX2, AVX-512, AVX512-BF16 and AMX. Their functions are called

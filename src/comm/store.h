@@ -21,22 +21,15 @@ struct Rendezvous {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-/// Store hosted by this process on `port`. If `port` is 0, uses a free port, which avoids races
-/// between jobs. The store lives as long as the last reference to it. Throws Error (environment) if
-/// the port is in use.
-class HostedStore {
- public:
-  explicit HostedStore(int port = 0);
-  int port() const { return port_; }
-  const Store& store() const { return store_; }
-
- private:
-  Store store_;
-  int port_ = 0;
-};
-
-/// Connects to the store of the job, or hosts it if this is rank 0 and no agent hosts it. Blocks
-/// until connected. After the timeout, throws Error (environment) with the address and the port.
+/// Connects to the job's store. If this is rank 0 and no agent hosts the store, hosts it first, on
+/// the address of `address` only, while the result or a clone of it lives. A name that resolves to
+/// loopback only here stands for the machine's outside address on all ranks.
+///
+/// Without an agent, ranks and store accept only processes of their own user and of root on the
+/// same machine; the store accepts every process of another machine that reaches it.
+///
+/// Blocks until connected. Throws Error (environment) with address and port after the timeout, if
+/// the store cannot be hosted, or if it belongs to another user.
 Store join_store(const Rendezvous& rendezvous);
 
 /// Returns a view of the store whose keys begin with `prefix`.

@@ -9,13 +9,10 @@
 #include <thread>
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "comm/store.h"
 #include "comm/threads.h"
 
 namespace lockstep::comm {
@@ -246,65 +243,6 @@ TEST(Communicator, AgreesOnTheFirstFailure) {
       EXPECT_EQ(error.message(), "rank 1: disk full");
     }
   });
-}
-
-TEST(Store, IsHostedOnAFreePortAndJoined) {
-  const HostedStore hosted;
-  EXPECT_GT(hosted.port(), 0);
-  Rendezvous rendezvous{.port = hosted.port(), .rank = 0, .size = 1, .hosted_by_agent = true};
-  const Store joined = join_store(rendezvous);
-  joined->set("key", "value");
-  EXPECT_EQ(hosted.store()->get_to_str("key"), "value");
-  EXPECT_THROW(HostedStore{hosted.port()}, Error);
-}
-
-// Returns a port that is currently free.
-int free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address);
-  socklen_t size = sizeof address;
-  ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(descriptor);
-  return ntohs(address.sin_port);
-}
-
-bool connects(uint32_t address, int port) {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_addr.s_addr = htonl(address);
-  to.sin_port = htons(static_cast<uint16_t>(port));
-  const bool connected = ::connect(descriptor, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0;
-  ::close(descriptor);
-  return connected;
-}
-
-TEST(Store, IsHostedByRankZeroOnTheNamedAddressAlone) {
-  Rendezvous rendezvous{.port = free_port(), .rank = 0, .size = 2};
-  const Store hosted = join_store(rendezvous);
-  rendezvous.rank = 1;
-  join_store(rendezvous)->set("key", "value");
-  EXPECT_EQ(hosted->get_to_str("key"), "value");
-  EXPECT_TRUE(connects(INADDR_LOOPBACK, rendezvous.port));
-  // Another loopback address acts as another network interface.
-  EXPECT_FALSE(connects(INADDR_LOOPBACK + 1, rendezvous.port));
-  rendezvous.rank = 0;
-  EXPECT_THROW(join_store(rendezvous), Error);  // the port is in use
-}
-
-TEST(Store, TellsWhereNoStoreAnswers) {
-  Rendezvous rendezvous{.port = 1, .rank = 1, .size = 2};
-  rendezvous.timeout = std::chrono::milliseconds(300);
-  try {
-    join_store(rendezvous);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(error.message().find("127.0.0.1:1"), std::string::npos) << error.what();
-    EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
-  }
 }
 
 }  // namespace communicator_test

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "comm/threads.h"
+#include "launch/system/job_store.h"
 
 namespace lockstep::comm {
 namespace heartbeat_test {
@@ -25,7 +26,7 @@ bool comes(const std::atomic<int>& count, int wanted) {
 }
 
 struct Job {
-  HostedStore host;
+  launch::JobStore host;
   std::atomic<int> told = 0;
   std::vector<std::unique_ptr<Heartbeat>> ranks;
 

@@ -19,6 +19,7 @@
 #include "comm/split.h"
 #include "comm/store.h"
 #include "comm/threads.h"
+#include "launch/system/job_store.h"
 
 namespace lockstep::comm {
 namespace shared_memory_test {
@@ -136,7 +137,7 @@ TEST(SharedMemory, MessagesUnderOneTagKeepTheirOrderHoweverManyComeAtOnce) {
 // from the peer must not be lost meanwhile. The timeouts here are long, so a lost wake-up causes an
 // error.
 TEST(SharedMemory, NoBellIsMissedWhileAnotherThreadGoesOn) {
-  const HostedStore store;
+  const launch::JobStore store;
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
@@ -258,7 +259,7 @@ using Body = void (*)(Communicator& group);
 
 /// Runs `body` in three processes as ranks of one group; returns their exit statuses.
 std::vector<int> run_processes(Body body) {
-  const HostedStore store;
+  const launch::JobStore store;
   std::vector<pid_t> children;
   for (int rank = 0; rank < 3; ++rank) {
     const pid_t child = ::fork();

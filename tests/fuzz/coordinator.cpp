@@ -57,7 +57,9 @@ class Member {
     self_.address = "127.0.0.1";
     self_.probe_port = 4;
     self_.probe_token = "token";
-    greeting_.emplace(kSecret, "job", self_);
+    launch::RendezvousPoint rendezvous;
+    rendezvous.secret = kSecret;
+    greeting_.emplace(rendezvous, "job", self_);
     const auto begin = Clock::now();
     while (!greeting_->welcome() && Clock::now() - begin < seconds(20)) {
       loop_.wait(milliseconds(100));

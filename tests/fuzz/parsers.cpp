@@ -231,21 +231,29 @@ void read_model_configuration(Bytes bytes) {
 /// clients.
 void read_store_messages(Bytes bytes) {
   constexpr uint64_t kHeld = uint64_t{1} << 20;
-  launch::StoreProtocol store([](uint64_t, Bytes) {}, kHeld);
+  launch::StoreProtocol store([](uint64_t, const std::string&) { return true; }, kHeld);
+  // Returns false if the client is refused.
+  const auto take = [&](uint64_t client, Bytes sent) {
+    auto progress = store.take(client, sent);
+    while (progress == launch::StoreProtocol::Progress::kHasRequests) {
+      progress = store.take(client, {});
+    }
+    return progress == launch::StoreProtocol::Progress::kNeedsBytes;
+  };
   const std::string greeting = launch::StoreProtocol::greeting_and_ping(1);
   std::array<bool, 2> open{true, true};
   // The first byte selects whether the clients have sent the greeting, so that most inputs get past
   // it.
   if (!bytes.empty() && bytes.front() != '\0') {
     for (uint64_t client = 0; client < open.size(); ++client) {
-      open.at(client) = store.take(client, greeting);
+      open.at(client) = take(client, greeting);
     }
   }
   bytes = bytes.substr(std::min<size_t>(1, bytes.size()));
   for (uint64_t turn = 0; bytes.size() > 1 && (open[0] || open[1]); ++turn) {
     const auto length = std::min<size_t>(static_cast<uint8_t>(bytes.front()), bytes.size() - 1);
     if (open.at(turn % 2)) {
-      open.at(turn % 2) = store.take(turn % 2, bytes.substr(1, length));
+      open.at(turn % 2) = take(turn % 2, bytes.substr(1, length));
     }
     check(store.held() <= kHeld, "the store does not exceed its memory limit");
     bytes = bytes.substr(1 + length);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -71,6 +72,103 @@ TEST(JobStore, ServesItsOwnUserAlone) {
   EXPECT_EQ(code_as("0"), 0);
   EXPECT_EQ(code_as("65534"), 1);
   EXPECT_TRUE(answers(store));
+}
+
+template <class T>
+std::string raw(T value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+std::string text(const std::string& content) {
+  return raw<uint64_t>(content.size()) + content;
+}
+
+// A client that has sent its greeting.
+class Client {
+ public:
+  explicit Client(const JobStore& store)
+      : socket_(connect_within("127.0.0.1", store.port(), std::chrono::seconds(10)).socket) {
+    ::fcntl(socket_.get(), F_SETFL, 0);  // blocking
+    const timeval patience{60, 0};
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    send(StoreProtocol::greeting_and_ping(1));
+    read(sizeof(uint32_t));
+  }
+
+  void send(const std::string& bytes) {
+    for (size_t done = 0; done < bytes.size();) {
+      const ssize_t size =
+          ::send(socket_.get(), bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
+      ASSERT_GT(size, 0);
+      done += static_cast<size_t>(size);
+    }
+  }
+  /// Reads so many bytes, or until the store disconnects. Returns the number.
+  size_t read(size_t most) {
+    std::vector<char> buffer(size_t{1} << 20);
+    size_t done = 0;
+    ssize_t size = 0;
+    while (done < most &&
+           (size = ::recv(socket_.get(), buffer.data(), std::min(most - done, buffer.size()), 0)) >
+               0) {
+      done += static_cast<size_t>(size);
+    }
+    return done;
+  }
+  bool has_answer() {
+    pollfd poll{socket_.get(), POLLIN, 0};
+    return ::poll(&poll, 1, 20000) == 1;
+  }
+  bool check(const std::string& key) {
+    send(std::string(1, '\x05') + raw<uint64_t>(1) + text(key));
+    char answer = 1;
+    EXPECT_EQ(::recv(socket_.get(), &answer, 1, 0), 1);
+    return answer == 0;
+  }
+
+ private:
+  Socket socket_;
+};
+
+std::string set(const std::string& key, const std::string& value) {
+  return '\x01' + text(key) + text(value);
+}
+
+std::string get(const std::string& key) {
+  return '\x03' + text(key);
+}
+
+TEST(JobStore, ServesOthersWhileAClientHasManyRequests) {
+  constexpr size_t kValue = size_t{1} << 20, kGets = 1000;
+  const JobStore store;
+  Client greedy(store), honest(store);
+  greedy.send(set("large", std::string(kValue, 'x')));
+  std::string requests;
+  for (size_t i = 0; i < kGets; ++i) {
+    requests += get("large");
+  }
+  ASSERT_LT(requests.size(), size_t{64} << 10);  // the store can read all of them at once
+  greedy.send(requests + set("last", ""));
+  ASSERT_TRUE(greedy.has_answer());
+  // The store has begun, and the honest client is served before it is done.
+  EXPECT_FALSE(honest.check("last"));
+  EXPECT_EQ(greedy.read(kGets * (kValue + sizeof(uint64_t))), kGets * (kValue + sizeof(uint64_t)));
+  EXPECT_FALSE(greedy.check("none"));
+  EXPECT_TRUE(honest.check("last"));
+}
+
+TEST(JobStore, DisconnectsAClientThatDoesNotReadForOneThatDoes) {
+  constexpr size_t kAnswer =
+      (size_t{120} << 20) + sizeof(uint64_t);  // the store keeps two of three
+  const JobStore store;
+  Client first(store), second(store), third(store);
+  first.send(set("large", std::string(kAnswer - sizeof(uint64_t), 'x')));
+  for (Client* client : {&first, &second, &third}) {
+    client->send(get("large"));
+    ASSERT_TRUE(client->has_answer());
+  }
+  EXPECT_EQ(third.read(kAnswer), kAnswer);
+  EXPECT_NE(first.read(kAnswer) == kAnswer, second.read(kAnswer) == kAnswer);
 }
 
 TEST(JobStore, AThousandClientsMeet) {

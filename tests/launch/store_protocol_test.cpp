@@ -31,16 +31,29 @@ std::string request(uint8_t kind, const std::string& rest = "") {
 
 const std::string kGreeting = request(0, raw<uint32_t>(0x3C85F7CE));
 
+using Progress = StoreProtocol::Progress;
+
 // The protocol, with the bytes sent to each client.
 struct Exchange {
   std::map<StoreProtocol::Client, std::string> sent;
   uint64_t most_held = StoreProtocol::kMostHeld;
+  bool reads = true;  // clients read their answers at once
   StoreProtocol protocol{
-      [this](StoreProtocol::Client client, std::string_view bytes) { sent[client].append(bytes); },
+      [this](StoreProtocol::Client client, const std::string& answer) {
+        sent[client] += answer;
+        return reads;
+      },
       most_held};
   std::string take(StoreProtocol::Client client, const std::string& bytes) {
-    EXPECT_TRUE(protocol.take(client, bytes));
+    Progress progress = protocol.take(client, bytes);
+    while (progress == Progress::kHasRequests) {
+      progress = protocol.take(client, "");
+    }
+    EXPECT_EQ(progress, Progress::kNeedsBytes);
     return std::move(sent[client]);
+  }
+  bool refuses(StoreProtocol::Client client, const std::string& bytes) {
+    return protocol.take(client, bytes) == Progress::kRefused;
   }
 };
 
@@ -59,16 +72,43 @@ TEST(StoreProtocol, AnswersWhereverTheBytesAreCut) {
 
 TEST(StoreProtocol, RefusesStrangersAndSizesBeforeKeepingAnything) {
   Exchange exchange;
-  EXPECT_FALSE(exchange.protocol.take(1, "GET / HTTP/1.1\r\n"));
-  EXPECT_FALSE(exchange.protocol.take(2, request(0, raw<uint32_t>(1))));
+  EXPECT_TRUE(exchange.refuses(1, "GET / HTTP/1.1\r\n"));
+  EXPECT_TRUE(exchange.refuses(2, request(0, raw<uint32_t>(1))));
   for (const std::string& bad :
        {request(kGet, raw<uint64_t>(StoreProtocol::kLongestKey + 1)),
         request(kSet, text("key") + raw<uint64_t>(StoreProtocol::kLongestValue + 1)),
         request(kWait, raw<uint64_t>(StoreProtocol::kMostKeys + 1)),
         request(kRequests)}) {
     exchange.take(3, kGreeting);
-    EXPECT_FALSE(exchange.protocol.take(3, bad));
+    EXPECT_TRUE(exchange.refuses(3, bad));
   }
+}
+
+TEST(StoreProtocol, ProcessesABoundedNumberOfRequestsAtOnce) {
+  constexpr size_t kPings = 10 * StoreProtocol::kMostRequests;
+  std::string pings, answers;
+  for (uint32_t i = 0; i < kPings; ++i) {
+    pings += request(kPing, raw(i));
+    answers += raw(i);
+  }
+  Exchange exchange;
+  exchange.take(1, kGreeting);
+  EXPECT_EQ(exchange.protocol.take(1, pings), Progress::kHasRequests);
+  EXPECT_LE(exchange.sent[1].size(), StoreProtocol::kMostRequests * sizeof(uint32_t));
+  EXPECT_EQ(exchange.take(1, ""), answers);
+}
+
+TEST(StoreProtocol, ProcessesNothingMoreForAClientThatMustRead) {
+  Exchange exchange{.sent = {}, .reads = false};
+  exchange.take(1, kGreeting);
+  std::string pings;
+  for (uint32_t i = 0; i < 3; ++i) {
+    pings += request(kPing, raw(i));
+  }
+  EXPECT_EQ(exchange.protocol.take(1, pings), Progress::kHasRequests);
+  EXPECT_EQ(exchange.sent[1], raw<uint32_t>(0));
+  EXPECT_EQ(exchange.protocol.take(1, ""), Progress::kHasRequests);
+  EXPECT_EQ(exchange.sent[1], raw<uint32_t>(0) + raw<uint32_t>(1));
 }
 
 TEST(StoreProtocol, AQueueWakesOneAKeyWakesAll) {
@@ -106,18 +146,18 @@ TEST(StoreProtocol, HoldsNoMoreThanItMay) {
   exchange.take(1, request(kSet, text("large") + text(std::string(half - 4096, 'x'))));
   const uint64_t before = exchange.protocol.held();
   // Values, queues, incomplete requests and awaited keys all count towards the limit.
-  EXPECT_FALSE(
-      exchange.protocol.take(2, request(kSet, text("more") + text(std::string(half - 4096, 'x')))));
-  EXPECT_FALSE(exchange.protocol.take(
-      3, request(kQueuePush, text("more") + text(std::string(half - 4096, 'x')))));
-  EXPECT_FALSE(exchange.protocol.take(4, std::string(half + 4096, 'x')));
+  EXPECT_TRUE(
+      exchange.refuses(2, request(kSet, text("more") + text(std::string(half - 4096, 'x')))));
+  EXPECT_TRUE(
+      exchange.refuses(3, request(kQueuePush, text("more") + text(std::string(half - 4096, 'x')))));
+  EXPECT_TRUE(exchange.refuses(4, std::string(half + 4096, 'x')));
   EXPECT_EQ(exchange.protocol.held(), before);
   // One value repeated in a single request counts towards the length of the answer.
   std::string many = raw<uint64_t>(8);
   for (int i = 0; i < 8; ++i) {
     many += text("large");
   }
-  EXPECT_FALSE(exchange.protocol.take(5, request(kMultiGet, many)));
+  EXPECT_TRUE(exchange.refuses(5, request(kMultiGet, many)));
   EXPECT_EQ(exchange.take(1, request(kAdd, text("n") + raw<int64_t>(1))), raw<int64_t>(1));
 }
 
@@ -162,7 +202,7 @@ TEST(StoreProtocol, BearsRandomRequests) {
     if (below(8) == 0) {
       bytes[below(static_cast<uint32_t>(bytes.size()))] = static_cast<char>(random());
     }
-    greeted[client] = exchange.protocol.take(client, bytes.substr(0, below(64)));
+    greeted[client] = !exchange.refuses(client, bytes.substr(0, below(64)));
     if (below(100) == 0) {
       exchange.protocol.forget(client);
       greeted[client] = false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "base/error.h"
@@ -23,9 +24,18 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{250}, kBeat{1000}, kGreeting{10000}, kFarewell{5000};
 constexpr milliseconds kRefusal{1000};  // for reading why, before the connection is closed
-// Limit of unauthenticated connections (or the number of nodes, which may all connect at once, if
-// larger). Beyond it the oldest are closed, so that they cannot lock agents out.
-constexpr size_t kMaxAgents = 16384, kMostStrangers = 1024;
+constexpr size_t kMaxAgents = 16384;
+
+// Limit of unauthenticated connections, or the number of nodes, which may all connect at once, if
+// larger. Beyond it the oldest are closed, so that they cannot lock agents out. Agents, the store
+// and the workers' pipes need descriptors as well.
+size_t most_strangers(int nodes) {
+  constexpr rlim_t kMost = 1024, kShare = 4;
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  return std::max(
+      static_cast<size_t>(std::min(kMost, files.rlim_cur / kShare)), static_cast<size_t>(nodes));
+}
 
 milliseconds since(Clock::time_point begin) {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
@@ -105,9 +115,7 @@ void Coordinator::State::accept(const Socket& listener) {
     }
     return;
   }
-  // Without a secret, local connections must at least belong to this user.
-  const bool is_open = plan_.rendezvous.secret.empty() && !plan_.rendezvous.insecure;
-  if (is_open && !is_from_own_user(socket)) {
+  if (plan_.rendezvous.only_own_user() && !is_from_own_user(socket)) {
     return;
   }
   make_room_for_a_stranger();
@@ -142,7 +150,7 @@ void Coordinator::State::make_room_for_a_stranger() {
       ++strangers;
     }
   }
-  if (strangers >= std::max(kMostStrangers, static_cast<size_t>(rules_.most))) {
+  if (strangers >= most_strangers(rules_.most)) {
     oldest->channel->close("too many unauthenticated connections");
   }
 }
@@ -183,7 +191,10 @@ void Coordinator::State::hear(AgentConnection& agent, const json& message) {
   throw Error(ErrorKind::kPeerLost, "unknown message");
 }
 
-void Coordinator::State::take_ready(AgentConnection& agent, const json& /*message*/) {
+void Coordinator::State::take_ready(AgentConnection& agent, const json& message) {
+  if (message.contains("probe_port")) {  // another one than in its introduction
+    take_probe(agent.node, message);
+  }
   agent.stage = AgentConnection::Stage::kReady;
   if (phase_ == Phase::kOver) {
     agent.channel->send(last_word_);
@@ -218,7 +229,10 @@ void Coordinator::State::take_moved(AgentConnection& agent, const json& message)
 }
 
 void Coordinator::State::refuse(AgentConnection& agent, const std::string& why) {
-  log_warning("refused an agent at {}: {}", peer_address(agent.channel->socket()), why);
+  const std::string line = refusals_.add(peer_address(agent.channel->socket()), why, Clock::now());
+  if (!line.empty()) {
+    log_warning("{}", line);
+  }
   agent.channel->send({{"refused", why}});
   agent.stage = AgentConnection::Stage::kRefused;
   agent.refused = Clock::now();
@@ -232,8 +246,7 @@ void Coordinator::State::greet(AgentConnection& agent, const json& message) {
       message.at("nonce").get<std::string>(),
       plan_.run_id,
       introduction(message.at("node"))};
-  if (!secret.empty() && !equal_in_constant_time(
-                             message.at("proof").get<std::string>(), said.proof(secret, "agent"))) {
+  if (!secret.empty() && !said.is_proved(secret, "agent", message.at("proof").get<std::string>())) {
     refuse(agent, "the secret (--rdzv-secret-file) or the job id (--rdzv-id) differs");
     return;
   }

@@ -5,7 +5,8 @@
 // Agents and coordinator exchange JSON lines over TCP:
 //   greeting  <- {lockstep, challenge, secret}   -> {join, nonce, proof, node}
 //             <- {welcome, proof}, or {refused} and the end of the connection
-//   a round   -> {ready}   <- {round, nodes, store, heritage}   -> {checked, problems}   <- {start}
+//   a round   -> {ready, probe_port, probe_token}
+//             <- {round, nodes, store, heritage}   -> {checked, problems}   <- {start}
 //             <- {roster, heritage} to agents outside the round
 //   its end   -> {ending, end, failures}   <- {stop}   -> {ended, end, exit_code, failures, step}
 //             <- {again} or {end}

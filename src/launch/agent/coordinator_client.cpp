@@ -44,15 +44,12 @@ bool hosts(const RendezvousPoint& rendezvous) {
 }
 
 // Address of the rendezvous endpoint as this node reaches it or, on the host, listens on it: only
-// the named address. A name that resolves to loopback here (as /etc/hosts often maps the machine's
-// own name) has another address elsewhere.
+// the named address.
 std::string address_of(const RendezvousPoint& rendezvous, bool is_host) {
   const std::vector<std::string> addresses = resolve(rendezvous.host);
   const std::string first = addresses.empty() ? rendezvous.host : addresses.front();
-  const bool named_loopback = rendezvous.host == "localhost" || is_loopback(rendezvous.host);
-  const std::string outside =
-      (is_loopback(first) && !named_loopback) || (is_host && addresses.empty()) ? outside_address()
-                                                                                : "";
+  const bool here = is_loopback_only_here(rendezvous.host) || (is_host && addresses.empty());
+  const std::string outside = here ? outside_address() : "";
   // Other nodes resolve the name again for each attempt, since it may be registered later.
   return !outside.empty() ? outside : is_host ? first : rendezvous.host;
 }
@@ -91,6 +88,16 @@ void put_failures(const AttemptResult& result, json& message) {
   list.put_into(message);
 }
 
+// Outcome of this node's workers, which failed, if the coordinator reports a success.
+Verdict own_outcome(const AttemptResult& result) {
+  Verdict verdict;
+  verdict.end = result.end;
+  verdict.failures = result.failures;
+  verdict.exit_code = result.exit_code;
+  verdict.reason = "the coordinator reported success, but the workers of this node failed";
+  return verdict;
+}
+
 class Remote : public Rendezvous {
  public:
   Remote(Guard& guard, const LaunchPlan& plan);
@@ -108,6 +115,8 @@ class Remote : public Rendezvous {
   bool introduce(Socket socket, milliseconds patience);
   bool follow_standby(const AttemptResult& result);
   void host_as_standby(const AttemptResult& result);
+  void listen_for_probes();
+  void send_ready();
   void hear(const json& message);
   std::vector<NodeInfo> take_membership(const json& message);
   void take_round(const json& message);
@@ -169,7 +178,7 @@ void Remote::host() {
     listener = listen_on(place_.address, place_.port);
   } catch (const Error&) {
     // With several agents on one machine the first one hosts and the others join it. The greeting
-    // detects a foreign program on the port.
+    // detects a foreign program, or another user's, on the port.
     if (!shared) {
       throw;
     }
@@ -217,7 +226,7 @@ Socket Remote::reach() {
 // Introduces this node. Returns false if it is not accepted: the greeting was refused, or the
 // channel is lost.
 bool Remote::introduce(Socket socket, milliseconds patience) {
-  if (!probe_) {  // on the first call: other nodes know this node by this introduction
+  if (self_.address.empty()) {  // on the first call
     self_.host = own_host_name();
     self_.address = plan_.rendezvous.local_address.empty() ? own_address(socket)
                                                            : plan_.rendezvous.local_address;
@@ -225,17 +234,15 @@ bool Remote::introduce(Socket socket, milliseconds patience) {
     self_.workers = plan_.workers;
     self_.node_rank =
         plan_.rendezvous.kind == RendezvousPoint::Kind::kStatic ? plan_.rendezvous.node_rank : -1;
-    probe_.emplace(self_.address);
-    self_.probe_port = probe_->port();
-    self_.probe_token = probe_->token();
   }
+  listen_for_probes();
   if (!own_place_) {
     own_place_ = listen_on(self_.address, 0);
     self_.host_port = bound_port(own_place_);
   }
   self_.hosts = coordinator_.has_value();
   const auto begin = Clock::now();
-  greeting_.emplace(plan_.rendezvous.secret, plan_.run_id, self_);
+  greeting_.emplace(plan_.rendezvous, plan_.run_id, self_);
   lost_.clear();
   channel_ = std::make_unique<Channel>(
       guard_.loop(),
@@ -250,12 +257,34 @@ bool Remote::introduce(Socket socket, milliseconds patience) {
   return greeting_->welcome();
 }
 
+// Opens the listener for the probes of the next round.
+void Remote::listen_for_probes() {
+  if (!probe_) {
+    probe_.emplace(self_.address);
+    self_.probe_port = probe_->port();
+    self_.probe_token = probe_->token();
+  }
+}
+
+void Remote::send_ready() {
+  listen_for_probes();
+  channel_->send(
+      {{"ready", 1}, {"probe_port", self_.probe_port}, {"probe_token", self_.probe_token}});
+}
+
 bool Remote::connect() {
   Socket socket = reach();
   if (!socket) {
     return false;
   }
   const bool welcome = introduce(std::move(socket), kTell);
+  if (greeting_->foreign_host()) {
+    throw Error(
+        ErrorKind::kEnvironment,
+        greeting_->refused(),
+        "choose another port with --rdzv-endpoint or --master-port, or pass --rdzv-secret-file "
+        "FILE on every node");
+  }
   if (!greeting_->refused().empty()) {
     throw Error(ErrorKind::kConfig, "the coordinator refused this node: " + greeting_->refused());
   }
@@ -424,7 +453,7 @@ bool Remote::follow_standby(const AttemptResult& result) {
   while (!standbys_.empty() && !guard_.signal()) {
     const NodeInfo standby = standbys_.front();
     standbys_.erase(standbys_.begin());
-    const bool is_own = standby.probe_token == self_.probe_token;
+    const bool is_own = standby.address == self_.address && standby.host_port == self_.host_port;
     lost_ = lost;
     if (is_own) {
       host_as_standby(result);
@@ -468,7 +497,7 @@ std::optional<Round> Remote::next_round() {
   started_ = stopped_ = false;
   round_.reset();
   verdict_.reset();
-  channel_->send({{"ready", 1}});
+  send_ready();
   while (!started_ && !guard_.signal() && !(verdict_ && verdict_->next == Verdict::Next::kEnd)) {
     if (!channel_->open()) {
       const std::string lost = moved_ ? "" : host_lost() + "; ";
@@ -477,7 +506,7 @@ std::optional<Round> Remote::next_round() {
       }
       log_info("{}{} hosts it now", lost, host_);
       stopped_ = false;
-      channel_->send({{"ready", 1}});
+      send_ready();
     }
     guard_.loop().wait(kForEver);
     if (stopped_ && !started_ && !verdict_) {
@@ -490,9 +519,10 @@ std::optional<Round> Remote::next_round() {
     } else if (verdict_ && verdict_->next == Verdict::Next::kAgain) {
       log_info("{}", verdict_->reason);
       verdict_.reset();
-      channel_->send({{"ready", 1}});
+      send_ready();
     }
   }
+  probe_.reset();
   return started_ ? round_ : give_up();
 }
 
@@ -528,7 +558,8 @@ Verdict Remote::conclude(const AttemptResult& result) {
     guard_.loop().wait(kForEver);
   }
   if (verdict_) {
-    return *verdict_;
+    const bool success = verdict_->next == Verdict::Next::kEnd && verdict_->exit_code == 0;
+    return success && result.exit_code != 0 ? own_outcome(result) : *verdict_;
   }
   Verdict verdict = lost_host();
   const bool moved = moved_;

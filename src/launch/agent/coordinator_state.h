@@ -16,6 +16,7 @@
 #include "launch/agent/agent_connection.h"
 #include "launch/agent/coordinator.h"
 #include "launch/agent/leader_fence.h"
+#include "launch/agent/refusals.h"
 #include "launch/agent/replicated_state.h"
 #include "launch/system/event_loop.h"
 #include "launch/system/job_store.h"
@@ -89,6 +90,7 @@ class Coordinator::State {
   std::atomic<bool> leaving_{false};
 
   std::list<AgentConnection> agents_;
+  Refusals refusals_;
   Phase phase_ = Phase::kGathering;
   Clock::time_point gathering_since_ = Clock::now(), enough_since_ = Clock::now(),
                     last_beat_ = Clock::now();

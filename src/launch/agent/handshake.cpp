@@ -2,6 +2,7 @@
 #include "launch/agent/handshake.h"
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "base/format.h"
 #include "base/json_number.h"
@@ -11,6 +12,19 @@
 namespace lockstep::launch {
 namespace {
 
+// Describes the owner of the host at the other end of a connection.
+std::string foreign_host_text(const Socket& socket) {
+  const std::string program =
+      fmt::format("the program at {} port {}", peer_address(socket), peer_port(socket));
+  const std::optional<unsigned> owner = peer_user(socket);
+  return owner ? fmt::format(
+                     "{} belongs to {}, but this job to {}",
+                     program,
+                     user_name(*owner),
+                     user_name(::geteuid()))
+               : fmt::format("the owner of {} is unknown", program);
+}
+
 std::string handshake_text(const char* what, const std::string& side, const Handshake& said) {
   return fmt::format(
       "lockstep|{}|{}|{}|{}|{}|{}", what, side, said.challenge, said.nonce, said.run_id, said.node);
@@ -19,7 +33,12 @@ std::string handshake_text(const char* what, const std::string& side, const Hand
 }  // namespace
 
 std::string Handshake::proof(const std::string& secret, const std::string& side) const {
-  return hmac_hex(secret, handshake_text("proof", side, *this));
+  return secret.empty() ? "" : hmac_hex(secret, handshake_text("proof", side, *this));
+}
+
+bool Handshake::is_proved(
+    const std::string& secret, const std::string& side, const std::string& proof) const {
+  return !secret.empty() && equal_in_constant_time(proof, this->proof(secret, side));
 }
 
 std::string Handshake::key(const std::string& secret, const std::string& side) const {
@@ -31,6 +50,12 @@ std::string introduction(const nlohmann::json& node) {
 }
 
 void Greeting::take(const nlohmann::json& message, Channel& channel) {
+  // The host has accepted the connection, since it sent a message: its end has an owner.
+  if (only_own_user_ && !is_from_own_user(channel.socket())) {
+    foreign_host_ = true;
+    refused_ = foreign_host_text(channel.socket());
+    return;
+  }
   if (message.contains("refused")) {
     refused_ = printable(message.at("refused").get<std::string>());
     return;
@@ -55,12 +80,15 @@ void Greeting::take(const nlohmann::json& message, Channel& channel) {
          {"node", node}});
     return;
   }
-  if (!equal_in_constant_time(
-          message.at("proof").get<std::string>(), said_.proof(secret_, "host"))) {
-    refused_ = "the coordinator does not know the secret";
+  if (said_.nonce.empty()) {
+    refused_ = "the coordinator sent no challenge";
     return;
   }
   if (!secret_.empty()) {
+    if (!said_.is_proved(secret_, "host", message.at("proof").get<std::string>())) {
+      refused_ = "the coordinator does not know the secret";
+      return;
+    }
     channel.seal(said_.key(secret_, "agent"), said_.key(secret_, "host"));
   }
   channel.trust();

@@ -7,11 +7,12 @@
 
 #include "launch/agent/channel.h"
 #include "launch/agent/membership.h"
+#include "launch/plan/launch_plan.h"
 
 namespace lockstep::launch {
 
 /// Version of the messages in coordinator.h; agents and coordinator must have the same.
-inline constexpr int kProtocol = 4;
+inline constexpr int kProtocol = 5;
 
 /// Identity of the joining node and of the job.
 struct Handshake {
@@ -20,8 +21,12 @@ struct Handshake {
   std::string run_id;
   std::string node;  // the agent's introduction, as it was sent
 
-  /// HMAC by which an agent ("agent") or the coordinator ("host") proves that it knows the secret.
+  /// HMAC by which an agent ("agent") or the coordinator ("host") proves that it knows the secret;
+  /// empty without a secret.
   std::string proof(const std::string& secret, const std::string& side) const;
+  /// True if `proof` is that of `side`. Nothing proves an empty secret.
+  bool is_proved(
+      const std::string& secret, const std::string& side, const std::string& proof) const;
   /// Key that seals the lines sent by one side.
   std::string key(const std::string& secret, const std::string& side) const;
 };
@@ -29,26 +34,32 @@ struct Handshake {
 /// The string form of a node's introduction that is authenticated: equal on both sides.
 std::string introduction(const nlohmann::json& node);
 
-/// The agent's side of a greeting.
+/// The agent's side of a greeting. Without a secret, nothing is sent to a host of another user.
 class Greeting {
  public:
-  Greeting(std::string secret, std::string run_id, NodeInfo self)
-      : secret_(std::move(secret)),
+  Greeting(const RendezvousPoint& rendezvous, std::string run_id, NodeInfo self)
+      : secret_(rendezvous.secret),
+        only_own_user_(rendezvous.only_own_user()),
         run_id_(std::move(run_id)),
         self_(std::move(self)) {}
 
   /// Processes the host's next message while the handshake is neither complete nor refused, and
   /// answers it.
   void take(const nlohmann::json& message, Channel& channel);
-  /// True if the coordinator proved that it knows the secret and accepted this node. The channel is
-  /// then sealed.
+  /// True if the coordinator proved that it knows the secret, or belongs to this user if there is
+  /// none, and accepted this node. With a secret the channel is then sealed.
   bool welcome() const { return id_ != 0; }
   /// Reason for a refusal by either side; empty: not refused.
   const std::string& refused() const { return refused_; }
+  /// True if this node refused a host of another user.
+  bool foreign_host() const { return foreign_host_; }
   int64_t id() const { return id_; }
 
  private:
-  std::string secret_, run_id_, refused_;
+  std::string secret_;
+  bool only_own_user_;
+  std::string run_id_, refused_;
+  bool foreign_host_ = false;
   NodeInfo self_;
   Handshake said_;
   int64_t id_ = 0;

@@ -70,7 +70,7 @@ void LeaderFence::tell(const HostPlace& former) {
   self.address = now_.address;
   self.pid = ::getpid();
   self.probe_port = now_.port;
-  Greeting greeting(plan_.rendezvous.secret, plan_.run_id, self);
+  Greeting greeting(plan_.rendezvous, plan_.run_id, self);
   EventLoop loop;
   bool told = false;
   Channel channel(

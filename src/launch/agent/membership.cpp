@@ -59,8 +59,7 @@ NodeInfo node_from_json(const nlohmann::json& object) {
     node.pid = integer_of(object.at("pid"));
     node.workers = static_cast<int>(number_at(object, "workers", 1, 65536));
     node.node_rank = static_cast<int>(number_at(object, "node_rank", -1, 100000));
-    node.probe_port = static_cast<int>(number_at(object, "probe_port", 1, 65535));
-    node.probe_token = object.at("probe_token").get<std::string>();
+    take_probe(node, object);
     node.host_port = static_cast<int>(number_at(object, "host_port", 0, 65535));
     node.hosts = object.at("hosts").get<bool>();
     return node;
@@ -68,6 +67,13 @@ NodeInfo node_from_json(const nlohmann::json& object) {
     throw Error(
         ErrorKind::kPeerLost, fmt::format("invalid introduction of a node: {}", error.what()));
   }
+}
+
+void take_probe(NodeInfo& node, const nlohmann::json& object) try {
+  node.probe_port = static_cast<int>(number_at(object, "probe_port", 1, 65535));
+  node.probe_token = object.at("probe_token").get<std::string>();
+} catch (const nlohmann::json::exception& error) {
+  throw Error(ErrorKind::kPeerLost, fmt::format("invalid probe of a node: {}", error.what()));
 }
 
 std::vector<NodeInfo> standbys(const std::vector<NodeInfo>& nodes) {

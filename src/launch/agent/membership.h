@@ -15,9 +15,9 @@ struct NodeInfo {
   std::string host, address;
   int64_t pid = 0;
   int workers = 1;
-  int node_rank = -1;  // requested rank; -1: any
-  int probe_port = 0;
-  std::string probe_token;
+  int node_rank = -1;       // requested rank; -1: any
+  int probe_port = 0;       // of its next round
+  std::string probe_token;  // likewise
   int host_port = 0;   // port on which it would host the job if the coordinator is lost; 0: none
   bool hosts = false;  // hosts the coordinator
 
@@ -28,6 +28,8 @@ struct NodeInfo {
 nlohmann::json to_json(const NodeInfo& node);
 /// Throws Error (peer lost) if the object is invalid or a number is out of range.
 NodeInfo node_from_json(const nlohmann::json& object);
+/// Adopts the port and token of a node's next probe listener, with the same errors.
+void take_probe(NodeInfo& node, const nlohmann::json& object);
 
 /// Returns the standby coordinators of a round, in its order: the same on every node.
 std::vector<NodeInfo> standbys(const std::vector<NodeInfo>& nodes);

@@ -13,7 +13,8 @@
 namespace lockstep::launch {
 
 /// Answers every connection with its token on its own thread, which reveals a node that is mistaken
-/// for another (two machines with one address).
+/// for another (two machines with one address). It is open from the time when a node is ready for a
+/// round until the round's workers start, and each has another token.
 class ProbeListener {
  public:
   /// `address`: empty for all.

@@ -31,6 +31,10 @@ struct RendezvousPoint {
   bool insecure = false;        // do not require a secret even on a publicly reachable address
   std::chrono::milliseconds join_timeout{600000}, last_call{30000}, heartbeat_timeout{5000};
   int store_port = 0;  // 0: a free one
+
+  /// True if nothing but the owner of a connection identifies its process: agents and coordinator
+  /// then accept only processes of their own user and of root, on this machine.
+  bool only_own_user() const { return secret.empty() && !insecure; }
 };
 
 /// Log files of the workers' streams, and console output.

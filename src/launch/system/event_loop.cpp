@@ -60,11 +60,19 @@ void EventLoop::watch_writable(int descriptor, Handler handler) {
   add(descriptor, EPOLLOUT, std::move(handler));
 }
 
-void EventLoop::want_write(int descriptor, bool wanted) {
+void EventLoop::change(int descriptor, unsigned events) {
   epoll_event event{};
-  event.events = EPOLLIN | (wanted ? EPOLLOUT : 0U);
+  event.events = events;
   event.data.fd = descriptor;
   ::epoll_ctl(epoll_, EPOLL_CTL_MOD, descriptor, &event);
+}
+
+void EventLoop::want_write(int descriptor, bool wanted) {
+  change(descriptor, EPOLLIN | (wanted ? EPOLLOUT : 0U));
+}
+
+void EventLoop::want_only_write(int descriptor, bool wanted) {
+  change(descriptor, wanted ? EPOLLOUT : EPOLLIN);
 }
 
 void EventLoop::forget(int descriptor) {

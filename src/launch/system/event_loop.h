@@ -28,6 +28,8 @@ class EventLoop {
   void watch(int descriptor, Handler handler);
   /// Calls a watched descriptor's handler also whenever it can be written.
   void want_write(int descriptor, bool wanted);
+  /// While wanted, calls a watched descriptor's handler only when it can be written.
+  void want_only_write(int descriptor, bool wanted);
   /// Calls `handler` whenever `descriptor` can be written.
   void watch_writable(int descriptor, Handler handler);
   /// Removes a descriptor; call before closing it. Unknown ones are ignored.
@@ -40,6 +42,7 @@ class EventLoop {
 
  private:
   void add(int descriptor, unsigned events, Handler handler);
+  void change(int descriptor, unsigned events);
 
   int epoll_ = -1;
   int wake_ = -1;

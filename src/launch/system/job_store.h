@@ -1,8 +1,10 @@
-// The job's store for its workers, hosted by the launcher on one address. It implements the
-// protocol of c10d's TCPStore, so Python and C++ workers can join, and needs no libtorch.
+// The job's store for its workers, hosted by the launcher, or by rank 0 of a job without one, on
+// one address. It implements the protocol of c10d's TCPStore, so Python and C++ workers can join,
+// and needs no libtorch.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -13,12 +15,16 @@ namespace lockstep::launch {
 /// process that holds it if visible.
 ///
 /// c10d's protocol has no authentication, so connections are filtered: local ones must belong to
-/// this user or root, others must come from the listed hosts.
+/// this user or root, others must come from the given hosts.
 class JobStore {
  public:
-  /// `port` 0 selects a free one without a race. `hosts`: numeric addresses of other machines.
+  /// Numeric addresses of other machines; nullopt: any.
+  using Hosts = std::optional<std::set<std::string>>;
+  /// `port` 0 selects a free one without a race.
   explicit JobStore(
-      const std::string& address = "127.0.0.1", int port = 0, std::set<std::string> hosts = {});
+      const std::string& address = "127.0.0.1",
+      int port = 0,
+      Hosts hosts = std::set<std::string>());
   ~JobStore();
   JobStore(const JobStore&) = delete;
   JobStore& operator=(const JobStore&) = delete;

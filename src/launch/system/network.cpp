@@ -22,6 +22,7 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pwd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -302,6 +303,13 @@ std::string peer_address(const Socket& socket) {
   return numeric(reinterpret_cast<sockaddr*>(&address), size);
 }
 
+int peer_port(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  return port_of(address);
+}
+
 std::string outside_address() {
   // Connecting a datagram socket sends nothing; the address is reserved for documentation (RFC
   // 5737).
@@ -366,6 +374,14 @@ std::optional<unsigned> peer_user(const Socket& socket) {
   return std::nullopt;
 }
 
+std::string user_name(unsigned user) {
+  std::array<char, 4096> buffer{};
+  passwd entry{}, *found = nullptr;
+  ::getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found);
+  return found == nullptr ? fmt::format("uid {}", user)
+                          : fmt::format("user {} (uid {})", found->pw_name, user);
+}
+
 std::vector<std::string> resolve(const std::string& name) {
   std::string ignored;
   std::vector<std::string> result;
@@ -374,6 +390,12 @@ std::vector<std::string> resolve(const std::string& name) {
     result.push_back(numeric(at->ai_addr, at->ai_addrlen));
   }
   return result;
+}
+
+bool is_loopback_only_here(const std::string& name) {
+  const std::vector<std::string> addresses = resolve(name);
+  return name != "localhost" && !is_loopback(name) && !addresses.empty() &&
+         is_loopback(addresses.front());
 }
 
 bool is_own_address(const std::string& address) {

@@ -48,18 +48,25 @@ Connecting connect_within(const std::string& address, int port, std::chrono::mil
 /// Numeric address of the local or remote end of a connection.
 std::string own_address(const Socket& socket);
 std::string peer_address(const Socket& socket);
+int peer_port(const Socket& socket);
 
 /// The address at which other machines most likely reach this one: that of the default route,
 /// otherwise of the first non-loopback interface; empty if there is none.
 std::string outside_address();
-/// True if a connection comes from this machine and from this process's user or root.
+/// True if the other end of a connection is on this machine and belongs to this process's user or
+/// to root. The end of a server that has not accepted the connection yet has no owner.
 bool is_from_own_user(const Socket& socket);
 /// User at the other end of a local connection; nullopt if it is remote, invisible or already
 /// closed.
 std::optional<unsigned> peer_user(const Socket& socket);
+/// "user alice (uid 1000)".
+std::string user_name(unsigned user);
 
 /// Numeric addresses of a name; empty if it does not resolve.
 std::vector<std::string> resolve(const std::string& name);
+/// True if a name other than loopback's resolves to loopback on this machine, as /etc/hosts often
+/// has it for the machine's own name. Other machines know it by another address.
+bool is_loopback_only_here(const std::string& name);
 /// True if one of this machine's interfaces has this numeric address.
 bool is_own_address(const std::string& address);
 bool is_loopback(const std::string& address);

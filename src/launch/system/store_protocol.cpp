@@ -127,21 +127,27 @@ std::string StoreProtocol::greeting_and_ping(uint32_t number) {
   return text;
 }
 
-bool StoreProtocol::take(Client client, std::string_view bytes) {
+StoreProtocol::Progress StoreProtocol::take(Client client, std::string_view bytes) {
   State& state = clients_[client];
   if (!has_room(bytes.size())) {
     forget(client);
-    return false;
+    return Progress::kRefused;
   }
   state.pending.append(bytes);
   held_ += bytes.size();
+  must_read_ = false;
+  Progress progress = Progress::kNeedsBytes;
   size_t done = 0;
-  while (done < state.pending.size()) {
+  for (size_t requests = 0; done < state.pending.size(); ++requests) {
+    if (must_read_ || requests == kMostRequests || done >= kMostBytes) {
+      progress = Progress::kHasRequests;
+      break;
+    }
     Reader reader(std::string_view(state.pending).substr(done));
     const Taken taken = take_request(client, state, reader);
     if (taken == Taken::kWrong) {
       forget(client);
-      return false;
+      return Progress::kRefused;
     }
     if (taken == Taken::kMore) {
       break;
@@ -150,7 +156,11 @@ bool StoreProtocol::take(Client client, std::string_view bytes) {
   }
   state.pending.erase(0, done);
   held_ -= done;
-  return true;
+  return progress;
+}
+
+void StoreProtocol::answer(Client client, std::string bytes) {
+  must_read_ = !send_(client, std::move(bytes)) || must_read_;
 }
 
 void StoreProtocol::forget(Client client) {
@@ -180,7 +190,7 @@ StoreProtocol::Taken StoreProtocol::take_request(Client client, State& state, Re
       return wait(client, state, reader);
     case Request::kCancelWait:
       stop_waiting(client, state);
-      send_(client, std::string(1, char{kWaitCancelled}));
+      answer(client, std::string(1, char{kWaitCancelled}));
       return Taken::kWhole;
     case Request::kQueuePush:
     case Request::kQueuePop:
@@ -220,35 +230,35 @@ StoreProtocol::Taken StoreProtocol::write(Request request, Reader& reader) {
 }
 
 StoreProtocol::Taken StoreProtocol::read(Client client, Request request, Reader& reader) {
-  std::string answer;
+  std::string said;
   const auto value_of = [&](const std::string& key) -> std::string_view {
     const auto found = values_.find(key);
     return found == values_.end() ? std::string_view() : std::string_view(found->second);
   };
   if (request == Request::kPing) {
-    put(answer, reader.number<uint32_t>());
+    put(said, reader.number<uint32_t>());
   } else if (request == Request::kGet) {
-    put_text(answer, value_of(reader.key()));
+    put_text(said, value_of(reader.key()));
   } else if (request == Request::kMultiGet) {
     for (const std::string_view key : reader.keys()) {
       const std::string_view value = value_of(std::string(key));
       if (reader.whole() &&
-          value.size() > most_held_ - std::min<uint64_t>(most_held_, answer.size())) {
+          value.size() > most_held_ - std::min<uint64_t>(most_held_, said.size())) {
         return Taken::kWrong;
       }
-      put_text(answer, value);
+      put_text(said, value);
     }
   } else if (request == Request::kCheck) {
     const std::vector<std::string_view> keys = reader.keys();
     const bool all = std::all_of(
         keys.begin(), keys.end(), [&](std::string_view key) { return present(std::string(key)); });
-    put(answer, all ? kReady : kNotReady);
+    put(said, all ? kReady : kNotReady);
   } else if (request == Request::kCountKeys) {
-    put(answer, static_cast<int64_t>(values_.size()));
+    put(said, static_cast<int64_t>(values_.size()));
   } else if (request == Request::kListKeys) {
-    put(answer, static_cast<int64_t>(values_.size()));
+    put(said, static_cast<int64_t>(values_.size()));
     for (const auto& [key, value] : values_) {
-      put_text(answer, key);
+      put_text(said, key);
     }
   } else if (request == Request::kAdd) {
     const std::string key = reader.key();
@@ -257,7 +267,7 @@ StoreProtocol::Taken StoreProtocol::read(Client client, Request request, Reader&
       return Taken::kWrong;
     }
     if (reader.whole()) {
-      put(answer, add(key, amount));
+      put(said, add(key, amount));
     }
   } else if (request == Request::kDelete) {
     const std::string key = reader.key();
@@ -268,7 +278,7 @@ StoreProtocol::Taken StoreProtocol::read(Client client, Request request, Reader&
         held_ -= key.size() + found->second.size() + kEntry;
         values_.erase(found);
       }
-      put(answer, static_cast<int64_t>(there));
+      put(said, static_cast<int64_t>(there));
     }
   } else if (request == Request::kCompareSet) {
     const std::string key = reader.key();
@@ -277,13 +287,13 @@ StoreProtocol::Taken StoreProtocol::read(Client client, Request request, Reader&
       return Taken::kWrong;
     }
     if (reader.whole()) {
-      put_text(answer, compare_set(key, expected, value));
+      put_text(said, compare_set(key, expected, value));
     }
   } else {
     return Taken::kWrong;
   }
   if (reader.whole()) {
-    send_(client, answer);
+    answer(client, std::move(said));
   }
   return reader.state();
 }
@@ -306,17 +316,17 @@ StoreProtocol::Taken StoreProtocol::use_queue(Client client, Request request, Re
     announce(key, 1);
     return Taken::kWhole;
   }
-  std::string answer;
-  put(answer, static_cast<int64_t>(queue.size()));
+  std::string said;
+  put(said, static_cast<int64_t>(queue.size()));
   if (request == Request::kQueuePop && !queue.empty()) {
-    put_text(answer, queue.front());
+    put_text(said, queue.front());
     held_ -= key.size() + queue.front().size() + kEntry;
     queue.pop_front();
   }
   if (queue.empty()) {
     queues_.erase(key);
   }
-  send_(client, answer);
+  answer(client, std::move(said));
   return Taken::kWhole;
 }
 
@@ -341,7 +351,7 @@ StoreProtocol::Taken StoreProtocol::wait(Client client, State& state, Reader& re
     }
   }
   if (state.missing.empty()) {
-    send_(client, std::string(1, char{kStopWaiting}));
+    answer(client, std::string(1, char{kStopWaiting}));
   }
   return Taken::kWhole;
 }

@@ -19,12 +19,15 @@ namespace lockstep::launch {
 class StoreProtocol {
  public:
   using Client = uint64_t;
-  /// Sends bytes to a client; called only from take().
-  using Send = std::function<void(Client client, std::string_view bytes)>;
+  /// Sends an answer to a client; called only from take(). Returns false if the client must read it
+  /// before its next request is processed.
+  using Send = std::function<bool(Client client, std::string answer)>;
 
   /// kMostHeld: limit of all stored data, and of one answer.
   static constexpr uint64_t kLongestKey = uint64_t{8} << 20, kMostHeld = uint64_t{256} << 20,
                             kLongestValue = kMostHeld, kMostKeys = uint64_t{128} << 10;
+  /// Limits of the requests that one call of take() processes, so that no client delays others.
+  static constexpr size_t kMostRequests = 64, kMostBytes = size_t{64} << 10;
 
   /// A client's first message followed by a ping that is answered with `number`.
   static std::string greeting_and_ping(uint32_t number);
@@ -33,10 +36,15 @@ class StoreProtocol {
       : send_(std::move(send)),
         most_held_(most_held) {}
 
-  /// Processes bytes of a client, split anywhere. Complete requests are answered; the rest is
-  /// buffered. Sizes are checked before anything is stored. Returns false if the client violates
-  /// the protocol or exceeds a limit: it is forgotten, and its connection must be closed.
-  bool take(Client client, std::string_view bytes);
+  enum class Progress {
+    kNeedsBytes,   // every complete request has been processed
+    kHasRequests,  // some may not have been: call take() again, without bytes
+    kRefused,      // the client is forgotten, and its connection must be closed
+  };
+  /// Processes bytes of a client, split anywhere. Some complete requests are answered; the rest is
+  /// buffered. Sizes are checked before anything is stored. A client is refused if it violates the
+  /// protocol or exceeds a limit.
+  Progress take(Client client, std::string_view bytes);
   /// Must be called when the client has disconnected.
   void forget(Client client);
   /// Stored bytes, including the overhead of keys.
@@ -53,6 +61,7 @@ class StoreProtocol {
   };
 
   Taken take_request(Client client, State& state, Reader& reader);
+  void answer(Client client, std::string bytes);
   Taken wait(Client client, State& state, Reader& reader);
   Taken write(Request request, Reader& reader);
   Taken read(Client client, Request request, Reader& reader);
@@ -72,6 +81,7 @@ class StoreProtocol {
   Send send_;
   const uint64_t most_held_;
   uint64_t held_ = 0;
+  bool must_read_ = false;  // the client whose requests are being processed
   std::unordered_map<Client, State> clients_;
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;
