@@ -161,6 +161,16 @@ TEST_F(Record, AFileThatWasCutOrMadeAnewIsReadAnew) {
   EXPECT_TRUE(reader.series().empty());
 }
 
+TEST_F(Record, AFileThatIsGoneHasNoLines) {
+  add("m", "{\"step\": 1, \"loss\": 1.5}\n");
+  MetricsReader reader(path("m"));
+  EXPECT_TRUE(reader.refresh());
+  std::filesystem::remove(path("m"));
+  EXPECT_TRUE(reader.refresh());
+  EXPECT_TRUE(reader.series().empty());
+  EXPECT_FALSE(reader.refresh());
+}
+
 TEST_F(Record, LargeFilesAreReadInSharesInTheirOrder) {
   std::string text;
   for (int step = 1; step <= 60000; ++step) {
