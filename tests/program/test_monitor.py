@@ -67,6 +67,20 @@ class Runs(ProgramTest):
         self.run_fails(2, "compare", "runs/a", "corpus")
 
 
+    def test_a_record_that_is_nested_deeply_is_read_without_the_line(self):
+        words = ["save_steps=2", "resume_from_checkpoint=true"]
+        self.train("nested/run", *words, steps=2)
+        for name in ("events.jsonl", "metrics.jsonl", "ranks.jsonl"):
+            with (self.folder / "nested/run" / name).open("a") as file:
+                file.write('{"step": 2, "event": "act", "act": "set", "a": ' + "[" * 200_000 + "]" * 200_000 + "}\n")
+        self.assertIn("finished", self.run_ok("runs", "nested").out)
+        self.run_ok("runs", "nested", "--json")
+        self.run_ok("compare", "nested/run", "nested/run")
+        self.run_ok("monitor", "--text", "--once", "nested/run")
+        self.train("nested/run", *words, steps=4)
+        self.assertEqual(len(losses(self.folder / "nested/run")), 4)
+
+
 class Control(ProgramTest):
     def begin(self, name, *more, ranks=2):
         process = start(*self.train_arguments(name, *more, ranks=ranks, steps=4000), cwd=self.folder)

@@ -321,6 +321,21 @@ TEST_F(Record, EventsAreThoseOfTheRunThatBeganLast) {
   EXPECT_TRUE(read_events(path("elsewhere")).empty());
 }
 
+TEST_F(Record, LinesThatAreNestedDeeplyAreSkipped) {
+  const std::string nested = std::string(200000, '[') + std::string(200000, ']');
+  add("run/metrics.jsonl",
+      "{\"step\": 1, \"loss\": 1.5}\n{\"step\": 2, \"loss\": " + nested +
+          "}\n{\"step\": 3, \"loss\": 1.5}\n");
+  add("run/events.jsonl",
+      "{\"step\": 0, \"event\": \"began\"}\n{\"event\": \"act\", \"a\": " + nested + "}\n");
+  EXPECT_EQ(read_events(path("run")).size(), 1U);
+  EXPECT_TRUE(read_events(path("run"), {"act"}).empty());
+  EXPECT_EQ(summarize(path("run"), 0).step, 3);
+  MetricsReader metrics(path("run/metrics.jsonl"));
+  metrics.refresh();
+  EXPECT_EQ(metrics.bad_lines(), 1);
+}
+
 TEST_F(Record, AConfigurationTellsWhatWasSetWhileTheRunWentOn) {
   add("run/config.yaml", "training:\n  learning_rate: 0.001\n  seed: 3\n");
   add("run/events.jsonl",
