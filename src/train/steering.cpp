@@ -193,11 +193,21 @@ void Steering::begin_step(const Acts& acts) {
   record(acts);
 }
 
-void Steering::end_step(bool saved) {
+void Steering::end_save(int64_t step) {
+  for (watch::Asked& asked : std::exchange(saving_, {})) {
+    asked.answer(true, fmt::format("saved checkpoint-{}", step));
+  }
+}
+
+void Steering::end_step(bool saved, bool in_background) {
   for (watch::Asked& asked : std::exchange(asked_, {})) {
     const int64_t step = job_.progress.step;
     switch (asked.act.kind) {
       case ActKind::kSave:
+        if (in_background) {
+          saving_.push_back(std::move(asked));
+          break;
+        }
         asked.answer(saved, fmt::format("saved checkpoint-{}", step));
         break;
       case ActKind::kStop:

@@ -98,7 +98,8 @@ class Control(ProgramTest):
         self.assertIn("steered  ", self.run_ok("runs", ".").out)
         self.assertRegex(self.run_ok("runs", "steered").out, "running\n$")
         step = int(re.fullmatch(r"saved checkpoint-(\d+)\n", self.ctl("steered", "save"))[1])
-        wait_for(lambda: (run / f"checkpoint-{step}").exists())
+        self.assertTrue((run / f"checkpoint-{step}").is_dir())  # committed, although it is saved in the background
+        self.assertEqual([(e["step"], e["checkpoint"]) for e in events(run, "saved")], [(step, f"checkpoint-{step}")])
         evaluated = int(re.fullmatch(r"evaluated after step (\d+)\n", self.ctl("steered", "eval"))[1])
         self.assertEqual([line["step"] for line in metrics(run) if "eval_loss" in line], [evaluated])
         self.ctl("steered", "log", "info")
