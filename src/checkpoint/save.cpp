@@ -513,6 +513,9 @@ void save_model(
       save.create([&] { disk.create_folder(folder); });
       save.write(pieces);
       save.commit([&] {
+        if (options.hold != nullptr) {
+          options.hold->check();
+        }
         std::set<std::string> names;
         for (const PlannedFile& file : save.file_plan().files) {
           names.insert(file.name);
