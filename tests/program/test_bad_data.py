@@ -44,7 +44,8 @@ class BadData(ProgramTest):
         whole.mkdir()
         shutil.copy(self.folder / "model.json", whole / "config.json")
         os.mkfifo(whole / "model.safetensors")
-        for words in (["data.train=pipes/f.txt"], ["data.train=pipes/f.jsonl"], ["data.train=pipes/f.parquet"],
+        for words in (["data.train=pipes/f.txt"], ["data.train=pipes/f.txt", "data.validation_fraction=0.1"],
+                      ["data.train=pipes/f.jsonl"], ["data.train=pipes/f.parquet"],
                       ["data.train=corpus/train.txt", "model.path=pipes"],
                       ["data.train=corpus/train.txt", "model.path=whole"],
                       ["data.train=corpus/train.txt", "tokenizer.path=pipes"],

@@ -76,7 +76,6 @@ class Runs(ProgramTest):
         self.assertIn("finished", self.run_ok("runs", "nested").out)
         self.run_ok("runs", "nested", "--json")
         self.run_ok("compare", "nested/run", "nested/run")
-        self.run_ok("monitor", "--text", "--once", "nested/run")
         self.train("nested/run", *words, steps=4)
         self.assertEqual(len(losses(self.folder / "nested/run")), 4)
 

@@ -70,7 +70,7 @@ class Resume(ProgramTest):
                 file.seek(3 << 30)
                 file.write(b"\n" + end)
         result = self.train("damaged", *words, steps=6)
-        self.assertIn("resumed from", result.err)
+        self.assertIn("resuming from", result.err)
         self.assertGreater((run / "metrics.jsonl").stat().st_size, 3 << 30)
 
     @long
