@@ -34,8 +34,30 @@ Error system_error(ErrorKind kind, std::string_view action, const std::filesyste
       kind, fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(code)), remedy);
 }
 
+namespace {
+
+// O_NONBLOCK: opening a pipe for reading would wait for a writer. It has no effect on files.
+constexpr int kRead = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
+
+/// Throws an Error if an open file cannot be read by offset: a folder, a pipe or a block device.
+/// Character devices such as /dev/null are empty files.
+void check_readable(int descriptor, const std::filesystem::path& path, ErrorKind kind) {
+  struct stat status{};
+  if (::fstat(descriptor, &status) != 0) {
+    throw system_error(kind, "look at", path);
+  }
+  if (S_ISDIR(status.st_mode)) {
+    throw Error(kind, fmt::format("{} is a folder, not a file", path.string()));
+  }
+  if (!S_ISREG(status.st_mode) && !S_ISCHR(status.st_mode)) {
+    throw Error(kind, fmt::format("{} is not a regular file", path.string()));
+  }
+}
+
+}  // namespace
+
 MappedFile::MappedFile(const std::filesystem::path& path, ErrorKind kind) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(path.c_str(), kRead);
   if (descriptor < 0) {
     throw system_error(kind, "open", path);
   }
@@ -111,13 +133,24 @@ void forget_pages(std::span<const std::byte> bytes) {
 File::File(const std::filesystem::path& path, Mode mode, ErrorKind kind)
     : path_(path),
       kind_(kind) {
-  const int flags = mode == Mode::kRead        ? O_RDONLY
+  const int flags = mode == Mode::kRead        ? kRead
                     : mode == Mode::kCreate    ? O_RDWR | O_CREAT | O_TRUNC
                     : mode == Mode::kCreateNew ? O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW
                                                : O_RDWR;
   descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
   if (descriptor_ < 0) {
+    if (mode == Mode::kRead && errno == ENXIO) {  // a socket
+      throw Error(kind, fmt::format("{} is not a regular file", path.string()));
+    }
     fail(mode == Mode::kCreate || mode == Mode::kCreateNew ? "create" : "open");
+  }
+  if (mode == Mode::kRead) {
+    try {
+      check_readable(descriptor_, path, kind);
+    } catch (...) {
+      ::close(descriptor_);
+      throw;
+    }
   }
 }
 
@@ -205,16 +238,6 @@ uint64_t File::size() const {
 }
 
 std::string read_file(const std::filesystem::path& path, ErrorKind kind, uint64_t longest) {
-  std::error_code none;
-  const std::filesystem::file_type type = std::filesystem::status(path, none).type();
-  if (type == std::filesystem::file_type::directory) {
-    throw Error(kind, fmt::format("{} is a folder, not a file", path.string()));
-  }
-  // Opening a pipe blocks until the other end is opened.
-  if (type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::socket ||
-      type == std::filesystem::file_type::block) {
-    throw Error(kind, fmt::format("{} is not a regular file", path.string()));
-  }
   const File file(path, File::Mode::kRead, kind);
   const uint64_t size = file.size();
   if (size > longest) {

@@ -57,6 +57,7 @@ void AsyncSaver::save(
   lend(pieces);
   options.lent = &lent_;
   options.kept = &kept_;
+  committed_ = false;
   thread_ = std::thread([this,
                          folder,
                          options,
@@ -70,6 +71,7 @@ void AsyncSaver::save(
       if (then) {
         then();
       }
+      committed_ = true;
     } catch (...) {
       failure_ = std::current_exception();
       failed_ = true;

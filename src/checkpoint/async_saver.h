@@ -58,6 +58,10 @@ class AsyncSaver {
   /// may fail later.
   bool failed() const { return failed_; }
 
+  /// True if the last save has ended without a failure: the checkpoint is committed, and `then` has
+  /// returned.
+  bool committed() const { return committed_; }
+
   /// Seconds that save() and wait() have blocked the training thread.
   double seconds_held() const { return held_.count(); }
   /// The part of seconds_held() spent waiting for other ranks' writes.
@@ -75,7 +79,7 @@ class AsyncSaver {
   SaveCache kept_;
   std::thread thread_;
   std::exception_ptr failure_;
-  std::atomic<bool> failed_ = false;
+  std::atomic<bool> failed_ = false, committed_ = false;
   std::chrono::duration<double> held_{0};
   double held_for_others_ = 0;
   double own_ = 0;  // seconds this rank has worked on the save in progress; written by thread_

@@ -2,10 +2,7 @@
 #include "checkpoint/object_store_run.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
-#include <fstream>
 #include <iterator>
 #include <random>
 #include <utility>
@@ -37,18 +34,8 @@ bool is_apart(const fs::path& name) {
   return first.starts_with(".") || first.starts_with("checkpoint-");
 }
 
-/// Identifies the PID namespace of this process; several machines can have the same host name.
-std::string own_processes() {
-  std::error_code code;
-  const fs::path space = fs::read_symlink("/proc/self/ns/pid", code);
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  return !code && boot >> id ? fmt::format("{} {}", id, space.string()) : "";
-}
-
 bool has_ended(const ObjectStoreLease& hold) {
-  return hold.released || (!hold.processes.empty() && hold.processes == own_processes() &&
-                           ::kill(static_cast<pid_t>(hold.pid), 0) != 0 && errno == ESRCH);
+  return hold.released || is_dead(hold.processes, hold.pid);
 }
 
 Error in_use(const Location& place, const ObjectStoreLease& hold) {
@@ -193,8 +180,7 @@ std::optional<ObjectStoreState> ObjectStoreRun::try_to_take() {
 /// True if the lease may be taken although its run has not ended: this is a later round of the same
 /// job, or the run no longer renews the lease. Throws Error if the run is alive.
 bool ObjectStoreRun::is_given_up(const ObjectStoreLease& other, const RunIdentity& run) const {
-  if (!run.job.empty() && other.job == run.job &&
-      std::pair(other.term, other.round) < std::pair(run.term, run.round)) {
+  if (is_later_round(run, other.job, other.term, other.round)) {
     log_warning(
         "process {} on {} still holds {} for round {} of this job; round {} takes over",
         other.pid,

@@ -28,7 +28,7 @@ class ObjectStoreRun {
   /// into `work` (locked by the caller, visible to all ranks). Checkpoints are downloaded on
   /// demand. Every rank must call. Throws Error (environment) on all ranks, naming the owner, if
   /// another run has the lease. Takes over a lease that is not renewed for 30 s; takes over the
-  /// lease of an earlier round of the same job immediately.
+  /// lease of an earlier round of the same launch immediately.
   static std::unique_ptr<ObjectStoreRun> take(
       const objects::Location& place,
       const std::filesystem::path& work,

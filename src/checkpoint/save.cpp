@@ -513,6 +513,9 @@ void save_model(
       save.create([&] { disk.create_folder(folder); });
       save.write(pieces);
       save.commit([&] {
+        if (options.hold != nullptr) {
+          options.hold->check();
+        }
         std::set<std::string> names;
         for (const PlannedFile& file : save.file_plan().files) {
           names.insert(file.name);
@@ -524,7 +527,10 @@ void save_model(
         }
         if (!names.contains(
                 "adapter_model.safetensors")) {  // an adapter may be saved in its model's folder
+          // Includes the index: until the new one is there, no reader takes files of two models for
+          // one.
           remove_stale_weights(folder, names, disk);
+          disk.sync_folder(folder);
         }
         for (const std::string& name : names) {
           disk.rename(save.staging() / name, folder / name);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/json_lines.h"
 #include "cli/adapter_flags.h"
 #include "cli/quantization_flags.h"
 #include "cli/rank_context.h"
@@ -129,7 +130,7 @@ data::Chat chat_of(const Request& request) {
   if (!request.system.empty()) {
     chat.messages.push_back({{"role", "system"}, {"content", request.system}});
   }
-  auto given = nlohmann::ordered_json::parse(request.prompt, nullptr, /*allow_exceptions=*/false);
+  auto given = parse_ordered_json(request.prompt);
   if (given.is_array()) {
     for (auto& message : data::read_chat({{"messages", given}}, "messages", "--prompt").messages) {
       chat.messages.push_back(std::move(message));

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 
@@ -13,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/json_lines.h"
 #include "cli/rank_context.h"
 #include "cli/report_error.h"
 #include "config/print.h"
@@ -65,12 +65,10 @@ struct Logged {
 /// Reads the last line that a run logged for each step.
 std::map<int64_t, Logged> logged_steps(const fs::path& run) {
   std::map<int64_t, Logged> steps;
-  std::ifstream file(run / "metrics.jsonl");
-  for (std::string text; std::getline(file, text);) {
-    const auto line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!line.is_object() || !line.contains("loss") || !line.contains("step") ||
-        !line.at("step").is_number_integer()) {
-      continue;
+  for_each_line(run / "metrics.jsonl", [&](std::string_view text) {
+    const nlohmann::json line = parse_json_line(text);
+    if (!line.contains("loss") || !line.contains("step") || !line.at("step").is_number_integer()) {
+      return;
     }
     const auto number = [&](const char* name) {
       const auto found = line.find(name);
@@ -78,7 +76,7 @@ std::map<int64_t, Logged> logged_steps(const fs::path& run) {
                                                        : std::nullopt;
     };
     steps[line.at("step").get<int64_t>()] = {number("loss"), number("grad_norm")};
-  }
+  });
   return steps;
 }
 

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/json_lines.h"
 #include "text/tokenizer.h"
 
 namespace lockstep::data {
@@ -74,7 +75,7 @@ Json tokens_of(const std::map<std::string, std::string>& files) {
   Json tokens = Json::object();
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const auto file = files.find(name);
-    const Json parsed = file == files.end() ? Json() : Json::parse(file->second, nullptr, false);
+    const Json parsed = file == files.end() ? Json() : parse_ordered_json(file->second);
     if (!parsed.is_object()) {
       continue;
     }
@@ -90,7 +91,7 @@ Json tokens_of(const std::map<std::string, std::string>& files) {
 
 std::optional<std::string> template_in(const std::map<std::string, std::string>& files) {
   const auto file = files.find("tokenizer_config.json");
-  const Json parsed = file == files.end() ? Json() : Json::parse(file->second, nullptr, false);
+  const Json parsed = file == files.end() ? Json() : parse_ordered_json(file->second);
   if (!parsed.is_object() || !parsed.contains("chat_template")) {
     return std::nullopt;
   }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/json_lines.h"
 #include "data/chat.h"
 
 namespace lockstep::data {
@@ -149,7 +150,7 @@ void add_tools(const Json& record, const std::string& place, Chat& chat) {
   if (tools == nullptr) {
     return;
   }
-  chat.tools = tools->is_string() ? Json::parse(tools->get<std::string>(), nullptr, false) : *tools;
+  chat.tools = tools->is_string() ? parse_ordered_json(tools->get<std::string>()) : *tools;
   if (!chat.tools.is_array()) {
     fail_chat(fmt::format("{}: \"tools\" is not a list", place), "use a list of JSON schemas");
   }
@@ -177,7 +178,7 @@ void add_template_arguments(const Json& record, const std::string& place, Chat& 
     return;
   }
   chat.template_arguments =
-      given->is_string() ? Json::parse(given->get<std::string>(), nullptr, false) : *given;
+      given->is_string() ? parse_ordered_json(given->get<std::string>()) : *given;
   if (!chat.template_arguments.is_object()) {
     fail_chat(
         fmt::format("{}: \"chat_template_kwargs\" is not an object", place),

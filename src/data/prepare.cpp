@@ -81,7 +81,9 @@ size_t section_bytes(const Group& group) {
   }
   uint64_t bytes = 0;
   for (const InputFile& input : group.inputs) {
-    bytes += input.format == Format::kText ? fs::file_size(input.path) : 0;
+    if (input.format == Format::kText) {
+      bytes += File(input.path, File::Mode::kRead, ErrorKind::kData).size();
+    }
   }
   double fraction = 1;
   for (const double share : {group.validation_fraction, group.test_fraction}) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json_lines.h"
 #include "data/raw_label.h"
 #include "data/record_fields.h"
 #include "text/tokenizer.h"
@@ -42,10 +43,9 @@ std::string chat_template_of(const text::Tokenizer& tokenizer) {
   if (config == files.end()) {
     return "";
   }
-  const nlohmann::json json = nlohmann::json::parse(config->second, nullptr, false);
-  const auto found = json.is_object() ? json.find("chat_template") : json.end();
-  return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>()
-                                                                       : "";
+  const nlohmann::json json = parse_json_line(config->second);
+  const auto found = json.find("chat_template");
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 /// Adds the tokenizer's BOS, unless the form is a chat template, which writes its own.

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "base/text.h"
 #include "data/column_rows.h"
@@ -47,6 +48,8 @@ bool is_named_so(const std::filesystem::path& path) {
 class ColumnReader final : public RecordReader {
  public:
   explicit ColumnReader(const std::filesystem::path& path) : path_(path.string()) {
+    // The library would wait for the writer of a pipe.
+    const File readable(path, File::Mode::kRead, ErrorKind::kData);
     std::string problem;
     rows_.reset(column_library(path)(path_.c_str(), problem));
     check(problem);
@@ -79,8 +82,11 @@ class ColumnReader final : public RecordReader {
 }  // namespace
 
 bool has_columns(const std::filesystem::path& path) {
+  std::error_code none;
   std::array<char, 6> bytes{};
-  std::ifstream(path, std::ios::binary).read(bytes.data(), bytes.size());
+  if (std::filesystem::is_regular_file(path, none)) {
+    std::ifstream(path, std::ios::binary).read(bytes.data(), bytes.size());
+  }
   const std::string_view start(bytes.data(), bytes.size());
   return is_named_so(path) || start.starts_with("PAR1") || start == "ARROW1";
 }

@@ -40,7 +40,8 @@ train::RankContext join(const JoinOptions& options) {
         identity->round,
         identity->first_world_size,
         identity->term,
-        identity->group_rank};
+        identity->group_rank,
+        identity->job_is_unique};
   }
   return rank_context;
 }

@@ -2,7 +2,6 @@
 #include "monitor/events.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 
 namespace lockstep::monitor {
@@ -18,19 +18,6 @@ namespace {
 
 constexpr size_t kPiece = size_t{256} << 10;  // bytes
 constexpr size_t kBuildDigits = 12;
-
-File open_to_append(const std::filesystem::path& path) {
-  return {path, std::filesystem::exists(path) ? File::Mode::kWrite : File::Mode::kCreate};
-}
-
-bool ends_torn(const File& file) {
-  if (file.size() == 0) {
-    return false;
-  }
-  std::array<std::byte, 1> last{};
-  file.read_at(file.size() - 1, last);
-  return last[0] != std::byte{'\n'};
-}
 
 /// Reads in blocks; a memory mapping would count towards the memory of the run.
 std::string hash_of(const std::filesystem::path& path) {
@@ -50,22 +37,15 @@ std::string hash_of(const std::filesystem::path& path) {
 }  // namespace
 
 EventFile::EventFile(const std::filesystem::path& folder)
-    : file_(open_to_append(folder / kEventsName)),
-      end_(file_.size()) {
-  if (ends_torn(file_)) {
-    file_.write_at(end_++, std::as_bytes(std::span("\n", 1)));
-  }
-}
+    : file_(LineFile::at_end(folder / kEventsName)) {}
 
 void EventFile::log(
     double wall_time, int64_t step, std::string_view name, const nlohmann::ordered_json& fields) {
   nlohmann::ordered_json line{
       {"time", std::round(wall_time * 1000) / 1000}, {"step", step}, {"event", name}};
   line.update(fields);
-  const std::string text =
-      line.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace) + "\n";
-  file_.write_at(end_, std::as_bytes(std::span(text)));
-  end_ += text.size();
+  file_.append(
+      line.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace));
 }
 
 nlohmann::ordered_json program_identity() {

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "base/file.h"
+#include "monitor/line_file.h"
 
 namespace lockstep::monitor {
 
@@ -25,8 +25,7 @@ inline constexpr std::string_view kEventsName = "events.jsonl";
 /// killed.
 class EventFile {
  public:
-  /// Opens `folder`/events.jsonl for appending and terminates an incomplete last line. Throws Error
-  /// (checkpoint) if the file is not writable.
+  /// Opens `folder`/events.jsonl as LineFile::at_end().
   explicit EventFile(const std::filesystem::path& folder);
 
   /// Appends {"time": .., "step": .., "event": name, fields in order} with one write. `wall_time`:
@@ -35,8 +34,7 @@ class EventFile {
       double wall_time, int64_t step, std::string_view name, const nlohmann::ordered_json& fields);
 
  private:
-  File file_;
-  uint64_t end_;
+  LineFile file_;
 };
 
 /// Identity of the running program: {"version": .., "build": a hash of its file}. Distinguishes

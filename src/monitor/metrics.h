@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/file.h"
+#include "monitor/line_file.h"
 #include "monitor/record.h"
 
 namespace lockstep::monitor {
@@ -16,26 +16,17 @@ std::string number_text(const Number& number);
 /// Returns {"step": .., "epoch": .., values in order} on one line, without a newline.
 std::string to_json_line(const Record& record);
 
-/// Opens a file whose lines each have a "step". Keeps the lines up to step `after`, or none if it
-/// is 0 or less; drops an incomplete last line. Throws Error (data) if the file contains other
-/// lines.
-File open_lines_after(const std::filesystem::path& path, int64_t after);
-
-/// Writer of metrics.jsonl. Each line is written immediately with one call, so a killed run loses
-/// no complete line. Records of kind kSummary are ignored. Throws Error (checkpoint) that names the
-/// file and the reason, such as a full disk.
+/// Writer of metrics.jsonl. Records of kind kSummary are ignored. Throws Error (checkpoint) as
+/// LineFile.
 class MetricsFile : public MetricsSink {
  public:
-  /// Opens `path`. Keeps the lines of an earlier run up to and including step `after`, or none if
-  /// it is 0 or less. Later lines and an incomplete last line are removed by rewriting the file
-  /// atomically. Throws Error (data) if the file is not a metrics file.
+  /// Opens `path` as LineFile::after_step().
   MetricsFile(const std::filesystem::path& path, int64_t after);
 
   void log(const Record& record) override;
 
  private:
-  File file_;
-  uint64_t end_;
+  LineFile file_;
 };
 
 }  // namespace lockstep::monitor

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/json_lines.h"
 #include "monitor/trackers.h"
 
 namespace lockstep::monitor {
@@ -173,14 +174,14 @@ MlflowSender::MlflowSender(const MlflowOptions& options)
     client_.set_user(options.user, options.password);
   }
   if (std::filesystem::exists(run_file_)) {
-    run_id_ = read_json(run_file_).value("run_id", "");
+    run_id_ = text_at(parse_json_line(read_file(run_file_)), "run_id");
   }
 }
 
 nlohmann::json MlflowSender::ask(
     const std::string& path, const std::string& body, Missing missing) {
   const HttpReply reply = client_.send(address_ + "/api/2.0/mlflow/" + path, body);
-  Json answer = Json::parse(reply.body, nullptr, /*allow_exceptions=*/false);
+  Json answer = parse_json_line(reply.body);
   const bool is_object = answer.is_object();
   if (reply.status == 200 && is_object) {
     return answer;

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json_lines.h"
 #include "monitor/metrics.h"
 #include "monitor/trackers.h"
 
@@ -115,9 +115,9 @@ MlflowFolder::MlflowFolder(const MlflowOptions& options, bool resumed) : options
   options_.store = fs::canonical(options_.store);
   const fs::path kept = options_.folder / "mlflow.json";
   if (resumed && fs::exists(kept)) {
-    const auto run = read_json(kept);
-    run_id_ = run.value("run_id", "");
-    experiment_ = run.value("experiment", "");
+    const nlohmann::json run = parse_json_line(read_file(kept));
+    run_id_ = text_at(run, "run_id");
+    experiment_ = text_at(run, "experiment");
     folder_ = options_.store / experiment_ / run_id_;
     if (const fs::path meta = folder_ / kMeta; !experiment_.empty() && fs::exists(meta)) {
       const std::string text = read_file(meta);

@@ -242,7 +242,7 @@ void Monitor::evaluation(const EvaluationReport& report) {
 void Monitor::event(std::string_view name, const nlohmann::ordered_json& fields) {
   const bool written = !events_ || try_to_write("its events", [&] {
     nlohmann::ordered_json all = fields;
-    all["in_steps_s"] = run_.seconds;
+    all.emplace("in_steps_s", run_.seconds);
     events_->log(clocks_.wall(), state_.global_step, name, all);
   });
   if (!written) {

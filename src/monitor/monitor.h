@@ -129,8 +129,11 @@ class Monitor {
   /// Shows an activity such as "saving checkpoint-100" until the next step.
   void activity(const std::string& text);
   /// Appends an event to events.jsonl at the last reported step. Adds "in_steps_s", the time in
-  /// seconds that this attempt has spent in steps. Must be called from the trainer's thread.
+  /// seconds that this attempt has spent in steps. An event of an earlier moment has its own "step"
+  /// and "in_steps_s" in `fields`. Must be called from the trainer's thread.
   void event(std::string_view name, const nlohmann::ordered_json& fields);
+  /// Returns the time in seconds that this attempt has spent in steps.
+  double seconds_in_steps() const { return run_.seconds; }
   /// Ends the run: writes train_results.json, all_results.json and trainer_state.json, and closes
   /// the trackers.
   void finish();

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "monitor/line_file.h"
 
 namespace lockstep::monitor {
 namespace {
@@ -39,8 +40,7 @@ Outbox::Outbox(
       cancel_(std::move(cancel)),
       file_(open_outbox(path_, goes_on)) {
   // Drop an incomplete last line, which add() has not confirmed.
-  const std::string text = read_file(path_, ErrorKind::kCheckpoint, 2 * kMostBytes);
-  end_ = text.rfind('\n') + 1;
+  end_ = end_of_lines(file_);
   file_.resize(end_);
   thread_ = std::thread([this] { run(); });
 }

@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <span>
 #include <string>
 
 #include "base/format.h"
-#include "monitor/metrics.h"
 
 namespace lockstep::monitor {
 namespace {
@@ -164,8 +162,7 @@ void merge_shares(RankShares& first, const RankShares& second) {
 }
 
 RankFile::RankFile(const std::filesystem::path& folder, int64_t after)
-    : file_(open_lines_after(folder / kRanksName, after)),
-      end_(file_.size()) {}
+    : file_(LineFile::after_step(folder / kRanksName, after)) {}
 
 void RankFile::log(const RankShares& shares) {
   std::string line = fmt::format("{{\"step\": {}, \"steps\": {}", shares.step, shares.steps);
@@ -176,9 +173,7 @@ void RankFile::log(const RankShares& shares) {
   if (!shares.stages.empty()) {
     line += fmt::format(", \"stages\": [{}]", fmt::join(shares.stages, ", "));
   }
-  line += "}\n";
-  file_.write_at(end_, std::as_bytes(std::span(line)));
-  end_ += line.size();
+  file_.append(line + "}");
 }
 
 }  // namespace lockstep::monitor

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
+#include "monitor/line_file.h"
 
 namespace lockstep::monitor {
 
@@ -71,7 +71,7 @@ inline constexpr std::array<RankMean, 5> kRankMeans = {{
 
 class RankFile {
  public:
-  /// Opens the file of `folder` and removes lines after step `after`. Throws as open_lines_after().
+  /// Opens the file of `folder` as LineFile::after_step().
   RankFile(const std::filesystem::path& folder, int64_t after);
   /// Appends {"step": .., "steps": .., "step_s": [..], "data_wait_s": [..], "communication_wait_s":
   /// [..], "checkpoint_s": [..], "moving_s": [..], "memory_bytes": [..]} with one write; for a
@@ -79,8 +79,7 @@ class RankFile {
   void log(const RankShares& shares);
 
  private:
-  File file_;
-  uint64_t end_;
+  LineFile file_;
 };
 
 }  // namespace lockstep::monitor

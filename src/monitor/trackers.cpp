@@ -204,6 +204,11 @@ void visit_leaves(
   visit_leaves_below("", object, visit);
 }
 
+std::string text_at(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 std::string tracker_name(std::string_view name) {
   for (const std::string_view split : {"eval", "test"}) {
     if (name.starts_with(split) && name.substr(split.size()).starts_with('_')) {

@@ -39,6 +39,8 @@ std::string tracker_name(std::string_view name);
 void visit_leaves(
     const nlohmann::json& object,
     const std::function<void(const std::string& name, const nlohmann::json& leaf)>& visit);
+/// Returns the string at a key, or an empty one if there is none.
+std::string text_at(const nlohmann::json& object, const char* key);
 /// Returns the name of this machine.
 std::string host_name();
 /// Formats local time with strftime.

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/json_lines.h"
 #include "base/json_number.h"
 
 namespace lockstep::monitor {
@@ -142,16 +143,14 @@ std::string history_line(const Record& record) {
 }
 
 std::vector<std::string> history_until(const std::filesystem::path& metrics, int64_t step) {
-  const MappedFile file(metrics);
   std::vector<std::string> lines;
-  for (std::string_view rest = file.text(); !rest.empty();) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    const json record = json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (record.is_object() && record.value("step", step + 1) <= step) {
+  for_each_line(metrics, [&](std::string_view line) {
+    const json record = parse_json_line(line);
+    const auto found = record.find("step");
+    if (found != record.end() && found->is_number_integer() && found->get<int64_t>() <= step) {
       lines.push_back(record.dump());
     }
-  }
+  });
   return lines;
 }
 

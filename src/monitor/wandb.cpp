@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/json_lines.h"
 #include "base/log.h"
 #include "monitor/checkpoints.h"
 #include "monitor/metrics.h"
@@ -158,11 +159,16 @@ std::optional<Kept> read_in_memory(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path, none)) {
     return std::nullopt;
   }
-  const auto json = nlohmann::json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.value("run_id", nlohmann::json()).is_string()) {
+  const nlohmann::json json = parse_json_line(read_file(path));
+  const std::string run_id = text_at(json, "run_id");
+  if (run_id.empty()) {
     return std::nullopt;
   }
-  return Kept{json.at("run_id"), json.value("group", ""), json.value("rows", int64_t{0})};
+  const auto rows = json.find("rows");
+  return Kept{
+      run_id,
+      text_at(json, "group"),
+      rows != json.end() && rows->is_number_integer() ? rows->get<int64_t>() : 0};
 }
 
 /// Returns the options with an id and a group: those of the resumed run if there is one, otherwise

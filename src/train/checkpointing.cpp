@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -226,7 +225,8 @@ void take_output(Job& job, RankContext& context) {
     output = (cache / "runs" / hash_hex(place->text()).substr(0, 12)).string();
   }
   checkpoint::check_shared_folder(output, context.communicator);
-  const checkpoint::RunIdentity run{context.round.job, context.round.number, context.round.term};
+  const JobRound& round = context.round;
+  const checkpoint::RunIdentity run{round.job, round.number, round.term, round.job_is_unique};
   job.hold = checkpoint::OutputDirLock::take(output, run, context.communicator);
   if (place) {
     job.stored = checkpoint::ObjectStoreRun::take(*place, output, run, context.communicator);
@@ -439,9 +439,9 @@ std::function<void()> rotation(const Job& job, const RankContext& context) {
       stored->rotate(limit, keep);
     } else if (first && limit) {
       std::vector<std::filesystem::path> folders;
-      std::ranges::transform(keep, std::back_inserter(folders), [&](int64_t step) {
-        return checkpoint_folder(output, step);
-      });
+      for (const int64_t step : keep) {
+        folders.push_back(checkpoint_folder(output, step));
+      }
       checkpoint::rotate_checkpoints(output, *limit, folders);
     }
   };
@@ -555,7 +555,7 @@ void export_model(Job& job, const std::filesystem::path& folder, RankContext& co
       owned_pieces(job, /*with_optimizer=*/false, context),
       context.is_first() ? model_files(job) : checkpoint::SmallFiles{},
       context.communicator,
-      {.finite = true});
+      {.hold = job.hold.get(), .finite = true});
 }
 
 void export_final_model(Job& job, RankContext& context) {

@@ -51,6 +51,16 @@ RateAct act_of(const nlohmann::json& json) {
   return {json.at("step"), json.at("learning_rate"), json.at("configured")};
 }
 
+/// True for the event of a RateAct with all its fields.
+bool sets_rate(const nlohmann::json& event) {
+  const auto found = event.find("act");
+  const auto has_number = [&](const char* key) {
+    return event.contains(key) && event.at(key).is_number();
+  };
+  return found != event.end() && *found == "set" && has_number("step") &&
+         has_number("learning_rate") && has_number("configured");
+}
+
 }  // namespace
 
 std::array<double, Acts::kNumbers> Acts::numbers() const {
@@ -183,11 +193,21 @@ void Steering::begin_step(const Acts& acts) {
   record(acts);
 }
 
-void Steering::end_step(bool saved) {
+void Steering::end_save(int64_t step) {
+  for (watch::Asked& asked : std::exchange(saving_, {})) {
+    asked.answer(true, fmt::format("saved checkpoint-{}", step));
+  }
+}
+
+void Steering::end_step(bool saved, bool in_background) {
   for (watch::Asked& asked : std::exchange(asked_, {})) {
     const int64_t step = job_.progress.step;
     switch (asked.act.kind) {
       case ActKind::kSave:
+        if (in_background) {
+          saving_.push_back(std::move(asked));
+          break;
+        }
         asked.answer(saved, fmt::format("saved checkpoint-{}", step));
         break;
       case ActKind::kStop:
@@ -289,10 +309,9 @@ void restore_acts(Job& job, const nlohmann::json& acts, const RankContext& rank_
 void read_acts_to_come(Job& job, RankContext& rank_context) {
   const std::string text = on_first_rank(rank_context.communicator, [&] {
     auto list = nlohmann::json::array();
-    for (const watch::Event& event : watch::read_events(job.config.training.output_dir)) {
-      if (event.name == "act" && event.fields.value("act", "") == "set" &&
-          event.step >= job.progress.step) {
-        list.push_back(event.fields);
+    for (watch::Event& event : watch::read_events(job.config.training.output_dir, {"act"})) {
+      if (sets_rate(event.fields) && event.step >= job.progress.step) {
+        list.push_back(std::move(event.fields));
       }
     }
     return list.dump();

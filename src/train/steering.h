@@ -48,8 +48,10 @@ class Steering {
   /// Every rank must call with the synchronized commands, before the step reads its learning rate.
   void begin_step(const Acts& acts);
   /// Replies to the commands that are complete at the end of the step. `saved` is true if the step
-  /// wrote a checkpoint.
-  void end_step(bool saved);
+  /// saved a checkpoint; if it does so in the background, end_save() replies to requests to save.
+  void end_step(bool saved, bool in_background);
+  /// Replies to requests to save after the checkpoint of step `step` is committed.
+  void end_save(int64_t step);
   /// Updates the reply of `lockstep ctl RUN status`.
   void publish();
 
@@ -59,7 +61,8 @@ class Steering {
   Job& job_;
   const RankContext& rank_context_;
   std::unique_ptr<watch::ControlServer> server_;
-  std::vector<watch::Asked> asked_;  // received, not yet answered
+  std::vector<watch::Asked> asked_;   // received, not yet answered
+  std::vector<watch::Asked> saving_;  // wait for the save in the background
 };
 
 /// Continues the schedule as if the configuration had this learning rate. Every rank must call.

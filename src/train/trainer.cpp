@@ -29,6 +29,7 @@
 #include "parallel/parallel_model.h"
 #include "train/batches/inputs.h"
 #include "train/checkpointing.h"
+#include "train/committed_saves.h"
 #include "train/evaluate.h"
 #include "train/histograms.h"
 #include "train/in_memory_steps.h"
@@ -126,6 +127,7 @@ class Trainer {
     if (job_.progress.step > first) {
       rank_times_.end_run(rank_context_.communicator, job_.progress.step, job_.monitor.get());
     }
+    committed_.wait();
     if (exit == 0) {
       measuring_.finish();
     }
@@ -192,6 +194,7 @@ class Trainer {
   StopSignal stop_;
   SaveSignals& save_signals_;
   Steering steering_;
+  CommittedSaves committed_{job_, steering_};
   MeasuringBetweenSteps measuring_;
   double began_ = 0;       // start of the first step
   bool has_peak_ = false;  // peak rate for MFU is known
@@ -424,7 +427,8 @@ int Trainer::one_step() {
   }
   time_.add(TimeAccount::Use::kSaving, keep_step(job_, rank_context_));
   steering_.publish();
-  steering_.end_step(saves);
+  steering_.end_step(saves, committed_.is_saving());
+  committed_.poll();
   if (counts.measure > 0 && !stopping) {
     measuring_.measure();
   }
@@ -499,13 +503,7 @@ void Trainer::save(bool goes_on) {
   save_seconds_ += seconds;
   time_.add(TimeAccount::Use::kSaving, seconds);
   ++saves_;
-  if (job_.monitor != nullptr) {
-    job_.monitor->event(
-        "saved",
-        {{"checkpoint", fmt::format("checkpoint-{}", job_.progress.step)},
-         {"waited_s", seconds},
-         {"in_background", goes_on && job_.saver != nullptr}});
-  }
+  committed_.end_save(seconds, goes_on);
 }
 
 /// Runs the job from its first step to its last file.

@@ -144,6 +144,13 @@ TEST(File, ReadsNoPipeAndNothingTooLarge) {
   const auto pipe = folder.path() / "pipe", sparse = folder.path() / "sparse";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(error_of([&] { read_file(pipe); }), pipe.string() + " is not a regular file");
+  EXPECT_EQ(error_of([&] { MappedFile{pipe}; }), pipe.string() + " is not a file");
+  EXPECT_EQ(
+      error_of([&] { File(pipe, File::Mode::kRead); }), pipe.string() + " is not a regular file");
+  EXPECT_EQ(
+      error_of([&] { File(folder.path(), File::Mode::kRead); }),
+      folder.path().string() + " is a folder, not a file");
+  EXPECT_EQ(read_file("/dev/null"), "");
   File(sparse, File::Mode::kCreate).resize(uint64_t{200} << 30);
   EXPECT_NE(error_of([&] { read_file(sparse); }).find("but the maximum is"), std::string::npos);
   write_file_atomically(folder.path() / "small", "12345");

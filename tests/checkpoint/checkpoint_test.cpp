@@ -323,6 +323,43 @@ TEST(SaveModel, PutsAModelBesideOtherThings) {
   }
 }
 
+TEST(SaveModel, AKillBetweenItsFilesLeavesNoMixtureOfTwoModels) {
+  const auto model_of = [](int64_t salt) {
+    std::vector<Piece> pieces = sample_tensors(salt);
+    std::erase_if(pieces, [](const Piece& piece) { return piece.file_group != "model"; });
+    return pieces;
+  };
+  const std::vector<Piece> old_one = model_of(3), new_one = model_of(4);
+  auto alone = comm::Communicator::alone();
+  bool is_killed = true;
+  for (int64_t at = 0; is_killed; ++at) {
+    const TemporaryFolder folder;
+    SaveOptions options;
+    options.max_file_bytes = 100;  // several files
+    save_model(folder.path(), old_one, {{"config.json", "{}"}}, alone, options);
+    FaultyDisk disk(FaultyDisk::Fault::kKill, at);
+    options.disk = &disk;
+    try {
+      save_model(folder.path(), new_one, {{"config.json", "{}"}}, alone, options);
+      is_killed = false;
+    } catch (const Killed&) {
+    }
+    size_t olds = 0, news = 0;
+    try {
+      const ModelFolder model(folder.path());
+      for (size_t i = 0; i < old_one.size(); ++i) {
+        const at::Tensor values = model.files().read_whole(old_one[i].name).view({-1});
+        olds += values.equal(old_one[i].data) ? 1 : 0;
+        news += values.equal(new_one[i].data) ? 1 : 0;
+      }
+    } catch (const Error&) {
+      continue;  // not a model, which its reader notices
+    }
+    EXPECT_TRUE(olds == old_one.size() || news == old_one.size()) << at;
+    EXPECT_TRUE(is_killed || news == old_one.size());
+  }
+}
+
 TEST(Pieces, AreSharedByBytesWithoutLoss) {
   for (const int64_t salt : {0, 1}) {
     auto whole = sample_tensors(salt);

@@ -1,6 +1,8 @@
 // Listing, verification, rotation and cleanup of checkpoint folders.
 #include "checkpoint/folders.h"
 
+#include <future>
+
 #include <gtest/gtest.h>
 
 #include "checkpoint/async_saver.h"
@@ -355,6 +357,28 @@ TEST_F(Folders, SavingInTheBackgroundSavesWhatWasThere) {
     }
   });
   EXPECT_EQ(names_in(output()), (std::set<std::string>{"checkpoint-2", "checkpoint-3"}));
+}
+
+TEST_F(Folders, ASaveInTheBackgroundIsCommittedAfterItsEnd) {
+  AsyncSaver saver(alone_);
+  std::promise<void> gate;
+  std::promise<void> reached;
+  EXPECT_FALSE(saver.committed());
+  saver.save(checkpoint_folder(output(), 1), {}, sample_state(1), sample_files(), {}, [&] {
+    reached.set_value();
+    gate.get_future().wait();
+  });
+  reached.get_future().wait();
+  EXPECT_FALSE(saver.committed());
+  gate.set_value();
+  saver.wait();
+  EXPECT_TRUE(saver.committed());
+  FaultyDisk disk(FaultyDisk::Fault::kNoSpace, 0);
+  SaveOptions options;
+  options.disk = &disk;
+  saver.save(checkpoint_folder(output(), 2), {}, sample_state(2), sample_files(), options);
+  EXPECT_THROW(saver.wait(), Error);
+  EXPECT_FALSE(saver.committed());
 }
 
 TEST_F(Folders, AFailureInTheBackgroundIsThrownAtTheNextWait) {

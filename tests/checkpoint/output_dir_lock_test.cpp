@@ -1,7 +1,11 @@
 // Locking of output folders: one run at a time.
 #include "checkpoint/output_dir_lock.h"
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
+#include <span>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -49,7 +53,9 @@ TEST_F(Hold, ASecondRunIsRefusedWithTheNameOfTheFirst) {
   save(1, first.get());
   first.reset();
   EXPECT_FALSE(is_held(folder_.path()));
-  EXPECT_FALSE(has(OutputDirLock::kFile));
+  EXPECT_NE(
+      read_file(folder_.path() / OutputDirLock::kFile).find("\"released\":true"),
+      std::string::npos);
   EXPECT_NE(take({}), nullptr);
 }
 
@@ -106,12 +112,99 @@ TEST_F(Hold, ALaterRoundTakesTheFolderAndTheEarlierOneCannotCommit) {
   later->check();
 }
 
+TEST_F(Hold, AnEarlierRoundCannotCommitAfterItsSuccessorHasEnded) {
+  const auto earlier = take({"job", 1});
+  save(1, earlier.get());
+  auto later = take({"job", 2});
+  save(2, later.get());
+  later.reset();
+  expect_error(ErrorKind::kCheckpoint, {"was taken by process"}, [&] { save(3, earlier.get()); });
+  EXPECT_FALSE(has("checkpoint-3"));
+  expect_error(ErrorKind::kCheckpoint, {"was taken by process"}, [&] {
+    save_model(folder_.path(), {}, {{"config.json", "{}"}}, alone_, {.hold = earlier.get()});
+  });
+  EXPECT_FALSE(has("config.json"));
+  expect_error(ErrorKind::kEnvironment, {"was taken by a later round of this job"}, [&] {
+    take({"job", 1});
+  });
+  const auto next = take({"job", 3});
+  expect_error(ErrorKind::kCheckpoint, {"was taken by process"}, [&] { save(3, earlier.get()); });
+  save(3, next.get());
+}
+
+TEST_F(Hold, AJobOfTheSameNameIsAnotherRun) {
+  const RunIdentity run{"100", 0, 0, /*is_unique=*/false};
+  auto first = take(run);
+  expect_error(ErrorKind::kEnvironment, {"in use by another run", "job 100, round 0"}, [&] {
+    take({"100", 1, 0, /*is_unique=*/false});
+  });
+  save(1, first.get());
+  const std::string token = first->token();
+  first.reset();
+  EXPECT_NE(take({"100", 1, 0, /*is_unique=*/false}), nullptr);
+  EXPECT_NE(take(run)->token(), token);
+}
+
+TEST_F(Hold, AProcessThatHasEndedLosesTheFolderAlthoughAChildHasItsLock) {
+  int ready[2], stay[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ASSERT_EQ(::pipe(stay), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto hold = take({"ended", 0});
+    if (::fork() == 0) {  // shares the lock, and ends with this test
+      ::close(stay[1]);
+      char byte = 0;
+      [[maybe_unused]] const ssize_t count = ::read(stay[0], &byte, 1);
+      ::_exit(0);
+    }
+    [[maybe_unused]] const ssize_t told = ::write(ready[1], "x", 1);
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(is_held(folder_.path()));
+  const auto next = take({"next", 0});
+  next->check();
+  for (const int descriptor : {ready[0], ready[1], stay[0], stay[1]}) {
+    ::close(descriptor);
+  }
+}
+
+TEST_F(Hold, ARunOnAnotherMachineThatTouchesItsLockIsAlive) {
+  const auto first = take({"one", 0});
+  const fs::path file = folder_.path() / OutputDirLock::kFile;
+  std::string text = read_file(file);
+  const size_t at = text.find("\"processes\":\"") + 13;
+  text[at] = text[at] == 'x' ? 'y' : 'x';  // another kernel
+  File(file, File::Mode::kWrite).write_at(0, std::as_bytes(std::span(text)));
+  std::atomic<bool> done = false;
+  std::thread touching([&] {
+    for (int64_t i = 0; !done; ++i) {
+      fs::last_write_time(file, fs::file_time_type(std::chrono::seconds(i)));
+    }
+  });
+  expect_error(ErrorKind::kEnvironment, {"in use by another run"}, [&] { take({"two", 0}); });
+  done = true;
+  touching.join();
+  first->check();
+}
+
+TEST_F(Hold, ARunWhoseLockFileIsGoneCannotCommit) {
+  const auto hold = take({"job", 0});
+  fs::remove(folder_.path() / OutputDirLock::kFile);
+  expect_error(ErrorKind::kCheckpoint, {"cannot be read"}, [&] { save(1, hold.get()); });
+}
+
 // An earlier coordinator that was replaced may continue to count its rounds; all of them are older
 // than the first round of the next coordinator.
 TEST_F(Hold, TheRoundsOfAnEarlierHostDoNotTakeTheFolderBack) {
   const auto earlier = take({"job", 4, 0});
   const auto later = take({"job", 2, 1});
-  expect_error(ErrorKind::kEnvironment, {"job job, round 2"}, [&] { take({"job", 7, 0}); });
+  expect_error(ErrorKind::kEnvironment, {"later round of this job", "round 2"}, [&] {
+    take({"job", 7, 0});
+  });
   later->check();
   save(1, later.get());
   expect_error(ErrorKind::kCheckpoint, {"was taken by process"}, [&] { save(2, earlier.get()); });

@@ -102,6 +102,9 @@ TEST(Chat, RecordsOfEveryForm) {
   EXPECT_EQ(texts.messages[1], (Json{{"role", "assistant"}, {"content", "b"}}));
   EXPECT_EQ(texts.first_learned, 1U);
   EXPECT_EQ(texts.tools[0]["name"], "f");
+  const std::string nested = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_THROW(
+      read((R"({"prompt": "a", "completion": "b", "tools": ")" + nested + "\"}").c_str()), Error);
   const Chat lists = read(
       R"({"prompt": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "r"}, {"role": "user", "content": "a"}],
           "completion": [{"role": "assistant", "content": "b"}]})");

@@ -114,18 +114,6 @@ TEST(MetricsFile, DropsATornLastLineWhereverItWasCut) {
   }
 }
 
-TEST(MetricsFile, RefusesWhatIsNoMetricsFile) {
-  const TemporaryFolder folder;
-  const auto path = folder.path() / "metrics.jsonl";
-  for (const char* const text : {"hello\n", "{\"step\": 1}\n[1]\n", "{\"step\": \"x\"}\n", "\n"}) {
-    write_file_atomically(path, text);
-    const std::string message = message_of([&] { MetricsFile(path, 5); });
-    EXPECT_NE(message.find(path.string() + ", line "), std::string::npos) << message;
-    EXPECT_NE(message.find("try: move "), std::string::npos) << message;
-    EXPECT_EQ(read_file(path), text);
-  }
-}
-
 TEST(MetricsFile, TellsThatTheDiskIsFull) {
   if (!std::filesystem::exists("/dev/full")) {
     GTEST_SKIP() << "there is no /dev/full";

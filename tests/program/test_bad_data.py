@@ -1,10 +1,11 @@
 """Invalid data is reported before training, on one screen, with the file, the row and the remedy."""
 
 import json
+import os
 import shutil
 import unittest
 
-from harness import CONFIG, SOURCE, ProgramTest, losses
+from harness import CONFIG, SOURCE, ProgramTest, lockstep, losses
 
 
 class BadData(ProgramTest):
@@ -33,6 +34,26 @@ class BadData(ProgramTest):
 
     def chat(self, *words, **more):
         return self.told("data.prompt=chat", "data.sequence_length=64", *words, **more)
+
+    def test_a_pipe_instead_of_a_file(self):
+        pipes = self.folder / "pipes"
+        pipes.mkdir()
+        for name in ("f.txt", "f.jsonl", "f.parquet", "f.yaml", "tokenizer.json", "config.json"):
+            os.mkfifo(pipes / name)
+        whole = self.folder / "whole"
+        whole.mkdir()
+        shutil.copy(self.folder / "model.json", whole / "config.json")
+        os.mkfifo(whole / "model.safetensors")
+        for words in (["data.train=pipes/f.txt"], ["data.train=pipes/f.txt", "data.validation_fraction=0.1"],
+                      ["data.train=pipes/f.jsonl"], ["data.train=pipes/f.parquet"],
+                      ["data.train=corpus/train.txt", "model.path=pipes"],
+                      ["data.train=corpus/train.txt", "model.path=whole"],
+                      ["data.train=corpus/train.txt", "tokenizer.path=pipes"],
+                      ["-c", "pipes/f.yaml", "data.train=corpus/train.txt"]):
+            result = lockstep("train", "model.path=model.json", "tokenizer.path=tokenizer", "data.sequence_length=32", "output_dir=none",
+                              "max_steps=1", "use_cpu=true", *words, cwd=self.folder, timeout=60)
+            self.assertIn(result.code, (2, 4), result)
+            self.assertRegex(result.err, r"(pipes/\S+|whole/model.safetensors)'? is not a (regular )?file")
 
     def test_unknown_label_in_evaluation_data(self):
         dev = self.write("unseen.csv", "text,label\nfine,yes\nodd,maybe\nodd,yess\n")

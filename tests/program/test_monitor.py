@@ -67,6 +67,19 @@ class Runs(ProgramTest):
         self.run_fails(2, "compare", "runs/a", "corpus")
 
 
+    def test_a_record_that_is_nested_deeply_is_read_without_the_line(self):
+        words = ["save_steps=2", "resume_from_checkpoint=true"]
+        self.train("nested/run", *words, steps=2)
+        for name in ("events.jsonl", "metrics.jsonl", "ranks.jsonl"):
+            with (self.folder / "nested/run" / name).open("a") as file:
+                file.write('{"step": 2, "event": "act", "act": "set", "a": ' + "[" * 200_000 + "]" * 200_000 + "}\n")
+        self.assertIn("finished", self.run_ok("runs", "nested").out)
+        self.run_ok("runs", "nested", "--json")
+        self.run_ok("compare", "nested/run", "nested/run")
+        self.train("nested/run", *words, steps=4)
+        self.assertEqual(len(losses(self.folder / "nested/run")), 4)
+
+
 class Control(ProgramTest):
     def begin(self, name, *more, ranks=2):
         process = start(*self.train_arguments(name, *more, ranks=ranks, steps=4000), cwd=self.folder)
@@ -84,7 +97,8 @@ class Control(ProgramTest):
         self.assertIn("steered  ", self.run_ok("runs", ".").out)
         self.assertRegex(self.run_ok("runs", "steered").out, "running\n$")
         step = int(re.fullmatch(r"saved checkpoint-(\d+)\n", self.ctl("steered", "save"))[1])
-        wait_for(lambda: (run / f"checkpoint-{step}").exists())
+        self.assertTrue((run / f"checkpoint-{step}").is_dir())  # committed, although it is saved in the background
+        self.assertEqual([(e["step"], e["checkpoint"]) for e in events(run, "saved")], [(step, f"checkpoint-{step}")])
         evaluated = int(re.fullmatch(r"evaluated after step (\d+)\n", self.ctl("steered", "eval"))[1])
         self.assertEqual([line["step"] for line in metrics(run) if "eval_loss" in line], [evaluated])
         self.ctl("steered", "log", "info")

@@ -48,6 +48,31 @@ class Resume(ProgramTest):
         self.assertEqual(after[:len(before)], before)
         self.assertEqual([line["step"] for line in after if "loss" in line], [1, 2, 3, 4, 5, 6])
 
+    def test_a_record_that_is_damaged_or_huge_does_not_forbid_a_resume(self):
+        run = self.folder / "damaged"
+        words = ["save_steps=2", "save_total_limit=1", "resume_from_checkpoint=true"]
+        self.train("damaged", *words, steps=2)
+        zeros = b"\0" * 4096
+        kept = {name: (run / name).read_bytes() for name in ("metrics.jsonl", "ranks.jsonl")}
+        for name, text in kept.items():
+            (run / name).write_bytes(text + zeros + text[:20] + text.split(b"\n")[0] + b"\n")
+        with (run / "events.jsonl").open("ab") as file:
+            file.write(zeros + b'\n{"step": 3, "event": "act", "act": "set"}\n')
+        result = self.train("damaged", *words, steps=4)
+        for name, text in kept.items():
+            self.assertIn(f"{name} has damaged lines", result.err)
+            self.assertTrue((run / name).read_bytes().startswith(text + b'{"step": '))
+            self.assertTrue((run / f"{name}.damaged").read_bytes().startswith(zeros))
+        self.assertEqual(len(losses(run)), 4)
+        for name in kept:  # longer than a file that is read whole may be
+            end = (run / name).read_bytes()
+            with (run / name).open("wb") as file:
+                file.seek(3 << 30)
+                file.write(b"\n" + end)
+        result = self.train("damaged", *words, steps=6)
+        self.assertIn("resuming from", result.err)
+        self.assertGreater((run / "metrics.jsonl").stat().st_size, 3 << 30)
+
     @long
     def test_sigterm_saves_and_exits_75(self):
         self.train("undisturbed", ranks=2, steps=40)

@@ -5,7 +5,7 @@ import os
 import signal
 import unittest
 
-from harness import ProgramTest, losses, processes_of, start, wait_for
+from harness import ProgramTest, environment, losses, metrics, processes_of, start, wait_for
 
 
 class TwoRuns(ProgramTest):
@@ -26,8 +26,25 @@ class TwoRuns(ProgramTest):
         out, err = first.communicate(timeout=120)
         self.assertEqual(first.returncode, 0, err)
         self.assertEqual(losses(self.folder / "both"), losses(self.folder / "alone"))
-        self.assertFalse((self.folder / "both" / ".lockstep-lock").exists())
+        self.assertTrue(json.loads((self.folder / "both" / ".lockstep-lock").read_text())["released"])
         self.assertEqual([p.name for p in (self.folder / "both").glob("checkpoint-*")], ["checkpoint-60"])
+
+    def test_a_second_job_with_the_same_torchrun_id_is_refused_when_it_is_restarted(self):
+        def variables(restart):
+            return environment(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", TORCHELASTIC_RUN_ID="100", TORCHELASTIC_RESTART_COUNT=str(restart))
+
+        words = [word for word in self.train_arguments("same-id", "save_steps=20", steps=100000) if word not in ("--nproc", 1)]
+        first = start(*words, cwd=self.folder, env=variables(0))
+        wait_for(lambda: (self.folder / "same-id" / "checkpoint-20").exists())
+        for restart in (0, 1):
+            result = self.run_fails(3, *words, "seed=9", env=variables(restart))
+            self.assertIn(f"in use by another run: process {first.pid} on", result.err)
+        first.send_signal(signal.SIGTERM)
+        out, err = first.communicate(timeout=60)
+        self.assertEqual(first.returncode, 75, err)
+        steps = [line["step"] for line in metrics(self.folder / "same-id") if "loss" in line]
+        self.assertEqual(steps, list(range(1, steps[-1] + 1)))
+        self.assertTrue((self.folder / "same-id" / f"checkpoint-{steps[-1]}").is_dir())
 
     def test_a_killed_run_leaves_the_folder_free(self):
         arguments = self.train_arguments("killed", "save_steps=1", "resume_from_checkpoint=true", ranks=2, steps=2000)

@@ -237,8 +237,10 @@ class Soak:
         lines = [line for line in metrics(job.output) if "loss" in line]
         steps = [line["step"] for line in lines]
         job.expect(steps == list(range(1, len(steps) + 1)), f"{job.name}: steps are missing or logged twice")
-        left = [path.name for path in job.output.iterdir() if re.search(r"\.(saving|removing|replaced)$|^\.lockstep-(lock|ranks)", path.name)]
+        left = [path.name for path in job.output.iterdir() if re.search(r"\.(saving|removing|replaced)$|^\.lockstep-(lock\.|ranks)", path.name)]
         job.expect(not left, f"{job.name}: {left} are left in output_dir")
+        lock = json.loads((job.output / ".lockstep-lock").read_text())
+        job.expect(lock["released"], f"{job.name}: its lock is not released: {lock}")
         calm = f"{job.name}-undisturbed"
         arguments = [word.replace(f"output_dir={job.name}", f"output_dir={calm}") if isinstance(word, str) else word
                      for word in job.training(sum(job.agents), len(steps))]

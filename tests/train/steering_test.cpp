@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "temporary_folder.h"
+#include "train/committed_saves.h"
 #include "watch/record/run.h"
 
 namespace lockstep::train {
@@ -151,7 +152,7 @@ nlohmann::json ask_and_step(
   }
   steering.begin_step(acts);
   ++run.job.progress.step;
-  steering.end_step(saved);
+  steering.end_step(saved, /*in_background=*/false);
   return answer.get();
 }
 
@@ -181,6 +182,43 @@ TEST(Steering, ActsAreAnsweredBehindTheStepAndRecorded) {
   EXPECT_EQ(names, (std::vector<std::string>{"save", "save", "stop", "log", "trace", "set"}));
   EXPECT_EQ(run.acts().back().at("learning_rate"), 0.25);
   EXPECT_EQ(run.acts().back().at("step"), 12);
+}
+
+TEST(Steering, ASaveIsAnsweredAndRecordedAfterItsCommit) {
+  Steered run;
+  run.job.saver = std::make_unique<checkpoint::AsyncSaver>(comm::Communicator::alone());
+  Steering steering(run.job, run.rank_context);
+  CommittedSaves saves(run.job, steering);
+  std::promise<void> gate;
+  std::future<nlohmann::json> answer =
+      std::async(std::launch::async, [&] { return run.ask({{"act", "save"}}); });
+  Acts acts;
+  while (!acts.save) {
+    acts = steering.take();
+  }
+  steering.begin_step(acts);
+  run.job.progress.step = 8;
+  run.job.monitor->step({.step = 8, .loss = 2.5, .step_s = 2});
+  run.job.saver->save(run.folder.path() / "checkpoint-8", {}, "{}", {}, {}, [&] {
+    gate.get_future().wait();
+  });
+  saves.end_save(0.5, /*goes_on=*/true);
+  steering.end_step(true, saves.is_saving());
+  saves.poll();
+  run.job.progress.step = 9;
+  run.job.monitor->step({.step = 9, .loss = 2.5, .step_s = 2});
+  steering.end_step(false, saves.is_saving());
+  saves.poll();
+  const auto saved = [&] { return watch::read_events(run.folder.path(), {"saved"}); };
+  EXPECT_TRUE(saved().empty());
+  EXPECT_EQ(answer.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  gate.set_value();
+  saves.wait();
+  EXPECT_EQ(answer.get().at("text"), "saved checkpoint-8");
+  ASSERT_EQ(saved().size(), 1U);
+  EXPECT_EQ(saved()[0].step, 8);
+  EXPECT_EQ(saved()[0].fields.at("in_steps_s"), 2);  // what the checkpoint holds
+  EXPECT_EQ(saved()[0].fields.at("in_background"), true);
 }
 
 TEST(Steering, WhatARunCannotDoIsRefusedWithWhatItTakes) {

@@ -134,6 +134,7 @@ TEST(Control, HostileRequestsDoNotEndIt) {
   ControlServer server(folder.path(), [](const Act&) {});
   send_raw(folder.path(), "");
   send_raw(folder.path(), std::string(3000, '['));
+  send_raw(folder.path(), "{\"act\": " + std::string(1000, '[') + std::string(1000, ']') + "}\n");
   send_raw(folder.path(), "{\"act\": \"save");
   send_raw(folder.path(), std::string("\0\xff\xfe\n", 4));
   EXPECT_TRUE(ask_run(folder.path(), {{"act", "status"}}).at("ok").get<bool>());

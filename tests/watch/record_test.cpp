@@ -161,6 +161,16 @@ TEST_F(Record, AFileThatWasCutOrMadeAnewIsReadAnew) {
   EXPECT_TRUE(reader.series().empty());
 }
 
+TEST_F(Record, AFileThatIsGoneHasNoLines) {
+  add("m", "{\"step\": 1, \"loss\": 1.5}\n");
+  MetricsReader reader(path("m"));
+  EXPECT_TRUE(reader.refresh());
+  std::filesystem::remove(path("m"));
+  EXPECT_TRUE(reader.refresh());
+  EXPECT_TRUE(reader.series().empty());
+  EXPECT_FALSE(reader.refresh());
+}
+
 TEST_F(Record, LargeFilesAreReadInSharesInTheirOrder) {
   std::string text;
   for (int step = 1; step <= 60000; ++step) {
@@ -309,6 +319,21 @@ TEST_F(Record, EventsAreThoseOfTheRunThatBeganLast) {
   EXPECT_EQ(events[1].name, "saved");
   EXPECT_EQ(events[2].step, 5);
   EXPECT_TRUE(read_events(path("elsewhere")).empty());
+}
+
+TEST_F(Record, LinesThatAreNestedDeeplyAreSkipped) {
+  const std::string nested = std::string(200000, '[') + std::string(200000, ']');
+  add("run/metrics.jsonl",
+      "{\"step\": 1, \"loss\": 1.5}\n{\"step\": 2, \"loss\": " + nested +
+          "}\n{\"step\": 3, \"loss\": 1.5}\n");
+  add("run/events.jsonl",
+      "{\"step\": 0, \"event\": \"began\"}\n{\"event\": \"act\", \"a\": " + nested + "}\n");
+  EXPECT_EQ(read_events(path("run")).size(), 1U);
+  EXPECT_TRUE(read_events(path("run"), {"act"}).empty());
+  EXPECT_EQ(summarize(path("run"), 0).step, 3);
+  MetricsReader metrics(path("run/metrics.jsonl"));
+  metrics.refresh();
+  EXPECT_EQ(metrics.bad_lines(), 1);
 }
 
 TEST_F(Record, AConfigurationTellsWhatWasSetWhileTheRunWentOn) {

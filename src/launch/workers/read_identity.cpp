@@ -72,7 +72,11 @@ std::optional<WorkerIdentity> read_identity(const Environment& environment) {
   identity.run_id = reader.text("TORCHELASTIC_RUN_ID", "none");
   identity.round = reader.number("LOCKSTEP_ROUND", 0, identity.restart_count);
   identity.term = reader.number("LOCKSTEP_TERM", 0, 0);
-  identity.job = reader.text("LOCKSTEP_JOB", identity.run_id == "none" ? "" : identity.run_id);
+  identity.job = reader.text("LOCKSTEP_JOB", "");
+  identity.job_is_unique = !identity.job.empty();
+  if (!identity.job_is_unique && identity.run_id != "none") {
+    identity.job = identity.run_id;
+  }
   identity.first_world_size = reader.number("LOCKSTEP_FIRST_WORLD_SIZE", 0, 0);
   identity.agent_store = reader.text("TORCHELASTIC_USE_AGENT_STORE", "False") == "True";
   identity.error_file = reader.text("TORCHELASTIC_ERROR_FILE", "");

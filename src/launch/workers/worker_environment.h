@@ -23,12 +23,13 @@ struct WorkerIdentity {
   int master_port = 0;
   int restart_count = 0, max_restarts = 0;
   std::string run_id = "none";
-  int round = 0;             // counts every start of the workers, after failures or not
-  std::string job;           // random per launch, the same in all rounds; empty: none
-  int first_world_size = 0;  // of round 0; 0: unknown
-  int term = 0;              // number of earlier coordinators of the job
-  bool agent_store = true;   // an agent hosts the store at the master's address: rank 0 must not
-  std::string error_file;    // empty: none
+  int round = 0;              // counts every start of the workers, after failures or not
+  std::string job;            // the same in all rounds; empty: none
+  bool job_is_unique = true;  // random per launch; false: torchrun's id, which two jobs may share
+  int first_world_size = 0;   // of round 0; 0: unknown
+  int term = 0;               // number of earlier coordinators of the job
+  bool agent_store = true;    // an agent hosts the store at the master's address: rank 0 must not
+  std::string error_file;     // empty: none
 };
 
 /// Adds the variables of `identity`. An existing setting of NCCL's error handling is kept.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "base/json_lines.h"
 #include "metrics/confusion_picture.h"
 #include "metrics/curve_picture.h"
 
@@ -104,9 +105,8 @@ std::optional<NamedCurve> history_of(
     const std::vector<std::string>& history, const char* key, const char* name) {
   NamedCurve found{name, {}};
   for (const std::string& line : history) {
-    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (json.is_object() && json.contains(key) && json.at(key).is_number() &&
-        json.contains("step")) {
+    const nlohmann::json json = parse_json_line(line);
+    if (json.contains(key) && json.at(key).is_number() && json.contains("step")) {
       found.curve.x.push_back(json.at("step").get<double>());
       found.curve.y.push_back(json.at(key).get<double>());
     }

@@ -26,11 +26,12 @@ struct WorldOptions {
 
 /// Information from the launcher about an elastic job, which may continue with other ranks.
 struct JobRound {
-  std::string job;      // random id of the launch, the same in all rounds; empty: unknown
+  std::string job;      // id of the job, the same in all rounds; empty: unknown
   int number = 0;       // above 0: the workers were restarted
   int first_ranks = 0;  // ranks in round 0, for which the batch size was configured; 0: same as now
   int term = 0;         // number of previous coordinators of the job
   int node = 0;         // node of this rank in this round; each launcher is one node
+  bool job_is_unique = true;  // the id is random per launch; false: two jobs may have it
 };
 
 struct RankContext {

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json_lines.h"
 #include "base/nearest.h"
 
 namespace lockstep::watch {
@@ -272,8 +273,8 @@ void ControlServer::hear(int connection) {
   set_patience(connection, kPatienceSeconds);
   const std::string text = receive_line(connection, kLongestRequest);
   try {
-    const auto request = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!request.is_object()) {
+    const json request = parse_json_line(text);
+    if (request.is_null()) {
       throw Error(ErrorKind::kConfig, "a request must be one line, a JSON object");
     }
     if (request.contains("act") && request.at("act") == "status") {
@@ -302,8 +303,8 @@ json ask_run(const std::filesystem::path& folder, const json& request) {
   }
   send_line(connection, request);
   const std::string text = receive_line(connection, size_t{1} << 20);
-  auto answer = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!answer.is_object()) {
+  json answer = parse_json_line(text);
+  if (answer.is_null()) {
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("the run in {} ended before it answered", folder.string()),

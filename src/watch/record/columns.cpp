@@ -16,13 +16,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json_lines.h"
 #include "watch/record/threads.h"
 
 namespace lockstep::watch {
 namespace {
 
-constexpr size_t kRemembered = 256;  // bytes at the end of the data read
-constexpr size_t kSome = 4000;       // number of lines of a long file that are shown first
+constexpr size_t kSome = 4000;  // number of lines of a long file that are shown first
 constexpr size_t kSmallestShare = size_t{1} << 20;  // minimum bytes per thread
 
 struct Column {
@@ -210,8 +210,8 @@ class LineReader {
   /// Reads any flat object and skips non-numeric values.
   bool read_any(std::string_view line) {
     found_.clear();
-    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("step") || !json.at("step").is_number_integer()) {
+    const nlohmann::json json = parse_json_line(line);
+    if (!json.contains("step") || !json.at("step").is_number_integer()) {
       return false;
     }
     step_ = json.at("step").get<int64_t>();
@@ -280,21 +280,18 @@ const Series& MetricsReader::find(const std::string& name) const {
   return found == series_.end() ? nothing : found->second;
 }
 
-bool MetricsReader::goes_on(std::string_view text) const {
-  return text.size() >= end_ && text.substr(0, end_).ends_with(last_);
-}
-
 bool MetricsReader::look() {
   using namespace std::chrono_literals;
   if (is_partial() && whole_.wait_for(0s) != std::future_status::ready) {
     return false;
   }
   std::error_code none;
-  if (is_partial() || end_ > 0 || std::filesystem::file_size(path_, none) < long_from_ || none) {
+  if (is_partial() || !file_.is_at_begin() ||
+      std::filesystem::file_size(file_.path(), none) < long_from_ || none) {
     return refresh();
   }
   take_some();
-  whole_ = std::async(std::launch::async, [path = path_] {
+  whole_ = std::async(std::launch::async, [path = file_.path()] {
     auto reader = std::make_unique<MetricsReader>(path);
     reader->refresh();
     return reader;
@@ -303,7 +300,7 @@ bool MetricsReader::look() {
 }
 
 void MetricsReader::take_some() {
-  const MappedFile file(path_);
+  const MappedFile file(file_.path());
   const std::string_view text = file.text().substr(0, file.text().rfind('\n') + 1);
   std::string lines;
   size_t end = 0;
@@ -327,26 +324,12 @@ bool MetricsReader::refresh() {
     refresh();
     return true;
   }
-  std::error_code none;
-  const auto size = std::filesystem::file_size(path_, none);
-  const MappedFile file = none || size == 0 ? MappedFile() : MappedFile(path_);
-  const std::string_view text = file.text();
-  const bool anew = !goes_on(text);
-  if (anew) {
-    series_.clear();
-    last_.clear();
-    end_ = 0;
-    bad_lines_ = last_step_ = 0;
-  }
-  const size_t newline = text.rfind('\n');
-  const size_t whole = newline == std::string_view::npos ? 0 : newline + 1;
-  if (whole <= end_) {
-    return anew;
-  }
-  take(text.substr(end_, whole - end_));
-  end_ = whole;
-  last_ = text.substr(end_ - std::min(end_, kRemembered), std::min(end_, kRemembered));
-  return true;
+  return file_.read(
+      [&] {
+        series_.clear();
+        bad_lines_ = last_step_ = 0;
+      },
+      [&](std::string_view lines) { take(lines); });
 }
 
 void MetricsReader::take(std::string_view lines) {

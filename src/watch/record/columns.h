@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "watch/record/growing_file.h"
+
 namespace lockstep::watch {
 
 /// Values of a metric over a run, ordered by step. null in the file becomes NaN.
@@ -28,7 +30,7 @@ class MetricsReader {
   /// A missing file counts as empty. `long_from`: file size in bytes from which look() reads in the
   /// background.
   explicit MetricsReader(std::filesystem::path path, uintmax_t long_from = kLong)
-      : path_(std::move(path)),
+      : file_(std::move(path)),
         long_from_(long_from) {}
 
   /// Reads the complete lines added since the last call. Reads the whole file again if it was
@@ -51,17 +53,14 @@ class MetricsReader {
   int64_t last_step() const { return last_step_; }
 
  private:
-  bool goes_on(std::string_view text) const;
   void take(std::string_view lines);
   void take_some();
 
-  std::filesystem::path path_;
+  GrowingFile file_;
   uintmax_t long_from_;
   std::future<std::unique_ptr<MetricsReader>> whole_;  // valid while series_ contains a sample
   std::map<std::string, Series> series_;
   int64_t bad_lines_ = 0, last_step_ = 0;
-  size_t end_ = 0;    // bytes read
-  std::string last_;  // last bytes read, used to detect a re-created file
 };
 
 }  // namespace lockstep::watch

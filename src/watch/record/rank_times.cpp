@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
 #include "base/format.h"
+#include "base/json_lines.h"
 #include "monitor/metrics.h"
 
 namespace lockstep::watch {
@@ -14,13 +14,12 @@ namespace {
 
 using monitor::RankShares;
 
-constexpr size_t kEndKept = 64;
 constexpr size_t kLately = 16;        // minimum number of lines
 constexpr int64_t kLatelySteps = 50;  // minimum number of steps
 
 /// Parses a line; returns false if it is invalid or its lists have different lengths.
 bool read_shares(std::string_view text, RankShares& shares) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = parse_json_line(text);
   const auto is_number = [](const nlohmann::json& value) { return value.is_number(); };
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
     return false;
@@ -62,22 +61,19 @@ bool read_shares(std::string_view text, RankShares& shares) {
 }  // namespace
 
 void RankTimes::refresh() {
-  std::error_code none;
-  const auto size = std::filesystem::file_size(path_, none);
-  const MappedFile file = none || size == 0 ? MappedFile() : MappedFile(path_);
-  std::string_view text = file.text();
-  if (text.size() < end_ || !text.substr(0, end_).ends_with(last_)) {
-    *this = RankTimes(path_);
-  }
-  text.remove_prefix(end_);
-  for (size_t newline = text.find('\n'); newline != std::string_view::npos;
-       newline = text.find('\n')) {
-    take(text.substr(0, newline));
-    last_ = text.substr(0, newline + 1);
-    last_.erase(0, last_.size() - std::min(last_.size(), kEndKept));
-    end_ += newline + 1;
-    text.remove_prefix(newline + 1);
-  }
+  file_.read(
+      [&] {
+        lines_.clear();
+        stride_ = 1;
+        waiting_ = 0;
+      },
+      [&](std::string_view lines) {
+        while (!lines.empty()) {
+          const size_t end = std::min(lines.find('\n'), lines.size());
+          take(lines.substr(0, end));
+          lines.remove_prefix(std::min(end + 1, lines.size()));
+        }
+      });
 }
 
 void RankTimes::take(std::string_view line) {

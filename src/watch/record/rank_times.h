@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "monitor/rank_file.h"
+#include "watch/record/growing_file.h"
 
 namespace lockstep::watch {
 
 class RankTimes {
  public:
   /// A missing file counts as empty.
-  explicit RankTimes(std::filesystem::path path) : path_(std::move(path)) {}
+  explicit RankTimes(std::filesystem::path path) : file_(std::move(path)) {}
 
   /// Reads the complete lines that were added. Reads the whole file again if it was truncated or
   /// re-created. Invalid lines are skipped. Throws Error (data) if the file cannot be read.
@@ -37,10 +38,8 @@ class RankTimes {
  private:
   void take(std::string_view line);
 
-  std::filesystem::path path_;
+  GrowingFile file_;
   std::vector<monitor::RankShares> lines_;
-  uint64_t end_ = 0;  // bytes read
-  std::string last_;  // last bytes read
   int64_t stride_ = 1,
           waiting_ = 0;  // lines of the file per entry, and lines merged into the last entry
 };

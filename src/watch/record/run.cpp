@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json_lines.h"
 #include "base/json_number.h"
 #include "config/core/value.h"
 #include "config/core/yaml.h"
@@ -24,17 +25,11 @@ constexpr size_t kTail = size_t{64}
 constexpr int kDeepest = 8;      // maximum depth of the search for runs
 
 template <class Body>
-void for_each_line(std::string_view text, const Body& body) {
+void for_each_line_of(std::string_view text, const Body& body) {
   for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
     body(text.substr(0, end));
     text.remove_prefix(end + 1);
   }
-}
-
-/// Returns the JSON object in a line, or null.
-nlohmann::json object_of(std::string_view line) {
-  auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() ? json : nlohmann::json();
 }
 
 std::optional<double> number_at(const nlohmann::json& object, const char* key) {
@@ -73,8 +68,8 @@ std::string tail_of(const fs::path& path) {
 }
 
 void read_tail(RunSummary& run) {
-  for_each_line(tail_of(run.folder / "metrics.jsonl"), [&](std::string_view text) {
-    const nlohmann::json line = object_of(text);
+  for_each_line_of(tail_of(run.folder / "metrics.jsonl"), [&](std::string_view text) {
+    const nlohmann::json line = parse_json_line(text);
     if (line.is_null()) {
       return;
     }
@@ -148,16 +143,29 @@ void read_end(RunSummary& run, const std::vector<Event>& events, double now) {
 
 }  // namespace
 
-std::vector<Event> read_events(const fs::path& folder) {
+std::vector<Event> read_events(
+    const fs::path& folder, std::initializer_list<std::string_view> names) {
   std::vector<Event> events;
   const fs::path path = folder / monitor::kEventsName;
   std::error_code none;
   if (!fs::is_regular_file(path, none)) {
     return events;
   }
-  for_each_line(read_file(path), [&](std::string_view text) {
-    nlohmann::json line = object_of(text);
-    std::string name = text_at(line.is_null() ? nlohmann::json::object() : line, "event", "");
+  const auto is_wanted = [&](std::string_view name) {
+    return names.size() == 0 || std::ranges::find(names, name) != names.end();
+  };
+  const auto may_be_wanted = [&](std::string_view text) {  // avoids parsing all other lines
+    return names.size() == 0 || std::ranges::any_of(names, [&](std::string_view name) {
+             return text.find(fmt::format("\"{}\"", name)) != std::string_view::npos;
+           });
+  };
+  for_each_line(path, [&](std::string_view text) {
+    const bool begins = text.find("\"began\"") != std::string_view::npos;
+    if (!begins && !may_be_wanted(text)) {
+      return;
+    }
+    nlohmann::json line = parse_json_line(text);
+    std::string name = text_at(line, "event", "");
     if (name.empty()) {
       return;
     }
@@ -165,8 +173,10 @@ std::vector<Event> read_events(const fs::path& folder) {
     if (event.name == "began" && event.step == 0 && whole_at(line, "round") == 0) {
       events.clear();
     }
-    event.fields = std::move(line);
-    events.push_back(std::move(event));
+    if (is_wanted(event.name)) {
+      event.fields = std::move(line);
+      events.push_back(std::move(event));
+    }
   });
   return events;
 }
@@ -277,8 +287,8 @@ std::map<std::string, std::string> configuration_of(const fs::path& folder) {
   if (fs::exists(path)) {
     flatten(config::read_config_file(path), "", values);
   }
-  for (const Event& event : read_events(folder)) {
-    if (event.name == "act" && text_at(event.fields, "act", "") == "set") {
+  for (const Event& event : read_events(folder, {"act"})) {
+    if (text_at(event.fields, "act", "") == "set") {
       values["training.learning_rate"] += fmt::format(
           ", {} after step {}", number_at(event.fields, "learning_rate").value_or(0), event.step);
     }

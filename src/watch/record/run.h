@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,8 +24,10 @@ struct Event {
 };
 
 /// Returns the events of the current run; events of an earlier run in the same folder are skipped,
-/// as are an incomplete last line and invalid lines.
-std::vector<Event> read_events(const std::filesystem::path& folder);
+/// as are an incomplete last line and invalid lines. `names`: the events to return; empty: all.
+/// With names, the memory does not depend on the length of the file.
+std::vector<Event> read_events(
+    const std::filesystem::path& folder, std::initializer_list<std::string_view> names = {});
 
 /// State of a run.
 enum class End {
