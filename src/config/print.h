@@ -9,7 +9,7 @@
 namespace lockstep::config {
 
 /// Returns YAML with every field, the config.yaml of a run. Reading it gives the same
-/// configuration. Secret values are written as ***.
+/// configuration. Secret values, and credentials in URLs, are written as ***.
 std::string to_yaml(const Config& config, const Origins& origins = {});
 /// The same, with the origin of the value on each line (--print-config).
 std::string print_config(const Resolution& resolution);

@@ -35,16 +35,9 @@ constexpr size_t kBytesUnderWay = 64 << 20;
 /// and releasing the lease may throw an exception that cannot be caught.
 const std::string kBesideMark = ".lockstep-beside-", kBesidePart = "/part";
 
-/// Returns the error message; empty on success.
+/// Returns the error message, which may contain credentials; empty on success.
 std::string text_of(const arrow::Status& status) {
-  if (status.ok()) {
-    return "";
-  }
-  std::string text = status.message();
-  for (char& c : text) {
-    c = c == '\n' ? ' ' : c;
-  }
-  return text.substr(0, 400);
+  return status.ok() ? "" : status.message();
 }
 
 /// Microsoft's client throws on an invalid response, and Arrow does not catch the exception.

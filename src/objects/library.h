@@ -1,7 +1,7 @@
 // Interface of liblockstep_object_stores.so (src/object_stores), which accesses object stores
 // through Arrow's file systems. The library is loaded when the first object-store location is used.
-// Every call returns the library's error message, or an empty string on success. Thread-safe except
-// for uploads.
+// Every call returns the library's error message, which may contain credentials, or an empty string
+// on success. Thread-safe except for uploads.
 #pragma once
 
 #include <cstddef>

@@ -23,9 +23,7 @@ struct Origin {
 using Origins = std::map<std::string, Origin>;
 
 /// "default", "conf/a.yaml:3", "command line: seed=1", "environment: WORLD_SIZE", "from
-/// training.bf16".
+/// training.bf16". Credentials in URLs are replaced.
 std::string describe(const Origin& origin);
-/// Returns true if a name is that of a secret: its last word is KEY, TOKEN, SECRET or PASSWORD.
-bool is_secret_name(const std::string& name);
 
 }  // namespace lockstep::config
