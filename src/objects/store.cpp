@@ -240,20 +240,39 @@ void Store::read(const Object& object, uint64_t offset, std::span<std::byte> byt
   check("the store returns empty responses", "read", at(object.key));
 }
 
-std::string Store::read_text(Object object) {
+void Store::read_whole(Object object, const std::function<void(const Object& current)>& read) {
   const Location place = at(object.key);
   for (int i = 0; i < kReads; ++i) {
-    std::string text(object.size, '\0');
-    read(object, 0, std::as_writable_bytes(std::span(text)));
+    read(object);
     const auto now = find(place);
     if (now && now->size == object.size) {
-      return text;
+      return;
     }
     check(now ? "" : "the object was removed", "read", place);
     object = *now;
   }
   check("the object changes during every attempt", "read", place);
-  return "";
+}
+
+std::string Store::read_text(Object object) {
+  std::string text;
+  read_whole(std::move(object), [&](const Object& current) {
+    text.assign(current.size, '\0');
+    read(current, 0, std::as_writable_bytes(std::span(text)));
+  });
+  return text;
+}
+
+void Store::read_file(Object object, File& file) {
+  std::vector<std::byte> buffer;
+  read_whole(std::move(object), [&](const Object& current) {
+    file.resize(current.size);
+    for (uint64_t offset = 0; offset < current.size; offset += buffer.size()) {
+      buffer.resize(std::min(kBlockBytes, current.size - offset));
+      read(current, offset, buffer);
+      file.write_at(offset, buffer);
+    }
+  });
 }
 
 void Store::write(const Location& to, const std::function<void(Upload&)>& fill) {

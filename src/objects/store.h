@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "objects/library.h"
 
 namespace lockstep::objects {
@@ -64,6 +65,8 @@ class Store {
   void read(const Object& object, uint64_t offset, std::span<std::byte> bytes);
   /// Reads a whole object; its current content if it was replaced since it was found.
   std::string read_text(Object object);
+  /// The same into a file, in bounded memory.
+  void read_file(Object object, File& file);
   /// Writes what `fill` appends as one object. `fill` is called again if the store lost part of the
   /// data.
   void write(const Location& to, const std::function<void(Upload&)>& fill);
@@ -75,6 +78,7 @@ class Store {
  private:
   Store(std::unique_ptr<RawStore> raw, Location bucket);
   Location at(std::string_view key) const;
+  void read_whole(Object object, const std::function<void(const Object& current)>& read);
 
   std::unique_ptr<RawStore> raw_;
   Location bucket_;
