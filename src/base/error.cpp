@@ -1,6 +1,8 @@
 // Implements error text and exit codes.
 #include "base/error.h"
 
+#include "base/redact.h"
+
 namespace lockstep {
 
 int exit_code(ErrorKind kind) {
@@ -28,13 +30,13 @@ int exit_code(ErrorKind kind) {
 
 Error::Error(ErrorKind kind, std::string message, std::string remedy)
     : kind_(kind),
-      message_(std::move(message)),
-      remedy_(std::move(remedy)) {
+      message_(redacted(message)),
+      remedy_(redacted(remedy)) {
   compose();
 }
 
 void Error::add_context(std::string context) {
-  contexts_.push_back(std::move(context));
+  contexts_.push_back(redacted(context));
   compose();
 }
 

@@ -64,8 +64,8 @@ nlohmann::json parse_json(std::string_view text, std::string_view source, ErrorK
   }
 }
 
-nlohmann::json read_json(const std::filesystem::path& path, ErrorKind kind) {
-  return parse_json(read_file(path, kind), path.string(), kind);
+nlohmann::json read_json(const std::filesystem::path& path, ErrorKind kind, uint64_t longest) {
+  return parse_json(read_file(path, kind, longest), path.string(), kind);
 }
 
 }  // namespace lockstep

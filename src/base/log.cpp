@@ -7,6 +7,8 @@
 
 #include <unistd.h>
 
+#include "base/redact.h"
+
 namespace lockstep {
 namespace {
 
@@ -87,7 +89,7 @@ void log_line(LogLevel level, std::string_view text) {
   }
   const int rank = rank_setting();
   const std::string prefix = rank >= 0 ? fmt::format("[rank {}] ", rank) : "";
-  write_lines(fmt::format("{}{}{}\n", prefix, name_of(level), without_control(text)));
+  write_lines(fmt::format("{}{}{}\n", prefix, name_of(level), without_control(redacted(text))));
 }
 
 void write_lines(std::string_view lines) {

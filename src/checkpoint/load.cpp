@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/on_all_ranks.h"
@@ -79,7 +80,7 @@ std::string Checkpoint::file(const std::string& name) const {
         ErrorKind::kCheckpoint,
         fmt::format("checkpoint {} has no {}", folder_.string(), shown(name)));
   }
-  return read_file(folder_ / name, ErrorKind::kCheckpoint);
+  return read_file(folder_ / name, ErrorKind::kCheckpoint, kLongestJsonTable);
 }
 
 const TensorFiles& Checkpoint::group(const std::string& group) const {

@@ -26,7 +26,7 @@ Manifest read_manifest(const std::filesystem::path& folder) {
             folder.string(),
             kManifestName));
   }
-  return parse_manifest(read_file(path, ErrorKind::kCheckpoint), path.string());
+  return parse_manifest(read_file(path, ErrorKind::kCheckpoint, kLongestJsonTable), path.string());
 }
 
 namespace {

@@ -14,6 +14,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/replace_file.h"
 #include "checkpoint/on_all_ranks.h"
 #include "objects/fetch.h"
 
@@ -229,7 +230,7 @@ void ObjectStoreRun::fetch_files(const ObjectStoreState& state) {
       continue;
     }
     create_folders((work_ / name).parent_path());
-    write_file_atomically(work_ / name, Store::of(place_).read_text(object));
+    replace_file(work_ / name, [&](File& file) { Store::of(place_).read_file(object, file); });
     published_[name] = {object.size, time_of(work_ / name)};
   }
 }

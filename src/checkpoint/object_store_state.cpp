@@ -27,6 +27,9 @@ constexpr std::string_view kHolds = ".lockstep";
 
 /// Returns nullopt if the object is being written or removed, or is not a lease.
 std::optional<ObjectStoreLease> read_hold(const Location& run, const Object& object) {
+  if (object.size > kLongestJson) {
+    return std::nullopt;
+  }
   try {
     const std::string text = Store::of(run).read_text(object);
     if (text.empty()) {
@@ -80,7 +83,8 @@ std::optional<ObjectStoreCheckpoint> read_committed(
     const Location& run, const Object& object, KnownManifests& known) {
   const std::filesystem::path name = objects::name_below(run, object);
   const auto step = checkpoint_step(*name.begin());
-  if (!step || name.filename() != kManifestName || std::distance(name.begin(), name.end()) != 3) {
+  if (!step || name.filename() != kManifestName || std::distance(name.begin(), name.end()) != 3 ||
+      object.size > kLongestJsonTable) {
     return std::nullopt;
   }
   if (const auto read = known.find(name.parent_path().string()); read != known.end()) {

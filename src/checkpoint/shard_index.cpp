@@ -11,7 +11,7 @@ namespace lockstep::checkpoint {
 
 std::map<std::string, std::string> read_shard_index(
     const std::filesystem::path& index, ErrorKind kind) {
-  const nlohmann::json root = read_json(index, kind);
+  const nlohmann::json root = read_json(index, kind, kLongestJsonTable);
   const auto fail = [&](const std::string& what) {
     throw Error(kind, fmt::format("{}: {}", index.string(), what), "copy or download it again");
   };

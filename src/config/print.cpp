@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "base/redact.h"
 #include "config/core/scalar.h"
 #include "config/core/schema.h"
 
@@ -64,7 +65,7 @@ std::string yaml_scalar(const Value& value) {
   if (!value.quoted) {
     return value.text;
   }
-  const std::string text = escaped(value.text);
+  const std::string text = escaped(redacted(value.text, {}));
   return is_plain(text) ? text : quoted(text);
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
+#include "base/text.h"
 #include "config/core/checker.h"
 #include "config/core/class_weights.h"
 #include "config/core/scalar.h"
@@ -556,6 +557,10 @@ void validate(
       otlp.empty() || otlp.starts_with("http://") || otlp.starts_with("https://"),
       "monitor.otlp",
       "empty or an address http://HOST:PORT");
+  check.require(
+      !mentions(otlp, "***"),
+      "monitor.otlp",
+      "an address with its credentials, which config.yaml does not contain");
   check.require(config.monitor.histograms >= 0, "monitor.histograms", "at least 0");
   if (config.monitor.peak_tflops) {
     check.require(*config.monitor.peak_tflops > 0, "monitor.peak_tflops", "above 0");

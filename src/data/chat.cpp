@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/json_lines.h"
 #include "text/tokenizer.h"
 
@@ -138,7 +139,9 @@ std::optional<std::string> ChatTemplate::source_of(const text::Tokenizer& tokeni
 std::shared_ptr<const ChatTemplate> ChatTemplate::read(
     const std::filesystem::path& path, const text::Tokenizer& tokenizer) {
   return std::make_shared<ChatTemplate>(
-      read_file(path, ErrorKind::kConfig), path.string(), tokens_of(tokenizer.files()));
+      read_file(path, ErrorKind::kConfig, kLongestJson),
+      path.string(),
+      tokens_of(tokenizer.files()));
 }
 
 jinja::Rendering ChatTemplate::render_first(const Chat& chat, size_t messages, Asks asks) const {

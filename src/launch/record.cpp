@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rank_status.h"
+#include "base/redact.h"
 #include "launch/system/step_file.h"
 
 namespace lockstep::launch {
@@ -49,7 +50,7 @@ Described describe_current() {
         "lower the micro-batch, or use more ranks",
         exit_code(ErrorKind::kOutOfMemory)};
   } catch (const std::exception& error) {
-    const std::string whole = error.what();
+    const std::string whole = redacted(error.what());
     const int code = speaks_of_memory(whole) ? exit_code(ErrorKind::kOutOfMemory) : 1;
     return {"std::exception", whole.substr(0, whole.find('\n')), whole, "", code};
   } catch (...) {

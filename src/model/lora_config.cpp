@@ -284,7 +284,7 @@ LoraConfig parse_lora_config(std::string_view text, std::string_view source) {
 }
 
 LoraConfig read_lora_config(const std::filesystem::path& file) {
-  return parse_lora_config(read_file(file), file.string());
+  return parse_lora_config(read_file(file, ErrorKind::kData, kLongestJson), file.string());
 }
 
 std::string to_json(const LoraConfig& config, bool in_first) {

@@ -419,7 +419,7 @@ ModelConfig parse_model_config(std::string_view text, std::string_view source) {
 }
 
 ModelConfig read_model_config(const std::filesystem::path& path) {
-  return parse_model_config(MappedFile(path).text(), path.string());
+  return parse_model_config(read_file(path, ErrorKind::kData, kLongestJson), path.string());
 }
 
 }  // namespace lockstep::model

@@ -133,7 +133,8 @@ TrainerState parse_trainer_state(std::string_view text, std::string_view source)
 }
 
 TrainerState read_trainer_state(const std::filesystem::path& path) {
-  return parse_trainer_state(read_file(path, ErrorKind::kCheckpoint), path.string());
+  return parse_trainer_state(
+      read_file(path, ErrorKind::kCheckpoint, kLongestJsonTable), path.string());
 }
 
 std::string history_line(const Record& record) {

@@ -37,14 +37,7 @@ const std::string kBesideMark = ".lockstep-beside-", kBesidePart = "/part";
 
 /// Returns the error message, or an empty string on success.
 std::string text_of(const arrow::Status& status) {
-  if (status.ok()) {
-    return "";
-  }
-  std::string text = status.message();
-  for (char& c : text) {
-    c = c == '\n' ? ' ' : c;
-  }
-  return text.substr(0, 400);
+  return status.ok() ? "" : status.message();
 }
 
 /// Runs `work` and converts exceptions to messages. Microsoft's client throws on an invalid

@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kReadBytes = 8 << 20;
+constexpr uint64_t kReadBytes = uint64_t{8} << 20;
+constexpr uint64_t kSyncBytes = 2 * kReadBytes;  // between two syncs
 constexpr const char* kPartial = ".partial";
 
 /// File with an exclusive lock for the lifetime of the object.
@@ -50,8 +51,15 @@ class LockedFile {
   int descriptor_ = -1;
 };
 
-/// Fetches `objects` into a folder whose name is a hash of their keys, sizes and times. All keys
-/// begin with the key of `base`; the rest of a key is the name of the copy.
+/// Returns how many bytes of an interrupted download are on the device. A power loss can leave a
+/// file with its size but without its last data, so a multiple of kSyncBytes is synced before
+/// anything is written after it.
+uint64_t kept_bytes(uint64_t size) {
+  return size == 0 ? 0 : (size - 1) / kSyncBytes * kSyncBytes;
+}
+
+/// Fetches `objects`, whose keys all begin with the key of `base`, into a folder whose name is a
+/// hash of their keys, sizes and times. The rest of each key is the name of its copy.
 fs::path fetch_set(const Location& base, const std::vector<Object>& objects) {
   Hasher hasher;
   hasher.update_field(base.text());
@@ -114,13 +122,14 @@ void fetch_file(const Object& object, const Location& place, const fs::path& pat
     return;
   }
   File file(partial, File::Mode::kWrite, ErrorKind::kEnvironment);
-  uint64_t at = file.size();
-  if (at > object.size) {
-    file.resize(at = 0);
-  }
+  uint64_t at = file.size() > object.size ? 0 : kept_bytes(file.size());
+  file.resize(at);
   log_info("fetching {}{}", place.text(), at > 0 ? fmt::format(", resumed at byte {}", at) : "");
   std::vector<std::byte> buffer;
   for (; at < object.size; at += buffer.size()) {
+    if (at % kSyncBytes == 0) {
+      file.sync();
+    }
     buffer.resize(std::min(kReadBytes, object.size - at));
     store.read(object, at, buffer);
     file.write_at(at, buffer);

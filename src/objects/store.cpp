@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 
 #include "base/format.h"
+#include "base/redact.h"
 
 namespace lockstep::objects {
 namespace {
@@ -20,6 +21,9 @@ namespace {
 // response, and a read leaves the buffer unchanged. Therefore empty results are requested again,
 // and a read must overwrite a random mark.
 constexpr int kLooks = 3, kReads = 6, kWrites = 3;
+
+constexpr size_t kLongestMessage = 400;
+constexpr uint64_t kBlockBytes = uint64_t{8} << 20;
 
 constexpr const char* kObjectStoreLibrary = "liblockstep_object_stores.so";
 constexpr std::array<std::string_view, 3> kSchemes = {"s3", "gs", "az"};
@@ -62,12 +66,21 @@ std::string credentials_of(std::string_view scheme) {
                             "AZURE_CLIENT_SECRET";
 }
 
+/// Returns the library's message as one short line. Its URLs contain the credentials of some
+/// stores, which are removed before the text is cut, because a part of a secret is no longer
+/// recognized.
+std::string line_of(const std::string& problem) {
+  std::string line = redacted(problem);
+  std::ranges::replace(line, '\n', ' ');
+  return line.substr(0, kLongestMessage);
+}
+
 /// Throws an Error with a hint unless `problem` is empty.
 void check(const std::string& problem, std::string_view action, const Location& place) {
   if (problem.empty()) {
     return;
   }
-  const std::string what = fmt::format("cannot {} {}: {}", action, place.text(), problem);
+  const std::string what = fmt::format("cannot {} {}: {}", action, place.text(), line_of(problem));
   if (tells(
           problem,
           {"NO_SUCH_BUCKET", "Bucket does not exist", "Bucket not found", "ContainerNotFound"})) {
@@ -227,20 +240,39 @@ void Store::read(const Object& object, uint64_t offset, std::span<std::byte> byt
   check("the store returns empty responses", "read", at(object.key));
 }
 
-std::string Store::read_text(Object object) {
+void Store::read_whole(Object object, const std::function<void(const Object& current)>& read) {
   const Location place = at(object.key);
   for (int i = 0; i < kReads; ++i) {
-    std::string text(object.size, '\0');
-    read(object, 0, std::as_writable_bytes(std::span(text)));
+    read(object);
     const auto now = find(place);
     if (now && now->size == object.size) {
-      return text;
+      return;
     }
     check(now ? "" : "the object was removed", "read", place);
     object = *now;
   }
   check("the object changes during every attempt", "read", place);
-  return "";
+}
+
+std::string Store::read_text(Object object) {
+  std::string text;
+  read_whole(std::move(object), [&](const Object& current) {
+    text.assign(current.size, '\0');
+    read(current, 0, std::as_writable_bytes(std::span(text)));
+  });
+  return text;
+}
+
+void Store::read_file(Object object, File& file) {
+  std::vector<std::byte> buffer;
+  read_whole(std::move(object), [&](const Object& current) {
+    file.resize(current.size);
+    for (uint64_t offset = 0; offset < current.size; offset += buffer.size()) {
+      buffer.resize(std::min(kBlockBytes, current.size - offset));
+      read(current, offset, buffer);
+      file.write_at(offset, buffer);
+    }
+  });
 }
 
 void Store::write(const Location& to, const std::function<void(Upload&)>& fill) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "objects/library.h"
 
 namespace lockstep::objects {
@@ -63,8 +64,10 @@ class Store {
   void read(const Object& object, uint64_t offset, std::span<std::byte> bytes);
   /// Reads a whole object. If it was replaced since it was found, reads the current content.
   std::string read_text(Object object);
-  /// Writes the data that `fill` appends as one object. Calls `fill` again if the store lost part
-  /// of the data.
+  /// The same into a file, in bounded memory.
+  void read_file(Object object, File& file);
+  /// Writes what `fill` appends as one object. `fill` is called again if the store lost part of the
+  /// data.
   void write(const Location& to, const std::function<void(Upload&)>& fill);
   void write(const Location& to, std::string_view text);
   /// Removes an object. Has no effect if it does not exist.
@@ -74,6 +77,7 @@ class Store {
  private:
   Store(std::unique_ptr<RawStore> raw, Location bucket);
   Location at(std::string_view key) const;
+  void read_whole(Object object, const std::function<void(const Object& current)>& read);
 
   std::unique_ptr<RawStore> raw_;
   Location bucket_;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json.h"
 #include "schedule/check.h"
 
 namespace lockstep::schedule {
@@ -187,7 +188,7 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
 }
 
 Schedule read_schedule(const std::filesystem::path& path) {
-  return parse_schedule(read_file(path, ErrorKind::kConfig), path.string());
+  return parse_schedule(read_file(path, ErrorKind::kConfig, kLongestJsonTable), path.string());
 }
 
 bool names_a_file(std::string_view schedule) {

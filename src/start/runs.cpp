@@ -9,12 +9,31 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/text.h"
 #include "monitor/trackers.h"
 #include "start/parse.h"
 #include "watch/record/compare.h"
 #include "watch/record/run.h"
 
 namespace lockstep::start {
+namespace {
+
+/// Returns the run's monitor.otlp.
+std::string recorded_otlp(const std::string& folder) {
+  const auto configuration = watch::configuration_of(folder);
+  const auto found = configuration.find("monitor.otlp");
+  std::string otlp = found == configuration.end() ? "" : found->second;
+  std::erase(otlp, '\'');  // the value may be quoted as in YAML
+  if (mentions(otlp, "***")) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{}: monitor.otlp is recorded without its credentials", folder),
+        "add --otlp ADDRESS, with the credentials");
+  }
+  return otlp;
+}
+
+}  // namespace
 
 int run_runs(std::vector<std::string> arguments) {
   std::string folder = ".";
@@ -61,12 +80,17 @@ int run_compare(std::vector<std::string> arguments) {
 }
 
 int run_sync(std::vector<std::string> arguments) {
-  std::string folder;
+  std::string folder, otlp;
   CLI::App app(
       "Upload the records of a run that the servers of MLflow (MLFLOW_TRACKING_URI) and "
       "OpenTelemetry (monitor.otlp) have not received.",
       "lockstep sync");
   app.add_option("run", folder, "The folder of a run")->required();
+  app.add_option(
+      "--otlp",
+      otlp,
+      "Address of the OpenTelemetry server; required if it contains credentials, which a run does "
+      "not record. string; default: monitor.otlp of the run");
   if (parse(app, std::move(arguments)) == Parsed::kHelpShown) {
     return 0;
   }
@@ -77,10 +101,9 @@ int run_sync(std::vector<std::string> arguments) {
         fmt::format("{} is still training and uploads its records itself", folder),
         "wait until it has ended");
   }
-  const auto configuration = watch::configuration_of(folder);
-  const auto found = configuration.find("monitor.otlp");
-  std::string otlp = found == configuration.end() ? "" : found->second;
-  std::erase(otlp, '\'');  // the value may be quoted as in YAML
+  if (otlp.empty()) {
+    otlp = recorded_otlp(folder);
+  }
   if (!monitor::send_what_is_kept(folder, otlp)) {
     throw Error(
         ErrorKind::kEnvironment,

@@ -372,11 +372,12 @@ TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file)
   TokenizerFiles files{folder.string(), {}};
   for (const char* name : kFileNames) {
     if (std::filesystem::is_regular_file(folder / name)) {
-      files.contents[name] = read_file(folder / name);
+      files.contents[name] = read_file(folder / name, ErrorKind::kData, kLongestJsonTable);
     }
   }
   if (!is_folder) {
-    files.contents["tokenizer.json"] = read_file(folder_or_file);
+    files.contents["tokenizer.json"] =
+        read_file(folder_or_file, ErrorKind::kData, kLongestJsonTable);
   }
   const bool two_files =
       files.contents.contains("vocab.json") && files.contents.contains("merges.txt");

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/redact.h"
 #include "checkpoint/folders.h"
 #include "model/description.h"
 #include "monitor/trackers.h"
@@ -126,7 +127,7 @@ void record_failure(Job& job) {
   } catch (const Error& error) {
     job.monitor->event("failed", {{"error", error.what()}, {"exit_code", exit_code(error.kind())}});
   } catch (const std::exception& error) {
-    job.monitor->event("failed", {{"error", error.what()}, {"exit_code", 1}});
+    job.monitor->event("failed", {{"error", redacted(error.what())}, {"exit_code", 1}});
   }
 }
 

@@ -59,7 +59,7 @@ std::map<int64_t, json> results_of_run(
     }
     const int64_t step = std::atoll(name.c_str() + kStep.size());
     if (step <= last) {
-      found[step] = read_json(file);
+      found[step] = read_json(file, ErrorKind::kData, kLongestJsonTable);
     }
   }
   return found;
@@ -119,7 +119,8 @@ std::string picture_of_ratios(const std::map<int64_t, json>& results, const fs::
   constexpr size_t kMost = 6;
   std::vector<metrics::NamedCurve> curves;
   if (!retained.empty()) {
-    curves.push_back(distribution("retain model", truth_ratios_of(read_json(retained))));
+    curves.push_back(distribution(
+        "retain model", truth_ratios_of(read_json(retained, ErrorKind::kData, kLongestJsonTable))));
   }
   // The first, the last and some in between.
   const size_t stride = (results.size() + kMost - 1) / kMost;

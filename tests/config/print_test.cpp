@@ -65,10 +65,17 @@ TEST(Print, SecretsAreRedacted) {
   EXPECT_THAT(print_config(result), Not(HasSubstr("hf_12345")));
   EXPECT_THAT(to_yaml(result.config, result.origins), Not(HasSubstr("hf_12345")));
   EXPECT_THAT(harness.error({"seed=${oc.env:HF_TOKEN}"}), Not(HasSubstr("hf_12345")));
-  EXPECT_TRUE(is_secret_name("WANDB_API_KEY"));
-  EXPECT_TRUE(is_secret_name("hub_token"));
-  EXPECT_FALSE(is_secret_name("monkey"));
-  EXPECT_FALSE(is_secret_name("HOME"));
+}
+
+TEST(Print, CredentialsInAnAddressAreRedacted) {
+  const Resolution result = Harness().run({"monitor.otlp=http://me:canary%2Fword@collector:4318"});
+  for (const std::string& text : {print_config(result), to_yaml(result.config, result.origins)}) {
+    EXPECT_THAT(text, HasSubstr("http://***@collector:4318"));
+    EXPECT_THAT(text, Not(HasSubstr("canary")));
+  }
+  EXPECT_THAT(
+      Harness().error({"monitor.otlp=http://***@collector:4318"}),
+      HasSubstr("an address with its credentials"));
 }
 
 TEST(Print, TheNameOfAFieldIsNoSecret) {

@@ -233,7 +233,8 @@ TEST(Transports, QuoteForTheRemoteShellAndNothingElse) {
   const auto pdsh = remote_commands("pdsh", job);
   EXPECT_THAT(pdsh[0].argv, Contains("n1,n2"));
   EXPECT_THAT(pdsh[0].argv.back(), HasSubstr("--node_rank=%n"));
-  EXPECT_THAT(pdsh[0].argv.back(), HasSubstr("export NCCL_DEBUG='in'\\''fo'; "));
+  EXPECT_THAT(
+      pdsh[0].argv.back(), HasSubstr("cd '/a b' && export NCCL_DEBUG='in'\\''fo' && exec "));
   EXPECT_THAT(remote_commands("slurm", job)[0].argv, Contains("--export=ALL"));
   EXPECT_THAT(remote_commands("openmpi", job)[0].argv, Contains("ppr:1:node"));
   EXPECT_THAT(remote_commands("mpich", job)[0].argv, Contains("-genvlist"));

@@ -5,7 +5,7 @@ import os
 import shutil
 import unittest
 
-from harness import CONFIG, SOURCE, ProgramTest, lockstep, losses
+from harness import CONFIG, SOURCE, ProgramTest, lockstep, losses, start
 
 
 class BadData(ProgramTest):
@@ -132,6 +132,27 @@ class BadData(ProgramTest):
             self.assertIn("data.mixture", error)
             self.assertIn("the weights sum to 0", error)
         self.assertIn("nothing would be learned", self.labelled("data.train=train.csv", "task.class_weights=[0,0]", code=2))
+
+
+class Expanding(ProgramTest):
+    """Small files that would take gigabytes, with 3 GiB of addresses."""
+
+    def refused(self, code, *words):
+        process = start(*words, cwd=self.folder, address_space=3 << 30)
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, code, out + err)
+        return err
+
+    def show(self, *words, code=4):
+        return self.refused(code, "data", "show", "tokenizer.path=tokenizer", "data.sequence_length=32", *words, "--rows", "1")
+
+    def test_the_limit_lets_usual_data_pass(self):
+        self.show("data.train=corpus/train.txt", code=0)
+
+    def test_the_description_of_a_model(self):
+        (self.folder / "large.json").write_text('{"a": [' + "[]," * (8 << 20) + "[]]}")
+        error = self.refused(4, "estimate", "model.path=large.json", "data.sequence_length=32")
+        self.assertIn("but the maximum is 16777216", error)
 
 
 if __name__ == "__main__":

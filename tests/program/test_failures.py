@@ -80,6 +80,21 @@ class Failures(ProgramTest):
         failed = self.run_fails(3, *self.train_arguments("no-tmp", ranks=2), env=environment(TMPDIR=str(self.folder / "nowhere")))
         self.assertIn("set TMPDIR to a writable folder", failed.err)
 
+    def test_no_temporary_folder_is_left(self):
+        temporary = self.folder / "temporary"
+        temporary.mkdir()
+        env = environment(TMPDIR=str(temporary))
+        folders = lambda: [path.name for path in temporary.glob("lockstep-*") if path.name != f"lockstep-{os.getuid()}"]
+        failed = self.run_fails(4, *self.train_arguments("nothing", "data.train=nothing-here.txt", ranks=2), env=env)
+        self.assertIn("error_file: <N/A>", failed.err)
+        self.assertEqual(folders(), [])
+        process = start(*self.train_arguments("ended", ranks=2, steps=100000), cwd=self.folder, env=env)
+        wait_for(lambda: len(losses(self.folder / "ended")) >= 2)
+        self.assertEqual(len(folders()), 1)
+        process.kill()
+        process.communicate(timeout=60)
+        wait_for(lambda: not folders())
+
     def test_bad_input_is_reported(self):
         cases = [
             (2, ["learning_rat=1"], ["learning_rat", "learning_rate"]),

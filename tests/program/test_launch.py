@@ -13,6 +13,7 @@ from harness import (
     environment,
     free_port,
     listens,
+    lockstep,
     long,
     losses,
     metrics,
@@ -203,6 +204,34 @@ class Words(ProgramTest):
                 capture_output=True, text=True, timeout=60, env=env)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(f"rank {ranks - 1} of {ranks}\n", done.stdout, name)
+
+    def test_pdsh_gets_no_secret_in_its_arguments(self):
+        """Transports of the test write their arguments, which every user of a machine can list, and end."""
+        tools, home = self.folder / "tools", self.folder / "home"
+        tools.mkdir()
+        home.mkdir()
+        for name, takes in (("pdsh", ""), ("ssh", "read line")):
+            (tools / name).write_text(f'#!/bin/sh\necho "{name} $*" >> "{self.folder}/asked"\n{takes}\n')
+            (tools / name).chmod(0o755)
+        (self.folder / "hosts").write_text("one slots=1\ntwo slots=1\n")
+
+        def asked(*words, code=0, **more):
+            (self.folder / "asked").write_text("")
+            env = environment(HOME=str(home), PATH=f"{tools}:{os.environ['PATH']}", **more)
+            told = lockstep("launch", "--hostfile", "hosts", "--launcher", "pdsh", "--rdzv-insecure", *words, "x.py", cwd=self.folder, env=env)
+            self.assertEqual(told.code, code, told)
+            return (self.folder / "asked").read_text(), told.err
+
+        text, _ = asked(NCCL_DEBUG="WARN")
+        self.assertRegex(text, "^pdsh .*cd [^;&]* && export NCCL_DEBUG=WARN && [^;]* exec ")
+        (home / ".deepspeed_env").write_text("HF_TOKEN=canary\n")
+        text, err = asked()
+        self.assertEqual([line.split()[0] for line in text.splitlines() if line[:3] in ("ssh", "pds")], ["ssh", "ssh"])
+        self.assertNotIn("canary", text)
+        self.assertIn("using ssh", err)
+        text, err = asked("--launcher_args=-l me", code=2)
+        self.assertEqual(text, "")
+        self.assertIn("would show the variables of .deepspeed_env", err)
 
     def test_doctor_measures_the_ranks(self):
         result = self.run_ok("doctor", "--nproc", 2, "--output", self.folder)

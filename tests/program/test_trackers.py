@@ -208,6 +208,20 @@ class OpenTelemetry(ProgramTest):
         self.assertEqual(len([span for span in spans if span["name"] == "step"]), 6)
         self.run_fails(2, *self.train_arguments("refused", "monitor.otlp=localhost:4318"))
 
+    def test_the_credentials_of_a_collector_are_not_recorded(self):
+        port = free_port()
+        address = f"http://me:canary@127.0.0.1:{port}"
+        result = self.train("secret", f"monitor.otlp={address}", "save_steps=3")
+        self.assertNotIn("canary", result.out + result.err)
+        written = [path.name for path in (self.folder / "secret").rglob("*") if path.is_file() and b"canary" in path.read_bytes()]
+        self.assertEqual(written, [])
+        self.assertIn(f"http://***@127.0.0.1:{port}", (self.folder / "secret" / "config.yaml").read_text())
+        self.assertIn("--otlp", self.run_fails(2, "sync", "secret").err)
+        server = Server(port)
+        self.addCleanup(server.close)
+        self.run_ok("sync", "secret", "--otlp", address)
+        self.assertEqual({path for path, _ in server.posts}, {"/v1/traces"})
+
 
 class TrainJob(ProgramTest):
     """Status updates of a Kubeflow TrainJob over HTTPS, with a token that changes during the run."""

@@ -25,7 +25,5 @@ using Origins = std::map<std::string, Origin>;
 /// Formats an origin for messages: "default", "conf/a.yaml:3", "command line: seed=1",
 /// "environment: WORLD_SIZE", "from training.bf16".
 std::string describe(const Origin& origin);
-/// Returns true if the name indicates a secret: its last word is KEY, TOKEN, SECRET or PASSWORD.
-bool is_secret_name(const std::string& name);
 
 }  // namespace lockstep::config

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json.h"
 
 namespace lockstep::config {
 namespace {
@@ -266,7 +267,7 @@ Value parse_yaml(std::string_view text, const std::string& source) {
 }
 
 Value read_config_file(const std::filesystem::path& path) {
-  const std::string text = read_file(path, ErrorKind::kConfig);
+  const std::string text = read_file(path, ErrorKind::kConfig, kLongestJson);
   return path.extension() == ".json" ? parse_json_with_comments(text, path.string())
                                      : parse_yaml(text, path.string());
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
+#include "base/redact.h"
 #include "config/core/yaml.h"
 #include "config/hydra/layers.h"
 #include "config/hydra/override.h"

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json.h"
 #include "config/core/yaml.h"
 
 namespace lockstep::config {
@@ -129,7 +130,7 @@ ConfigFile read_config(const fs::path& path) {
         ErrorKind::kConfig,
         fmt::format("{}: a configuration file must be a map of keys", path.string()));
   }
-  file.package_header = package_header(read_file(path, ErrorKind::kConfig));
+  file.package_header = package_header(read_file(path, ErrorKind::kConfig, kLongestJson));
   if (const Value* defaults = file.content.find("defaults")) {
     if (!defaults->is_list() && !defaults->is_null()) {
       fail_at(defaults->origin, "'defaults' must be a list: - group: option");

@@ -13,7 +13,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json.h"
 #include "base/log.h"
+#include "base/redact.h"
 #include "base/text.h"
 #include "launch/frontends/transports.h"
 #include "launch/plan/cluster.h"
@@ -44,7 +46,7 @@ std::vector<HostSlots> remote_hosts(Options& options) {
     return {};
   }
   std::vector<HostSlots> hosts = filter_hosts(
-      parse_hostfile(read_file(path, ErrorKind::kConfig), path),
+      parse_hostfile(read_file(path, ErrorKind::kConfig, kLongestJson), path),
       options.text("include"),
       options.text("exclude"));
   const int nodes = static_cast<int>(options.integer("num-nodes", -1));
@@ -209,8 +211,7 @@ bool is_variable_name(const std::string& text) {
   });
 }
 
-// Variables exported to other machines: those of NCCL, Python and UCX, and the lines of
-// .deepspeed_env.
+// Variables exported to other machines: those of NCCL, Python and UCX.
 Environment exported_variables(const Environment& environment, const Environment& more) {
   Environment result = more;
   for (const auto& [name, value] : environment) {
@@ -225,6 +226,13 @@ Environment exported_variables(const Environment& environment, const Environment
   const std::string folder = std::filesystem::current_path(ignored).string();
   const std::string path = value_of(environment, "PYTHONPATH");
   result["PYTHONPATH"] = path.empty() ? folder : folder + ":" + path;
+  return result;
+}
+
+// Variables of .deepspeed_env, which are exported as well. They may be secrets.
+Environment file_variables(const Environment& environment) {
+  Environment result;
+  std::error_code ignored;
   const std::string chosen = value_of(environment, "DS_ENV_FILE");
   const std::string name = chosen.empty() ? ".deepspeed_env" : chosen;
   for (const std::filesystem::path& folder :
@@ -232,15 +240,48 @@ Environment exported_variables(const Environment& environment, const Environment
         std::filesystem::current_path(ignored)}) {
     const auto path = folder / name;
     if (std::filesystem::is_regular_file(path, ignored)) {
-      for (const auto& [key, value] :
-           parse_environment_file(read_file(path, ErrorKind::kConfig), path.string())) {
+      for (const auto& [key, value] : parse_environment_file(
+               read_file(path, ErrorKind::kConfig, kLongestJson), path.string())) {
         result[key] = value;
       }
     }
   }
-  // Names become part of a remote shell command, so they must be valid identifiers.
-  std::erase_if(result, [](const auto& entry) { return !is_variable_name(entry.first); });
   return result;
+}
+
+// Returns the transport that can be used. pdsh passes variables in arguments only, which every user
+// of a machine can list.
+std::string usable_transport(
+    const Options& options,
+    const Environment& environment,
+    const RemoteJob& job,
+    bool has_secrets) {
+  const std::string transport = lower_case(options.text("launcher"));
+  if (transport != "pdsh") {
+    return transport;
+  }
+  if (find_in_path("pdsh", environment).empty()) {
+    log_info("pdsh is not installed; using ssh");
+    return "ssh";
+  }
+  if (has_secrets && !job.transport_arguments.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "--launcher pdsh would show the variables of .deepspeed_env, or variables whose names are "
+        "those of secrets, in argument lists",
+        "use --launcher ssh with --launcher_args for ssh, or set the variables on all hosts");
+  }
+  if (has_secrets) {
+    log_info("pdsh passes variables in arguments, which every user can list; using ssh");
+    return "ssh";
+  }
+  if (!job.secret.empty() && job.transport_arguments.empty()) {
+    log_info(
+        "pdsh cannot pass a secret to the agents; using ssh (to use pdsh, pass "
+        "--rdzv-secret-file FILE with mode 0600 on all hosts)");
+    return "ssh";
+  }
+  return transport;
 }
 
 std::vector<DeepspeedRequest::Command> start_remotely(
@@ -251,6 +292,16 @@ std::vector<DeepspeedRequest::Command> start_remotely(
   RemoteJob job;
   job.hosts = hosts;
   job.exported = exported_variables(environment, exported);
+  bool has_secrets = false;
+  for (const auto& [name, value] : file_variables(environment)) {
+    job.exported[name] = value;
+    has_secrets = true;
+  }
+  // Names become part of a remote shell command, so they must be valid identifiers.
+  std::erase_if(job.exported, [](const auto& entry) { return !is_variable_name(entry.first); });
+  has_secrets = has_secrets || std::ranges::any_of(job.exported, [](const auto& entry) {
+                  return is_secret_name(entry.first);
+                });
   job.folder = std::filesystem::current_path().string();
   job.transport_arguments = shell_split(options.text("launcher-args"));
   job.ssh_port = options.text("ssh-port");
@@ -289,21 +340,10 @@ std::vector<DeepspeedRequest::Command> start_remotely(
     }
   }
   job.after = options.rest();
-  std::string transport = lower_case(options.text("launcher"));
-  if (transport == "pdsh" && find_in_path("pdsh", environment).empty()) {
-    log_info("pdsh is not installed; using ssh");
-    transport = "ssh";
-  }
   if (options.text("rdzv-secret-file").empty() && !options.flag("rdzv-insecure")) {
     job.secret = random_hex();
-    if (transport == "pdsh" && job.transport_arguments.empty()) {
-      log_info(
-          "pdsh cannot pass a secret to the agents; using ssh (to use pdsh, pass "
-          "--rdzv-secret-file FILE with mode 0600 on all hosts)");
-      transport = "ssh";
-    }
   }
-  return remote_commands(transport, job);
+  return remote_commands(usable_transport(options, environment, job, has_secrets), job);
 }
 
 LogLevel level_of(const Options& options) {

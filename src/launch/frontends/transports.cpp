@@ -86,10 +86,10 @@ std::vector<DeepspeedRequest::Command> with_ssh(const RemoteJob& job) {
 Words with_pdsh(const RemoteJob& job) {
   Words words{"pdsh", "-S", "-f", "1024", "-R", "ssh"};
   append(words, job.transport_arguments);
-  // pdsh forwards neither stdin nor environment.
+  // pdsh forwards neither stdin nor environment, so the caller exports no secrets with it.
   std::string exports;
   for (const auto& [name, value] : job.exported) {
-    exports += fmt::format("export {}={}; ", name, shell_quote(value));
+    exports += fmt::format("export {}={} && ", name, shell_quote(value));
   }
   append(
       words,

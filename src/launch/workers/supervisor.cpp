@@ -1,64 +1,28 @@
 // Single-machine supervisor of workers.
 #include "launch/workers/supervisor.h"
 
-#include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
 #include <unistd.h>
 
-#include "base/error.h"
 #include "base/rank_status.h"
-#include "base/temporary_folder.h"
 #include "launch/system/job_store.h"
 #include "launch/workers/attempt.h"
+#include "launch/workers/error_folder.h"
 
 namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kLastWords{60000};
 
-// Folder of the workers' error files; removed unless it contains one.
-class ErrorFolder {
- public:
-  ErrorFolder() {
-    std::string pattern = (temporary_folder() / "lockstep-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) {
-      throw Error(
-          ErrorKind::kEnvironment,
-          fmt::format("cannot create a folder in {}: {}", pattern, std::strerror(errno)),
-          "set TMPDIR to a writable folder");
-    }
-    path_ = pattern;
-  }
-  ErrorFolder(const ErrorFolder&) = delete;
-  ErrorFolder& operator=(const ErrorFolder&) = delete;
-  ~ErrorFolder() {
-    std::error_code ignored;
-    if (!keep_) {
-      std::filesystem::remove_all(path_, ignored);
-    }
-  }
-  std::filesystem::path file(int local_rank) const {
-    const auto folder = path_ / std::to_string(local_rank);
-    std::filesystem::create_directories(folder);
-    return folder / "error.json";
-  }
-  void keep() { keep_ = true; }
-
- private:
-  std::filesystem::path path_;
-  bool keep_ = false;
-};
-
 }  // namespace
 
 int supervise(const SupervisorOptions& options) {
   Guard guard({SIGTERM, SIGINT, SIGHUP, SIGQUIT});
   const JobStore store;
-  ErrorFolder errors;
+  const ErrorFolder errors;
+  guard.remove_if_killed(errors.path());
   Console output(guard.loop(), STDOUT_FILENO), error_output(guard.loop(), STDERR_FILENO);
   Environment common = current_environment();
   for (const auto& [name, value] : options.environment) {
@@ -95,11 +59,13 @@ int supervise(const SupervisorOptions& options) {
   AttemptOptions attempt;
   attempt.signal_grace = options.signal_grace;
   attempt.failure_grace = options.failure_grace;
-  const AttemptResult result = run_attempt(guard, std::move(specs), attempt);
+  AttemptResult result = run_attempt(guard, std::move(specs), attempt);
   output.flush(kLastWords);
   error_output.flush(kLastWords);
   if (!result.failures.empty()) {
-    errors.keep();
+    for (Failure& failure : result.failures) {
+      failure.error_file.clear();  // it is removed with its folder; the report has its content
+    }
     const std::string name = options.name.empty()
                                  ? std::filesystem::path(options.argv.at(0)).filename().string()
                                  : options.name;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json.h"
 #include "base/nearest.h"
 #include "plan/machines/cluster.h"
 
@@ -320,7 +321,7 @@ Cluster read_cluster(const std::filesystem::path& path) {
         "`lockstep calibrate` writes the file of this machine; for GPUs of one kind, pass "
         "`lockstep plan` the kind and the number: --gpu h100-80gb --gpus 8");
   }
-  return parse_cluster(read_file(path, ErrorKind::kConfig), path.string());
+  return parse_cluster(read_file(path, ErrorKind::kConfig, kLongestJson), path.string());
 }
 
 }  // namespace lockstep::plan

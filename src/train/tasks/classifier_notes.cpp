@@ -62,7 +62,7 @@ ClassifierNotes read_notes(const std::filesystem::path& folder) {
   if (folder.empty() || !std::filesystem::exists(path)) {
     return {};
   }
-  const nlohmann::json json = parse_json(read_file(path), path.string());
+  const nlohmann::json json = read_json(path);
   try {
     ClassifierNotes notes;
     notes.sequence_length = json.at("sequence_length");

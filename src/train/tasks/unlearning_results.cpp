@@ -44,7 +44,7 @@ RetainedResults read_retained(
   if (!std::filesystem::exists(path)) {
     fail("does not exist");
   }
-  const json results = read_json(path);
+  const json results = read_json(path, ErrorKind::kData, kLongestJsonTable);
   const char* key = rows ? "forget_truth_ratio" : "mia_min_k";
   if (!results.is_object() || !results.contains(key)) {
     fail(fmt::format("has no {}", key));
@@ -92,7 +92,7 @@ json read_unlearning_results(
   if (!std::filesystem::exists(path)) {
     return json::object({{kModelKey, model}});
   }
-  json results = read_json(path);
+  json results = read_json(path, ErrorKind::kData, kLongestJsonTable);
   const std::string there =
       results.is_object() && results.contains(kModelKey) && results[kModelKey].is_string()
           ? results[kModelKey].get<std::string>()

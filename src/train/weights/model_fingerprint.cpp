@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "config/print.h"
 #include "train/weights/adapters.h"
 
@@ -69,7 +70,7 @@ std::string model_fingerprint(
   }
   hasher.update_field(source.config.tie_word_embeddings ? "tied" : "untied");
   if (adapter == WithAdapter::kYes && !config.lora.config.empty()) {
-    hasher.update_field(read_file(config.lora.config));
+    hasher.update_field(read_file(config.lora.config, ErrorKind::kData, kLongestJson));
   }
   if (const auto request =
           adapter == WithAdapter::kYes ? adapter_request(config.lora) : std::nullopt;
