@@ -16,6 +16,7 @@
 #include "plan/from_config/float8.h"
 #include "train/averages.h"
 #include "train/checkpointing.h"
+#include "train/evaluation_line.h"
 #include "train/in_memory_steps.h"
 #include "train/judgement/judgement_files.h"
 #include "train/judging.h"
@@ -237,28 +238,6 @@ std::vector<std::string> metrics_of(const Job& job) {
   return names;
 }
 
-void tell_of_rows(
-    const Job& job, const std::string& prefix, const Evaluation& result, bool is_best) {
-  if (job.monitor == nullptr || !job.is_classifier()) {
-    return;
-  }
-  constexpr size_t kShown = 2;
-  std::string metrics;
-  const std::vector<std::string> names = metrics_of(job);
-  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    metrics += fmt::format("  {}_{} {:.5f}", prefix, names[i], result.metric(names[i]));
-  }
-  log_info(
-      "epoch {:.2f}{}  {}_loss {:.5f}{}{}  ({:.1f} s)",
-      job.progress.epoch,
-      job.epoch_rows.text(),
-      prefix,
-      result.report.loss,
-      metrics,
-      is_best ? "  best" : "",
-      result.seconds);
-}
-
 Answered answered(const Job& job, const LabelledSet& set) {
   return {
       set,
@@ -277,7 +256,9 @@ void report_rows(const Job& job, const LabelledSet& set, RankContext& rank_conte
         *job.judgement,
         answered(job, set),
         job.monitor->state().log_history);
-    fmt::print("{}", report_text(*job.judgement, job.judged_head()));
+    if (job.config.monitor.progress != "json") {  // whose standard output only has JSON
+      fmt::print("{}", report_text(*job.judgement, job.judged_head()));
+    }
     return "";
   });
 }
@@ -295,7 +276,8 @@ void answer_rows(
     const std::string& suffix,
     RankContext& rank_context) {
   if (has_labels(rows)) {
-    job.evaluate(rows, "test", rank_context, suffix);
+    const Evaluation result = job.evaluate(rows, "test", rank_context, suffix);
+    print_evaluation(job, result, "test", false, suffix);
   } else {
     (void)evaluate_classifier(job, rows, rank_context, nullptr);
   }
@@ -498,6 +480,7 @@ void Job::report_evaluation(
     const Evaluation& result, const std::string& prefix, const std::string& suffix) {
   if (monitor != nullptr) {
     monitor::EvaluationReport report;
+  return line;
     report.step = progress.step;
     report.epoch = progress.epoch;
     report.loss = result.report.loss;
@@ -511,6 +494,13 @@ void Job::report_evaluation(
     report.batches = result.batches;
     report.runtime_s = result.seconds;
     report.prefix = prefix;
+    if (job.best.metric && rank_context.is_first()) {
+      log_info(
+          "loaded the best model: checkpoint-{} (eval_{} {:.5g})",
+          job.best.step,
+          job.best_rule.metric(),
+          *job.best.metric);
+    }
     report.suffix = suffix;
     monitor->evaluation(report);
   }
@@ -528,12 +518,12 @@ Evaluation Job::evaluate_by_the_way(RankContext& rank_context) {
   return result;
 }
 
-void Job::evaluate_training(RankContext& rank_context) {
+std::string Job::evaluate_training(RankContext& rank_context) {
   const Evaluation result = evaluate_by_the_way(rank_context);
   schedule->observe(result.metric(best_rule.metric()));
   const bool better = progress.step > 0 &&
                       best_rule.observe(best, result.metric(best_rule.metric()), progress.step);
-  tell_of_rows(*this, "eval", result, better);
+  std::string line = print_evaluation(*this, result, "eval", better);
   if (better && monitor != nullptr) {
     monitor->state().best_metric = best.metric;
     monitor->state().best_global_step = progress.step;
@@ -568,15 +558,17 @@ void finish_job(Job& job, RankContext& rank_context) {
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
   if (job.datasets.validation_mm !=
       nullptr) {  // evaluated first, because the report covers the other sets
-    job.evaluate(*job.datasets.validation_mm, "eval", rank_context, "_mm");
+    const Evaluation result =
+        job.evaluate(*job.datasets.validation_mm, "eval", rank_context, "_mm");
+    print_evaluation(job, result, "eval", false, "_mm");
   }
   if (training.do_eval && unlearns(job.config.task)) {
-    job.evaluate_by_the_way(rank_context);
+    print_evaluation(job, job.evaluate_by_the_way(rank_context), "eval");
   } else if (training.do_eval || validates) {
-    tell_of_rows(job, "eval", job.evaluate(*job.datasets.validation, "eval", rank_context), false);
+    print_evaluation(job, job.evaluate(*job.datasets.validation, "eval", rank_context), "eval");
   }
   if ((training.do_predict || classifies) && has_test) {
-    tell_of_rows(job, "test", job.evaluate(*job.datasets.test, "test", rank_context), false);
+    print_evaluation(job, job.evaluate(*job.datasets.test, "test", rank_context), "test");
   }
   if (classifies && (has_test || validates)) {
     report_rows(job, has_test ? job.rows.test : job.rows.validation, rank_context);

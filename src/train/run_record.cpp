@@ -183,7 +183,7 @@ void count_rows(Job& job, const parallel::StepResult& result, const data::StepBa
 
 void end_epoch(Job& job, bool is_told) {
   if (!is_told && job.monitor != nullptr && job.is_classifier()) {
-    log_info("epoch {:.2f}{}", job.progress.epoch, job.epoch_rows.text());
+    job.monitor->print("train" + job.epoch_rows.text(job.progress.epoch));
   }
   job.epoch_rows = {};
 }

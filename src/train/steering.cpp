@@ -183,7 +183,7 @@ void Steering::begin_step(const Acts& acts) {
   record(acts);
 }
 
-void Steering::end_step(bool saved) {
+void Steering::end_step(bool saved, const std::string& evaluated) {
   for (watch::Asked& asked : std::exchange(asked_, {})) {
     const int64_t step = job_.progress.step;
     switch (asked.act.kind) {
@@ -194,7 +194,7 @@ void Steering::end_step(bool saved) {
         asked.answer(saved, fmt::format("saved checkpoint-{} and stopped", step));
         break;
       case ActKind::kEvaluate:
-        asked.answer(true, fmt::format("evaluated after step {}", step));
+        asked.answer(true, evaluated);
         break;
       case ActKind::kLog:
         asked.answer(true, fmt::format("since step {}", step));

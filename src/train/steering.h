@@ -48,8 +48,8 @@ class Steering {
   /// Every rank must call with the synchronized commands, before the step reads its learning rate.
   void begin_step(const Acts& acts);
   /// Replies to the commands that are complete at the end of the step. `saved` is true if the step
-  /// wrote a checkpoint.
-  void end_step(bool saved);
+  /// wrote a checkpoint; `evaluated` is the line about its evaluation.
+  void end_step(bool saved, const std::string& evaluated = "");
   /// Updates the reply of `lockstep ctl RUN status`.
   void publish();
 

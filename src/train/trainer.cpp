@@ -30,6 +30,7 @@
 #include "train/batches/inputs.h"
 #include "train/checkpointing.h"
 #include "train/evaluate.h"
+#include "train/evaluation_line.h"
 #include "train/histograms.h"
 #include "train/in_memory_steps.h"
 #include "train/job.h"
@@ -199,6 +200,7 @@ class Trainer {
   bool captures_ = false;  // use CUDA graphs for steps that match captured_
   std::unique_ptr<parallel::CapturedTraining> captured_;  // graph with the shapes of the first step
   double learning_rate_ = 0;
+  std::string evaluated_;  // line about the last evaluation
   double save_seconds_ = 0;  // time in which this rank did not train
   int64_t saves_ = 0;
   parallel::StepResult result_;
@@ -396,7 +398,7 @@ int Trainer::one_step() {
   } else if (counts.acts.evaluate) {
     // An evaluation on request does not affect the schedule or the best model.
     const double looking = seconds_now();
-    job_.evaluate_by_the_way(rank_context_);
+    evaluated_ = print_evaluation(job_, job_.evaluate_by_the_way(rank_context_), "eval");
     time_.add(TimeAccount::Use::kEvaluating, seconds_now() - looking);
   }
   if (epoch_ends) {
@@ -424,7 +426,7 @@ int Trainer::one_step() {
   }
   time_.add(TimeAccount::Use::kSaving, keep_step(job_, rank_context_));
   steering_.publish();
-  steering_.end_step(saves);
+  steering_.end_step(saves, evaluated_);
   if (counts.measure > 0 && !stopping) {
     measuring_.measure();
   }
@@ -470,7 +472,7 @@ bool Trainer::evaluation_is_due(bool epoch_ends) const {
 
 void Trainer::evaluate_now() {
   const double began = seconds_now();
-  job_.evaluate_training(rank_context_);
+  evaluated_ = job_.evaluate_training(rank_context_);
   time_.add(TimeAccount::Use::kEvaluating, seconds_now() - began);
 }
 

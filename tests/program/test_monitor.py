@@ -85,7 +85,7 @@ class Control(ProgramTest):
         self.assertRegex(self.run_ok("runs", "steered").out, "running\n$")
         step = int(re.fullmatch(r"saved checkpoint-(\d+)\n", self.ctl("steered", "save"))[1])
         wait_for(lambda: (run / f"checkpoint-{step}").exists())
-        evaluated = int(re.fullmatch(r"evaluated after step (\d+)\n", self.ctl("steered", "eval"))[1])
+        evaluated = int(re.fullmatch(r"eval  step (\d+)/4000  eval_loss \d\.\d+  perplexity .* s\)\n", self.ctl("steered", "eval"))[1])
         self.assertEqual([line["step"] for line in metrics(run) if "eval_loss" in line], [evaluated])
         self.ctl("steered", "log", "info")
         self.ctl("steered", "trace", "1")
