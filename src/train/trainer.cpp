@@ -517,7 +517,8 @@ int train_job(
     SaveSignals& save_signals,
     const RunOptions& options,
     const std::optional<Forecast>& forecast) {
-  const bool measures = options.forecast.cluster.empty() && is_unmeasured(rank_context);
+  const bool measures = options.forecast.cluster.empty() &&
+                        should_measure(job.config.monitor.measure_machine, rank_context);
   Trainer trainer(
       job, rank_context, save_signals, options.on_step, options.trace, options.last_step, measures);
   const int exit = trainer.run();
