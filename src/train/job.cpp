@@ -22,6 +22,7 @@
 #include "train/judging.h"
 #include "train/paired_data.h"
 #include "train/plan.h"
+#include "train/run_lines.h"
 #include "train/samples.h"
 #include "train/start_monitor.h"
 #include "train/step_guard.h"
@@ -105,53 +106,6 @@ data::SamplerOptions sampler_options(const Job& job, const RankContext& rank_con
     options.sources.push_back({source.rows->size(), source.weight, source.max_epochs});
   }
   return options;
-}
-
-void describe(const Job& job, const RankContext& rank_context) {
-  if (!rank_context.is_first()) {
-    return;
-  }
-  const config::TrainingSection& training = job.config.training;
-  log_info(
-      "{}: {} parameters{}, {}; {} rank{} on {}",
-      job.source.name,
-      monitor::format_count(
-          static_cast<double>(model::parameter_count(job.model->model().config()))),
-      job.adapters == nullptr ? ""
-                              : fmt::format(
-                                    ", and {} trained in an adapter",
-                                    monitor::format_count(static_cast<double>(model::trained_count(
-                                        *job.adapters, job.model->model().config())))),
-      job.config.precision.stochastic_rounding ? "bfloat16 with stochastic rounding"
-      : training.bf16                          ? "bfloat16 with float32 masters"
-      : training.fp16                          ? "float16 with float32 masters"
-                                               : "float32",
-      rank_context.size(),
-      rank_context.size() == 1 ? "" : "s",
-      rank_context.device.str());
-  if (const auto float8 = plan::float8_of(job.config.precision)) {
-    log_info("{}", float8_text(*float8, job.model->model().config(), rank_context.device));
-  }
-  if (job.axes->mesh().data != rank_context.size()) {
-    log_info("mesh: {}", job.axes->mesh().text());
-  }
-  log_info(
-      "{} sequences of {} tokens; {} x {} x {} = {} per step; {} steps are {:.4g} epochs",
-      job.datasets.train->size(),
-      job.datasets.train->length(),
-      configured_data_ranks(job, rank_context),
-      training.per_device_train_batch_size,
-      training.gradient_accumulation_steps,
-      global_batch_of(job, rank_context),
-      job.length.total_steps,
-      job.length.epochs);
-  if (rank_context.configured_ranks() != rank_context.size()) {
-    log_info(
-        "the job started with {} ranks and continues with {}, with the same {} sequences per step",
-        rank_context.configured_ranks(),
-        rank_context.size(),
-        global_batch_of(job, rank_context));
-  }
 }
 
 /// Opens the data. For a classifier, also sets its labels and padding token.
@@ -431,7 +385,9 @@ void build_job(Job& job, RankContext& rank_context) {
       training.dataloader_prefetch_factor.value_or(kDefaultPrefetch));
   job.saver = make_saver(job, rank_context);
   job.kept = make_in_memory_checkpoint(job, rank_context);
-  describe(job, rank_context);
+  if (rank_context.is_first()) {
+    print_beginning(job, rank_context);
+  }
   start_monitor(job, rank_context, std::move(history));
 }
 
@@ -480,7 +436,6 @@ void Job::report_evaluation(
     const Evaluation& result, const std::string& prefix, const std::string& suffix) {
   if (monitor != nullptr) {
     monitor::EvaluationReport report;
-  return line;
     report.step = progress.step;
     report.epoch = progress.epoch;
     report.loss = result.report.loss;
@@ -494,13 +449,6 @@ void Job::report_evaluation(
     report.batches = result.batches;
     report.runtime_s = result.seconds;
     report.prefix = prefix;
-    if (job.best.metric && rank_context.is_first()) {
-      log_info(
-          "loaded the best model: checkpoint-{} (eval_{} {:.5g})",
-          job.best.step,
-          job.best_rule.metric(),
-          *job.best.metric);
-    }
     report.suffix = suffix;
     monitor->evaluation(report);
   }
@@ -532,6 +480,7 @@ std::string Job::evaluate_training(RankContext& rank_context) {
     monitor->event(
         "best", {{"metric", "eval_" + best_rule.metric()}, {"value", best.metric.value_or(0)}});
   }
+  return line;
 }
 
 void finish_job(Job& job, RankContext& rank_context) {
@@ -545,6 +494,13 @@ void finish_job(Job& job, RankContext& rank_context) {
           job.best_rule.metric());
     }
     restore_best_weights(job, rank_context);
+    if (job.best.metric && rank_context.is_first()) {
+      log_info(
+          "loaded the best model: checkpoint-{} (eval_{} {:.5g})",
+          job.best.step,
+          job.best_rule.metric(),
+          *job.best.metric);
+    }
   }
   if (job.config.task.calibration == "temperature") {
     calibrate(job, rank_context);
@@ -585,6 +541,7 @@ void finish_job(Job& job, RankContext& rank_context) {
     if (job.stored) {
       job.stored->publish_files();
     }
+    print_end(job);
     return "";
   });
 }

@@ -139,7 +139,7 @@ class Trainer {
   void tell_of_time() const {
     if (job_.monitor != nullptr) {
       const double all = process_seconds();
-      log_info("{}", time_.text(all));
+      log_debug("{}", time_.text(all));
       job_.monitor->event("time", time_.json(all));
     }
   }
@@ -148,7 +148,10 @@ class Trainer {
     if (!step_seconds_.empty()) {
       // The other ranks do not know this rank's memory in the last step.
       const auto here = static_cast<double>(peak_memory_here());
-      log_info("{}", compare(forecast, step_seconds_, std::max(peak_memory_, here)));
+      const double peak = std::max(peak_memory_, here);
+      const double step = typical_seconds(step_seconds_);
+      log_debug("{}", compare(forecast, step, peak));
+      record_measured(job_, forecast, step, peak);
     }
   }
 
@@ -197,10 +200,10 @@ class Trainer {
   double began_ = 0;       // start of the first step
   bool has_peak_ = false;  // peak rate for MFU is known
   std::string stopped_by_;
+  std::string evaluated_;  // line about the last evaluation
   bool captures_ = false;  // use CUDA graphs for steps that match captured_
   std::unique_ptr<parallel::CapturedTraining> captured_;  // graph with the shapes of the first step
   double learning_rate_ = 0;
-  std::string evaluated_;  // line about the last evaluation
   double save_seconds_ = 0;  // time in which this rank did not train
   int64_t saves_ = 0;
   parallel::StepResult result_;

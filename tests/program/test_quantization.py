@@ -91,7 +91,7 @@ class Quantization(ProgramTest):
         lora = ["lora.r=16", "lora.target_modules=all-linear"]
         some = ["lora.r=24", "lora.target_modules=[c_attn]"]
         for name, words in (("plain", lora), ("some", some), ("four", [*lora, *PACKED]), ("eight", [*lora, "quantization.bits=8"])):
-            done = self.train(f"wide-{name}", "--force", "model.path=wide", "bf16=true", *words, steps=2)
+            done = self.train(f"wide-{name}", "--force", "model.path=wide", "bf16=true", "log_level=debug", *words, steps=2)
             events = (self.folder / f"wide-{name}" / "events.jsonl").read_text().splitlines()
             told = next(event for event in map(json.loads, events) if event["event"] == "memory")["kinds"]
             stage = json.loads(self.run_ok("estimate", "--model", "wide", "--gpu", "cpu", "--json", "training.bf16=true", *words).out)["stages"][0]

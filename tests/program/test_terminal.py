@@ -7,6 +7,7 @@ import pathlib
 import pty
 import re
 import select
+import shlex
 import struct
 import subprocess
 import termios
@@ -126,6 +127,62 @@ class Steps(TerminalTest):
         self.assertEqual(drawn, "")
         self.assertNotIn("\x1b", log)
         self.assertEqual(re.findall(r"(?m)^step \d/6", log), ["step 3/6", "step 6/6"], log)
+
+
+class FirstAndLastLines(TerminalTest):
+    def test_the_first_lines_say_model_task_plan_batch_and_memory(self):
+        told = self.train("planned", "parallel.tensor=2", "parallel.zero_stage=1", "bf16=true", ranks=4, steps=2).err
+        for line in (r"model: model\.json \(gpt2\), 43\.9k parameters",
+                     r"task: language modeling",
+                     r"plan: 4 ranks on cpu; data 2 x tensor 2, ZeRO 1, bfloat16",
+                     r"batch: 16 sequences per step \(2 data ranks x 8 x 1 micro-batch\); 2 steps, [\d.]+ epochs of \d+ sequences of 32 tokens",
+                     r"predicted memory: \d+ MiB per rank \([\d.]+ \wiB free\)"):
+            self.assertRegex(told, rf"(?m)^\[rank 0\] {line}$")
+
+    def test_rows_without_text_are_counted(self):
+        self.write_lines("holes.jsonl", [{"text": "One day a dog ran. " * 9 if i % 3 else ""} for i in range(60)])
+        told = self.train("holes", "data.train=holes.jsonl", steps=1).err
+        self.assertRegex(told, r"(?m)^data\.train: 1 file, 40 documents, \d+ tokens, 20 without text skipped in ")
+
+    def test_adapters_on_packed_weights_are_in_the_plan(self):
+        self.train("base", steps=1)
+        told = self.train("adapted", "model.path=base", "lora.r=2", "quantization.bits=4", steps=1).err
+        self.assertRegex(told, r"(?m)^plan: 1 rank on cpu; LoRA r=2 on NF4, float32$")
+        self.assertRegex(told, r"(?m)^saved adapter: adapted$")
+
+    def last_command(self, told):
+        """What the run proposes, as arguments of the program."""
+        command = re.search(r"(?m)^try it: lockstep (.*)$", told)
+        self.assertTrue(command, told)
+        return shlex.split(command[1])
+
+    def test_the_last_lines_say_where_the_model_is_and_how_to_use_it(self):
+        told = self.run_ok(*self.train_arguments(
+            "ended", "eval_strategy=steps", "eval_steps=3", "save_steps=3", "load_best_model_at_end=true")).err
+        self.assertRegex(told, r"(?m)^saved model: ended$")
+        self.assertRegex(told, r"(?m)^result: eval_loss \d\.\d+ after step 6; best \d\.\d+ after step 6$")
+        self.assertRegex(told, r"(?m)^checkpoints: checkpoint-6, checkpoint-3$")
+        self.assertTrue(self.run_ok(*self.last_command(told), "--max-new-tokens", 2).out)
+        adapter = self.train("tuned", "model.path=ended", "lora.r=2", steps=1).err
+        self.assertTrue(self.run_ok(*self.last_command(adapter), "--max-new-tokens", 2).out)
+        classes = self.train(
+            "labels", "task.type=sequence_classification", "data.train=corpus/labelled.csv",
+            "data.validation=corpus/labelled_validation.csv", steps=1).err
+        self.assertTrue(self.run_ok(*self.last_command(classes)).out)
+
+    def test_accounts_of_the_machine_are_in_the_files_and_in_a_debug_log(self):
+        told = self.train("quiet", "save_steps=2").err
+        for word in ("goodput", "training waited", "measured"):
+            self.assertNotIn(word, told)
+        events = [json.loads(line) for line in (self.folder / "quiet" / "events.jsonl").read_text().splitlines()]
+        [measured] = [event for event in events if event["event"] == "measured"]
+        self.assertGreater(measured["bytes"], 0)
+        self.assertGreater(measured["predicted_bytes"], 0)
+        self.assertGreater(measured["step_s"], 0)
+        self.assertIn("time", [event["event"] for event in events])
+        told = self.train("verbose", "save_steps=2", "log_level=debug").err
+        for word in ("goodput", "training waited", "measured"):
+            self.assertIn(word, told)
 
 
 if __name__ == "__main__":
