@@ -66,6 +66,10 @@ class Quantization(ProgramTest):
             self.assertIn(told, self.run_fails(2, *self.train_arguments("bad", "model.path=base", *words)).err)
         told = self.train("dry", "model.path=base", "lora.r=2", *PACKED, "--dry-run").out
         self.assertIn("packed      8 linears in 4 bits (nf4, double quantization)", told)
+        self.run_ok("export", "--model", "base", "--output", "halved", "--dtype", "bfloat16")
+        self.assertEqual(json.loads((self.folder / "halved" / "config.json").read_text())["torch_dtype"], "bfloat16")
+        self.assertLess((self.folder / "halved" / "model.safetensors").stat().st_size,
+                        0.6 * (self.folder / "base" / "model.safetensors").stat().st_size)
         self.assertIn("nothing to do", self.run_fails(2, "export", "--model", "base", "--output", "x").err)
 
     def test_the_estimate_knows_packed_weights_by_either_spelling(self):
