@@ -227,7 +227,7 @@ class Machine:
             f"tokenizer.path={self.folder}/tokenizer", f"data.train={data}", *(PAIRS if has_pairs else []),
             f"data.sequence_length={MODELS[name]['length']}", f"data.cache_dir={self.folder}/cache",
             f"output_dir={self.folder}/run", "overwrite_output_dir=true", f"max_steps={steps}", "save_strategy=no",
-            "learning_rate=1e-4", "logging_steps=1", "bf16=true", "monitor.progress=plain", "use_cpu=true", *keys]
+            "learning_rate=1e-4", "logging_steps=1", "bf16=true", "monitor.progress=plain", "log_level=debug", "use_cpu=true", *keys]
 
     def train(self, setting, steps):
         """Predicted and measured seconds, then predicted and measured bytes, then the printed error bars as factors."""

@@ -49,11 +49,11 @@ class Newcomer(Machine):
         if self.given is not None or self.calibrated:
             super().measure()
             return
-        text = self.call(*self.words(FIRST, 400))
+        text = self.call(*self.words(FIRST, 400), "monitor.measure_machine=true")
         said = [line for line in text.splitlines() if "measured" in line]
         print("\n".join(said), flush=True)
         kept = list(self.folder.glob("lockstep/machine-*.yaml"))
-        if "predicted" not in text or re.search(r"predicted: [\d.e+-]+ s per step", text):
+        if "predicted" not in text or re.search(r"predicted time: [\d.e+-]+ s per step", text):
             sys.exit(f"the first run predicted a time on an unmeasured machine:\n{text}")
         if not kept:
             sys.exit(f"the first run stored no figures of this machine; run again on an idle machine or with --calibrate\n{text[-2000:]}")

@@ -29,7 +29,7 @@ struct ExportRequest {
 start::Parsed read_request(std::vector<std::string> arguments, ExportRequest& request) {
   CLI::App app(
       "Export a model as a folder that transformers loads, with adapters merged into it, with "
-      "quantized linears (4 or 8 bits), or both; or as a GGUF file for llama.cpp");
+      "quantized linears (4 or 8 bits), or in another type; or as a GGUF file for llama.cpp");
   app.name("lockstep export");
   app.add_option("--model", request.model, "A model folder, a checkpoint, or a Hub name")
       ->required();
@@ -109,11 +109,11 @@ int run_export(std::vector<std::string> arguments) {
   check_output(request, base);
   const auto adapter = train::saved_adapters(request.adapters);
   const auto quantization = train::quantization_of(request.quantization);
-  if (!adapter && !quantization && request.gguf.empty()) {
+  if (!adapter && !quantization && request.gguf.empty() && request.dtype == "auto") {
     throw Error(
         ErrorKind::kConfig,
         "nothing to do",
-        "add --adapter FOLDER --merge, --bits 4 or --gguf f16");
+        "add --adapter FOLDER --merge, --bits 4, --dtype bfloat16 or --gguf f16");
   }
   const std::filesystem::path folder = !adapter                 ? std::filesystem::path()
                                        : adapter->parts.empty() ? adapter->folder
@@ -135,11 +135,12 @@ int run_export(std::vector<std::string> arguments) {
     train::save_merged(request.output, model, tokenizer.get());
   }
   fmt::print(
-      "{}: {}{}{}{}\n",
+      "{}: {}{}{}{}{}\n",
       request.output,
       request.model,
       adapter ? fmt::format(" with {} merged", fmt::join(request.adapters.folders, ", ")) : "",
       quantization ? fmt::format(", packed in {}", train::text_of(*quantization)) : "",
+      request.dtype == "auto" ? "" : fmt::format(", in {}", request.dtype),
       request.gguf.empty() ? "" : fmt::format(", as GGUF in {}", request.gguf));
   return 0;
 }

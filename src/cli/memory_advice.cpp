@@ -85,15 +85,9 @@ std::string advice(const config::Config& config, int64_t ranks) {
       ++shown;
     }
   }
-  const std::string need = monitor::format_bytes(static_cast<int64_t>(now));
-  if (text.empty()) {
-    return fmt::format(
-        "a rank needs an estimated {}, and no single setting saves much of it: use more ranks with "
-        "parallel.zero_stage=3, or a smaller model",
-        need);
-  }
-  return fmt::format(
-      "each of these changes reduces the estimated {} per rank, cheapest first:{}", need, text);
+  return text.empty() ? "no single setting saves much of it: use more ranks with "
+                        "parallel.zero_stage=3, or a smaller model"
+                      : "each of these changes reduces it, cheapest first:" + text;
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 
 #include <csignal>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/format.h"
 #include "base/log.h"
 #include "cli/memory_advice.h"
@@ -26,6 +29,16 @@ LogLevel level_of(const std::string& name) {
                                                  : LogLevel::kInfo;
 }
 
+/// Sends standard error to standard output if it is a terminal and standard output is a pipe, as in
+/// `lockstep train ... | tee log`: the log then contains every line, and tee shows it.
+void write_log_to_pipe() {
+  struct stat output{};
+  if (::isatty(STDERR_FILENO) != 0 && ::fstat(STDOUT_FILENO, &output) == 0 &&
+      S_ISFIFO(output.st_mode)) {
+    ::dup2(STDOUT_FILENO, STDERR_FILENO);
+  }
+}
+
 }  // namespace
 
 int run_train(std::vector<std::string> arguments) {
@@ -35,6 +48,9 @@ int run_train(std::vector<std::string> arguments) {
     start::warn(resolution.warnings);
     fmt::print("{}", train::dry_run(resolution.config, resolution.integer("nproc", 1).value_or(1)));
     return 0;
+  }
+  if (resolution.config.monitor.progress != "json") {
+    write_log_to_pipe();
   }
   RankOptions ranks;
   ranks.command = "train";

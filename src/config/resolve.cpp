@@ -39,7 +39,7 @@ class Resolver {
     line_ = read_command_line(arguments, options_, problems_);
     result_.flags = line_.flags;
     result_.help = line_.help;
-    if (line_.help) {
+    if (line_.help || result_.has("json-schema")) {
       return std::move(result_);
     }
     layers();
@@ -321,11 +321,16 @@ class Resolver {
   }
 
   void check_required() {
+    if (result_.has("print-config")) {
+      return;
+    }
     const Value values = to_value(result_.config);
     for (const std::string& key : options_.required) {
-      if (key == "data.train" &&
-          (result_.config.task.type == "unlearning" || !result_.config.data.mixture.empty())) {
-        continue;  // its data is set by other keys (validate_unlearning.cpp, data.mixture)
+      const bool has_other_data = result_.config.task.type == "unlearning" ||
+                                  !result_.config.data.mixture.empty() ||
+                                  !result_.config.data.dataset_name.empty();
+      if (key == "data.train" && has_other_data) {
+        continue;  // other keys set it, and report their own problems
       }
       const Value* value = values.find(split_path(key));
       const bool empty = value == nullptr || value->is_null() ||

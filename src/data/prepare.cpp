@@ -298,18 +298,23 @@ void prepare_group(Group& group, const DataOptions& options, const Encoder& enco
   cutting.documents = options.text_documents;
   cutting.parts = encoder.pieces;
   cutting.section_bytes = section_bytes(group);
+  int64_t empty = 0;
   in_context("tokenizing " + group.key_name, [&] {
-    tokenize_files(group.inputs, options, cutting, encoder, [&](const EncodedDocument& document) {
-      writer.take(document);
-    });
+    empty = tokenize_files(
+        group.inputs, options, cutting, encoder, [&](const EncodedDocument& document) {
+          writer.take(document);
+        });
   });
   writer.commit();
   log_info(
-      "{}: {} files, {} documents, {} tokens in {:.1f} s ({})",
+      "{}: {} file{}, {} document{}, {} tokens{} in {:.1f} s ({})",
       group.key_name,
       group.inputs.size(),
+      group.inputs.size() == 1 ? "" : "s",
       writer.documents(),
+      writer.documents() == 1 ? "" : "s",
       writer.tokens(),
+      empty > 0 ? fmt::format(", {} without text skipped", empty) : "",
       seconds_since(start),
       path_of(group, options, Split::kTrain).string());
 }

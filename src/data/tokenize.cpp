@@ -34,6 +34,7 @@ struct Encoded {
   std::vector<int32_t> ids;
   std::vector<uint8_t> hidden;  // in order; only for chats
   std::vector<Part> parts;
+  int64_t empty = 0;  // documents without text
 };
 
 /// Returns the number of tokens in `ids` before `end` of the encoded text, and whether a token ends
@@ -74,6 +75,7 @@ void encode_document(const Document& document, const Encoder& encoder, Encoded& 
     return;
   }
   if (document.begins && document.ends && document.text.empty() && document.prompt.empty()) {
+    ++result.empty;
     return;
   }
   std::vector<int32_t>& ids = result.ids;
@@ -98,6 +100,7 @@ void encode_document(const Document& document, const Encoder& encoder, Encoded& 
   put(document.text);
   if (ids.size() == text_start && document.begins && document.ends) {
     ids.resize(start);
+    ++result.empty;
     return;
   }
   if (document.ends && encoder.end) {
@@ -148,6 +151,9 @@ class Pipeline {
     }
   }
 
+  /// Number of documents without text in the results so far.
+  int64_t empty() const { return empty_; }
+
   /// Takes the remaining results, unless taking has already failed.
   void finish() {
     while (tasks_.in_flight() > 0 && !failed_) {
@@ -166,6 +172,7 @@ class Pipeline {
   void drain_one() {
     failed_ = true;  // reset below if no exception is thrown
     const Encoded encoded = tasks_.take();
+    empty_ += encoded.empty;
     size_t at = 0, hidden_at = 0;
     for (const Encoded::Part& part : encoded.parts) {
       const size_t hidden = part.is_chat ? part.count : 0;
@@ -184,12 +191,13 @@ class Pipeline {
   const std::function<void(const EncodedDocument&)>& take_;
   size_t most_in_flight_;
   bool failed_ = false;
+  int64_t empty_ = 0;
   OrderedTasks<Job, Encoded> tasks_;
 };
 
 }  // namespace
 
-void tokenize_files(
+int64_t tokenize_files(
     std::span<const InputFile> inputs,
     const DataOptions& options,
     const TextCutting& cutting,
@@ -209,6 +217,7 @@ void tokenize_files(
   if (reading) {
     std::rethrow_exception(reading);
   }
+  return pipeline.empty();
 }
 
 std::vector<EncodedRow> encode_first(

@@ -39,9 +39,9 @@ std::vector<EncodedRow> encode_first(
     int64_t count);
 
 /// Calls `take` on the calling thread for each document of `inputs` in order, with BOS and EOS
-/// added. Empty documents are skipped. Memory is bounded by the longest record. Throws the first
-/// error in file order, independent of thread timing.
-void tokenize_files(
+/// added. Empty documents are skipped; returns their number. Memory is bounded by the longest
+/// record. Throws the first error in file order, independent of thread timing.
+int64_t tokenize_files(
     std::span<const InputFile> inputs,
     const DataOptions& options,
     const TextCutting& cutting,

@@ -46,9 +46,24 @@ std::string key_text(const Mesh& mesh) {
   return text;
 }
 
+/// Returns the smallest number of ranks, at least `ranks`, that the request divides or, if it has a
+/// data-parallel size, multiplies to. 0 if no machine has so many.
+int64_t ranks_for(const MeshRequest& request, int ranks) {
+  constexpr int64_t kMostRanks = 4096;
+  int64_t product = 1;
+  for (const int64_t size :
+       {request.pipeline, request.context, request.tensor, request.data.value_or(1)}) {
+    if (size > kMostRanks || (product *= size) > kMostRanks) {
+      return 0;
+    }
+  }
+  return request.data ? product : (ranks + product - 1) / product * product;
+}
+
 std::string meshes_that_multiply(const MeshRequest& request, int ranks) {
   const std::vector<Mesh> meshes = meshes_of(ranks, request);
-  std::string text = fmt::format("use one of the meshes of {} ranks:", ranks);
+  std::string text =
+      fmt::format("use one of the meshes of {} rank{}:", ranks, ranks == 1 ? "" : "s");
   const size_t shown = std::min(meshes.size(), kMeshesShown);
   for (size_t i = 0; i < shown; ++i) {
     text += "\n    " + key_text(meshes[i]);
@@ -259,17 +274,20 @@ Mesh make_mesh(const MeshRequest& request, int ranks) {
   if (!multiplies) {
     const std::string data =
         request.data.has_value() ? fmt::format("data {} × ", *request.data) : "";
+    const int64_t fitting = ranks_for(request, ranks);
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "{}pipeline {} × context {} × tensor {} {} {} ranks",
+            "{}pipeline {} × context {} × tensor {} {} {} rank{}",
             data,
             request.pipeline,
             request.context,
             request.tensor,
             request.data.has_value() ? "does not multiply to the" : "does not divide the",
-            ranks),
-        meshes_that_multiply(request, ranks));
+            ranks,
+            ranks == 1 ? "" : "s"),
+        (fitting > 0 ? fmt::format("start {} ranks (--nproc {}), or ", fitting, fitting) : "") +
+            meshes_that_multiply(request, ranks));
   }
   return {
       .pipeline = static_cast<int>(request.pipeline),

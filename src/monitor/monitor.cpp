@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 
 #include <nlohmann/json.hpp>
 
@@ -28,6 +29,15 @@ class History : public MetricsSink {
 
  private:
   TrainerState& state_;
+};
+
+/// Writes records to standard output, as JSON objects of one line.
+class JsonOutput : public MetricsSink {
+ public:
+  void log(const Record& record) override {
+    fmt::print("{}\n", to_json_line(record));
+    std::fflush(stdout);
+  }
 };
 
 double per_second(double amount, double seconds) {
@@ -66,6 +76,14 @@ void Monitor::Sums::add(const StepReport& report) {
   }
 }
 
+std::vector<std::pair<std::string, double>> Monitor::Sums::metric_means() const {
+  std::vector<std::pair<std::string, double>> means;
+  for (const Metric& metric : metrics) {
+    means.emplace_back(metric.name, metric.sum / static_cast<double>(metric.steps));
+  }
+  return means;
+}
+
 Monitor::Monitor(MonitorOptions options, std::optional<TrainerState> resumed, Clocks clocks)
     : options_(std::move(options)),
       clocks_(std::move(clocks)),
@@ -84,6 +102,9 @@ Monitor::Monitor(MonitorOptions options, std::optional<TrainerState> resumed, Cl
   sinks_.push_back(std::make_unique<History>(state_));
   sinks_.push_back(
       std::make_unique<MetricsFile>(options_.output_dir / "metrics.jsonl", state_.global_step));
+  if (options_.progress == Progress::Style::kJson) {
+    sinks_.push_back(std::make_unique<JsonOutput>());
+  }
   events_.emplace(options_.output_dir);
   ranks_.emplace(options_.output_dir, state_.global_step);
   for (auto& tracker : make_trackers(options_, clocks_.wall(), state_.global_step > 0)) {
@@ -119,11 +140,11 @@ bool Monitor::step(const StepReport& report) {
 
   tell_span(report);
   const bool logged = due(report);
+  figures_ = figures(report);
   if (logged) {
     log(training_record(report));
     since_log_ = {};
   }
-  figures_ = figures(report);
   to_sinks([&](MetricsSink& sink) { sink.log_progress(figures_); });
   progress_.update(figures_, logged, clocks_.steady());
   return logged;
@@ -171,9 +192,8 @@ Record Monitor::training_record(const StepReport& report) const {
   if (report.grad_norm) {
     record.values.emplace_back("grad_norm", *report.grad_norm);
   }
-  for (const Sums::Metric& metric : since_log_.metrics) {
-    record.values.emplace_back(metric.name, metric.sum / static_cast<double>(metric.steps));
-  }
+  const auto metrics = since_log_.metric_means();
+  record.values.insert(record.values.end(), metrics.begin(), metrics.end());
   record.values.emplace_back("tokens", state_.num_input_tokens_seen);
   record.values.emplace_back(
       "tokens_per_s", per_second(static_cast<double>(since_log_.tokens), since_log_.seconds));
@@ -193,9 +213,10 @@ ProgressFigures Monitor::figures(const StepReport& report) const {
   ProgressFigures figures{
       .step = report.step,
       .total_steps = options_.total_steps,
-      .loss = report.loss,
+      .loss = since_log_.loss / static_cast<double>(since_log_.steps),
       .learning_rate = report.learning_rate,
-      .grad_norm = report.grad_norm};
+      .grad_norm = report.grad_norm,
+      .metrics = since_log_.metric_means()};
   figures.tokens_per_s = tokens_rate_.per_second();
   if (options_.peak_flops > 0 && report.flops > 0) {
     figures.peak_share = flops_rate_.per_second() / options_.peak_flops;

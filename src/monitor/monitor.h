@@ -126,6 +126,8 @@ class Monitor {
   void histogram(const std::string& name, const Histogram& values);
   /// Writes the ranks' times since the previous call to ranks.jsonl.
   void ranks(const RankShares& shares);
+  /// Prints a line on the terminal or in the log that stays.
+  void print(const std::string& line) { progress_.print(line); }
   /// Shows an activity such as "saving checkpoint-100" until the next step.
   void activity(const std::string& text);
   /// Appends an event to events.jsonl at the last reported step. Adds "in_steps_s", the time in
@@ -161,6 +163,7 @@ class Monitor {
     };
     std::vector<Metric> metrics;
     void add(const StepReport& report);
+    std::vector<std::pair<std::string, double>> metric_means() const;
   };
   bool due(const StepReport& report) const;
   void tell_span(const StepReport& report);

@@ -19,6 +19,11 @@ namespace {
 
 constexpr std::array<const char*, 5> kByteUnits{"B", "KiB", "MiB", "GiB", "TiB"};
 constexpr std::array<const char*, 5> kCountUnits{"", "k", "M", "G", "T"};
+/// Metrics that only files and trackers receive, by the beginning of their names.
+constexpr std::array<std::string_view, 6> kHidden{
+    "mixture/", "expert_", "router_", "logps/", "rewards/chosen", "rewards/rejected"};
+/// Maximum number of metrics on a line.
+constexpr size_t kMostFigures = 6;
 /// Minimum time between two redraws.
 constexpr double kRedrawSeconds = 0.1;
 
@@ -37,6 +42,15 @@ std::string loss_text(double loss) {
   return std::abs(loss) < 1000 ? fmt::format("{:.4f}", loss) : fmt::format("{:.4g}", loss);
 }
 
+/// Formats a metric with about three significant digits.
+std::string figure_text(double value) {
+  const double size = std::abs(value);
+  return size >= 1000                ? fmt::format("{:.4g}", value)
+         : size >= 1                 ? fmt::format("{:#.4g}", value)
+         : size >= 1e-3 || size == 0 ? fmt::format("{:.3f}", value)
+                                     : fmt::format("{:.3g}", value);
+}
+
 /// Returns the items in display order, each padded to its typical width.
 std::vector<Figure> figures_of(const ProgressFigures& p) {
   std::vector<Figure> list;
@@ -46,6 +60,12 @@ std::vector<Figure> figures_of(const ProgressFigures& p) {
        p.total_steps > 0 ? fmt::format("step {:>{}}/{}", p.step, total.size(), total)
                          : fmt::format("step {}", p.step)});
   list.push_back({1, fmt::format("loss {:<7}", loss_text(p.loss))});
+  size_t shown = 0;
+  for (const auto& [name, value] : p.metrics) {
+    if (is_shown(name) && shown++ < kMostFigures) {
+      list.push_back({4, fmt::format("{} {:<6}", name, figure_text(value))});
+    }
+  }
   list.push_back({4, fmt::format("lr {:.2e}", p.learning_rate)});
   if (p.grad_norm) {
     list.push_back({5, fmt::format("norm {:<6}", fmt::format("{:.3g}", *p.grad_norm))});
@@ -120,6 +140,35 @@ std::string format_count(double count) {
   return fmt::format("{:.{}f}{}", count, decimals, kCountUnits[unit]);
 }
 
+bool is_shown(std::string_view metric) {
+  return std::ranges::none_of(
+      kHidden, [&](std::string_view hidden) { return metric.starts_with(hidden); });
+}
+
+std::string format_evaluation(const EvaluationFigures& figures) {
+  std::string line = fmt::format("{}  step {}", figures.set, figures.step);
+  if (figures.total_steps > 0) {
+    line += fmt::format("/{}", figures.total_steps);
+  }
+  line += figures.training;
+  const bool is_small = std::abs(figures.loss) < 1;
+  line += fmt::format(
+      "  {} {}",
+      figures.loss_name,
+      is_small ? fmt::format("{:.4f}", figures.loss) : figure_text(figures.loss));
+  size_t shown = 0;
+  for (const auto& [name, value] : figures.metrics) {
+    if (is_shown(name) && shown++ < kMostFigures) {
+      const std::string_view short_name =
+          name == "token_accuracy" ? std::string_view("accuracy") : std::string_view(name);
+      line += fmt::format("  {} {}", short_name, figure_text(value));
+    }
+  }
+  line += figures.is_best ? "  best" : "";
+  line += fmt::format("  ({:.{}f} s)", figures.seconds, figures.seconds < 10 ? 1 : 0);
+  return line;
+}
+
 std::string format_progress(const ProgressFigures& figures, int width) {
   const std::vector<Figure> list = figures_of(figures);
   int rank = 9;
@@ -150,7 +199,7 @@ std::optional<int> terminal_width() {
 
 Progress::Progress(Style style, int width) : style_(style), fallback_width_(width) {
   if (style_ == Style::kAuto) {
-    style_ = terminal_width() ? Style::kTerminal : Style::kPlain;
+    style_ = terminal_width() ? Style::kRich : Style::kPlain;
   }
 }
 
@@ -164,10 +213,12 @@ int Progress::width() const {
 }
 
 void Progress::update(const ProgressFigures& figures, bool logged, double now) {
-  if (style_ == Style::kPlain && logged) {
-    write_lines(format_progress(figures, 0) + "\n");
+  last_ = figures;
+  last_printed_ = logged && (style_ == Style::kPlain || style_ == Style::kRich);
+  if (last_printed_) {
+    write_lines(format_progress(figures, is_live() ? width() : 0) + "\n");
   }
-  if (style_ != Style::kTerminal) {
+  if (!is_live()) {
     return;
   }
   if (now - drawn_ < kRedrawSeconds) {
@@ -180,15 +231,31 @@ void Progress::update(const ProgressFigures& figures, bool logged, double now) {
 }
 
 void Progress::activity(const std::string& text, double now) {
-  if (style_ != Style::kTerminal) {
+  if (!is_live()) {
     return;
   }
   drawn_ = now - kRedrawSeconds;  // allow the next update to redraw immediately
   set_status_line(text.substr(0, static_cast<size_t>(width())));
 }
 
+void Progress::print(const std::string& line) {
+  if (style_ == Style::kSilent || style_ == Style::kJson) {
+    return;
+  }
+  write_lines(line + "\n");
+  if (is_live() && last_) {  // replaces the activity
+    pending_.reset();
+    set_status_line(format_progress(*last_, width()));
+  }
+}
+
 void Progress::finish() {
-  if (style_ != Style::kTerminal) {
+  if (!is_live()) {
+    return;
+  }
+  if (last_printed_) {
+    pending_.reset();
+    set_status_line("");
     return;
   }
   if (pending_) {

@@ -6,15 +6,17 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "config/resolve.h"
 #include "config/tasks.h"
+#include "data/encoder.h"
 #include "data/inputs.h"
+#include "data/tokenize.h"
 #include "model/description.h"
 #include "monitor/progress.h"
-#include "plan/workload/job.h"
 #include "train/batches/labelled_data.h"
 #include "train/checkpointing.h"
+#include "train/forecast.h"
 #include "train/plan.h"
+#include "train/run_lines.h"
 #include "train/tasks/generative.h"
 #include "train/tasks/preference.h"
 #include "train/tasks/unlearning.h"
@@ -28,30 +30,11 @@ namespace {
 /// Parameter counts of a run: all parameters and trained parameters.
 struct Parameters {
   int64_t all = 0, trained = 0;
-  double frozen_bytes = 0;
   std::string text;  // lines about adapters and packed weights, if any
 };
 
-/// Bytes of frozen weights: packed linears, and the rest in the compute type.
-double frozen_bytes(
-    const config::Config& config,
-    const model::ModelConfig& model,
-    const std::optional<model::Quantization>& packed) {
-  const auto each = static_cast<double>(c10::elementSize(compute_type(config.training)));
-  double bytes = each * static_cast<double>(model::parameter_count(model));
-  if (packed) {
-    const double in_bits =
-        plan::packed_bytes(packed->bits, packed->double_quant, packed->block_size);
-    const auto specs = model::parameters_by_name(model);
-    for (const std::string& linear : model::packed_linears(*packed, model)) {
-      bytes -= (each - in_bits) * static_cast<double>(specs.at(linear + ".weight").elements());
-    }
-  }
-  return bytes;
-}
-
 Parameters count_parameters(const config::Config& config, const model::ModelConfig& model) {
-  Parameters counts{model::parameter_count(model), model::parameter_count(model), 0, ""};
+  Parameters counts{model::parameter_count(model), model::parameter_count(model), ""};
   const auto request = adapter_request(config.lora);
   const auto packed = packed_as(model, config.quantization);
   check_trainable(packed, request.has_value());
@@ -60,7 +43,6 @@ Parameters count_parameters(const config::Config& config, const model::ModelConf
   }
   const model::Adapters adapters = find_adapters(*request, model);
   counts.trained = model::trained_count(adapters, model);
-  counts.frozen_bytes = frozen_bytes(config, model, packed);
   counts.text = fmt::format(
       "adapter     {} linears, {} trained parameters\n",
       adapters.of_layers.size(),
@@ -72,6 +54,29 @@ Parameters count_parameters(const config::Config& config, const model::ModelConf
         text_of(*packed));
   }
   return counts;
+}
+
+/// Reads the first rows of each set, to find mistakes such as broken JSON and missing fields.
+void read_first_rows(
+    const config::Config& config, const std::shared_ptr<const text::Tokenizer>& tokenizer) {
+  constexpr int64_t kRows = 100;
+  data::DataOptions options = data_options(config.data);
+  options.chat = chat_template_of(config.data, *tokenizer);
+  const data::Encoder encoder = data::make_encoder(tokenizer, config.data.append_eos);
+  const auto read = [&](const std::vector<std::string>& files, const std::string& key) {
+    if (!files.empty()) {
+      const auto inputs = data::find_inputs(files, options.format, key);
+      (void)data::encode_first(inputs, options, encoder, /*skip=*/0, kRows);
+    }
+  };
+  if (config.data.mixture.empty()) {
+    read(options.train, "data.train");
+  }
+  for (const config::MixtureSource& source : config.data.mixture) {
+    read(source.files, source_key(source));
+  }
+  read(options.validation, "data.validation");
+  read(options.test, "data.test");
 }
 
 }  // namespace
@@ -97,9 +102,8 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const parallel::Plan plan = plan_of(config);
   const auto stages = static_cast<int>(config.parallel.pipeline);
   parallel::check_plan(plan, mesh_of(config.parallel, static_cast<int>(ranks)));
-  if (config.data.sequence_length > 0) {
-    check_plan(config.parallel, config.data.sequence_length);
-  }
+  const int64_t length = sequence_length_of(config, source.config);
+  check_plan(config.parallel, length);
   // Throws if the stages or the schedule are invalid.
   const auto parts =
       parallel::parts_of_rank(source.config, plan.pipeline, 0, stages, plan.sequence_length);
@@ -125,19 +129,16 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   } else if (trains_on_answers(config.task)) {
     labels = fmt::format(
         "task        {}\n",
-        count_preferences(
-            config, source.config, tokenizer, sequence_length_of(config, source.config))
-            .text(config));
+        count_preferences(config, source.config, tokenizer, length).text(config));
   } else if (unlearns(config.task)) {
     labels = fmt::format(
         "task        {}\n",
-        count_unlearning(
-            config, source.config, tokenizer, sequence_length_of(config, source.config))
-            .text(config.unlearning));
+        count_unlearning(config, source.config, tokenizer, length).text(config.unlearning));
   } else {
     check_task(config.task, source.config);
     (void)masking_of(config, source.config, *tokenizer);
     check_documents(source.config, options);
+    read_first_rows(config, tokenizer);
   }
   const auto files_of = [&](const std::vector<std::string>& words, std::string_view key) {
     return words.empty() ? size_t{0} : data::find_inputs(words, options.format, key).size();
@@ -147,14 +148,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
     train_files += files_of(source.files, source_key(source));
   }
   const Parameters parameters = count_parameters(config, model);
-  // 16 bytes per trained parameter: a float32 weight, gradient and AdamW's two moments; or a
-  // bfloat16 weight and gradient, with a float32 master and moments. Frozen weights need only their
-  // own bytes.
-  const auto bytes =
-      static_cast<int64_t>(static_cast<double>(parameters.trained) * 16 + parameters.frozen_bytes);
-  const int64_t data = config::data_parallel_ranks(config.parallel, ranks);
-  const int64_t batch =
-      training.per_device_train_batch_size * training.gradient_accumulation_steps * data;
+  const mesh::Mesh mesh = mesh_of(config.parallel, static_cast<int>(ranks));
   std::string text;
   text += fmt::format(
       "model       {} ({}, {} layers, width {}, vocabulary {}), {} parameters, {} weights\n",
@@ -172,11 +166,12 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
       train_files,
       files_of(options.validation, "data.validation"));
   text += fmt::format(
-      "step        {} ranks x {} sequences x {} accumulations = {} sequences\n",
-      data,
-      training.per_device_train_batch_size,
-      training.gradient_accumulation_steps,
-      batch);
+      "plan        {} rank{}; {}\n",
+      ranks,
+      ranks == 1 ? "" : "s",
+      plan_line(config, mesh, packed_as(model, config.quantization)));
+  text += fmt::format(
+      "batch       {}; sequences of {} tokens\n", batch_line(training, mesh.data), length);
   if (stages > 1) {
     text += fmt::format(
         "pipeline    {} ranks, {} stage{} each, schedule {}\n",
@@ -185,9 +180,9 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
         parts.size() > 1 ? "s" : "",
         config.parallel.schedule);
   }
-  text += fmt::format(
-      "memory      {} per rank for weights, gradients and optimizer, plus activations\n",
-      monitor::format_bytes(bytes));
+  if (const auto forecast = forecast_without_ranks(config, model, static_cast<int>(ranks))) {
+    text += fmt::format("memory      {}\n", describe(*forecast));
+  }
   text += fmt::format("output      {}\n", training.output_dir);
   return text;
 }

@@ -32,10 +32,10 @@ std::vector<std::pair<std::string, double>> EpochRows::values() const {
   return result;
 }
 
-std::string EpochRows::text() const {
-  std::string line;
+std::string EpochRows::text(double epoch) const {
+  std::string line = rows > 0 ? fmt::format("  epoch {:.2f}", epoch) : "";
   for (const auto& [name, value] : values()) {
-    line += fmt::format("  {} {:.5f}", name, value);
+    line += fmt::format("  {} {:.4f}", name, value);
   }
   return line;
 }

@@ -23,8 +23,9 @@ struct EpochRows {
   void add(double step_loss, std::optional<double> accuracy, int64_t samples);
   /// Returns train_loss and train_accuracy, if available.
   std::vector<std::pair<std::string, double>> values() const;
-  /// Returns the same values for a log line, each after two spaces.
-  std::string text() const;
+  /// Returns the same values for a log line, each after two spaces and the first after the epoch;
+  /// empty if there are none.
+  std::string text(double epoch) const;
 };
 
 nlohmann::ordered_json to_json(const EpochRows& rows);

@@ -31,20 +31,29 @@ namespace {
 // loaded by warm_up(): saving, logging, data loading, and workspaces for larger products.
 constexpr double kLoadedWithTheFirstStep = 6e6;
 
+/// Number and device of the ranks to predict.
+struct RankCounts {
+  int size = 1, local_size = 1;
+  bool on_cpu = true;
+};
+
+RankCounts rank_counts(const RankContext& rank_context) {
+  return {rank_context.size(), rank_context.local_size, rank_context.device.is_cpu()};
+}
+
 struct Machine {
   plan::Cluster cluster;
   std::string basis;  // source of the figures; empty: not measured
 };
 
-std::optional<Machine> find_machine(
-    const RankContext& rank_context, const ForecastOptions& options) {
+std::optional<Machine> find_machine(const RankCounts& ranks, const ForecastOptions& options) {
   if (!options.cluster.empty()) {
     return Machine{plan::read_cluster(options.cluster), options.cluster.string()};
   }
-  if (!rank_context.device.is_cpu()) {
+  if (!ranks.on_cpu) {
     return std::nullopt;
   }
-  const std::filesystem::path file = machine_file(rank_context.size());
+  const std::filesystem::path file = machine_file(ranks.size);
   std::error_code missing;
   if (std::filesystem::exists(file, missing)) {
     try {
@@ -57,7 +66,7 @@ std::optional<Machine> find_machine(
           error.message());
     }
   }
-  return Machine{plan::uniform_cluster(plan::find_device("cpu"), rank_context.size()), ""};
+  return Machine{plan::uniform_cluster(plan::find_device("cpu"), ranks.size), ""};
 }
 
 // Returns true if the trainer supports every "key=value" of the change.
@@ -104,13 +113,13 @@ plan::Job with_lengths(plan::Job job, const data::RowLengths& lengths) {
 Forecast predict(
     const config::Config& config,
     const model::ModelConfig& model,
-    const RankContext& rank_context,
+    const RankCounts& ranks,
     const Machine& machine,
     Misfit misfit,
     const data::SequenceView* rows) {
-  plan::Job job = plan::planned_job(config, model, rank_context.size(), rank_context.local_size);
+  plan::Job job = plan::planned_job(config, model, ranks.size, ranks.local_size);
   plan::Cluster cluster = machine.cluster;
-  if (rank_context.device.is_cpu()) {
+  if (ranks.on_cpu) {
     const monitor::ProcessMemory before = monitor::process_memory();
     const bool is_alike =
         warm_up(model, compute_type(config.training), job.micro_batch, job.data_length());
@@ -125,11 +134,11 @@ Forecast predict(
     job.software.threads = at::get_num_threads();
     job.software.context_bytes = loaded + kLoadedWithTheFirstStep;
     plan::Device& device = cluster.groups.front().device;
-    if (rank_context.size() == rank_context.local_size) {
-      cluster.groups.front().devices_per_node = rank_context.size();
+    if (ranks.size == ranks.local_size) {
+      cluster.groups.front().devices_per_node = ranks.size;
     }
     if (available > 0) {
-      device.memory_bytes = resident + available / std::max(rank_context.local_size, 1) +
+      device.memory_bytes = resident + available / std::max(ranks.local_size, 1) +
                             static_cast<double>(kept_bytes(persistent_memory()));
     }
   }
@@ -183,52 +192,61 @@ std::optional<Forecast> make_forecast(
     const data::SequenceView* rows) {
   std::optional<Forecast> forecast;
   on_first_rank(rank_context.communicator, [&] {
-    if (const std::optional<Machine> machine = find_machine(rank_context, options)) {
-      forecast = predict(config, model, rank_context, *machine, options.misfit, rows);
+    const RankCounts ranks = rank_counts(rank_context);
+    if (const std::optional<Machine> machine = find_machine(ranks, options)) {
+      forecast = predict(config, model, ranks, *machine, options.misfit, rows);
     }
     return "";
   });
   return forecast;
 }
 
+std::optional<Forecast> forecast_without_ranks(
+    const config::Config& config, const model::ModelConfig& model, int ranks) {
+  const RankCounts counts{ranks, ranks, config.training.use_cpu || visible_gpus() == 0};
+  const std::optional<Machine> machine = find_machine(counts, {});
+  return machine ? std::optional(predict(config, model, counts, *machine, Misfit::kRun, nullptr))
+                 : std::nullopt;
+}
+
 std::string describe(const Forecast& forecast) {
   const std::string memory = fmt::format(
-      "{} of {} per rank",
+      "predicted memory: {} per rank ({} free)",
       monitor::format_bytes(static_cast<int64_t>(forecast.bytes)),
       monitor::format_bytes(static_cast<int64_t>(forecast.room)));
   if (!forecast.speed) {
-    return fmt::format(
-        "predicted: {} (times are predicted once this machine has been measured, by a run of some "
-        "seconds or by `lockstep calibrate`)",
-        memory);
+    return memory;
   }
   return fmt::format(
-      "predicted: {:.3g} s per step ({}), {:.0f} tokens/s, {} (figures: {})",
+      "{}; predicted time: {:.3g} s per step ({}), {:.0f} tokens/s (figures: {})",
+      memory,
       forecast.speed->step_seconds,
       forecast.speed->error_bars,
       forecast.speed->tokens_per_second,
-      memory,
       forecast.speed->basis);
 }
 
-std::string compare(
-    const Forecast& forecast, std::vector<double> seconds, double peak_memory_bytes) {
+double typical_seconds(std::vector<double> seconds) {
   if (seconds.size() > 2) {
     seconds.erase(seconds.begin());  // skip the first step, which allocates buffers
   }
   if (seconds.empty()) {
-    return "";
+    return 0;
   }
   const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
   std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+std::string compare(const Forecast& forecast, double step_seconds, double peak_memory_bytes) {
   std::string time;
   if (forecast.speed) {
     const double predicted = forecast.speed->step_seconds;
     time = fmt::format(
         "predicted {:.3g} s per step, measured {:.3g} s ({:+.1f}%); ",
         predicted,
-        *middle,
-        100 * (predicted / *middle - 1));
+        step_seconds,
+        100 * (predicted / step_seconds - 1));
   }
   return fmt::format(
       "{}predicted {} per rank, measured {} ({:+.1f}%)",

@@ -58,10 +58,16 @@ std::optional<Forecast> make_forecast(
     const ForecastOptions& options,
     const data::SequenceView* rows = nullptr);
 
-/// Returns "predicted: 0.52 s a step, ..." before a run, and the difference after it. `seconds` has
-/// one entry per step.
+/// Predicts a step of `ranks` ranks on this machine before any rank is started, as make_forecast()
+/// does without rows. A run that does not fit only causes a warning.
+std::optional<Forecast> forecast_without_ranks(
+    const config::Config& config, const model::ModelConfig& model, int ranks);
+
+/// Returns "predicted memory: 192 MiB per rank (21.3 GiB free)", and the predicted time, if any.
 std::string describe(const Forecast& forecast);
-std::string compare(
-    const Forecast& forecast, std::vector<double> seconds, double peak_memory_bytes);
+/// Returns the median of the steps' times, without the first step of several; 0 if there is none.
+double typical_seconds(std::vector<double> seconds);
+/// Returns the prediction next to the measured values.
+std::string compare(const Forecast& forecast, double step_seconds, double peak_memory_bytes);
 
 }  // namespace lockstep::train

@@ -16,11 +16,13 @@
 #include "plan/from_config/float8.h"
 #include "train/averages.h"
 #include "train/checkpointing.h"
+#include "train/evaluation_line.h"
 #include "train/in_memory_steps.h"
 #include "train/judgement/judgement_files.h"
 #include "train/judging.h"
 #include "train/paired_data.h"
 #include "train/plan.h"
+#include "train/run_lines.h"
 #include "train/samples.h"
 #include "train/start_monitor.h"
 #include "train/step_guard.h"
@@ -104,53 +106,6 @@ data::SamplerOptions sampler_options(const Job& job, const RankContext& rank_con
     options.sources.push_back({source.rows->size(), source.weight, source.max_epochs});
   }
   return options;
-}
-
-void describe(const Job& job, const RankContext& rank_context) {
-  if (!rank_context.is_first()) {
-    return;
-  }
-  const config::TrainingSection& training = job.config.training;
-  log_info(
-      "{}: {} parameters{}, {}; {} rank{} on {}",
-      job.source.name,
-      monitor::format_count(
-          static_cast<double>(model::parameter_count(job.model->model().config()))),
-      job.adapters == nullptr ? ""
-                              : fmt::format(
-                                    ", and {} trained in an adapter",
-                                    monitor::format_count(static_cast<double>(model::trained_count(
-                                        *job.adapters, job.model->model().config())))),
-      job.config.precision.stochastic_rounding ? "bfloat16 with stochastic rounding"
-      : training.bf16                          ? "bfloat16 with float32 masters"
-      : training.fp16                          ? "float16 with float32 masters"
-                                               : "float32",
-      rank_context.size(),
-      rank_context.size() == 1 ? "" : "s",
-      rank_context.device.str());
-  if (const auto float8 = plan::float8_of(job.config.precision)) {
-    log_info("{}", float8_text(*float8, job.model->model().config(), rank_context.device));
-  }
-  if (job.axes->mesh().data != rank_context.size()) {
-    log_info("mesh: {}", job.axes->mesh().text());
-  }
-  log_info(
-      "{} sequences of {} tokens; {} x {} x {} = {} per step; {} steps are {:.4g} epochs",
-      job.datasets.train->size(),
-      job.datasets.train->length(),
-      configured_data_ranks(job, rank_context),
-      training.per_device_train_batch_size,
-      training.gradient_accumulation_steps,
-      global_batch_of(job, rank_context),
-      job.length.total_steps,
-      job.length.epochs);
-  if (rank_context.configured_ranks() != rank_context.size()) {
-    log_info(
-        "the job started with {} ranks and continues with {}, with the same {} sequences per step",
-        rank_context.configured_ranks(),
-        rank_context.size(),
-        global_batch_of(job, rank_context));
-  }
 }
 
 /// Opens the data. For a classifier, also sets its labels and padding token.
@@ -237,28 +192,6 @@ std::vector<std::string> metrics_of(const Job& job) {
   return names;
 }
 
-void tell_of_rows(
-    const Job& job, const std::string& prefix, const Evaluation& result, bool is_best) {
-  if (job.monitor == nullptr || !job.is_classifier()) {
-    return;
-  }
-  constexpr size_t kShown = 2;
-  std::string metrics;
-  const std::vector<std::string> names = metrics_of(job);
-  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    metrics += fmt::format("  {}_{} {:.5f}", prefix, names[i], result.metric(names[i]));
-  }
-  log_info(
-      "epoch {:.2f}{}  {}_loss {:.5f}{}{}  ({:.1f} s)",
-      job.progress.epoch,
-      job.epoch_rows.text(),
-      prefix,
-      result.report.loss,
-      metrics,
-      is_best ? "  best" : "",
-      result.seconds);
-}
-
 Answered answered(const Job& job, const LabelledSet& set) {
   return {
       set,
@@ -277,7 +210,9 @@ void report_rows(const Job& job, const LabelledSet& set, RankContext& rank_conte
         *job.judgement,
         answered(job, set),
         job.monitor->state().log_history);
-    fmt::print("{}", report_text(*job.judgement, job.judged_head()));
+    if (job.config.monitor.progress != "json") {  // whose standard output only has JSON
+      fmt::print("{}", report_text(*job.judgement, job.judged_head()));
+    }
     return "";
   });
 }
@@ -295,7 +230,8 @@ void answer_rows(
     const std::string& suffix,
     RankContext& rank_context) {
   if (has_labels(rows)) {
-    job.evaluate(rows, "test", rank_context, suffix);
+    const Evaluation result = job.evaluate(rows, "test", rank_context, suffix);
+    print_evaluation(job, result, "test", false, suffix);
   } else {
     (void)evaluate_classifier(job, rows, rank_context, nullptr);
   }
@@ -449,7 +385,9 @@ void build_job(Job& job, RankContext& rank_context) {
       training.dataloader_prefetch_factor.value_or(kDefaultPrefetch));
   job.saver = make_saver(job, rank_context);
   job.kept = make_in_memory_checkpoint(job, rank_context);
-  describe(job, rank_context);
+  if (rank_context.is_first()) {
+    print_beginning(job, rank_context);
+  }
   start_monitor(job, rank_context, std::move(history));
 }
 
@@ -528,12 +466,12 @@ Evaluation Job::evaluate_by_the_way(RankContext& rank_context) {
   return result;
 }
 
-void Job::evaluate_training(RankContext& rank_context) {
+std::string Job::evaluate_training(RankContext& rank_context) {
   const Evaluation result = evaluate_by_the_way(rank_context);
   schedule->observe(result.metric(best_rule.metric()));
   const bool better = progress.step > 0 &&
                       best_rule.observe(best, result.metric(best_rule.metric()), progress.step);
-  tell_of_rows(*this, "eval", result, better);
+  std::string line = print_evaluation(*this, result, "eval", better);
   if (better && monitor != nullptr) {
     monitor->state().best_metric = best.metric;
     monitor->state().best_global_step = progress.step;
@@ -542,6 +480,7 @@ void Job::evaluate_training(RankContext& rank_context) {
     monitor->event(
         "best", {{"metric", "eval_" + best_rule.metric()}, {"value", best.metric.value_or(0)}});
   }
+  return line;
 }
 
 void finish_job(Job& job, RankContext& rank_context) {
@@ -555,6 +494,13 @@ void finish_job(Job& job, RankContext& rank_context) {
           job.best_rule.metric());
     }
     restore_best_weights(job, rank_context);
+    if (job.best.metric && rank_context.is_first()) {
+      log_info(
+          "loaded the best model: checkpoint-{} (eval_{} {:.5g})",
+          job.best.step,
+          job.best_rule.metric(),
+          *job.best.metric);
+    }
   }
   if (job.config.task.calibration == "temperature") {
     calibrate(job, rank_context);
@@ -568,15 +514,17 @@ void finish_job(Job& job, RankContext& rank_context) {
   const bool validates = classifies && !has_test && job.datasets.validation != nullptr;
   if (job.datasets.validation_mm !=
       nullptr) {  // evaluated first, because the report covers the other sets
-    job.evaluate(*job.datasets.validation_mm, "eval", rank_context, "_mm");
+    const Evaluation result =
+        job.evaluate(*job.datasets.validation_mm, "eval", rank_context, "_mm");
+    print_evaluation(job, result, "eval", false, "_mm");
   }
   if (training.do_eval && unlearns(job.config.task)) {
-    job.evaluate_by_the_way(rank_context);
+    print_evaluation(job, job.evaluate_by_the_way(rank_context), "eval");
   } else if (training.do_eval || validates) {
-    tell_of_rows(job, "eval", job.evaluate(*job.datasets.validation, "eval", rank_context), false);
+    print_evaluation(job, job.evaluate(*job.datasets.validation, "eval", rank_context), "eval");
   }
   if ((training.do_predict || classifies) && has_test) {
-    tell_of_rows(job, "test", job.evaluate(*job.datasets.test, "test", rank_context), false);
+    print_evaluation(job, job.evaluate(*job.datasets.test, "test", rank_context), "test");
   }
   if (classifies && (has_test || validates)) {
     report_rows(job, has_test ? job.rows.test : job.rows.validation, rank_context);
@@ -593,6 +541,7 @@ void finish_job(Job& job, RankContext& rank_context) {
     if (job.stored) {
       job.stored->publish_files();
     }
+    print_end(job);
     return "";
   });
 }

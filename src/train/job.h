@@ -128,8 +128,9 @@ struct Job {
   /// Evaluates and logs without side effects on training. Every rank must call.
   Evaluation evaluate_by_the_way(RankContext& rank_context);
   /// Evaluates on data.validation, or with the unlearning metrics. Records the best result and
-  /// updates the schedule. Every rank must call.
-  void evaluate_training(RankContext& rank_context);
+  /// updates the schedule. Returns the line that it printed (print_evaluation). Every rank must
+  /// call.
+  std::string evaluate_training(RankContext& rank_context);
 };
 
 /// Opens the model description, tokenizer, data and task, before anything large is loaded. Every

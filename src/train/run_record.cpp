@@ -25,6 +25,7 @@
 #include "monitor/trackers.h"
 #include "parallel/memory_account.h"
 #include "train/run_identity.h"
+#include "train/run_lines.h"
 
 namespace lockstep::train {
 namespace {
@@ -33,16 +34,7 @@ namespace {
 std::string plan_text(const Job& job) {
   const config::ParallelSection& parallel = job.config.parallel;
   const mesh::Mesh& mesh = job.axes->mesh();
-  std::vector<std::string> parts;
-  const auto add = [&](const char* name, int ranks) {
-    if (ranks > 1) {
-      parts.push_back(fmt::format("{} {}", name, ranks));
-    }
-  };
-  add("data", mesh.data);
-  add("tensor", mesh.tensor);
-  add("pipeline", mesh.pipeline);
-  add("context", mesh.context);
+  std::vector<std::string> parts = axes_text(mesh);
   if (parallel.zero_stage > 0) {
     parts.push_back(fmt::format("ZeRO {}", parallel.zero_stage));
   }
@@ -50,13 +42,6 @@ std::string plan_text(const Job& job) {
     parts.push_back(parallel.schedule);
   }
   return parts.empty() ? "one rank" : fmt::format("{}", fmt::join(parts, ", "));
-}
-
-const char* precision_of(const config::Config& config) {
-  if (config.precision.stochastic_rounding) {
-    return "bfloat16 with stochastic rounding";
-  }
-  return config.training.bf16 ? "bfloat16" : config.training.fp16 ? "float16" : "float32";
 }
 
 /// Origins of the values that are not defaults.
@@ -81,7 +66,7 @@ void record_beginning(Job& job, const RankContext& rank_context, const config::O
       "began",
       {{"model", job.source.name},
        {"parameters", model::parameter_count(job.model->model().config())},
-       {"precision", precision_of(job.config)},
+       {"precision", precision_text(job.config)},
        {"ranks", rank_context.size()},
        {"device", rank_context.device.is_cuda() ? "cuda" : "cpu"},
        {"plan", plan_text(job)},
@@ -116,6 +101,16 @@ void record_forecast(Job& job, const std::optional<Forecast>& forecast) {
     event["figures"] = forecast->speed->basis;
   }
   job.monitor->event("forecast", event);
+}
+
+void record_measured(
+    Job& job, const Forecast& forecast, double step_seconds, double peak_memory_bytes) {
+  nlohmann::ordered_json event{
+      {"bytes", peak_memory_bytes}, {"predicted_bytes", forecast.bytes}, {"step_s", step_seconds}};
+  if (forecast.speed) {
+    event["predicted_step_s"] = forecast.speed->step_seconds;
+  }
+  job.monitor->event("measured", event);
 }
 
 void record_failure(Job& job) {
@@ -185,7 +180,7 @@ void count_rows(Job& job, const parallel::StepResult& result, const data::StepBa
 
 void end_epoch(Job& job, bool is_told) {
   if (!is_told && job.monitor != nullptr && job.is_classifier()) {
-    log_info("epoch {:.2f}{}", job.progress.epoch, job.epoch_rows.text());
+    job.monitor->print("train" + job.epoch_rows.text(job.progress.epoch));
   }
   job.epoch_rows = {};
 }
@@ -289,7 +284,7 @@ void tell_of_saves(const Job& job, double seconds, int64_t saves) {
         static_cast<double>(all) / 1e6,
         static_cast<double>(tensors) / 1e6);
   }
-  log_info(
+  log_debug(
       "training waited {:.3g} s for {} checkpoint{}{}{}",
       seconds,
       saves,

@@ -24,6 +24,11 @@ void record_beginning(Job& job, const RankContext& rank_context, const config::O
 /// monitor. Call on rank 0; does nothing if the job has no monitor.
 void record_forecast(Job& job, const std::optional<Forecast>& forecast);
 
+/// Records "measured": the prediction and the measured step time and peak memory of a rank. Call on
+/// rank 0 at the end.
+void record_measured(
+    Job& job, const Forecast& forecast, double step_seconds, double peak_memory_bytes);
+
 /// Records "failed" with the text and exit code of the current exception. Call on rank 0; does
 /// nothing if the job has no monitor.
 void record_failure(Job& job);

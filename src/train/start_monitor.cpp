@@ -39,7 +39,9 @@ monitor::MonitorOptions monitor_options(const Job& job, const RankContext& rank_
   const std::string& style = job.config.monitor.progress;
   using Style = monitor::Progress::Style;
   options.progress = style == "none"                                     ? Style::kSilent
-                     : style == "line"                                   ? Style::kTerminal
+                     : style == "json"                                   ? Style::kJson
+                     : style == "rich"                                   ? Style::kRich
+                     : style == "bar" || style == "line"                 ? Style::kBar
                      : style == "plain" || training.disable_tqdm == true ? Style::kPlain
                                                                          : Style::kAuto;
   return options;

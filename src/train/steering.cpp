@@ -199,7 +199,7 @@ void Steering::end_save(int64_t step) {
   }
 }
 
-void Steering::end_step(bool saved, bool in_background) {
+void Steering::end_step(bool saved, bool in_background, const std::string& evaluated) {
   for (watch::Asked& asked : std::exchange(asked_, {})) {
     const int64_t step = job_.progress.step;
     switch (asked.act.kind) {
@@ -214,7 +214,7 @@ void Steering::end_step(bool saved, bool in_background) {
         asked.answer(saved, fmt::format("saved checkpoint-{} and stopped", step));
         break;
       case ActKind::kEvaluate:
-        asked.answer(true, fmt::format("evaluated after step {}", step));
+        asked.answer(true, evaluated);
         break;
       case ActKind::kLog:
         asked.answer(true, fmt::format("since step {}", step));

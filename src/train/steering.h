@@ -49,7 +49,8 @@ class Steering {
   void begin_step(const Acts& acts);
   /// Replies to the commands that are complete at the end of the step. `saved` is true if the step
   /// saved a checkpoint; if it does so in the background, end_save() replies to requests to save.
-  void end_step(bool saved, bool in_background);
+  /// `evaluated` is the line about its evaluation.
+  void end_step(bool saved, bool in_background, const std::string& evaluated = "");
   /// Replies to requests to save after the checkpoint of step `step` is committed.
   void end_save(int64_t step);
   /// Updates the reply of `lockstep ctl RUN status`.

@@ -31,6 +31,7 @@
 #include "train/checkpointing.h"
 #include "train/committed_saves.h"
 #include "train/evaluate.h"
+#include "train/evaluation_line.h"
 #include "train/histograms.h"
 #include "train/in_memory_steps.h"
 #include "train/job.h"
@@ -140,7 +141,7 @@ class Trainer {
   void tell_of_time() const {
     if (job_.monitor != nullptr) {
       const double all = process_seconds();
-      log_info("{}", time_.text(all));
+      log_debug("{}", time_.text(all));
       job_.monitor->event("time", time_.json(all));
     }
   }
@@ -149,7 +150,10 @@ class Trainer {
     if (!step_seconds_.empty()) {
       // The other ranks do not know this rank's memory in the last step.
       const auto here = static_cast<double>(peak_memory_here());
-      log_info("{}", compare(forecast, step_seconds_, std::max(peak_memory_, here)));
+      const double peak = std::max(peak_memory_, here);
+      const double step = typical_seconds(step_seconds_);
+      log_debug("{}", compare(forecast, step, peak));
+      record_measured(job_, forecast, step, peak);
     }
   }
 
@@ -199,6 +203,7 @@ class Trainer {
   double began_ = 0;       // start of the first step
   bool has_peak_ = false;  // peak rate for MFU is known
   std::string stopped_by_;
+  std::string evaluated_;  // line about the last evaluation
   bool captures_ = false;  // use CUDA graphs for steps that match captured_
   std::unique_ptr<parallel::CapturedTraining> captured_;  // graph with the shapes of the first step
   double learning_rate_ = 0;
@@ -399,7 +404,7 @@ int Trainer::one_step() {
   } else if (counts.acts.evaluate) {
     // An evaluation on request does not affect the schedule or the best model.
     const double looking = seconds_now();
-    job_.evaluate_by_the_way(rank_context_);
+    evaluated_ = print_evaluation(job_, job_.evaluate_by_the_way(rank_context_), "eval");
     time_.add(TimeAccount::Use::kEvaluating, seconds_now() - looking);
   }
   if (epoch_ends) {
@@ -427,7 +432,7 @@ int Trainer::one_step() {
   }
   time_.add(TimeAccount::Use::kSaving, keep_step(job_, rank_context_));
   steering_.publish();
-  steering_.end_step(saves, committed_.is_saving());
+  steering_.end_step(saves, committed_.is_saving(), evaluated_);
   committed_.poll();
   if (counts.measure > 0 && !stopping) {
     measuring_.measure();
@@ -474,7 +479,7 @@ bool Trainer::evaluation_is_due(bool epoch_ends) const {
 
 void Trainer::evaluate_now() {
   const double began = seconds_now();
-  job_.evaluate_training(rank_context_);
+  evaluated_ = job_.evaluate_training(rank_context_);
   time_.add(TimeAccount::Use::kEvaluating, seconds_now() - began);
 }
 
@@ -513,7 +518,8 @@ int train_job(
     SaveSignals& save_signals,
     const RunOptions& options,
     const std::optional<Forecast>& forecast) {
-  const bool measures = options.forecast.cluster.empty() && is_unmeasured(rank_context);
+  const bool measures = options.forecast.cluster.empty() &&
+                        should_measure(job.config.monitor.measure_machine, rank_context);
   Trainer trainer(
       job, rank_context, save_signals, options.on_step, options.trace, options.last_step, measures);
   const int exit = trainer.run();

@@ -133,7 +133,7 @@ TEST(TerminalWidth, IsWhatTheSupervisorTellsBehindAPipe) {
 TEST(Progress, RedrawsInPlaceAndIsNotTornByOtherLines) {
   testing::internal::CaptureStderr();
   {
-    Progress progress(Progress::Style::kTerminal, 21);
+    Progress progress(Progress::Style::kBar, 21);
     progress.update(all_figures(1), true, 0.0);
     log_warning("the disk is slow");
     progress.update(all_figures(2), true, 0.01);  // too soon: drawn later
@@ -149,6 +149,57 @@ TEST(Progress, RedrawsInPlaceAndIsNotTornByOtherLines) {
       "\r\x1b[Kevaluating"
       "\r\x1b[Kstep    4/5000"
       "\r\x1b[Kstep    5/5000\n");
+}
+
+TEST(Progress, KeepsLoggedStepsAndEvaluationsAboveTheLiveLine) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress(Progress::Style::kRich, 21);
+    progress.update(all_figures(1), false, 0.0);
+    progress.update(all_figures(2), true, 1.0);
+    progress.activity("evaluating", 2.0);
+    progress.print("eval  step 2");
+    progress.update(all_figures(3), true, 3.0);
+  }
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "\r\x1b[Kstep    1/5000"
+      "\r\x1b[Kstep    2/5000\n\r\x1b[Kstep    1/5000"
+      "\r\x1b[Kstep    2/5000"
+      "\r\x1b[Kevaluating"
+      "\r\x1b[Keval  step 2\n\r\x1b[Kevaluating"
+      "\r\x1b[Kstep    2/5000"
+      "\r\x1b[Kstep    3/5000\n\r\x1b[Kstep    2/5000"
+      "\r\x1b[Kstep    3/5000"
+      "\r\x1b[K");
+}
+
+TEST(FormatProgress, ShowsTheFiguresOfTheTask) {
+  ProgressFigures figures{.step = 3, .loss = 2.0};
+  figures.metrics = {
+      {"rewards/accuracies", 0.75}, {"rewards/chosen", 1.5}, {"mixture/web", 0.5}, {"kl", 12.345}};
+  EXPECT_EQ(
+      format_progress(figures, 0),
+      "step 3  loss 2.0000   rewards/accuracies 0.750   kl 12.35   lr 0.00e+00");
+}
+
+TEST(FormatEvaluation, TellsLossMetricsAndTime) {
+  EvaluationFigures figures{.step = 40, .total_steps = 60, .loss = 6.3254};
+  figures.metrics = {{"perplexity", 558.53}, {"token_accuracy", 0.15}, {"logps/chosen", -3.0}};
+  figures.is_best = true;
+  figures.seconds = 26.1;
+  EXPECT_EQ(
+      format_evaluation(figures),
+      "eval  step 40/60  eval_loss 6.325  perplexity 558.5  accuracy 0.150  best  (26 s)");
+  EXPECT_EQ(
+      format_evaluation(
+          {.set = "test_mm",
+           .loss_name = "test_loss_mm",
+           .step = 4,
+           .loss = 0.25,
+           .training = "  epoch 2.00  train_loss 0.3812",
+           .seconds = 5.24}),
+      "test_mm  step 4  epoch 2.00  train_loss 0.3812  test_loss_mm 0.2500  (5.2 s)");
 }
 
 TEST(Progress, PrintsLoggedStepsElsewhere) {
@@ -186,7 +237,7 @@ TEST(Progress, TakesTheWidthOfARealTerminal) {
   {
     const Environment again("TERM", "xterm");
     Progress progress;
-    progress.update(all_figures(), true, 0.0);
+    progress.update(all_figures(), false, 0.0);
   }
   ::dup2(saved, STDERR_FILENO);
   ::close(saved);

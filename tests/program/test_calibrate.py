@@ -26,14 +26,14 @@ class Calibrate(ProgramTest):
         self.assertIn("tokens/s", plan)
         run = self.train("timed", "--cluster", "machine.yaml")
         self.assertRegex(run.err + run.out,
-                         r"predicted: [\d.e-]+ s per step \(-\d+% \+\d+%\), \d+ tokens/s, .* \(figures: machine.yaml\)")
+                         r"predicted time: [\d.e-]+ s per step \(-\d+% \+\d+%\), \d+ tokens/s \(figures: machine.yaml\)")
 
     def test_default_file_and_broken_file(self):
         run = self.train("usual", env=self.env)
         self.assertIn(f"(figures: {self.usual})", run.err + run.out)
         # The file does not apply to other numbers of ranks or threads.
         run = self.train("others", ranks=2, env=self.env)
-        self.assertIn("once this machine has been measured", run.err + run.out)
+        self.assertNotIn("predicted time", run.err + run.out)
         text = self.usual.read_text()
         self.usual.write_text("nodes: 7\n")
         run = self.train("broken", env=self.env)
@@ -41,10 +41,11 @@ class Calibrate(ProgramTest):
         self.assertIn(f"{self.usual} is ignored", run.err)
         self.assertIn("lockstep calibrate", run.err)
 
-    def test_first_run_measures_an_unmeasured_machine(self):
+    def test_measurement_between_steps_on_request(self):
         cache = self.folder / "none"
-        env = environment(XDG_CACHE_HOME=str(cache), LOCKSTEP_MEASURE_MACHINE="1")
-        words = ["data.sequence_length=32", "model.path=model.json"]
+        env = environment(XDG_CACHE_HOME=str(cache))
+        del env["LOCKSTEP_MEASURE_MACHINE"]
+        words = ["data.sequence_length=32", "model.path=model.json", "monitor.measure_machine=true"]
         steps = 20
         while True:  # repeats until a run is long enough
             first = self.train("first", *words, ranks=2, steps=steps, env=env)
@@ -59,11 +60,11 @@ class Calibrate(ProgramTest):
         kept = list(cache.glob("lockstep/machine-2x1-*.yaml"))
         if "are discarded" in said:  # other processes used the processors
             self.assertEqual(kept, [])
-            self.assertIn("once this machine has been measured", again.err + again.out)
+            self.assertNotIn("predicted time", again.err + again.out)
             return
         self.assertEqual(len(kept), 1, said)
         self.assertIn("between its steps", kept[0].read_text())
-        self.assertRegex(again.err + again.out, r"predicted: [\d.e-]+ s per step .*machine-2x1-")
+        self.assertRegex(again.err + again.out, r"predicted time: [\d.e-]+ s per step .*machine-2x1-")
         # The measurement does not change the training results.
         env["LOCKSTEP_MEASURE_MACHINE"] = "0"
         plain = self.train("plain", *words, ranks=2, steps=steps, env=env)

@@ -98,6 +98,37 @@ class Trees(ProgramTest):
         self.assertIn("narrow", self.run_fails(
             2, *self.train_arguments("dry", "--dry-run", "model.path=narrow")).err)
 
+    def test_a_dry_run_says_the_plan_and_finds_what_is_cheap_to_find(self):
+        out = self.run_ok(*self.train_arguments("dry", "parallel.tensor=2", "parallel.recompute=full", "--dry-run", ranks=4)).out
+        self.assertRegex(out, r"(?m)^plan +4 ranks; data 2 x tensor 2, recompute full, float32$")
+        self.assertRegex(out, r"(?m)^batch +16 sequences per step \(2 data ranks x 8 x 1 micro-batch\); sequences of 32 tokens$")
+        self.assertRegex(out, r"(?m)^memory +predicted memory: \d+ MiB per rank \([\d.]+ \wiB free\)$")
+        self.assertIn("exceed the 64", self.run_fails(2, *self.train_arguments("dry", "data.sequence_length=128", "--dry-run")).err)
+        (self.folder / "broken.jsonl").write_text('{"text": "whole"}\n{"text": "bro\n')
+        self.assertIn("broken.jsonl, line 2", self.run_fails(
+            4, *self.train_arguments("dry", "data.train=broken.jsonl", "--dry-run")).err)
+
+    def test_a_schema_and_a_configuration_need_no_data(self):
+        self.assertIn("properties", json.loads(self.run_ok("train", "--json-schema").out))
+        self.assertRegex(self.run_ok("train", "--print-config", "seed=7").out, r"(?m)^ *seed: 7\b")
+
+    def test_unknown_keys_are_placed_at_their_own_line(self):
+        (self.folder / "keys.yaml").write_text("training:\n  output_dir: e\nfoo:\nbar: 1\nbaz:\n  a: 1\n")
+        told = self.run_fails(2, "train", "-c", "keys.yaml").err
+        for place in ("keys.yaml:3", "keys.yaml:4", "keys.yaml:5"):
+            self.assertIn(place, told)
+        self.assertNotIn("keys.yaml:6", told)
+
+    def test_the_number_of_ranks_that_fits_a_plan_is_proposed_first(self):
+        for ranks, plan, proposed in ((1, ["parallel.tensor=2"], 2), (3, ["parallel.tensor=2", "parallel.pipeline=2"], 4)):
+            told = self.run_fails(2, *self.train_arguments("ranks", *plan, ranks=ranks)).err
+            self.assertRegex(told, f"(try: |hint: |; )start {proposed} ranks \\(--nproc {proposed}\\), or use one of the meshes")
+
+    def test_a_dataset_that_is_missing_is_one_problem(self):
+        command = [word for word in self.train_arguments("named") if not str(word).startswith("data.")]
+        told = self.run_fails(2, *command, "--dataset_name", "nope/x").err
+        self.assertNotIn("is required", told)
+
     def test_hub_name_from_the_local_cache_or_download_hint(self):
         self.train("source", steps=2)
         snapshot = self.folder / "hf/hub/models--someone--small/snapshots/abc"

@@ -99,7 +99,7 @@ class Control(ProgramTest):
         step = int(re.fullmatch(r"saved checkpoint-(\d+)\n", self.ctl("steered", "save"))[1])
         self.assertTrue((run / f"checkpoint-{step}").is_dir())  # committed, although it is saved in the background
         self.assertEqual([(e["step"], e["checkpoint"]) for e in events(run, "saved")], [(step, f"checkpoint-{step}")])
-        evaluated = int(re.fullmatch(r"evaluated after step (\d+)\n", self.ctl("steered", "eval"))[1])
+        evaluated = int(re.fullmatch(r"eval  step (\d+)/4000  eval_loss \d\.\d+  perplexity .* s\)\n", self.ctl("steered", "eval"))[1])
         self.assertEqual([line["step"] for line in metrics(run) if "eval_loss" in line], [evaluated])
         self.ctl("steered", "log", "info")
         self.ctl("steered", "trace", "1")

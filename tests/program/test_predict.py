@@ -35,17 +35,17 @@ class Predict(ProgramTest):
 
         def train(*more):
             done = self.run_ok("train", "-c", "plan.yaml", "--nproc", 2, "--model", "model.json", *self.data(), "use_cpu=true",
-                               "max_steps=3", "output_dir=run", "save_strategy=no", "learning_rate=1e-3", *more,
+                               "max_steps=3", "output_dir=run", "save_strategy=no", "learning_rate=1e-3", "log_level=debug", *more,
                                env=environment(XDG_CACHE_HOME=str(self.folder / "nothing")))
             self.assert_memory_is_near(done.out + done.err)
             return done.out + done.err
 
         text = train("--cluster", "two.yaml")
-        self.assertRegex(text, r"predicted: [\d.e-]+ s per step \(-\d+% \+\d+%\), \d+ tokens/s, [\d.]+ \w+ of [\d.]+ \w+ per rank \(figures: two.yaml\)")
+        self.assertRegex(text, r"predicted memory: [\d.]+ \w+ per rank \([\d.]+ \w+ free\); predicted time: [\d.e-]+ s per step \(-\d+% \+\d+%\), \d+ tokens/s \(figures: two.yaml\)")
         self.assertRegex(text, r"predicted [\d.e-]+ s per step, measured [\d.e-]+ s \([+-][\d.]+%\)")
         # This machine was not measured, so no time is predicted.
         text = train()
-        self.assertRegex(text, r"predicted: [\d.]+ \w+ of [\d.]+ \w+ per rank \(times are predicted once this machine has been measured")
+        self.assertRegex(text, r"(?m)predicted memory: [\d.]+ \w+ per rank \([\d.]+ \w+ free\)$")
         self.assertNotIn("s per step, measured", text)
 
     def assert_memory_is_near(self, text):
@@ -59,7 +59,7 @@ class Predict(ProgramTest):
         self.write_model("wider.json", 384, 4)
         done = self.run_ok("train", "--model", "wider.json", *self.data(), "use_cpu=true", "max_steps=2", "bf16=true",
                            "per_device_train_batch_size=48", "data.sequence_length=32", "output_dir=wider",
-                           "save_strategy=no")
+                           "save_strategy=no", "log_level=debug")
         self.assert_memory_is_near(done.out + done.err)
 
     def assert_memory_with_adapters(self, *words):
@@ -73,7 +73,7 @@ class Predict(ProgramTest):
                         "per_device_train_batch_size=1", "data.sequence_length=32", f"output_dir={base}", "bf16=true")
         done = self.run_ok("train", "--model", base, *self.data(), "use_cpu=true", "max_steps=2", "data.sequence_length=32",
                            f"per_device_train_batch_size={rows}", f"output_dir=adapted-{len(list(self.folder.iterdir()))}", "save_strategy=no",
-                           "lora.r=16", "lora.target_modules=all-linear", *words)
+                           "lora.r=16", "lora.target_modules=all-linear", "log_level=debug", *words)
         found = re.search(r"predicted ([\d.]+) MiB per rank, measured ([\d.]+) MiB", done.out + done.err)
         predicted, measured = float(found[1]), float(found[2])
         # Libraries map more on some processors (assert_memory_is_near); adapters do not change that. A processor without bfloat16

@@ -66,6 +66,10 @@ class Quantization(ProgramTest):
             self.assertIn(told, self.run_fails(2, *self.train_arguments("bad", "model.path=base", *words)).err)
         told = self.train("dry", "model.path=base", "lora.r=2", *PACKED, "--dry-run").out
         self.assertIn("packed      8 linears in 4 bits (nf4, double quantization)", told)
+        self.run_ok("export", "--model", "base", "--output", "halved", "--dtype", "bfloat16")
+        self.assertEqual(json.loads((self.folder / "halved" / "config.json").read_text())["torch_dtype"], "bfloat16")
+        self.assertLess((self.folder / "halved" / "model.safetensors").stat().st_size,
+                        0.6 * (self.folder / "base" / "model.safetensors").stat().st_size)
         self.assertIn("nothing to do", self.run_fails(2, "export", "--model", "base", "--output", "x").err)
 
     def test_estimate_of_quantized_weights(self):
@@ -91,7 +95,7 @@ class Quantization(ProgramTest):
         lora = ["lora.r=16", "lora.target_modules=all-linear"]
         some = ["lora.r=24", "lora.target_modules=[c_attn]"]
         for name, words in (("plain", lora), ("some", some), ("four", [*lora, *PACKED]), ("eight", [*lora, "quantization.bits=8"])):
-            done = self.train(f"wide-{name}", "--force", "model.path=wide", "bf16=true", *words, steps=2)
+            done = self.train(f"wide-{name}", "--force", "model.path=wide", "bf16=true", "log_level=debug", *words, steps=2)
             events = (self.folder / f"wide-{name}" / "events.jsonl").read_text().splitlines()
             told = next(event for event in map(json.loads, events) if event["event"] == "memory")["kinds"]
             stage = json.loads(self.run_ok("estimate", "--model", "wide", "--gpu", "cpu", "--json", "training.bf16=true", *words).out)["stages"][0]

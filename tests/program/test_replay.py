@@ -49,7 +49,7 @@ class Replay(ProgramTest):
         self.assertIn("step 5 is not a step of", self.run_fails(2, "replay", "short/checkpoint-2", "--step", 5).err)
 
     def test_time_breakdown_at_the_end_of_a_run(self):
-        result = self.train("told", "eval_strategy=steps", "eval_steps=2", "save_steps=3", ranks=2, steps=6)
+        result = self.train("told", "eval_strategy=steps", "eval_steps=2", "save_steps=3", "log_level=debug", ranks=2, steps=6)
         self.assertRegex(result.err, r"goodput [\d.]+%: of [\d.]+ s, .* went into steps")
         time = self.events("told", "time")[-1]
         parts = sum(time[key] for key in ("steps_s", "starting_s", "saving_s", "evaluating_s", "comparing_s"))

@@ -69,7 +69,7 @@ class SaveSignals(ProgramTest):
 class Background(ProgramTest):
     def test_background_saves_are_identical(self):
         for ranks in (1, 2):
-            arguments = ["save_steps=2", "save_total_limit=2", "bf16=true"]
+            arguments = ["save_steps=2", "save_total_limit=2", "bf16=true", "log_level=debug"]
             waited = self.train(f"waited-{ranks}", "checkpoint.async=false", *arguments, ranks=ranks, steps=9)
             self.assertNotIn("in the background", waited.err)
             result = self.train(f"background-{ranks}", *arguments, ranks=ranks, steps=9)

@@ -80,9 +80,9 @@ class T5Test(ProgramTest):
         self.assertIn("sequence_length: 32", (self.folder / "plan.yaml").read_text())
         done = self.run_ok(
             "train", "-c", "plan.yaml", "--nproc", 2, "model.path=t5.json", "tokenizer.path=tokenizer", "use_cpu=true",
-            "data.train=pairs.jsonl", *self.PAIRS, "max_steps=3", "output_dir=planned", "save_strategy=no")
+            "data.train=pairs.jsonl", *self.PAIRS, "max_steps=3", "output_dir=planned", "save_strategy=no", "log_level=debug")
         text = done.out + done.err
-        self.assertRegex(text, r"predicted: .*\d+ MiB of")
+        self.assertRegex(text, r"predicted memory: \d+ MiB per rank \([\d.]+ \wiB free\)")
         self.assertRegex(text, r"predicted .*\d+ MiB per rank, measured \d+ MiB \([+-][\d.]+%\)")
 
     def test_a_classifier_is_trained_saved_and_asked(self):

@@ -49,18 +49,19 @@ TEST(Forecast, ComparesWithTheMedianAndLeavesTheFirstStepOut) {
   Forecast forecast;
   forecast.speed = Forecast::Speed{.step_seconds = 1.1, .basis = "a file"};
   forecast.bytes = 90e6;
-  const std::string text = compare(forecast, {9, 1, 1, 1, 2}, 100e6);
+  const std::string text = compare(forecast, typical_seconds({9, 1, 1, 1, 2}), 100e6);
   EXPECT_NE(text.find("measured 1 s (+10.0%)"), std::string::npos) << text;
   EXPECT_NE(text.find("(-10.0%)"), std::string::npos) << text;
-  EXPECT_EQ(compare(forecast, {}, 1), "");
+  EXPECT_EQ(typical_seconds({}), 0);
 }
 
 TEST(Forecast, SaysNothingOfTimeWhereNobodyMeasured) {
   Forecast forecast;
   forecast.bytes = 90e6;
-  EXPECT_NE(describe(forecast).find("once this machine has been measured"), std::string::npos);
-  EXPECT_EQ(compare(forecast, {1}, 100e6).find("s per step"), std::string::npos);
-  EXPECT_NE(compare(forecast, {1}, 100e6).find("(-10.0%)"), std::string::npos);
+  forecast.room = 2e9;
+  EXPECT_EQ(describe(forecast), "predicted memory: 86 MiB per rank (1.9 GiB free)");
+  EXPECT_EQ(compare(forecast, 1, 100e6).find("s per step"), std::string::npos);
+  EXPECT_NE(compare(forecast, 1, 100e6).find("(-10.0%)"), std::string::npos);
 }
 
 TEST(WarmUp, TakesEveryFamilyInEachType) {
@@ -94,10 +95,10 @@ TEST(Forecast, OfAStepOrTwoComparesWithWhatThereIs) {
   Forecast forecast;
   forecast.speed = Forecast::Speed{.step_seconds = 2, .basis = "a file"};
   forecast.bytes = 100e6;
-  EXPECT_NE(compare(forecast, {4}, 100e6).find("measured 4 s (-50.0%)"), std::string::npos);
-  EXPECT_NE(compare(forecast, {8, 1}, 100e6).find("measured 8 s"), std::string::npos);
-  EXPECT_NE(compare(forecast, {8, 1, 4}, 100e6).find("measured 4 s"), std::string::npos);
-  EXPECT_NE(compare(forecast, {8, 1}, 100e6).find("(+0.0%)"), std::string::npos);
+  EXPECT_NE(compare(forecast, 4, 100e6).find("measured 4 s (-50.0%)"), std::string::npos);
+  EXPECT_NE(compare(forecast, 4, 100e6).find("(+0.0%)"), std::string::npos);
+  EXPECT_EQ(typical_seconds({8, 1}), 8);
+  EXPECT_EQ(typical_seconds({8, 1, 4}), 4);
 }
 
 /// The memory kinds sum to the total and have the names used in the run's record.

@@ -180,10 +180,10 @@ TEST(EpochRows, AreMeansOverTheRowsOfAllSteps) {
   rows.add(std::numeric_limits<double>::infinity(), 0.5, 6);  // skipped
   rows.add(1, 1, 2);
   const EpochRows again = epoch_rows_of(nlohmann::json::parse(to_json(rows).dump()));
-  EXPECT_EQ(again.text(), "  train_loss 1.75000  train_accuracy 0.62500");
+  EXPECT_EQ(again.text(2), "  epoch 2.00  train_loss 1.7500  train_accuracy 0.6250");
   EpochRows numbers;
   numbers.add(3, std::nullopt, 4);
-  EXPECT_EQ(epoch_rows_of(to_json(numbers)).text(), "  train_loss 3.00000");
+  EXPECT_EQ(epoch_rows_of(to_json(numbers)).text(1), "  epoch 1.00  train_loss 3.0000");
 }
 
 TEST(Judgement, OfNumbersLeavesOutWhatHasNoValue) {

@@ -72,7 +72,8 @@ inline constexpr std::string_view kReduceTypes[] = {"auto", "float32", "bfloat16
 inline constexpr std::string_view kFloat8Scalings[] = {
     "none", "row", "tensor", "rowwise", "tensorwise"};
 inline constexpr std::string_view kOnSignal[] = {"save", "save_and_stop", "ignore"};
-inline constexpr std::string_view kProgressForms[] = {"auto", "line", "plain", "none"};
+inline constexpr std::string_view kProgressForms[] = {
+    "auto", "rich", "bar", "plain", "json", "none", "line"};
 
 inline constexpr std::string_view kQuantizationTypes[] = {"nf4", "fp4"};
 inline constexpr std::string_view kTypes[] = {"float32", "bfloat16", "float16"};

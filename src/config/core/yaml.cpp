@@ -92,6 +92,7 @@ class Builder final : public YAML::EventHandler {
     YAML::anchor_t anchor = 0;
     bool has_name = false;
     std::string name;
+    Origin name_origin;
     std::set<std::string> names;
     std::vector<Value> merged;  // maps merged with <<, highest priority first
   };
@@ -149,7 +150,12 @@ class Builder final : public YAML::EventHandler {
       fail("map keys must be scalars");
     }
     stack_.push_back(
-        {.value = std::move(value), .anchor = anchor, .name = {}, .names = {}, .merged = {}});
+        {.value = std::move(value),
+         .anchor = anchor,
+         .name = {},
+         .name_origin = {},
+         .names = {},
+         .merged = {}});
   }
 
   void end() {
@@ -182,6 +188,9 @@ class Builder final : public YAML::EventHandler {
       set_name(open, value);
     } else {
       open.has_name = false;
+      if (!value.is_scalar()) {  // yaml-cpp places it where its first item is, or the next key
+        value.origin = open.name_origin;
+      }
       if (open.name == "<<") {
         merge_into(open, std::move(value));
       } else {
@@ -195,6 +204,7 @@ class Builder final : public YAML::EventHandler {
       fail("map keys must be scalars");
     }
     open.name = value.is_null() ? "null" : value.text;
+    open.name_origin = value.origin;
     open.has_name = true;
     if (!open.names.insert(open.name).second) {
       fail(fmt::format("duplicate key '{}' in a map", open.name));

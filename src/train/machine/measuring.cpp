@@ -18,11 +18,13 @@ constexpr double kLeastOfProcessor = 0.9;
 
 }  // namespace
 
-bool is_unmeasured(const RankContext& rank_context) {
-  const char* const wanted = std::getenv("LOCKSTEP_MEASURE_MACHINE");
+bool should_measure(bool wanted, const RankContext& rank_context) {
+  if (const char* const variable = std::getenv("LOCKSTEP_MEASURE_MACHINE")) {
+    wanted = std::string_view(variable) != "0";
+  }
   std::error_code missing;
-  return (wanted == nullptr || std::string_view(wanted) != "0") && rank_context.device.is_cpu() &&
-         !rank_context.ranks_are_threads && rank_context.size() == rank_context.local_size &&
+  return wanted && rank_context.device.is_cpu() && !rank_context.ranks_are_threads &&
+         rank_context.size() == rank_context.local_size &&
          !std::filesystem::exists(machine_file(rank_context.size()), missing);
 }
 

@@ -37,9 +37,9 @@ class MeasuringBetweenSteps {
   double seconds_ = 0;  // total duration so far
 };
 
-/// Returns true if this machine should be measured with this number of ranks: all ranks are CPU
-/// processes on one machine, no results exist, and the environment variable
-/// LOCKSTEP_MEASURE_MACHINE is not 0.
-bool is_unmeasured(const RankContext& rank_context);
+/// Returns true if this machine should be measured with this number of ranks: the user asked for it
+/// (`wanted`, or the environment variable LOCKSTEP_MEASURE_MACHINE, which takes precedence), all
+/// ranks are CPU processes on one machine, and no results exist.
+bool should_measure(bool wanted, const RankContext& rank_context);
 
 }  // namespace lockstep::train

@@ -46,14 +46,6 @@ const std::map<std::string, PairLoss>& pair_losses() {
   return kLosses;
 }
 
-/// Returns the name of the loss. Objectives with only one loss have its name.
-std::string loss_name(const config::PreferenceSection& section) {
-  const bool has_choice =
-      section.objective == "dpo" || section.objective == "cpo" || section.objective == "kto";
-  return !has_choice ? section.objective
-                     : section.loss_type.value_or(section.objective == "kto" ? "kto" : "sigmoid");
-}
-
 data::Judged judged(const config::Config& config) {
   return !trains_rewards(config.task) && config.preference.objective == "kto"
              ? data::Judged::kSingly
@@ -220,6 +212,13 @@ objective::ObjectivePointer preference_objective(const config::Config& config) {
                        : section.objective == "dpo" ? section.rpo_alpha.value_or(0)
                                                     : 0;
   return objective::direct_preference(options);
+}
+
+std::string loss_name(const config::PreferenceSection& section) {
+  const bool has_choice =
+      section.objective == "dpo" || section.objective == "cpo" || section.objective == "kto";
+  return !has_choice ? section.objective
+                     : section.loss_type.value_or(section.objective == "kto" ? "kto" : "sigmoid");
 }
 
 bool needs_reference(const config::Config& config) {

@@ -23,6 +23,8 @@ using config::trains_rewards;
 /// Returns the objective of the task and the `preference` section, with the meaning of TRL's
 /// trainers.
 objective::ObjectivePointer preference_objective(const config::Config& config);
+/// Returns the name of the loss. Objectives with only one loss have its name.
+std::string loss_name(const config::PreferenceSection& section);
 /// Returns true if the objective needs a reference model.
 bool needs_reference(const config::Config& config);
 

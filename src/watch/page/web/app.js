@@ -5,7 +5,7 @@ const COLORS = ["#1f77b4", "#e07b1a", "#2ca02c", "#d1403f", "#8e63c0", "#8c564b"
 const FIRST = ["loss", "learning_rate", "grad_norm", "tokens_per_s", "peak_share", "roofline_share", "step_s", "peak_memory_bytes"];
 const HIDDEN = new Set(["epoch", "tokens", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second"]);
 // Events without a mark in the charts.
-const QUIET = new Set(["best", "samples", "memory", "forecast", "time", "compared replicas"]);
+const QUIET = new Set(["best", "samples", "memory", "forecast", "time", "measured", "compared replicas"]);
 const MOST_TOLD = 6;  // maximum number of lines whose last values are listed below a chart
 const MOST_EVENTS = 300;  // most recent events listed per run
 const WIDTH = 640, HEIGHT = 260, LEFT = 62, RIGHT = 8, TOP = 8, BOTTOM = 24;
@@ -371,6 +371,8 @@ const TELL = {
   "computed twice": (e) => e.differed ? `the gradient norms differ: ${short(e.first_grad_norm)}, then ${short(e.grad_norm)}` : "both gradients are identical",
   memory: (e) => `rank ${e.rank}: ${bytes(e.bytes)}`,
   forecast: (e) => `${bytes(e.bytes)} of ${bytes(e.room)}`,
+  measured: (e) => `${bytes(e.bytes)} per rank, predicted ${bytes(e.predicted_bytes)}; ${short(e.step_s)} s per step${e.predicted_step_s ? `, predicted ${short(e.predicted_step_s)} s` : ""}`,
+  time: (e) => `goodput ${short(100 * e.goodput)}% of ${short(e.all_s)} s: steps ${short(e.steps_s)} s, of which waiting for data ${short(e.data_wait_s)} s and for other ranks ${short(e.communication_wait_s)} s; starting ${short(e.starting_s)} s, saving ${short(e.saving_s)} s, evaluating ${short(e.evaluating_s)} s`,
   samples: (e) => e.samples.map((s) => s.prompt + s.text).join(" | "),
   failed: (e) => e.error,
   stopped: (e) => `by ${e.by}`,
