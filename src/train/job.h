@@ -100,7 +100,7 @@ struct Job {
   BestRule best_rule;
   Best best;
   bool gradient_was_zero = false;  // of the last step; on rank 0
-  bool drops_out = true;  // false disables the dropout of the model's config.json
+  bool drops_out = true;           // false disables the dropout of the model's config.json
   /// For unlearning: marks the positions whose targets are distributions. Otherwise empty.
   Preparation mark_targets;
   std::optional<RetainWeight> retain_weight;  // only for PDU
