@@ -1,4 +1,4 @@
-"""What a run prints: on a terminal, in a log, and on standard output."""
+"""Output of a run on a terminal, in a log, and on standard output."""
 
 import fcntl
 import json
@@ -151,7 +151,7 @@ class FirstAndLastLines(TerminalTest):
         self.assertRegex(told, r"(?m)^saved adapter: adapted$")
 
     def last_command(self, told):
-        """What the run proposes, as arguments of the program."""
+        """Returns the command that the run proposes, as arguments of the program."""
         command = re.search(r"(?m)^try it: lockstep (.*)$", told)
         self.assertTrue(command, told)
         return shlex.split(command[1])
