@@ -1,4 +1,4 @@
-// Data and objectives of preference tuning.
+// Opens the data and creates the objectives of preference tuning.
 #include "train/tasks/preference.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ const std::map<std::string, PairLoss>& pair_losses() {
   return kLosses;
 }
 
-/// Returns the name of the loss. Objectives with only one loss have its name.
+/// Returns the name of the loss. If an objective has only one loss, this is the objective's name.
 std::string loss_name(const config::PreferenceSection& section) {
   const bool has_choice =
       section.objective == "dpo" || section.objective == "cpo" || section.objective == "kto";
@@ -79,7 +79,8 @@ void split_answers(std::array<data::Preferences, kSets>& sets, const data::DataO
   }
 }
 
-/// A reward model reads the end of an answer, which must not be truncated.
+/// Returns the length limits of answers. A reward model reads the last token of an answer, so its
+/// answers must not be truncated.
 data::AnswerLimits limits_of(const config::Config& config, int64_t length) {
   const config::PreferenceSection& section = config.preference;
   return {
@@ -153,8 +154,7 @@ PreferenceCounts counts_of(const EncodedSets& sets, int64_t rows_at_once) {
   return counts;
 }
 
-/// Warns if desirable and undesirable answers do not have about the same total weight (KTO,
-/// equation 8).
+/// Warns if the total weights of desirable and undesirable answers differ much (KTO, equation 8).
 void warn_of_unequal_answers(
     const config::PreferenceSection& section, const std::vector<data::RowRole>& roles) {
   constexpr double kMost = 1.33;
