@@ -1,4 +1,4 @@
-// Summary of a run without running it (`--dry-run`).
+// Summarizes a run without running it (`--dry-run`).
 #include "train/dry_run.h"
 
 #include <filesystem>
@@ -25,14 +25,15 @@
 namespace lockstep::train {
 namespace {
 
-/// Parameter counts of a run: all parameters and trained parameters.
+/// Number of all parameters and of trained parameters.
 struct Parameters {
   int64_t all = 0, trained = 0;
   double frozen_bytes = 0;
   std::string text;  // lines about adapters and packed weights, if any
 };
 
-/// Bytes of frozen weights: packed linears, and the rest in the compute type.
+/// Returns the bytes of frozen weights. Packed linears count with their packed size, all others in
+/// the compute type.
 double frozen_bytes(
     const config::Config& config,
     const model::ModelConfig& model,
@@ -147,9 +148,9 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
     train_files += files_of(source.files, source_key(source));
   }
   const Parameters parameters = count_parameters(config, model);
-  // 16 bytes per trained parameter: a float32 weight, gradient and AdamW's two moments; or a
-  // bfloat16 weight and gradient, with a float32 master and moments. Frozen weights need only their
-  // own bytes.
+  // Trained parameters need 16 bytes each: a float32 weight, a gradient and AdamW's two moments; or
+  // a bfloat16 weight and gradient with a float32 master weight and moments. Frozen weights need
+  // only their own bytes.
   const auto bytes =
       static_cast<int64_t>(static_cast<double>(parameters.trained) * 16 + parameters.frozen_bytes);
   const int64_t data = config::data_parallel_ranks(config.parallel, ranks);
