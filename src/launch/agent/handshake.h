@@ -1,4 +1,4 @@
-// Handshake between two agents: mutual authentication and the derived keys.
+// Handshake between two agents: mutual authentication and derivation of keys.
 #pragma once
 
 #include <string>
@@ -10,26 +10,27 @@
 
 namespace lockstep::launch {
 
-/// Version of the messages in coordinator.h; agents and coordinator must have the same.
+/// Version of the messages in coordinator.h. Agents and coordinator must use the same version.
 inline constexpr int kProtocol = 4;
 
 /// Identity of the joining node and of the job.
 struct Handshake {
-  std::string challenge;  // drawn by the host
-  std::string nonce;      // drawn by the agent
+  std::string challenge;  // drawn at random by the host
+  std::string nonce;      // drawn at random by the agent
   std::string run_id;
-  std::string node;  // the agent's introduction, as it was sent
+  std::string node;  // the agent's introduction, as sent
 
-  /// HMAC by which an agent ("agent") or the coordinator ("host") proves that it knows the secret.
+  /// Returns the HMAC with which an agent (`side` "agent") or the coordinator ("host") proves that
+  /// it knows the secret.
   std::string proof(const std::string& secret, const std::string& side) const;
-  /// Key that seals the lines sent by one side.
+  /// Returns the key that seals the lines sent by one side.
   std::string key(const std::string& secret, const std::string& side) const;
 };
 
-/// The string form of a node's introduction that is authenticated: equal on both sides.
+/// Returns a node's introduction as a string for authentication. It is equal on both sides.
 std::string introduction(const nlohmann::json& node);
 
-/// The agent's side of a greeting.
+/// Agent's side of the handshake.
 class Greeting {
  public:
   Greeting(std::string secret, std::string run_id, NodeInfo self)
@@ -37,13 +38,13 @@ class Greeting {
         run_id_(std::move(run_id)),
         self_(std::move(self)) {}
 
-  /// Processes the host's next message while the handshake is neither complete nor refused, and
-  /// answers it.
+  /// Processes the host's next message and answers it. Must not be called after the handshake is
+  /// complete or refused.
   void take(const nlohmann::json& message, Channel& channel);
-  /// True if the coordinator proved that it knows the secret and accepted this node. The channel is
-  /// then sealed.
+  /// Returns true if the coordinator has proved that it knows the secret and has accepted this
+  /// node. The channel is then sealed.
   bool welcome() const { return id_ != 0; }
-  /// Reason for a refusal by either side; empty: not refused.
+  /// Returns the reason if either side refused, otherwise an empty string.
   const std::string& refused() const { return refused_; }
   int64_t id() const { return id_; }
 

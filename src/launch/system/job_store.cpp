@@ -1,4 +1,4 @@
-// Server of the job's store.
+// Implements the server of the job's store.
 #include "launch/system/job_store.h"
 
 #include <array>
@@ -19,7 +19,7 @@
 namespace lockstep::launch {
 namespace {
 
-// Limit of unread answers over all clients; a client that exceeds it is disconnected.
+// Limit of the unread answers of all clients together. A client that exceeds it is disconnected.
 constexpr size_t kMostUnread = size_t{512} << 20;
 
 }  // namespace
@@ -73,7 +73,7 @@ class JobStore::Server {
   std::thread thread_;
 };
 
-// An error caused by a client ends that client only: the ranks depend on this process.
+// An error caused by a client only ends its connection, because all ranks depend on this process.
 void JobStore::Server::serve() {
   try {
     loop_.wait(kForEver);
@@ -93,7 +93,7 @@ void JobStore::Server::accept() {
   Socket socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     if (errno == EMFILE || errno == ENFILE) {
-      // Other descriptors may be freed; meanwhile the connection waits in the kernel's queue.
+      // Wait until descriptors are closed elsewhere. The connection stays in the kernel's queue.
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return;
@@ -156,7 +156,7 @@ void JobStore::Server::write_some(AgentConnection& agent) {
         agent.unread.size() - done,
         MSG_NOSIGNAL | MSG_DONTWAIT);
     if (size < 0) {
-      // The loop detects a broken connection when it reads.
+      // The event loop detects a broken connection when it next reads.
       done = errno == EAGAIN || errno == EINTR ? done : agent.unread.size();
       break;
     }

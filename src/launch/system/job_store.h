@@ -1,5 +1,5 @@
-// The job's store for its workers, hosted by the launcher on one address. It implements the
-// protocol of c10d's TCPStore, so Python and C++ workers can join, and needs no libtorch.
+// Store of the job for its workers, hosted by the launcher. Implements the protocol of c10d's
+// TCPStore for Python and C++ workers, without libtorch.
 #pragma once
 
 #include <memory>
@@ -8,15 +8,16 @@
 
 namespace lockstep::launch {
 
-/// Listens only on `address` (loopback, or the chosen interface; empty: all) and serves on its own
-/// thread while the object lives. Throws Error (environment) if the port is in use, with the
-/// process that holds it if visible.
+/// Listens on `address` (loopback or the chosen interface; empty: all addresses) and serves clients
+/// on its own thread. Throws Error (environment) if the port is in use; the error names the process
+/// that uses it, if visible.
 ///
-/// c10d's protocol has no authentication, so connections are filtered: local ones must belong to
-/// this user or root, others must come from the listed hosts.
+/// c10d's protocol has no authentication, so connections are filtered. Local connections must
+/// belong to this user or root. Others must come from one of `hosts`.
 class JobStore {
  public:
-  /// `port` 0 selects a free one without a race. `hosts`: numeric addresses of other machines.
+  /// If `port` is 0, the kernel selects a free one. `hosts` contains numeric addresses of other
+  /// machines.
   explicit JobStore(
       const std::string& address = "127.0.0.1", int port = 0, std::set<std::string> hosts = {});
   ~JobStore();

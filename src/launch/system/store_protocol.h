@@ -1,5 +1,5 @@
-// Server side of c10d's TCPStore protocol: client bytes in, answers out, no sockets. Compatible
-// with Python and C++ clients of torch 2.2 and later.
+// Server side of c10d's TCPStore protocol. Converts bytes from clients to answers and uses no
+// sockets. Compatible with Python and C++ clients of torch 2.2 and later.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,33 @@
 
 namespace lockstep::launch {
 
-/// One store: keys with values, queues, and the clients that wait for them. One thread.
+/// A store: keys with values, queues, and the clients that wait for them. Not thread-safe.
 class StoreProtocol {
  public:
   using Client = uint64_t;
-  /// Sends bytes to a client; called only from take().
+  /// Sends bytes to a client. Only called by take().
   using Send = std::function<void(Client client, std::string_view bytes)>;
 
-  /// kMostHeld: limit of all stored data, and of one answer.
+  /// kMostHeld is the limit of all stored data and of one answer.
   static constexpr uint64_t kLongestKey = uint64_t{8} << 20, kMostHeld = uint64_t{256} << 20,
                             kLongestValue = kMostHeld, kMostKeys = uint64_t{128} << 10;
 
-  /// A client's first message followed by a ping that is answered with `number`.
+  /// Returns a client's first message followed by a ping. The server answers the ping with
+  /// `number`.
   static std::string greeting_and_ping(uint32_t number);
 
   explicit StoreProtocol(Send send, uint64_t most_held = kMostHeld)
       : send_(std::move(send)),
         most_held_(most_held) {}
 
-  /// Processes bytes of a client, split anywhere. Complete requests are answered; the rest is
-  /// buffered. Sizes are checked before anything is stored. Returns false if the client violates
-  /// the protocol or exceeds a limit: it is forgotten, and its connection must be closed.
+  /// Processes bytes from a client, which may be split at any position. Answers complete requests
+  /// and buffers the rest. Sizes are checked before anything is stored. If the client violates the
+  /// protocol or exceeds a limit, removes it and returns false; the caller must then close its
+  /// connection.
   bool take(Client client, std::string_view bytes);
   /// Must be called when the client has disconnected.
   void forget(Client client);
-  /// Stored bytes, including the overhead of keys.
+  /// Returns the number of stored bytes, including the overhead of keys.
   uint64_t held() const { return held_; }
 
  private:
@@ -47,9 +49,9 @@ class StoreProtocol {
   class Reader;
   enum class Taken { kWhole, kMore, kWrong };
   struct State {
-    std::string pending;            // an incomplete request
-    bool greeted = false;           // it has sent the protocol's magic number
-    std::set<std::string> missing;  // keys that it waits for
+    std::string pending;            // incomplete request
+    bool greeted = false;           // the client has sent the protocol's magic number
+    std::set<std::string> missing;  // keys that the client waits for
   };
 
   Taken take_request(Client client, State& state, Reader& reader);
@@ -65,7 +67,8 @@ class StoreProtocol {
   std::string compare_set(
       const std::string& key, std::string_view expected, std::string_view value);
   int64_t add(const std::string& key, int64_t amount);
-  /// Notifies clients that waited only for this key, at most `most` of them, longest waiting first.
+  /// Notifies at most `most` clients that waited only for this key. Those that have waited longest
+  /// are notified first.
   void announce(const std::string& key, size_t most);
   void stop_waiting(Client client, State& state);
 
@@ -75,7 +78,7 @@ class StoreProtocol {
   std::unordered_map<Client, State> clients_;
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;
-  std::unordered_map<std::string, std::deque<Client>> waiting_;  // by key, in order of coming
+  std::unordered_map<std::string, std::deque<Client>> waiting_;  // by key, in order of arrival
 };
 
 }  // namespace lockstep::launch

@@ -1,4 +1,4 @@
-// Single-machine supervisor of workers.
+// Supervises workers on a single machine.
 #include "launch/workers/supervisor.h"
 
 #include <cerrno>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLastWords{60000};
 
-// Folder of the workers' error files; removed unless it contains one.
+// Folder of the workers' error files. The destructor removes it unless it contains error files.
 class ErrorFolder {
  public:
   ErrorFolder() {
