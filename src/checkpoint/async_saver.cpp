@@ -1,4 +1,4 @@
-// Background saving: one saver thread per rank.
+// Implements background saves, with one saver thread per rank.
 #include "checkpoint/async_saver.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ int64_t bytes_of(const Piece& piece) {
   return piece.data.numel() * static_cast<int64_t>(c10::elementSize(piece.dtype));
 }
 
-/// Adds its lifetime to `total`.
+/// Adds the object's lifetime to `total`.
 class Held {
  public:
   explicit Held(std::chrono::duration<double>& total) : total_(total) {}
@@ -96,7 +96,7 @@ void AsyncSaver::lend(std::span<const Piece> pieces) {
   }
   if (!memory_.defined() || memory_.numel() != bytes) {
     pieces_.clear();
-    memory_ = at::Tensor();  // frees the old buffer before the new one is allocated
+    memory_ = at::Tensor();  // free the old buffer before allocating the new one
     memory_ = ops::host_bytes(bytes, is_pinned);
   }
   pieces_.assign(pieces.begin(), pieces.end());

@@ -1,5 +1,5 @@
-// Background saving: training waits neither for the disk nor for copies of state that the saver has
-// already read.
+// Saves in the background. Training does not wait for the disk, and not for copies of state that
+// the saver thread has already read.
 #pragma once
 
 #include <atomic>
@@ -20,24 +20,26 @@
 
 namespace lockstep::checkpoint {
 
-/// One saver per rank. All ranks call every method in the same order from the training thread.
+/// Saves checkpoints on a background thread. Each rank has one saver. All methods must be called on
+/// every rank, in the same order, on the training thread.
 ///
-/// From the first save on it owns a host buffer for a copy of this rank's pieces (for AdamW with
-/// float32 masters: 14 bytes for each parameter that this rank writes). Pieces on a GPU are copied
-/// into pinned memory while the GPU computes. Pieces on the host are copied only if
-/// before_state_update() finds them unread.
+/// From the first save on, the saver owns a host buffer for a copy of this rank's pieces. For AdamW
+/// with float32 master weights, it has 14 bytes for each parameter that this rank writes. Pieces on
+/// a GPU are copied to pinned memory while the GPU computes. Pieces on the host are only copied if
+/// they have not been read when before_state_update() is called.
 class AsyncSaver {
  public:
-  /// `communicator` is the saver thread's own group; training uses other groups at the same time.
+  /// The saver thread uses `communicator` while training uses other groups, so it must be a group
+  /// of its own.
   explicit AsyncSaver(comm::Communicator communicator);
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
-  /// Waits for a save in progress. Logs a failure that no caller has waited for.
+  /// Waits for a save in progress. If it failed and no caller has waited for it, logs the failure.
   ~AsyncSaver();
 
-  /// Waits for the previous save (rethrowing its failure), starts copying GPU pieces, and returns.
-  /// save_checkpoint then runs on the saver thread and reads host pieces in place. After the commit
-  /// the saver thread calls `then` on every rank; rank 0 rotates checkpoints in it.
+  /// Waits for the previous save and rethrows its failure. Starts copying GPU pieces and returns.
+  /// The saver thread then runs save_checkpoint, which reads host pieces in place. After the
+  /// commit, it calls `then` on every rank. On rank 0, `then` removes old checkpoints.
   void save(
       const std::filesystem::path& folder,
       std::span<const Piece> pieces,
@@ -54,8 +56,8 @@ class AsyncSaver {
   /// Blocks until the last save has ended; rethrows its failure once.
   void wait();
 
-  /// True if this rank's background save failed and the error is unreported. Saves of other ranks
-  /// may fail later.
+  /// Returns true if this rank's background save has failed and the failure has not been rethrown
+  /// yet. The saves of other ranks may fail later.
   bool failed() const { return failed_; }
 
   /// True if the last save has ended without a failure: the checkpoint is committed, and `then` has
@@ -64,14 +66,14 @@ class AsyncSaver {
 
   /// Seconds that save() and wait() have blocked the training thread.
   double seconds_held() const { return held_.count(); }
-  /// The part of seconds_held() spent waiting for other ranks' writes.
+  /// Returns the part of seconds_held() that was spent waiting for writes of other ranks.
   double seconds_held_for_others() const { return held_for_others_; }
 
  private:
   void lend(std::span<const Piece> pieces);
 
   comm::Communicator communicator_;
-  at::Tensor memory_;  // reused between saves, so that its pages are faulted in once
+  at::Tensor memory_;  // reused, so that its pages are faulted in only once
   std::vector<Piece>
       pieces_;  // pieces of the save in progress; their data is in memory_ or shared with training
   Snapshot snapshot_;
@@ -82,7 +84,7 @@ class AsyncSaver {
   std::atomic<bool> failed_ = false, committed_ = false;
   std::chrono::duration<double> held_{0};
   double held_for_others_ = 0;
-  double own_ = 0;  // seconds this rank has worked on the save in progress; written by thread_
+  double own_ = 0;  // seconds of work of this rank on the current save; written by thread_
 };
 
 }  // namespace lockstep::checkpoint

@@ -1,4 +1,4 @@
-// Background writer: a thread that writes buffers to disk while the next one is filled.
+// Implements a thread that writes buffers to disk.
 #include "checkpoint/background_writer.h"
 
 #include <cstdlib>
@@ -22,7 +22,7 @@ BackgroundWriter::BackgroundWriter(Disk& disk) : disk_(disk), jobs_{} {
   ::madvise(
       memory_.get(),
       kBytes,
-      MADV_HUGEPAGE);  // huge pages let the device receive a buffer in one piece
+      MADV_HUGEPAGE);  // with huge pages, a buffer is sent to the device in one piece
   thread_ = std::thread([this] { run(); });
 }
 

@@ -1,4 +1,4 @@
-// Background writer for checkpoint pages.
+// Writes buffers of a checkpoint in the background.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace lockstep::checkpoint {
 
-/// A thread that writes buffers sequentially while its owner fills the next one. One owner thread
-/// calls all methods.
+/// Writes buffers sequentially on a thread while the owner fills the next buffer. All methods must
+/// be called on the same thread.
 class BackgroundWriter {
  public:
   static constexpr size_t kBufferBytes = 2 << 20;
@@ -29,13 +29,13 @@ class BackgroundWriter {
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
 
   Disk& disk() { return disk_; }
-  /// Starts another save; errors of the previous one are cleared.
+  /// Starts another save. Clears errors of the previous one.
   void begin();
-  /// Returns the buffer to fill: kBufferBytes, page-aligned. Each write() advances to the next
-  /// buffer.
+  /// Returns the buffer to fill. It has kBufferBytes and is page-aligned. Each write() advances to
+  /// the next buffer.
   std::byte* buffer() { return memory_.get() + given_ % kBuffers * kBufferBytes; }
-  /// Queues `bytes` of the buffer for `file`, which must live until wait(). Returns when the next
-  /// buffer is free. After an error no further bytes are written.
+  /// Queues `bytes` of the buffer to be written to `file`, which must live until wait() returns.
+  /// Returns when the next buffer is free. After an error, nothing more is written.
   void write(File& file, uint64_t offset, std::span<const std::byte> bytes);
   /// Waits until all buffers are written.
   void wait();

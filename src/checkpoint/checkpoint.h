@@ -9,8 +9,8 @@
 //     manifest.json      every file's size and chunk hashes; written last
 //
 // A save writes to checkpoint-<step>.TOKEN.saving and renames the folder when all files are hashed
-// and synced. A folder named checkpoint-<step> is therefore complete unless it was damaged later,
-// which the manifest reveals. No rank gathers the tensors of other ranks.
+// and synced. A folder named checkpoint-<step> is therefore complete, unless it was damaged later;
+// the manifest reveals this. No rank gathers the tensors of other ranks.
 #pragma once
 
 #include <cstdint>
@@ -39,33 +39,34 @@ struct SaveCache;        // checkpoint/save_cache.h
 inline constexpr std::string_view kStateName = "state.json";
 
 struct SaveOptions {
-  /// Maximum tensor bytes per file; the next tensor starts a new file.
+  /// Maximum number of tensor bytes per file. The next tensor then starts a new file.
   uint64_t max_file_bytes = 5'000'000'000;
-  /// Destination; null for the local file system.
+  /// Disk to write to. Null: the local file system.
   Disk* disk = nullptr;
-  /// This run's lock on the folder of checkpoints; null if no other run can write there. A save
-  /// that has lost the lock is not committed.
+  /// This run's lock on the output folder. Null if no other run can write there. A save is not
+  /// committed if the run has lost the lock.
   const OutputDirLock* hold = nullptr;
-  /// Object store to which committed checkpoints are uploaded; null for none.
+  /// Object store to which committed checkpoints are uploaded. Null: none.
   ObjectStoreRun* stored = nullptr;
-  /// Throw Error (numeric) if any tensor has NaN or Inf. A run could not resume from such a
-  /// checkpoint, and the previous checkpoint would be gone.
+  /// Throw Error (numeric) if a tensor has NaN or Inf. A run could not resume from such a
+  /// checkpoint, and the previous checkpoint might be removed.
   bool finite = false;
-  /// Pieces that training may modify before the save has ended; null for none.
+  /// Pieces that training may modify before the end of the save. Null: none.
   CopyOnWriteState* lent = nullptr;
-  /// Cache reused between saves; null for no caching.
+  /// Cache that is reused between saves. Null: no cache.
   SaveCache* kept = nullptr;
 };
 
-/// Small files such as config.json: base name -> content.
+/// Small files such as config.json, by base name.
 using SmallFiles = std::map<std::string, std::string>;
 
-/// Writes a checkpoint to `folder` and atomically replaces an older checkpoint there. Every rank of
-/// `communicator` (CPU tensors: Gloo) must call; blocks until the checkpoint is committed. `pieces`
-/// are this rank's pieces; the pieces of all ranks must cover every tensor exactly once, which is
-/// checked before anything is written. Only rank 0's `state` (JSON) and `files` are used. If any
-/// rank fails, every rank throws an Error with that rank's number and reason, the partial
-/// checkpoint is removed, and older checkpoints are unchanged.
+/// Writes a checkpoint to `folder` and atomically replaces an older checkpoint there. Must be
+/// called on every rank of `communicator`, which must support CPU tensors (Gloo). Blocks until the
+/// checkpoint is committed. `pieces` are this rank's pieces. The pieces of all ranks must cover
+/// every tensor exactly once, which is checked before anything is written. `state` (JSON) and
+/// `files` are only used on rank 0. If any rank fails, every rank throws an Error with the number
+/// of this rank and the reason. The partial checkpoint is then removed, and older checkpoints are
+/// unchanged.
 void save_checkpoint(
     const std::filesystem::path& folder,
     std::span<const Piece> pieces,
@@ -74,9 +75,9 @@ void save_checkpoint(
     comm::Communicator& communicator,
     const SaveOptions& options = {});
 
-/// Writes a plain model folder without state and manifest into a folder that may contain other
-/// files (output_dir itself). Files are written under temporary names and renamed, the index last.
-/// First removes weight files of an earlier save that a reader could mistake for the new ones.
+/// Writes a model folder without state and manifest. The folder may contain other files (output_dir
+/// itself). Files are written under temporary names and renamed, the index last. First removes
+/// weight files of an earlier save that a reader could mistake for the new ones.
 void save_model(
     const std::filesystem::path& folder,
     std::span<const Piece> pieces,
@@ -84,7 +85,7 @@ void save_model(
     comm::Communicator& communicator,
     const SaveOptions& options = {});
 
-/// A tensor that the reader expects in a checkpoint.
+/// Tensor that the reader expects in a checkpoint.
 struct ExpectedTensor {
   std::string file_group;
   std::string name;
@@ -93,40 +94,41 @@ struct ExpectedTensor {
       std::nullopt;  // nullopt: any floating type; values are converted
 };
 
-/// A verified checkpoint. Reads touch only the requested pages. Move-only.
+/// Verified checkpoint. Reading accesses only the necessary pages of the files. Move-only.
 class Checkpoint {
  public:
-  /// Verifies and opens the folder; the hashes are divided among the ranks. Every rank must call.
-  /// If the folder is damaged, all ranks throw the same Error (checkpoint), which names the file
-  /// and its tensors.
+  /// Verifies and opens the folder. Hashing is divided among the ranks. If the folder is damaged,
+  /// all ranks throw the same Error (checkpoint), which names the file and its tensors. Must be
+  /// called on every rank.
   static Checkpoint open(
       const std::filesystem::path& folder,
       comm::Communicator& communicator,
       Verify depth = Verify::kHashes);
 
   const std::filesystem::path& folder() const { return folder_; }
-  /// Content of state.json.
+  /// Returns the content of state.json.
   const std::string& state() const { return state_; }
-  /// True if the checkpoint has this small file; file() returns its content.
+  /// Returns true if the checkpoint has this small file. file() returns its content.
   bool has_file(const std::string& name) const { return manifest_.files.contains(name); }
   std::string file(const std::string& name) const;
 
   bool has_group(const std::string& group) const { return groups_.contains(group); }
-  /// Returns the tensors of "model" or "optimizer"; throws if there are none.
+  /// Returns the tensors of the group "model" or "optimizer". Throws if the checkpoint has none.
   const TensorFiles& group(const std::string& group) const;
 
-  /// Throws Error (checkpoint) with all problems, by file and tensor, if a tensor is missing or has
-  /// another shape or type. With kRefuse, tensors that `expected` does not list are a problem too
-  /// if their group occurs in `expected`.
+  /// Throws Error (checkpoint) if a tensor is missing or has another shape or type. The error lists
+  /// all problems by file and tensor. With kRefuse, a tensor that is not in `expected` is also a
+  /// problem if `expected` has other tensors of its group.
   enum class Extra { kRefuse, kAllow };
   void check(std::span<const ExpectedTensor> expected, Extra extra = Extra::kRefuse) const;
 
   /// Reads elements [begin, begin + out.numel()) of a tensor, converted to out's floating type.
   void read(const std::string& group, const std::string& name, int64_t begin, const at::Tensor& out)
       const;
-  /// Fills the data of a piece with any sharding; the piece's shape must be the tensor's.
+  /// Fills the data of a piece. The piece may have any sharding; its shape must be that of the
+  /// tensor.
   void read(const Piece& piece) const;
-  /// Fills several pieces and checks their shapes.
+  /// Fills the data of several pieces and checks their shapes.
   void read(std::span<const Piece> pieces) const;
 
  private:
@@ -141,10 +143,10 @@ class Checkpoint {
   std::map<std::string, TensorFiles> groups_;
 };
 
-/// Returns the newest committed checkpoint of `output_dir` that is complete, with all bytes
-/// verified. Damaged checkpoints are skipped with a warning. Returns nullopt if there is no
-/// checkpoint; throws Error (checkpoint) if checkpoints exist but none is complete. Every rank must
-/// call.
+/// Returns the newest committed checkpoint of `output_dir` that is complete, after verifying all
+/// bytes. Skips damaged checkpoints with a warning. Returns nullopt if there is no checkpoint.
+/// Throws Error (checkpoint) if checkpoints exist but none is complete. Must be called on every
+/// rank.
 std::optional<Checkpoint> latest_checkpoint(
     const std::filesystem::path& output_dir, comm::Communicator& communicator);
 

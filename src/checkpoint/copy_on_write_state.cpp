@@ -1,4 +1,4 @@
-// Shares state with the saver thread and copies tensors that training is about to modify.
+// Implements copy-on-write sharing of training state.
 #include "checkpoint/copy_on_write_state.h"
 
 #include <iterator>

@@ -1,4 +1,4 @@
-// File operations of a save on the local file system.
+// Implements the file operations of a save on the local file system.
 #include "checkpoint/disk.h"
 
 #include <cerrno>
@@ -23,7 +23,7 @@ void Disk::create_file(const std::filesystem::path& path, uint64_t size) {
     throw system_error(ErrorKind::kCheckpoint, "create", path);
   }
   const auto length = static_cast<off_t>(size);
-  // fallocate instead of posix_fallocate: the latter writes every block on file systems that cannot
+  // Use fallocate and not posix_fallocate, which writes every block if the file system cannot
   // reserve space.
   int result = size == 0 ? 0 : ::fallocate(descriptor, 0, 0, length);
   if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)) {
@@ -88,7 +88,7 @@ void Disk::write_whole(const std::filesystem::path& path, std::string_view text)
 }
 
 Disk& system_disk() {
-  static Disk disk;  // stateless, so one instance can be shared
+  static Disk disk;  // can be shared because it has no state
   return disk;
 }
 

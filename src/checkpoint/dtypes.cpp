@@ -1,4 +1,4 @@
-// Conversion between safetensors and libtorch element types.
+// Converts between element types of safetensors and libtorch.
 #include <array>
 
 #include "base/format.h"

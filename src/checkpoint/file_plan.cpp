@@ -18,7 +18,7 @@ Shards deal(std::span<const GlobalTensor> tensors, const std::string& group, uin
       continue;
     }
     const uint64_t bytes =
-        tensor_bytes(tensor.entry).value_or(0);  // combine_pieces has checked that there is a value
+        tensor_bytes(tensor.entry).value_or(0);  // combine_pieces has checked that it is valid
     if (shards.empty() || (size > 0 && bytes > most - std::min(size, most))) {
       shards.emplace_back();
       size = 0;
@@ -29,7 +29,8 @@ Shards deal(std::span<const GlobalTensor> tensors, const std::string& group, uin
   return shards;
 }
 
-/// The adapter's group is never split, because PEFT reads a single file only.
+/// Returns true for the group of an adapter. It is never split, because PEFT reads only a single
+/// file.
 bool is_adapter(const std::string& group) {
   return group == "adapter_model";
 }
@@ -69,7 +70,7 @@ FilePlan plan_files(std::span<const GlobalTensor> tensors, uint64_t max_file_byt
   std::vector<std::string> groups;
   for (const GlobalTensor& tensor : tensors) {
     if (groups.empty() || groups.back() != tensor.file_group) {
-      groups.push_back(tensor.file_group);  // the tensors are sorted
+      groups.push_back(tensor.file_group);  // the tensors are sorted by group
     }
   }
   for (const std::string& group : groups) {

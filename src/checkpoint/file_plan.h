@@ -1,5 +1,5 @@
-// Plan of the files of a save, computed from names, types and global shapes of tensors,
-// independently of the mesh.
+// Plan of the files of a save. It is computed from names, types and global shapes of the tensors,
+// and does not depend on the mesh.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lockstep::checkpoint {
 
-/// A planned safetensors file: its encoded header and the offset of each tensor.
+/// Planned safetensors file: its encoded header, which contains the offset of each tensor.
 struct PlannedFile {
   std::string name;
   EncodedHeader header;
@@ -22,7 +22,7 @@ struct PlannedFile {
 
 struct FilePlan {
   std::vector<PlannedFile> files;
-  std::map<std::string, std::string> indexes;  // GROUP.safetensors.index.json -> its content
+  std::map<std::string, std::string> indexes;  // GROUP.safetensors.index.json -> content
 
   struct Place {
     size_t file = 0;
@@ -32,10 +32,11 @@ struct FilePlan {
   std::map<std::pair<std::string, std::string>, Place> places;
 };
 
-/// Assigns the tensors of each group, in order, to files of at most `max_file_bytes` of data. A
-/// tensor is never split. If the group "model" fits in one file, that file is model.safetensors, as
-/// in Hugging Face folders. Larger models and all other groups use GROUP-00001-of-0000N.safetensors
-/// and an index. "adapter_model" is always one file, adapter_model.safetensors.
+/// Assigns the tensors of each group, in order, to files of at most `max_file_bytes` of data.
+/// Tensors are never split. If the group "model" fits in one file, the file is named
+/// model.safetensors, as in Hugging Face folders. Larger models and all other groups are written to
+/// GROUP-00001-of-0000N.safetensors with an index. "adapter_model" is always one file,
+/// adapter_model.safetensors.
 FilePlan plan_files(std::span<const GlobalTensor> tensors, uint64_t max_file_bytes);
 
 }  // namespace lockstep::checkpoint

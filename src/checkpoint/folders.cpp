@@ -39,7 +39,7 @@ fs::path with_suffix(fs::path path, std::string_view suffix) {
   return path += suffix;
 }
 
-/// Returns the names of a folder's entries; empty if the folder cannot be read.
+/// Returns the names of a folder's entries. Empty if the folder cannot be read.
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code code;
@@ -49,7 +49,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Returns NAME of NAME.suffix if NAME is a checkpoint.
+/// Returns the part of `name` before the suffix, if this is the name of a checkpoint.
 std::optional<std::string> without_suffix(std::string_view name, std::string_view suffix) {
   if (!name.ends_with(suffix)) {
     return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<std::string> without_suffix(std::string_view name, std::string_vie
   return step_of_name(name) ? std::optional<std::string>(name) : std::nullopt;
 }
 
-/// Returns TOKEN of checkpoint-<step>.TOKEN.saving, "" if there is no token, nullopt for other
+/// Returns TOKEN of checkpoint-<step>.TOKEN.saving, "" if there is no token, or nullopt for other
 /// names.
 std::optional<std::string> token_of_save(std::string_view name) {
   if (!name.ends_with(kSavingSuffix)) {
@@ -109,7 +109,7 @@ std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output_dir) {
     return std::tie(a.sequence, a.step) > std::tie(b.sequence, b.step);
   });
   for (ListedCheckpoint& listed :
-       without_manifest) {  // checkpoints without a manifest are ordered by step only
+       without_manifest) {  // checkpoints without manifest are ordered by step only
     const auto place = std::find_if(
         found.begin(), found.end(), [&](const auto& other) { return other.step < listed.step; });
     found.insert(place, std::move(listed));
@@ -133,7 +133,7 @@ void check_is_no_run(const fs::path& folder) {
 
 void rotate_checkpoints(
     const fs::path& output_dir, int64_t limit, std::span<const fs::path> keep, Disk& disk) {
-  int64_t kept = 0;  // number of newest checkpoints whose files all have full size
+  int64_t kept = 0;  // number of the newest checkpoints whose files all have their full size
   for (const ListedCheckpoint& checkpoint : list_checkpoints(output_dir)) {
     if (checkpoint.sequence < 0) {
       continue;
@@ -150,7 +150,8 @@ void rotate_checkpoints(
       if (kept == 0 || std::any_of(keep.begin(), keep.end(), is_this)) {
         continue;
       }
-      // Renamed first, so that a killed removal leaves no partial checkpoint under a valid name.
+      // Rename first, so that there is no partial checkpoint under a valid name if the removal is
+      // killed.
       const fs::path going = with_suffix(checkpoint.folder, kRemovingSuffix);
       disk.remove(going);
       disk.rename(checkpoint.folder, going);
@@ -169,7 +170,7 @@ fs::path saving_folder(const fs::path& folder, const std::string& token) {
 
 void clean_leftovers(const fs::path& output_dir, Disk& disk, const OutputDirLock* hold) {
   std::error_code ignored;
-  // The owner of the lock knows that all other runs have ended or can no longer commit.
+  // If this run holds the lock, all other runs have ended or can no longer commit.
   const bool others_live = hold == nullptr && is_held(output_dir);
   for (const std::string& name : names_in(output_dir)) {
     if (const auto token = token_of_save(name)) {
@@ -194,7 +195,7 @@ void check_shared_folder(const fs::path& folder, comm::Communicator& communicato
     if (communicator.rank() == 0) {
       create_folders(folder, ErrorKind::kConfig);
       std::random_device
-          random;  // a random name that no cache of a network file system can contain
+          random;  // a random name, which no cache of a network file system can contain
       name = fmt::format(".lockstep-shared-{:08x}{:08x}", random(), random());
       write_file_atomically(folder / name, name, ErrorKind::kConfig);
     }

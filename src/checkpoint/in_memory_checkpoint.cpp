@@ -1,4 +1,4 @@
-// In-memory checkpoints: writing, replication to the next node, recovery.
+// Implements in-memory checkpoints: writing, replication to the next node, and recovery.
 #include "checkpoint/in_memory_checkpoint.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using json = nlohmann::json;
 constexpr int64_t kPage = 4096, kAlignment = 64;
 constexpr int64_t kSlots = kPersistentParts / 2;
 
-/// Header of a state, and of a part that contains replicas.
+/// Header of a state. It is also the header of a part that contains replicas.
 struct Header {
   uint64_t is_whole;  // written last
   int64_t bytes;      // including this header; a multiple of a page
@@ -49,7 +49,7 @@ int64_t round_up(int64_t bytes, int64_t to) {
   return (bytes + to - 1) / to * to;
 }
 
-/// Offsets of the pieces' data.
+/// Computes the offsets of the pieces' data.
 class Layout {
  public:
   int64_t place(int64_t elements, at::ScalarType type) {
@@ -71,11 +71,11 @@ at::Tensor bytes_at(std::byte* at, int64_t bytes) {
   return at::from_blob(at, {bytes}, at::dtype(at::kByte));
 }
 
-/// A complete state in this rank's memory.
+/// Complete state in this rank's memory.
 struct Found {
   std::shared_ptr<InMemoryPart> part;
   int64_t at = 0;  // offset in the part
-  json about;      // its description
+  json about;      // description of the state
 };
 
 void add_state(const std::shared_ptr<InMemoryPart>& part, int64_t at, std::vector<Found>& found) {
@@ -93,7 +93,7 @@ void add_state(const std::shared_ptr<InMemoryPart>& part, int64_t at, std::vecto
   }
 }
 
-/// Returns the size of a written part according to its header.
+/// Returns the size of a written part, according to its header.
 int64_t written_bytes(int memory, int index) {
   InMemoryPart part(memory, index);
   part.reserve(kPage);
@@ -143,7 +143,7 @@ std::vector<Piece> pieces_of(const Found& found) {
       });
 }
 
-/// Term, round, step and number of ranks; the larger key is the newer state.
+/// Term, round, step and number of ranks of a state. The newest state has the largest key.
 using StateKey = std::tuple<int, int, int64_t, int>;
 
 }  // namespace
@@ -224,8 +224,7 @@ InMemoryCheckpoint::InMemoryCheckpoint(
   for (auto& [name, ranks] : ranks_of) {
     machines_.push_back(std::move(ranks));
   }
-  // The ranks of a node are distributed over the ranks of the next node, which may have fewer or
-  // more.
+  // Distribute the ranks of each node over those of the next node, which may have fewer or more.
   for (size_t i = 0; has_neighbours() && i < machines_.size(); ++i) {
     const std::vector<int>& next = machines_[(i + 1) % machines_.size()];
     for (size_t j = 0; j < machines_[i].size(); ++j) {
@@ -292,8 +291,8 @@ void InMemoryCheckpoint::keep(
   header.bytes = bytes;
   header.description_at = layout.end();
   header.description_bytes = static_cast<int64_t>(text.size());
-  // Depends on the pieces' device and not on the amount of data: a rank may have no elements, and
-  // all ranks must take part.
+  // Decide by the device of the pieces and not by the amount of data: a rank without elements must
+  // take part as well.
   const bool is_on_gpu = std::any_of(pieces.begin(), pieces.end(), [](const Piece& piece) {
     return piece.data.defined() && piece.data.is_cuda();
   });
@@ -308,7 +307,7 @@ void InMemoryCheckpoint::keep(
         if (has_neighbours()) {
           send_copies(own, copies);
         }
-        communicator_.barrier();  // from here on the previous state may be overwritten
+        communicator_.barrier();  // from here on, the previous state may be overwritten
       } catch (...) {
         failure_ = std::current_exception();
       }
@@ -357,7 +356,7 @@ std::optional<InMemoryStep> find_in_memory_step(
            found.about.value("rank", -1)});
     }
   }
-  // For each state, the rank that sends each rank's data.
+  // For each state: the rank that sends the data of each rank.
   std::map<StateKey, std::map<int, int>> holders;
   const auto all = comm::gather_strings(communicator, said.dump());
   for (int holder = 0; holder < communicator.size(); ++holder) {

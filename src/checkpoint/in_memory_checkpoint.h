@@ -1,12 +1,12 @@
-// In-memory checkpoint: the state of the last step in memory that outlives the ranks
-// (base/persistent_memory.h), with a replica on the next node. A restarted rank resumes from it.
+// In-memory checkpoint. The state of the last step is stored in memory that outlives the ranks
+// (base/persistent_memory.h), with a replica on the next node. Restarted ranks resume from it.
 //
 // A part of the memory contains one state of a rank, or replicas of several states:
 //
 //   header, data of the pieces, description          written in place; the header last
 //
-// There are two parts of each kind, and each new state overwrites the older of the two. The last
-// state is therefore complete until all ranks have the next one.
+// There are two parts of each kind. Each new state overwrites the older one, so the last state
+// remains complete until all ranks have the next one.
 #pragma once
 
 #include <array>
@@ -26,25 +26,25 @@
 
 namespace lockstep::checkpoint {
 
-/// Identifies the ranks that write a state together: a state is used only if all ranks of its round
+/// Identifies the ranks that write a state together. A state is only used if all ranks of its round
 /// have written it.
 struct InMemoryRound {
   std::string job;
-  int term = 0, number = 0;  // term of the job's coordinator, and number of the round in that term
+  int term = 0, number = 0;  // term of the job's coordinator, and number of the round in this term
 };
 
-/// A mapped range of the memory, pinned if there is a GPU. Move-only.
+/// Mapped part of the memory. It is pinned if there is a GPU. Move-only.
 class InMemoryPart {
  public:
   InMemoryPart() = default;
-  /// `index` selects the part of the memory; -1 if `memory` is -1.
+  /// `index` is the number of the part in `memory`. -1 if `memory` is -1.
   InMemoryPart(int memory, int index) : memory_(memory), index_(index) {}
   InMemoryPart(InMemoryPart&& other) noexcept;
   InMemoryPart& operator=(InMemoryPart&& other) noexcept;
   ~InMemoryPart();
 
-  /// Grows the part to at least `bytes`; its content may be lost. Throws Error (environment) if the
-  /// machine has too little memory.
+  /// Grows the part to at least `bytes`. Its content may be lost. Throws Error (environment) if the
+  /// machine does not have enough memory.
   void reserve(int64_t bytes);
   std::byte* data() const { return data_; }
   int64_t size() const { return size_; }
@@ -57,29 +57,30 @@ class InMemoryPart {
   std::shared_ptr<void> pin_;
 };
 
-/// In-memory checkpoint of one rank. All ranks call every method in the same order from the
-/// training thread.
+/// In-memory checkpoint of one rank. All methods must be called on every rank, in the same order,
+/// on the training thread.
 class InMemoryCheckpoint {
  public:
-  /// `memory` belongs to this rank and contains its state and the replicas of another node's state.
-  /// `machine` is the number of this rank's node. `communicator` is a separate group for host
-  /// memory; the background thread uses it while training uses other groups.
+  /// `memory` contains this rank's state and replicas of the state of another node. `machine` is
+  /// the number of this rank's node. `communicator` must be a separate group for host memory,
+  /// because the background thread uses it while training uses other groups.
   InMemoryCheckpoint(comm::Communicator communicator, int memory, InMemoryRound round, int machine);
   InMemoryCheckpoint(const InMemoryCheckpoint&) = delete;
   InMemoryCheckpoint& operator=(const InMemoryCheckpoint&) = delete;
   /// Waits for operations in progress.
   ~InMemoryCheckpoint();
 
-  /// True if the ranks are on several machines; replicas are sent only then.
+  /// Returns true if the ranks are on several nodes. Replicas are only sent in this case.
   bool has_neighbours() const { return machines_.size() > 1; }
-  /// Returns the bytes of this machine's memory that a rank uses for pieces of `bytes` bytes.
+  /// Returns the number of bytes of this node's memory that a rank needs for pieces of `bytes`
+  /// bytes.
   int64_t filled_by(int64_t bytes) const { return bytes * (has_neighbours() ? 4 : 2); }
 
-  /// Waits for the replicas of the previous state (rethrowing failures), copies the pieces (for GPU
-  /// pieces, starts the copy), and returns. A background thread sends the replica. `about` is
+  /// Waits for the replicas of the previous state and rethrows failures. Copies the pieces (for GPU
+  /// pieces, only starts the copy) and returns. A background thread sends the replica. `about` is
   /// stored on rank 0.
   void keep(int64_t step, std::span<const Piece> pieces, const std::string& about);
-  /// Calls Snapshot::before_state_update for the pieces of the last state.
+  /// Calls Snapshot::before_state_update() for the pieces of the last state.
   void before_state_update() { snapshot_.before_state_update(); }
   void wait();
 
@@ -88,7 +89,7 @@ class InMemoryCheckpoint {
 
   comm::Communicator communicator_;
   InMemoryRound round_;
-  std::vector<std::vector<int>> machines_;  // ranks of each machine
+  std::vector<std::vector<int>> machines_;  // ranks of each node
   int sends_to_ = -1;
   std::vector<int> receives_from_;
   std::array<InMemoryPart, kPersistentParts / 2> own_, copies_;
@@ -98,15 +99,15 @@ class InMemoryCheckpoint {
   std::exception_ptr failure_;
 };
 
-/// A state that is complete over all ranks.
+/// State that is complete on all ranks together.
 struct InMemoryStep {
   int64_t step = 0;
   std::string about;          // set on every rank
-  std::vector<Piece> pieces;  // this rank's part; the data is a view of the memory
+  std::vector<Piece> pieces;  // pieces of this rank; their data is a view of the memory
 };
 
 /// Returns the newest complete state that an earlier round of the job left in the memories of the
-/// current ranks; nullopt if there is none. Every rank must call.
+/// current ranks, or nullopt if there is none. Must be called on every rank.
 std::optional<InMemoryStep> find_in_memory_step(
     int memory, const std::string& job, comm::Communicator& communicator);
 

@@ -1,4 +1,4 @@
-// Verifies, opens and reads checkpoints.
+// Implements verifying, opening and reading of checkpoints.
 #include <set>
 #include <utility>
 

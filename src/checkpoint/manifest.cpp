@@ -31,8 +31,8 @@ Manifest read_manifest(const std::filesystem::path& folder) {
 
 namespace {
 
-/// Returns " (in tensors "a", "b")" for the tensors in bytes [begin, end) of a safetensors file of
-/// `size` bytes.
+/// Returns a string such as ` (in tensors "a", "b")` with the tensors in bytes [begin, end) of a
+/// safetensors file of `size` bytes.
 std::string tensors_in(
     const std::filesystem::path& path, uint64_t size, uint64_t begin, uint64_t end) {
   if (path.extension() != ".safetensors") {
@@ -52,7 +52,7 @@ std::string tensors_in(
     }
     return fmt::format(" (tensor{} {})", names.size() > 1 ? "s" : "", list_text(names, 3));
   } catch (const Error&) {
-    return " (its header)";  // the damage is in the header
+    return " (its header)";  // the bytes are in the header
   }
 }
 
@@ -84,14 +84,14 @@ std::vector<std::string> size_problems(
 
 namespace {
 
-/// Hashes the chunks of a manifest's files in `folder`, divided among the ranks. Every rank must
-/// call with the same manifest and receives all hashes. Throws on every rank if any rank cannot
-/// read its chunks.
+/// Hashes the chunks of a manifest's files in `folder`. The chunks are divided among the ranks, and
+/// every rank receives all hashes. Throws on every rank if any rank cannot read its chunks. Must be
+/// called on every rank with the same manifest.
 std::map<std::string, std::vector<std::string>> hash_files(
     const std::filesystem::path& folder,
     const Manifest& manifest,
     comm::Communicator& communicator) {
-  // Chunk c, counted over all files, belongs to rank c % size.
+  // Chunk c, numbered over all files, is hashed by rank c % size.
   const auto ranks = static_cast<uint64_t>(communicator.size());
   const auto rank = static_cast<uint64_t>(communicator.rank());
   std::string mine;
@@ -128,15 +128,14 @@ std::map<std::string, std::vector<std::string>> hash_files(
 
 Verification verify_folder(
     const std::filesystem::path& folder, Verify depth, comm::Communicator& communicator) {
-  // Only rank 0 reads the manifest and the sizes, so that all ranks decide on the same data.
+  // Only rank 0 reads the manifest and the file sizes, so that all ranks decide by the same data.
   json found{{"problems", json::array()}};
   if (communicator.rank() == 0) {
     try {
       const Manifest manifest = read_manifest(folder);
       found["manifest"] = manifest_json(manifest);
       found["problems"] = size_problems(folder, manifest);
-    } catch (const std::exception&
-                 error) {  // any exception, because the other ranks wait for the answer
+    } catch (const std::exception& error) {  // any exception, because the other ranks are waiting
       found["problems"] = {error.what()};
     }
   }

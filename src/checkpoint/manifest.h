@@ -1,5 +1,5 @@
-// manifest.json: every file's size and the hashes of its chunks. It is written last. A folder
-// without a manifest was never committed, and a folder that differs from its manifest is damaged.
+// manifest.json contains the size of every file and the hashes of its chunks. It is written last. A
+// folder without manifest was never committed. A folder that differs from its manifest is damaged.
 #pragma once
 
 #include <filesystem>
@@ -14,21 +14,22 @@
 
 namespace lockstep::checkpoint {
 
-/// Reads a folder's manifest. A missing manifest is reported as a checkpoint that was never
+/// Reads the manifest of a folder. If it is missing, the error states that the checkpoint was never
 /// committed.
 Manifest read_manifest(const std::filesystem::path& folder);
 
-/// Lists the files of the manifest that are missing from `folder` or have another size. Called by
-/// one rank.
+/// Returns problems with the files of the manifest that are missing from `folder` or have another
+/// size. Called on one rank.
 std::vector<std::string> size_problems(
     const std::filesystem::path& folder, const Manifest& manifest);
 
 enum class Verify { kSizes, kHashes };
 
-/// Result of comparing `folder` with its manifest: each file's presence and size, then (kHashes)
-/// every chunk's hash, divided among the ranks. Every rank must call and gets the same list of
-/// problems, empty if the folder is intact. Each problem names the file, the bytes and their
-/// tensors. A missing or unreadable manifest is a problem too.
+/// Result of verify_folder(), which compares `folder` with its manifest: the presence and size of
+/// each file, and with kHashes also the hash of every chunk. Hashing is divided among the ranks.
+/// Every rank gets the same list of problems, which is empty if the folder is intact. Each problem
+/// names the file, the bytes and their tensors. A missing or unreadable manifest is a problem, too.
+/// Must be called on every rank.
 struct Verification {
   Manifest manifest;
   std::vector<std::string> problems;

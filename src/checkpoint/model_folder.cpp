@@ -1,4 +1,4 @@
-// Reads the tensors of a Hugging Face model folder by name.
+// Implements reading the tensors of a Hugging Face model folder by name.
 #include "checkpoint/model_folder.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Prefixes of the base model inside a model with a head. Names in files of the base model alone
-/// have no prefix.
+/// Prefixes of the base model in a model with a head. In files of the base model alone, names have
+/// no prefix.
 constexpr std::string_view kBasePrefixes[] = {
     "transformer.", "model.", "gpt_neox.", "bert.", "roberta.", "distilbert."};
 
@@ -24,9 +24,9 @@ bool all_digits(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// True for buffers that are not parameters: the causal masks of GPT-2 (h.3.attn.bias), GPT-Neo
-/// (h.3.attn.attention.bias) and GPT-NeoX (layers.3.attention.bias), and the rotary tables of old
-/// files.
+/// Returns true for buffers that are not parameters: the causal masks of GPT-2 (h.3.attn.bias),
+/// GPT-Neo (h.3.attn.attention.bias) and GPT-NeoX (layers.3.attention.bias), and the rotary tables
+/// of old files.
 bool ignored_buffer(std::string_view name) {
   for (const std::string_view suffix :
        {".rotary_emb.inv_freq",

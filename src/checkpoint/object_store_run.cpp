@@ -1,4 +1,4 @@
-// Runs whose output_dir is in an object store: locking, upload, download, rotation.
+// Implements runs whose output_dir is in an object store: leases, upload, download and rotation.
 #include "checkpoint/object_store_run.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr auto kBeat = std::chrono::seconds(10);
 constexpr auto kNoLife = std::chrono::seconds(30);
 constexpr int kFences = 6;
 
-/// True for files that belong to a checkpoint or a lock.
+/// Returns true for files of checkpoints and leases.
 bool is_apart(const fs::path& name) {
   const std::string first = name.begin()->string();
   return first.starts_with(".") || first.starts_with("checkpoint-");
@@ -51,7 +51,7 @@ Error in_use(const Location& place, const ObjectStoreLease& hold) {
       "wait for that run to end, stop it, or use another output_dir for this one");
 }
 
-/// True if `folder` is a copy of this checkpoint.
+/// Returns true if `folder` is a copy of this checkpoint.
 bool is_copy_of(const fs::path& folder, const ObjectStoreCheckpoint& stored) {
   try {
     const Manifest there = parse_manifest(stored.manifest, stored.name());
@@ -67,7 +67,7 @@ bool is_copy_of(const fs::path& folder, const ObjectStoreCheckpoint& stored) {
   }
 }
 
-/// Uploads a file chunk by chunk; chunks of a checkpoint are compared with the manifest.
+/// Uploads a file in chunks. Chunks of a checkpoint are compared with the manifest.
 void upload_file(
     const fs::path& path,
     const Location& to,
@@ -129,7 +129,7 @@ void ObjectStoreRun::claim(const RunIdentity& run) {
   for (int i = 0; i < kFences; ++i) {
     const std::vector<ObjectStoreLease> before = holds_of(place_);
     if (!before.empty() && !has_ended(before.front()) && !is_given_up(before.front(), run)) {
-      continue;  // the other run has ended meanwhile, or a third run has the lease
+      continue;  // the other run has ended since then, or a third run has the lease
     }
     hold_.number = before.empty() ? 1 : before.front().number + 1;
     if (const auto found = try_to_take()) {
@@ -138,8 +138,8 @@ void ObjectStoreRun::claim(const RunIdentity& run) {
       beating_ = std::thread([this] { beat(); });
       return;
     }
-    // A run that tries at the same moment does the same; the random delay lets one of them retry
-    // first.
+    // Another run that tries at the same time also retries. Because of the random delay, one of
+    // them is first.
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 2000));
   }
   throw Error(
@@ -148,13 +148,13 @@ void ObjectStoreRun::claim(const RunIdentity& run) {
       "stop one of the two runs and start the other again");
 }
 
-/// Tries to take the lease with the number in hold_. Returns nullopt, leaving no trace, if another
-/// run tries too.
+/// Tries to take the lease with the number in hold_. If another run tries at the same time, returns
+/// nullopt and leaves no trace.
 std::optional<ObjectStoreState> ObjectStoreRun::try_to_take() {
   Store& store = Store::of(place_);
   hold_.inherited.reset();
   store.write(hold_.place(place_), hold_.text());
-  // From here on the previous owner can commit no checkpoint, and all its commits are visible.
+  // From here on, the previous owner cannot commit a checkpoint, and all its commits are visible.
   ObjectStoreState found = look_at(place_, known_);
   const bool is_alone =
       std::none_of(found.holds.begin(), found.holds.end(), [&](const auto& other) {
@@ -178,8 +178,9 @@ std::optional<ObjectStoreState> ObjectStoreRun::try_to_take() {
   return found;
 }
 
-/// True if the lease may be taken although its run has not ended: this is a later round of the same
-/// job, or the run no longer renews the lease. Throws Error if the run is alive.
+/// Returns true if the lease may be taken over although its run has not ended. This is the case if
+/// this run is a later round of the same job, or if the other run no longer renews the lease.
+/// Throws Error if the other run is alive.
 bool ObjectStoreRun::is_given_up(const ObjectStoreLease& other, const RunIdentity& run) const {
   if (is_later_round(run, other.job, other.term, other.round)) {
     log_warning(
@@ -211,8 +212,8 @@ bool ObjectStoreRun::is_given_up(const ObjectStoreLease& other, const RunIdentit
   return true;
 }
 
-/// Downloads the run's small files from the store; files of a killed run may be newer than its
-/// checkpoints.
+/// Downloads the run's small files from the store. They may be newer than its checkpoints if the
+/// run was killed.
 void ObjectStoreRun::fetch_files(const ObjectStoreState& state) {
   std::error_code ignored;
   std::vector<fs::path> going;
@@ -301,7 +302,7 @@ void ObjectStoreRun::check() const {
 
 void ObjectStoreRun::remove_leftovers() {
   const ObjectStoreState state = look_at(place_, known_);
-  check();  // after the listing, which therefore contains no files of a successor
+  check();  // after the listing, so that the listing cannot contain files of a successor
   std::set<std::string> counted, going;
   for (const ObjectStoreCheckpoint& each : state.committed()) {
     counted.insert(each.name());
@@ -357,8 +358,8 @@ void ObjectStoreRun::commit(int64_t step, const std::string& name, Manifest mani
       ObjectStoreCheckpoint{step, sequence_, name, ""}.place(place_).below(kManifestName),
       manifest_json(manifest));
   const ObjectStoreState state = look_at(place_, known_);
-  check();  // if the lease was lost meanwhile, the new checkpoint may be invalid, so no older one
-            // is removed
+  // If the lease is lost, the new checkpoint may be invalid, and older ones must not be removed.
+  check();
   for (const ObjectStoreCheckpoint& each : state.committed()) {
     if (each.step == step && each.folder != name) {
       remove(each);
@@ -369,7 +370,7 @@ void ObjectStoreRun::commit(int64_t step, const std::string& name, Manifest mani
 void ObjectStoreRun::remove(const ObjectStoreCheckpoint& stored) {
   const Location going = stored.place(place_);
   Store::of(place_).remove(
-      going.below(kManifestName));  // removed first, so that a partial checkpoint is not valid
+      going.below(kManifestName));  // removed first, so that a partial checkpoint is never valid
   Store::of(place_).remove_below(going);
   const Location step = place_.below(fmt::format("checkpoint-{}", stored.step));
   if (Store::of(place_).list(step).empty()) {
@@ -393,7 +394,7 @@ void ObjectStoreRun::rotate(std::optional<int64_t> limit, std::span<const int64_
     for (const objects::Object& object : state.objects) {
       sizes[object.key] = object.size;
     }
-    int64_t kept = 0;  // number of newest checkpoints whose files all have full size
+    int64_t kept = 0;  // number of the newest checkpoints whose files all have their full size
     for (const ObjectStoreCheckpoint& each : state.committed()) {
       const Location files = each.place(place_);
       const Manifest manifest = parse_manifest(each.manifest, files.text());
@@ -415,14 +416,14 @@ void ObjectStoreRun::rotate(std::optional<int64_t> limit, std::span<const int64_
 
 void ObjectStoreRun::publish_files() {
   std::vector<std::string> names;
-  std::error_code ignored;  // the run continues and may delete files that it no longer needs
+  std::error_code ignored;  // a running job may delete files that it no longer needs
   for (fs::recursive_directory_iterator at(work_, ignored), end; at != end; at.increment(ignored)) {
     const fs::path name = at->path().lexically_relative(work_);
     if (fs::is_regular_file(at->symlink_status(ignored)) && !is_apart(name)) {
       names.push_back(name.string());
     }
   }
-  // Indexes are last, so that the files that an index names already exist.
+  // Indexes are last, so that the files that they name already exist.
   std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
     return std::pair(a.ends_with(".index.json"), a) < std::pair(b.ends_with(".index.json"), b);
   });
@@ -475,7 +476,7 @@ fs::path ObjectStoreRun::bring(
     for (const auto& [name, record] : manifest.files) {
       if (number++ % communicator.size() == communicator.rank()) {
         const auto object = Store::of(place_).find(files.below(name));
-        if (object) {  // verification reports missing files
+        if (object) {  // missing files are reported by the verification
           objects::fetch_file(*object, files.below(name), folder / name);
         }
       }

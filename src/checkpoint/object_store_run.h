@@ -1,5 +1,5 @@
-// A run whose output_dir is in an object store. It works in a local folder and uploads each
-// checkpoint after saving. Other files are uploaded with a checkpoint and at the end of the run.
+// Run whose output_dir is in an object store. The run uses a local folder and uploads each
+// checkpoint after saving it. Other files are uploaded with a checkpoint and at the end of the run.
 #pragma once
 
 #include <condition_variable>
@@ -41,23 +41,23 @@ class ObjectStoreRun {
 
   const objects::Location& place() const { return place_; }
 
-  /// Uploads a complete checkpoint of the working folder, its files divided among the ranks,
-  /// commits it, then uploads the other files. Every rank must call. If any rank fails, all ranks
-  /// throw and the store's checkpoints are unchanged.
+  /// Uploads a complete checkpoint of the working folder and commits it, then uploads the other
+  /// files. The files of the checkpoint are divided among the ranks. If any rank fails, all ranks
+  /// throw, and the store's checkpoints are unchanged. Must be called on every rank.
   void publish(const std::filesystem::path& folder, comm::Communicator& communicator);
-  /// As rotate_checkpoints, in the store and in the working folder. Without a limit, all
-  /// checkpoints in the store remain. The working folder retains only the newest checkpoint. Called
-  /// by rank 0.
+  /// Like rotate_checkpoints, in the store and in the working folder. Without a limit, all
+  /// checkpoints in the store remain. Only the newest checkpoint remains in the working folder.
+  /// Must be called on rank 0.
   void rotate(std::optional<int64_t> limit, std::span<const int64_t> keep_steps);
-  /// Uploads changed files of the working folder that do not belong to a checkpoint. Called by rank
-  /// 0.
+  /// Uploads changed files of the working folder that do not belong to a checkpoint. Must be called
+  /// on rank 0.
   void publish_files();
 
-  /// As latest_checkpoint, for the store; downloads the checkpoint into the working folder. Every
-  /// rank must call.
+  /// Like latest_checkpoint, for the store. Downloads the checkpoint to the working folder. Must be
+  /// called on every rank.
   std::optional<Checkpoint> latest(comm::Communicator& communicator);
-  /// Returns the folder of a step's checkpoint, downloading it if needed; nullopt if it is not
-  /// committed. Every rank must call.
+  /// Returns the folder of a step's checkpoint, which is downloaded if necessary. Returns nullopt
+  /// if there is no committed checkpoint of this step. Must be called on every rank.
   std::optional<std::filesystem::path> fetch(int64_t step, comm::Communicator& communicator);
 
  private:
@@ -70,7 +70,7 @@ class ObjectStoreRun {
   void beat();
   /// Throws Error (checkpoint) if another run has taken the lease.
   void check() const;
-  /// Removes files that no valid checkpoint uses; throws as check().
+  /// Removes files that do not belong to a valid checkpoint. Throws like check().
   void remove_leftovers();
   void commit(int64_t step, const std::string& name, Manifest manifest);
   void remove(const ObjectStoreCheckpoint& stored);
@@ -81,7 +81,7 @@ class ObjectStoreRun {
   objects::Location place_;
   std::filesystem::path work_;
   ObjectStoreLease hold_;  // rank 0 only
-  int64_t sequence_ = 0;   // highest sequence in the store; rank 0 only
+  int64_t sequence_ = 0;   // highest commit number in the store; rank 0 only
   KnownManifests known_;   // rank 0 only
   std::map<std::string, std::pair<uint64_t, int64_t>> published_;  // size and time, by name
   mutable std::mutex mutex_;                                       // protects hold_

@@ -25,7 +25,7 @@ using objects::Store;
 
 constexpr std::string_view kHolds = ".lockstep";
 
-/// Returns nullopt if the object is being written or removed, or is not a lease.
+/// Returns nullopt if the object is being written or removed, or if it is not a lease.
 std::optional<ObjectStoreLease> read_hold(const Location& run, const Object& object) {
   if (object.size > kLongestJson) {
     return std::nullopt;
@@ -33,8 +33,7 @@ std::optional<ObjectStoreLease> read_hold(const Location& run, const Object& obj
   try {
     const std::string text = Store::of(run).read_text(object);
     if (text.empty()) {
-      return std::nullopt;  // the object is being written for the first time; Azure's store makes
-                            // such objects visible
+      return std::nullopt;  // the object is being created; Azure makes such objects visible
     }
     const json read = parse_json(text, object.key, ErrorKind::kCheckpoint);
     ObjectStoreLease hold{
@@ -77,8 +76,8 @@ std::vector<ObjectStoreLease> read_holds(const Location& run, const std::vector<
   return holds;
 }
 
-/// Reads checkpoint-<step>/FOLDER/manifest.json. Returns nullopt if the object has another name, is
-/// removed meanwhile, or is not a manifest.
+/// Reads checkpoint-<step>/FOLDER/manifest.json. Returns nullopt if the object has another name,
+/// was removed in the meantime, or is not a manifest.
 std::optional<ObjectStoreCheckpoint> read_committed(
     const Location& run, const Object& object, KnownManifests& known) {
   const std::filesystem::path name = objects::name_below(run, object);
@@ -184,7 +183,7 @@ std::filesystem::path fetch_model(const std::string& text, bool whole) {
   Store& store = Store::of(location);
   if (!store.find(location.below("config.json")) &&
       !store.find(location.below("adapter_config.json"))) {
-    // The location is a run or one of its checkpoints.
+    // The location is that of a run or of one of its checkpoints.
     const size_t slash = location.key.rfind('/');
     const auto step = checkpoint_step(location.key);
     Location run = location;

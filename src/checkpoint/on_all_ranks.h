@@ -1,4 +1,4 @@
-// Local steps that fail on all ranks if they fail on any rank.
+// Runs a local operation that fails on all ranks if it fails on any rank.
 #pragma once
 
 #include <exception>
@@ -8,9 +8,9 @@
 
 namespace lockstep::checkpoint {
 
-/// Runs `body` on every rank; `body` must not call a collective. If it fails on any rank, throws on
-/// all ranks with the first failed rank's number and reason. Exceptions other than std::exception
-/// propagate unchanged and end the rank.
+/// Runs `body` on every rank. If it fails on any rank, throws on all ranks with the number of the
+/// first failed rank and the reason. `body` must not call a collective. Exceptions that are not
+/// std::exception are not caught.
 template <class Body>
 void on_all_ranks(comm::Communicator& communicator, ErrorKind kind, Body&& body) {
   std::string failure;

@@ -57,7 +57,7 @@ class OutputDirLock {
   OutputDirLock(const OutputDirLock&) = delete;
   OutputDirLock& operator=(const OutputDirLock&) = delete;
 
-  /// Part of the names of this run's saves; the same on every rank.
+  /// Returns the token in the names of this run's saves, which is the same on every rank.
   const std::string& token() const { return token_; }
   /// On rank 0, throws Error (checkpoint) unless the lock file contains this run's token. Does
   /// nothing on other ranks.
@@ -80,7 +80,7 @@ class OutputDirLock {
   std::thread touching_;
 };
 
-/// True if a run holds the folder now.
+/// Returns true if a run currently holds the lock of the folder.
 bool is_held(const std::filesystem::path& output_dir);
 
 }  // namespace lockstep::checkpoint

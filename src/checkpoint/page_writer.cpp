@@ -1,4 +1,4 @@
-// Gathers, hashes and writes the pages of one rank.
+// Implements gathering, hashing and writing the pages of one rank.
 #include "checkpoint/page_writer.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Minimum bytes of a direct write; below that, waiting for the device takes longer than a copy
+/// Minimum size of a direct write. For fewer bytes, waiting for the device takes longer than a copy
 /// through the page cache.
 constexpr uint64_t kLeastDirect = 128 << 10;
 constexpr size_t kMostKept = 4 << 20;
@@ -55,7 +55,7 @@ std::byte* PageWriter::place(uint64_t offset, size_t count) {
 
 void PageWriter::filled(size_t count) {
   end_ += count;
-  hash(page_down(end_));  // hash the pages while they are in the nearest cache
+  hash(page_down(end_));  // hash the pages while they are in the level-1 cache
 }
 
 void PageWriter::write(uint64_t offset, std::span<const std::byte> bytes) {

@@ -1,5 +1,5 @@
-// Writer of one rank's bytes of a file. It gathers tensors at any offset in a cache-sized buffer,
-// hashes them there, and writes large blocks in the background.
+// Writes one rank's bytes of a file. Tensors at any offset are gathered in a cache-sized buffer,
+// hashed there, and written in large blocks in the background.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,19 @@
 
 namespace lockstep::checkpoint {
 
-/// Long runs of whole pages are written with direct I/O if the file system supports it (ext4, XFS);
-/// this avoids a copy. Pages that this rank shares with other ranks are written through the page
-/// cache at the end, because such writes lock the file and would wait for all ranks.
+/// Writes the bytes of a rank. Long runs of whole pages are written with direct I/O if the file
+/// system supports it (ext4, XFS), which avoids a copy. Pages that this rank shares with other
+/// ranks are written through the page cache at the end, because such writes lock the file and would
+/// wait for all ranks.
 class PageWriter {
  public:
-  /// Maximum size of place(); small enough that bytes are hashed while they are in the level-1
-  /// cache.
+  /// Maximum size for place(). It is so small that bytes are still in the level-1 cache when they
+  /// are hashed.
   static constexpr size_t kPlaceBytes = 32 << 10;
 
-  /// Opens an existing file of `size` bytes. Adds each whole page to the sum of its chunk. `behind`
-  /// writes to `disk` and serves only this writer meanwhile.
+  /// Opens an existing file of `size` bytes. Each whole page is added to the sum of its chunk in
+  /// `sums`. `behind` must write to `disk` and must not be used by others during the lifetime of
+  /// this object.
   PageWriter(
       Disk& disk,
       const std::filesystem::path& path,
@@ -36,26 +38,27 @@ class PageWriter {
   PageWriter(const PageWriter&) = delete;
   PageWriter& operator=(const PageWriter&) = delete;
 
-  /// Returns the address for the `count` bytes at `offset`; call filled() afterwards. Flushes first
-  /// if the buffer is full or the bytes are not adjacent to it.
+  /// Returns the address to which the caller must write the `count` bytes at `offset`; it must then
+  /// call filled(). Flushes first if the buffer is full or the bytes are not adjacent to its
+  /// content.
   std::byte* place(uint64_t offset, size_t count);
   void filled(size_t count);
   void write(uint64_t offset, std::span<const std::byte> bytes);
-  /// Writes the rest and syncs. Throws the error of any write.
+  /// Writes the rest and syncs the file. Throws if any write failed.
   void finish();
-  /// Pages that begin with this rank's bytes and end with another rank's. They are read after all
-  /// ranks have written.
+  /// Returns the pages that begin with this rank's bytes and end with those of another rank. They
+  /// must be read and hashed after all ranks have written.
   const std::vector<uint64_t>& shared_pages() const { return shared_pages_; }
 
  private:
   std::span<const std::byte> part(uint64_t from, uint64_t to) const;
   /// Adds the pages [hashed_, to) to the sums.
   void hash(uint64_t to);
-  /// Copies [from, to), which write_in_memory() later writes through the page cache.
+  /// Copies [from, to). write_in_memory() later writes the copy through the page cache.
   void keep(uint64_t from, uint64_t to);
   void write_in_memory();
-  /// Writes the whole pages of the buffer; with `ends`, all bytes, because the next bytes are not
-  /// adjacent.
+  /// Writes the whole pages of the buffer. With `ends`, writes all bytes, because the next bytes
+  /// are not adjacent.
   void flush(bool ends);
 
   Disk& disk_;

@@ -21,17 +21,16 @@ struct Run {
   size_t rank;
 };
 
-/// Elements of a shard that a rank holds.
+/// Range of elements of a shard that a rank has.
 struct HeldRange {
   mesh::Cut cut;
   int64_t begin, end;
   size_t rank;
-  std::vector<int64_t>
-      shape;       // shape of the sharded tensor, which may be one of several in a stacked tensor
-  int64_t offset;  // offset of that tensor in the stacked tensor
+  std::vector<int64_t> shape;  // shape of the sharded tensor; it may be a part of a stacked tensor
+  int64_t offset;              // offset in the stacked tensor
 };
 
-/// The ranks' descriptions of one tensor.
+/// Descriptions of one tensor by all ranks.
 struct Described {
   TensorEntry entry;
   size_t first_rank = 0;
@@ -272,7 +271,7 @@ std::vector<Piece> share_of(std::span<const Piece> whole, int rank, int size) {
   for (const Piece& piece : whole) {
     total += piece.data.numel() * static_cast<int64_t>(c10::elementSize(piece.dtype));
   }
-  // Boundaries between ranks, in bytes of all tensors laid end to end.
+  // Boundaries between the ranks' ranges, in bytes. All tensors are numbered consecutively.
   const auto cut = [&](int64_t r) { return total / size * r + total % size * r / size; };
   const int64_t first = cut(rank), last = cut(rank + 1);
   std::vector<Piece> mine;
@@ -280,7 +279,7 @@ std::vector<Piece> share_of(std::span<const Piece> whole, int rank, int size) {
   for (const Piece& piece : whole) {
     const auto width = static_cast<int64_t>(c10::elementSize(piece.dtype));
     const int64_t elements = piece.data.numel();
-    // An element belongs to the rank whose range contains its first byte.
+    // An element belongs to the rank whose range contains the element's first byte.
     const auto element_at = [&](int64_t byte) {
       return std::clamp((byte - start + width - 1) / width, int64_t{0}, elements);
     };

@@ -14,7 +14,7 @@
 namespace lockstep::checkpoint {
 
 int64_t TensorEntry::elements() const {
-  uint64_t count = 1;  // unsigned: an intermediate product before a dimension of 0 may exceed 2^63
+  uint64_t count = 1;  // unsigned, because products before a dimension of 0 may exceed 2^63
   for (const int64_t dim : shape) {
     count *= static_cast<uint64_t>(dim);
   }
@@ -38,7 +38,7 @@ std::optional<uint64_t> tensor_bytes(const TensorEntry& tensor) {
 
 namespace {
 
-/// "name":{"dtype":...,"shape":[...],"data_offsets":[...]}
+/// Returns a tensor's entry: "name":{"dtype":...,"shape":[...],"data_offsets":[...]}.
 std::string entry_text(const TensorEntry& tensor) {
   try {
     return fmt::format(
@@ -55,7 +55,7 @@ std::string entry_text(const TensorEntry& tensor) {
   }
 }
 
-/// Assigns offsets in the given order; returns the total size in bytes.
+/// Assigns offsets in the given order. Returns the total size in bytes.
 uint64_t place_tensors(std::vector<TensorEntry>& tensors) {
   std::set<std::string_view> seen;
   uint64_t offset = 0;

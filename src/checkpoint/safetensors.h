@@ -1,9 +1,9 @@
-// The safetensors format: a strict reader of mapped files, and an encoder of headers.
+// The safetensors format: a strict reader of mapped files, and a writer of headers.
 //
 //   u64 N | N bytes of JSON, padded with spaces | tensor bytes, C order, nothing else
 //
-// Untrusted files are safe to open: before any allocation or read, every size and offset is checked
-// against the file with arithmetic that cannot overflow.
+// Files need not be trusted. Every size and offset is checked against the file before any
+// allocation or read, with arithmetic that cannot overflow.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@
 
 namespace lockstep::checkpoint {
 
-/// Element types of the format, in the order that its writers use (tensors of the last type come
-/// first in a file).
+/// Element types of the format, in the order used by its writers: tensors of the last type come
+/// first in a file.
 enum class FileDtype {
   kBool,
   kF4,
@@ -51,22 +51,22 @@ enum class FileDtype {
   kU64,
 };
 
-/// Returns the name in the file, such as "BF16".
+/// Returns the name of a type in files, such as "BF16".
 std::string_view dtype_name(FileDtype dtype);
 std::optional<FileDtype> dtype_of_name(std::string_view name);
-/// Returns the bits of an element; some types have 4 or 6.
+/// Returns the number of bits per element, which is 4 or 6 for some types.
 int dtype_bits(FileDtype dtype);
-/// Returns libtorch's type with the same bytes; nullopt for types that pack several elements into a
+/// Returns the libtorch type with the same bytes. nullopt if the type packs several elements into a
 /// byte.
 std::optional<at::ScalarType> scalar_type(FileDtype dtype);
-/// Returns the type in the file; throws Error (internal) for a libtorch type that the format does
-/// not support.
+/// Returns the type to use in a file. Throws Error (internal) if the format does not support the
+/// libtorch type.
 FileDtype file_dtype(at::ScalarType type);
 
 /// Maximum header size: the limit of the format's reference implementation.
 inline constexpr uint64_t kMaximumHeaderBytes = 100'000'000;
 
-/// A tensor of a file. `begin` and `end` are byte offsets from the start of the data.
+/// Tensor of a file. `begin` and `end` are byte offsets from the start of the data.
 struct TensorEntry {
   std::string name;
   FileDtype dtype = FileDtype::kF32;
@@ -78,7 +78,7 @@ struct TensorEntry {
   uint64_t bytes() const { return end - begin; }
 };
 
-/// Returns the bytes implied by dtype and shape; nullopt if that is not an integer below 2^63.
+/// Returns the number of bytes for dtype and shape. nullopt if it is not an integer below 2^63.
 std::optional<uint64_t> tensor_bytes(const TensorEntry& tensor);
 
 struct SafetensorsHeader {
@@ -88,18 +88,19 @@ struct SafetensorsHeader {
   uint64_t file_size = 0;
 };
 
-/// Parses the header at the start of `bytes` (the beginning of a file, at least its header) and
-/// checks it against `file_size`. Throws an Error of `kind` with `source` and the tensor.
+/// Parses the header at the start of `bytes`, which must contain at least the whole header, and
+/// checks it against `file_size`. Throws Error of this kind with `source` and the name of the
+/// tensor.
 SafetensorsHeader parse_safetensors_header(
     std::span<const std::byte> bytes,
     uint64_t file_size,
     std::string_view source,
     ErrorKind kind = ErrorKind::kData);
 
-/// Result of encoding a header. Sorts the tensors as the format's writers do (by type, then by
-/// name), assigns offsets, and returns the beginning of the file up to the first tensor byte:
-/// length, JSON and padding to 8 bytes. `begin` and `end` of `tensors` are ignored. The result does
-/// not depend on the order of `tensors`.
+/// Result of encode_safetensors_header(), which sorts the tensors like the format's writers do, by
+/// type and then by name, and assigns offsets in this order. `bytes` is the beginning of the file
+/// up to the first tensor byte: length, JSON and padding to 8 bytes. `begin` and `end` of `tensors`
+/// are ignored. The result does not depend on the order of `tensors`.
 struct EncodedHeader {
   std::string bytes;
   SafetensorsHeader layout;
@@ -108,17 +109,17 @@ EncodedHeader encode_safetensors_header(
     std::vector<TensorEntry> tensors,
     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
-/// A mapped and checked file. Move-only.
+/// Mapped and checked file. Move-only.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path, ErrorKind kind = ErrorKind::kData);
 
   const std::filesystem::path& path() const { return path_; }
   const SafetensorsHeader& header() const { return header_; }
-  /// Returns null if the file has no such tensor.
+  /// Returns null if the file has no tensor with this name.
   const TensorEntry* find(const std::string& name) const;
-  /// Returns the tensor's bytes in the mapping, which live as long as this object and may be
-  /// unaligned.
+  /// Returns the tensor's bytes in the mapping. They may be unaligned, and are valid during the
+  /// lifetime of this object.
   std::span<const std::byte> bytes(const TensorEntry& tensor) const;
 
  private:

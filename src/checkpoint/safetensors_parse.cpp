@@ -1,4 +1,4 @@
-// Streaming parser of safetensors headers.
+// Parses safetensors headers as a stream.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -20,8 +20,8 @@ static_assert(
 
 using json = nlohmann::json;
 
-/// Event-based parser of the header's JSON. The first invalid event ends the parse, and no tree is
-/// built.
+/// Event-based parser of the header's JSON. It stops at the first invalid event, and builds no
+/// tree.
 class HeaderReader : public nlohmann::json_sax<json> {
  public:
   HeaderReader(std::string_view source, ErrorKind kind, SafetensorsHeader& header)
@@ -197,7 +197,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool known_field() const {
     return field_ == "dtype" || field_ == "shape" || field_ == "data_offsets";
   }
-  /// True inside the value of an unknown field of a tensor.
+  /// Returns true inside the value of an unknown field of a tensor.
   bool skipping() const { return skip_above_ > 0 && depth_ > skip_above_; }
 
   void check_depth() const {
@@ -206,7 +206,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
     }
   }
 
-  /// Accepts a value inside an unknown field of a tensor and fails everywhere else.
+  /// Accepts a value in an unknown field of a tensor; fails for a value anywhere else.
   bool value(std::string_view what) {
     if (skipping()) {
       return true;
@@ -239,11 +239,11 @@ class HeaderReader : public nlohmann::json_sax<json> {
   int fields_ = 0;   // bit set: dtype, shape, data_offsets
   int offsets_ = 0;  // number of offsets read
   bool has_metadata_ = false;
-  bool warned_ = false;  // an unknown field was reported (once per file)
+  bool warned_ = false;  // an unknown field was reported; only once per file
 };
 
-/// Checks rules 3 to 6: names are unique, sizes agree, and the tensors fill the data without gap or
-/// overlap.
+/// Checks rules 3 to 6: names are unique, sizes are correct, and the tensors fill the data without
+/// gaps and overlaps.
 void check_layout(SafetensorsHeader& header, const HeaderReader& reader) {
   auto& tensors = header.tensors;
   std::vector<const std::string*> names;

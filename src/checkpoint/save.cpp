@@ -28,10 +28,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Size of the staging buffer for data on a device or of another type.
+/// Size of the buffer for data that is on a device or has another type than the file.
 constexpr int64_t kBufferBytes = 16 << 20;
 
-/// Returns the exponent layout of a type; nullopt for a type without infinities.
+/// Returns the exponent bits of a type. nullopt if the type has no infinities.
 std::optional<Exponent> exponent_of(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
@@ -47,7 +47,7 @@ std::optional<Exponent> exponent_of(at::ScalarType type) {
   }
 }
 
-/// The steps of one save. Every rank calls each method.
+/// Steps of a save. Each method must be called on every rank.
 class Save {
  public:
   Save(
@@ -63,21 +63,21 @@ class Save {
         lent_(options.lent),
         kept_(options.kept != nullptr ? options.kept : &own_) {}
 
-  /// Agrees on the tensors and the files; writes nothing.
+  /// Determines the tensors and files on all ranks. Writes nothing.
   void plan(std::span<const Piece> pieces, uint64_t max_file_bytes);
-  /// Rank 0 creates the folder, the files at their full size, and the small files with their
+  /// On rank 0, creates the folder, the files at their full size, and the small files with their
   /// content.
   void create(const std::function<void()>& prepare);
-  /// Writes and syncs this rank's pieces; rank 0 also writes the headers. Throws Error (numeric) if
-  /// a value must be finite and is not.
+  /// Writes and syncs this rank's pieces. Rank 0 also writes the headers. Throws Error (numeric) if
+  /// values must be finite and are not.
   void write(std::span<const Piece> pieces);
-  /// Commits the save on rank 0; all ranks learn the outcome.
+  /// Commits the save on rank 0. All ranks throw if this fails.
   void commit(const std::function<void()>& body);
-  /// Runs the steps in `body`; on failure rank 0 removes the partial save before all ranks throw.
+  /// Runs the steps in `body`. If it fails, rank 0 removes the partial save before all ranks throw.
   void run(const std::function<void()>& body);
 
-  /// Returns the records of all written files on rank 0 and an empty map on other ranks. Every rank
-  /// must call.
+  /// Returns the records of all written files on rank 0, and an empty map on the other ranks. Must
+  /// be called on every rank.
   std::map<std::string, FileRecord> records();
   const FilePlan& file_plan() const { return kept_->plan; }
   const SmallFiles& files() const { return files_; }
@@ -86,7 +86,7 @@ class Save {
 
  private:
   void write_piece(const Piece& piece, PageWriter& writer, uint64_t offset);
-  /// Writes `count` elements of a piece, from `offset` on, in the type of the file.
+  /// Writes `count` elements of a piece, starting at element `offset`, in the type of the file.
   void write_run(
       PageWriter& writer,
       uint64_t offset,
@@ -99,11 +99,12 @@ class Save {
   comm::Communicator& communicator_;
   Disk& disk_;
   bool finite_;
-  CopyOnWriteState* lent_;  // null if the saved state does not change
-  std::string not_finite_;  // this rank's first tensor with NaN or Inf
-  SaveCache own_;           // used if the caller has no cache
+  CopyOnWriteState* lent_;  // null if the state does not change during the save
+  std::string not_finite_;  // first tensor of this rank with NaN or Inf
+  SaveCache own_;           // used if the caller does not provide a cache
   SaveCache* kept_;
-  /// For each planned file, the chunk sums of this rank's pages, and the pages that are read back.
+  /// For each planned file: the chunk sums of this rank's pages, and the pages that must be read
+  /// back.
   struct Written {
     std::vector<PageSum> sums;
     std::vector<uint64_t> shared_pages;
@@ -115,7 +116,7 @@ void Save::plan(std::span<const Piece> pieces, uint64_t max_file_bytes) {
   std::string mine;
   on_all_ranks(communicator_, ErrorKind::kInternal, [&] { mine = describe_pieces(pieces); });
   const auto descriptions = comm::gather_strings(communicator_, mine);
-  // From here on every rank computes the same result or throws the same error.
+  // From here on, every rank computes the same result or throws the same error.
   if (descriptions == kept_->descriptions && max_file_bytes == kept_->max_file_bytes) {
     return;
   }
@@ -146,8 +147,8 @@ void Save::create(const std::function<void()>& prepare) {
     prepare();
     disk_.remove(staging_);
     disk_.create_folder(staging_);
-    for (const PlannedFile& file : file_plan().files) {  // all files before any byte is written, so
-                                                         // that a full disk is reported immediately
+    // Create all files before any byte is written, so that a full disk is reported immediately.
+    for (const PlannedFile& file : file_plan().files) {
       disk_.create_file(staging_ / file.name, file.header.layout.file_size);
     }
     for (const auto& [name, text] : files_) {
@@ -158,7 +159,8 @@ void Save::create(const std::function<void()>& prepare) {
 
 void Save::write(std::span<const Piece> pieces) {
   on_all_ranks(communicator_, ErrorKind::kCheckpoint, [&] {
-    // In file order, so that one file is open at a time and is written from front to back.
+    // Write in file order, so that only one file is open at a time and it is written from start to
+    // end.
     std::vector<std::pair<FilePlan::Place, const Piece*>> order;
     for (const Piece& piece : pieces) {
       if (piece.data.defined() && piece.data.numel() > 0) {
@@ -201,8 +203,8 @@ void Save::write(std::span<const Piece> pieces) {
       writer.finish();
       written.shared_pages = writer.shared_pages();
     }
-    // Rank 0's small files come last: the syncs above have flushed the journal entries that created
-    // them, so syncing them is fast.
+    // Sync rank 0's small files last. The syncs above have already flushed the journal entries that
+    // created them, so this is fast.
     for (const auto& [name, text] : files_) {
       File file(staging_ / name, File::Mode::kWrite);
       disk_.sync(file);
@@ -330,7 +332,7 @@ void Save::run(const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
-    // No collective here: all ranks have agreed on the failure, and no rank writes any more. If a
+    // Use no collective here: all ranks know about the failure, and no rank writes any more. If a
     // rank was lost, it may still be writing; the next save then cleans up.
     if (leads() && error.kind() != ErrorKind::kPeerLost) {
       std::error_code ignored;
@@ -348,7 +350,8 @@ fs::path parent_of(const fs::path& folder) {
   return folder.has_parent_path() ? folder.parent_path() : fs::path(".");
 }
 
-/// Throws unless the folder is missing, empty, or an older checkpoint that may be replaced.
+/// Throws unless the folder does not exist, is empty, or is an older checkpoint that may be
+/// replaced.
 void check_replaceable(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored) || fs::exists(folder / kManifestName, ignored) ||
@@ -369,8 +372,8 @@ int64_t next_sequence(const fs::path& output_dir) {
   return highest + 1;
 }
 
-/// Syncs the folder and its parents, because a run creates its folder at its first save. Folders
-/// that cannot be opened or synced are skipped.
+/// Syncs the folder and its parents, because a run creates its folder with the first save. Skips
+/// folders that cannot be opened or synced.
 void sync_way_to(const fs::path& folder, Disk& disk) {
   std::error_code ignored;
   fs::path at = fs::absolute(folder, ignored);
@@ -384,7 +387,7 @@ void sync_way_to(const fs::path& folder, Disk& disk) {
   }
 }
 
-/// Renames the finished folder and moves the old one out of the way.
+/// Moves an existing `folder` out of the way and renames the finished folder `staging` to it.
 void swap_in(const fs::path& staging, const fs::path& folder, Disk& disk) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) {
@@ -409,8 +412,9 @@ void swap_in(const fs::path& staging, const fs::path& folder, Disk& disk) {
   }
 }
 
-/// Matches model.safetensors, model-00001-of-00002.safetensors, model.safetensors.index.json, and
-/// the adapter's files, which some readers apply to a model in the same folder.
+/// Returns true for names such as model.safetensors, model-00001-of-00002.safetensors and
+/// model.safetensors.index.json, and for an adapter's files, which some readers apply to a model in
+/// the same folder.
 bool is_model_file(std::string_view name) {
   std::string shape(name);
   std::replace_if(shape.begin(), shape.end(), [](char c) { return c >= '0' && c <= '9'; }, '0');
@@ -419,7 +423,7 @@ bool is_model_file(std::string_view name) {
          shape == "adapter_config.json";
 }
 
-/// Removes weight files of an earlier save from `folder` except `files`; a reader could mistake
+/// Removes weight files of an earlier save from `folder`, except `files`. A reader could mistake
 /// them for the new ones.
 void remove_stale_weights(const fs::path& folder, const std::set<std::string>& files, Disk& disk) {
   const auto stale = [&](const std::string& name) {

@@ -1,4 +1,4 @@
-// Cache between saves of the same state.
+// Cache that is reused between saves of the same state.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace lockstep::checkpoint {
 
-/// The file plan, valid while the pieces are the same, and write buffers whose pages are already
-/// faulted in.
+/// File plan, which is valid while the pieces are the same, and write buffers whose pages are
+/// already faulted in.
 struct SaveCache {
-  std::vector<std::string> descriptions;  // descriptions of all ranks' pieces; the key of the plan
+  std::vector<std::string> descriptions;  // of all ranks' pieces; key of the plan
   uint64_t max_file_bytes = 0;
   FilePlan plan;
   std::optional<BackgroundWriter> behind;

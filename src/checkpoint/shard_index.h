@@ -1,4 +1,5 @@
-// Parser of NAME.safetensors.index.json, which maps each tensor to its file. Does not use libtorch.
+// Parses NAME.safetensors.index.json, which contains the file of each tensor. Does not use
+// libtorch.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +10,8 @@
 
 namespace lockstep::checkpoint {
 
-/// Returns the base name of each tensor's file. Throws Error of `kind` if the file is not an index
-/// or names a file in another folder.
+/// Returns the base name of each tensor's file. Throws Error of this kind if the file is not an
+/// index or names a file in another folder.
 std::map<std::string, std::string> read_shard_index(
     const std::filesystem::path& index, ErrorKind kind);
 

@@ -1,4 +1,4 @@
-// Asynchronous copies of GPU tensors to the host.
+// Implements asynchronous copies of GPU tensors to the host.
 #include "checkpoint/snapshot.h"
 
 namespace lockstep::checkpoint {

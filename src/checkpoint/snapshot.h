@@ -1,4 +1,4 @@
-// Copy of a rank's state on the host, made while training continues.
+// Copies a rank's state to the host while training continues.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,17 @@
 
 namespace lockstep::checkpoint {
 
-/// Copies tensors into host memory. GPU tensors are copied concurrently with computation, and the
-/// host does not wait. The training thread calls everything except finish().
+/// Copies tensors to host memory. GPU tensors are copied during computation, and the host does not
+/// wait. All methods except finish() must be called on the training thread.
 class Snapshot {
  public:
-  /// Copies `from` to `to`. `to` is on the host, of a floating type to which `from` may be rounded,
-  /// and pinned if `from` is on a GPU. The first copy after finish() waits for the work that is
-  /// already queued on the GPU.
+  /// Copies `from` to `to`. `to` must be on the host, have a floating type (to which `from` may be
+  /// rounded), and be pinned if `from` is on a GPU. The first copy after finish() waits for work
+  /// that is already queued on the GPU.
   void copy(const at::Tensor& to, const at::Tensor& from);
-  /// Makes GPU work that is queued from now on wait for the copies, so that it may modify the
-  /// sources.
+  /// Makes GPU work that is queued later wait for the copies, so that it may modify the sources.
   void before_state_update();
-  /// Blocks until all copies are complete. May be called by any thread, before the next copy.
+  /// Blocks until all copies are complete. May be called on any thread, before the next copy.
   void finish();
 
  private:

@@ -1,4 +1,4 @@
-// Opens and reads groups of safetensors files.
+// Implements opening and reading of groups of safetensors files.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -16,9 +16,9 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Bytes per copy, and bytes that the system reads ahead meanwhile. Without read-ahead, pages are
-/// read when they are touched, so disk and copies wait for each other. Ranges below kLeastAhead
-/// (rows of a matrix shard) rely on the system's own read-ahead.
+/// Number of bytes per copy, and number of bytes that the system reads ahead during a copy. Without
+/// read-ahead, each page is read from disk when the copy reaches it. Ranges smaller than
+/// kLeastAhead (rows of a matrix shard) rely on the system's own read-ahead.
 constexpr size_t kCopyBytes = size_t{8} << 20, kAheadBytes = 4 * kCopyBytes;
 constexpr size_t kLeastAhead = size_t{256} << 10;
 
@@ -173,7 +173,7 @@ void TensorFiles::read(const std::string& name, int64_t begin, const at::Tensor&
     expect_pages(part_at(0, kAheadBytes));
   }
   const at::Tensor flat = out.detach().view({-1});
-  at::Tensor aligned;  // used if the file's bytes are not aligned
+  at::Tensor aligned;  // used if the bytes in the file are not aligned
   if (reinterpret_cast<uintptr_t>(source.data()) % width != 0) {
     aligned = at::empty({std::ssize(part_at(0, kCopyBytes))}, at::dtype(at::kByte));
   }
@@ -182,7 +182,7 @@ void TensorFiles::read(const std::string& name, int64_t begin, const at::Tensor&
       expect_pages(part_at(at + kAheadBytes, kCopyBytes));
     }
     const auto part = part_at(at, kCopyBytes);
-    // The mapping is read-only; copy_ does not write to its source.
+    // The mapping is read-only, and copy_ does not write to its source.
     void* from = const_cast<std::byte*>(part.data());
     if (aligned.defined()) {
       from = std::memcpy(aligned.data_ptr(), from, part.size());

@@ -1,4 +1,4 @@
-// Printable forms of untrusted names.
+// Formats untrusted names for messages.
 #include "checkpoint/text.h"
 
 #include <algorithm>

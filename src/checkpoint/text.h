@@ -1,4 +1,4 @@
-// Printable forms of names and shapes from untrusted files for messages: short and quoted.
+// Formats names and shapes of untrusted files for messages.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,16 @@
 
 namespace lockstep::checkpoint {
 
-/// Returns "name" in quotes, with control characters escaped, cut after 120 bytes.
+/// Returns "name" in quotes. Control characters are escaped, and names of more than 120 bytes
+/// truncated.
 std::string shown(std::string_view name);
-/// Returns "[2, 3]"; a shape of more than 8 dims is cut.
+/// Returns a shape such as "[2, 3]". Shapes of more than 8 dimensions are truncated.
 std::string shape_text(std::span<const int64_t> shape);
-/// Returns at most `limit` items of a list joined by ", ", then "and N more".
+/// Returns at most `limit` items of a list, joined by ", ", followed by "and N more" if there are
+/// more.
 std::string list_text(std::span<const std::string> items, size_t limit = 8);
 
-/// True if a name from an index or a manifest is a file name without a path or "..".
+/// Returns true if a name in an index or manifest is a file name without path or "..".
 bool plain_file_name(std::string_view name);
 
 }  // namespace lockstep::checkpoint

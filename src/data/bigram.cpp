@@ -1,4 +1,4 @@
-// Bigram model with absolute discounting.
+// Implements a bigram model with absolute discounting.
 #include "data/bigram.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace lockstep::data {
 namespace {
 
-/// Discount n1 / (n1 + 2 n2) of absolute discounting, from the numbers of bigrams seen once and
-/// twice; clamped to (0, 1).
+/// Returns the discount n1 / (n1 + 2 n2) of absolute discounting, clamped to (0, 1). n1 and n2 are
+/// the numbers of bigrams seen once and twice.
 double discount_of(uint64_t once, uint64_t twice) {
   constexpr double kLeast = 0.1;
   constexpr double kMost = 0.95;

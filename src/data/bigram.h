@@ -1,4 +1,4 @@
-// Smoothed bigram model over tokens: the baseline that a language model must beat.
+// Smoothed bigram model of tokens, a baseline for language models.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 namespace lockstep::data {
 
 /// Interpolated Kneser-Ney model of order two (Chen and Goodman, 1999, section 2.8 and eq. 27 for
-/// the discount). Its continuation distribution is itself discounted and interpolated with the
-/// uniform distribution, so that every token has a nonzero probability and they sum to one:
+/// the discount). The continuation distribution is itself discounted and interpolated with the
+/// uniform distribution. Every token therefore has a nonzero probability, and the probabilities sum
+/// to one:
 ///
 ///   p(w|v) = (c(v,w) - D)+ / c(v) + D n(v,.) / c(v) * q(w)
 ///   q(w) = (n(.,w) - E)+ / n(.,.) + E n(.) / n(.,.) / V
@@ -21,9 +22,10 @@ class BigramModel {
  public:
   explicit BigramModel(int64_t vocabulary_size);
 
-  /// Counts the pairs of a row: labels[t] after ids[t - 1], if labels[t] is not kIgnored.
+  /// Counts the pairs (ids[t - 1], labels[t]) of a row for which labels[t] is not kIgnored.
   void count(std::span<const int64_t> ids, std::span<const int64_t> labels);
-  /// Computes the discounts. Call after the last count() and before the first probability().
+  /// Computes the discounts. Must be called after the last count() and before the first
+  /// probability().
   void finish();
   double probability(int64_t previous, int64_t next) const;
 
@@ -51,8 +53,8 @@ struct LossTotal {
   double mean() const { return targets == 0 ? 0 : sum / static_cast<double>(targets); }
 };
 
-/// Returns the loss of a bigram model of `train` on `evaluation`, over the same rows and targets as
-/// `lockstep eval`.
+/// Trains a bigram model on `train` and returns its loss on `evaluation`. The loss is computed over
+/// the same rows and targets as in `lockstep eval`.
 LossTotal bigram_loss(const SequenceView& train, const SequenceView& evaluation);
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-// Best-fit-decreasing bin packing of documents.
+// Packs documents into rows by best fit decreasing.
 #include "data/bins.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Row index of each piece, in the order of opening, and the number of rows.
+/// Row index of each piece, in the order in which rows were opened, and the number of rows.
 struct Assignment {
   std::vector<int64_t> row_of;
   int64_t rows = 0;
@@ -26,8 +26,7 @@ Assignment fit_best(const std::vector<Piece>& pieces, int64_t length) {
     return piece(a).tokens > piece(b).tokens;
   });
   Assignment found{std::vector<int64_t>(pieces.size()), 0};
-  std::map<int64_t, std::deque<int64_t>>
-      rows_by_room;  // rows that were opened first are at the front
+  std::map<int64_t, std::deque<int64_t>> rows_by_room;  // rows that were opened first come first
   for (const int64_t i : longest_first) {
     const int64_t tokens = piece(i).tokens;
     if (tokens < 1 || tokens > length) {
@@ -53,7 +52,7 @@ Assignment fit_best(const std::vector<Piece>& pieces, int64_t length) {
   return found;
 }
 
-/// Numbers the rows by their first pieces.
+/// Renumbers the rows in the order of their first pieces.
 void number_by_first_piece(Assignment& found) {
   std::vector<int64_t> number(static_cast<size_t>(found.rows), -1);
   int64_t next = 0;

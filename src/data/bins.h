@@ -1,4 +1,4 @@
-// Packing of documents into rows of limited length.
+// Packs documents into rows of limited length.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-/// Pieces assigned to rows. The pieces of a row are in stream order, and rows are ordered by their
-/// first pieces.
+/// Assignment of pieces to rows. The pieces of a row are in stream order, and the rows are in the
+/// order of their first pieces.
 class Bins {
  public:
   Bins() = default;
-  /// Best fit decreasing (Johnson, "Near-optimal bin packing algorithms", 1973: at most 11/9 of the
-  /// minimum). Each piece goes to the row in which it leaves the least room, on ties to the first
-  /// one; if it fits no row, it opens a new one. Pieces must be in stream order and have at most
-  /// `length` tokens. O(n log length).
+  /// Packs the pieces by best fit decreasing (Johnson, "Near-optimal bin packing algorithms",
+  /// 1973), which needs at most 11/9 of the minimum number of rows. Each piece is added to the row
+  /// in which it leaves the least room; if several rows are equal, to the first of them. If it fits
+  /// in no row, a new row is opened. Pieces must be in stream order and have at most `length`
+  /// tokens. O(n log length).
   Bins(std::vector<Piece> pieces, int64_t length);
 
   int64_t rows() const { return static_cast<int64_t>(first_.size()) - 1; }
@@ -30,7 +31,7 @@ class Bins {
 
  private:
   std::vector<Piece> pieces_;
-  std::vector<int64_t> first_{0};  // offset in pieces_ and number of pieces of each row
+  std::vector<int64_t> first_{0};  // offset of each row in pieces_, and number of pieces
 };
 
 }  // namespace lockstep::data

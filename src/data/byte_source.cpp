@@ -1,4 +1,4 @@
-// Streaming decompression of gzip and zstd.
+// Decompresses gzip and zstd streams.
 #include "data/byte_source.h"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 constexpr size_t kReadBlock = size_t{1} << 18;
 constexpr std::string_view kGzipMagic("\x1f\x8b", 2);
 constexpr std::string_view kZstdMagic("\x28\xb5\x2f\xfd", 4);
-// Limits of the expansion ratio. gzip expands at most 1,032 times and zstd without limit; text does
-// not compress that well.
+// Limits of the expansion ratio. gzip expands data at most 1,032 times, zstd without limit. Text
+// does not compress that well.
 constexpr uint64_t kMostFromOne = 1000, kMostFromAny = uint64_t{64} << 20;
 constexpr std::string_view kReplaceRemedy = "the file is damaged or incomplete: download it again";
 
@@ -44,7 +44,7 @@ class PlainFile final : public ByteSource {
   uint64_t size() const { return size_; }
   uint64_t offset() const { return offset_; }
   const fs::path& path() const { return file_.path(); }
-  /// The first bytes of the file, independent of the read position.
+  /// Returns the first bytes of the file, independent of the read position.
   std::string start(size_t count) const {
     std::string bytes(std::min<uint64_t>(count, size_), '\0');
     file_.read_at(0, std::as_writable_bytes(std::span(bytes)));
@@ -56,7 +56,7 @@ class PlainFile final : public ByteSource {
   uint64_t size_, offset_ = 0;
 };
 
-/// Compressed input in blocks, shared by both decompressors.
+/// Compressed input, read in blocks. Base class of both decompressors.
 class Compressed : public ByteSource {
  public:
   Compressed(std::unique_ptr<PlainFile> file, std::string_view kind)
@@ -66,7 +66,8 @@ class Compressed : public ByteSource {
 
  protected:
   std::span<char> refill() { return std::span(block_).first(file_->read(block_)); }
-  /// Counts decompressed bytes, so that a small file cannot fill the disk.
+  /// Counts decompressed bytes and throws if there are too many, so that a small file cannot fill
+  /// the disk.
   size_t counted(size_t count) {
     made_ += count;
     if (made_ > kMostFromAny + kMostFromOne * file_->size()) {
@@ -150,7 +151,7 @@ class GzipFile final : public Compressed {
   }
 
   z_stream stream_{};
-  bool inside_ = true;  // inside a member whose end has not been read
+  bool inside_ = true;  // the end of the current member has not been read yet
 };
 
 class ZstdFile final : public Compressed {
@@ -174,7 +175,7 @@ class ZstdFile final : public Compressed {
   }
 
  private:
-  /// Returns false at the end of the file.
+  /// Decompresses the next block. Returns false at the end of the file.
   bool refill_output() {
     output_.pos = given_ = 0;
     while (output_.pos == 0) {
@@ -193,22 +194,22 @@ class ZstdFile final : public Compressed {
         fail(fmt::format("is not valid ({})", ZSTD_getErrorName(result)));
       }
       inside_ = result != 0;
-      more_ = inside_ && output_.pos == output_.size;  // more output may be available without input
+      more_ = inside_ && output_.pos == output_.size;  // output may remain without further input
     }
     return true;
   }
 
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream_;
   ZSTD_inBuffer input_{nullptr, 0, 0};
-  // zstd validates a frame differently if the output buffer has room for all of it. The result must
-  // not depend on the read size.
+  // Always decompress through this buffer, because zstd validates a frame differently if the output
+  // buffer has room for all of it. The result must not depend on the caller's read size.
   std::vector<char> window_ = std::vector<char>(ZSTD_DStreamOutSize());
   ZSTD_outBuffer output_{window_.data(), window_.size(), 0};
   size_t given_ = 0;
   bool inside_ = true, more_ = false;
 };
 
-/// Rejects files that are not text, with a hint for each format.
+/// Throws if the file is not text, with a hint for each known format.
 void refuse_foreign(const fs::path& path, std::string_view start) {
   struct Foreign {
     std::string_view magic, name, remedy;

@@ -1,4 +1,4 @@
-// Renders chats and finds the spans with a loss.
+// Renders chats and finds the spans that have a loss.
 #include "data/chat.h"
 
 #include <algorithm>
@@ -35,8 +35,8 @@ bool is_assistant(const Json& message) {
   return role != message.end() && *role == "assistant";
 }
 
-/// A message as transformers passes it to a template: without keys whose value is null, and with
-/// its reasoning under each of the names that templates read.
+/// Returns a message in the form in which transformers passes it to a template: without keys whose
+/// value is null, and with its reasoning under each name that templates use.
 Json normalized(Json message) {
   for (auto entry = message.begin(); entry != message.end();) {
     entry = entry->is_null() ? message.erase(entry) : std::next(entry);
@@ -54,7 +54,7 @@ Json normalized(Json message) {
   return message;
 }
 
-/// The text of a message; the last part if there are several.
+/// Returns the text of a message. If it has several parts, returns the last one.
 std::string content_of(const Json& message) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) {
@@ -71,7 +71,7 @@ size_t common_beginning(std::string_view a, std::string_view b) {
   return static_cast<size_t>(end - a.begin());
 }
 
-/// The special tokens of tokenizer_config.json, supplemented by special_tokens_map.json.
+/// Returns the special tokens of tokenizer_config.json, completed by special_tokens_map.json.
 Json tokens_of(const std::map<std::string, std::string>& files) {
   Json tokens = Json::object();
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
@@ -243,7 +243,8 @@ TextSpan ChatTemplate::added_by(const Chat& chat, size_t message, const std::str
         "only on the last message with data.chat_loss=last, or on everything with "
         "data.chat_loss=all");
   };
-  // Some templates add more to a generation prompt than to a finished message (an open <think>).
+  // Some templates add more to a generation prompt than to a finished message (an open <think>), so
+  // the message begins where both texts differ.
   const size_t before = message == 0 ? 0 : render_first(chat, message, Asks::kNo).text.size();
   const size_t begin = common_beginning(render_first(chat, message, Asks::kYes).text, whole);
   if (begin < before) {
@@ -254,8 +255,8 @@ TextSpan ChatTemplate::added_by(const Chat& chat, size_t message, const std::str
   const std::string content = content_of(chat.messages[message]);
   const std::string said(without_white_ends(content));
   size_t end = up_to.size();
-  if (!whole.starts_with(
-          up_to)) {  // the full rendering omits a part of earlier messages (their reasoning)
+  if (!whole.starts_with(up_to)) {
+    // The full rendering omits parts of earlier messages (their reasoning).
     const size_t at = up_to.rfind(said);
     const std::string closed(
         without_white_end(std::string_view(up_to).substr(std::min(at, up_to.size()))));

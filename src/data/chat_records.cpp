@@ -1,4 +1,4 @@
-// Converts records to chats, with the field names of common datasets.
+// Converts records to chats. Supports the field names of common datasets.
 #include <array>
 #include <utility>
 
@@ -52,7 +52,7 @@ Json message_of(const std::string& role, Json content) {
   return message;
 }
 
-/// A list of messages, each an object with a role.
+/// Adds a list of messages, each an object with a role.
 void add_messages(
     const Json& list, const std::string& field, const std::string& place, Chat& chat) {
   if (!list.is_array()) {
@@ -73,7 +73,7 @@ void add_messages(
   }
 }
 
-/// The record's field `system`, which precedes its messages.
+/// Adds the record's field `system`, which precedes its messages.
 void add_system(const Json& record, const std::string& place, Chat& chat) {
   const Json* system = present(record, "system");
   if (system == nullptr || *system == "") {
@@ -131,7 +131,8 @@ void add_sharegpt(const Json& list, const std::string& place, Chat& chat) {
   }
 }
 
-/// Adds a prompt or a completion: a string of `role`, or messages.
+/// Adds a prompt or a completion. It is either a string, which becomes a message of `role`, or a
+/// list of messages.
 void add_part(
     const Json& part,
     const std::string& field,
@@ -159,7 +160,7 @@ void add_tools(const Json& record, const std::string& place, Chat& chat) {
   }
 }
 
-/// A message's `weight` or `train`: true if it is learned.
+/// Converts a message's `weight` or `train`. Returns true if the message has a loss.
 bool is_learned(const Json& value, const char* name, const std::string& place, size_t message) {
   const bool is_weight = std::string_view(name) == "weight";
   const bool is_known = is_weight ? value == 0 || value == 1 : value.is_boolean();

@@ -4,7 +4,7 @@
 
 namespace lockstep::data {
 
-/// a / b, rounded up, of a >= 0 and b > 0, without overflow.
+/// Returns a / b, rounded up, without overflow. Requires a >= 0 and b > 0.
 constexpr int64_t divide_up(int64_t a, int64_t b) {
   return a / b + (a % b == 0 ? 0 : 1);
 }

@@ -23,14 +23,14 @@ namespace {
 
 using json = nlohmann::json;
 
-/// Shared by all parsers of a file.
+/// State shared by all parsers of a file.
 struct Context {
   std::string path;
   DataOptions options;
   std::atomic<bool> warned = false;
 };
 
-/// Makes the record valid UTF-8 or throws with the position of the error.
+/// Makes the record valid UTF-8, or throws with the position of the error.
 void check_utf8(Record& record, Context& context) {
   const size_t valid = text::valid_utf8_prefix(record.text);
   if (valid == record.text.size()) {
@@ -116,7 +116,8 @@ json parse_record(const Record& record, const Context& context) {
         record.line + record.column > kMostPadding) {
       throw;
     }
-    // Parses again at its position in the file, so that the error has the right line and column.
+    // Parse again with padding for the record's position in the file, so that the error has the
+    // right line and column.
     const std::string padded = std::string(static_cast<size_t>(record.line - 1), '\n') +
                                std::string(static_cast<size_t>(record.column - 1), ' ') +
                                record.text;
@@ -125,7 +126,8 @@ json parse_record(const Record& record, const Context& context) {
   }
 }
 
-/// Returns a field's string. If it is optional, a missing field and null are empty.
+/// Returns a field's string. If the field is optional, a missing field and null become an empty
+/// string.
 std::string take_string(
     const json& object,
     const std::string& field,
@@ -191,14 +193,14 @@ void take_instruction(
   }
 }
 
-/// The fields of a labelled record that were found.
+/// Fields found in a labelled record.
 struct LabelledFields {
-  std::vector<std::string> texts;  // joined
+  std::vector<std::string> texts;  // joined to one text
   std::string pair;
   std::vector<std::string> labels;
 };
 
-/// Splits "title, body" into names.
+/// Splits a list such as "title, body" into names.
 std::vector<std::string> names_in(const std::string& list) {
   std::vector<std::string> names;
   std::istringstream stream(list);
@@ -208,7 +210,8 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-/// If no field is named and the usual one is missing, tries the fields of the GLUE data sets.
+/// Finds the fields. If the user names none and the default one is missing, tries the fields of the
+/// GLUE datasets.
 template <class Has>
 LabelledFields find_labelled_fields(const DataOptions& options, const Has& has) {
   const std::string& text = options.text_field;
@@ -226,7 +229,7 @@ LabelledFields find_labelled_fields(const DataOptions& options, const Has& has) 
   return fields;
 }
 
-/// Returns the value of a label field; null if it is missing and optional.
+/// Returns the value of a label field. Null if it is optional and missing.
 const json* find_label(
     const json& object,
     const std::string& field,
@@ -246,7 +249,7 @@ const json* find_label(
   return nullptr;
 }
 
-/// Returns the values of several fields, one label each; nullopt if all are empty.
+/// Returns the values of several fields as one label. nullopt if all are empty.
 std::optional<RawLabel> words_of_fields(std::vector<std::string> words) {
   const bool is_empty =
       std::all_of(words.begin(), words.end(), [](const auto& word) { return word.empty(); });
@@ -300,7 +303,8 @@ void take_labelled(
   documents.push_back(std::move(document));
 }
 
-/// Parses the record again with its keys in file order, because templates print the tools.
+/// Parses the record again, with its keys in file order, because templates print tools in this
+/// order.
 void take_chat(
     const std::string& text,
     const Context& context,
@@ -353,7 +357,7 @@ struct Columns {
   size_t count = 0;
   size_t text = 0;                           // the text, or the output
   std::optional<size_t> instruction, input;  // for prompts
-  std::vector<size_t> more_texts;            // for classification: joined to the text
+  std::vector<size_t> more_texts;            // for classification: joined to the text column
   std::optional<size_t> pair;                // for classification
   std::vector<size_t> labels;                // for classification
 };
@@ -408,7 +412,7 @@ Columns find_columns(const std::vector<std::string>& names, const Context& conte
   return columns;
 }
 
-/// Returns the label of a row. With several label columns, returns nullopt if some of them are
+/// Returns the label of a row. Returns nullopt if there are several label columns and some are
 /// empty.
 std::optional<RawLabel> take_label(
     const std::vector<std::string>& fields, const Columns& columns, const DataOptions& options) {

@@ -17,24 +17,24 @@
 
 namespace lockstep::data {
 
-/// Document, or part of a long plain text. Valid UTF-8.
+/// Document, or part of a long plain text. The text is valid UTF-8.
 struct Document {
-  std::string prompt;  // encoded separately and without loss; empty: none
+  std::string prompt;  // encoded separately, without loss; empty: none
   std::string text;
   bool begins = true, ends = true;
-  /// For a chat, whose template rendered all of `text`: the spans with a loss. No tokens are added
-  /// around it.
+  /// For a chat: the spans of `text` that have a loss. The template has rendered all of `text`, so
+  /// that no tokens are added around it.
   std::optional<std::vector<jinja::TextSpan>> learned = {};
   // For records with labels (DataOptions::label_fields):
-  std::string pair = {};               // the second text of a pair
+  std::string pair = {};               // second text of a pair
   std::optional<RawLabel> label = {};  // nullopt: empty, null or missing
   int64_t line = 0;                    // line of the file on which the record begins
 
   bool operator==(const Document&) const = default;
 };
 
-/// Open file: its records in order, and the parser that turns a record into documents. `parse` may
-/// be called from several threads. It appends to the documents; its Errors name file, line and
+/// Open file: its records in order, and the parser that converts a record to documents. `parse`
+/// appends to `documents` and may be called on several threads. Its errors contain file, line and
 /// field.
 struct DocumentSource {
   std::unique_ptr<RecordReader> records;
@@ -44,7 +44,7 @@ struct DocumentSource {
 DocumentSource open_documents(
     const InputFile& input, const DataOptions& options, const TextCutting& cutting);
 
-/// The prompt of Stanford Alpaca (Taori et al., 2023); `input` may be empty.
+/// Returns the prompt of Stanford Alpaca (Taori et al., 2023). `input` may be empty.
 std::string alpaca_prompt(std::string_view instruction, std::string_view input);
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-// Wraps tokenizers for data preparation.
+// Adapts tokenizers to data preparation.
 #include "data/encoder.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using text::SpecialTokens;
 using text::Template;
 
-/// Returns the BOS token: the id that encoding with the template prepends.
+/// Returns the BOS token, which is the id that the tokenizer's template puts first.
 std::optional<int32_t> find_begin(const text::Tokenizer& tokenizer) {
   const std::vector<int32_t> with =
       tokenizer.encode("a", SpecialTokens::kRecognise, Template::kApply);

@@ -1,4 +1,4 @@
-// Caches facts about large files.
+// Caches results of reading large files.
 #include "data/file_marks.h"
 
 #include <ctime>
@@ -74,7 +74,7 @@ void FileMarks::remember(
     std::string_view purpose,
     const std::optional<std::string>& state,
     const std::string& found) const {
-  if (!state || state_of(path) != state) {  // it changed while it was read
+  if (!state || state_of(path) != state) {  // the file changed while it was read
     return;
   }
   try {

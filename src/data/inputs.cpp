@@ -40,7 +40,7 @@ std::optional<Format> format_from_name(fs::path path) {
       {".json", Format::kJson},
       {".jsonl", Format::kJson},
       {".ndjson", Format::kJson},
-      {".parquet", Format::kJson},  // its rows are converted to JSON objects
+      {".parquet", Format::kJson},  // rows are converted to JSON objects
       {".arrow", Format::kJson},
       {".csv", Format::kCsv},
       {".tsv", Format::kTsv},
@@ -58,7 +58,7 @@ std::optional<Format> format_from_name(fs::path path) {
   return std::nullopt;
 }
 
-/// Names in the folder of a missing file, for "did you mean".
+/// Returns the names in the folder of a missing file, for suggestions.
 std::string near_names(const fs::path& missing) {
   std::vector<std::string> names;
   std::error_code ignored;
@@ -100,7 +100,7 @@ int64_t count_rows(const InputFile& input) {
   return rows;
 }
 
-/// A bound of a slice and whether it is a percentage; nullopt: invalid.
+/// Bound of a slice. No value: invalid.
 struct Bound {
   std::optional<int64_t> value;
   bool is_percent = false;
@@ -121,7 +121,7 @@ std::optional<Bound> read_bound(std::string_view text) {
   return bound;
 }
 
-/// Throws Error (data) for the folder of a DatasetDict: its splits are different data sets.
+/// Throws Error (data) for the folder of a DatasetDict, because its splits are different datasets.
 void refuse_splits(const fs::path& folder, std::string_view key) {
   std::error_code ignored;
   if (!fs::exists(folder / "dataset_dict.json", ignored)) {
@@ -153,7 +153,7 @@ class Collector {
 
   void add_word(const std::string& word) {
     std::error_code ignored;
-    if (fs::exists(word, ignored)) {  // also matches a file whose name contains glob characters
+    if (fs::exists(word, ignored)) {  // the name of the file may contain glob characters
       add_path(word);
       return;
     }
@@ -231,8 +231,8 @@ class Collector {
     }
   }
 
-  /// Adds downloaded copies of an object store's files. For a folder, selects the same files as on
-  /// disk.
+  /// Downloads files from an object store and adds the copies. In a folder, selects the same files
+  /// as in a local folder.
   void add_remote(const std::string& word) {
     const auto wanted = [](std::string_view key) {
       const fs::path path(key);
@@ -348,7 +348,7 @@ RowRange RowPart::of(int64_t rows) const {
     if (!bound) {
       return otherwise;
     }
-    // Round half to even, as Python's round().
+    // Round half to even, like Python's round().
     const int64_t place =
         is_percent ? static_cast<int64_t>(std::nearbyint(
                          static_cast<double>(*bound) * static_cast<double>(rows) / 100.0))

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::string_view kRowsRecipe = "rows of a classifier, 1";
 
-/// Inserts the texts into the tokenizer's template.
+/// Inserts the ids of the texts into the tokenizer's template.
 RowIds fill_template(
     const text::RowTemplate& form,
     const std::vector<int32_t>& text,

@@ -1,4 +1,4 @@
-// Rows of one or two texts with labels, for classifiers.
+// Rows with labels for classifiers. A row has one or two texts.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct LabelledRow {
   int64_t line = 0;
 };
 
-/// Rows of one or more files, in order, including rows with an empty text.
+/// Rows of one or more files, in order. Rows with empty text are included.
 struct LabelledRows {
   std::vector<std::filesystem::path> files;
   std::vector<LabelledRow> rows;
@@ -31,9 +31,9 @@ struct LabelledRows {
   std::string place(const LabelledRow& row) const;
 };
 
-/// Reads JSON lines, CSV and TSV. `key` names the configuration key of the words ("data.train").
-/// Throws Error (data, config) for a missing file or field, with the nearest name; a file that is
-/// not a table; no rows.
+/// Reads JSON lines, CSV and TSV. `key` is the configuration key of the words ("data.train").
+/// Throws Error (data, config) if a file or field is missing (with the nearest name), if a file is
+/// not a table, or if there are no rows.
 LabelledRows read_labelled(
     std::span<const std::string> words, const DataOptions& options, std::string_view key);
 
@@ -43,20 +43,22 @@ struct RowIds {
   bool operator==(const RowIds&) const = default;
 };
 
-/// Returns the ids of each row, at most `limit`: BOS + text (+ BOS + pair), or the tokenizer's
-/// template. Long rows are truncated at the end; for pairs, tokens are removed from the longer
-/// text. An empty row becomes one `pad`. Encodes on all cores. Throws Error (config) if the
-/// template alone exceeds `limit`.
+/// Encodes the rows on all cores. The ids of a row are BOS + text (+ BOS + pair), or the
+/// tokenizer's template filled with the texts, at most `limit` ids. Long texts are truncated at the
+/// end; for pairs, tokens of the longer text are removed first. An empty row becomes one `pad`.
+/// Throws Error (config) if the template alone exceeds `limit`.
 std::vector<RowIds> encode_rows(
     const LabelledRows& rows, const Encoder& encoder, int64_t limit, int32_t pad);
 
-/// Lengths of two texts after truncation to `limit`, with Hugging Face's strategy "longest_first".
+/// Returns the lengths of two texts after truncation to `limit` with Hugging Face's strategy
+/// "longest_first".
 struct PairLengths {
   int64_t first = 0, second = 0;
 };
 PairLengths cut_pair(PairLengths lengths, int64_t limit);
 
-/// Writes the rows to a token file in `folder`, named by their hash, unless a complete one exists.
+/// Writes the rows to a token file in `folder`, named by a hash of the rows. Keeps an existing
+/// complete file.
 std::filesystem::path write_rows(
     const std::vector<RowIds>& rows,
     const std::filesystem::path& folder,

@@ -12,7 +12,8 @@ namespace {
 constexpr size_t kMostBlock = size_t{1} << 18;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-/// Position at which an overlong line may be cut: not inside a code point, not between \r and \n.
+/// Returns the position at which an overlong line is split. It is not inside a code point and not
+/// between \r and \n.
 size_t cut_of(std::string_view line) {
   size_t cut = line.size();
   while (cut > 0 && line.size() - cut < 3 &&
@@ -20,9 +21,9 @@ size_t cut_of(std::string_view line) {
     --cut;
   }
   if (cut > 0 && (static_cast<unsigned char>(line[cut - 1]) & 0xC0) == 0xC0) {
-    --cut;  // the lead byte stays with its continuation
+    --cut;  // keep the lead byte together with its continuation bytes
   } else {
-    cut = line.size();  // ASCII, or not UTF-8 at all
+    cut = line.size();  // the line ends with ASCII or is not UTF-8
   }
   if (cut > 0 && line[cut - 1] == '\r') {
     --cut;

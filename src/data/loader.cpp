@@ -50,7 +50,7 @@ void add_document_starts(
   }
 }
 
-/// Sets the document number of each token.
+/// Sets the document index of each token.
 void add_documents(const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
   batch.documents.assign(batch.ids.size(), 0);
   for (size_t i = 0; i < batch.places.size(); ++i) {
@@ -79,9 +79,9 @@ void add_decoder(int64_t start, MicroBatch& batch) {
   }
 }
 
-/// Assigns a class to the last token of each document and removes all token labels. Padding is
-/// recognized by its id alone: a text that ends with the padding token is classified at the token
-/// before it, as in Hugging Face's classifiers.
+/// Assigns the class of each document to its last token and removes all token labels. As in Hugging
+/// Face's classifiers, padding is recognized by its id alone. If a text ends with the padding
+/// token, the class is therefore assigned to the token before it.
 void add_classes(
     const SequenceView& view,
     const std::vector<Draw>& draws,
@@ -115,7 +115,7 @@ void add_classes(
   }
 }
 
-/// Sets the additional inputs of encoders.
+/// Adds the inputs that only encoders need.
 void add_encoder_inputs(
     const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
   batch.are_masked = view.encoder()->masking.has_value();
@@ -179,7 +179,7 @@ void add_answers(const SequenceView& view, const std::vector<Draw>& rows, MicroB
   }
 }
 
-/// Lays out the drawn documents and reads them.
+/// Packs the drawn documents into rows and reads them.
 void read_rows(const SequenceView& view, const std::vector<Draw>& draws, MicroBatch& batch) {
   std::vector<int64_t> tokens;
   for (const Draw& draw : draws) {

@@ -14,7 +14,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::string_view kWordPiece = "##";
-/// Word-start marks: space, tab and newline in the byte alphabet, and SentencePiece's mark.
+/// Marks of word starts: space, tab and newline in the byte alphabet, and SentencePiece's mark.
 constexpr std::array<std::string_view, 4> kBegins = {"\u0120", "\u0109", "\u010A", "\u2581"};
 
 bool begins_word(std::string_view token) {
@@ -35,7 +35,7 @@ void Masking::apply(int64_t sample, std::span<int64_t> ids, std::span<int64_t> l
   const uint64_t key =
       derive_key(derive_key(seed, hash_name("masked tokens")), static_cast<uint64_t>(sample));
   size_t word =
-      0;  // position of the first token of the word; its draw applies to all tokens of the word
+      0;  // position of the first token of the word; its random number applies to the whole word
   bool is_after_text = false;  // the previous token could be selected
   for (size_t place = 0; place < ids.size(); ++place) {
     const int64_t id = ids[place];
@@ -44,7 +44,7 @@ void Masking::apply(int64_t sample, std::span<int64_t> ids, std::span<int64_t> l
       word = place;
     }
     is_after_text = is_text;
-    // Three draws per position, used or not.
+    // Each position has three random numbers, even if they are not used.
     const uint64_t draw = 3 * static_cast<uint64_t>(place);
     if (!is_text || random_uniform(key, 3 * static_cast<uint64_t>(word)) >= probability) {
       labels[place] = kIgnored;

@@ -1,5 +1,5 @@
-// Masked language modeling (Devlin et al., "BERT", 2019, section 3.1): some tokens of a row are
-// masked and become its labels.
+// Masked language modeling (Devlin et al., "BERT", 2019, section 3.1). Some tokens of a row are
+// masked, and the model predicts them.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@ struct Masking {
   int64_t mask = 0;        // id of the mask token
   int64_t vocabulary = 0;  // random tokens are drawn from [0, vocabulary)
   std::vector<bool> specials = {};  // [vocabulary]: true for tokens that are never selected
-  /// [vocabulary]: tokens that are selected together with the previous one (whole-word masking);
-  /// empty: each token is selected independently.
+  /// [vocabulary]: true for tokens that are selected together with the previous token (whole-word
+  /// masking). Empty: each token is selected independently.
   std::vector<bool> continuing = {};
   uint64_t seed = 0;
 
-  /// Masks tokens of a row. Only masked tokens keep their labels; all others get kIgnored. Tokens
-  /// that had no label are never selected. The draw depends only on the seed, on `sample` (the
-  /// row's number in the sampler's stream) and on the token's position in the row.
+  /// Masks tokens of a row. Masked tokens keep their labels; all other labels become kIgnored.
+  /// Tokens without label are never selected. The random numbers depend only on the seed, on
+  /// `sample` (the row's number in the sampler's stream) and on the token's position in the row.
   void apply(int64_t sample, std::span<int64_t> ids, std::span<int64_t> labels) const;
 };
 
-/// Returns [vocabulary]: true for tokens that continue a word according to the vocabulary's marks.
-/// WordPiece marks continuations ("##ing"); other vocabularies mark word starts (a space). Throws
-/// Error (config) if it marks neither.
+/// Returns [vocabulary]: true for tokens that continue a word, according to marks in the
+/// vocabulary. WordPiece marks continuations ("##ing"); other vocabularies mark the start of a word
+/// with a space. Throws Error (config) if the vocabulary has no such marks.
 std::vector<bool> continuing_tokens(const text::Tokenizer& tokenizer);
 
 }  // namespace lockstep::data

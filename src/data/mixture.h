@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// Parameters of one source that determine the draws of a mixture.
+/// Properties of a source that determine the order of a mixture.
 struct MixtureSource {
   int64_t sequences = 0;              // number of sequences, at least 1
   double weight = 1;                  // above 0; shares are weights over their sum
@@ -15,12 +15,13 @@ struct MixtureSource {
   bool operator==(const MixtureSource&) const = default;
 };
 
-/// Order of the sources' samples in an endless stream, the same on every rank. After any n samples
-/// each source has its share of n to within one sample. Each sample goes to the source with the
-/// earliest deadline among those that would not exceed their share by a whole sample, on ties to
-/// the first one (Baruah, Cohen, Plaxton and Varvel, "Proportionate Progress", 1996). Integer
-/// arithmetic gives the same result on all CPUs. A source is removed after max_epochs passes; the
-/// others continue with their weights.
+/// Order of the samples of all sources in an endless stream. It is the same on every rank. After
+/// any n samples, the number of samples from each source differs from its share of n by less than
+/// one. Each sample is taken from the source with the earliest deadline, among the sources that
+/// would not exceed their share by a whole sample. If several are equal, the first one is used
+/// (Baruah, Cohen, Plaxton and Varvel, "Proportionate Progress", 1996). Integer arithmetic gives
+/// the same result on all CPUs. A source is removed after max_epochs passes; the others continue
+/// with their weights.
 class MixtureOrder {
  public:
   struct Sample {
@@ -28,16 +29,16 @@ class MixtureOrder {
     int64_t index = 0;  // in the source's own stream: pass * sequences + position
   };
 
-  /// Throws Error (config) if there is no source, a source has no sequences, or a weight is not
-  /// above 0.
+  /// Throws Error (config) if there are no sources, if a source has no sequences, or if a weight is
+  /// not above 0.
   explicit MixtureOrder(std::vector<MixtureSource> sources);
 
-  /// Throws Error (data) if every source is exhausted.
+  /// Returns the next sample. Throws Error (data) if every source is exhausted.
   Sample next();
   int64_t drawn() const { return drawn_; }
   /// Number of samples drawn from each source.
   const std::vector<int64_t>& taken() const { return taken_; }
-  /// Total number of samples that can be drawn; nullopt: unlimited.
+  /// Returns the total number of samples that can be drawn. nullopt: unlimited.
   std::optional<int64_t> capacity() const;
   /// Skips samples until drawn() is `position`. Takes a few nanoseconds per source and sample.
   void advance_to(int64_t position);

@@ -13,8 +13,8 @@
 
 namespace lockstep::data {
 
-/// Thread pool that applies a function to inputs. One thread adds inputs, takes results and limits
-/// the number of tasks in flight.
+/// Applies a function to inputs on several threads. One thread adds inputs and takes results. It
+/// must also limit the number of tasks in flight.
 template <class Input, class Output>
 class OrderedTasks {
  public:
@@ -24,7 +24,7 @@ class OrderedTasks {
       threads_.emplace_back([this] { run(); });
     }
   }
-  /// Drops tasks that have not started.
+  /// Drops tasks that have not started yet.
   ~OrderedTasks() {
     {
       const std::scoped_lock lock(mutex_);
@@ -48,9 +48,9 @@ class OrderedTasks {
     }
     ready_.notify_one();
   }
-  /// Number of tasks whose results have not been taken.
+  /// Returns the number of tasks whose results have not been taken.
   size_t in_flight() const { return results_.size(); }
-  /// Waits for the oldest task and returns its result, or throws its exception.
+  /// Waits for the oldest task. Returns its result or rethrows its exception.
   Output take() {
     std::future<Output> result = std::move(results_.front());
     results_.pop_front();

@@ -9,7 +9,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kLeastTokens = 2;  // per row: a token to predict and one to predict it from
+constexpr int64_t kLeastTokens = 2;  // per row: one to predict, and one before it
 constexpr int64_t kMostTried = 64;   // maximum number of row lengths to try
 
 int64_t longest_of(std::span<const int64_t> tokens) {

@@ -1,4 +1,4 @@
-// Layout of a micro-batch's documents in rows.
+// Places the documents of a micro-batch in rows.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct PackedRows {
   std::vector<DocumentPlace> places;  // one per document
 };
 
-/// Packs documents of these lengths into rows of at most `most` tokens (or of the longest document,
-/// if that is longer). Chooses the row length with the least padding, on ties the shortest. The
-/// result depends only on the lengths and their order.
+/// Packs documents of these lengths into rows of at most `most` tokens, or of the length of the
+/// longest document if that is larger. Selects the row length with the least padding; if several
+/// are equal, the shortest. The result depends only on the lengths and their order.
 PackedRows pack_rows(std::span<const int64_t> tokens, int64_t most);
 
 /// Places one document per row.

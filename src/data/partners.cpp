@@ -1,4 +1,4 @@
-// Draws of combined forget and retain sets.
+// Draws rows of combined forget and retain sets.
 #include "data/partners.h"
 
 #include "base/counter_random.h"

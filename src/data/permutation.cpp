@@ -1,4 +1,4 @@
-// Random permutations by a Feistel network.
+// Implements random permutations by a Feistel network.
 #include "data/permutation.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr uint64_t kRounds = 8;  // theory requires at least four; small ranges need more
+constexpr uint64_t kRounds = 8;  // four are sufficient in theory; small ranges need more
 
 }  // namespace
 

@@ -5,10 +5,10 @@
 
 namespace lockstep::data {
 
-/// A bijection of [0, n) selected by `key`: a balanced Feistel network over the smallest even
-/// number of bits that holds n - 1, with cycle walking back into the range (Black and Rogaway,
-/// "Ciphers with Arbitrary Finite Domains", 2002). Constant time per position: at most four rounds
-/// of walking are expected.
+/// Bijection of [0, n) that `key` selects. It is a balanced Feistel network over the smallest even
+/// number of bits that can represent n - 1, applied repeatedly until the result is below n (cycle
+/// walking: Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). Each position takes
+/// constant time: the network is applied at most four times on average.
 class Permutation {
  public:
   /// n must be between 1 and 2^62.

@@ -23,7 +23,7 @@ int64_t same_at_the_beginning(const std::vector<int32_t>& a, const std::vector<i
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
-/// Encodes the answers of a row, split from the prompt where their encodings diverge.
+/// Encodes the answers of a row. The prompt ends where their encodings start to differ.
 std::vector<EncodedAnswer> encode_row_of_answers(const PreferenceRow& row, const Encoder& encoder) {
   const auto encode = [&](const std::string& text) {
     std::vector<int32_t> ids = encoder.encode(text);
@@ -53,7 +53,7 @@ std::vector<EncodedAnswer> encode_row_of_answers(const PreferenceRow& row, const
 
 using AnswersOfRows = std::vector<std::vector<EncodedAnswer>>;
 
-/// Encodes all rows, on all cores.
+/// Encodes all rows on all cores.
 AnswersOfRows encode_all(const Preferences& rows, const Encoder& encoder) {
   constexpr size_t kAtOnce = 256;
   OrderedTasks<size_t, AnswersOfRows> tasks(usable_cpus(), [&](size_t begin) {

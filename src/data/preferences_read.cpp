@@ -23,7 +23,7 @@ constexpr const char* kExample =
 constexpr size_t kMostFaultsListed = 5;
 constexpr size_t kPairsTakenApart = 1000;  // batch size of TRL's map()
 
-/// The label of an individually scored answer: true or false, 1 or 0.
+/// Returns the label of an individually scored answer: true or false, 1 or 0.
 bool label_of(const RecordFields& fields) {
   const nlohmann::json& value = fields.find("label");
   const std::string word = value.is_string() ? value.get<std::string>() : value.dump();
@@ -44,8 +44,9 @@ bool label_of(const RecordFields& fields) {
       "a label must be true for a desirable completion, otherwise false");
 }
 
-/// Returns the length of the common prefix as TRL's extract_prompt does: it leaves at least one
-/// character of the shorter answer and does not end after a space, which belongs to the answers.
+/// Returns the length of the common prefix, like TRL's extract_prompt. At least one character of
+/// the shorter answer remains, and the prefix does not end after a space, which belongs to the
+/// answers.
 size_t shared_beginning(std::string_view a, std::string_view b) {
   const size_t most = std::min(a.size(), b.size());
   size_t at = 0;
@@ -65,8 +66,8 @@ bool has_messages(const RecordFields& fields, const char* answer) {
 
 using Messages = nlohmann::ordered_json;
 
-/// Chat record with its keys in file order, because templates print tool calls, and the template's
-/// other inputs.
+/// Chat record and the template's other inputs. Keys are in file order, because templates print
+/// tool calls in this order.
 struct ChatRecord {
   Messages object;
   Chat chat;  // without messages
@@ -113,8 +114,8 @@ size_t end_of_shared(std::string_view a, std::string_view b) {
   return at;
 }
 
-/// Ends the prompt where an answer diverges, because some templates add more to a generation prompt
-/// than to a completed message.
+/// Converts a record of messages. The prompt ends where an answer starts to differ, because some
+/// templates add more to a generation prompt than to a completed message.
 PreferenceRow row_of_chat(
     const Messages& prompt,
     const std::vector<Messages>& answers,
@@ -203,7 +204,7 @@ PreferenceRow take_single(const RecordFields& fields) {
   return row;
 }
 
-/// Returns the field `margin` of a pair, or nullopt if there is none.
+/// Returns the field `margin` of a pair. nullopt if there is none.
 std::optional<double> margin_of(const RecordFields& fields) {
   if (!fields.has("margin")) {
     return std::nullopt;
@@ -228,7 +229,7 @@ std::optional<double> margin_of(const RecordFields& fields) {
   return margin;
 }
 
-/// Rows with one kind of error: their number and the first of them.
+/// Rows with one kind of error: their number and the first ones.
 class Faults {
  public:
   explicit Faults(std::string what) : what_(std::move(what)) {}
@@ -293,8 +294,8 @@ std::vector<PreferenceRow> taken_apart(std::vector<PreferenceRow> pairs) {
   return rows;
 }
 
-/// Throws Error (data) if the row has a field that other programs use but this one ignores. The
-/// model would otherwise silently learn less than the user provided.
+/// Throws Error (data) if the row has a field that other programs use but this one ignores.
+/// Otherwise the model would be trained on less than the user provided, without notice.
 void refuse_unread_fields(const RecordFields& fields, bool is_chat) {
   const auto refuse = [&](const char* name, const char* remedy) {
     throw Error(

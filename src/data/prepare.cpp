@@ -35,7 +35,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// Format version in every cache key. Change it when the same input would give different tokens.
+/// Format version, part of every cache key. Change it if the same input would result in other
+/// tokens.
 constexpr std::string_view kRecipe = "lockstep tokens 1";
 
 double seconds_since(Clock::time_point start) {
@@ -63,18 +64,18 @@ std::string hash_file(const fs::path& path, const FileMarks& marks) {
   return hash;
 }
 
-/// A list of files and the splits made of it in one pass.
+/// List of files, and the splits made from it in one pass.
 struct Group {
   std::string key_name;  // "data.train"
   std::vector<InputFile> inputs;
   double validation_fraction = 0, test_fraction = 0;
-  std::string hash;  // hash of everything that the tokens depend on
+  std::string hash;  // hash of everything that affects the tokens
 
   bool held_out() const { return validation_fraction > 0 || test_fraction > 0; }
 };
 
-/// Held-out text is taken in sections from everywhere in the files, small enough that the smaller
-/// split has a few.
+/// Returns the size of the sections into which text is divided for held-out splits. Sections are
+/// selected from all parts of the files. They are small enough that the smaller split has several.
 size_t section_bytes(const Group& group) {
   if (!group.held_out()) {
     return 0;
@@ -158,7 +159,7 @@ std::vector<Split> splits_of(const Group& group) {
   return splits;
 }
 
-/// True if `path` is a complete token file of this key.
+/// Returns true if `path` is a complete token file with this key.
 bool is_ready(const fs::path& path, const std::string& key) {
   constexpr std::string_view kPurpose = "verified";
   std::error_code code;
@@ -319,7 +320,8 @@ void prepare_group(Group& group, const DataOptions& options, const Encoder& enco
       path_of(group, options, Split::kTrain).string());
 }
 
-/// Removes unfinished files of dead processes; those of other hosts after a week.
+/// Removes unfinished files of processes that have ended. Files of other hosts are removed after a
+/// week.
 void remove_abandoned(const fs::path& folder) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);

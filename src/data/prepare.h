@@ -1,4 +1,4 @@
-// Tokenization of text files into a cache of token files.
+// Tokenizes text files into a cache of token files.
 #pragma once
 
 #include <filesystem>
@@ -8,16 +8,17 @@
 
 namespace lockstep::data {
 
-/// Paths of token files; empty for splits without data.
+/// Paths of token files. Empty for splits without data.
 struct PreparedData {
   std::filesystem::path train, validation, test;
 };
 
-/// Tokenizes the files of options.train, .validation and .test into options.cache_dir, unless
-/// complete token files of the same contents, options and tokenizer exist; damaged ones are
-/// re-created. Rank 0 calls it while the other ranks wait, and sends them the paths. Streams:
-/// memory use is independent of the files' size. The result does not depend on the number of
-/// threads. Errors name file, line and field; files appear atomically.
+/// Tokenizes the files of options.train, .validation and .test and writes token files to
+/// options.cache_dir. Complete token files of the same contents, options and tokenizer are reused;
+/// damaged ones are written again. Rank 0 calls this function while the other ranks wait, and sends
+/// them the paths. Files are streamed, so memory use does not depend on their size. The result does
+/// not depend on the number of threads. Token files appear atomically. Errors contain file, line
+/// and field.
 PreparedData prepare_data(const DataOptions& options, const Encoder& encoder);
 
 }  // namespace lockstep::data

@@ -33,7 +33,7 @@ std::string qwen_message(std::string_view role, std::string_view text) {
   return fmt::format("<|im_start|>{}\n{}<|im_end|>\n", role, text);
 }
 
-/// Returns the tokenizer's chat template, from its own file or tokenizer_config.json; may be empty.
+/// Returns the tokenizer's chat template, from its own file or tokenizer_config.json. May be empty.
 std::string chat_template_of(const text::Tokenizer& tokenizer) {
   const std::map<std::string, std::string> files = tokenizer.files();
   if (const auto own = files.find("chat_template.jinja"); own != files.end()) {
@@ -48,7 +48,8 @@ std::string chat_template_of(const text::Tokenizer& tokenizer) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// Adds the tokenizer's BOS, unless the form is a chat template, which writes its own.
+/// Encodes text with the tokenizer's BOS. No BOS is added if the form is a chat template, which
+/// contains one.
 std::vector<int32_t> encode_as(
     const QuestionTemplate& form, const Encoder& encoder, const std::string& text) {
   std::vector<int32_t> ids = encoder.encode(text);
@@ -222,7 +223,7 @@ EncodedAnswer encode_question(
   const size_t count = std::min(prompt.size(), ids.size());
   const auto count_end = ids.begin() + static_cast<std::ptrdiff_t>(count);
   const bool is_counted =
-      form.counts_prompt || prompt.size() >= ids.size();  // no answer token is left
+      form.counts_prompt || prompt.size() >= ids.size();  // or no token is left for the answer
   const auto part =
       is_counted ? count_end : std::mismatch(ids.begin(), count_end, prompt.begin()).first;
   return {{ids.begin(), part}, {part, ids.end()}};

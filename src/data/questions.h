@@ -18,13 +18,13 @@ namespace lockstep::data {
 struct QuestionKeys {
   std::string question = "question", answer = "answer";
   std::string alternate;    // another answer to the same question; empty: not read
-  std::string remedy = {};  // hint for a missing field; empty for the default hint
+  std::string remedy = {};  // hint for a missing field; empty: the default hint
 };
 
 struct Question {
   std::string question;
-  std::vector<std::string> answers;  // one answer, or those of a list
-  bool is_list = false;              // the field was a list
+  std::vector<std::string> answers;  // one answer, or those of a list field
+  bool is_list = false;              // the answer field is a list
   std::string alternate;
   size_t file = 0;
   int64_t line = 0;
@@ -35,17 +35,17 @@ struct Questions {
   std::vector<Question> rows;
 };
 
-/// Reads JSON lines, CSV and TSV. `key` names the configuration key of the words
-/// ("unlearning.forget"). Throws Error (data, config) with file and line: a missing field, with
-/// the nearest name; a value that is not a string; no rows.
+/// Reads JSON lines, CSV and TSV. `key` is the configuration key of the words
+/// ("unlearning.forget"). Throws Error (data, config) with file and line if a field is missing
+/// (with the nearest name) or not a string, or if there are no rows.
 Questions read_questions(
     std::span<const std::string> words,
     Format format,
     std::string_view key,
     const QuestionKeys& keys);
 
-/// Reads texts with optional prefixes as rows of one answer. A record without the field
-/// `prefix_key` has no prefix. Errors as above.
+/// Reads texts with optional prefixes. Each becomes a question with one answer. A record without
+/// the field `prefix_key` has no prefix. Throws like read_questions().
 Questions read_completions(
     std::span<const std::string> words,
     Format format,
@@ -53,15 +53,15 @@ Questions read_completions(
     const std::string& prefix_key,
     const std::string& text_key);
 
-/// Reads the strings of a field, in order. Errors as above.
+/// Reads the strings of a field, in order. Throws like read_questions().
 std::vector<std::string> read_texts(
     std::span<const std::string> words,
     Format format,
     std::string_view key,
     const std::string& text_key);
 
-/// Reads the lines of a plain text file, trimmed, without blank ones. Throws Error (data) if there
-/// is none.
+/// Reads the lines of a plain text file, without surrounding white space and blank lines. Throws
+/// Error (data) if there are none.
 std::vector<std::string> read_refusals(const std::filesystem::path& path);
 
 /// Template that joins a question and its answer.
@@ -74,29 +74,29 @@ struct QuestionTemplate {
   Form form = Form::kTags;
   std::string user_start = "Question: ", user_end = "\n", answer_start = "Answer: ";
   std::string system = "You are a helpful assistant.", date = "10 Apr 2025";
-  /// A tokenizer may join the end of the prompt with the start of the answer. By default the prompt
-  /// ends before the first joined token; with counts_prompt, as in open-unlearning, it has as many
-  /// tokens as when encoded alone, so that joined tokens have no loss.
+  /// A tokenizer may merge the end of the prompt and the start of the answer into one token. By
+  /// default, the prompt ends before this token. With counts_prompt, as in open-unlearning, the
+  /// prompt has as many tokens as if it were encoded alone, so that the merged token has no loss.
   bool counts_prompt = false;
 
-  /// Return the text before the answer, and the whole text.
+  /// Return the text before the answer, and the text with the answer.
   std::string prompt(std::string_view question) const;
   std::string whole(std::string_view question, std::string_view answer) const;
 };
 
-/// Returns the form of the tokenizer's chat template. Throws Error (config) if it has none or an
-/// unknown one.
+/// Returns the form that matches the tokenizer's chat template. Throws Error (config) if it has
+/// none or an unknown one.
 QuestionTemplate::Form chat_form(const text::Tokenizer& tokenizer);
 
-/// Encodes question and answer; at most `length` ids, truncated on the right before EOS, which is
-/// appended if missing. Throws Error (data) if the tokenizer has no EOS.
+/// Encodes question and answer to at most `length` ids. Long answers are truncated before EOS. EOS
+/// is appended if missing. Throws Error (data) if the tokenizer has no EOS.
 EncodedAnswer encode_question(
     std::string_view question,
     std::string_view answer,
     const QuestionTemplate& form,
     const Encoder& encoder,
     int64_t length);
-/// Encodes only the question. With counts_prompt, the ids are independent of the answer.
+/// Encodes the question. With counts_prompt, the ids do not depend on the answer.
 std::vector<int32_t> encode_prompt(
     std::string_view question,
     std::string_view answer,
@@ -104,8 +104,8 @@ std::vector<int32_t> encode_prompt(
     const Encoder& encoder,
     int64_t length);
 
-/// Encodes a continuation of a prompt, joined by a separator if both are non-empty, to at most
-/// `length` ids. Without a prompt, the first id counts as the prompt. No EOS is appended.
+/// Encodes a prompt and its continuation to at most `length` ids. If both are non-empty, they are
+/// joined by `between`. Without a prompt, the first id is treated as prompt. No EOS is appended.
 EncodedAnswer encode_completion(
     std::string_view prompt,
     std::string_view between,
@@ -113,9 +113,9 @@ EncodedAnswer encode_completion(
     const Encoder& encoder,
     int64_t length);
 
-/// Splits texts into rows of at most `length` ids as open-unlearning does: joins them with blank
-/// lines, encodes, and cuts. Each piece is decoded and encoded again, after BOS if the tokenizer
-/// adds one. The first id of a row is its prompt. No EOS is appended.
+/// Splits texts into rows of at most `length` ids, like open-unlearning: joins the texts with blank
+/// lines, encodes them, and divides the ids. Each piece is decoded and encoded again, after BOS if
+/// the tokenizer adds one. The first id of a row is its prompt. No EOS is appended.
 std::vector<EncodedAnswer> encode_texts(
     const std::vector<std::string>& texts,
     const text::Tokenizer& tokenizer,

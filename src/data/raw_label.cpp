@@ -1,4 +1,4 @@
-// Parses labels of tables and JSON.
+// Parses the labels of tables and JSON.
 #include "data/raw_label.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Index of the closing quote of a list item; nullopt if it is missing.
+/// Returns the index of the closing quote of a list item, or nullopt if it is missing.
 std::optional<size_t> closing_quote(std::string_view text, size_t at) {
   const char quote = text[at];
   for (++at; at < text.size(); ++at) {
@@ -42,7 +42,7 @@ bool is_integer(std::string_view text) {
          });
 }
 
-/// Items of "['a', \"b\", 3]"; nullopt if it is not such a list.
+/// Returns the items of a list such as "['a', \"b\", 3]". nullopt if the text is not such a list.
 std::optional<std::vector<std::string>> items_of_list(std::string_view text) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') {
     return std::nullopt;
@@ -75,7 +75,7 @@ std::optional<std::vector<std::string>> items_of_list(std::string_view text) {
   return items;
 }
 
-/// One label; nullopt: null or an empty string.
+/// Returns one label. nullopt for null and for an empty string.
 std::optional<std::string> word_of_json(
     const nlohmann::json& value, const std::string& place, const std::string& field) {
   if (value.is_null()) {

@@ -1,4 +1,4 @@
-// Access to the fields of records.
+// Reads the fields of records.
 #include "data/record_fields.h"
 
 #include <memory>

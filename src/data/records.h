@@ -1,5 +1,5 @@
-// Records of files: a document of plain text or a part of one, a JSON object, a row of a table.
-// Records are split here sequentially and parsed elsewhere in parallel (documents.h).
+// Records of files: a document of plain text or a part of one, a JSON object, or a row of a table.
+// Records are split sequentially by these readers and then parsed in parallel (documents.h).
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,19 @@ namespace lockstep::data {
 
 /// Maximum size of a JSON object, row or field, and of its line.
 inline constexpr size_t kLongestRecord = size_t{1} << 28;
-/// Approximate size of parts of plain text.
+/// Approximate size of the parts into which plain text is split.
 inline constexpr size_t kTextPart = size_t{1} << 18;
-/// A line of plain text with only this string ends a document (the format of TinyStories).
+/// A line of plain text that contains only this string ends a document, as in TinyStories.
 inline constexpr const char* kDocumentSeparator = "<|endoftext|>";
 
 struct Record {
   std::string text;              // as in the file, with \n line ends
-  int64_t line = 1, column = 1;  // of its first character; columns count bytes
+  int64_t line = 1, column = 1;  // position of the first character; columns are in bytes
   bool begins = true,
-       ends = true;  // first and last part of a document; plain text may come in several parts
+       ends = true;  // first and last part of a document; plain text may be split into parts
 };
 
-/// Records of one file in order. Used by one thread.
+/// Reads the records of one file in order. Not thread-safe.
 class RecordReader {
  public:
   virtual ~RecordReader() = default;
@@ -41,28 +41,28 @@ std::unique_ptr<RecordReader> within(
 
 struct TextCutting {
   TextDocuments documents = TextDocuments::kFile;
-  bool parts = true;         // long documents may be split into parts (see find_cut)
+  bool parts = true;         // long documents may be split (see find_cut)
   size_t section_bytes = 0;  // kFile: start a new document after about this number of bytes, at a
                              // blank line if one is near; 0: never
 };
 
 std::unique_ptr<RecordReader> open_text(const std::filesystem::path& path, TextCutting cutting);
 
-/// Opens JSON lines, skipping blank ones, or an array if the file starts with [.
+/// Opens a file of JSON lines, or of one JSON array if it starts with [. Skips blank lines.
 std::unique_ptr<RecordReader> open_json(const std::filesystem::path& path);
 
-/// Rows after the header according to RFC 4180: quoted fields may contain delimiters, line ends and
-/// doubled quotes; empty lines are skipped. An empty file has no columns and no rows.
+/// Reads the rows after the header, according to RFC 4180. Quoted fields may contain delimiters,
+/// line ends and doubled quotes. Empty lines are skipped. An empty file has no columns and no rows.
 class TableReader : public RecordReader {
  public:
   virtual const std::vector<std::string>& columns() const = 0;
 };
 std::unique_ptr<TableReader> open_table(const std::filesystem::path& path, char delimiter);
-/// Splits a row into fields. Errors name `path`, the record's line and the field.
+/// Splits a row into fields. Errors contain `path`, the record's line and the field.
 std::vector<std::string> split_row(
     const Record& record, char delimiter, const std::filesystem::path& path);
 
-/// Returns a CSV field, quoted if necessary.
+/// Returns a CSV field in quotes if necessary.
 std::string csv_field(std::string_view text);
 
 }  // namespace lockstep::data

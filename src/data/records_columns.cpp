@@ -1,4 +1,4 @@
-// Opens Parquet and Arrow files through liblockstep_arrow.so.
+// Opens Parquet and Arrow files with liblockstep_arrow.so.
 #include <array>
 #include <fstream>
 #include <utility>

@@ -105,8 +105,7 @@ class JsonReader final : public RecordReader {
     return true;
   }
 
-  /// Extracts one value that starts at at_. Only its end is determined; its content is parsed
-  /// later.
+  /// Extracts the value that starts at at_. Only finds its end; the content is parsed later.
   void take_value(Record& record) {
     record = Record{"", lines_.number(), static_cast<int64_t>(at_) + 1};
     int64_t depth = 0;

@@ -11,8 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns true if a quoted field is open after `line`. `open`: a field was open before it. A quote
-/// opens a field only as its first character.
+/// Returns true if a quoted field is still open after `line`. `open` is true if one was open before
+/// it. Only a quote at the start of a field opens a quoted field.
 bool open_after(std::string_view line, char delimiter, bool open) {
   if (line.find('"') == std::string_view::npos) {
     return open;

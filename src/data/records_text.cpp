@@ -115,10 +115,10 @@ class TextReader final : public RecordReader {
   TextCutting cutting_;
   std::string line_, text_;
   std::deque<Record> ready_;
-  int64_t start_line_ = 1;  // offset in text_
+  int64_t start_line_ = 1;  // line at which text_ starts
   bool newline_ = false;    // a newline follows text_, unless the document ends there
-  bool open_ = false;       // parts of this document have been returned
-  bool continues_ = false;  // the next line continues the last one
+  bool open_ = false;       // a part of this document has been returned
+  bool continues_ = false;  // the next line is a part of the same line
   bool finished_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Estimates padded row lengths.
+// Estimates the lengths of padded rows.
 #include "data/row_lengths.h"
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace {
 
 constexpr int64_t kMostSeen = 4096;
 
-/// Returns the expected maximum of `rows` draws.
+/// Returns the expected maximum of `rows` random lengths.
 double expected_longest(std::vector<int64_t> lengths, int64_t rows) {
   std::sort(lengths.begin(), lengths.end());
   const auto count = static_cast<double>(lengths.size());
   double mean = 0;
-  double below = 0;  // probability that all draws are shorter
+  double below = 0;  // probability that all lengths are shorter
   for (size_t i = 0; i < lengths.size(); ++i) {
     const double up_to = std::pow(
         static_cast<double>(i + 1) / count, static_cast<double>(std::max<int64_t>(rows, 1)));
@@ -29,7 +29,7 @@ double expected_longest(std::vector<int64_t> lengths, int64_t rows) {
   return mean;
 }
 
-/// Returns the lengths of evenly spaced rows of the view.
+/// Returns the lengths of evenly spaced rows of the view, at most `most`.
 std::vector<int64_t> tokens_seen(const SequenceView& view, int64_t most) {
   std::vector<int64_t> tokens;
   const int64_t seen = std::min(view.rows(), most);
@@ -39,7 +39,7 @@ std::vector<int64_t> tokens_seen(const SequenceView& view, int64_t most) {
   return tokens;
 }
 
-/// Estimates the lengths from a sample of micro-batches.
+/// Average size of a micro-batch, estimated from a sample.
 struct Filled {
   double rows = 0, tokens = 0, with_padding = 0;
 };

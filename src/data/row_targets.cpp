@@ -37,7 +37,7 @@ bool has_fraction(std::string_view text) {
   return text.find_first_of(".eE") != std::string_view::npos && real(text).has_value();
 }
 
-/// Parses 0 or 1 as written in tables and JSON; returns nullopt for other values.
+/// Parses 0 or 1 as written in tables and JSON. Returns nullopt for other values.
 std::optional<bool> truth(std::string_view text) {
   const auto is_one_of = [&](std::initializer_list<const char*> words) {
     return std::find(words.begin(), words.end(), text) != words.end();
@@ -47,7 +47,7 @@ std::optional<bool> truth(std::string_view text) {
                                                      : std::nullopt;
 }
 
-/// Invalid rows: their number and the first of them.
+/// Invalid rows: their number and the first ones.
 class BadRows {
  public:
   void add(std::string text) {
@@ -80,7 +80,8 @@ class BadRows {
 
 constexpr const char* kGiveLabels = "add a label to each, or remove it";
 
-/// Labels by name; also LABEL_0, LABEL_1, ... for "0", "1", ...
+/// Returns the class numbers of label names. LABEL_0, LABEL_1, ... are also accepted for the labels
+/// "0", "1", ...
 Numbers numbers_of(const std::vector<std::string>& labels) {
   Numbers numbers;
   bool are_plain = true;
@@ -107,7 +108,7 @@ std::string shown(const LabelledRows& rows, const LabelledRow& row, std::string_
   return fmt::format("{}: \"{}\"", rows.place(row), word);
 }
 
-/// Creates the targets of a set of rows and collects problems.
+/// Creates the targets of a set of rows and collects the problems.
 class Maker {
  public:
   Maker(const LabelledRows& rows, size_t fields, const std::vector<std::string>& labels)
@@ -222,7 +223,8 @@ class Maker {
   BadRows without_, unknown_, wrong_;
 };
 
-/// With several fields, only 0 and 1 are labels.
+/// Returns the form of rows with several label fields: kLabels if all values are 0 or 1, otherwise
+/// kNumbers.
 TargetForm form_of_fields(const LabelledRows& rows) {
   for (const LabelledRow& row : rows.rows) {
     for (const std::string& word : row.label ? row.label->words : std::vector<std::string>{}) {
@@ -301,7 +303,7 @@ std::vector<std::string> find_labels(
   }
   bad.report(key, "without a label", kGiveLabels);
   std::vector<std::string> labels(
-      found.begin(), found.end());  // UTF-8 byte order is code point order
+      found.begin(), found.end());  // the order of UTF-8 bytes is that of code points
   if (std::all_of(labels.begin(), labels.end(), [](const auto& label) {
         return parsed<int64_t>(label).has_value();
       })) {

@@ -1,4 +1,4 @@
-// Targets of rows: classes, labels or numbers, created from the labels in files.
+// Targets of rows: classes, labels or numbers. They are created from the labels in files.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +16,34 @@ enum class TargetForm {
   kNumbers,  // a number for each field
 };
 
-/// Infers the form of the rows' labels: lists are kLabels; several fields are kLabels if all are 0
-/// or 1, otherwise kNumbers; numbers of which one has a fraction or an exponent are kNumbers;
-/// otherwise kClass. Throws Error (data) for lists mixed with single labels, or numbers with
-/// words.
+/// Determines the form from the labels of the rows. Lists are kLabels. Several fields are kLabels
+/// if all values are 0 or 1, otherwise kNumbers. Numbers are kNumbers if one has a fraction or an
+/// exponent. All other labels are kClass. Throws Error (data) if lists are mixed with single
+/// labels, or numbers with words.
 TargetForm find_form(const LabelledRows& rows, size_t fields, std::string_view key);
 
-/// Returns the labels that occur, in class order: numerically if all are integers, otherwise by
-/// code point. Throws Error (data) for kClass if a row has no label or there are fewer than two
-/// labels, for kLabels if there is no label.
+/// Returns the labels that occur, in the order of classes: by number if all are integers, otherwise
+/// by code point. Throws Error (data) for kClass if a row has no label or there are fewer than two
+/// labels, and for kLabels if there are no labels.
 std::vector<std::string> find_labels(
     const LabelledRows& rows, TargetForm form, std::string_view key);
 
-/// Class of a row without a label.
+/// Class of rows without label.
 inline constexpr int64_t kNoClass = -100;
 
 struct RowTargets {
-  std::vector<int64_t> classes;  // [rows]: the class, 0 for other forms; kNoClass: none
-  std::vector<float> outputs;    // [rows, labels] for other forms: 0 or 1, or numbers
+  std::vector<int64_t> classes;  // [rows]: class, or kNoClass; 0 for the other forms
+  std::vector<float> outputs;    // [rows, labels] for the other forms: 0 or 1, or numbers
 };
 
 enum class MissingLabels {
   kError,
-  kNoClass,  // kNoClass, also for the class -1 (test sets with hidden labels)
+  kNoClass,  // use the class kNoClass, also for class -1 (test sets with hidden labels)
 };
-/// Returns the targets of rows whose labels come from `fields` fields. LABEL_0, LABEL_1, ... also
-/// match 0, 1, ...; with several fields, the fields are the labels. Throws Error (data) that lists
-/// the first rows without a label, with an unknown label, or with a non-number where a number is
-/// required.
+/// Returns the targets of rows. Their labels come from `fields` fields. With one field, LABEL_0,
+/// LABEL_1, ... also match 0, 1, ...; with several fields, each field is a label. Throws Error
+/// (data) that lists the first rows without label, with an unknown label, or with a value that must
+/// be a number but is not.
 RowTargets targets_of(
     const LabelledRows& rows,
     TargetForm form,

@@ -20,7 +20,8 @@
 namespace lockstep::data {
 namespace {
 
-/// True if an instruction belongs to validation, decided by its text so that none is in both files.
+/// Returns true if an instruction belongs to the validation file. Decided by its text, so that
+/// equal instructions are in the same file.
 bool is_held_out(const SampleInstruction& made) {
   return hash_hex(made.instruction + "\n" + made.input)[0] == '0';  // one in sixteen
 }
@@ -34,7 +35,7 @@ std::string json_line(const SampleInstruction& made) {
   return object.dump() + "\n";
 }
 
-/// A story in the text files, followed by questions that it answers.
+/// Returns a story for the text files, followed by questions that it answers.
 std::string story_text(uint64_t key) {
   Dice dice(derive_key(key, 1));
   const Story story = tell_story(key, dice.between(6, 16));
@@ -50,8 +51,8 @@ class Corpus {
  public:
   explicit Corpus(const SampleOptions& options) : options_(options) {}
 
-  /// Writes one file of pieces from keys 0, 1, 2, ... of its own stream until its share of bytes is
-  /// reached.
+  /// Writes one file. Its pieces are made from the keys 0, 1, 2, ... of a stream of its own, until
+  /// the file has its share of bytes.
   void write(
       std::string_view name,
       uint64_t stream,

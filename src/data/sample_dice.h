@@ -1,4 +1,4 @@
-// Random choices of the sample corpus: the same on every machine.
+// Random choices for the sample corpus. They are the same on every machine.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class Dice {
  public:
   explicit Dice(uint64_t key) : key_(key) {}
 
-  /// Uniform in [0, n), n at least 1 and small.
+  /// Returns a uniform random number in [0, n). n must be at least 1 and small.
   int64_t below(int64_t n) {
     return static_cast<int64_t>(
         (random_bits(key_, counter_++) >> 32) * static_cast<uint64_t>(n) >> 32);
@@ -37,7 +37,7 @@ class Dice {
       std::swap(list[i - 1], list[static_cast<size_t>(below(static_cast<int64_t>(i)))]);
     }
   }
-  /// `count` different entries of a list, in random order.
+  /// Returns `count` different entries of a list in random order.
   std::vector<std::string> some(std::span<const std::string_view> list, size_t count) {
     std::vector<std::string> all(list.begin(), list.end());
     shuffle(all);

@@ -130,20 +130,20 @@ class Teller {
     text_ += '\n';
     subject_ = kNobody;
   }
-  /// Returns the name, or the pronoun if the last sentence was about the same person.
+  /// Returns the person's name, or a pronoun if the last sentence was about the same person.
   std::string subject(int who) {
     const bool pronoun = subject_ == who && dice_.chance(65);
     subject_ = who;
     return pronoun ? person(who).they() : person(who).name;
   }
-  /// Returns a connecting phrase in one of four cases, otherwise nothing.
+  /// Returns a connecting phrase with a probability of 25 %, otherwise an empty string.
   std::string tie() {
     return dice_.chance(25)
                ? dice_.pick({"then ", "after that ", "soon ", "a little later ", "in the end "})
                : "";
   }
 
-  /// Appends one of the patterns with its placeholders filled.
+  /// Appends one of the patterns, with its placeholders replaced.
   void say_one(
       std::initializer_list<std::string_view> patterns, Gaps gaps, const std::string& before = "") {
     say(before + fill(dice_.pick(patterns), gaps));
@@ -196,7 +196,7 @@ class Teller {
     const int who = random_person();
     std::vector<int> mine = carried_by(who);
     std::vector<int> here = lying_at(person(who).place);
-    std::erase(mine, last_);  // a thing that was just moved stays where it is for a while
+    std::erase(mine, last_);  // do not move the same thing again immediately
     std::erase(here, last_);
     const std::vector<int> others = others_with(who);
     const int64_t roll = dice_.below(100);
@@ -301,7 +301,7 @@ class Teller {
     }
   }
 
-  /// A person asks for a thing and another one answers.
+  /// One person asks for a thing, and another person answers.
   void talk(int who, int other) {
     const auto what = static_cast<int>(dice_.below(static_cast<int64_t>(things_.size())));
     const Thing& t = thing(what);
@@ -408,7 +408,7 @@ class Teller {
   std::vector<std::string> places_;
   std::vector<Person> people_;
   std::vector<Thing> things_;
-  int subject_ = kNobody;  // of the last sentence
+  int subject_ = kNobody;  // person that the last sentence was about
   int last_ = -1;          // thing that moved last
 };
 

@@ -1,4 +1,4 @@
-// Stories about people who carry things from place to place.
+// Generates stories about people who carry things from place to place.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ struct StoryQuestion {
   std::string question, answer;
 };
 
-/// One story. People keep their names, pronouns, trades and possessions, and things stay where they
-/// were left, so each question has one right answer, which only the story contains.
+/// A story. People keep their names, pronouns, trades and possessions, and things stay where they
+/// were left. Each question therefore has one correct answer, which is only in the story.
 struct Story {
-  std::string text;  // paragraphs of complete sentences, one per line; without the questions
+  std::string text;  // paragraphs of complete sentences, one per line, without the questions
   std::vector<StoryQuestion> questions;
 };
 
-/// `events`: number of events, at least 1.
+/// `events` is the number of events, at least 1.
 Story tell_story(uint64_t key, int64_t events);
 
 }  // namespace lockstep::data

@@ -148,7 +148,8 @@ SampleInstruction about_a_story(Dice& dice) {
       "story"};
 }
 
-/// Judgment of a thing, possibly negated: (good xor negated) is praise.
+/// Returns a judgment of a thing. It is praise if exactly one of these is true: the word is good,
+/// or it is negated.
 std::string judgement(Dice& dice, bool praise) {
   static constexpr std::array<std::string_view, 6> kGood{
       "well made", "worth its price", "useful", "strong", "easy to use", "beautiful"};

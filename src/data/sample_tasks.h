@@ -1,4 +1,4 @@
-// Instructions with checkable answers, and short labelled texts.
+// Generates instructions with answers that can be checked, and short labelled texts.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,15 @@ namespace lockstep::data {
 struct SampleInstruction {
   std::string instruction, input, output, kind;
 };
-/// Arithmetic, sorting, counting, reversing, copying, choosing, and questions about a story.
+/// Returns an instruction about arithmetic, sorting, counting, reversing, copying, choosing, or a
+/// story.
 SampleInstruction make_instruction(uint64_t key);
 
 struct LabelledText {
   std::string text, label;  // praise, complaint, question or request
 };
-/// Praise and complaint use the same words; negation decides the label.
+/// Returns a labelled text. Praise and complaints use the same words; only negation distinguishes
+/// them.
 LabelledText make_labelled(uint64_t key);
 
 }  // namespace lockstep::data

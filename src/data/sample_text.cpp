@@ -1,4 +1,4 @@
-// English phrases of the sample corpus.
+// Composes English phrases for the sample corpus.
 #include "data/sample_text.h"
 
 #include <algorithm>

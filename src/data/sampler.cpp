@@ -1,4 +1,4 @@
-// Order of sequences and their division among ranks.
+// Determines the order of sequences and divides them among ranks.
 #include "data/sampler.h"
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 namespace lockstep::data {
 namespace {
 
-/// Returns the start of the i-th of `parts` parts of `whole`. Their sizes differ by at most one.
+/// Returns the start of part i if `whole` is divided into `parts` parts whose sizes differ by at
+/// most one.
 int64_t part_begin(int64_t whole, int64_t i, int64_t parts) {
   return whole / parts * i + std::min(i, whole % parts);
 }

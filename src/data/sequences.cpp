@@ -1,4 +1,4 @@
-// Rows of a token file under each packing.
+// Computes the rows of a token file for each kind of packing.
 #include "data/sequences.h"
 
 #include <algorithm>
@@ -270,8 +270,7 @@ SequenceView::LearnedDocuments SequenceView::learned_documents() const {
   std::vector<int64_t> ids(static_cast<size_t>(length_)), labels(ids.size());
   const auto count = [&](size_t begin, size_t tokens) {
     const auto first = labels.begin() + static_cast<std::ptrdiff_t>(begin);
-    // Labels are shifted by one, so the first token of a document has no token to be predicted
-    // from.
+    // Labels are shifted by one, so the first token of a document is never predicted.
     const bool learns =
         std::any_of(first + 1, first + static_cast<std::ptrdiff_t>(tokens), [](int64_t label) {
           return label != kIgnored;

@@ -35,7 +35,7 @@ bool StratifiedChoice::next() {
 
 Splitter::Splitter(double validation_fraction, double test_fraction, uint64_t seed)
     : validation_(validation_fraction, derive_key(seed, 1)),
-      // Relative to the documents that remain after the first choice.
+      // Relative to the documents that are not in the validation split.
       test_(std::min(1.0, test_fraction / (1 - validation_fraction)), derive_key(seed, 2)) {}
 
 Split Splitter::next() {

@@ -1,4 +1,4 @@
-// Selection of held-out documents.
+// Selects held-out documents.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@ namespace lockstep::data {
 
 enum class Split { kTrain, kValidation, kTest };
 
-/// Selects `fraction` of a stream of elements: one of each run of 1/fraction elements, at a
-/// position drawn from `key`. The share is exact to within one element, and a stream of at least
-/// 1/fraction elements has at least one selected.
+/// Selects `fraction` of the elements of a stream. In each run of 1/fraction elements, one element
+/// is selected, at a position drawn with `key`. The number of selected elements is exact to within
+/// one, and at least one of any 1/fraction elements is selected.
 class StratifiedChoice {
  public:
-  /// fraction in [0, 1].
+  /// `fraction` must be in [0, 1].
   StratifiedChoice(double fraction, uint64_t key);
   bool next();
 
@@ -24,8 +24,8 @@ class StratifiedChoice {
   int64_t at_ = 0, run_ = 0, chosen_ = 0, run_end_ = 0;
 };
 
-/// Assigns documents, in order, to train, validation and test. Depends only on the fractions, the
-/// seed and the document's index.
+/// Assigns documents, in order, to train, validation and test. The result depends only on the
+/// fractions, the seed and the document's index.
 class Splitter {
  public:
   Splitter(double validation_fraction, double test_fraction, uint64_t seed);

@@ -1,4 +1,4 @@
-// Finds safe cut positions in text.
+// Finds positions at which text can be cut safely.
 #include "data/text_cut.h"
 
 #include <array>
@@ -13,7 +13,8 @@ bool continues(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-/// True if `text` starts with a white-space code point, or is empty and may continue with one.
+/// Returns true if `text` starts with a white-space code point, or if it is empty and one might
+/// follow.
 bool space_begins(std::string_view text) {
   static constexpr std::array<std::string_view, 7> kWide{
       "\xC2\x85",

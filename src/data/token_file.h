@@ -1,5 +1,4 @@
-// Layout of a token file, and its writer. docs/data.md describes the format; token_dataset.h reads
-// it.
+// Layout and writer of token files. docs/data.md describes the format; token_dataset.h reads it.
 #pragma once
 
 #include <array>
@@ -20,10 +19,10 @@ namespace lockstep::data {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian");
 
-/// First 4096 bytes of the file, zero-padded. They are followed by the tokens (uint16 or uint32,
-/// padded with zeros to a multiple of 8 bytes); the end of each document in the stream (uint64);
-/// with kHasPrompts, the number of prompt tokens of each document (uint64); and with kHasHidden,
-/// one bit per token, 1 if it has no loss (uint64 words, lowest bit first).
+/// First 4096 bytes of the file, zero-padded. These arrays follow: the tokens (uint16 or uint32,
+/// zero-padded to a multiple of 8 bytes); the end of each document in the stream (uint64); with
+/// kHasPrompts, the number of prompt tokens of each document (uint64); with kHasHidden, one bit per
+/// token, which is 1 if the token has no loss (uint64 words, lowest bit first).
 struct TokenFileHeader {
   static constexpr size_t kSpace = 4096;
   static constexpr uint32_t kVersion = 1;
@@ -44,27 +43,27 @@ struct TokenFileHeader {
   std::array<char, 32> header_hash{};   // of the bytes before this field
 
   std::string hash() const;
-  /// Number of bytes of the tokens and their padding.
+  /// Returns the number of bytes of the tokens and their padding.
   uint64_t token_space() const { return (tokens * token_bytes + 7) / 8 * 8; }
-  /// Number of words of the loss mask.
+  /// Returns the number of words of the loss mask.
   uint64_t hidden_words() const { return (flags & kHasHidden) != 0 ? (tokens + 63) / 64 : 0; }
 };
 static_assert(sizeof(TokenFileHeader) == 152 && std::is_trivially_copyable_v<TokenFileHeader>);
 
-/// Writes a token file under a temporary name and renames it when it is complete. Streams the data:
-/// document ends go to a temporary file first. Not copyable or movable. Without commit(), the
-/// destructor removes the file.
+/// Writes a token file under a temporary name and renames it when it is complete. Data is streamed;
+/// document ends are written to a temporary file first. Not copyable or movable. If commit() is not
+/// called, the destructor removes the file.
 class TokenFileWriter {
  public:
-  /// `pad` is an id of the vocabulary; it is stored for readers.
+  /// `pad` is the id of the padding token, which is stored for readers.
   TokenFileWriter(
       std::filesystem::path path, const std::string& key, int64_t vocabulary_size, int64_t pad);
   ~TokenFileWriter();
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
-  /// Adds tokens to the current document. `hidden` (one per token, or empty) is nonzero for tokens
-  /// without loss. Throws Error (internal) if an id is outside the vocabulary.
+  /// Adds tokens to the current document. `hidden` is empty or has one value per token, nonzero if
+  /// the token has no loss. Throws Error (internal) if an id is outside the vocabulary.
   void add(std::span<const int32_t> ids, std::span<const uint8_t> hidden = {});
   void end_document(int64_t prompt_tokens);
   int64_t tokens() const { return static_cast<int64_t>(header_.tokens); }
@@ -74,7 +73,7 @@ class TokenFileWriter {
   void commit();
 
  private:
-  /// Growing file, written in large blocks.
+  /// Growing file that is written in large blocks.
   struct Stream {
     Stream(const std::filesystem::path& path, uint64_t offset);
     void write(const void* data, size_t size);
@@ -85,7 +84,7 @@ class TokenFileWriter {
     Hasher* hasher = nullptr;
   };
   void append(Stream& from);
-  /// Adds loss mask bits for tokens that are added next.
+  /// Adds loss mask bits for the tokens that are added next.
   void add_hidden(size_t count, std::span<const uint8_t> hidden);
   void add_bit(bool hidden);
   void remove_lists();
@@ -94,8 +93,8 @@ class TokenFileWriter {
   TokenFileHeader header_;
   Hasher hasher_;
   std::unique_ptr<Stream> tokens_, ends_, prompts_;  // prompts_ is null until the first prompt
-  std::unique_ptr<Stream> hidden_;                   // created with the first token without loss
-  uint64_t word_ = 0, bits_ = 0;                     // the current word and its number of bits
+  std::unique_ptr<Stream> hidden_;                   // null until the first token without loss
+  uint64_t word_ = 0, bits_ = 0;                     // current word, and its number of bits
   bool committed_ = false;
 };
 

@@ -11,7 +11,7 @@ size_t tokens_alike(const std::vector<int64_t>& a, const std::vector<int64_t>& b
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-/// Sorts the texts by tokens, so that each shares the longest prefix with its neighbors.
+/// Sorts the texts by tokens, so that texts with long common prefixes are adjacent.
 std::vector<size_t> sorted(std::span<const JudgedText> texts, std::span<const size_t> members) {
   std::vector<size_t> order(members.begin(), members.end());
   std::ranges::stable_sort(order, {}, [&](size_t i) -> const auto& { return texts[i].ids; });

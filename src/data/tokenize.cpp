@@ -1,4 +1,4 @@
-// Parallel tokenization pipeline.
+// Tokenizes files in parallel.
 #include "data/tokenize.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr size_t kJobRecords = 4096;
 
 using Parser = std::function<void(Record, std::vector<Document>&)>;
 
-/// Records encoded by one thread.
+/// Records that one thread encodes.
 struct Job {
   Parser parse;
   std::vector<Record> records;
@@ -37,8 +37,9 @@ struct Encoded {
   int64_t empty = 0;  // documents without text
 };
 
-/// Returns the number of tokens in `ids` before `end` of the encoded text, and whether a token ends
-/// there. Encoding the prefix gives the same tokens, except for one that extends beyond it.
+/// Returns how many tokens of `ids` are before the position `end` of the encoded text, and whether
+/// a token ends at this position. Encodes the prefix again, which gives the same tokens except for
+/// one that extends beyond it.
 std::pair<size_t, bool> tokens_before(
     const std::string& text, size_t end, std::span<const int32_t> ids, const Encoder& encoder) {
   if (end == text.size()) {
@@ -50,8 +51,8 @@ std::pair<size_t, bool> tokens_before(
   return {static_cast<size_t>(at - before.begin()), at == before.end()};
 }
 
-/// Encodes a chat, whose text was rendered by the template. A token that is partly in a trained
-/// span has a loss.
+/// Encodes a chat whose text was rendered by the template. A token has a loss if at least a part of
+/// it is in a span with a loss.
 void encode_chat(const Document& document, const Encoder& encoder, Encoded& result) {
   const std::vector<int32_t> ids = encoder.encode(document.text);
   std::vector<uint8_t> hidden(ids.size(), 1);
@@ -212,7 +213,7 @@ int64_t tokenize_files(
   } catch (...) {
     reading = std::current_exception();
   }
-  // Results before a read error may contain an earlier error, which is thrown first.
+  // An earlier record may have an error, which must be thrown first.
   pipeline.finish();
   if (reading) {
     std::rethrow_exception(reading);
@@ -226,7 +227,7 @@ std::vector<EncodedRow> encode_first(
     const Encoder& encoder,
     int64_t skip,
     int64_t count) {
-  constexpr size_t kSearched = size_t{1} << 26;  // maximum bytes searched for the end of a document
+  constexpr size_t kSearched = size_t{1} << 26;  // bytes to search for the end of a document
   std::vector<EncodedRow> rows;
   int64_t passed = 0;
   TextCutting cutting;

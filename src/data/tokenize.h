@@ -1,4 +1,4 @@
-// Tokenization of files. One thread reads, several encode, and results are written in file order.
+// Tokenizes files. One thread reads, several threads encode, and results are written in file order.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace lockstep::data {
 
-/// Ids of a document or of a part of one.
+/// Ids of a document or a part of one.
 struct EncodedDocument {
   std::span<const int32_t> ids;
-  int64_t prompt_tokens = 0;  // at the start, without loss
+  int64_t prompt_tokens = 0;  // prompt tokens at the start, without loss
   std::span<const uint8_t> hidden =
       {};  // for chats: nonzero if a token has no loss; otherwise empty
   bool begins = true, ends = true;
 };
 
-/// Ids of a whole document, and a mask of those without loss.
+/// Ids of a whole document, and a mask of the ids without loss.
 struct EncodedRow {
   std::vector<int32_t> ids;
   std::vector<uint8_t> hidden;  // one per id
 };
 
-/// Encodes `count` documents after skipping `skip`. Later files are not read. Documents of plain
-/// text are truncated after a part (data/records.h), and text after very long documents is not
-/// searched.
+/// Skips `skip` documents and encodes the next `count`. Later files are not read. Documents of
+/// plain text are truncated after one part (data/records.h), and text after very long documents is
+/// not searched.
 std::vector<EncodedRow> encode_first(
     std::span<const InputFile> inputs,
     const DataOptions& options,

@@ -1,4 +1,4 @@
-// Error files of workers.
+// Writes the error files of workers.
 #include "launch/record.h"
 
 #include <atomic>
@@ -63,7 +63,8 @@ std::string environment_or(const char* name, const std::string& fallback) {
   return value != nullptr ? value : fallback;
 }
 
-/// Writes the step's start to the rank status file; once if ranks are threads.
+/// Writes the start of the step to the rank status file. If ranks are threads, only one rank
+/// writes.
 void tell_launcher(int64_t step) {
   static const std::string path = rank_status() != nullptr ? rank_status()->path().string() : "";
   static std::mutex mutex;
@@ -78,7 +79,7 @@ void tell_launcher(int64_t step) {
   }
 }
 
-/// Returns true if a launcher reads the file.
+/// Writes the error file. Returns true if a launcher reads it.
 bool write_error_file(const Described& described) {
   const std::string path = environment_or("TORCHELASTIC_ERROR_FILE", "");
   if (path.empty()) {
@@ -123,7 +124,7 @@ void set_recorded_step(int64_t step) {
 int record_current_exception() {
   const Described described = describe_current();
   const bool is_told = write_error_file(described);
-  // All ranks find the same configuration error, so the launcher prints it once.
+  // All ranks find the same configuration error. The launcher prints it once.
   if (!is_told || described.code != exit_code(ErrorKind::kConfig)) {
     log_error("{}", described.whole.empty() ? described.message : described.whole);
   }

@@ -1,4 +1,4 @@
-// Worker side of failure reporting: the error file for the launcher, and the exit code.
+// Reports a worker's failure to the launcher, by an error file and the exit code.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,20 @@
 
 namespace lockstep::launch {
 
-/// Runs `body` as a program's main. An exception is printed on stderr (the launcher prints a
-/// configuration error once for all ranks), written to the file in TORCHELASTIC_ERROR_FILE
-/// (torchelastic's format plus rank, host, step, contexts and hint), and becomes the exit code: its
-/// kind's for lockstep::Error, 5 if out of memory, 1 otherwise. Without an exception, returns
-/// body's result.
+/// Runs `body` as a program's main function and returns its result. If it throws, prints the
+/// exception on stderr and writes it to the file named by TORCHELASTIC_ERROR_FILE, in
+/// torchelastic's format with additional fields for rank, host, step, contexts and hint.
+/// Configuration errors are printed by the launcher instead, once for all ranks. The exit code is
+/// that of the error kind for lockstep::Error, 5 if out of memory, otherwise 1.
 ///
 ///   int main(int argc, char** argv) { return lockstep::launch::record(argc, argv, train); }
 int record(int argc, char** argv, const std::function<int(int, char**)>& body);
 
-/// Sets the training step that is recorded with errors. Callable from any thread.
+/// Sets the training step that is recorded with errors. May be called on any thread.
 void set_recorded_step(int64_t step);
 
-/// Writes the error file for the current exception if a launcher requested one, and returns the
-/// exit code. Call in a catch block; record() does.
+/// Writes the current exception to the error file if a launcher requested one, and returns the exit
+/// code. Must be called in a catch block. record() calls it.
 int record_current_exception();
 
 }  // namespace lockstep::launch

@@ -8,9 +8,9 @@
 
 namespace lockstep::train {
 
-/// While an instance exists, the model holds the averaged weights, which are evaluated, saved and
-/// loaded. Does nothing if the optimizer keeps no averages or another instance is active. Every
-/// rank must create one.
+/// While an instance exists, the model has the averaged weights, so that these are evaluated, saved
+/// or loaded. Does nothing if the optimizer has no averages or another instance is active. Must be
+/// constructed and destroyed on every rank.
 class Averages {
  public:
   explicit Averages(parallel::ParallelModel& model)

@@ -1,4 +1,4 @@
-// Selection of the best evaluation, and early stopping.
+// Selects the best evaluation and decides on early stopping.
 #include "train/best.h"
 
 #include <algorithm>

@@ -15,7 +15,7 @@ namespace lockstep::train {
 struct Best {
   std::optional<double> metric;
   int64_t step = 0;
-  int64_t no_better = 0;  // evaluations since the last improvement that counts for early stopping
+  int64_t no_better = 0;  // evaluations since the last improvement; see BestRule::stops()
 };
 
 /// Metric that selects the best model, and the early stopping rule. Follows Hugging Face's Trainer
@@ -24,14 +24,14 @@ class BestRule {
  public:
   BestRule() = default;
   /// `metrics` are the names of an evaluation's metrics, without the loss. Throws Error (kConfig)
-  /// if training.metric_for_best_model is not among them.
+  /// if training.metric_for_best_model is neither the loss nor one of them.
   BestRule(const config::TrainingSection& training, std::span<const std::string> metrics);
 
   /// "loss" or the name of a metric.
   const std::string& metric() const { return metric_; }
   bool greater_is_better() const { return greater_is_better_; }
-  /// Records an evaluation after `step` steps. Returns true if it is the best so far, which
-  /// requires a strict improvement; NaN never counts as one.
+  /// Records an evaluation after `step` steps. Returns true if it is the best so far. An equal
+  /// value or NaN is never the best.
   bool observe(Best& best, double value, int64_t step) const;
   /// Returns true if the last training.early_stopping_patience evaluations did not improve on the
   /// best one by more than training.early_stopping_threshold.
@@ -46,9 +46,9 @@ class BestRule {
   double threshold_ = 0;
 };
 
-/// Resolves a user's metric name to one of `metrics`: with or without "eval_", by its name in other
-/// libraries (auc, mcc, spearmanr), or by the last words of exactly one name (accuracy for
-/// token_accuracy). Returns an empty string if there is no match.
+/// Finds the metric that a user's name refers to. The name may have the prefix "eval_" or not, be
+/// the metric's name in other libraries (auc, mcc, spearmanr), or be the last words of exactly one
+/// name (accuracy for token_accuracy). Returns an empty string if no metric matches.
 std::string find_metric(std::string_view word, std::span<const std::string> metrics);
 
 }  // namespace lockstep::train

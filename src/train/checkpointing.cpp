@@ -131,8 +131,8 @@ void read_state(
   }
 }
 
-/// Returns the tensors expected in the checkpoint for the requested groups: those of which this
-/// rank holds a slice, and those of its pipeline's other stages.
+/// Returns the tensors that the checkpoint must contain for the requested groups: those of which
+/// this rank holds a slice, and those of the other stages of its pipeline.
 std::vector<checkpoint::ExpectedTensor> expected_tensors(
     const Job& job, bool with_optimizer, RankContext& context) {
   nlohmann::json own = nlohmann::json::array();

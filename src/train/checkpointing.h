@@ -20,80 +20,79 @@ namespace lockstep::train {
 /// Returns output_dir/checkpoint-<step>.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, int64_t step);
 
-/// Locks training.output_dir for this run before anything is computed. If it is in an object store,
-/// training.output_dir is replaced by a local working folder. Throws Error (environment) if another
-/// run holds the lock, or if the ranks do not see the same folder. Every rank must call.
+/// Locks training.output_dir for this run. Must be called before any computation, on every rank. If
+/// the folder is in an object store, replaces training.output_dir by a local working folder. Throws
+/// Error (environment) if another run holds the lock, or if the ranks do not see the same folder.
 void take_output(Job& job, RankContext& rank_context);
 
-/// Returns the checkpoint to resume from. training.resume_from_checkpoint names a folder, or is
-/// "true" for the latest valid checkpoint of output_dir; empty if there is none yet. After a
-/// restart, the latest valid checkpoint written by the same job takes precedence. Every rank must
-/// call.
+/// Returns the checkpoint to resume from. training.resume_from_checkpoint is the name of a folder,
+/// or "true" for the latest valid checkpoint of output_dir, if any. After a restart, the latest
+/// valid checkpoint written by the same job takes precedence. Must be called on every rank.
 std::optional<std::filesystem::path> find_checkpoint_to_resume(
     const Job& job, RankContext& rank_context);
 
 inline constexpr std::string_view kTrainerState = "trainer_state.json";
 
-/// Returns the pieces that this rank writes: the elements it owns of each slice.
+/// Returns the pieces that this rank writes, which are the elements it owns of each slice.
 std::vector<checkpoint::Piece> owned_pieces(
     const Job& job, bool with_optimizer, const RankContext& rank_context);
 /// Returns the number of bytes that this rank owns.
 int64_t owned_bytes(const Job& job, bool with_optimizer);
-/// Returns the files that complete the weights to a model folder or an adapter folder.
+/// Returns the files that are written with the weights to make a model folder or an adapter folder.
 checkpoint::SmallFiles model_files(const Job& job);
 /// Returns the content of state.json.
 std::string state_json(const Job& job, const RankContext& rank_context);
-/// Returns a function that removes checkpoints beyond save_total_limit. It acts on rank 0.
+/// Returns a function that removes checkpoints beyond save_total_limit on rank 0.
 std::function<void()> rotation(const Job& job, const RankContext& rank_context);
 
-/// Returns true if every node has memory for `bytes` per rank. Every rank must call.
+/// Returns true if every node has enough memory for `bytes` per rank. Must be called on every rank.
 bool has_room(int64_t bytes, RankContext& rank_context);
-/// Creates a communicator of all ranks for a background thread. Every rank must call.
+/// Creates a communicator of all ranks for a background thread. Must be called on every rank.
 comm::Communicator group_beside_training(RankContext& rank_context, const std::string& name);
 
 /// Creates the background saver. Returns null if the run saves only at its end, if
-/// checkpoint.async=false, or if memory is short. Every rank must call.
+/// checkpoint.async=false, or if there is not enough memory. Must be called on every rank.
 std::unique_ptr<checkpoint::AsyncSaver> make_saver(Job& job, RankContext& rank_context);
 
-/// Writes output_dir/checkpoint-<step> and removes checkpoints beyond save_total_limit. Saves in
-/// the background if training continues (`goes_on`) and a saver exists. Waits for the previous save
-/// first. Every rank must call; each writes its own shard.
+/// Writes output_dir/checkpoint-<step> and removes checkpoints beyond save_total_limit. If training
+/// continues (`goes_on`) and a saver exists, saves in the background. Waits for the previous save
+/// first. Each rank writes its own shard. Must be called on every rank.
 void save_training_state(Job& job, RankContext& rank_context, bool goes_on);
 
-/// Returns the seconds that this rank waited for other ranks since the job began, in communication
-/// and in saves.
+/// Returns the seconds for which this rank has waited for other ranks since the job began, in
+/// communication and in saves.
 double seconds_for_others(const Job& job);
 
-/// Must be called before the state is modified, also by work queued on a GPU: a background save may
-/// still be copying it.
+/// Waits until no background save is copying the state. Must be called before the state is
+/// modified, and before work that modifies it is queued on a GPU.
 void before_state_update(Job& job);
 
 /// Waits for the background save and rethrows its error, if any.
 void wait_for_save(Job& job);
 
-/// Restores weights, optimizer, schedule, sampler and counters of the job. Returns the monitor's
-/// state. Every rank must call.
+/// Restores the weights, optimizer, schedule, sampler and counters of the job. Returns the
+/// monitor's state. Must be called on every rank.
 monitor::TrainerState restore_training_state(
     Job& job, const std::filesystem::path& folder, RankContext& rank_context);
 
-/// Loads the weights of the best checkpoint (load_best_model_at_end). Every rank must call.
+/// Loads the weights of the best checkpoint (load_best_model_at_end). Must be called on every rank.
 void restore_best_weights(Job& job, RankContext& rank_context);
 
-/// Writes the current weights to `folder` as a model folder or an adapter folder. Every rank must
-/// call.
+/// Writes the current weights to `folder` as a model folder or an adapter folder. Must be called on
+/// every rank.
 void export_model(Job& job, const std::filesystem::path& folder, RankContext& rank_context);
-/// Makes output_dir itself a model folder. Every rank must call.
+/// Makes output_dir itself a model folder. Must be called on every rank.
 void export_final_model(Job& job, RankContext& rank_context);
 
 /// Returns Hugging Face's name of a weight type.
 const char* type_name(at::ScalarType type);
-/// Returns the files that accompany weights of `type` in a model folder: the configurations, and
-/// the tokenizer's files if a tokenizer is given.
+/// Returns the other files of a model folder with weights of `type`: the configurations, and the
+/// tokenizer's files if a tokenizer is given.
 checkpoint::SmallFiles model_folder_files(
     const model::ModelConfig& config, at::ScalarType type, const text::Tokenizer* tokenizer);
 
 /// Loads the tokenizer from `path`, or from the model's folder if `path` is empty. If
-/// `chat_template` names a file, the tokenizer uses that template and saves it with the model.
+/// `chat_template` names a file, the tokenizer uses this template, and saves it with the model.
 /// Throws Error (config) if there is no tokenizer.
 std::shared_ptr<const text::Tokenizer> load_tokenizer(
     const std::string& path,

@@ -1,4 +1,4 @@
-// Summary of a run without running it (`--dry-run`).
+// Summarizes a run without running it (`--dry-run`).
 #include "train/dry_run.h"
 
 #include <filesystem>
@@ -27,7 +27,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Parameter counts of a run: all parameters and trained parameters.
+/// Number of all parameters and of trained parameters.
 struct Parameters {
   int64_t all = 0, trained = 0;
   std::string text;  // lines about adapters and packed weights, if any

@@ -7,9 +7,9 @@
 
 namespace lockstep::train {
 
-/// Reads the model's config and the tokenizer, finds the data files, and returns a summary of a run
-/// on `ranks` ranks in a few lines. Computes and writes nothing. Throws the Error that the run
-/// would end with.
+/// Reads the model's config and the tokenizer, finds the data files, and returns a short summary of
+/// a run on `ranks` ranks. Computes and writes nothing. If the run would fail with an Error during
+/// its setup, throws the same Error.
 std::string dry_run(const config::Config& config, int64_t ranks);
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// Training loss and accuracy of a classifier per epoch.
+// Computes the training loss and accuracy of a classifier per epoch.
 #include "train/epoch_rows.h"
 
 #include <cmath>

@@ -11,13 +11,13 @@
 
 namespace lockstep::train {
 
-/// Sums over the rows of all ranks, as measured during the steps: with dropout, and with the
-/// weights at that time. Saved in checkpoints.
+/// Sums over the rows of all ranks in this epoch. Loss and accuracy are those measured in the
+/// steps, with dropout and with the weights of that step. Saved in checkpoints.
 struct EpochRows {
   double rows = 0;
-  double loss = 0;  // sum over rows of their step's mean loss
+  double loss = 0;  // sum over the rows of the mean loss of their step
   std::optional<double>
-      right{};  // correctly classified rows; empty if rows do not have exactly one label
+      right{};  // number of correctly classified rows; empty for multi-label rows and regression
 
   /// Adds a step: its loss, the share of correctly classified rows and the number of rows.
   void add(double step_loss, std::optional<double> accuracy, int64_t samples);

@@ -1,4 +1,4 @@
-// Distributed evaluation of a model on a dataset.
+// Evaluates a model on a dataset, distributed over ranks.
 #include "train/evaluate.h"
 
 #include <algorithm>
@@ -55,12 +55,11 @@ Evaluation evaluate(
   Evaluation result;
   result.samples = sequences.size();
   result.batches = (sequences.size() + batch_size - 1) / batch_size;
-  // The objective's sums, and the number of targets as the host counts it.
+  // The objective's sums, followed by the number of targets counted on the CPU.
   const at::Tensor totals = at::zeros({objective.sums() + 1}, at::kDouble);
   const at::Tensor own_sums = totals.narrow(0, 0, objective.sums());
   const comm::Communicator& data = axes.along(mesh::Axis::kData);
-  // With a pipeline, several batches run at once to fill the stages. Otherwise batches run one at a
-  // time.
+  // With a pipeline, several batches run at once to fill the stages.
   const int64_t at_once = axes.mesh().pipeline == 1 ? 1 : kBatchesAStage * axes.mesh().pipeline;
   std::vector<nn::ForwardInputs> inputs;
   // A forward pass may gather parameters, so every rank must run the same number of passes. A rank

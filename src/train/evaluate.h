@@ -21,24 +21,27 @@ struct Evaluation {
   int64_t batches = 0;
   double seconds = 0;
 
-  /// Returns the loss for "loss", or the named metric; NaN if it does not exist.
+  /// Returns the loss if `name` is "loss", otherwise the metric of this name, or NaN if it does not
+  /// exist.
   double metric(std::string_view name) const;
 };
 
 /// Throws Error (numeric) if the loss of an evaluation is NaN or Inf.
 void check_finite(double loss);
 
-/// Computes the objective's sums over batches, like parallel::ParallelModel::statistics. Ranks that
-/// share batches must all call it; the sum over axes.data_context() is the total of the batches.
+/// Computes the objective's sums over batches, like parallel::ParallelModel::statistics. Must be
+/// called on all ranks that share these batches. The sum over axes.data_context() is the total of
+/// all batches.
 using Statistics = std::function<at::Tensor(std::span<const nn::ForwardInputs>)>;
 
-/// Adds inputs that an objective needs besides the rows, on the CPU (AnswerReference). Every rank
-/// calls it equally often.
+/// Adds inputs that an objective needs in addition to the rows, on the CPU (AnswerReference).
+/// Called equally often on every rank.
 using Preparation = std::function<void(nn::ForwardInputs& inputs, const data::MicroBatch& batch)>;
 
-/// Evaluates every sequence once, in order. Batches are assigned to the data-parallel ranks in
-/// turn; batches and result do not depend on the number of ranks. Calls `progress(done, all)` with
-/// this rank's batches. Throws Error (data) if no row has a target. Every rank must call.
+/// Evaluates every sequence once, in order. Batches are distributed over the data-parallel ranks.
+/// The batches and the result do not depend on the number of ranks. Calls `progress(done, all)`
+/// with numbers of this rank's batches. Throws Error (data) if no row has a target. Must be called
+/// on every rank.
 Evaluation evaluate(
     const Statistics& statistics,
     const objective::Objective& objective,

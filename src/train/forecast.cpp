@@ -1,4 +1,4 @@
-// Prediction of step time and memory, and comparison with the measured values.
+// Predicts step time and memory, and compares them with the measured values.
 #include "train/forecast.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace lockstep::train {
 namespace {
 
 // Bytes of code and buffers that a CPU process loads during its first step, in addition to those
-// loaded by warm_up(): saving, logging, data loading, and workspaces for larger products.
+// that warm_up() loads: saving, logging, data loading, and workspaces of larger products.
 constexpr double kLoadedWithTheFirstStep = 6e6;
 
 /// Number and device of the ranks to predict.
@@ -59,7 +59,7 @@ std::optional<Machine> find_machine(const RankCounts& ranks, const ForecastOptio
     try {
       return Machine{plan::read_cluster(file), file.string()};
     } catch (const Error& error) {
-      // The user did not name this file, so a defect in it must not end the run.
+      // The user did not name this file, so an error in it must not end the run.
       log_warning(
           "{} is ignored: {} Run `lockstep calibrate` to write it again",
           file.string(),
@@ -69,7 +69,7 @@ std::optional<Machine> find_machine(const RankCounts& ranks, const ForecastOptio
   return Machine{plan::uniform_cluster(plan::find_device("cpu"), ranks.size), ""};
 }
 
-// Returns true if the trainer supports every "key=value" of the change.
+// Returns true if every "key=value" of the change is supported by the trainer.
 bool is_built(const std::string& change) {
   std::istringstream words(change);
   for (std::string word; words >> word;) {
@@ -124,7 +124,7 @@ Forecast predict(
     const bool is_alike =
         warm_up(model, compute_type(config.training), job.micro_batch, job.data_length());
     const monitor::ProcessMemory after = monitor::process_memory();
-    const int64_t kept = ops::host_memory().kept;  // free memory that the model will use
+    const int64_t kept = ops::host_memory().kept;  // reserved for the model, so available to it
     const int64_t made =
         std::max<int64_t>(after.anonymous_bytes - before.anonymous_bytes - kept, 0);
     const auto resident = static_cast<double>(after.resident_bytes);

@@ -26,7 +26,8 @@ struct ForecastOptions {
 };
 
 struct Forecast {
-  /// Only set if the machine is measured or described. `basis` names the source.
+  /// Only set if the machine has been measured or described. `basis` names the source of the
+  /// figures.
   struct Speed {
     double step_seconds = 0, tokens_per_second = 0;
     double roofline_seconds = 0;  // step time with every kernel and message at peak rate
@@ -34,23 +35,24 @@ struct Forecast {
     std::string error_bars{};  // of the step time: "-9% +14%"
   };
   std::optional<Speed> speed;
-  double bytes = 0;  // peak of the fullest rank, including the current memory of this process
-  double room = 0;   // bytes available to a rank
+  /// Peak of the rank that uses most memory, including the current memory of this process.
+  double bytes = 0;
+  double room = 0;  // bytes available to a rank
   /// Bytes by kind, as in parallel::MemoryByKind. "other" includes memory that is not in tensors.
   std::vector<std::pair<std::string, double>> kinds;
 };
 
-/// Predicts a step of `config` with a model of this shape. If `rows` is given, the time is
-/// predicted for the average padded length of its micro-batches and the memory for the longest;
-/// otherwise all rows have data.sequence_length tokens.
+/// Predicts a step of `config` with a model of this shape. With `rows`, the time is predicted for
+/// the average padded length of their micro-batches and the memory for the longest one. Without
+/// `rows`, all rows have data.sequence_length tokens.
 ///
-/// On CPUs, the step time is predicted if a run or `lockstep calibrate` has measured the machine
-/// with the same number of ranks and threads (machine_file()). On GPUs, a prediction is made only
-/// if a cluster file is given. The first rank computes a step of a small model of the family, so
-/// that its memory includes what libraries load and generate for this processor.
+/// On CPUs, the step time is predicted if an earlier run or `lockstep calibrate` has measured the
+/// machine with the same number of ranks and threads (machine_file()). On GPUs, it is predicted
+/// only with a cluster file. Rank 0 computes a step of a small model of the same family first, so
+/// that its memory includes the code that libraries load and generate for this processor.
 ///
-/// Every rank must call. If the run does not fit and `options.misfit` is kRefuse, throws on every
-/// rank and suggests changes that would make it fit.
+/// If the run does not fit and `options.misfit` is kRefuse, throws on every rank and suggests
+/// changes to the configuration. Must be called on every rank.
 std::optional<Forecast> make_forecast(
     const config::Config& config,
     const model::ModelConfig& model,

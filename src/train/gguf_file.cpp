@@ -1,4 +1,4 @@
-// Export of a model to a GGUF file.
+// Exports a model to a GGUF file.
 #include "train/gguf_file.h"
 
 #include <span>

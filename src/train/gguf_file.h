@@ -1,4 +1,4 @@
-// GGUF export, llama.cpp's single-file format.
+// Exports a model to GGUF, llama.cpp's single-file format.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,9 @@
 
 namespace lockstep::train {
 
-/// Writes `path` atomically. Processes one tensor at a time, so that only one is in memory, in
-/// float32 and in its file type. Returns one note per difference from the requested format. Throws
-/// Error (config) if GGUF does not support the model, and Error (data) if a value is NaN or too
-/// large.
+/// Writes `path` atomically. Only one tensor at a time is in memory, in float32 and in its file
+/// type. Returns a note for each difference from the requested format. Throws Error (config) if
+/// GGUF does not support the model, and Error (data) if a value is NaN or too large.
 std::vector<std::string> save_gguf(
     const std::filesystem::path& path,
     const MergedWeights& weights,

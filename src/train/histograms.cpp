@@ -1,4 +1,4 @@
-// Histograms of weights and gradients, counted in parallel.
+// Counts histograms of weights and gradients in parallel.
 #include "train/histograms.h"
 
 #include <algorithm>
@@ -21,21 +21,21 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int kMantissaBits = 2;  // mantissa bits that select the bin within an octave
+constexpr int kMantissaBits = 2;  // mantissa bits that are part of the code
 constexpr int kCodeShift = 23 - kMantissaBits;
 constexpr int64_t kLowestCode = (127 - 40) << kMantissaBits;  // code of 2^-40
 constexpr int64_t kHighestCode = (127 + 20)
-                                 << kMantissaBits;  // code of 2^20, the first beyond the last bin
+                                 << kMantissaBits;  // code of 2^20, the first above the last bin
 constexpr int64_t kBinsOfASign = kHighestCode - kLowestCode;  // bins per sign
 constexpr int64_t kHistogramBins = 2 * kBinsOfASign + 1;
 constexpr int64_t kCountedAtATime = 1 << 22;  // elements per chunk
 
-/// Smallest magnitude with this code.
+/// Returns the smallest magnitude with this code.
 double magnitude_of(int64_t code) {
   return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(code) << kCodeShift));
 }
 
-/// Upper limit of each bin.
+/// Returns the upper limit of each bin.
 const std::vector<double>& bin_limits() {
   static const std::vector<double> limits = [] {
     std::vector<double> found;
@@ -77,7 +77,8 @@ void BinnedCounts::add(int64_t row, const at::Tensor& values) {
   for (int64_t begin = 0; begin < values.numel(); begin += kCountedAtATime) {
     const at::Tensor part =
         values.narrow(0, begin, std::min(kCountedAtATime, values.numel() - begin)).to(at::kFloat);
-    // Without its sign, a float's bit pattern grows with its magnitude. The upper bits are the bin.
+    // The bit pattern of a float without its sign grows with its magnitude. Its upper bits are the
+    // code, from which the bin follows.
     const at::Tensor code = part.abs().view(at::kInt).bitwise_right_shift(kCodeShift);
     const at::Tensor bin = code.clamp(kLowestCode - 1, kHighestCode - 1).sub(kLowestCode - 1);
     const at::Tensor index = at::where(part.lt(0), bin.neg(), bin).add(kBinsOfASign);

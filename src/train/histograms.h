@@ -1,5 +1,5 @@
-// Histograms of weights and gradients for the experiment trackers, under any parallel plan. Each
-// element is counted by the rank that owns it; ranks exchange counts, not tensors.
+// Histograms of weights and gradients for experiment trackers, for any parallel plan. Each element
+// is counted by the rank that owns it. Ranks exchange counts, not tensors.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace lockstep::train {
 
-/// Histogram counts with the same bins on all ranks. For each sign there are four bins per octave
-/// of magnitude from 2^-40 to 2^20. Smaller values share one bin; larger values are counted in the
+/// Histogram counts with the same bins on all ranks. For each sign, there are four bins per octave
+/// of magnitude from 2^-40 to 2^20. Smaller values share one bin. Larger values are counted in the
 /// outermost bins.
 class BinnedCounts {
  public:
@@ -23,9 +23,9 @@ class BinnedCounts {
   explicit BinnedCounts(int64_t rows);
   /// Adds floating-point `values` [n], on any device, to one histogram.
   void add(int64_t row, const at::Tensor& values);
-  /// Sums the counts over the ranks. Every rank must call with the same number of rows.
+  /// Sums the counts over the ranks. Must be called on every rank, with the same number of rows.
   void reduce(comm::Communicator& communicator);
-  /// Returns one histogram without its empty outer bins; all zeros if nothing was added.
+  /// Returns one histogram without its empty outer bins. All zeros if no value was added.
   monitor::Histogram histogram(int64_t row) const;
 
  private:
@@ -37,18 +37,18 @@ class BinnedCounts {
 class Histograms {
  public:
   Histograms(Job& job, RankContext& rank_context) : job_(job), rank_context_(rank_context) {}
-  /// Returns true if histograms are due for the step that completes `step` steps.
+  /// Returns true if histograms are due in the step that completes `step` steps.
   bool is_due(int64_t step) const;
-  /// Counts gradients, between forward_backward and optimizer_step. Every rank must call.
+  /// Counts gradients. Must be called between forward_backward and optimizer_step, on every rank.
   void count_gradients();
-  /// Counts weights, after optimizer_step. Every rank must call.
+  /// Counts weights. Must be called after optimizer_step, on every rank.
   void count_weights();
-  /// Passes the counts to rank 0's monitor, after the step was logged.
+  /// Passes the counts to rank 0's monitor. Must be called after the step was logged.
   void tell();
 
  private:
   void find_names();
-  /// Returns -1 if the parameter is not trained.
+  /// Returns the parameter's index, or -1 if it is not trained.
   int64_t row_of(const std::string& name) const;
 
   Job& job_;

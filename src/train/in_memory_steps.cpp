@@ -1,4 +1,4 @@
-// In-memory checkpoints of a job: creation, saving and recovery.
+// Creates and saves in-memory checkpoints of a job, and recovers from them.
 #include "train/in_memory_steps.h"
 
 #include <string>
@@ -23,8 +23,8 @@
 namespace lockstep::train {
 namespace {
 
-/// Returns the state besides the tensors. Excludes the monitor's growing history, which
-/// metrics.jsonl contains.
+/// Returns the state without the tensors and without the monitor's growing history, which is in
+/// metrics.jsonl.
 std::string about_step(Job& job, const RankContext& rank_context) {
   monitor::TrainerState& state = job.monitor->state();
   auto history = std::exchange(state.log_history, {});

@@ -1,5 +1,5 @@
-// In-memory checkpoints of a job (checkpoint.replicas=1). The memory survives the worker processes;
-// restarted workers write it out as a checkpoint and resume from that.
+// In-memory checkpoints of a job (checkpoint.replicas=1). Their memory outlives the worker
+// processes. Restarted workers write it to a checkpoint folder and resume from there.
 #pragma once
 
 #include <filesystem>
@@ -10,21 +10,22 @@
 
 namespace lockstep::train {
 
-/// Creates the in-memory checkpoint if checkpoint.replicas is set and memory is available;
-/// otherwise returns null. Every rank must call, after the job's state has been restored.
+/// Creates the in-memory checkpoint if checkpoint.replicas is set and there is enough memory;
+/// otherwise returns null. Must be called after the job's state has been restored, on every rank.
 std::unique_ptr<checkpoint::InMemoryCheckpoint> make_in_memory_checkpoint(
     Job& job, RankContext& rank_context);
 
-/// Copies the state between two steps, if due. Returns the seconds during which this rank did not
-/// train. Every rank must call.
+/// Copies the state between two steps, if a copy is due. Returns the seconds for which this rank
+/// did not train. Must be called on every rank.
 double keep_step(Job& job, RankContext& rank_context);
 
-/// Waits until the neighbour node has received the current copy, if any. Every rank must call.
+/// Waits until the neighbour node has received the current copy, if any. Must be called on every
+/// rank.
 void wait_for_in_memory_step(Job& job);
 
-/// After a restart, checks if the previous workers left a complete state in memory that is newer
-/// than the checkpoint `found`. If so, writes it as a checkpoint and returns its folder; otherwise
-/// returns `found`. Every rank must call.
+/// Returns the checkpoint to resume from after a restart. If the previous workers left a complete
+/// state in memory that is newer than the checkpoint `found`, writes it to a checkpoint folder and
+/// returns this folder. Otherwise returns `found`. Must be called on every rank.
 std::optional<std::filesystem::path> recover_in_memory_step(
     Job& job, const std::optional<std::filesystem::path>& found, RankContext& rank_context);
 

@@ -1,4 +1,4 @@
-// Setup, evaluation and completion of a training job.
+// Sets up, evaluates and completes a training job.
 #include "train/job.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ namespace {
 
 constexpr int64_t kDefaultPrefetch = 2;
 
-/// Checks the parts of a configuration that depend on the data files and ranks.
+/// Checks those parts of a configuration that depend on the data files and on the number of ranks.
 void check(const Job& job) {
   const config::TrainingSection& training = job.config.training;
   const Datasets& datasets = job.datasets;
@@ -71,19 +71,19 @@ void check(const Job& job) {
   }
 }
 
-/// Number of data-parallel ranks at the job's start, even if ranks were lost since then.
+/// Returns the number of data-parallel ranks at the start of the job, before any ranks were lost.
 int64_t configured_data_ranks(const Job& job, const RankContext& rank_context) {
   return rank_context.configured_ranks() * job.axes->mesh().data / rank_context.size();
 }
 
-/// Sequences per step. Does not change when ranks are lost.
+/// Returns the number of sequences per step, which does not change if ranks are lost.
 int64_t global_batch_of(const Job& job, const RankContext& rank_context) {
   const config::TrainingSection& training = job.config.training;
   return training.per_device_train_batch_size * training.gradient_accumulation_steps *
          configured_data_ranks(job, rank_context);
 }
 
-/// Maximum number of micro-batches that a rank computes per step, sequentially.
+/// Returns the maximum number of micro-batches that a rank computes sequentially in a step.
 int64_t micro_batches_of(const Job& job, const RankContext& rank_context) {
   const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   return divide_up(
@@ -202,7 +202,7 @@ Answered answered(const Job& job, const LabelledSet& set) {
       job.config.task.save_scores ? Shown::kAll : Shown::kTaken};
 }
 
-/// Prints the report of the last evaluation and writes its files to output_dir.
+/// Prints the report of the last evaluation and writes the report files to output_dir.
 void report_rows(const Job& job, const LabelledSet& set, RankContext& rank_context) {
   on_first_rank(rank_context.communicator, [&] {
     write_judgement(
@@ -221,8 +221,8 @@ bool has_labels(const data::SequenceView& rows) {
   return std::ranges::any_of(rows.classes(), [](int64_t each) { return each != data::kNoClass; });
 }
 
-/// Predicts a test set that the report does not cover and writes the predictions. Also computes
-/// metrics if the set has labels.
+/// Predicts the labels of a test set that the report does not cover and writes them to files. If
+/// the set has labels, computes the metrics as well.
 void answer_rows(
     Job& job,
     const data::SequenceView& rows,
@@ -279,8 +279,8 @@ ModelRequest model_request(const Job& job, const RankContext& rank_context) {
   return request;
 }
 
-/// Reports training from random weights, which requires a preset or the user's own configuration. A
-/// Hub model without weights is an incomplete download, which is an error.
+/// Reports that training starts from random weights. This requires a preset or the user's own
+/// configuration. A Hub model without weights is an incomplete download, which is an error.
 void report_random_weights(
     const model::ModelSource& source,
     const config::TrainingSection& training,

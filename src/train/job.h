@@ -44,14 +44,14 @@ struct Progress {
   data::SamplerState sampler;
 };
 
-/// Learning rate change that a user made during the run (train/steering.h).
+/// Change of the learning rate that a user made during the run (train/steering.h).
 struct RateAct {
   int64_t step = 0;          // completed steps at that time
   double learning_rate = 0;  // new value of the configuration's key, from the next step on
   double configured = 0;     // configured value at that time
 };
 
-/// Weights of the layers that are not run because the model is truncated. They are saved unchanged.
+/// Weights of the layers after the end of a truncated model. They are not run, and saved unchanged.
 struct UntouchedWeights {
   model::ModelConfig whole;
   parallel::ModelSpec::Fill fill;
@@ -67,19 +67,19 @@ struct Job {
   Datasets datasets;
   LabelledData rows;     // classifiers only, on rank 0; otherwise empty
   JudgeOptions judging;  // loss and metrics options
-  /// For generative classification: the labels and their token sequences. Otherwise empty.
+  /// Labels of generative classification and their token sequences. Otherwise empty.
   std::optional<model::HeadSpec> written_labels;
   WrittenLabels written;
   AnswerSets answers;  // for preference tuning and unlearning; otherwise empty
-  /// For unlearning methods that weight rows by scores: the scored rows. Otherwise null.
+  /// Rows that the reference model scores, for unlearning methods with row weights. Otherwise null.
   std::shared_ptr<const data::SequenceView> scored_rows;
   RunLength length;
   std::unique_ptr<checkpoint::OutputDirLock> hold;  // locks training.output_dir
-  /// Set if output_dir is in an object store; training.output_dir is then a local working folder.
+  /// Set if output_dir is in an object store. training.output_dir is then a local working folder.
   std::unique_ptr<checkpoint::ObjectStoreRun> stored;
   std::unique_ptr<parallel::ParallelGroups> axes;
   std::unique_ptr<parallel::ParallelGroups>
-      evaluation_axes;  // for unlearning metrics; null until they are first needed
+      evaluation_axes;  // for unlearning metrics; null until first used
   std::unique_ptr<parallel::ParallelModel> model;
   std::optional<UntouchedWeights> untouched;        // empty if the whole model is run
   std::shared_ptr<const model::Adapters> adapters;  // null if the model itself is trained
@@ -88,7 +88,7 @@ struct Job {
   std::unique_ptr<optim::Schedule> schedule;
   optim::ScheduleOptions schedule_options;  // options of the schedule
   std::vector<RateAct> rate_acts;           // learning rate changes so far, by step
-  std::vector<RateAct> acts_to_come;        // changes of the resumed run after its checkpoint
+  std::vector<RateAct> acts_to_come;  // changes after the checkpoint that the run resumes from
   std::unique_ptr<data::Loader> loader;
   std::unique_ptr<monitor::Monitor> monitor;      // on rank 0; null on the other ranks
   std::unique_ptr<checkpoint::AsyncSaver> saver;  // null: saves are synchronous
@@ -110,14 +110,15 @@ struct Job {
   Classified classified;
 
   double temperature = 1;  // divisor of a classifier's logits (task.calibration)
-  /// Returns true if the model assigns labels to rows, by a classification head or as text.
+  /// Returns true if the model assigns labels to rows, either by a classification head or as
+  /// generated text.
   bool is_classifier() const;
-  /// Labels used to score predictions.
+  /// Returns the labels with which predictions are scored.
   const model::HeadSpec& judged_head() const {
     return written_labels ? *written_labels : task.head;
   }
-  /// Evaluates and logs. `prefix` and `suffix` are part of the metric names (eval_loss_mm). Every
-  /// rank must call.
+  /// Evaluates and logs. Metric names start with `prefix` and end with `suffix` (eval_loss_mm).
+  /// Must be called on every rank.
   Evaluation evaluate(
       const data::SequenceView& sequences,
       const std::string& prefix,
@@ -125,7 +126,7 @@ struct Job {
       const std::string& suffix = "");
   void report_evaluation(
       const Evaluation& result, const std::string& prefix, const std::string& suffix = "");
-  /// Evaluates and logs without side effects on training. Every rank must call.
+  /// Evaluates and logs without any effect on training. Must be called on every rank.
   Evaluation evaluate_by_the_way(RankContext& rank_context);
   /// Evaluates on data.validation, or with the unlearning metrics. Records the best result and
   /// updates the schedule. Returns the line that it printed (print_evaluation). Every rank must
@@ -133,16 +134,17 @@ struct Job {
   std::string evaluate_training(RankContext& rank_context);
 };
 
-/// Opens the model description, tokenizer, data and task, before anything large is loaded. Every
-/// rank must call.
+/// Opens the model description, tokenizer, data and task, before anything large is loaded. Must be
+/// called on every rank.
 std::unique_ptr<Job> open_job(
     const config::Config& config, const std::string& resolved, RankContext& rank_context);
 
-/// Builds the model, optimizer, schedule and loader, and restores a checkpoint if the run resumes.
-/// Every rank must call.
+/// Builds the model, optimizer, schedule and loader. Restores a checkpoint if the run resumes. Must
+/// be called on every rank.
 void build_job(Job& job, RankContext& rank_context);
 
-/// Completes the run: final evaluations, result files, and the model in output_dir.
+/// Completes the run: final evaluations, result files, and the model in output_dir. Must be called
+/// on every rank.
 void finish_job(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

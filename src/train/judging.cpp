@@ -1,4 +1,4 @@
-// Metric and threshold options of a classifier, from the configuration.
+// Reads the metric and threshold options of a classifier from the configuration.
 #include "train/judging.h"
 
 #include <algorithm>

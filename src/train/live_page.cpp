@@ -1,4 +1,4 @@
-// Monitor page served by a running job.
+// Serves the monitor page of a running job.
 #include "train/live_page.h"
 
 namespace lockstep::train {

@@ -9,8 +9,8 @@
 
 namespace lockstep::train {
 
-/// Serves the page of one run folder on a free port of 127.0.0.1, in a separate thread, until
-/// destruction.
+/// Serves the page of one run folder on a free port of 127.0.0.1 during its lifetime, in a separate
+/// thread.
 class LivePage {
  public:
   /// Throws Error (environment) if no port is available.
@@ -19,7 +19,7 @@ class LivePage {
   LivePage(const LivePage&) = delete;
   LivePage& operator=(const LivePage&) = delete;
 
-  /// URL of the page.
+  /// Returns the URL of the page.
   std::string address() const;
 
  private:

@@ -1,4 +1,4 @@
-// Merging of adapters into base weights.
+// Merges adapters into base weights.
 #include "train/merge.h"
 
 #include <map>
@@ -46,8 +46,8 @@ void merge(
   }
 }
 
-/// Throws Error (config) if a tied weight would need two different values: with the adapter as the
-/// embedding, without it as the head, or vice versa.
+/// Throws Error (config) if a tied weight would need two different values. This is the case if the
+/// adapter changes it only as the embedding or only as the head.
 void check_tied(const parallel::ModelSpec& spec) {
   if (spec.adapters == nullptr) {
     return;
@@ -141,7 +141,7 @@ MergedModel merge_adapter(
 void pack(MergedModel& model, model::Quantization quantization) {
   const std::vector<std::string> names = model::packed_linears(quantization, model.config);
   const std::set<std::string> packed(names.begin(), names.end());
-  std::map<std::string, model::LayerSpec> layers;  // by name of the weight
+  std::map<std::string, model::LayerSpec> layers;  // by the name of the weight
   for (model::LayerSpec& layer : model::describe(model.config)) {
     if (packed.count(layer.prefix) > 0) {
       const std::string weight = layer.weight().name;

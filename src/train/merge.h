@@ -14,18 +14,18 @@
 
 namespace lockstep::train {
 
-/// Merged weights of a model folder with an adapter, computed one parameter at a time. A linear
-/// with an adapter becomes W + s B A (transposed if the file stores [in, out]; with DoRA, rows
-/// scaled to their trained norms). Other parameters that the adapter trained replace those of the
-/// base. Packed weights are dequantized.
+/// Weights of a model folder after merging an adapter, computed one parameter at a time. The weight
+/// of a linear with an adapter becomes W + s B A (transposed if the file stores [in, out]). With
+/// DoRA, the rows are then scaled to their trained norms. Other parameters that the adapter trained
+/// replace those of the base. Packed weights are dequantized.
 class MergedWeights {
  public:
-  /// Throws Error (config, data).
+  /// Throws Error (config, data) if the adapter cannot be merged.
   MergedWeights(const model::ModelSource& base, const std::optional<AdapterRequest>& adapter);
 
   const model::ModelConfig& config() const { return spec_.config; }
-  /// Returns the whole parameter in float32 on the CPU. `layer` belongs to the config and contains
-  /// `parameter`.
+  /// Returns the whole parameter in float32 on the CPU. `layer` is the layer of config() that
+  /// contains `parameter`.
   at::Tensor values(const model::LayerSpec& layer, const model::ParameterSpec& parameter) const;
 
  private:
@@ -38,15 +38,16 @@ struct MergedModel {
   std::vector<checkpoint::Piece> weights;  // file group "model", whole tensors on the CPU
 };
 
-/// Returns all merged weights, rounded once to `type` (none: the base's type). Needs memory for the
-/// model's weights and one more parameter in float32. Throws Error (config, data).
+/// Returns all merged weights, rounded once to `type`, by default the type of the base weights.
+/// Needs memory for the model's weights and one more parameter in float32. Throws Error (config,
+/// data).
 MergedModel merge_adapter(
     const model::ModelSource& base,
     const std::optional<AdapterRequest>& adapter,
     std::optional<at::ScalarType> type = std::nullopt);
 
-/// Quantizes the linears of `model` in its type, with the same result as bitsandbytes. Throws Error
-/// (config) if `quantization` does not match the names of the linears.
+/// Quantizes the linears of `model` from the model's type, with the same result as bitsandbytes.
+/// Throws Error (config) if `quantization` does not match the names of the linears.
 void pack(MergedModel& model, model::Quantization quantization);
 
 /// Writes a model folder, including the tokenizer's files if `tokenizer` is not null.

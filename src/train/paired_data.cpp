@@ -1,4 +1,5 @@
-// Data, reference models and evaluation of preference tuning, unlearning and classification.
+// Opens the data, reference models and evaluation of preference tuning, unlearning and
+// classification.
 #include "train/paired_data.h"
 
 #include <utility>
@@ -36,7 +37,7 @@ void open_answers(Job& job, int64_t length, RankContext& rank_context) {
   job.drops_out = !job.config.preference.disable_dropout;
   if (trains_rewards(job.config.task)) {
     job.task.head = model::reward_head();
-    // Saved with the model: readers of the folder need it to find the last token of a padded row.
+    // Saved with the model, because the last token of a padded row cannot be found without it.
     job.source.config.pad_token_id = padding_of_answers(job.source.config, *job.tokenizer);
   }
 }
@@ -136,8 +137,8 @@ std::vector<nn::ForwardInputs> all_on(
   return there;
 }
 
-/// Throws Error (config) if the adapter's initial values were subtracted from the base weights: the
-/// model without its adapter is then not the base model.
+/// Throws Error (config) if the adapter's initial values were subtracted from the base weights. The
+/// model without its adapter is then not the base model and cannot be the reference.
 void check_reference(const model::Adapters& adapters) {
   if (take_from_base(adapters.config)) {
     throw Error(

@@ -1,4 +1,5 @@
-// Loads preference and unlearning data and builds their reference models. Used by job.cpp.
+// Loads the data of preference tuning and unlearning and builds their reference models. Used by
+// job.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +13,37 @@
 
 namespace lockstep::train {
 
-/// Opens preference data and sets the objective. Every rank must call this and all functions below.
+/// Opens preference data and sets the objective. All functions of this file must be called on every
+/// rank.
 void open_answers(Job& job, int64_t length, RankContext& rank_context);
 /// Opens labelled rows for generative classification.
 void open_written_labels(Job& job, int64_t length, RankContext& rank_context);
 /// Opens the forget set and the retain set.
 void open_unlearning(Job& job, int64_t length, RankContext& rank_context);
 
-/// Computes the answers' scores under the reference model. Call before a checkpoint is restored:
-/// the reference is the model at the start of training.
+/// Computes the scores of the answers under the reference model, which is the model at the start of
+/// training. Must therefore be called before a checkpoint is restored.
 void score_answers(Job& job, RankContext& rank_context);
 /// Returns the frozen reference model of unlearning, which provides distributions and hidden
-/// states; null if the method needs none. If `model` has adapters, the reference is the same model
-/// without them; otherwise it is a second model built from `spec` under the same plan. For RMU it
-/// also includes the steering direction of the forget set. The arguments must outlive it.
+/// states. Null if the method needs none. If `model` has adapters, the reference is the same model
+/// without them. Otherwise it is a second model, built from `spec` with the same plan. For RMU, it
+/// also has the target hidden state of the forget set. All arguments must outlive it.
 std::shared_ptr<objective::Reference> unlearning_reference(
     const config::Config& config,
     parallel::ParallelModel& model,
     parallel::ModelSpec spec,
     const parallel::Plan& plan,
     parallel::ParallelGroups& axes);
-/// For PDU: updates the weight of the retain loss from the step's loss, or at the end of an epoch
-/// from the loss over all rows.
+/// For PDU: updates the weight of the retain loss, either from the step's loss or, at the end of an
+/// epoch, from the loss over all rows.
 void follow_retain_loss(
     Job& job, const parallel::StepResult& result, bool epoch_ends, RankContext& rank_context);
-/// For a truncated model: returns the layers that are not run and are saved unchanged.
+/// Returns the weights of the layers that a truncated model does not run and that are saved
+/// unchanged.
 std::optional<UntouchedWeights> untouched_weights(const Job& job, ModelRequest request);
 
-/// Evaluates a classifier. The metrics are computed from the rows' logits, not from the objective's
-/// sums.
+/// Evaluates a classifier. The metrics are computed from the logits of the rows, not from the
+/// objective's sums.
 Evaluation evaluate_classifier(
     Job& job,
     const data::SequenceView& rows,

@@ -1,4 +1,4 @@
-// Parallel plan and type of a run, from its configuration.
+// Converts the configuration of a run to its parallel plan and compute type.
 #include "train/plan.h"
 
 #include <algorithm>

@@ -19,7 +19,7 @@ void check_plan(const config::ParallelSection& parallel, int64_t length);
 /// Throws Error (config) if mixture-of-experts keys do not match the model.
 void check_mixture(const config::Config& config, const model::ModelConfig& model);
 
-/// Compute type of the model.
+/// Returns the model's compute type.
 at::ScalarType compute_type(const config::TrainingSection& training);
 
 /// Returns the parts of the plan that do not depend on the number of ranks.

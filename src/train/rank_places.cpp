@@ -1,4 +1,4 @@
-// Location file of each rank in the run folder.
+// Writes the file with the location of each rank to the run folder.
 #include "train/rank_places.h"
 
 #include <unistd.h>

@@ -5,19 +5,19 @@
 
 namespace lockstep::train {
 
-/// While an instance exists, the run folder lists where each rank's status block is
-/// (base/rank_status.h), and the block contains the rank's coordinate. If the folder is not
-/// writable, warns once; the run continues.
+/// While an instance exists, a file in the run folder contains the location of each rank's status
+/// block (base/rank_status.h). The constructor also writes the rank's coordinate to the block. If
+/// the folder is not writable, logs one warning, and the run continues.
 class RankPlaces {
  public:
-  /// Every rank must call.
+  /// Must be called on every rank.
   RankPlaces(Job& job, RankContext& rank_context);
   ~RankPlaces();
   RankPlaces(const RankPlaces&) = delete;
   RankPlaces& operator=(const RankPlaces&) = delete;
 
  private:
-  std::filesystem::path folder_;  // folder this rank wrote to; empty: none
+  std::filesystem::path folder_;  // folder that this rank wrote to; empty if none
 };
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// Collection of step times per rank and detection of slow ranks.
+// Collects step times per rank and detects slow ranks.
 #include "train/rank_times.h"
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace lockstep::train {
 namespace {
 
-constexpr size_t kRanksAStep = 16;    // maximum number of ranks per step that an event covers
-constexpr int64_t kJudgedSteps = 50;  // steps over which a rank must be slow
-constexpr size_t kMostKept = 128;     // previous checks
+constexpr size_t kRanksAStep = 16;    // a report covers at least one step per 16 ranks
+constexpr int64_t kJudgedSteps = 50;  // number of steps over which a rank must be slow
+constexpr size_t kMostKept = 128;     // number of previous checks kept
 constexpr size_t kSaving = 3;         // index in monitor::kRankMeans
 static_assert(monitor::kRankMeans.at(kSaving).values == &monitor::RankShares::checkpoint_s);
 constexpr double kGrown = 1.02;  // memory growth that causes another event
@@ -103,7 +103,7 @@ void RankTimes::judge(monitor::Monitor& monitor) {
   }
   const auto slow = monitor::slow_rank(judged_, monitor::usual_compute(before_));
   if (before_.size() ==
-      kMostKept) {  // keep every other one, so that they still cover the whole run
+      kMostKept) {  // drop every other check, so that the rest covers the whole run
     for (size_t i = 0; i < kMostKept / 2; ++i) {
       before_[i] = std::move(before_[2 * i]);
     }

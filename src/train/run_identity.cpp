@@ -1,4 +1,4 @@
-// Comparison of a checkpoint's data and settings with those of the run.
+// Compares the data and settings in a checkpoint with those of the run.
 #include "train/run_identity.h"
 
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Converts values of older checkpoints to today's.
+/// Converts values of older checkpoints to the current format.
 json in_todays_words(const std::string& name, const json& value) {
   if (name == "data.packing" && value.is_boolean()) {
     return value.get<bool>() ? "concatenate" : "none";
@@ -41,7 +41,7 @@ std::vector<std::string> differences(const json& there, const json& here, const 
   return found;
 }
 
-/// Keeps the order, which is significant.
+/// Returns the entries as an array of pairs, because their order matters.
 json by_name(const config::NumberMap& numbers) {
   json pairs = json::array();
   for (const auto& [pattern, number] : numbers) {
@@ -50,7 +50,8 @@ json by_name(const config::NumberMap& numbers) {
   return pairs;
 }
 
-/// Properties of the sources that determine which source a sample comes from. Names do not.
+/// Returns the properties of the sources that determine which source a sample comes from. Their
+/// names are not among them.
 json weights_of(const std::vector<data::MixedRows>& sources) {
   json list = json::array();
   for (const data::MixedRows& source : sources) {
@@ -62,7 +63,7 @@ json weights_of(const std::vector<data::MixedRows>& sources) {
   return list;
 }
 
-/// Adds the keys of this optimizer.
+/// Adds the keys of the configured optimizer.
 void add_optimizer(const config::TrainingSection& training, nlohmann::ordered_json& settings) {
   if (training.optim == "muon") {
     settings["training.muon_learning_rate"] =

@@ -1,4 +1,4 @@
-// Identity of a run: its data and settings, saved in checkpoints and compared on resume.
+// Identity of a run: its data and settings. It is saved in checkpoints and compared on resume.
 #pragma once
 
 #include <string>
@@ -10,20 +10,21 @@
 
 namespace lockstep::train {
 
-/// Returns "data", which determines the sample at each position, and "settings", which determine
-/// the computation of a step, by configuration key.
+/// Returns "data" and "settings", each by configuration key. "data" determines the sample at each
+/// position. "settings" determine the computation of a step.
 nlohmann::ordered_json identity_of(const Job& job);
 
-/// Descriptions of differences: "data.sequence_length: 32 there, 16 here".
+/// Differences, such as "data.sequence_length: 32 there, 16 here".
 struct IdentityDifferences {
   std::vector<std::string> data, settings;
 };
-/// Compares the identity of a checkpoint with that of this run. Names that only one of them has are
-/// ignored.
+/// Compares the identity of a checkpoint with that of this run. Ignores keys that only one of them
+/// has.
 IdentityDifferences compare_identities(const nlohmann::json& there, const nlohmann::json& here);
 
-/// Compares the job with the checkpoint `source`, whose state is given. Throws Error (config) for
-/// different data, unless the configuration allows it. Warns on rank 0 about different settings.
+/// Compares the job with the checkpoint `source`; `state` is the checkpoint's state. Throws Error
+/// (config) if the data differs, unless the configuration allows it. Logs a warning on rank 0 if
+/// settings differ.
 void check_identity(
     const Job& job,
     const RankContext& rank_context,

@@ -1,4 +1,4 @@
-// Number of steps of a run, and intervals of logging, evaluation and saving.
+// Computes the number of steps of a run, and its intervals of logging, evaluation and saving.
 #include "train/run_length.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Events and log lines of a run.
+// Writes the events and log lines of a run.
 #include "train/run_record.h"
 
 #include <array>
@@ -30,7 +30,7 @@
 namespace lockstep::train {
 namespace {
 
-/// "data 2, tensor 2, ZeRO 3": the mesh and other settings that divide a step.
+/// Returns the mesh and other settings that divide a step, such as "data 2, tensor 2, ZeRO 3".
 std::string plan_text(const Job& job) {
   const config::ParallelSection& parallel = job.config.parallel;
   const mesh::Mesh& mesh = job.axes->mesh();
@@ -134,7 +134,7 @@ std::optional<double> accuracy_of(const Job& job, const parallel::StepResult& re
   }
   Evaluation step;
   step.report = job.model->objective().report(result.sums);
-  // Name of the metric with and without class weights.
+  // The name of this metric depends on whether class weights are set.
   const double accuracy = step.metric("accuracy");
   return std::isnan(accuracy) ? step.metric("token_accuracy") : accuracy;
 }
@@ -186,7 +186,7 @@ void end_epoch(Job& job, bool is_told) {
 }
 
 void log_memory(Job& job, RankContext& rank_context) {
-  // All ranks know which steps are logged.
+  // Whether a step is logged must not depend on the rank.
   const int64_t step = job.progress.step, every = job.length.logging_steps;
   const bool is_logged = (every > 0 && step % every == 0) || step == job.length.total_steps ||
                          (step == 1 && job.config.training.logging_first_step);

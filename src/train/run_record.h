@@ -15,13 +15,13 @@
 
 namespace lockstep::train {
 
-/// Records "began": the step from which this attempt continues, the model, program version and
-/// plan, machines, data, and the origins of the configuration's values. Call on rank 0; does
-/// nothing if the job has no monitor.
+/// Records the event "began": the step from which this attempt continues, the model, program
+/// version and plan, machines, data, and the origins of the configuration's values. Must be called
+/// on rank 0; does nothing if the job has no monitor.
 void record_beginning(Job& job, const RankContext& rank_context, const config::Origins& origins);
 
-/// Records "forecast", the prediction of a step, if one was made, and passes the roofline to the
-/// monitor. Call on rank 0; does nothing if the job has no monitor.
+/// Records the event "forecast", the prediction of a step, if one was made. Passes the roofline to
+/// the monitor. Must be called on rank 0; does nothing if the job has no monitor.
 void record_forecast(Job& job, const std::optional<Forecast>& forecast);
 
 /// Records "measured": the prediction and the measured step time and peak memory of a rank. Call on
@@ -33,32 +33,32 @@ void record_measured(
 /// nothing if the job has no monitor.
 void record_failure(Job& job);
 
-/// Returns the share of a step's rows that were classified correctly, for a single-label classifier
-/// with a classification head. Empty otherwise.
+/// Returns the share of a step's rows that were classified correctly. Only for single-label
+/// classifiers with a classification head; otherwise empty.
 std::optional<double> accuracy_of(const Job& job, const parallel::StepResult& result);
 
-/// Returns the values reported for a step besides loss and norm: the objective's metrics, expert
-/// loads, and the shares of a mixture's sources.
+/// Returns the values that are reported for a step besides loss and gradient norm: the objective's
+/// metrics, expert loads, and the shares of a mixture's sources.
 std::vector<std::pair<std::string, double>> step_metrics(
     const Job& job, const parallel::StepResult& result, const data::StepBatch& batch);
 
-/// Logs the memory by kind of the rank that uses most, at logged steps (monitor.log_memory). Every
-/// rank must call.
+/// At logged steps, logs memory by kind of the rank that uses most (monitor.log_memory). Must be
+/// called on every rank.
 void log_memory(Job& job, RankContext& rank_context);
 
-/// For a classifier, adds a step's rows to those of the epoch. Every rank must call.
+/// For a classifier, adds a step's rows to those of the epoch. Must be called on every rank.
 void count_rows(Job& job, const parallel::StepResult& result, const data::StepBatch& batch);
 
-/// Resets the epoch's rows. Logs them first, unless an evaluation already did (`is_told`). Every
-/// rank must call.
+/// Resets the epoch's rows. Logs them first, unless an evaluation has already logged them
+/// (`is_told`). Must be called on every rank.
 void end_epoch(Job& job, bool is_told);
 
-/// Logs the time that training waited for saves, and the size of the newest checkpoint and of its
-/// tensors in megabytes. Call on rank 0 at the end; does nothing if there were no saves.
+/// Logs the time that training waited for saves, and the size in megabytes of the newest checkpoint
+/// and of its tensors. Must be called on rank 0 at the end; does nothing if there were no saves.
 void tell_of_saves(const Job& job, double seconds, int64_t saves);
 
-/// If the step's gradient norm is a spike, logs a warning and records the event "spike". Call on
-/// rank 0 after the step.
+/// If the step's gradient norm is a spike, logs a warning and records the event "spike". Must be
+/// called on rank 0, after the step.
 void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike);
 
 /// If a float16 step was skipped, records the event "overflow". If the gradient is exactly 0, logs
@@ -66,11 +66,12 @@ void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike);
 /// step.
 void report_gradient(Job& job, const parallel::StepResult& result);
 
-/// Records the event "compared replicas" after replicas were found identical. Call on rank 0.
+/// Records the event "compared replicas". Must be called on rank 0, after replicas were found to be
+/// equal.
 void tell_of_comparison(Job& job, double seconds);
 
-/// If a step was computed twice, logs the outcome and records the event "computed twice". Call on
-/// rank 0 after the step.
+/// If a step was computed twice, logs the outcome and records the event "computed twice". Must be
+/// called on rank 0, after the step.
 void tell_of_repeat(Job& job, const GuardedStep& step);
 
 }  // namespace lockstep::train

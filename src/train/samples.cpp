@@ -1,4 +1,4 @@
-// Text samples generated at evaluations.
+// Generates text samples at evaluations.
 #include "train/samples.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace lockstep::train {
 namespace {
 
-/// One prompt and its continuation.
+/// A prompt and its continuation.
 struct Row {
   std::vector<int64_t> ids;     // decoder input, ending with the generated tokens
   std::vector<int64_t> source;  // encoder input of an encoder-decoder
@@ -58,7 +58,7 @@ nn::ForwardInputs inputs_of(const std::vector<Row>& rows) {
   inputs.targets.tokens = at::full_like(inputs.ids, ops::kIgnoredTarget);
   inputs.targets.counts = at::ones({std::ssize(rows)}, at::kDouble);
   for (size_t i = 0; i < rows.size(); ++i) {
-    // Any token id works: only the existence of a target is checked.
+    // Any token id works, because only the existence of a target is checked.
     inputs.targets.tokens[static_cast<int64_t>(i)][std::ssize(rows[i].ids) - 1] = 0;
   }
   if (!rows.front().source.empty()) {
@@ -155,7 +155,7 @@ void write_samples(Job& job, RankContext& rank_context) {
     begin_phase("writing samples");
     const std::array batches{to_device(inputs_of(rows), rank_context.device)};
     const at::Tensor next = job.model->next_tokens(batches).front().contiguous();
-    // Replicas that round differently must not diverge, so all use rank 0's token.
+    // Use rank 0's token on all ranks. Otherwise replicas could diverge because of rounding.
     rank_context.communicator.broadcast(next, 0).wait();
     for (size_t i = 0; i < rows.size(); ++i) {
       const auto id = static_cast<int64_t>(next.const_data_ptr<double>()[i]);

@@ -1,4 +1,4 @@
-// Generates text from the prompts of monitor.samples at each evaluation.
+// Generates text from the prompts of monitor.samples at every evaluation.
 #pragma once
 
 #include <string>
@@ -15,14 +15,15 @@ namespace lockstep::train {
 std::vector<int64_t> encode_prompt(
     const text::Tokenizer& tokenizer, const model::ModelConfig& config, const std::string& text);
 
-/// Throws Error (config) if monitor.samples cannot be generated: the model does not generate text,
-/// the run has no evaluations, or a prompt has no tokens or leaves no position for new ones.
+/// Throws Error (config) if the samples of monitor.samples cannot be generated. This is the case if
+/// the model does not generate text, the run has no evaluations, or a prompt has no tokens or
+/// leaves no position for new ones.
 void check_samples(const Job& job);
 
-/// Continues each prompt greedily with the current model, under the run's own plan. Each new token
-/// of all prompts takes one forward pass over the whole sequences, so there is no cache and no
-/// weights are moved. Rank 0 passes the text to its monitor. Does nothing without prompts. Every
-/// rank must call.
+/// Continues each prompt greedily with the current model and the run's own parallel plan. Each new
+/// token needs one forward pass over all whole sequences: no cache is used, so that no weights need
+/// to be moved. Rank 0 passes the text to its monitor. Does nothing without prompts. Must be called
+/// on every rank.
 void write_samples(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

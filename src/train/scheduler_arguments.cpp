@@ -1,4 +1,4 @@
-// Conversion of lr_scheduler_kwargs to JSON.
+// Converts lr_scheduler_kwargs to JSON.
 #include <string>
 #include <string_view>
 

@@ -1,4 +1,4 @@
-// Spike detection on a sequence of values.
+// Detects spikes in a sequence of values.
 #include "train/spikes.h"
 
 #include <algorithm>

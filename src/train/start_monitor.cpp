@@ -1,4 +1,4 @@
-// Creation of a run's monitor.
+// Creates the monitor of a run.
 #include "train/start_monitor.h"
 
 #include <cmath>
@@ -33,7 +33,7 @@ monitor::MonitorOptions monitor_options(const Job& job, const RankContext& rank_
   options.logging_dir = training.logging_dir.value_or("");
   options.wandb_ranks = job.config.monitor.wandb_ranks;
   options.otlp = job.config.monitor.otlp;
-  // The saved configuration, in which values from secret variables are hidden.
+  // Use the saved configuration, in which values of secret variables are hidden.
   options.configuration_json =
       config::to_json_text(config::parse_yaml(job.resolved, "the configuration"));
   const std::string& style = job.config.monitor.progress;

@@ -7,11 +7,12 @@
 
 namespace lockstep::train {
 
-/// Creates the monitor on rank 0 and writes config.yaml next to its files. Every rank must call.
+/// Creates the monitor on rank 0 and writes config.yaml to the same folder. Must be called on every
+/// rank.
 void start_monitor(
     Job& job, RankContext& rank_context, std::optional<monitor::TrainerState> resumed);
-/// Measures the peak rate for MFU if monitor.peak_tflops is not set. Call after the first step,
-/// which would otherwise be delayed. Every rank must call.
+/// If monitor.peak_tflops is not set, measures the peak rate for MFU. Must be called after the
+/// first step, which would otherwise be delayed, and on every rank.
 void measure_peak_of_run(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// Execution of `lockstep ctl` commands by a run.
+// Executes `lockstep ctl` commands in a run.
 #include "train/steering.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 
 using ActKind = watch::Act::Kind;
 
-/// Throws an Error if this run does not support the command. Called from the server's thread; reads
-/// only members of the job that do not change.
+/// Throws Error if this run does not support the command. Called on the server's thread, so it only
+/// reads members of the job that do not change.
 void check_act(const Job& job, const watch::Act& act) {
   const bool forgets = config::unlearns(job.config.task);
   const bool can_evaluate =
@@ -38,7 +38,7 @@ void check_act(const Job& job, const watch::Act& act) {
   }
 }
 
-/// True if the configured learning rate is still the one at the time of the command.
+/// Returns true if the configured learning rate is still the same as at the time of the change.
 bool holds(const Job& job, const RateAct& act) {
   return act.configured == job.config.training.learning_rate;
 }
@@ -64,8 +64,8 @@ bool sets_rate(const nlohmann::json& event) {
 }  // namespace
 
 std::array<double, Acts::kNumbers> Acts::numbers() const {
-  // Zero means not set. A level is stored plus one; a learning rate has a separate flag, so that
-  // its bits do not change.
+  // Zero means not set. The log level is therefore stored plus one. The learning rate has a
+  // separate flag, so that its value is not modified.
   const double level = log_level ? *log_level + 1 : 0;
   const int flags = (save ? 1 : 0) + (stop ? 2 : 0) + (evaluate ? 4 : 0);
   return {

@@ -1,4 +1,4 @@
-// Encoding and reduction of the counts that ranks exchange per step.
+// Encodes and reduces the counts that ranks exchange in each step.
 #include "train/step_counts.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace lockstep::train {
 namespace {
 
-// Layout of a row: seven counts, rank 0's commands, the times, the divisors of the loss.
+// Layout of a row: seven counts, rank 0's commands, the times of RankTimes, the divisors of the
+// loss.
 constexpr int64_t kShapes = 6, kActs = 7, kTimes = kActs + Acts::kNumbers,
                   kDivisors = kTimes + RankTimes::kNumbers;
 
@@ -37,7 +38,7 @@ StepCounts sum_of_ranks(
   const mesh::Mesh& mesh = axes.mesh();
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
     const double* row = first + rank * own.numel();
-    // Ranks with the same data coordinate share a batch; only the first one is counted.
+    // Ranks with the same data coordinate read the same batch, so only the first one is counted.
     const mesh::Coordinate at = mesh.coordinate(rank);
     if (at == mesh::Coordinate{.data = at.data}) {
       counts.tokens += static_cast<int64_t>(row[0]);

@@ -17,14 +17,14 @@ namespace lockstep::train {
 struct StepCounts {
   objective::Counts step;   // divisors of the loss
   int64_t tokens = 0;       // tokens read
-  int64_t stop = 0;         // number of ranks asked to stop
-  int64_t save = 0;         // number of ranks asked to save
+  int64_t stop = 0;         // number of ranks that were asked to stop
+  int64_t save = 0;         // number of ranks that were asked to save
   int64_t failed = 0;       // number of ranks whose background save failed
   int64_t peak_memory = 0;  // bytes, maximum over the ranks
-  int64_t measure = 0;      // above 0: measure a part of the machine after this step
+  int64_t measure = 0;      // above 0: run one measurement of the machine after this step
   int64_t shapes = 0;       // shapes_of() this rank's micro-batches
   Acts acts;                // commands received by rank 0
-  bool alike = true;        // micro-batches have the same shapes on all ranks
+  bool alike = true;        // all ranks have micro-batches of the same shapes
 };
 
 /// Encodes a rank's own counts and the times of its previous step. Float64, [numbers].
@@ -34,7 +34,7 @@ at::Tensor numbers_of(const StepCounts& own, const RankTimes& times);
 StepCounts sum_of_ranks(
     const at::Tensor& all, const at::Tensor& own, const parallel::ParallelGroups& axes);
 
-/// Returns a view of the times in a rank's row, which must outlive it.
+/// Returns the times in a rank's row. The row must outlive the returned view.
 std::span<const double, RankTimes::kNumbers> times_in(const at::Tensor& told);
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// Recomputation of suspicious steps.
+// Recomputes suspicious steps.
 #include "train/step_guard.h"
 
 #include <cmath>
@@ -39,7 +39,7 @@ GuardedStep StepGuard::run(
     if (!repeats || error.kind() != ErrorKind::kNumeric) {
       throw;
     }
-    odd = true;  // all ranks have the same sums, so all throw
+    odd = true;  // the sums are the same on all ranks, so all of them throw
   }
   if (repeats) {
     const at::Tensor decision = at::full({1}, odd ? 1.0 : 0.0, at::kDouble);

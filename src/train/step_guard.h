@@ -1,5 +1,6 @@
-// Recomputes a suspicious step before its update is applied. A transient hardware error does not
-// occur twice in the same way, but a bad batch gives the same result again.
+// Computes suspicious steps a second time before their update is applied. A transient hardware
+// error is unlikely to occur twice in the same way, whereas a bad batch gives the same result
+// again.
 #pragma once
 
 #include <functional>
@@ -25,19 +26,19 @@ struct GuardedStep {
       {};  // first gradient norm if the second computation differed; may be NaN
 };
 
-/// Monitors gradient norm and loss. One instance per rank.
+/// Monitors the gradient norm and the loss. Each rank has one instance.
 class StepGuard {
  public:
   /// Runs `compute`, the forward and backward passes of a step, which must be deterministic. If the
-  /// loss or the norm is NaN, Inf or a spike and `repeats` is true, runs it again and uses the
-  /// second result. Rank 0 of `world` decides. Throws what the last call of `compute` throws. Every
-  /// rank must call.
+  /// loss or the gradient norm is NaN, Inf or a spike and `repeats` is true, runs it again and uses
+  /// the second result. Rank 0 of `world` decides for all ranks. Rethrows exceptions of the last
+  /// call of `compute`. Must be called on every rank.
   GuardedStep run(
       const std::function<parallel::StepResult()>& compute,
       bool repeats,
       comm::Communicator& world);
-  /// Records the final result of the step. Returns a spike if its norm is one. Every rank must
-  /// call.
+  /// Records the final result of the step. Returns a spike if its gradient norm is one. Must be
+  /// called on every rank.
   std::optional<Spikes::Spike> observe(const parallel::StepResult& result);
 
  private:

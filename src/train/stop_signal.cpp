@@ -1,4 +1,4 @@
-// Signal handlers of a run.
+// Installs the signal handlers of a run.
 #include "train/stop_signal.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ void on_signal(int signal) {
   }
 }
 
-/// Signal handlers that stay installed while at least one rank of this process uses them.
+/// Signal handlers that are installed while at least one rank of this process uses them.
 class Handlers {
  public:
   Handlers(std::vector<int> signals, void (*handler)(int))
@@ -38,7 +38,7 @@ class Handlers {
         handler_(handler),
         old_(signals_.size()) {}
 
-  /// Returns true for the first user.
+  /// Returns true for the first rank that uses the handlers.
   bool take() {
     const std::lock_guard lock(mutex_);
     if (users_++ > 0) {

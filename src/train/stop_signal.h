@@ -1,5 +1,5 @@
-// Signals to a run: SIGTERM and SIGINT save and stop it; SIGUSR1 and SIGUSR2 do what the
-// configuration specifies.
+// Signals that a run handles. SIGTERM and SIGINT save a checkpoint and stop the run. The actions of
+// SIGUSR1 and SIGUSR2 are set by the configuration.
 #pragma once
 
 #include "config/core/config.h"
@@ -7,7 +7,7 @@
 namespace lockstep::train {
 
 /// Handles SIGTERM and SIGINT during its lifetime. The first signal only sets a flag; a second
-/// SIGINT ends the process. Shared by ranks that are threads of one process.
+/// SIGINT ends the process. Ranks that are threads of one process share the handlers.
 class StopSignal {
  public:
   StopSignal();
@@ -18,8 +18,8 @@ class StopSignal {
   bool requested() const;
 };
 
-/// Handles SIGUSR1 and SIGUSR2 during its lifetime. If ranks are threads of one process, one of
-/// them receives each signal.
+/// Handles SIGUSR1 and SIGUSR2 during its lifetime. If ranks are threads of one process, only one
+/// of them receives each signal.
 class SaveSignals {
  public:
   enum class Asked { kNothing, kSave, kSaveAndStop };
@@ -29,7 +29,7 @@ class SaveSignals {
   SaveSignals(const SaveSignals&) = delete;
   SaveSignals& operator=(const SaveSignals&) = delete;
 
-  /// Returns the strongest request since the last call.
+  /// Returns the strongest request received since the last call.
   Asked take();
 
  private:

@@ -1,4 +1,4 @@
-// Time of a run by activity.
+// Accounts for the time of a run by activity.
 #include "train/time_account.h"
 
 #include <algorithm>
@@ -57,8 +57,8 @@ nlohmann::ordered_json TimeAccount::json(double all) const {
 }
 
 double process_seconds() {
-  // Field 22 of stat: start time in ticks since boot. The preceding process name may contain any
-  // character.
+  // Field 22 of stat is the start time in ticks since boot. The process name, an earlier field, may
+  // contain any character.
   std::string text;
   std::getline(std::ifstream("/proc/self/stat"), text);
   std::istringstream fields(text.substr(std::min(text.rfind(") ") + 2, text.size())));

@@ -16,8 +16,8 @@ class TimeAccount {
   enum class Use { kSteps, kStarting, kSaving, kEvaluating, kComparing };
   static constexpr int kUses = 5;
 
-  /// Marks the start of the first step, `seconds` after the process started. All time so far except
-  /// evaluation counts as starting.
+  /// Marks the start of the first step, `seconds` after the start of the process. All time until
+  /// then except evaluation counts as starting.
   void begin(double seconds) {
     add(Use::kStarting, seconds - seconds_.at(static_cast<size_t>(Use::kEvaluating)));
   }
@@ -28,12 +28,13 @@ class TimeAccount {
     for_ranks_ += for_ranks;
   }
 
-  /// Goodput: the share of `all` seconds of the process spent on training.
+  /// Returns the goodput, the share of the process's time, `all` seconds, that was spent on
+  /// training.
   double goodput(double all) const;
   /// Returns a summary: "goodput 91%: of 130 s, 118 s went into steps (2 s waiting for data, 5 s
   /// for other ranks), 6 s into starting, ...".
   std::string text(double all) const;
-  /// Returns the same values by name: {"goodput": .., "steps_s": .., ...}.
+  /// Returns the same values as JSON: {"goodput": .., "steps_s": .., ...}.
   nlohmann::ordered_json json(double all) const;
 
  private:
@@ -41,7 +42,7 @@ class TimeAccount {
   double for_data_ = 0, for_ranks_ = 0;
 };
 
-/// Seconds since this process started, according to the kernel.
+/// Returns the seconds since the kernel started this process.
 double process_seconds();
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// Training loop.
+// Implements the training loop.
 #include "train/trainer.h"
 
 #include <algorithm>
@@ -137,7 +137,7 @@ class Trainer {
 
   void tell_of_saves() const { train::tell_of_saves(job_, save_seconds_, saves_); }
 
-  /// Logs and records the time of this attempt by activity, on rank 0.
+  /// Logs and records on rank 0 how much time this attempt spent on each activity.
   void tell_of_time() const {
     if (job_.monitor != nullptr) {
       const double all = process_seconds();
@@ -157,17 +157,17 @@ class Trainer {
     }
   }
 
-  /// Source of the stop request that ended run().
+  /// Returns which request stopped run().
   const std::string& stopped_by() const { return stopped_by_; }
 
  private:
   int one_step();
-  /// Returns the trace file of the next step; empty: no trace.
+  /// Returns the trace file of the next step. Empty: the step is not traced.
   std::filesystem::path next_trace();
   /// Starts the exchange of this rank's counts of the step.
   void begin_to_agree(std::span<const nn::ForwardInputs> inputs);
   /// Returns the counts of all ranks. The first call in a step waits for the other ranks and
-  /// applies the commands of this step.
+  /// applies this step's commands.
   const StepCounts& synced_counts();
   /// Computes loss, gradients and update. `trace` may be null.
   void compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trace);
@@ -194,7 +194,7 @@ class Trainer {
   RankTimes rank_times_;
   Histograms histograms_;
   StepGuard guard_;
-  GuardedStep guarded_;  // last step, unless it ran as a graph
+  GuardedStep guarded_;  // last step, unless it was a CUDA graph
   StopSignal stop_;
   SaveSignals& save_signals_;
   Steering steering_;
@@ -266,8 +266,8 @@ const StepCounts& Trainer::synced_counts() {
 }
 
 int64_t Trainer::peak_memory_here() {
-  // The allocator's peak covers only the last phase, because the memory account resets it for each
-  // phase.
+  // The allocator's peak is that of the last phase only, because the memory account resets it for
+  // each phase.
   const int64_t here = rank_context_.device.is_cpu()
                            ? monitor::process_memory().peak_resident_bytes
                            : parallel::most_of(job_.model->memory().phases());
@@ -275,13 +275,13 @@ int64_t Trainer::peak_memory_here() {
 }
 
 void Trainer::compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trace) {
-  // A graph contains collectives, so either all ranks replay it or none does.
+  // Graphs contain collectives, so all ranks or none must replay one.
   const bool captures = captures_ && synced_counts().alike;
   const bool counts_values = histograms_.is_due(job_.progress.step + 1);
   if (captures && captured_ == nullptr) {
     captured_ = std::make_unique<parallel::CapturedTraining>(*job_.model, inputs);
   }
-  // A graph does not provide trace events or gradients before the update.
+  // A graph provides neither trace events nor the gradients before the update.
   if (captures && trace == nullptr && !counts_values && captured_->fits(inputs)) {
     learning_rate_ = job_.schedule->learning_rate(job_.progress.step);
     before_state_update(job_);
@@ -542,7 +542,7 @@ int train_job(
     if (rank_context.is_first()) {
       job.monitor->event("stopped", {{"by", "lockstep replay"}});
     }
-    return exit;  // a replayed run does not write a final model
+    return exit;  // a replay does not write a final model
   }
   begin_phase("writing the final model");
   finish_job(job, rank_context);
@@ -557,7 +557,7 @@ int run_training(
     RankContext& rank_context,
     const RunOptions& options) {
   SaveSignals save_signals(
-      config.checkpoint);  // installed first: the default action would end the process
+      config.checkpoint);  // installed first, because the default action would end the process
   if (RankStatus* const told = rank_status()) {
     told->set_limits(config.training.hang_report, config.training.hang_timeout);
   }

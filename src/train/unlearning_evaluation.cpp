@@ -1,4 +1,4 @@
-// Unlearning evaluation of saved models and running jobs.
+// Evaluates unlearning, for saved models and running jobs.
 #include "train/unlearning_evaluation.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ constexpr const char* kPassing = ".evaluated";  // temporary folder of the model
 constexpr const char* kFolder = "evals";
 constexpr std::string_view kStep = "checkpoint-";
 
-/// Hash of the model and its adapter.
+/// Returns a hash of the model and its adapter.
 std::string hash_of(const config::Config& config, const SavedModel& model) {
   const std::string hash = model_fingerprint(config, model.source, WithAdapter::kNo);
   return model.adapter ? hash + "+" + folder_fingerprint(model.adapter->folder) : hash;
@@ -46,7 +46,7 @@ std::vector<int64_t> stops_of(const model::ModelConfig& model, const text::Token
   return stops;
 }
 
-/// Results in a run folder by step, up to `last`.
+/// Returns the results in a run folder by step, for steps up to `last`.
 std::map<int64_t, json> results_of_run(
     const fs::path& output_dir, const config::UnlearningSection& section, int64_t last) {
   std::map<int64_t, json> found;
@@ -72,7 +72,7 @@ double aggregate_of(const json& results, const char* name) {
              : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Cumulative distribution of the values.
+/// Returns the cumulative distribution of the values.
 metrics::NamedCurve distribution(std::string name, std::vector<double> values) {
   std::ranges::sort(values);
   metrics::NamedCurve result{std::move(name), {}};
@@ -122,7 +122,7 @@ std::string picture_of_ratios(const std::map<int64_t, json>& results, const fs::
     curves.push_back(distribution(
         "retain model", truth_ratios_of(read_json(retained, ErrorKind::kData, kLongestJsonTable))));
   }
-  // The first, the last and some in between.
+  // Plots the first, the last and some results in between.
   const size_t stride = (results.size() + kMost - 1) / kMost;
   size_t number = 0;
   for (const auto& [step, each] : results) {

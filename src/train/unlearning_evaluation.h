@@ -1,4 +1,4 @@
-// Unlearning evaluation of a saved model, by `lockstep eval` and during training.
+// Evaluates unlearning, in `lockstep eval` and during training.
 #pragma once
 
 #include <filesystem>
@@ -30,17 +30,17 @@ struct SavedModel {
 
 struct Measured {
   std::vector<std::pair<std::string, double>>
-      summary;      // metrics of unlearning.metrics that are numbers
-  double loss = 0;  // mean over the forget set's rows of -log p per answer token
+      summary;      // metrics of unlearning.metrics that have a number
+  double loss = 0;  // mean of -log p per answer token, over the forget set's rows
   int64_t rows = 0;
   std::vector<std::string> warnings;
 };
 
-/// Loads the model, whole on each data-parallel rank or split by tensor parallelism, and computes
-/// unlearning.metrics. Calls `tell` with progress on rank 0. Writes TOFU_EVAL.json and
-/// TOFU_SUMMARY.json to `folder` after every metric. `axes` may only have data and tensor ranks.
-/// Throws Error (kConfig, kData) like UnlearningSuite and read_unlearning_results. Every rank must
-/// call.
+/// Loads the model and computes unlearning.metrics. The model is whole on each data-parallel rank,
+/// or split by tensor parallelism; `axes` may only have these two kinds of ranks. Calls `tell` with
+/// progress on rank 0. Writes TOFU_EVAL.json and TOFU_SUMMARY.json to `folder` after every metric.
+/// Throws Error (kConfig, kData) like UnlearningSuite and read_unlearning_results. Must be called
+/// on every rank.
 Measured measure_unlearning(
     const config::Config& config,
     const SavedModel& model,
@@ -50,18 +50,18 @@ Measured measure_unlearning(
     RankContext& rank_context,
     const std::function<void(const std::string& metric, const nlohmann::json& value)>& tell);
 
-/// Returns true if the run evaluates during training: training.eval_strategy, eval_on_start or
-/// do_eval.
+/// Returns true if the run evaluates during training, according to training.eval_strategy,
+/// eval_on_start and do_eval.
 bool measures_unlearning(const config::Config& config);
-/// Checks that all required files exist. Reads the files. Throws like UnlearningSuite.
+/// Reads all required files and throws like UnlearningSuite if any is missing.
 void check_measuring(
     const config::Config& config,
     const model::ModelConfig& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer);
-/// Evaluates the current model of a run under any plan. Writes the model to a temporary folder,
-/// loads it on all ranks, and removes the folder. Results are written to
-/// output_dir/evals/checkpoint-STEP/, plots to output_dir/unlearning_path.svg and truth_ratios.svg.
-/// Every rank must call.
+/// Evaluates the current model of a run, for any parallel plan. Writes the model to a temporary
+/// folder, loads it on all ranks, and removes the folder. Writes the results to
+/// output_dir/evals/checkpoint-STEP/, and plots to output_dir/unlearning_path.svg and
+/// truth_ratios.svg. Must be called on every rank.
 Evaluation measure_run(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

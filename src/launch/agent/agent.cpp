@@ -1,4 +1,4 @@
-// The agent's main loop over rounds of workers.
+// Implements the agent's main loop, which runs one round of workers after another.
 #include "launch/agent/agent.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAgentLastWords{60000};
 constexpr milliseconds kSignalGrace{30000}, kFailureGrace{700};
 
-// DeepSpeed's --save_pid: tools read the launcher's pid from it.
+// DeepSpeed's --save_pid: file from which tools read the launcher's pid.
 class PidFile {
  public:
   explicit PidFile(bool wanted) {
@@ -206,7 +206,7 @@ WorkerSpec Agent::worker(const Round& round, const Environment& common, int loca
     environment[kStepFileVariable] = spec.status_file.string();
     step_files_.push_back(spec.status_file);
   }
-  environment.erase(kPersistentMemoryVariable);  // as above
+  environment.erase(kPersistentMemoryVariable);  // set by an outer launcher, too
   if (index < memory_.size() && memory_[index].descriptor() >= 0) {
     spec.process.handed_on = memory_[index].descriptor();
     environment[kPersistentMemoryVariable] = std::to_string(spec.process.handed_on);

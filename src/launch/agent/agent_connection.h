@@ -1,4 +1,5 @@
-// An agent's connection to the coordinator, and the messages that it may send in each stage.
+// Connection of an agent to the coordinator, and the messages that the agent may send in each
+// stage.
 #pragma once
 
 #include <chrono>
@@ -34,7 +35,7 @@ struct AgentConnection {
   bool stranger() const { return stage == Stage::kGreeting || stage == Stage::kRefused; }
 };
 
-/// A set of stages, as bits.
+/// Set of stages, as bits.
 constexpr unsigned at_stages(std::initializer_list<AgentConnection::Stage> stages) {
   unsigned bits = 0;
   for (const AgentConnection::Stage stage : stages) {
@@ -43,10 +44,10 @@ constexpr unsigned at_stages(std::initializer_list<AgentConnection::Stage> stage
   return bits;
 }
 
-/// Parses the end of an attempt from an agent's message. Throws Error (peer lost) if it is invalid.
+/// Parses how an attempt ended, from an agent's message. Throws Error (peer lost) if it is invalid.
 AttemptEnd end_in(const nlohmann::json& said);
-/// Parses a termination signal to forward to workers of other nodes. Throws Error (peer lost) if it
-/// is invalid.
+/// Parses a termination signal that is to be forwarded to the workers of other nodes. Throws Error
+/// (peer lost) if it is invalid.
 int signal_in(const nlohmann::json& said);
 
 }  // namespace lockstep::launch

@@ -67,8 +67,8 @@ void Channel::write_some() {
         part.size() - begin,
         MSG_NOSIGNAL | MSG_DONTWAIT | (in_seal ? MSG_MORE : 0));
     if (size < 0) {
-      // The loop detects a broken connection when it reads. Closing it here would surprise the
-      // caller of send().
+      // The event loop detects a broken connection when it next reads. The callers of send() do not
+      // expect it to close the channel.
       if (errno != EAGAIN && errno != EINTR) {
         outgoing_.clear();
         sent_ = 0;

@@ -16,44 +16,44 @@
 
 namespace lockstep::launch {
 
-/// Used by one event loop and its thread. The size of received lines is checked before they are
-/// stored.
+/// Must only be used by the thread of its event loop. The length of a received line is checked
+/// before the line is stored.
 class Channel {
  public:
   using OnMessage = std::function<void(const nlohmann::json&)>;
   using OnClosed = std::function<void(const std::string& reason)>;
   static constexpr size_t kLongestLine = size_t{16} << 20, kLongestGreeting = size_t{16} << 10;
 
-  /// `socket` is connected. on_closed is called once by the loop; the channel may be destroyed only
-  /// after the handler has returned.
+  /// `socket` must be connected. The event loop calls on_closed once. The channel may only be
+  /// destroyed after this handler has returned.
   Channel(EventLoop& loop, Socket socket, OnMessage on_message, OnClosed on_closed);
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// A message as it is sent, with the digest used by seals. It is shared by all connections to
-  /// which the message is sent.
+  /// A serialized message with the digest that seals use. A message that is sent to several peers
+  /// is serialized and hashed once.
   struct Text {
     std::string line;  // including the newline
-    Sha256 digest{};   // without
+    Sha256 digest{};   // without the newline
   };
   using Line = std::shared_ptr<const Text>;
   static Line line_of(const nlohmann::json& message);
-  /// No effect if the channel is closed.
+  /// Does nothing if the channel is closed.
   void send(const nlohmann::json& message) { send_line(line_of(message)); }
   void send_line(const Line& line);
-  /// Accepts long lines from now on, because the peer has authenticated itself.
+  /// Raises the limit for received lines. Must be called when the peer has authenticated itself.
   void trust() { limit_ = kLongestLine; }
-  /// Seals all later lines: sent lines carry a seal with one key, and a received line without a
-  /// seal of the other key closes the channel.
+  /// Seals all later lines. Sent lines carry a seal made with `sending_key`. A received line
+  /// without a seal made with `receiving_key` closes the channel.
   void seal(const std::string& sending_key, const std::string& receiving_key);
   void close(const std::string& reason);
   bool open() const { return static_cast<bool>(socket_); }
   bool all_sent() const { return outgoing_.empty(); }
-  /// Reads what has already arrived. Call before judging a peer silent, because this process may
-  /// have been stopped itself.
+  /// Reads the data that has already arrived. Must be called before a peer is considered silent,
+  /// because this process may have been stopped itself.
   void catch_up();
-  /// When something was last received.
+  /// Returns the time at which data was last received.
   std::chrono::steady_clock::time_point heard() const { return heard_; }
   const Socket& socket() const { return socket_; }
 

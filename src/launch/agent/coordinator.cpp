@@ -1,4 +1,4 @@
-// The coordinator's connections: joining, heartbeats, messages.
+// Implements the coordinator's connections: joining, heartbeats and messages.
 #include "launch/agent/coordinator.h"
 
 #include <algorithm>
@@ -97,7 +97,7 @@ void Coordinator::State::run() {
         [](const AgentConnection& agent) { return agent.stage == AgentConnection::Stage::kGone; });
     if (leaving_) {
       left = left.value_or(Clock::now());
-      // Agents close their end after they have read how the job ended.
+      // Agents close the connection after they have read how the job ended.
       if (agents_.empty() || phase_ != Phase::kOver || since(*left) > kFarewell) {
         break;
       }
@@ -110,7 +110,7 @@ void Coordinator::State::accept(const Socket& listener) {
   Socket socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     if (errno == EMFILE || errno == ENFILE) {
-      // Other descriptors may be freed; meanwhile the connection waits in the kernel's queue.
+      // Wait until descriptors are closed elsewhere. The connection stays in the kernel's queue.
       std::this_thread::sleep_for(milliseconds(10));
     }
     return;
@@ -146,7 +146,7 @@ void Coordinator::State::make_room_for_a_stranger() {
   size_t strangers = 0;
   for (AgentConnection& agent : agents_) {
     if (agent.stranger()) {
-      oldest = oldest == nullptr ? &agent : oldest;  // the list is in the order of coming
+      oldest = oldest == nullptr ? &agent : oldest;  // agents are listed in order of arrival
       ++strangers;
     }
   }
@@ -206,11 +206,12 @@ void Coordinator::State::take_ready(AgentConnection& agent, const json& message)
   }
 }
 
-// Another node has taken over the job from this one: sends all agents there.
+// Handles the message that another node has taken over the job: redirects all agents to it.
 void Coordinator::State::take_moved(AgentConnection& agent, const json& message) {
   const HostPlace now = place_from_json(message.at("moved"));
   const bool is_later = integer_of(message.at("term")) > replicated_state_.term();
-  // A rebooted machine has started its own job with the same command.
+  // After a reboot, this machine may have started the job again, with another id but the same
+  // command.
   const bool is_ours = message.at("job").get<std::string>() == replicated_state_.job.id ||
                        message.at("command").get<std::string>() == command_of(plan_);
   if (!is_later || !is_ours) {
@@ -279,7 +280,7 @@ void Coordinator::State::lose(AgentConnection& agent, const std::string& why) {
   const bool took_part = agent.in_round();
   agent.stage = AgentConnection::Stage::kGone;
   if (took_part && phase_ != Phase::kOver) {
-    // Workers that saved and left may have done so because the lost node stopped.
+    // If workers saved and exited, the cause may have been the loss of the node.
     if (end_ == AttemptEnd::kSucceeded || end_ == AttemptEnd::kPreempted) {
       end_ = AttemptEnd::kFailed;
       exit_code_ = exit_code(ErrorKind::kPeerLost);
@@ -296,7 +297,7 @@ void Coordinator::State::serve_agents() {
   if (beat) {
     last_beat_ = Clock::now();
   }
-  // Half a second early: the last heartbeat may be that much older than the silence.
+  // Subtract half a second, because the last heartbeat may have been sent that much earlier.
   const milliseconds silent = plan_.rendezvous.heartbeat_timeout - milliseconds(500);
   for (AgentConnection& agent : agents_) {
     if (agent.stage == AgentConnection::Stage::kGone) {

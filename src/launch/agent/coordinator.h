@@ -29,16 +29,16 @@ namespace lockstep::launch {
 
 class Coordinator {
  public:
-  /// Takes over a listening socket. `address` is the address of a round's store for workers. A
-  /// standby coordinator continues from `before`, also listens at the job's own endpoint if it can
-  /// (`at_endpoint`), and fences former coordinators.
+  /// Takes ownership of a listening socket. `address` is the address of each round's store for
+  /// workers. A standby coordinator continues from `before` and fences former coordinators. If
+  /// possible, it also listens at the job's original endpoint (`at_endpoint`).
   Coordinator(
       const LaunchPlan& plan,
       Socket listener,
       std::string address,
       ReplicatedJobState before = {},
       Socket at_endpoint = {});
-  /// Sends the last messages (for a bounded time) and stops.
+  /// Sends the last messages, for a limited time, and stops.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;

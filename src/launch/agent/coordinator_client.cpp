@@ -1,4 +1,4 @@
-// The agent's side of the rendezvous, including failover.
+// Implements the agent's side of the rendezvous, including failover.
 #include "launch/agent/coordinator_client.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kConnect{2000}, kRetry{200}, kProbe{3000}, kLeastProbe{1000}, kTell{5000};
 
-// True if this node hosts the coordinator.
+// Returns true if this node hosts the coordinator.
 bool hosts(const RendezvousPoint& rendezvous) {
   if (rendezvous.kind == RendezvousPoint::Kind::kStatic) {
     return rendezvous.node_rank == 0;
@@ -54,8 +54,8 @@ std::string address_of(const RendezvousPoint& rendezvous, bool is_host) {
   return !outside.empty() ? outside : is_host ? first : rendezvous.host;
 }
 
-// Throws Error (config) if the endpoint is reachable from other machines and no secret is set: a
-// process that joins becomes a node of the job and receives the addresses of all nodes.
+// Throws Error (config) if other machines can reach the endpoint and no secret is set. Otherwise
+// any process that joins would become a node of the job and receive the addresses of all nodes.
 void want_a_secret(const RendezvousPoint& rendezvous, const std::string& address) {
   const std::vector<std::string> numbers = resolve(address);
   const bool reachable =
@@ -190,8 +190,8 @@ void Remote::host() {
   coordinator_.emplace(plan_, std::move(listener), place_.address);
 }
 
-// Connects, retrying until the join timeout because the host may start later. Returns an empty
-// socket after a signal.
+// Connects to the coordinator. Retries until the join timeout, because the host may start later.
+// Returns an empty socket if a signal arrives.
 Socket Remote::reach() {
   const RendezvousPoint& rendezvous = plan_.rendezvous;
   const auto begin = Clock::now();
@@ -223,8 +223,8 @@ Socket Remote::reach() {
   return {};
 }
 
-// Introduces this node. Returns false if it is not accepted: the greeting was refused, or the
-// channel is lost.
+// Introduces this node to the coordinator. Returns false if the coordinator refused the greeting or
+// the channel was lost.
 bool Remote::introduce(Socket socket, milliseconds patience) {
   if (self_.address.empty()) {  // on the first call
     self_.host = own_host_name();
@@ -331,7 +331,7 @@ void Remote::hear(const json& message) {
   }
 }
 
-// Reads the members of a round and the replicated job state.
+// Reads the nodes of a round and the replicated job state.
 std::vector<NodeInfo> Remote::take_membership(const json& message) {
   std::vector<NodeInfo> nodes;
   for (const json& entry : message.at(message.contains("roster") ? "roster" : "nodes")) {
@@ -361,7 +361,7 @@ void Remote::take_round(const json& message) {
     ++round.nodes;
   }
   round_ = round;
-  // Both probes together take less time than the heartbeat timeout.
+  // Both probes together must take less time than the heartbeat timeout.
   const auto begin = Clock::now();
   std::vector<std::string> problems =
       probe_nodes(self_, tried_by(nodes, static_cast<size_t>(round.node)), kProbe);
@@ -417,7 +417,8 @@ Verdict Remote::lost_host() const {
   return verdict;
 }
 
-// Takes over as coordinator. The loss of the coordinator's node counts as a failed round.
+// Becomes the coordinator. Because the coordinator's node was lost, the last round counts as
+// failed.
 void Remote::host_as_standby(const AttemptResult& result) {
   ReplicatedJobState before = *replicated_state_;
   before.restarts.add();
@@ -426,7 +427,7 @@ void Remote::host_as_standby(const AttemptResult& result) {
   try {
     at_endpoint = listen_on(self_.address, plan_.rendezvous.port);
   } catch (const Error&) {
-    // Another program has the port: later nodes must connect to this node's own endpoint.
+    // If another program uses the port, later nodes must connect to this node's own endpoint.
   }
   log_warning(
       "this node hosts the job now, at {} port {}{}",
@@ -437,9 +438,9 @@ void Remote::host_as_standby(const AttemptResult& result) {
       plan_, std::move(own_place_), self_.address, std::move(before), std::move(at_endpoint));
 }
 
-// After the coordinator is lost or has stepped down: connects to the first standby coordinator that
-// answers, or hosts the job if that is this node. Returns false if there is none or the job must
-// not restart.
+// Called after the coordinator was lost or stepped down. Connects to the first standby coordinator
+// that answers. If it is this node's turn, this node hosts the job and connects to itself. Returns
+// false if no standby answers or the job must not restart.
 bool Remote::follow_standby(const AttemptResult& result) {
   const bool may_go_on =
       moved_ || (replicated_state_ && replicated_state_->restarts.may_be_one_more(plan_.restarts));
@@ -458,7 +459,7 @@ bool Remote::follow_standby(const AttemptResult& result) {
     if (is_own) {
       host_as_standby(result);
     }
-    // The standby may notice the loss later than this node and must stop its workers first.
+    // The standby may notice the loss later than this node, and must first stop its workers.
     const milliseconds patience = plan_.rendezvous.heartbeat_timeout + kTell;
     Connecting there = connect_within(standby.address, standby.host_port, kConnect);
     if (there.error.empty() && introduce(std::move(there.socket), patience)) {
@@ -510,7 +511,7 @@ std::optional<Round> Remote::next_round() {
     }
     guard_.loop().wait(kForEver);
     if (stopped_ && !started_ && !verdict_) {
-      // The round was cancelled before its workers started.
+      // The round was cancelled before this node's workers started.
       stopped_ = false;
       channel_->send(
           {{"ended", static_cast<int>(AttemptEnd::kInterrupted)},

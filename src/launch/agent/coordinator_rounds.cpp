@@ -1,4 +1,4 @@
-// The coordinator's rounds: members, failure propagation, restarts.
+// Implements the coordinator's rounds: members, failure propagation and restarts.
 #include <algorithm>
 #include <numeric>
 
@@ -32,7 +32,7 @@ milliseconds passed_since(Clock::time_point begin) {
 
 }  // namespace
 
-// Ends a round that has room if nodes have joined since it began.
+// Ends the current round if it has room for nodes that have joined since it began.
 void Coordinator::State::take_in_latecomers() {
   for (const AgentConnection& agent : agents_) {
     if (agent.stage == AgentConnection::Stage::kReady &&
@@ -52,8 +52,8 @@ int Coordinator::State::ready() const {
       }));
 }
 
-// Waits briefly for all standbys of the lost host, since some notice the loss later, and requires a
-// majority of them.
+// Requires a majority of the lost host's standbys, and waits briefly for all of them, because some
+// notice the loss later.
 GatheringRules Coordinator::State::rules_of_standbys() const {
   GatheringRules rules = rules_;
   rules.least = std::max(rules.least, quorum(awaited_standbys_));
@@ -120,7 +120,7 @@ std::string Coordinator::State::names_of_ready() const {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Logs the number of joined nodes once and whenever it changes.
+// Logs the number of joined nodes if it has changed since the last log line.
 void Coordinator::State::tell_who_waits(const GatheringRules& rules, int count) {
   if (told_ready_ != count) {
     told_ready_ = count;
@@ -183,7 +183,8 @@ void Coordinator::State::begin_round() {
   }
 }
 
-// Source addresses of a round's workers: those of their agents, or those that the agents announced.
+// Returns the addresses from which a round's workers connect: those of their agents, or those that
+// the agents announced.
 std::set<std::string> Coordinator::State::addresses_of_members() const {
   std::set<std::string> addresses;
   for (const AgentConnection& agent : agents_) {
@@ -239,7 +240,7 @@ void Coordinator::State::checked(AgentConnection& agent, const json& message) {
 void Coordinator::State::ending(AgentConnection& /*guest*/, const json& message) {
   const auto end = end_in(message.at("ending"));
   if (end == AttemptEnd::kFailed && making_room()) {
-    // A worker lost a peer that had already left. Workers that are still saving need not continue.
+    // The worker lost a peer that had already left. The other workers need not finish saving.
     stop_round("a worker failed while the other workers made room for new nodes");
     return;
   }
@@ -262,8 +263,8 @@ void Coordinator::State::ended(AgentConnection& agent, const json& message) {
     step_ = std::max(step_.value_or(-1), integer_of(message.at("step")));
   }
   made_room_ = made_room_ || (making_room() && end != AttemptEnd::kSucceeded);
-  // Workers that save and leave for new nodes make room for them: the job continues. They agree on
-  // it among themselves, so a node may see it before it hears the reason.
+  // Workers that save and exit to make room for new nodes do not end the job. They agree among
+  // themselves to exit, so their node may report it before it learns the reason.
   if (end_ == AttemptEnd::kSucceeded && end == AttemptEnd::kPreempted && !making_room()) {
     end_ = end;
     exit_code_ = kExitPreempted;
@@ -304,7 +305,7 @@ bool Coordinator::State::is_in_vain() {
   return true;
 }
 
-// Once every node's workers have ended: starts another round or ends the job.
+// When the workers of every node have ended: starts another round or ends the job.
 void Coordinator::State::settle() {
   const bool some_run =
       std::any_of(agents_.begin(), agents_.end(), [](const AgentConnection& agent) {

@@ -40,7 +40,7 @@ class Coordinator::State {
   using Clock = std::chrono::steady_clock;
   enum class Phase { kGathering, kChecking, kRunning, kStopping, kOver };
 
-  /// A message and the stages in which an agent may send it.
+  /// Message and the stages in which an agent may send it.
   struct Rule {
     const char* message;
     void (State::*take)(AgentConnection& agent, const nlohmann::json& message);
@@ -76,7 +76,7 @@ class Coordinator::State {
   void settle();
   void end_job(AttemptEnd end, int code);
   bool everybody(AgentConnection::Stage stage) const;
-  /// True if the round ends only because nodes have joined.
+  /// Returns true if the only reason to end the round is that nodes have joined.
   bool making_room() const { return membership_changed_ && end_ == AttemptEnd::kSucceeded; }
   void tell_round(const nlohmann::json& message);
   int ready() const;
@@ -94,30 +94,30 @@ class Coordinator::State {
   Phase phase_ = Phase::kGathering;
   Clock::time_point gathering_since_ = Clock::now(), enough_since_ = Clock::now(),
                     last_beat_ = Clock::now();
-  std::optional<int> told_ready_;  // number of joined nodes when it was last logged
+  std::optional<int> told_ready_;  // number of joined nodes in the last log line
   int64_t next_id_ = 1;
-  ReplicatedJobState replicated_state_;  // includes this coordinator
+  ReplicatedJobState replicated_state_;  // with this coordinator as the last host
   int awaited_standbys_ =
       0;  // standby coordinators of the lost coordinator, until the first round begins
   nlohmann::json membership_;  // members of the round, as a message for agents outside it
   std::optional<LeaderFence> fence_;
   // This process was stopped long enough for the agents to have another coordinator.
   std::optional<Clock::time_point> stood_still_;
-  std::vector<int64_t> members_;  // of the round, in rank order
+  std::vector<int64_t> members_;  // nodes of the round, in rank order
   std::optional<JobStore> store_;
   // Outcome of the round.
   AttemptEnd end_ = AttemptEnd::kSucceeded;
   int exit_code_ = 0, signal_ = 0;
   bool membership_changed_ = false;
   bool gentle_ = false;     // workers are stopped with time to save
-  bool made_room_ = false;  // some workers left for new nodes before they had finished
-  bool stuck_ = false;      // a node cannot restart its workers
+  bool made_room_ = false;  // some workers exited to make room for new nodes
+  bool stuck_ = false;      // a node has workers that cannot be killed
   std::string reason_;
   FailureList failures_;
-  std::optional<int64_t> step_;  // the last step that a worker of the round began
+  std::optional<int64_t> step_;  // last step that a worker of the round began
   Repetition repetition_;
   std::vector<std::string> problems_;
-  nlohmann::json last_word_;  // answer to agents that connect after the job is over
+  nlohmann::json last_word_;  // answer to agents that connect after the end of the job
 };
 
 }  // namespace lockstep::launch

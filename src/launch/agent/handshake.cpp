@@ -1,4 +1,4 @@
-// Mutual authentication of agents.
+// Implements the mutual authentication of agents.
 #include "launch/agent/handshake.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Handshake between two agents: mutual authentication and the derived keys.
+// Handshake between two agents: mutual authentication and derivation of keys.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ inline constexpr int kProtocol = 5;
 
 /// Identity of the joining node and of the job.
 struct Handshake {
-  std::string challenge;  // drawn by the host
-  std::string nonce;      // drawn by the agent
+  std::string challenge;  // drawn at random by the host
+  std::string nonce;      // drawn at random by the agent
   std::string run_id;
-  std::string node;  // the agent's introduction, as it was sent
+  std::string node;  // the agent's introduction, as sent
 
   /// HMAC by which an agent ("agent") or the coordinator ("host") proves that it knows the secret;
   /// empty without a secret.
@@ -31,7 +31,7 @@ struct Handshake {
   std::string key(const std::string& secret, const std::string& side) const;
 };
 
-/// The string form of a node's introduction that is authenticated: equal on both sides.
+/// Returns a node's introduction as a string for authentication. It is equal on both sides.
 std::string introduction(const nlohmann::json& node);
 
 /// The agent's side of a greeting. Without a secret, nothing is sent to a host of another user.
@@ -43,13 +43,13 @@ class Greeting {
         run_id_(std::move(run_id)),
         self_(std::move(self)) {}
 
-  /// Processes the host's next message while the handshake is neither complete nor refused, and
-  /// answers it.
+  /// Processes the host's next message and answers it. Must not be called after the handshake is
+  /// complete or refused.
   void take(const nlohmann::json& message, Channel& channel);
   /// True if the coordinator proved that it knows the secret, or belongs to this user if there is
   /// none, and accepted this node. With a secret the channel is then sealed.
   bool welcome() const { return id_ != 0; }
-  /// Reason for a refusal by either side; empty: not refused.
+  /// Returns the reason if either side refused, otherwise an empty string.
   const std::string& refused() const { return refused_; }
   /// True if this node refused a host of another user.
   bool foreign_host() const { return foreign_host_; }

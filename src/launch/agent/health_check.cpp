@@ -1,4 +1,4 @@
-// HTTP health endpoint of the agent.
+// Implements the agent's HTTP health endpoint.
 #include "launch/agent/health_check.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMostProbes = 64;
 
-/// Parses N of "steps=N"; nullopt if the query lacks it.
+/// Returns N of "steps=N", or nullopt if the query does not contain it.
 std::optional<double> steps_of(std::string_view query) {
   constexpr std::string_view kKey = "steps=";
   const size_t at = query.find(kKey);
@@ -31,7 +31,7 @@ std::optional<double> steps_of(std::string_view query) {
   return problem == std::errc() && number > 0 ? std::optional(number) : std::nullopt;
 }
 
-/// The target of "GET /healthz HTTP/1.1".
+/// Returns the target of a request line: "/healthz" for "GET /healthz HTTP/1.1".
 std::string_view target_of(std::string_view request) {
   const size_t begin = std::min(request.find(' '), request.size() - 1) + 1;
   const size_t end = std::min(request.find_first_of(" \r\n", begin), request.size());
@@ -124,7 +124,7 @@ void HealthCheck::accept() {
 
 void HealthCheck::answer(int agent) {
   char request[4096];
-  // Read whole, so that closing does not reset the connection.
+  // Read the whole request. Otherwise closing the socket would reset the connection.
   const auto length = ::recv(agent, request, sizeof request, MSG_DONTWAIT);
   if (length > 0) {
     const std::string text =

@@ -17,7 +17,7 @@
 
 namespace lockstep::launch {
 
-/// The state that the endpoint reports.
+/// State that the endpoint reports.
 class Health {
  public:
   struct Answer {
@@ -26,10 +26,10 @@ class Health {
     std::string body;
   };
 
-  /// Called when workers have started. They write their steps to these files
+  /// Must be called when workers have started. They write their steps to these files
   /// (launch/system/step_file.h).
   void workers_run(std::vector<std::filesystem::path> step_files);
-  /// Called when the workers have ended.
+  /// Must be called when the workers have ended.
   void workers_ended();
 
   /// Returns the response to a request target: a path with an optional query.
@@ -42,11 +42,12 @@ class Health {
   std::vector<std::filesystem::path> step_files_;
 };
 
-/// Answers connections on the agent's own loop, so an agent that hangs does not answer.
+/// Answers HTTP requests on the agent's own event loop, so that an agent that hangs does not
+/// answer.
 class HealthCheck {
  public:
-  /// Listens only on `address` and `port` (0: a free one). `health` must outlive it. Throws Error
-  /// (environment) if the port is in use.
+  /// Listens on `address` and `port` (0: a free one). `health` must outlive the object. Throws
+  /// Error (environment) if the port is in use.
   HealthCheck(EventLoop& loop, const std::string& address, int port, const Health& health);
   ~HealthCheck();
   HealthCheck(const HealthCheck&) = delete;

@@ -1,4 +1,4 @@
-// Contacts former coordinators after failover.
+// Contacts former coordinators after a failover.
 #include "launch/agent/leader_fence.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Fencing after failover: tells former coordinators to step down.
+// Fencing after a failover: makes former coordinators step down.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,13 @@
 
 namespace lockstep::launch {
 
-/// Hash of the workers' command, which distinguishes a restarted job from another job at the same
-/// endpoint.
+/// Returns a hash of the workers' command. It distinguishes a restart of the same job from another
+/// job at the same endpoint.
 std::string command_of(const LaunchPlan& plan);
 
-/// Polls every former endpoint of the job once a second on its own thread. A coordinator that
-/// answers there and authenticates itself learns its successor and redirects its agents.
+/// Polls every former endpoint of the job once a second, on its own thread. Sends each coordinator
+/// that answers there and authenticates itself the address of its successor. That coordinator then
+/// redirects its agents.
 class LeaderFence {
  public:
   LeaderFence(

@@ -56,7 +56,7 @@ LogFolder::LogFolder(const LogPlan& plan, const std::string& run_id) : plan_(pla
   } else {
     create_folders(base, ErrorKind::kEnvironment);
   }
-  // The user chooses the run id, so characters that are unsafe in a file name are replaced.
+  // The user chooses the run id, so replace characters that are unsafe in a file name.
   std::string name = run_id;
   std::replace_if(
       name.begin(),

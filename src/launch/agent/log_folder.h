@@ -1,5 +1,4 @@
-// Log folder: destinations of the workers' output, in torchrun's tree of log files and on the
-// console.
+// Destinations of the workers' output: log files in torchrun's folder structure, and the console.
 #pragma once
 
 #include <filesystem>
@@ -34,7 +33,7 @@ class LogFolder {
   Routes routes(const Place& place, Console& output, Console& error_output);
   void keep() { keep_ = true; }
   const std::filesystem::path& path() const { return path_; }
-  /// Temporary folder removed by the destructor; empty: the user chose the folder.
+  /// Returns the folder that the destructor removes. Empty if the user chose the folder.
   const std::filesystem::path& temporary() const { return temporary_; }
 
  private:
@@ -47,7 +46,8 @@ class LogFolder {
   std::map<std::filesystem::path, std::weak_ptr<LogFile>> shared_;
 };
 
-/// Expands ${role_name} ${local_rank} ${rank} ${hostname} in a prefix; other macros stay unchanged.
+/// Expands ${role_name}, ${local_rank}, ${rank} and ${hostname} in a prefix. Other macros are left
+/// unchanged.
 std::string fill_prefix(const std::string& text, const LogFolder::Place& place);
 
 }  // namespace lockstep::launch

@@ -24,7 +24,7 @@ int64_t number_at(const nlohmann::json& object, const char* key, int64_t least, 
   return value;
 }
 
-// Every node prints the names, so control characters are removed.
+// Every node prints the names, so remove control characters.
 std::string name_at(const nlohmann::json& object, const char* key) {
   constexpr size_t kLongestName = 255;
   return printable(object.at(key).get<std::string>().substr(0, kLongestName));

@@ -1,4 +1,4 @@
-// Connectivity checks between nodes.
+// Checks connections between nodes.
 #include "launch/agent/probe.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr uint32_t kSignOfLife = 0x4c6f636b;  // an arbitrary number that is echoed
 
-// A node that is being probed.
+// Probe of one node.
 struct Attempt {
   const NodeInfo* node;
   Socket socket;

@@ -1,5 +1,5 @@
-// Connectivity check between nodes: a listener that identifies itself, and a concurrent probe of
-// all other nodes.
+// Checks connections between nodes. Each node runs a listener that identifies itself, and probes
+// other nodes concurrently.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace lockstep::launch {
 /// round until the round's workers start, and each has another token.
 class ProbeListener {
  public:
-  /// `address`: empty for all.
+  /// If `address` is empty, listens on all addresses.
   explicit ProbeListener(const std::string& address);
   ~ProbeListener();
   ProbeListener(const ProbeListener&) = delete;
@@ -33,12 +33,12 @@ class ProbeListener {
   std::thread thread_;
 };
 
-/// Probes all `others` concurrently from `self` and returns a line for each unreachable one:
-/// direction, address, interface and reason. Blocks at most `timeout`.
+/// Probes all `others` concurrently from `self`. Returns a line for each unreachable node with
+/// direction, address, interface and reason. Blocks for at most `timeout`.
 std::vector<std::string> probe_nodes(
     const NodeInfo& self, const std::vector<NodeInfo>& others, std::chrono::milliseconds timeout);
 
-/// Checks that the job's store answers; returns an empty string if it does.
+/// Returns an empty string if the job's store answers, otherwise the reason.
 std::string probe_store(
     const NodeInfo& self, const std::string& address, int port, std::chrono::milliseconds timeout);
 

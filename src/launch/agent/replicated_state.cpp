@@ -1,4 +1,4 @@
-// JSON form of the replicated job state.
+// Converts the replicated job state to and from JSON.
 #include "launch/agent/replicated_state.h"
 
 #include <nlohmann/json.hpp>

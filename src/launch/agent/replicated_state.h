@@ -1,4 +1,4 @@
-// Job state that is replicated to every agent, so that any agent can become the coordinator.
+// Job state that is replicated to every agent, so that a standby can become the coordinator.
 #pragma once
 
 #include <string>
@@ -18,16 +18,16 @@ struct HostPlace {
   int port = 0;
 };
 
-/// Sent with each round and adopted by the next coordinator.
+/// Sent with each round. The next coordinator continues from it.
 struct ReplicatedJobState {
   JobIdentity job;
-  int rounds = 0;  // started so far
+  int rounds = 0;  // number of rounds started so far
   Restarts restarts;
   Progress progress;
-  std::vector<HostPlace> hosts;  // of the job until now; the last one hosts it
+  std::vector<HostPlace> hosts;  // coordinators of the job so far; the last one is the current one
   int standbys = 0;              // number of standby coordinators in the last round
 
-  /// Number of earlier coordinators of the job.
+  /// Returns the number of earlier coordinators of the job.
   int term() const { return static_cast<int>(hosts.size()) - 1; }
 };
 
@@ -35,7 +35,8 @@ nlohmann::json to_json(const ReplicatedJobState& replicated_state);
 /// Throws Error (peer lost) if the object is invalid.
 ReplicatedJobState replicated_state_from_json(const nlohmann::json& object);
 
-/// Address and port of a coordinator in a message. Throws Error (peer lost) if it is invalid.
+/// Converts an endpoint to and from JSON. place_from_json() throws Error (peer lost) if the object
+/// is invalid.
 nlohmann::json to_json(const HostPlace& place);
 HostPlace place_from_json(const nlohmann::json& object);
 

@@ -1,4 +1,4 @@
-// Rendezvous of a single node.
+// Implements the rendezvous of a single node.
 #include <ctime>
 #include <optional>
 
@@ -26,7 +26,7 @@ class Alone : public Rendezvous {
     round.world_size = plan_.workers;
     round.job = job_;
     round.job.first_world_size = plan_.workers;
-    // Each round has a new store, so that keys of the previous round are gone.
+    // Each round has a new store, without the keys of the previous round.
     store_.emplace("127.0.0.1", round.number == 0 ? plan_.rendezvous.store_port : 0);
     round.master_port = store_->port();
     return round;

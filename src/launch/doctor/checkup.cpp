@@ -1,4 +1,4 @@
-// The checks of `lockstep doctor`.
+// Implements the checks of `lockstep doctor`.
 #include "launch/doctor/checkup.h"
 
 #include <algorithm>
@@ -33,7 +33,8 @@ std::string bytes_text(double bytes) {
                         : fmt::format("{:.0f} MiB", bytes / kMebi);
 }
 
-// A command's output; bounded by timeout(1), since a broken driver hangs nvidia-smi.
+// Returns a command's output. The time is limited with timeout(1), because nvidia-smi hangs if the
+// driver is broken.
 std::string output_of(const std::string& command) {
   const std::string bounded = "timeout 10 " + command + " 2>/dev/null";
   std::FILE* pipe = ::popen(bounded.c_str(), "re");

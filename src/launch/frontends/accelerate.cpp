@@ -1,4 +1,4 @@
-// accelerate launch's options as a launch plan.
+// Converts the options of accelerate launch to a launch plan.
 #include "launch/frontends/accelerate.h"
 
 #include <algorithm>
@@ -27,7 +27,8 @@ std::string upper(std::string text) {
   return text;
 }
 
-// Passes every option of a group to the workers as PREFIX + its name in capitals.
+// Passes every option of a group to the workers, as the environment variable PREFIX + its name in
+// capitals.
 void forward_group(
     const Options& options,
     const std::string& group,
@@ -241,8 +242,8 @@ void plan_accelerate_rendezvous(Options& options, LaunchPlan& plan) {
   rendezvous.kind = dynamic ? RendezvousPoint::Kind::kDynamic : RendezvousPoint::Kind::kStatic;
 }
 
-// The deepspeed front end starts the nodes if the configuration names a transport and a hostfile,
-// or mpirun's.
+// Returns the arguments of the deepspeed front end, which starts the nodes if the configuration
+// names a transport and a hostfile, or mpirun's hostfile.
 std::vector<std::string> deepspeed_words(const Options& options, const LaunchPlan& plan) {
   const std::string& mpi_hosts = options.text("mpirun-hostfile");
   const bool with_mpi = !mpi_hosts.empty();

@@ -1,5 +1,5 @@
-// Command line and configuration file of accelerate launch. Settings of the training are passed to
-// the workers in the variables that accelerate sets (and that `lockstep train` reads).
+// Command line and configuration file of accelerate launch. Training settings are passed to the
+// workers in the environment variables that accelerate sets (and that `lockstep train` reads).
 #pragma once
 
 #include <span>
@@ -14,19 +14,19 @@ namespace lockstep::launch {
 std::span<const OptionSpec> accelerate_options();
 OptionRules accelerate_rules();
 
-/// A parsed request of accelerate launch. With a multi-node DeepSpeed launcher, `deepspeed` holds
-/// the command line of the deepspeed front end that starts the nodes, and the plan's environment
-/// must be exported to them.
+/// Parsed command line of accelerate launch. With a multi-node DeepSpeed launcher, `deepspeed`
+/// contains the command line of the deepspeed front end, which starts the nodes. The plan's
+/// environment must then be exported to the nodes.
 struct AccelerateRequest {
   LaunchPlan plan;
   std::vector<std::string> deepspeed;
 };
 
-/// Error (config) with all problems.
+/// Throws Error (config) that lists all problems.
 AccelerateRequest plan_accelerate(
     const std::vector<std::string>& arguments, const Environment& environment);
 
-/// Default path of the configuration file; empty if it does not exist.
+/// Returns the default path of the configuration file. Empty if the file does not exist.
 std::string default_accelerate_config(const Environment& environment);
 
 }  // namespace lockstep::launch

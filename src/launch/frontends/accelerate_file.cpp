@@ -15,7 +15,7 @@
 namespace lockstep::launch {
 namespace {
 
-// Top-level keys that are not options, and their handling.
+// Top-level keys that are not options.
 enum class TopKey { kIgnored, kSection, kSpecial };
 const std::map<std::string, TopKey>& other_top_keys() {
   static const std::map<std::string, TopKey> keys{
@@ -44,7 +44,7 @@ const std::map<std::string, TopKey>& other_top_keys() {
   return keys;
 }
 
-// The option of a key in a section, with or without the section's prefix.
+// Returns the option of a key in a section. The key may have the section's prefix or not.
 std::string section_option(const std::string& section, const std::string& key) {
   static const std::map<std::string, std::string> prefixes{
       {"fsdp_config", "fsdp-"},
@@ -67,7 +67,7 @@ std::string section_option(const std::string& section, const std::string& key) {
   return found == renamed.end() ? name : found->second;
 }
 
-// The content of a file as defaults of options.
+// Sets the values of a configuration file as defaults of options.
 class ConfigFile {
  public:
   explicit ConfigFile(Options& options) : options_(options) {
@@ -103,7 +103,7 @@ class ConfigFile {
   }
 
   const std::string& distributed_type() const { return type_; }
-  /// The keys of deepspeed_config, for ACCELERATE_CONFIG_DS_FIELDS.
+  /// Returns the keys of deepspeed_config, for ACCELERATE_CONFIG_DS_FIELDS.
   const std::vector<std::string>& deepspeed_fields() const { return fields_; }
 
  private:
@@ -123,7 +123,7 @@ class ConfigFile {
       return;
     }
     std::string text = text_of(value);
-    // `mixed_precision: no` is false in YAML 1.1, and some writers write it so.
+    // Unquoted `mixed_precision: no` is false in YAML 1.1, and some tools write `false`.
     if (name == "mixed-precision" && !value.quoted && lower_case(text) == "false") {
       text = std::string("no");
     }
@@ -166,7 +166,8 @@ class ConfigFile {
     }
   }
 
-  // The command line chooses the distributed type, so the file's value is ignored.
+  // Returns true if the command line selects the distributed type. The file's value is then
+  // ignored.
   bool chosen() const {
     return std::any_of(
         kKinds.begin(), kKinds.end(), [&](const char* kind) { return options_.given(kind); });

@@ -1,4 +1,4 @@
-// accelerate's configuration file as defaults of command-line options.
+// Reads accelerate's configuration file.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ namespace lockstep::launch {
 /// Settings of the file that are not options.
 struct AccelerateFile {
   std::string distributed_type;               // empty: no file, or the key is missing
-  std::vector<std::string> deepspeed_fields;  // the keys of deepspeed_config
+  std::vector<std::string> deepspeed_fields;  // keys of deepspeed_config
 };
 
 /// Reads YAML or JSON and sets the defaults of `options` (of accelerate_options()). Unknown keys
-/// and unsupported values become problems of `options`; throws Error (config) if the file cannot be
-/// read.
+/// and unsupported values are added to the problems of `options`. Throws Error (config) if the file
+/// cannot be read.
 AccelerateFile read_accelerate_file(const std::string& path, Options& options);
 
-/// True for the boolean words of YAML 1.1 and Python, such as "no" and "yes".
+/// Returns true for boolean words of YAML 1.1 and Python, such as "no" and "yes".
 bool is_truth_word(const std::string& text);
 
 }  // namespace lockstep::launch

@@ -1,4 +1,4 @@
-// The table of accelerate launch's options.
+// Table of accelerate launch's options.
 #include "launch/frontends/accelerate.h"
 
 namespace lockstep::launch {

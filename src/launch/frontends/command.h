@@ -1,5 +1,5 @@
-// `lockstep launch`: starts any program as the ranks of a job, with the options of torchrun,
-// accelerate or deepspeed.
+// `lockstep launch`: starts any program as the ranks of a job. Accepts the options of torchrun,
+// accelerate and deepspeed.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace lockstep::launch {
 
-/// Returns the exit code of the job (docs/launch.md).
+/// Runs `lockstep launch` and returns the job's exit code (docs/launch.md).
 int run_command(std::vector<std::string> arguments);
 
 /// Returns the arguments of run_command if the program was started through a link named torchrun,
-/// accelerate or deepspeed (`words` is all of argv); otherwise empty.
+/// accelerate or deepspeed; otherwise empty. `words` is argv.
 std::vector<std::string> arguments_of_link(const std::vector<std::string>& words);
 
 }  // namespace lockstep::launch

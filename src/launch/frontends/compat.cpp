@@ -1,4 +1,4 @@
-// Detects the launcher whose options are used.
+// Detects which launcher's options a command line uses.
 #include "launch/frontends/compat.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::vector<OptionSpec> all_options() {
   return all;
 }
 
-// Value of --compat before the program; empty if it is not given.
+// Returns the value of --compat before the program. Empty if it is not given.
 std::string compat_of(const std::vector<std::string>& arguments) {
   const std::vector<OptionSpec> all = all_options();
   for (size_t at = 0; at < arguments.size() && arguments[at].starts_with("-"); ++at) {

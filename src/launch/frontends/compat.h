@@ -1,4 +1,4 @@
-// Selection of a front end: the launcher whose options a command line uses.
+// Selects the front end for the launcher whose options a command line uses.
 #pragma once
 
 #include <string>
@@ -11,20 +11,21 @@ namespace lockstep::launch {
 
 enum class Surface { kTorchrun, kDistributedLaunch, kAccelerate, kDeepspeed };
 
-/// Returns --compat's value if given, otherwise the first of torchrun, accelerate and deepspeed
-/// that knows every option. Throws Error (config), listing each option's launcher, if none does.
+/// Returns the value of --compat if given, otherwise the first of torchrun, accelerate and
+/// deepspeed that has all options. If none has, throws Error (config) that lists the launcher of
+/// each option.
 Surface surface_of(const std::vector<std::string>& arguments);
 
-/// A command line that was read.
+/// Parsed command line.
 struct LaunchRequest {
-  std::string answer;  // output of --help or --print-completion; nothing is run
+  std::string answer;  // output of --help or --print-completion; then nothing is run
   LaunchPlan plan;
   std::vector<DeepspeedRequest::Command>
-      remotes;  // if not empty: commands that start the agents; the plan is not run here
+      remotes;  // commands that start the agents; if not empty, the plan is not run here
 };
 
-/// Parses the arguments of `lockstep launch`. Variables of SLURM and MPI are defaults. Throws Error
-/// (config).
+/// Parses the arguments of `lockstep launch`. Variables that SLURM or MPI set are defaults. Throws
+/// Error (config).
 LaunchRequest read_launch(
     const std::vector<std::string>& arguments, const Environment& environment);
 

@@ -1,4 +1,4 @@
-// The deepspeed launcher's options as a launch plan.
+// Converts the options of the deepspeed launcher to a launch plan.
 #include "launch/frontends/deepspeed.h"
 
 #include <algorithm>
@@ -35,7 +35,8 @@ std::string value_of(const Environment& environment, const std::string& name) {
   return found == environment.end() ? "" : found->second;
 }
 
-// The hosts of the hostfile after filters and counts; empty if only this machine is meant.
+// Returns the hosts of the hostfile after filters and counts. Empty if the job runs only on this
+// machine.
 std::vector<HostSlots> remote_hosts(Options& options) {
   const std::string& path = options.text("hostfile");
   std::error_code ignored;
@@ -78,14 +79,15 @@ void limit_slots(Options& options, std::vector<HostSlots>& hosts) {
   }
 }
 
-// This machine's GPUs as slots. CUDA_VISIBLE_DEVICES acts as --include if nothing else is chosen.
+// Returns this machine's GPUs as slots. CUDA_VISIBLE_DEVICES acts as --include unless slots are
+// selected otherwise.
 HostSlots local_host(Options& options, const Environment& environment) {
   const std::string& include = options.text("include");
   const std::string& exclude = options.text("exclude");
   const int wanted = gpu_count(options);
   const int installed = static_cast<int>(installed_gpus().size());
   HostSlots all{"localhost", {}};
-  // Without GPUs a slot is just a worker, so --include gives their number.
+  // Without GPUs, a slot is a worker. --include then determines the number of workers.
   const bool names_slots = installed == 0 && !include.empty();
   const int slots = names_slots ? kMostDeepspeedSlots : std::max({1, wanted, installed});
   for (int slot = 0; slot < slots; ++slot) {
@@ -142,7 +144,7 @@ void bind_cores(Options& options, LaunchPlan& plan) {
   plan.environment["OMP_NUM_THREADS"] = std::to_string(share);
 }
 
-// --elastic_training of older versions: the job continues with the remaining nodes.
+// Implements --elastic_training of older versions: the job continues with the remaining nodes.
 void plan_elasticity(Options& options, int node, LaunchPlan& plan) {
   if (!options.flag("elastic-training")) {
     return;
@@ -162,7 +164,7 @@ void plan_elasticity(Options& options, int node, LaunchPlan& plan) {
   }
 }
 
-// The plan of one machine of the job: number `node` of `hosts`.
+// Makes the plan of one machine, number `node` of `hosts`.
 void plan_node(
     Options& options,
     const Environment& environment,
@@ -221,7 +223,7 @@ Environment exported_variables(const Environment& environment, const Environment
       }
     }
   }
-  // Makes Python modules of the current folder importable on every host.
+  // Make Python modules in the current folder importable on every host.
   std::error_code ignored;
   const std::string folder = std::filesystem::current_path(ignored).string();
   const std::string path = value_of(environment, "PYTHONPATH");
@@ -383,7 +385,7 @@ void check_deepspeed_options(Options& options) {
   }
 }
 
-// Adds the environment received from ssh on stdin to this process and its workers.
+// Adds the environment that ssh passes on stdin to this process and its workers.
 void take_from_launcher(Environment& environment) {
   HandedOver handed = HandedOver::read(STDIN_FILENO);
   if (!handed.secret.empty()) {

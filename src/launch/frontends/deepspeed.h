@@ -1,4 +1,4 @@
-// Command line of the deepspeed launcher: one machine, or the machines of a hostfile.
+// Command line of the deepspeed launcher, for one machine or for the machines of a hostfile.
 #pragma once
 
 #include <span>
@@ -14,21 +14,22 @@ namespace lockstep::launch {
 std::span<const OptionSpec> deepspeed_options();
 OptionRules deepspeed_rules();
 
-/// A parsed request: a plan for this machine, or commands that start the agents of other machines.
+/// Parsed command line: a plan for this machine, or commands that start the agents of other
+/// machines.
 struct DeepspeedRequest {
   LaunchPlan plan;
   struct Command {
-    std::string host;  // a name for the report
+    std::string host;  // name in reports
     std::vector<std::string> argv;
-    // Secrets are not passed as arguments, which every user of a machine can list.
+    // Secrets are not passed as arguments, because all users of a machine can see these.
     Environment environment;  // added to the command's own environment
     std::string input;        // first line of its stdin
   };
   std::vector<Command> commands;
 };
 
-/// Throws Error (config) with all problems. `exported` is added to the variables for other
-/// machines.
+/// `exported` contains additional variables for other machines. Throws Error (config) that lists
+/// all problems.
 DeepspeedRequest plan_deepspeed(
     const std::vector<std::string>& arguments,
     const Environment& environment,

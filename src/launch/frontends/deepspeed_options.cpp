@@ -1,4 +1,4 @@
-// The table of the deepspeed launcher's options.
+// Table of the deepspeed launcher's options.
 #include "launch/frontends/deepspeed.h"
 
 namespace lockstep::launch {

@@ -22,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-constexpr milliseconds kSave{35000};    // the agents' own grace period plus a margin
-constexpr milliseconds kOthers{10000};  // after a failure, while the agents stop each other
+constexpr milliseconds kSave{35000};    // the grace period of the agents plus a margin
+constexpr milliseconds kOthers{10000};  // time in which the agents stop each other after a failure
 constexpr milliseconds kRemoteLastWords{60000};
 
 milliseconds left_until(const std::optional<Clock::time_point>& deadline) {
@@ -45,7 +45,7 @@ int code_of(const WorkerGroup& group, const std::vector<DeepspeedRequest::Comman
                              : 0;
 }
 
-// Returns the read end of a pipe that contains the text; adds the write end to `alive`.
+// Returns the read end of a pipe that contains the text. Adds the write end to `alive`.
 Socket input_that_says(const std::string& text, std::vector<Socket>& alive) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
@@ -56,7 +56,7 @@ Socket input_that_says(const std::string& text, std::vector<Socket>& alive) {
   }
   Socket read(ends[0]);
   alive.emplace_back(ends[1]);
-  // The pipe has no reader yet, so the text must fit into it.
+  // The pipe has no reader yet, so it must be large enough for the text.
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
   ::fcntl(ends[1], F_SETPIPE_SZ, static_cast<int>(std::max<size_t>(text.size(), 65536)));
   if (::write(ends[1], text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
@@ -74,7 +74,7 @@ int run_remotely(const std::vector<DeepspeedRequest::Command>& commands) {
   Guard guard({SIGTERM, SIGINT, SIGHUP, SIGQUIT});
   Console output(guard.loop(), STDOUT_FILENO), error_output(guard.loop(), STDERR_FILENO);
   std::vector<Socket> inputs,
-      alive;  // while these pipes are open, the agents know that the launcher is alive
+      alive;  // while these pipes are open, the agents continue to run
   Environment environment = current_environment();
   environment[Guard::kTagName] = guard.tag();
   std::vector<WorkerSpec> specs;
@@ -99,7 +99,7 @@ int run_remotely(const std::vector<DeepspeedRequest::Command>& commands) {
   int seen = 0;
   while (group.running() > 0 && !(deadline && Clock::now() >= *deadline)) {
     if (guard.signals_seen() > seen) {
-      // The first signal requests a clean end; the second one forces it.
+      // The first signal requests a clean end. A second signal forces the end.
       deadline = seen == 0 ? Clock::now() + kSave : Clock::now();
       seen = guard.signals_seen();
       alive.clear();

@@ -8,10 +8,10 @@
 
 namespace lockstep::launch {
 
-/// Runs all commands until they have ended and returns the exit code of the first that failed. With
-/// several commands, output lines are prefixed with the host's name. A signal closes their stdin,
-/// which tells the agents to stop; commands that do not end in time are killed. Blocks; call from
-/// the main thread.
+/// Runs all commands until they have ended. Returns the exit code of the first one that failed. If
+/// there are several commands, output lines are prefixed with the name of the host. On a signal,
+/// the stdin of all commands is closed, so that the agents stop. Commands that do not end in time
+/// are killed. Blocks. Must be called on the main thread.
 int run_remotely(const std::vector<DeepspeedRequest::Command>& commands);
 
 }  // namespace lockstep::launch

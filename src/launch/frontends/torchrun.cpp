@@ -1,4 +1,4 @@
-// torchrun's options as a launch plan.
+// Converts torchrun's options to a launch plan.
 #include "launch/frontends/torchrun.h"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ constexpr OptionSpec kTorchrunOptions[] = {
     {"help", kFlag, "", "print this help", 'h'},
 };
 
-// --node-rank, or the index of this pod in an Indexed Job or JobSet.
+// Returns --node-rank, or the index of this pod in a Kubernetes Indexed Job or JobSet.
 int node_rank_of(Options& options, const Environment& environment, int nodes) {
   const auto pod = environment.find("JOB_COMPLETION_INDEX");
   if (options.set("node-rank") || nodes < 2 || pod == environment.end()) {
@@ -113,7 +113,8 @@ int node_rank_of(Options& options, const Environment& environment, int nodes) {
   return rank;
 }
 
-// Kubeflow's operator counts a pod's CPUs as devices if it has no GPUs.
+// Adds a note if there are many workers without GPUs. Kubeflow's operator sets the number of
+// workers to a pod's number of CPUs if the pod has no GPUs.
 void note_workers_of_cpus(
     LaunchPlan& plan, const Options& options, const Environment& environment) {
   constexpr int kMany = 4;
@@ -232,7 +233,7 @@ void plan_end(Options& options, const Environment& environment, LaunchPlan& plan
   }
 }
 
-// Torchelastic's watchdogs, which are enabled by variables.
+// Reads torchelastic's watchdogs, which are enabled by environment variables.
 void plan_watches(Options& options, const Environment& environment, LaunchPlan& plan) {
   const auto value = [&](const char* name) {
     const auto found = environment.find(name);

@@ -13,8 +13,9 @@ namespace lockstep::launch {
 std::span<const OptionSpec> torchrun_options();
 OptionRules torchrun_rules();
 
-/// Throws Error (config) with all problems. `distributed_launch`: torch.distributed.launch, whose
-/// workers get --local-rank=N unless --use-env is given.
+/// Makes the plan. With `distributed_launch`, the command line is that of torch.distributed.launch,
+/// whose workers get --local-rank=N unless --use-env is given. Throws Error (config) that lists all
+/// problems.
 LaunchPlan plan_torchrun(
     const std::vector<std::string>& arguments,
     const Environment& environment,

@@ -38,14 +38,15 @@ Words host_names(const RemoteJob& job) {
   return names;
 }
 
-// The command string for a remote shell. `node` is unquoted: pdsh replaces %n in it.
+// Returns the command string for a remote shell. `node` is not quoted, because pdsh replaces %n in
+// it.
 std::string shell_text(
     const RemoteJob& job, const std::string& node, const std::string& exports, const char* flags) {
   std::string text = "cd " + shell_quote(job.folder) + " && " + exports;
   if (!job.prepare.empty()) {
     text += ". " + shell_quote(job.prepare) + " && ";
   }
-  // The end of stdin tells the agent that the launcher is gone: a killed ssh closes it.
+  // With --watch_stdin, the agent stops at the end of stdin, which is closed if ssh is killed.
   return text + "exec " + quoted(job.before) + " --node_rank=" + node + " --watch_stdin " + flags +
          quoted(job.after);
 }
@@ -99,7 +100,8 @@ Words with_pdsh(const RemoteJob& job) {
   return words;
 }
 
-// The agent finds its number in the variables of MPI or SLURM: one task a machine.
+// Returns the agent's arguments. There is one task per machine, and the agent finds its node rank
+// in variables of MPI or SLURM.
 Words agent_words(const RemoteJob& job) {
   Words words;
   if (!job.prepare.empty()) {

@@ -1,5 +1,5 @@
-// Transports that start the agents of other machines: ssh, pdsh, MPI, SLURM. Commands are argument
-// arrays; the parts read by a remote shell are quoted word by word.
+// Transports that start the agents of other machines: ssh, pdsh, MPI and SLURM. Commands are
+// argument arrays. Arguments that a remote shell parses are quoted individually.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace lockstep::launch {
 
-/// The command of every machine, except for its node rank.
+/// Command for every machine, without the node rank.
 struct RemoteJob {
   std::vector<HostSlots> hosts;
   std::string hostfile;
   Environment exported;
-  std::string secret;               // for the agents; empty: they already have one or need none
+  std::string secret;               // for the agents; empty if they have it already or need none
   std::string folder;               // working directory
-  std::vector<std::string> before;  // the agent's words before "--node_rank=I"
+  std::vector<std::string> before;  // arguments of the agent before "--node_rank=I"
   std::vector<std::string> after;
   std::vector<std::string> transport_arguments;
-  std::string ssh_port;  // empty: the usual one
+  std::string ssh_port;  // empty: the default port
   std::string prepare;   // script to source first; empty: none
 };
 
@@ -29,12 +29,12 @@ struct HandedOver {
   Environment environment;
 
   std::string line() const;
-  /// Reads exactly the line. Throws Error (environment) if there is none.
+  /// Reads this line and nothing after it. Throws Error (environment) if there is none.
   static HandedOver read(int descriptor);
 };
 
-/// Commands that start the agents with `transport`: "ssh", "pdsh", "openmpi", "mpich", "impi",
-/// "mvapich", "slurm".
+/// Returns the commands that start the agents with `transport`: "ssh", "pdsh", "openmpi", "mpich",
+/// "impi", "mvapich" or "slurm".
 std::vector<DeepspeedRequest::Command> remote_commands(
     const std::string& transport, const RemoteJob& job);
 

@@ -1,4 +1,4 @@
-// Reads the variables of SLURM and MPI.
+// Reads the environment variables of SLURM and MPI.
 #include "launch/plan/cluster.h"
 
 #include <charconv>
@@ -10,7 +10,8 @@
 namespace lockstep::launch {
 namespace {
 
-// Variables in which a manager gives a task its place; empty: not provided.
+// Names of the variables in which a manager gives each task its rank. Empty: the manager does not
+// set it.
 struct Names {
   const char *manager, *rank, *size, *local_rank, *local_size;
 };
@@ -46,7 +47,8 @@ class ClusterReader {
     if (value.empty() || error != std::errc() || number < 0) {
       return std::nullopt;
     }
-    // SLURM_TASKS_PER_NODE has "4(x2)": the number before it counts.
+    // Values of SLURM_TASKS_PER_NODE can have the form "4(x2)". Only the number before the
+    // parenthesis counts.
     return end == value.data() + value.size() || *end == '(' || *end == ',' ? std::optional(number)
                                                                             : std::nullopt;
   }
@@ -55,8 +57,8 @@ class ClusterReader {
   const Environment& environment_;
 };
 
-// A port derived from the job's number: the same on every node, and different for jobs that share a
-// node.
+// Returns a port derived from the job's number. It is the same on every node, and differs between
+// jobs that share a node.
 int port_of(const std::string& job) {
   uint32_t hash = 2166136261U;
   for (const char letter : job) {
@@ -87,7 +89,7 @@ std::optional<ClusterPlace> find_cluster(const Environment& environment) {
   for (const Names& names : kManagers) {
     const auto rank = reader.number(names.rank), size = reader.number(names.size);
     const bool slurm = names.manager == std::string_view("SLURM");
-    // A SLURM batch script itself has SLURM_PROCID=0; only a step of srun has a real step id.
+    // In a SLURM batch script, SLURM_PROCID=0 is set as well. Only steps of srun have a step id.
     if (!rank || !size || *size < 1 || (slurm && !reader.number("SLURM_STEP_ID"))) {
       continue;
     }
@@ -155,7 +157,7 @@ void join_cluster(const ClusterPlace& place, const Environment& environment, Lau
     identity.group_world_size = place.nodes;
     identity.master_address = host;
     identity.master_port = port;
-    identity.agent_store = false;  // no agent is common to the tasks: rank 0 hosts the store
+    identity.agent_store = false;  // the tasks have no agent in common, so rank 0 hosts the store
     plan.identity = identity;
     plan.workers = 1;
     plan.rendezvous.kind = RendezvousPoint::Kind::kLocal;

@@ -1,4 +1,4 @@
-// SLURM and MPI jobs, detected by the variables that they set for each task.
+// Detects SLURM and MPI jobs by the environment variables that are set for each task.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace lockstep::launch {
 
-/// This process's place in a job started by a cluster manager or mpirun.
+/// Rank and host of this process in a job that a cluster manager or mpirun started.
 struct ClusterPlace {
   std::string manager;  // "SLURM", "Open MPI", ...
   int rank = 0, size = 1;
@@ -22,10 +22,10 @@ struct ClusterPlace {
 /// other.
 std::optional<ClusterPlace> find_cluster(const Environment& environment);
 
-/// Makes this task's plan part of the job. With one task per node, the agents use a static
-/// rendezvous at the first node. With several, this task is one worker with the manager's rank. No
-/// effect for a job of one task. Throws Error (config) if the first node is unknown (set
-/// MASTER_ADDR).
+/// Adds the task's rank and rendezvous to the plan. With one task per node, this task is an agent,
+/// and the agents use a static rendezvous at the first node. With several tasks per node, this task
+/// is one worker with the manager's rank. Does nothing if the job has only one task. Throws Error
+/// (config) if the first node is unknown (the user can set MASTER_ADDR).
 void join_cluster(const ClusterPlace& place, const Environment& environment, LaunchPlan& plan);
 
 }  // namespace lockstep::launch

@@ -1,4 +1,4 @@
-// Lists GPUs and their NUMA nodes from the kernel's files.
+// Lists GPUs and their NUMA nodes from files of the kernel.
 #include "launch/plan/devices.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ std::string model_of(const fs::path& information) {
   return "";
 }
 
-// Containers may lack /proc/driver/nvidia but have the device files.
+// Containers may have the device files without /proc/driver/nvidia.
 size_t device_files() {
   size_t count = 0;
   std::error_code ignored;
@@ -70,7 +70,7 @@ std::vector<int> cache_cpus(int cpu) {
       first_line(fmt::format("/sys/devices/system/cpu/cpu{}/cache/index3/shared_cpu_list", cpu)));
 }
 
-// Divides the node's CPUs equally among its GPUs.
+// Returns the share of the CPUs for one of `count` GPUs. The shares are equal.
 std::vector<int> share_of(const std::vector<int>& cpus, int index, int count) {
   const int size = static_cast<int>(cpus.size());
   const auto at = [&](int i) {
@@ -111,7 +111,7 @@ std::vector<Gpu> installed_gpus() {
   }
   std::sort(result.begin(), result.end(), [](const Gpu& a, const Gpu& b) { return a.pci < b.pci; });
   const size_t files = device_files();
-  // A container may see only some of the machine's GPUs; the device files show which.
+  // A container may see only some of the machine's GPUs. If so, trust the number of device files.
   if (result.empty() || (files > 0 && files < result.size())) {
     result.assign(files, Gpu{});
   }
@@ -143,7 +143,7 @@ std::vector<std::string> usable_gpus(const Environment& environment) {
     for (const std::string& entry : *visible) {
       const std::optional<int> index = as_number(entry);
       if (index && static_cast<size_t>(*index) >= installed) {
-        break;  // CUDA ends the list at the first missing device
+        break;  // CUDA ignores all devices after the first missing one
       }
       result.push_back(entry);
     }
@@ -183,7 +183,8 @@ std::vector<int> cpus_near(
   if (binding == "exclusive") {
     return share_of(cpus, before, count);
   }
-  // core-complex: CPUs that share a last-level cache; GPUs of a node use them in turn.
+  // core-complex: CPUs that share a last-level cache. The GPUs of a NUMA node use the complexes in
+  // turn.
   std::vector<std::vector<int>> complexes;
   std::set<int> seen;
   for (const int cpu : cpus) {

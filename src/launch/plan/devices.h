@@ -1,4 +1,4 @@
-// The GPUs of this machine according to the kernel's files, without a driver library.
+// Lists the GPUs of this machine from files of the kernel, without a driver library.
 #pragma once
 
 #include <optional>
@@ -15,22 +15,24 @@ struct Gpu {
   int numa_node = -1;
 };
 
-/// All GPUs of the machine, in PCI order.
+/// Returns all GPUs of the machine in PCI order.
 std::vector<Gpu> installed_gpus();
 
-/// The entries of CUDA_VISIBLE_DEVICES as CUDA reads them (up to the first "-1" or empty one);
-/// nullopt if it is not set. An empty value hides every GPU.
+/// Returns the entries of CUDA_VISIBLE_DEVICES, up to the first "-1" or empty one, like CUDA.
+/// Returns nullopt if it is not set. An empty value hides all GPUs.
 std::optional<std::vector<std::string>> visible_devices(const Environment& environment);
 
-/// Values for a worker's CUDA_VISIBLE_DEVICES: its entries, or 0 to N-1 for the installed GPUs.
+/// Returns the entries for the workers' CUDA_VISIBLE_DEVICES: those of this process's variable, or
+/// 0 to N-1 for N installed GPUs.
 std::vector<std::string> usable_gpus(const Environment& environment);
 
-/// The CPUs for a worker under --numa-binding ("node", "socket", "exclusive", "core-complex"), next
-/// to the GPU of `entry`. Empty if the machine does not report them.
+/// Returns the CPUs close to a worker's GPU, for --numa-binding ("node", "socket", "exclusive",
+/// "core-complex"). `entries` are those of CUDA_VISIBLE_DEVICES. Empty if the machine does not
+/// report them.
 std::vector<int> cpus_near(
     const std::string& binding, const std::vector<std::string>& entries, int local_rank);
 
-/// Parses "0-3,8"; empty if it is not a list.
+/// Parses a list such as "0-3,8". Empty if the string is not a list.
 std::vector<int> parse_cpu_list(const std::string& text);
 
 }  // namespace lockstep::launch

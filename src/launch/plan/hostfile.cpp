@@ -1,4 +1,4 @@
-// Parses hostfiles, filters and SLURM host lists.
+// Parses hostfiles, host filters and SLURM host lists.
 #include "launch/plan/hostfile.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::string_view trim(std::string_view text) {
              : text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-// "HOST slots=N ..."; anything after the number is ignored.
+// Parses "HOST slots=N ...". Ignores anything after the number.
 HostSlots parse_line(std::string_view line, const std::string& where) {
   const size_t space = line.find_first_of(" \t");
   std::string_view rest = space == std::string_view::npos ? "" : trim(line.substr(space));
@@ -52,7 +52,7 @@ HostSlots parse_line(std::string_view line, const std::string& where) {
           : std::nullopt;
   const std::string_view name = line.substr(0, space);
   const bool is_plain = std::ranges::all_of(name, [](char c) { return c > ' ' && c <= '~'; });
-  // A name that starts with '-' would be an option of ssh or mpirun.
+  // ssh and mpirun would parse a name that starts with '-' as an option.
   if (!count || *count > kMostSlots || name[0] == '-' || !is_plain) {
     fail(
         fmt::format("{}: '{}' is not a valid hostfile line", where, line.substr(0, 80)),
@@ -65,10 +65,10 @@ HostSlots parse_line(std::string_view line, const std::string& where) {
   return host;
 }
 
-// One "NAME" or "NAME:SLOT,SLOT" of a filter.
+// One "NAME" or "NAME:SLOT,SLOT" of a host filter.
 struct Chosen {
   std::string host;
-  std::vector<int> slots;  // empty: all
+  std::vector<int> slots;  // empty: all slots
 };
 
 std::vector<Chosen> parse_filter(const std::string& filter) {
@@ -99,7 +99,7 @@ std::vector<Chosen> parse_filter(const std::string& filter) {
   return result;
 }
 
-// The slots of one host named by a filter, checked against the host's slots.
+// Returns the slots of one host that a filter names. Throws if the host does not have them.
 std::set<int> named_slots(const std::vector<Chosen>& filter, const HostSlots& host) {
   std::set<int> result;
   for (const Chosen& chosen : filter) {
@@ -158,7 +158,7 @@ std::optional<std::string> from_base64(std::string text) {
   return bytes;
 }
 
-// Appends the names of "01-03" or "7" after `prefix`, with the same number of digits.
+// Expands "01-03" or "7", with the same number of digits, and appends each number to `prefix`.
 void expand_range(
     const std::string& range, const std::string& prefix, std::vector<std::string>& names) {
   const size_t dash = range.find('-');

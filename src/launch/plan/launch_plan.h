@@ -1,4 +1,4 @@
-// The plan of a launch, independent of the front end.
+// Plan of a launch. All front ends produce it.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace lockstep::launch {
 
-/// The rendezvous of the agents.
+/// Rendezvous of the agents.
 struct RendezvousPoint {
   enum class Kind {
     kLocal,   // one machine, no peers
@@ -28,7 +28,7 @@ struct RendezvousPoint {
   std::optional<bool> is_host;  // with kDynamic: set by the user instead of detected
   std::string local_address;    // address of this node for its peers; empty: detected
   std::string secret;           // shared by the agents; empty: none
-  bool insecure = false;        // do not require a secret even on a publicly reachable address
+  bool insecure = false;        // do not require a secret on a publicly reachable address
   std::chrono::milliseconds join_timeout{600000}, last_call{30000}, heartbeat_timeout{5000};
   int store_port = 0;  // 0: a free one
 
@@ -37,9 +37,9 @@ struct RendezvousPoint {
   bool only_own_user() const { return secret.empty() && !insecure; }
 };
 
-/// Log files of the workers' streams, and console output.
+/// Log files of the workers' streams, and what is shown on the console.
 struct LogPlan {
-  std::filesystem::path folder;  // empty: a temporary one
+  std::filesystem::path folder;  // empty: a temporary folder
   bool no_files = false;
   StdSpec redirects, tee;
   std::vector<int> shown_ranks;  // empty: all
@@ -70,16 +70,18 @@ struct LaunchPlan {
   bool watch_stdin = false;  // the end of stdin ends the job, because its launcher is gone
   bool pid_file = false;     // create /tmp/<pid>.deepspeed while it runs
   std::optional<WorkerIdentity>
-      identity;                         // of the single worker, if srun or mpirun started this task
-  std::string numa_binding;             // empty: none
-  std::vector<std::vector<int>> cpus;   // per local worker, if given
-  std::string event_log;                // "", "console", "jsonl:PATH"
-  std::optional<std::string> watchdog;  // the named pipe of workers' timers; empty: a temporary one
+      identity;                        // of the single worker, if srun or mpirun started this task
+  std::string numa_binding;            // empty: none
+  std::vector<std::vector<int>> cpus;  // for each local worker; empty: not bound
+  std::string event_log;               // "", "console", "jsonl:PATH"
+  std::optional<std::string>
+      watchdog;  // named pipe of torchelastic's timers; empty: a temporary one
   std::chrono::seconds uninterruptible{0};  // AttemptOptions::uninterruptible
   std::optional<int> health_check_port;     // port of the health endpoint
   LogLevel log_level = LogLevel::kInfo;
-  Environment environment;         // added for the workers
-  std::vector<std::string> notes;  // printed before the start: choices made, options without effect
+  Environment environment;  // additional variables for the workers
+  std::vector<std::string>
+      notes;  // printed before the start: automatic choices and ignored options
 };
 
 }  // namespace lockstep::launch

@@ -1,4 +1,4 @@
-// Table-driven command-line parser.
+// Implements the table-driven command-line parser.
 #include "launch/plan/options.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace lockstep::launch {
 namespace {
 
-// Returns the option of a long name; null if none or several match.
+// Returns the option with this long name, or null if none or several match.
 const OptionSpec* find_long(
     std::span<const OptionSpec> table, const std::string& name, bool prefixes) {
   const OptionSpec* found = nullptr;
@@ -41,7 +41,7 @@ const OptionSpec* find_letter(std::span<const OptionSpec> table, char letter) {
   return found == table.end() ? nullptr : &*found;
 }
 
-// A word that starts an option.
+// Word of the command line that starts an option.
 struct Word {
   std::string shown;  // as the user wrote it, without a value
   const OptionSpec* option = nullptr;

@@ -1,4 +1,4 @@
-// Options common to several front ends.
+// Handles options that several front ends have in common.
 #include "launch/plan/plan_parts.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ Nodes parse_nodes(Options& options, const std::string& text) {
   return nodes;
 }
 
-// Splits at single commas. A doubled comma stands for one: "a,b,,c" gives "a" and "b,c".
+// Splits at single commas. A doubled comma is a literal comma: "a,b,,c" gives "a" and "b,c".
 std::vector<std::string> parse_needles(const std::string& text) {
   std::vector<std::string> result;
   std::string part;
@@ -210,7 +210,7 @@ std::string read_secret(const std::string& path) {
   if (path.empty()) {
     return "";
   }
-  // Checks the opened file, because the path may refer to another file a moment later.
+  // Check the opened file and not the path, which may refer to another file a moment later.
   const Socket file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info{};
   if (!file || ::fstat(file.get(), &info) != 0) {

@@ -1,4 +1,4 @@
-// Resolves the program that workers run.
+// Finds the program that workers run.
 #include "launch/plan/program.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ bool is_own_command(const std::string& word) {
          !fs::exists(word, ignored);
 }
 
-// True if the file is a compiled program and needs no interpreter.
+// Returns true if the file is a compiled program that needs no interpreter.
 bool is_compiled(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::array<char, 4> magic{};
@@ -128,7 +128,7 @@ Program worker_program(
         fs::exists(words[0], ignored) ? words[0] : find_in_path(words[0], environment);
     const bool direct = rules.no_python || (!rules.module && is_compiled(file));
     if (direct) {
-      // Runs a file of the current folder even if PATH does not include the folder.
+      // Run a file in the current folder even if PATH does not contain the folder.
       const bool here = fs::exists(words[0], ignored) && words[0].find('/') == std::string::npos &&
                         find_in_path(words[0], environment).empty();
       program.argv = {here ? "./" + words[0] : words[0]};

@@ -1,4 +1,4 @@
-// Worker's argv from the words after the options.
+// Builds a worker's argv from the words after the options.
 #pragma once
 
 #include <string>
@@ -9,32 +9,33 @@
 namespace lockstep::launch {
 
 struct ProgramRules {
-  bool module = false;     // run it as a Python module: python -u -m NAME
-  bool no_python = false;  // run it directly
+  bool module = false;     // run the program as a Python module: python -u -m NAME
+  bool no_python = false;  // run the program directly, without Python
 };
 
 struct Program {
   std::vector<std::string> argv;
   std::string name;        // "train.py"
   size_t argument_at = 0;  // index of the program's first argument
-  bool ours = false;       // a command of this program
+  bool ours = false;       // true for a Lockstep command
 };
 
-/// `words` are the program and its arguments. A command of Lockstep ("train") runs this program
-/// again, as does an empty list (then "train"); an executable that is not a script runs directly;
-/// anything else is passed to ${PYTHON_EXEC:-python} -u.
+/// `words` are the program and its arguments. If the program is a Lockstep command ("train"), the
+/// workers run this executable with it. An empty list means "train". An executable that is not a
+/// script is run directly. Anything else is passed to ${PYTHON_EXEC:-python} -u.
 Program worker_program(
     const std::vector<std::string>& words,
     const ProgramRules& rules,
     const Environment& environment);
 
-/// For open-unlearning's src/train.py and src/eval.py: the equivalent Lockstep command with their
-/// configuration folder; empty for other programs. `words` as above.
+/// Returns the Lockstep command that is equivalent to open-unlearning's src/train.py or
+/// src/eval.py, with their configuration folder. Empty for other programs. `words` are the program
+/// and its arguments.
 std::vector<std::string> own_words_for(const std::vector<std::string>& words);
 
 /// Returns the path of the running program.
 std::string own_path();
-/// Returns the file that a shell would run for `name`; empty if there is none.
+/// Returns the file that a shell would run for `name`. Empty if there is none.
 std::string find_in_path(const std::string& name, const Environment& environment);
 
 }  // namespace lockstep::launch

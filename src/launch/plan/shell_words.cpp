@@ -1,4 +1,4 @@
-// Shell word splitting and environment files.
+// Splits shell words and reads environment files.
 #include "launch/plan/shell_words.h"
 
 #include <algorithm>

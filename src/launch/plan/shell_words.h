@@ -1,4 +1,4 @@
-// POSIX shell word splitting, and files of NAME=VALUE lines.
+// Splits POSIX shell words and reads files of NAME=VALUE lines.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace lockstep::launch {
 
-/// Quotes a word so that a POSIX shell reads it back unchanged.
+/// Quotes a word so that a POSIX shell reads it unchanged.
 std::string shell_quote(const std::string& word);
-/// Splits words as a POSIX shell does: quotes and backslashes. Throws Error (config) for an open
-/// quote.
+/// Splits a string into words like a POSIX shell, with quotes and backslashes. Throws Error
+/// (config) if a quote is not closed.
 std::vector<std::string> shell_split(const std::string& text);
-/// Parses the KEY=VALUE lines of .deepspeed_env; comments and blank lines are skipped. Throws Error
+/// Parses the KEY=VALUE lines of .deepspeed_env. Skips comments and blank lines. Throws Error
 /// (config) for any other line.
 Environment parse_environment_file(const std::string& text, const std::string& source);
 

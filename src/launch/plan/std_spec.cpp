@@ -1,4 +1,4 @@
-// Parses torchrun's stream selections.
+// Parses torchrun's selection of streams.
 #include "launch/plan/std_spec.h"
 
 #include <charconv>

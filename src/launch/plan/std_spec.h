@@ -1,4 +1,4 @@
-// Selection of streams per local rank in torchrun's syntax: "3", or "0:1,12:3".
+// Selects streams per local rank in torchrun's syntax: "3", or "0:1,12:3".
 #pragma once
 
 #include <map>
@@ -6,7 +6,7 @@
 
 namespace lockstep::launch {
 
-/// Bit 1 is stdout, bit 2 stderr.
+/// Bit 1 selects stdout, bit 2 stderr.
 struct Streams {
   bool output = false, error_output = false;
 };
@@ -14,8 +14,8 @@ struct Streams {
 class StdSpec {
  public:
   StdSpec() = default;
-  /// Parses "0" to "3" for all ranks, or "RANK:0-3,..." for some ranks (with any number of digits).
-  /// Throws Error (config) with the option's name for other strings.
+  /// Parses "0" to "3" for all ranks, or "RANK:0-3,..." for some ranks. Throws Error (config) with
+  /// the option's name for other strings.
   static StdSpec parse(const std::string& text, const std::string& option);
   Streams of(int local_rank) const;
   bool any() const { return all_ != 0 || !some_.empty(); }

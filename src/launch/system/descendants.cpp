@@ -1,4 +1,4 @@
-// Finds and terminates descendant processes.
+// Finds and ends descendant processes.
 #include "launch/system/descendants.h"
 
 #include <algorithm>
@@ -62,8 +62,8 @@ struct Stat {
   char state = '?';
 };
 
-// /proc/PID/stat: "pid (name) state ppid ..."; the name may contain any character, so the last ')'
-// ends it.
+// Parses /proc/PID/stat: "pid (name) state ppid ...". The name may contain any character and ends
+// at the last ')'.
 Stat stat_of(pid_t pid) {
   const std::string text = read_proc(pid, "stat");
   const size_t end = text.rfind(") ");
@@ -97,7 +97,7 @@ std::multimap<pid_t, pid_t> family_tree() {
   return children;
 }
 
-// The remaining descendants that are not spared; reaps our own dead children.
+// Returns the remaining descendants that are not spared. Reaps this process's dead children.
 std::vector<pid_t> remaining(const std::vector<pid_t>& spared) {
   const auto children = family_tree();
   std::set<pid_t> ours = below(::getpid(), children);
@@ -120,7 +120,7 @@ std::vector<pid_t> remaining(const std::vector<pid_t>& spared) {
 }
 
 void kill_tagged(const std::string& tag) {
-  // A few rounds: a process may fork while the list is read.
+  // Repeat, because a process may fork while the list is read.
   int quiet = 0;
   for (int round = 0; round < 200 && quiet < 2; ++round) {
     const std::vector<pid_t> found = processes_with_environment(tag);
@@ -138,8 +138,8 @@ void kill_tagged(const std::string& tag) {
   sigset_t all;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
-  // Closes the supervisor's descriptors, because a reader of its stdout waits until all copies are
-  // closed.
+  // Close the supervisor's other descriptors. Otherwise a reader of its stdout would wait until
+  // this process ends.
   if (end != 3) {
     ::dup2(end, 3);
   }
@@ -215,7 +215,8 @@ int end_descendants(const std::vector<pid_t>& spared, std::chrono::milliseconds 
 
 Keeper::Keeper(const std::string& tag) {
   int ends[2];
-  // A socket pair instead of a pipe: writing to a killed keeper must not end this process.
+  // Use a socket pair instead of a pipe: writing to it cannot end this process with SIGPIPE if the
+  // keeper was killed.
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return;
   }

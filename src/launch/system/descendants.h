@@ -1,5 +1,5 @@
-// Cleanup of processes: finds those that workers forked, even outside their process group, and a
-// keeper that does so if the supervisor is killed.
+// Cleans up processes. Finds the processes that workers forked, also outside their process group. A
+// separate keeper process cleans up if the supervisor is killed.
 #pragma once
 
 #include <chrono>
@@ -11,22 +11,23 @@
 
 namespace lockstep::launch {
 
-/// From now on, orphans among this process's descendants become its children
-/// (PR_SET_CHILD_SUBREAPER), so that descendants_of(getpid()) finds them.
+/// Makes this process the parent of orphans among its descendants (PR_SET_CHILD_SUBREAPER), so that
+/// descendants_of(getpid()) finds them.
 void adopt_orphans();
-/// Returns all processes below `root`, without `root`, in no particular order. Reads /proc.
+/// Returns all descendants of `root`, in no particular order. Reads /proc.
 std::vector<pid_t> descendants_of(pid_t root);
-/// Returns all processes whose initial environment contains `text`. Reads /proc, which hides
-/// processes of other users.
+/// Returns all processes whose initial environment contains `text`. Reads /proc, which hides the
+/// environment of other users' processes.
 std::vector<pid_t> processes_with_environment(const std::string& text);
 
-/// Terminates every descendant of this process except `spared` and their descendants: SIGTERM, at
-/// most `grace`, SIGKILL; reaps them. Returns how many were running.
+/// Ends every descendant of this process except `spared` and their descendants. Sends SIGTERM,
+/// waits for at most `grace`, and sends SIGKILL. Reaps them, and returns how many there were.
 int end_descendants(const std::vector<pid_t>& spared, std::chrono::milliseconds grace);
 
-/// A small child process that kills processes with `tag` in their environment (SIGKILL) and removes
-/// registered folders if this process disappears without destroying the object: the parent-death
-/// signal reaches workers only, not what they forked.
+/// Small child process that cleans up if this process ends without destroying the object. It kills
+/// (SIGKILL) the processes with `tag` in their environment and removes registered folders. It is
+/// needed because the kernel's parent-death signal reaches only workers, not the processes that
+/// they forked.
 class Keeper {
  public:
   explicit Keeper(const std::string& tag);
@@ -38,7 +39,7 @@ class Keeper {
 
  private:
   pid_t pid_ = -1;
-  int end_ = -1;  // receives folders, and kQuiet; the keeper kills when it is closed
+  int end_ = -1;  // sends folders and kQuiet to the keeper, which kills when it is closed
 };
 
 }  // namespace lockstep::launch

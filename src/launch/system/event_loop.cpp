@@ -1,4 +1,4 @@
-// epoll event loop.
+// Implements the event loop with epoll.
 #include "launch/system/event_loop.h"
 
 #include <array>
@@ -93,7 +93,8 @@ bool EventLoop::wait(std::chrono::milliseconds timeout) {
     fail("epoll_wait");
   }
   for (int i = 0; i < count; ++i) {
-    // Looked up for each event, because an earlier handler may have removed this descriptor.
+    // Look the handler up for each event, because an earlier handler may have removed the
+    // descriptor.
     const auto found = handlers_.find(events[i].data.fd);
     if (found != handlers_.end()) {
       const std::shared_ptr<Handler> handler = found->second;

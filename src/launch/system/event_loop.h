@@ -1,4 +1,4 @@
-// epoll event loop: one thread waits for child processes, pipes, signals and sockets without
+// Event loop with epoll. One thread waits for child processes, pipes, signals and sockets without
 // polling.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace lockstep::launch {
 
-/// Timeout value of a wait without a limit.
+/// Timeout for waiting without a limit.
 inline constexpr std::chrono::milliseconds kForEver{-1};
 
-/// Calls a handler for each ready descriptor. Used by one thread; only wake() may be called by
-/// others.
+/// Calls a handler for each ready descriptor. All functions except wake() must be called on the
+/// same thread.
 class EventLoop {
  public:
   using Handler = std::function<void()>;
@@ -23,21 +23,23 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  /// Calls `handler` when `descriptor` is readable or its peer closed. The caller keeps ownership
-  /// of the descriptor.
+  /// Calls `handler` whenever `descriptor` is readable or its peer has closed it. The caller keeps
+  /// ownership of the descriptor.
   void watch(int descriptor, Handler handler);
-  /// Calls a watched descriptor's handler also whenever it can be written.
+  /// Sets whether the handler of a watched descriptor is also called when the descriptor is
+  /// writable.
   void want_write(int descriptor, bool wanted);
   /// While wanted, calls a watched descriptor's handler only when it can be written.
   void want_only_write(int descriptor, bool wanted);
   /// Calls `handler` whenever `descriptor` can be written.
   void watch_writable(int descriptor, Handler handler);
-  /// Removes a descriptor; call before closing it. Unknown ones are ignored.
+  /// Removes a descriptor. Must be called before the descriptor is closed. Ignores unknown
+  /// descriptors.
   void forget(int descriptor);
-  /// Waits at most `timeout` (negative: no limit), runs the handlers of ready descriptors, and
-  /// returns true if there were any.
+  /// Waits for at most `timeout` (negative: no limit) and runs the handlers of ready descriptors.
+  /// Returns true if there were any.
   bool wait(std::chrono::milliseconds timeout);
-  /// Ends the loop thread's wait(). Callable from any thread.
+  /// Makes wait() return. May be called on any thread.
   void wake();
 
  private:

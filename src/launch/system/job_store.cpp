@@ -1,4 +1,4 @@
-// Server of the job's store.
+// Implements the server of the job's store.
 #include "launch/system/job_store.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ class JobStore::Server {
   std::thread thread_;
 };
 
-// An error caused by a client ends that client only: the ranks depend on this process.
+// An error caused by a client only ends its connection, because all ranks depend on this process.
 void JobStore::Server::serve() {
   try {
     loop_.wait(kForEver);
@@ -110,7 +110,7 @@ void JobStore::Server::accept() {
   Socket socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     if (errno == EMFILE || errno == ENFILE) {
-      // Other descriptors may be freed; meanwhile the connection waits in the kernel's queue.
+      // Wait until descriptors are closed elsewhere. The connection stays in the kernel's queue.
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return;

@@ -10,9 +10,9 @@
 
 namespace lockstep::launch {
 
-/// Listens only on `address` (loopback, or the chosen interface; empty: all) and serves on its own
-/// thread while the object lives. Throws Error (environment) if the port is in use, with the
-/// process that holds it if visible.
+/// Listens on `address` (loopback or the chosen interface; empty: all addresses) and serves clients
+/// on its own thread. Throws Error (environment) if the port is in use; the error names the process
+/// that uses it, if visible.
 ///
 /// c10d's protocol has no authentication, so connections are filtered: local ones must belong to
 /// this user or root, others must come from the given hosts.

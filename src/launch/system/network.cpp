@@ -1,4 +1,4 @@
-// Address resolution, sockets and their owners.
+// Implements address resolution and sockets, and finds the users of connections.
 #include "launch/system/network.h"
 
 #include <algorithm>
@@ -88,7 +88,8 @@ std::vector<std::pair<std::string, std::string>> own_interfaces() {
   return result;
 }
 
-// Parses the address and port of an end in /proc/net/tcp: "0100007F:1F90", in host byte order.
+// Parses the address and port of one end of a connection in /proc/net/tcp: "0100007F:1F90", in host
+// byte order.
 std::pair<std::string, int> end_of_connection(const std::string& text) {
   const size_t digits = text.find(':');
   if (digits != 8 && digits != 32) {
@@ -115,8 +116,8 @@ void put_end(const sockaddr_storage& end, __be32 (&address)[4], __be16& port) {
   }
 }
 
-// Asks the kernel (sock_diag) for the user of the end `from` of a connection to `to`; with
-// thousands of connections, reading /proc takes milliseconds. Returns nullopt if the kernel does
+// Asks the kernel (sock_diag) which user has the end `from` of a connection to `to`. With thousands
+// of connections, reading /proc instead would take milliseconds. Returns nullopt if the kernel does
 // not answer.
 std::optional<unsigned> asked_user(const sockaddr_storage& from, const sockaddr_storage& to) {
   const Socket asking(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
@@ -145,14 +146,15 @@ std::optional<unsigned> asked_user(const sockaddr_storage& from, const sockaddr_
   inet_diag_msg said{};
   std::memcpy(&header, answer.data(), sizeof header);
   std::memcpy(&said, answer.data() + NLMSG_HDRLEN, sizeof said);
-  // Excludes a listening socket with the same address; a socket without a process has no inode.
+  // Ignore a listening socket with the same address, and sockets without a process, which have no
+  // inode.
   const bool is_it = header.nlmsg_type == SOCK_DIAG_BY_FAMILY && said.idiag_inode != 0 &&
                      said.id.idiag_sport == id.idiag_sport && said.id.idiag_dport == id.idiag_dport;
   return is_it ? std::optional<unsigned>(said.idiag_uid) : std::nullopt;
 }
 
-// Returns the inodes of the sockets that listen on `port`. Lines of /proc/net/tcp are "sl local
-// remote st ... inode".
+// Returns the inodes of the sockets that listen on `port`. The lines of /proc/net/tcp have the form
+// "sl local remote st ... inode".
 std::set<std::string> listening_inodes(int port) {
   std::set<std::string> result;
   const std::string suffix = fmt::format(":{:04X}", port);
@@ -205,7 +207,7 @@ Socket listen_on(const std::string& address, int port) {
   }
   int reason = 0;
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
-    // Non-blocking: a client may be gone before it is accepted.
+    // The socket is non-blocking because a client may disconnect before it is accepted.
     Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -311,7 +313,7 @@ int peer_port(const Socket& socket) {
 }
 
 std::string outside_address() {
-  // Connecting a datagram socket sends nothing; the address is reserved for documentation (RFC
+  // Connecting a datagram socket sends nothing. The address is reserved for documentation (RFC
   // 5737).
   std::string error;
   const Addresses somewhere = look_up("198.51.100.1", 9, AI_NUMERICHOST, error);
@@ -364,7 +366,7 @@ std::optional<unsigned> peer_user(const Socket& socket) {
       uint64_t inode = 0;
       words >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> user >>
           timeout >> inode;
-      // A socket that no process holds has no inode and always reports user 0.
+      // A socket that belongs to no process has no inode and always reports user 0.
       if (words && inode != 0 && end_of_connection(local) == peer &&
           end_of_connection(remote) == own) {
         return user;
@@ -442,7 +444,7 @@ std::string route_to(const std::string& address) {
   if (found == nullptr) {
     return "no interface";
   }
-  // Connecting a datagram socket sends nothing and makes the kernel choose a route.
+  // Connecting a datagram socket sends nothing, but makes the kernel choose a route.
   const Socket socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0) {
     return "no interface";

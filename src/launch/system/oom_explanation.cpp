@@ -1,4 +1,4 @@
-// Reads the memory cgroup's counters.
+// Reads the counters of the memory cgroup.
 #include "launch/system/oom_explanation.h"
 
 #include <charconv>
@@ -12,7 +12,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A limit above this means "no limit" in version 1 (it writes LONG_MAX rounded to a page).
+// A larger limit means that there is none: version 1 uses LONG_MAX rounded to a page.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
 std::optional<std::string> text_of(const std::filesystem::path& path) {
@@ -35,7 +35,7 @@ std::optional<int64_t> number_in(const std::filesystem::path& path) {
   return value;
 }
 
-// The value of the line "NAME VALUE".
+// Returns the value of the line "NAME VALUE".
 std::optional<int64_t> field_in(const std::filesystem::path& path, const std::string& name) {
   const std::optional<std::string> text = text_of(path);
   if (!text) {
@@ -78,8 +78,8 @@ Membership membership() {
   return result;
 }
 
-// In a container the path is relative to an unmounted root, and the cgroup is at the mount point
-// itself.
+// In a container, the path may be relative to a root that is not mounted. The cgroup is then at the
+// mount point itself.
 std::filesystem::path folder_with(
     const std::filesystem::path& mount, const std::string& path, const char* file) {
   std::error_code ignored;

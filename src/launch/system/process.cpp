@@ -59,7 +59,8 @@ struct ChildPlan {
   int handed_on;
 };
 
-// Runs after fork: system calls only, since another thread may have held a lock.
+// Runs in the child after fork. Only system calls are allowed, because another thread may have held
+// a lock.
 void prepare(const ChildPlan& plan) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -106,7 +107,8 @@ void close_on_exec() {
   }
 }
 
-// glibc's own locks are consistent after fork; the launcher's threads hold none that `body` needs.
+// Locks of glibc are consistent after fork. Other threads of the launcher hold no locks that `body`
+// needs.
 [[noreturn]] void call(const ProcessSpec& spec) noexcept {
   ::clearenv();
   for (const std::string& entry : spec.environment) {
@@ -249,7 +251,8 @@ Process::~Process() {
 
 std::optional<ExitStatus> Process::status() {
   siginfo_t info{};
-  // WNOWAIT: while the dead process is not reaped, its process group's number cannot be reused.
+  // WNOWAIT: as long as the dead process is not reaped, the number of its process group is not
+  // reused.
   if (!status_ && ::waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
       info.si_pid == pid_) {
     ExitStatus status;

@@ -1,4 +1,4 @@
-// Authentication with a shared secret.
+// Implements authentication with a shared secret.
 #include "launch/system/secret.h"
 
 #include <span>

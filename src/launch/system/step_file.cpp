@@ -1,4 +1,4 @@
-// Step progress of workers in a shared file.
+// Writes and reads the step progress of workers in a shared file.
 #include "launch/system/step_file.h"
 
 #include <algorithm>
@@ -33,7 +33,8 @@ double machine_seconds() {
 }
 
 StepWriter::StepWriter(const std::filesystem::path& path)
-    // Opens the existing file, which also contains the mapped rank status (base/rank_status.h).
+    // The file may exist already, because it also contains the mapped rank status
+    // (base/rank_status.h).
     : file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) {}
 
 StepWriter::~StepWriter() {
@@ -51,7 +52,7 @@ void StepWriter::begin(int64_t step) {
     }
   }
   began_ = now;
-  // Fixed length in a single write, so that a reader sees one mark or the next.
+  // Written at a fixed length in a single call, so that a reader never sees parts of two marks.
   const std::string line = fmt::format("{:20} {:20.6f} {:20.6f}\n", step, now, median_of(recent_));
   [[maybe_unused]] const auto written = ::pwrite(file_, line.data(), line.size(), 0);
 }

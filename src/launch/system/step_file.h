@@ -1,5 +1,5 @@
-// Step progress of a worker for its agent: the first line of a file, which the worker writes at the
-// start of each step. The rank status (base/rank_status.h) follows in the same file.
+// Step progress of a worker, read by its agent. At the start of each step, the worker writes the
+// first line of a file. The rank status (base/rank_status.h) is in the same file.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,23 @@
 
 namespace lockstep::launch {
 
-/// The variable that names a worker's file.
+/// Environment variable with the path of a worker's file.
 inline constexpr const char* kStepFileVariable = kStatusFileVariable;
 
 struct StepMark {
-  int64_t step = 0;   // the last step that started
-  double began = 0;   // seconds of the machine's steady clock
-  double median = 0;  // median seconds of recent steps; 0: none has ended
+  int64_t step = 0;   // last step that started
+  double began = 0;   // start of this step in seconds of the machine's monotonic clock
+  double median = 0;  // median seconds of recent steps; 0: no step has ended
 };
 
-/// Seconds of the clock used by StepMark::began, which all processes of a machine share.
+/// Returns the time in seconds on the clock of StepMark::began. All processes of a machine share
+/// it.
 double machine_seconds();
 
-/// The worker's side. Writing takes a microsecond. Not thread-safe.
+/// Worker's side. Writing takes about a microsecond. Not thread-safe.
 class StepWriter {
  public:
-  /// If the file cannot be created, steps are not recorded.
+  /// If the file cannot be opened, steps are not recorded.
   explicit StepWriter(const std::filesystem::path& path);
   ~StepWriter();
   StepWriter(const StepWriter&) = delete;
@@ -41,7 +42,7 @@ class StepWriter {
   std::deque<double> recent_;  // seconds of the last steps
 };
 
-/// The agent's side; nullopt if the worker has started no step.
+/// Agent's side. Returns nullopt if the worker has not started a step.
 std::optional<StepMark> read_step(const std::filesystem::path& path);
 
 }  // namespace lockstep::launch

@@ -1,4 +1,4 @@
-// Server side of c10d's TCPStore protocol.
+// Implements the server side of c10d's TCPStore protocol.
 #include "launch/system/store_protocol.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void put_text(std::string& answer, std::string_view text) {
   answer.append(text);
 }
 
-// Stored in the client's list and in the key's.
+// The entry is stored twice: in the list of the client and in that of the key.
 uint64_t cost_of_waiting(std::string_view key) {
   return 2 * (key.size() + kEntry);
 }
@@ -53,7 +53,7 @@ enum class StoreProtocol::Request : uint8_t {
   kListKeys,
 };
 
-// Reads the fields of a request. After the first truncated or oversized field, the rest is empty.
+// Reads the fields of a request. If a field is incomplete or too large, all later fields are empty.
 class StoreProtocol::Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -88,7 +88,7 @@ class StoreProtocol::Reader {
   std::string key() { return std::string(text(kLongestKey)); }
   std::string_view value() { return text(kLongestValue); }
 
-  /// Number of keys that follow, checked against the limit.
+  /// Returns the number of keys that follow. Fails if it exceeds the limit.
   uint64_t count() {
     const auto count = number<uint64_t>();
     if (state_ == Taken::kWhole && count > kMostKeys) {
@@ -97,7 +97,7 @@ class StoreProtocol::Reader {
     return state_ == Taken::kWhole ? count : 0;
   }
 
-  // Views, because an incomplete request is parsed again whenever bytes arrive.
+  // Returns views, because an incomplete request is parsed again whenever more bytes arrive.
   std::vector<std::string_view> keys() {
     std::vector<std::string_view> result;
     const uint64_t wanted = count();
@@ -423,7 +423,7 @@ int64_t StoreProtocol::add(const std::string& key, int64_t amount) {
   if (found != values_.end()) {
     std::from_chars(found->second.data(), found->second.data() + found->second.size(), sum);
   }
-  // Wraps on overflow, as unsigned numbers do.
+  // Overflow wraps around, as for unsigned numbers.
   sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(amount));
   set(key, std::to_string(sum));
   return sum;

@@ -1,5 +1,5 @@
-// Server side of c10d's TCPStore protocol: client bytes in, answers out, no sockets. Compatible
-// with Python and C++ clients of torch 2.2 and later.
+// Server side of c10d's TCPStore protocol. Converts bytes from clients to answers and uses no
+// sockets. Compatible with Python and C++ clients of torch 2.2 and later.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace lockstep::launch {
 
-/// One store: keys with values, queues, and the clients that wait for them. One thread.
+/// A store: keys with values, queues, and the clients that wait for them. Not thread-safe.
 class StoreProtocol {
  public:
   using Client = uint64_t;
@@ -23,13 +23,14 @@ class StoreProtocol {
   /// before its next request is processed.
   using Send = std::function<bool(Client client, std::string answer)>;
 
-  /// kMostHeld: limit of all stored data, and of one answer.
+  /// kMostHeld is the limit of all stored data and of one answer.
   static constexpr uint64_t kLongestKey = uint64_t{8} << 20, kMostHeld = uint64_t{256} << 20,
                             kLongestValue = kMostHeld, kMostKeys = uint64_t{128} << 10;
   /// Limits of the requests that one call of take() processes, so that no client delays others.
   static constexpr size_t kMostRequests = 64, kMostBytes = size_t{64} << 10;
 
-  /// A client's first message followed by a ping that is answered with `number`.
+  /// Returns a client's first message followed by a ping. The server answers the ping with
+  /// `number`.
   static std::string greeting_and_ping(uint32_t number);
 
   explicit StoreProtocol(Send send, uint64_t most_held = kMostHeld)
@@ -47,7 +48,7 @@ class StoreProtocol {
   Progress take(Client client, std::string_view bytes);
   /// Must be called when the client has disconnected.
   void forget(Client client);
-  /// Stored bytes, including the overhead of keys.
+  /// Returns the number of stored bytes, including the overhead of keys.
   uint64_t held() const { return held_; }
 
  private:
@@ -55,9 +56,9 @@ class StoreProtocol {
   class Reader;
   enum class Taken { kWhole, kMore, kWrong };
   struct State {
-    std::string pending;            // an incomplete request
-    bool greeted = false;           // it has sent the protocol's magic number
-    std::set<std::string> missing;  // keys that it waits for
+    std::string pending;            // incomplete request
+    bool greeted = false;           // the client has sent the protocol's magic number
+    std::set<std::string> missing;  // keys that the client waits for
   };
 
   Taken take_request(Client client, State& state, Reader& reader);
@@ -74,7 +75,8 @@ class StoreProtocol {
   std::string compare_set(
       const std::string& key, std::string_view expected, std::string_view value);
   int64_t add(const std::string& key, int64_t amount);
-  /// Notifies clients that waited only for this key, at most `most` of them, longest waiting first.
+  /// Notifies at most `most` clients that waited only for this key. Those that have waited longest
+  /// are notified first.
   void announce(const std::string& key, size_t most);
   void stop_waiting(Client client, State& state);
 
@@ -85,7 +87,7 @@ class StoreProtocol {
   std::unordered_map<Client, State> clients_;
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;
-  std::unordered_map<std::string, std::deque<Client>> waiting_;  // by key, in order of coming
+  std::unordered_map<std::string, std::deque<Client>> waiting_;  // by key, in order of arrival
 };
 
 }  // namespace lockstep::launch

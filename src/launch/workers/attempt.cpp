@@ -1,4 +1,4 @@
-// Runs the workers of one attempt and finds the root cause of a failure.
+// Runs the workers of one attempt and finds the root cause of failures.
 #include "launch/workers/attempt.h"
 
 #include <algorithm>
@@ -18,9 +18,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBetweenLooks{200};     // interval of the checks for hanging workers
-constexpr milliseconds kOthersFailingToo{10};  // so that the report lists all simultaneous failures
+constexpr milliseconds kOthersFailingToo{10};  // to collect simultaneous failures
 constexpr milliseconds kCauseOfLostPeer{
-    500};  // the loss of a peer may be noticed before the peer's own end
+    500};  // other workers may notice the loss of a peer before the launcher notices its end
 constexpr milliseconds kFromErrorToEnd{2000};  // a Python worker takes time to exit
 constexpr milliseconds kOrphansMayFinish{1000};
 constexpr milliseconds kOrphansMustFinish{200};
@@ -35,7 +35,7 @@ bool only_lost_peers(const std::vector<const Worker*>& failures) {
   });
 }
 
-// Failures without those of workers that only lost a preempted peer.
+// Returns the failures, except those of workers that only lost a preempted peer.
 std::vector<const Worker*> failures_that_count(const WorkerGroup& group) {
   std::vector<const Worker*> failures = group.failures();
   if (group.preempted() && only_lost_peers(failures)) {
@@ -48,8 +48,8 @@ Interruption interruption_of(const AttemptOptions& options) {
   return options.interruption ? options.interruption() : Interruption::kNone;
 }
 
-// Kills a worker that has hung in the kernel for too long; its end is the failure. Returns true if
-// a worker was killed.
+// Kills a worker that has been stuck in the kernel for too long. Its end is then a failure. Returns
+// true if a worker was killed.
 bool kill_one_that_hangs(WorkerGroup& group, UninterruptibleWatch& hanging) {
   const Worker* worker = hanging.look(group, Clock::now());
   if (worker == nullptr) {
@@ -75,7 +75,8 @@ void end_one_that_stands(HangWatch& hangs) {
   }
 }
 
-// Waits for the end of the attempt and returns it. `stuck`: a worker hung in the kernel.
+// Waits for the end of the attempt and returns it. `stuck` is set if a worker was stuck in the
+// kernel.
 AttemptEnd watch(
     Guard& guard,
     WorkerGroup& group,
@@ -115,7 +116,7 @@ AttemptEnd watch(
   }
 }
 
-// A worker that has written its error has failed although it still runs: its peers may have noticed
+// Returns true if a worker has written its error but not exited yet. Its peers may have exited
 // first.
 bool is_failing(const WorkerGroup& group) {
   return std::any_of(group.workers().begin(), group.workers().end(), [](const auto& worker) {
@@ -123,7 +124,7 @@ bool is_failing(const WorkerGroup& group) {
   });
 }
 
-// Waits briefly for other failures with the same cause.
+// Waits briefly for other failures that have the same cause.
 void gather(WorkerGroup& group) {
   const milliseconds pause =
       only_lost_peers(group.failures()) ? kCauseOfLostPeer : kOthersFailingToo;
@@ -147,7 +148,7 @@ void end_workers(
   const bool gently =
       makes_room || result.end == AttemptEnd::kSignalled || result.end == AttemptEnd::kPreempted;
   const int seen = guard.signals_seen();
-  // A second signal; or a failure elsewhere while the workers make room for new nodes.
+  // Stop faster after a second signal, or if another node fails while workers exit for new nodes.
   const auto hurry = [&] {
     return guard.signals_seen() > seen ||
            (makes_room && interruption_of(options) == Interruption::kFailure);
@@ -186,8 +187,8 @@ void end_workers(
   group.finish_output();
 }
 
-// After a signal: workers that could not save exit with a code of Lockstep (2 to 7); others died of
-// the signal.
+// Returns the workers that failed after a signal. Workers that could not save exit with one of
+// Lockstep's error codes (2 to 7). All others were ended by the signal.
 std::vector<const Worker*> failed_while_stopping(const WorkerGroup& group) {
   std::vector<const Worker*> result;
   for (const auto& worker : group.workers()) {
@@ -202,8 +203,8 @@ std::vector<const Worker*> failed_while_stopping(const WorkerGroup& group) {
   return result;
 }
 
-// Returns the worker for which other workers timed out: named by them, or found from the rank
-// status. Its stacks are read while it still hangs.
+// Returns the worker for which other workers timed out. They may name it; otherwise it is found
+// from the rank status. Its stacks are read while it still hangs.
 const Worker* find_hanging(
     WorkerGroup& group, HangWatch& hangs, const std::vector<const Worker*>& failed) {
   for (const Worker* worker : failed) {
@@ -304,7 +305,7 @@ AttemptResult run_attempt(
   if (result.end == AttemptEnd::kSignalled && failed.empty()) {
     failed = failed_while_stopping(group);
   }
-  // Described again, because the rest of their output has been read by now.
+  // Describe the failures again, because the rest of the workers' output has been read since then.
   result.failures = describe_all(failed, hanging, hangs, before, after);
   result.exit_code = exit_code_of(group, result);
   result.step = last_step(group);

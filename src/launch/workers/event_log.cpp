@@ -1,4 +1,4 @@
-// Writes launch events as JSON lines.
+// Writes the events of a launch as JSON lines.
 #include "launch/workers/event_log.h"
 
 #include <chrono>

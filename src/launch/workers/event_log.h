@@ -12,9 +12,10 @@ namespace lockstep::launch {
 
 class EventLog {
  public:
-  /// `where`: "" disables the log, "console" writes to stderr, "jsonl:PATH" appends to a file.
+  /// `where` is "" (no log), "console" (stderr) or "jsonl:PATH" (appends to a file).
   EventLog(const std::string& where, const std::string& run_id);
-  /// Adds "event", "run_id", "time" (seconds), "host" and the fields of `more`, an object.
+  /// Writes a line with "event", "run_id", "time" (in seconds), "host" and the fields of the object
+  /// `more`.
   void write(const std::string& event, const nlohmann::json& more);
 
  private:

@@ -21,7 +21,7 @@ bool is_ours(const Failure& failure, ErrorKind kind) {
 
 constexpr size_t kLongestCause = 500;
 
-/// True if the failure only reports a lost peer. Such failures are dropped first.
+/// Returns true if the failure only reports a lost peer. Such failures are omitted first.
 bool tells_little(const Failure& failure) {
   return !failure.hangs && lost_a_peer(failure.status);
 }

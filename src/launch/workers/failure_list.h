@@ -1,5 +1,5 @@
-// The failures of a round on many nodes, limited to what fits in one message, and detection of
-// failures that a restart would repeat.
+// Failures of a round on many nodes, limited so that they fit in one message. Also detects failures
+// that would occur again after a restart.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace lockstep::launch {
 
-/// Failures in the order of arrival. Beyond kMost they are only counted; a possible root cause
-/// replaces a failure that merely lost a peer.
+/// Failures in order of arrival. Up to kMost are stored; further ones are counted. A possible root
+/// cause replaces a stored failure that merely reports a lost peer.
 class FailureList {
  public:
   static constexpr size_t kMost = 8;
 
   void add(Failure failure);
   void add_all(const std::vector<Failure>& failures);
-  /// Adds the failures of a message written by put_into(); invalid ones are skipped.
+  /// Adds the failures of a message written by put_into(). Skips invalid ones.
   void add_from(const nlohmann::json& message);
-  /// Writes "failures" and "others" of a message.
+  /// Writes "failures" and "others" to a message.
   void put_into(nlohmann::json& message) const;
 
   bool empty() const { return failures_.empty(); }
   const std::vector<Failure>& failures() const { return failures_; }
-  /// Number of failures left out.
+  /// Returns the number of failures that are only counted.
   int64_t others() const { return others_; }
 
  private:
@@ -36,28 +36,29 @@ class FailureList {
   int64_t others_ = 0;
 };
 
-/// Detects failures that restarts cannot fix: a configuration error at once, and NaN or Inf at the
-/// second time without progress in between, because a machine may err once.
+/// Detects failures that a restart cannot fix. These are configuration errors, and NaN or Inf that
+/// occurs a second time without progress. The first time, a restart is useful because it may have
+/// been a transient hardware error.
 class Repetition {
  public:
-  /// Returns true if workers with these failures would fail again; `step` as in Progress::in_vain.
-  /// Updates the counts.
+  /// Returns true if workers with these failures would fail again after a restart. Updates the
+  /// counts. For `step`, see Progress::in_vain.
   bool expected(const std::vector<Failure>& failures, std::optional<int64_t> step);
 
  private:
   int diverged_ = 0;
-  std::optional<int64_t> diverged_at_;  // the furthest of their steps
+  std::optional<int64_t> diverged_at_;  // furthest step of the failures with NaN or Inf
 };
 
-/// Ends a job without progress: kMost failures in a row without a new step.
+/// Detects a job without progress: kMost failed rounds in a row without a new step.
 class Progress {
  public:
   static constexpr size_t kMost = 3;
 
-  /// Called after a failed round; `step` is the last step that a worker began (-1: none; nullopt:
-  /// not reported). Returns true if the job must not restart.
+  /// Must be called after a failed round. `step` is the last step that a worker began (-1: none;
+  /// nullopt: not reported). Returns true if the job must not restart.
   bool in_vain(std::optional<int64_t> step, const std::string& why);
-  /// Lists the rounds without progress and the cause of each, one per line.
+  /// Returns the rounds without progress and their causes, one per line.
   std::string told() const;
 
   nlohmann::json to_json() const;
@@ -68,8 +69,8 @@ class Progress {
   std::vector<std::string> in_vain_;  // cause of each failed round
 };
 
-/// Returns the cause of a failed round in one line: the message of the root cause, or `otherwise`
-/// if there are no failures.
+/// Returns the cause of a failed round in one line: the message of the root cause. Returns
+/// `otherwise` if there are no failures.
 std::string cause_of(const std::vector<Failure>& failures, const std::string& otherwise);
 
 }  // namespace lockstep::launch

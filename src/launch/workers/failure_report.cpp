@@ -1,4 +1,4 @@
-// Formats failure reports.
+// Formats the reports of failures.
 #include "launch/workers/failure_report.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::string string_at(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// A number, or a string with a number: torch writes timestamps as strings.
+// Returns a number that is stored as a number or as a string; torch writes timestamps as strings.
 std::optional<int64_t> integer_at(const json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) {
@@ -85,7 +85,7 @@ std::string exit_text(const Failure& failure) {
   return text;
 }
 
-// The last lines of a long trace, which contain the innermost frame and the message.
+// Adds the last lines of a long stack trace, which contain the innermost frame and the message.
 void add_traceback(std::string& text, const Failure& failure) {
   if (failure.callstack.empty()) {
     text += fmt::format("  traceback : {}\n", printable(failure.message));
@@ -117,7 +117,8 @@ std::string entry(size_t index, const Failure& failure) {
   return text;
 }
 
-/// A configuration error of Lockstep's own ranks: the same on each, and independent of the machine.
+/// Returns true for configuration errors of Lockstep's ranks. They are the same on every rank and
+/// do not depend on the machine.
 bool is_configuration_error(const Failure& failure) {
   return failure.status.signal == 0 && failure.status.code == exit_code(ErrorKind::kConfig) &&
          failure.message.starts_with("lockstep::Error: ");
@@ -139,7 +140,7 @@ std::string last_bytes(const std::string& text, size_t most) {
   return text.size() <= most ? text : text.substr(text.size() - most);
 }
 
-// Limits each string to this number of bytes, keeping the end with the innermost frame.
+// Limits each string to this number of bytes. Keeps its end, which contains the innermost frame.
 Failure shortened(Failure failure, size_t most) {
   for (std::string* text :
        {&failure.host, &failure.error_file, &failure.hint, &failure.memory, &failure.message}) {
@@ -227,7 +228,7 @@ void copy_error_file(
     }
     write_file_atomically(to, whole.dump());
   } catch (const std::exception&) {
-    // The report is complete without it; the copy for a parent launcher is optional.
+    // Ignored, because the copy for a parent launcher is optional.
   }
 }
 
@@ -314,8 +315,8 @@ Failure describe_hanging(
 }
 
 std::string to_json(const Failure& failure) {
-  // Eight failures must fit in one message even after escaping, so strings that are too long lose
-  // their beginning.
+  // Eight failures must fit in one message even after escaping, so the beginning of long strings is
+  // cut off.
   constexpr size_t kLongest = size_t{192} << 10;
   std::string text;
   for (size_t most = size_t{64} << 10; most > 64; most /= 2) {
@@ -359,7 +360,8 @@ bool lost_a_peer(const ExitStatus& status) {
 }
 
 size_t root_cause(const std::vector<Failure>& failures) {
-  // Clocks of different machines are not comparable, so their failures are ordered by arrival.
+  // Clocks of different machines are not comparable, so failures of different machines are ordered
+  // by arrival.
   const auto precedes = [](const Failure& a, const Failure& b) {
     const auto weight = [](const Failure& failure) {
       return std::pair(!failure.hangs, lost_a_peer(failure.status));

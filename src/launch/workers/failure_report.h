@@ -1,4 +1,5 @@
-// Failure report: one screen with the failed worker, its error and its last output.
+// Report of a failure, short enough for one screen: the failed worker, its error and its last
+// output.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +14,25 @@
 
 namespace lockstep::launch {
 
-/// Content of a worker's error file (TORCHELASTIC_ERROR_FILE), in either of its forms.
+/// Content of a worker's error file (TORCHELASTIC_ERROR_FILE), in Lockstep's or torchelastic's
+/// form.
 struct ErrorFile {
   std::string message;
-  std::string callstack;  // Python's or Lockstep's
+  std::string callstack;  // stack trace of Python or Lockstep
   std::string hint;
   std::optional<int64_t> timestamp;  // seconds
   std::optional<int64_t> step;
 };
 
-/// Reads it; nullopt if it is missing, truncated, larger than 16 MiB, or invalid.
+/// Reads an error file. Returns nullopt if it is missing, incomplete, larger than 16 MiB, or
+/// invalid.
 std::optional<ErrorFile> read_error_file(const std::filesystem::path& path);
-/// Copies the file and adds the exit code, as torchelastic's parents expect. Failures are ignored.
+/// Copies an error file and adds the exit code, as parent launchers of torchelastic expect. Does
+/// nothing if this fails.
 void copy_error_file(
     const std::filesystem::path& from, const std::filesystem::path& to, int exit_code);
 
-/// A failed worker in the report; can be sent between machines as JSON.
+/// Failed worker in the report. Sent between machines as JSON.
 struct Failure {
   std::string host;
   int rank = 0, local_rank = 0;
@@ -38,42 +42,45 @@ struct Failure {
   std::string error_file, message, callstack, hint, memory;
   std::optional<int64_t> step;
   std::vector<std::string> last_lines;
-  bool hangs = false;  // the worker hung while its peers timed out waiting for it
+  bool hangs = false;  // the worker did not respond until its peers timed out
 };
 
-/// Collects what is known about a failed worker.
+/// Collects the known facts about a failed worker.
 Failure describe(
     const Worker& worker,
     const std::optional<MemoryCounters>& before,
     const std::optional<MemoryCounters>& after);
 
-/// Returns the rank for which a timed-out worker waited: the last one that its message lists as
-/// unresponsive.
+/// Returns the rank for which a worker waited when it timed out: the last rank that its message
+/// lists as unresponsive.
 std::optional<int> unanswering_rank(const std::string& message);
-/// True if a worker's message reports an operation's timeout, Lockstep's or Gloo's.
+/// Returns true if a worker's message reports a timeout of a Lockstep or Gloo operation.
 bool gave_up_waiting(const std::string& message);
-/// Describes the worker for which another gave up waiting; `found`: further lines about it.
+/// Describes the worker for which another worker timed out. `found` contains additional lines about
+/// it.
 Failure describe_hanging(
     const Worker& worker, const Failure& who_gave_up, const std::string& found = "");
 
-/// At most 192 KiB: longer strings lose their beginning.
+/// Returns at most 192 KiB. The beginning of longer strings is cut off.
 std::string to_json(const Failure& failure);
-/// The inverse; nullopt if the string is invalid.
+/// Parses the result of to_json(). Returns nullopt if the string is invalid.
 std::optional<Failure> failure_from_json(const std::string& text);
 
-/// Exit code of a Lockstep worker that lost a peer, the highest of Lockstep's error codes.
+/// Exit code of a Lockstep worker that lost a peer.
 inline constexpr int kPeerLostCode = 7;
 
-/// True if the exit merely indicates a lost peer: exit code 7 or SIGPIPE.
+/// Returns true if the exit status only indicates a lost peer: exit code 7 or SIGPIPE.
 bool lost_a_peer(const ExitStatus& status);
 
-/// Returns the index of the root cause: a hanging worker, otherwise a failure that is not merely a
-/// lost peer. Among several, the first to arrive wins; among failures of its machine, the earliest
-/// by error file. `failures` is not empty and in the order of arrival.
+/// Returns the index of the root cause. Hanging workers take precedence over other failures, and
+/// these over lost peers. Among several, the machine whose failure arrived first is selected, and
+/// among the failures of this machine the earliest one by the times in the error files. `failures`
+/// must not be empty and must be in order of arrival.
 size_t root_cause(const std::vector<Failure>& failures);
 
-/// Formats the report as torchrun does: "NAME FAILED", the other failures, the root cause with at
-/// most `lines` last lines. `others` more workers failed. Ends with a newline.
+/// Formats the report like torchrun: "NAME FAILED", the other failures, and the root cause with at
+/// most `lines` last lines. `others` is the number of failures that are not listed. Ends with a
+/// newline.
 std::string report(
     const std::string& name,
     const std::vector<Failure>& failures,

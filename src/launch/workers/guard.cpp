@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::chrono::seconds kOneRequest{2};
 
-// Each worker needs three descriptors; the soft limit is often 1024 and the hard limit much higher.
+// Each worker needs three descriptors. The soft limit is often only 1024, the hard limit much
+// higher.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536) {
@@ -30,8 +31,8 @@ void raise_descriptor_limit() {
   }
 }
 
-// Nested supervisors append their tag to the outer one's, so that the outer one finds all
-// processes.
+// Returns a tag for the workers' environment. A nested supervisor appends its tag to that of the
+// outer supervisor, so that the outer one finds all processes.
 std::string make_tag() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -45,8 +46,8 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// Discards signals that arrived while blocked, which would otherwise end this process when
-// unblocked.
+// Discards a signal that arrived while it was blocked. Otherwise it would end this process when it
+// is unblocked.
 void forget_pending(int signal) {
   sigset_t one;
   sigemptyset(&one);
@@ -62,7 +63,7 @@ Guard::Guard(std::vector<int> signals) : tag_(make_tag()) {
   sigset_t mask;
   sigemptyset(&mask);
   for (const int signal : signals) {
-    if (signal != SIGHUP || !is_ignored(signal)) {  // ignored if the process was started by nohup
+    if (signal != SIGHUP || !is_ignored(signal)) {  // nohup makes the process ignore SIGHUP
       sigaddset(&mask, signal);
     }
   }
@@ -73,7 +74,7 @@ Guard::Guard(std::vector<int> signals) : tag_(make_tag()) {
     }
   }
   sigset_t blocked = mask;
-  sigaddset(&blocked, SIGPIPE);  // write() reports a closed console instead
+  sigaddset(&blocked, SIGPIPE);  // a closed console is detected by write()
   ::pthread_sigmask(SIG_BLOCK, &blocked, &old_mask_);
   signal_descriptor_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signal_descriptor_ < 0) {

@@ -1,5 +1,5 @@
-// Guard of a supervising process: signals become events, orphans are adopted, and a keeper process
-// cleans up.
+// Process-wide setup of a supervisor: converts signals to events, adopts orphans, and starts a
+// keeper process that cleans up if the supervisor is killed.
 #pragma once
 
 #include <chrono>
@@ -15,35 +15,38 @@
 
 namespace lockstep::launch {
 
-/// One per process, on the thread that starts the workers, before other threads exist (they inherit
-/// the blocked signals). The destructor restores the signals.
+/// There may be one per process. It must be created on the thread that starts the workers, before
+/// any other thread, because threads inherit the blocked signals. The destructor restores the
+/// signals.
 class Guard {
  public:
-  /// `signals` are caught and forwarded instead of ending this process. SIGUSR1 and SIGUSR2, if not
-  /// among them, are passed on to workers without ending anything.
+  /// `signals` are caught and forwarded to the workers instead of ending this process. SIGUSR1 and
+  /// SIGUSR2, if not among them, are passed on to the workers and end nothing.
   explicit Guard(std::vector<int> signals);
   ~Guard();
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
   EventLoop& loop() { return loop_; }
-  /// The last signal received, and the number of signals. A SIGTERM soon after another counts as
-  /// the same request: cluster engines signal a process, its launcher and the other nodes' agents,
-  /// and each forwards it.
+  /// Returns the last signal received; signals_seen() returns their number. A SIGTERM shortly after
+  /// another one is not counted, because cluster managers signal a process, its launcher and the
+  /// agents of other nodes, each of which forwards it.
   std::optional<int> signal() const { return signal_; }
-  /// Acts as if `signal` had been received: another node's agent got it.
+  /// Acts as if `signal` had been received. Used if the agent of another node received it.
   void take_signal(int signal);
   int signals_seen() const { return seen_; }
-  /// Sets the receiver of passed-on signals; empty: none.
+  /// Sets the function that is called for signals to pass on. Empty: none.
   void set_pass_on(std::function<void(int signal)> pass_on) { pass_on_ = std::move(pass_on); }
-  /// NAME and VALUE of the variable that marks the workers and all that they fork.
+  /// Name and value of the environment variable that marks the workers and the processes that they
+  /// fork.
   static constexpr const char* kTagName = "LOCKSTEP_SUPERVISOR";
   const std::string& tag() const { return tag_; }
-  /// The keeper removes the folder if this process is killed.
+  /// Makes the keeper remove the folder if this process is killed.
   void remove_if_killed(const std::filesystem::path& folder) const {
     keeper_->remove_afterwards(folder);
   }
-  /// Terminates every descendant that did not run before: SIGTERM, `grace`, SIGKILL.
+  /// Ends every descendant that was started during the object's lifetime: sends SIGTERM, waits for
+  /// `grace`, and sends SIGKILL.
   void end_descendants(std::chrono::milliseconds grace);
 
  private:

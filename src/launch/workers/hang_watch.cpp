@@ -17,11 +17,11 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenReadings{1000};
-constexpr size_t kMostWalked = 4;      // maximum number of ranks of a cycle whose stacks are read
-constexpr double kAfterTimeout = 1.0;  // seconds without progress while other ranks gave up waiting
-constexpr size_t kLinesInReport = 16;  // of the first thread's stack, in the report of the failure
+constexpr size_t kMostWalked = 4;      // maximum number of ranks in a cycle whose stacks are read
+constexpr double kAfterTimeout = 1.0;  // seconds without progress if other ranks have timed out
+constexpr size_t kLinesInReport = 16;  // lines of the first thread's stack in the failure report
 
-/// Frames of the first thread, the most relevant ones.
+/// Returns the frames of the first thread, which are the most relevant ones.
 std::string first_thread(const std::string& stacks) {
   size_t end = 0, lines = 0, threads = 0;
   while (end < stacks.size() && lines < kLinesInReport) {
@@ -137,7 +137,7 @@ const Worker* HangWatch::look() {
   const double now = machine_seconds();
   const std::optional<Hang> hang = find_hang(ranks, now);
   if (!hang) {
-    // The findings about an ended worker are kept for the report of its end.
+    // Keep the findings about a worker that has ended, for the failure report.
     if (told_ && worker_of(told_->ranks.front()) != nullptr) {
       log_warning("rank {} resumed after {:.3g} s", told_->ranks.front(), told_->seconds);
       found_.clear();

@@ -27,7 +27,7 @@ bool writable_now(int descriptor) {
   return ::poll(&poll, 1, 0) > 0;
 }
 
-// Length of the UTF-8 character at the start of `text`; 0 if it is invalid.
+// Returns the length of the UTF-8 character at the start of `text`, or 0 if it is invalid.
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -40,7 +40,7 @@ size_t utf8_length(std::string_view text) {
       return 0;
     }
   }
-  // Overlong forms, surrogates and code points beyond U+10FFFF.
+  // Reject overlong forms, surrogates and code points beyond U+10FFFF.
   if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
       (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F)) {
     return 0;
@@ -48,7 +48,7 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 
-// Length of a terminal control sequence (ESC [ ... letter) at the start of `text`.
+// Returns the length of the terminal control sequence (ESC [ ... letter) at the start of `text`.
 size_t escape_length(std::string_view text) {
   size_t length = 1;
   if (length < text.size() && text[length] == '[') {
@@ -96,8 +96,8 @@ void Console::set_status(std::string_view text) {
 
 void Console::write_some() {
   size_t done = 0;
-  // If poll reports it as writable, a pipe accepts PIPE_BUF bytes without blocking. The descriptor
-  // is shared with the shell, so it cannot be made non-blocking.
+  // A pipe that poll() reports as writable accepts PIPE_BUF bytes without blocking. The descriptor
+  // cannot be made non-blocking, because it is shared with the shell.
   while (done < pending_.size() && writable_now(descriptor_)) {
     const size_t size = std::min<size_t>(pending_.size() - done, PIPE_BUF);
     const ssize_t written = ::write(descriptor_, pending_.data() + done, size);
@@ -214,8 +214,8 @@ OutputPump::~OutputPump() {
 
 void OutputPump::on_readable() {
   if (route_.console != nullptr && route_.console->full()) {
-    // The console's reader is slow: wait briefly, so that memory stays bounded and a worker's death
-    // is still noticed.
+    // If the reader of the console is slow, wait only briefly. Memory stays limited because the
+    // worker's output is not read, and the end of a worker is still noticed.
     route_.console->flush(std::chrono::milliseconds(5));
     return;
   }
@@ -268,26 +268,26 @@ void OutputPump::take(std::string_view bytes) {
     end_line();
     bytes.remove_prefix(end + 1);
   }
-  // Progress bars redraw with '\r'; very long lines are not held back either.
+  // Show partial lines that are redrawn with '\r' (progress bars) or very long.
   if (!take_status() &&
       (partial_.size() > kLongestPartial || partial_.find('\r') != std::string::npos)) {
     show_partial(/*all=*/true);
   }
 }
 
-// The partial line may be a status line, which stays below the lines of all workers. Returns false
-// if it is not.
+// Shows the partial line as status line, below the lines of all workers. Returns false if it is not
+// a status line.
 bool OutputPump::take_status() {
   if (line_shown_ || route_.console == nullptr || !partial_.starts_with(kClearLine.substr(0, 1))) {
     return false;
   }
   const size_t begin = partial_.rfind(kClearLine);
   if (begin == std::string::npos) {
-    return kClearLine.starts_with(partial_);  // truncated: the rest follows
+    return kClearLine.starts_with(partial_);  // incomplete: wait for the rest
   }
   partial_.erase(0, begin);
   std::string_view text = std::string_view(partial_).substr(kClearLine.size());
-  text = text.substr(0, text.find('\r'));  // the next one has started
+  text = text.substr(0, text.find('\r'));  // the next status line has started
   shows_status_ = true;
   route_.console->set_status(text.empty() ? "" : route_.prefix + std::string(text));
   return true;
@@ -295,7 +295,8 @@ bool OutputPump::take_status() {
 
 void OutputPump::end_line() {
   if (route_.whole_lines) {
-    // A line that a worker writes above its status line follows the sequence that clears it.
+    // If a worker writes a line above its status line, the sequence that clears the status line
+    // precedes it.
     const size_t cleared = partial_.rfind(kClearLine);
     if (shows_status_ && route_.console != nullptr) {
       route_.console->set_status("");
@@ -316,7 +317,7 @@ void OutputPump::end_line() {
   if (wanted) {
     route_.filtered->write(route_.prefix + line_ + "\n");
   }
-  // For a progress bar, its last state.
+  // Record only the last state of a progress bar.
   const std::string_view line =
       line_.ends_with('\r') ? std::string_view(line_).substr(0, line_.size() - 1) : line_;
   const size_t redrawn = line.rfind('\r');
@@ -356,7 +357,7 @@ void OutputPump::show_partial(bool all) {
 void OutputPump::finish() {
   drain();
   if (shows_status_) {
-    end_line();  // the last state stays on the screen
+    end_line();  // the last state remains visible
   }
   show_partial(/*all=*/true);
   if (!line_.empty()) {

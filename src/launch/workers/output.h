@@ -1,5 +1,5 @@
-// Output of workers: shown on the console, written to files, and the last lines kept for the
-// report.
+// Output of workers. It is shown on the console and written to files, and the last lines are stored
+// for the failure report.
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,12 @@
 
 namespace lockstep::launch {
 
-/// A terminal, pipe or file shared by several workers. Never blocks the loop: output that the
-/// reader does not accept yet is buffered. If the reader is gone (EPIPE), the rest is dropped.
+/// Terminal, pipe or file that several workers share. Does not block the event loop: output that
+/// the reader does not accept yet is buffered. If the reader has closed it (EPIPE), further output
+/// is dropped.
 class Console {
  public:
-  /// `descriptor` stays the caller's.
+  /// Does not close `descriptor`.
   Console(EventLoop& loop, int descriptor) : loop_(loop), descriptor_(descriptor) {}
   ~Console();
   Console(const Console&) = delete;
@@ -28,12 +29,12 @@ class Console {
   void write(std::string_view bytes);
   /// Writes whole lines above the status line.
   void write_lines(std::string_view lines);
-  /// Draws the status line, a worker's text on the terminal's last line (base/log.h). It is redrawn
+  /// Shows the status line of a worker (base/log.h) on the last line of the terminal. It is redrawn
   /// below every written line. An empty string removes it.
   void set_status(std::string_view text);
-  /// True if so much output is buffered that writers should pause.
+  /// Returns true if so much output is buffered that writers should pause.
   bool full() const { return pending_.size() > kFull; }
-  /// Blocks until all is written, or `timeout` passed.
+  /// Blocks until all output is written or `timeout` has passed.
   void flush(std::chrono::milliseconds timeout);
   int descriptor() const { return descriptor_; }
 
@@ -47,7 +48,7 @@ class Console {
   std::string pending_, status_;
 };
 
-/// A file for appending. A full or failing disk is reported once on stderr; the job continues.
+/// File for appending. If the disk is full or fails, logs it once on stderr, and the job continues.
 class LogFile {
  public:
   explicit LogFile(std::filesystem::path path);
@@ -62,7 +63,7 @@ class LogFile {
   int descriptor_ = -1;
 };
 
-/// The last lines of a worker, at most kLines of at most kLength bytes.
+/// Last lines of a worker: at most kLines, each of at most kLength bytes.
 class LineTail {
  public:
   static constexpr size_t kLines = 50, kLength = 2000;
@@ -73,27 +74,27 @@ class LineTail {
   std::deque<std::string> lines_;
 };
 
-/// Makes text safe for a terminal: invalid UTF-8 becomes U+FFFD; control characters except the tab,
-/// and their sequences (colors), are removed.
+/// Makes text safe for a terminal. Invalid UTF-8 becomes U+FFFD. Control characters except the tab
+/// are removed, as are control sequences (colors).
 std::string printable(std::string_view text);
-/// The same, line by line.
+/// Applies printable() to each line.
 std::string printable_lines(std::string_view text);
 
 /// Destination of one stream of one worker.
 struct StreamRoute {
   Console* console = nullptr;  // null: not shown
-  bool whole_lines = true;  // false: bytes unchanged, for a stream that has the console to itself
-  std::string prefix;       // before each line on the console
-  std::shared_ptr<LogFile> file;      // null: none
+  bool whole_lines = true;     // false: unchanged, for a stream that is the console's only writer
+  std::string prefix;          // printed before each line on the console
+  std::shared_ptr<LogFile> file;      // null: not written to a file
   std::vector<std::string> needles;   // lines that contain any of these strings are also written,
                                       // with the prefix, to `filtered`
   std::shared_ptr<LogFile> filtered;  // file for these lines, shared among workers
 };
 
-/// One stream of one worker: reads its pipe when it is readable and forwards the output.
+/// Reads one stream of one worker when it is readable, and forwards the output.
 class OutputPump {
  public:
-  /// The caller owns `descriptor`, which must outlive the pump.
+  /// The caller owns `descriptor`. It must remain open during the lifetime of the object.
   OutputPump(EventLoop& loop, int descriptor, StreamRoute route, LineTail& tail);
   ~OutputPump();
   OutputPump(const OutputPump&) = delete;
@@ -101,11 +102,12 @@ class OutputPump {
 
   /// Reads the available output. Returns false at the end of the stream.
   bool drain();
-  /// Shows an incomplete line if it is older than a moment (a prompt), or if `all`.
+  /// Shows an incomplete line, such as a prompt, if it has been incomplete for a moment or if `all`
+  /// is true.
   void show_partial(bool all);
-  /// Calls drain() and show_partial(true), and adds an unterminated last line to the tail.
+  /// Calls drain() and show_partial(true). Adds an incomplete last line to the tail.
   void finish();
-  /// True if an incomplete line is still to be shown by show_partial().
+  /// Returns true if show_partial() still has to show an incomplete line.
   bool has_partial() const { return !partial_.empty() && !shows_status_; }
 
  private:
@@ -121,9 +123,9 @@ class OutputPump {
   StreamRoute route_;
   LineTail& tail_;
   bool open_ = true;
-  std::string partial_;        // the part of the current line that the console has not shown
-  std::string line_;           // the line that is being read, cut to the tail's length
-  bool line_shown_ = false;    // part of this line is on the console already
+  std::string partial_;        // part of the current line that the console has not shown
+  std::string line_;           // current line, truncated to the tail's length
+  bool line_shown_ = false;    // the console has shown a part of this line
   bool shows_status_ = false;  // partial_ is the console's status line
   std::chrono::steady_clock::time_point partial_since_;
 };

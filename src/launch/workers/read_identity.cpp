@@ -1,4 +1,4 @@
-// Reads a worker's rank and rendezvous from the environment.
+// Reads a worker's rank and rendezvous from environment variables.
 #include "launch/workers/read_identity.h"
 
 #include <charconv>

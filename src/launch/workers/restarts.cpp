@@ -1,4 +1,4 @@
-// Counts restarts within a window.
+// Counts restarts within a time window.
 #include "launch/workers/restarts.h"
 
 #include <algorithm>

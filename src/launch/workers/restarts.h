@@ -1,4 +1,4 @@
-// Restart counter of a job's workers and its limit.
+// Counts the restarts of a job's workers and limits them.
 #pragma once
 
 #include <chrono>
@@ -9,13 +9,13 @@
 
 namespace lockstep::launch {
 
-/// --max-restarts and --restart-window: at most `most` restarts in any `window`, or in total if it
-/// is 0.
+/// --max-restarts and --restart-window: at most `most` restarts in any interval of length `window`.
+/// If `window` is 0, at most `most` restarts in total.
 struct RestartLimit {
   int most = 0;
   std::chrono::seconds window{0};
 
-  /// "of 3", or "of at most 3 in 3600 s".
+  /// Returns "of 3", or "of at most 3 in 3600 s".
   std::string text() const;
 };
 
@@ -27,14 +27,14 @@ class Restarts {
   bool may_be_one_more(const RestartLimit& limit, Clock::time_point now = Clock::now()) const;
   void add(Clock::time_point now = Clock::now());
 
-  /// Serialized as ages, because clocks differ between machines.
+  /// Times are written as ages, because clocks differ between machines.
   nlohmann::json to_json(Clock::time_point now = Clock::now()) const;
   /// Throws nlohmann's exception if the object is invalid.
   static Restarts from_json(const nlohmann::json& object, Clock::time_point now = Clock::now());
 
  private:
   int count_ = 0;
-  std::deque<Clock::time_point> last_;  // the latest, at most kRemembered
+  std::deque<Clock::time_point> last_;  // latest restarts, at most kRemembered
 };
 
 }  // namespace lockstep::launch

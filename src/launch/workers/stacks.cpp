@@ -24,11 +24,11 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int kMostFrames = 64;      // of a thread
-constexpr size_t kMostThreads = 64;  // of a process
+constexpr int kMostFrames = 64;      // per thread
+constexpr size_t kMostThreads = 64;  // per process
 constexpr size_t kLongestName = 120;
 
-/// Functions of libdw.so.1 that are used.
+/// Functions of libdw.so.1 to load.
 #define LOCKSTEP_DWFL_FUNCTIONS(DO) \
   DO(dwfl_begin)                    \
   DO(dwfl_end)                      \
@@ -81,8 +81,8 @@ std::string line_of(const std::filesystem::path& path) {
   return text;
 }
 
-/// Returns the state letter in a `stat` file of /proc. It follows the name, which may contain any
-/// character.
+/// Returns the state letter in a `stat` file of /proc. It follows the process name, which may
+/// contain any character.
 char letter_of(const std::string& stat) {
   const size_t end = stat.rfind(") ");
   return end == std::string::npos || end + 2 >= stat.size() ? '\0' : stat[end + 2];
@@ -115,7 +115,7 @@ std::string file_name(const char* path) {
   return std::filesystem::path(path != nullptr ? path : "?").filename().string();
 }
 
-/// libdwfl session of one process.
+/// Session of libdwfl for one process.
 class Session {
  public:
   Session(const DwflLibrary& library, pid_t process) : library_(library) {
@@ -146,8 +146,8 @@ class Session {
   std::string frames(pid_t thread) {
     Walk walk{this, {}, 0};
     const int ended = library_.dwfl_getthread_frames(dwfl_, thread, add_frame, &walk);
-    // Reports the reason only if no frame could be read. A stack whose outermost frame lacks unwind
-    // rules is shown up to that frame.
+    // Report the reason only if no frame could be read. If the outermost frames have no unwind
+    // rules, the stack is shown up to them.
     if (walk.count == 0 && ended != 0) {
       return fmt::format("    no frames: {}\n", message());
     }
@@ -174,7 +174,7 @@ class Session {
     if (!library.dwfl_frame_pc(frame, &address, &is_activation) || walk.count == kMostFrames) {
       return DWARF_CB_ABORT;
     }
-    // A return address may be the first address of the next function.
+    // Subtract 1, because a return address may be the first address of the next function.
     const Dwarf_Addr at = is_activation ? address : address - 1;
     walk.text += fmt::format("    #{} ", walk.count++);
     Dwfl_Module* const module = library.dwfl_addrmodule(walk.session->dwfl_, at);
@@ -198,7 +198,7 @@ class Session {
   const DwflLibrary& library_;
   Dwfl_Callbacks callbacks_{};
   char nowhere_ = '\0';
-  char* no_downloads_ = &nowhere_;  // only debugging information next to the files
+  char* no_downloads_ = &nowhere_;  // use only debugging information next to the files
   Dwfl* dwfl_ = nullptr;
   std::string problem_;
 };
@@ -249,7 +249,7 @@ std::string stacks_of(pid_t process) {
       session.reset();
     }
   }
-  // The process's first thread comes first; threads with equal frames are shown once.
+  // The first thread of the process comes first. Threads with equal frames are listed together.
   std::vector<std::pair<std::string, std::string>> places;  // thread names, and frames
   for (size_t i = 0; i < std::min(threads.size(), kMostThreads); ++i) {
     const pid_t thread = threads[i];

@@ -1,4 +1,4 @@
-// Single-machine supervisor of workers.
+// Supervises workers on a single machine.
 #include "launch/workers/supervisor.h"
 
 #include <csignal>

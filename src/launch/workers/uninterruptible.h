@@ -1,4 +1,4 @@
-// Detection of workers that hang in the kernel (TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT).
+// Detects workers that are stuck in the kernel (TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT).
 #pragma once
 
 #include <chrono>
@@ -8,14 +8,14 @@
 
 namespace lockstep::launch {
 
-/// Tracks how long each worker has been in uninterruptible sleep (state D) by sampling; a sample in
-/// another state resets the time.
+/// Measures for how long each worker has been in uninterruptible sleep (state D), by sampling. A
+/// sample in another state resets the time.
 class UninterruptibleWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit UninterruptibleWatch(std::chrono::milliseconds limit) : limit_(limit) {}
-  /// Samples the running workers; returns the first that has reached the limit, otherwise null.
+  /// Samples the running workers. Returns the first one that has reached the limit, or null.
   const Worker* look(const WorkerGroup& group, Clock::time_point now);
 
  private:

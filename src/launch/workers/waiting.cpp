@@ -24,8 +24,8 @@ const RankView* rank_of(const std::vector<RankView>& ranks, int rank) {
   return found == ranks.end() ? nullptr : &*found;
 }
 
-/// True if a rank of this machine has started the call that another waits for. Messages are not
-/// numbered: the receiver has arrived if it waits for a message of the sender.
+/// Returns true if the rank has started the call that the rank `from` waits for in `wait`. Messages
+/// have no numbers, so for them the receiver has arrived if it waits for a message of the sender.
 bool has_come(const RankView& rank, int from, const PendingCall& wait) {
   if (wait.kind == CallKind::kMessages) {
     return std::any_of(
@@ -38,7 +38,8 @@ bool has_come(const RankView& rank, int from, const PendingCall& wait) {
   return group != nullptr && group->begun.at(static_cast<size_t>(wait.kind)) > wait.index;
 }
 
-/// The last call queued on its device; null: none, or the host itself waits.
+/// Returns the last call that is queued on the rank's device. Null if there is none or if the host
+/// itself waits.
 const PendingCall* last_on_device(const RankView& rank) {
   const PendingCall* last = nullptr;
   for (const PendingCall& wait : rank.rank_status.waits) {
@@ -54,7 +55,7 @@ double limit_of(const RankView& rank, std::optional<double> shortest) {
   return shortest ? std::min(limit, *shortest) : limit;
 }
 
-/// The ranks of a cycle in the graph of waits; empty if there is none.
+/// Returns the ranks of a cycle in the graph of waits. Empty if there is no cycle.
 std::vector<int> find_circle(const std::vector<Awaiting>& edges) {
   std::map<int, std::set<int>> next;
   for (const Awaiting& edge : edges) {
@@ -86,7 +87,7 @@ std::string names_of(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-/// Hint for a process in that state.
+/// Returns a hint for a process in this state.
 std::string remedy_of(const RankView& view) {
   switch (view.state) {
     case 'T':
@@ -139,12 +140,13 @@ std::vector<Awaiting> who_waits(const std::vector<RankView>& ranks) {
     for (const PendingCall& wait : view.rank_status.waits) {
       for (const int rank : wait.ranks) {
         const RankView* const other = rank_of(ranks, rank);
-        // Nothing is known about a rank of another machine, so it is not blamed.
+        // Nothing is known about a rank of another machine, so it is never reported as the cause.
         if (rank == view.rank() || other == nullptr) {
           continue;
         }
         const bool come = has_come(*other, view.rank(), wait);
-        // Queued calls that all ranks have started may have ended, except the last.
+        // If all ranks have started a queued call, it may already have ended, unless it is the last
+        // one.
         const bool may_have_ended = come && wait.on_device && &wait != last_on_device(view);
         if (!come || (other->stands() && !may_have_ended)) {
           edges.push_back({view.rank(), rank, come, wait});
@@ -191,7 +193,8 @@ std::optional<Hang> find_hang(
       return Hang{{first.view->rank()}, false, first.seconds, first.limit};
     }
   }
-  // Only if every rank is visible and has waited too long: otherwise a rank may still arrive.
+  // A cycle is only reported if every rank is known and has waited too long. Otherwise a rank may
+  // still arrive.
   if (waiting.empty() || waiting.size() != ranks.size() ||
       static_cast<int>(ranks.size()) != ranks.front().rank_status.ranks) {
     return std::nullopt;
@@ -230,7 +233,7 @@ std::string describe_rank(const RankView& view, double now) {
 }
 
 std::string describe_waiting(const std::vector<RankView>& ranks, double now) {
-  // Ranks that wait for the same ranks in the same call share one line.
+  // Ranks that wait for the same ranks in the same call are printed on one line.
   struct Line {
     std::vector<int> from, to;
     bool come;

@@ -1,4 +1,4 @@
-// torchelastic's file timer.
+// Implements torchelastic's file timer.
 #include "launch/workers/watchdog.h"
 
 #include <algorithm>
@@ -68,8 +68,7 @@ Watchdog::Watchdog(EventLoop& loop, const std::string& path)
         fmt::format("cannot create the pipe {}: {}", path_.string(), std::strerror(errno)),
         "set TORCHELASTIC_TIMER_FILE to an unused name");
   }
-  // Opened for writing too, because otherwise the end of the last writer would be the end of the
-  // pipe.
+  // Also open the pipe for writing. Otherwise reading would end when the last writer closes it.
   pipe_ = ::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
   timer_ = ::timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);
   loop_.watch(pipe_, [this] { read_requests(); });
@@ -122,7 +121,7 @@ void Watchdog::take(const TimerRequest& request) {
 
 void Watchdog::end_late_workers() {
   const double time = now();
-  std::map<pid_t, const TimerRequest*> late;  // per worker, the first expired request with a signal
+  std::map<pid_t, const TimerRequest*> late;  // first expired request with a signal, per worker
   for (const auto& [key, request] : timers_) {
     if (request.expires <= time) {
       const TimerRequest*& first = late[request.pid];
@@ -133,8 +132,8 @@ void Watchdog::end_late_workers() {
   }
   const std::vector<pid_t> ours = late.empty() ? std::vector<pid_t>{} : descendants_of(::getpid());
   for (const auto& [pid, request] : late) {
-    // Any process of this user can write to the pipe, so only processes that this one started are
-    // ended.
+    // Any process of this user can write to the pipe, so only end processes that this process
+    // started.
     if (request->signal > 0 && std::find(ours.begin(), ours.end(), pid) != ours.end()) {
       log_error(
           "the worker with PID {} did not finish '{}' in time; sending {}",

@@ -1,5 +1,5 @@
-// torchelastic's file timer: workers write deadlines to a named pipe, and a worker that misses its
-// deadline is ended (torch.distributed.elastic.timer.FileTimerClient is the client).
+// torchelastic's file timer. Workers write deadlines to a named pipe, and a worker that misses its
+// deadline is ended. The client is torch.distributed.elastic.timer.FileTimerClient.
 #pragma once
 
 #include <filesystem>
@@ -15,20 +15,21 @@
 
 namespace lockstep::launch {
 
-/// One line of the pipe.
+/// Request in one line of the pipe.
 struct TimerRequest {
   pid_t pid = 0;
-  std::string scope;   // a worker may have several timers
-  double expires = 0;  // seconds since 1970; negative: the timer is released
-  int signal = 0;      // signal that ends the worker; none if not positive
+  std::string scope;   // name of the timer; a worker may have several
+  double expires = 0;  // seconds since 1970; negative: the timer is cancelled
+  int signal = 0;      // signal that ends the worker; no signal if not positive
 };
-/// Returns nullopt if the line is not a request.
+/// Returns nullopt if the line is not a valid request.
 std::optional<TimerRequest> parse_timer_request(std::string_view line);
 
-/// The timers of this machine's workers. It belongs to one loop and its thread.
+/// Timers of this machine's workers. Must only be used on the thread of its event loop.
 class Watchdog {
  public:
-  /// Creates the pipe at `path`; empty: a temporary one. Throws Error (environment) if that fails.
+  /// Creates the pipe at `path`, or at a temporary path if empty. Throws Error (environment) if
+  /// this fails.
   Watchdog(EventLoop& loop, const std::string& path);
   /// Removes the pipe.
   ~Watchdog();

@@ -1,4 +1,4 @@
-// Sets the variables of workers.
+// Sets the environment variables of workers.
 #include "launch/workers/worker_environment.h"
 
 #include <algorithm>

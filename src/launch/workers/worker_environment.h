@@ -1,4 +1,4 @@
-// Environment of a worker: torchrun's variables, for Python and C++ workers.
+// Environment variables of a worker. They are those of torchrun, for Python and C++ workers.
 #pragma once
 
 #include <map>
@@ -9,9 +9,9 @@ namespace lockstep::launch {
 
 using Environment = std::map<std::string, std::string>;
 
-/// This process's own environment.
+/// Returns the environment of this process.
 Environment current_environment();
-/// Returns the variables in the form that exec expects: NAME=VALUE.
+/// Returns the variables in the form NAME=VALUE, as exec expects.
 std::vector<std::string> flatten(const Environment& environment);
 
 /// Rank and rendezvous of a worker.
@@ -32,21 +32,22 @@ struct WorkerIdentity {
   std::string error_file;     // empty: none
 };
 
-/// Adds the variables of `identity`. An existing setting of NCCL's error handling is kept.
+/// Adds the variables of `identity`. Keeps an existing setting for NCCL's error handling.
 void set_identity(Environment& environment, const WorkerIdentity& identity);
 
 /// Sets LOCKSTEP_TERMINAL_WIDTH to the columns of this process's stderr if it is a terminal that
-/// can redraw a line; otherwise unsets it. Workers write to a pipe; the variable indicates that a
-/// terminal shows their output.
+/// can redraw a line; otherwise unsets it. Workers write to a pipe and learn from the variable that
+/// their output is shown on a terminal.
 void set_terminal_width(Environment& environment);
 
-/// Sets and prints OMP_NUM_THREADS for each of `workers` if it is unset: usable cores divided by
-/// workers, at least 1. If all threads together exceed the CPUs, also sets OMP_WAIT_POLICY=passive
-/// if unset, because spinning threads would keep others from running.
+/// If OMP_NUM_THREADS is unset, sets it for each of `workers` workers to the number of usable cores
+/// divided by `workers`, at least 1, and logs it. If there are more threads than CPUs in total,
+/// also sets OMP_WAIT_POLICY=passive unless it is set, so that spinning threads do not block
+/// others.
 void share_cores(Environment& environment, int workers);
 
-/// True if OMP_NUM_THREADS gives `workers` several threads each and more in total than there are
-/// CPUs.
+/// Returns true if OMP_NUM_THREADS gives each of `workers` workers several threads, and the total
+/// exceeds the number of CPUs.
 bool has_too_many_threads(const Environment& environment, int workers);
 
 }  // namespace lockstep::launch

@@ -130,7 +130,7 @@ void WorkerGroup::stop(int first, milliseconds grace, const std::function<bool()
   while (running_ > 0 && Clock::now() < deadline && !(hurry && hurry())) {
     wait(until(deadline));
   }
-  // A process group outlives its leader if the worker forked: the rest of each group is killed too.
+  // If the worker forked, its process group outlives it. Kill the rest of each group, too.
   for (const Process& process : processes_) {
     process.signal_group(SIGKILL);
   }

@@ -1,4 +1,4 @@
-// The workers of one attempt on this machine.
+// Workers of one attempt on this machine.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace lockstep::launch {
 
-/// One worker to start.
+/// Worker to start.
 struct WorkerSpec {
   int rank = 0, local_rank = 0;
   ProcessSpec process;
@@ -22,48 +22,50 @@ struct WorkerSpec {
   std::filesystem::path status_file;  // path of its rank status (base/rank_status.h); empty: none
 };
 
-/// A worker that runs or has ended.
+/// Worker that runs or has ended.
 struct Worker {
   int rank = 0, local_rank = 0;
   pid_t pid = 0;
   std::filesystem::path error_file, status_file;
   std::optional<ExitStatus> status;
   std::chrono::system_clock::time_point ended;
-  int order = -1;  // index in the observed order of ends
+  int order = -1;  // position in the order in which ends were observed
   bool asked_to_end =
-      false;  // it ended after the group was asked to end, so it did not fail by itself
+      false;  // the group was asked to end before this worker ended, so it is not a failure
   LineTail tail;
 };
 
-/// Used by one thread, the one that waits on the loop.
+/// Must only be used on the thread that waits on the event loop.
 class WorkerGroup {
  public:
-  /// Starts all workers; if one cannot be started, kills the earlier ones and rethrows the Error.
+  /// Starts all workers. If one cannot be started, kills those already started and rethrows the
+  /// Error.
   WorkerGroup(EventLoop& loop, std::vector<WorkerSpec> specs);
-  /// Kills running workers.
+  /// Kills the workers that are still running.
   ~WorkerGroup();
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
 
   int running() const { return running_; }
   const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
-  /// Workers that ended with a code other than 0 or kExitPreempted before they were asked to end,
-  /// in observed order.
+  /// Returns the workers that ended with a code other than 0 or kExitPreempted before they were
+  /// asked to end, in the order in which this was observed.
   std::vector<const Worker*> failures() const;
-  /// True if a worker ended with kExitPreempted.
+  /// Returns true if a worker ended with kExitPreempted.
   bool preempted() const;
 
-  /// Waits for the next event, at most `timeout`; shows incomplete lines.
+  /// Waits for the next event for at most `timeout`. Also shows incomplete lines.
   void wait(std::chrono::milliseconds timeout);
-  /// Sends a signal to every process group with a running worker; later ends count as requested.
+  /// Sends a signal to the process group of every running worker. If a worker ends later, it is
+  /// assumed to have been asked to.
   void signal(int signal);
   /// Sends a signal to every running worker process without expecting it to end.
   void pass_on(int signal);
-  /// signal(first), at most `grace`, SIGKILL; returns when all have ended (or, if stuck in the
-  /// kernel, 5 s after the SIGKILL). `hurry`, if set, is called after every event: true skips the
-  /// rest of the grace.
+  /// Sends `first`, waits for at most `grace`, and sends SIGKILL. Returns when all workers have
+  /// ended, or 5 s after SIGKILL if one is stuck in the kernel. If `hurry` is set, it is called
+  /// after every event; if it returns true, SIGKILL is sent immediately.
   void stop(int first, std::chrono::milliseconds grace, const std::function<bool()>& hurry = {});
-  /// Reads the rest of every pipe.
+  /// Reads the rest of the output from every pipe.
   void finish_output();
 
  private:

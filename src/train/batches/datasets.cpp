@@ -1,4 +1,4 @@
-// Tokenization and opening of a run's datasets; packing and masking options.
+// Tokenizes and opens the datasets of a run, and selects packing and masking.
 #include "train/batches/datasets.h"
 
 #include <algorithm>
@@ -29,9 +29,9 @@ namespace {
 
 constexpr int64_t kDefaultSequenceLength = 1024;
 
-/// Tokenizes all files that the options name and returns the paths of the token files. For a
-/// mixture, there is one entry per source, including its held-out splits, and a last entry for the
-/// validation and test files.
+/// Tokenizes all files that the options name and returns the paths of the token files. A mixture
+/// has one entry per source, including its held-out splits. The last entry is for the validation
+/// and test files.
 nlohmann::json prepare(
     const data::DataOptions& options,
     const std::vector<config::MixtureSource>& sources,
@@ -128,8 +128,8 @@ void tell_packing(const Datasets& sets, std::string_view long_documents) {
   tell("data.test", sets.test);
 }
 
-/// Warns about documents without any loss token. Throws Error (data) if no document of a set has
-/// one: training on such a set would report a loss of 0.
+/// Warns about documents that have no loss token. Throws Error (data) if a whole set has none,
+/// because training on it would report a loss of 0.
 void check_learned(const Datasets& sets, const config::DataSection& section) {
   const auto check = [&](const char* key, const data::SequenceView* rows) {
     const auto found =
@@ -162,7 +162,8 @@ void check_learned(const Datasets& sets, const config::DataSection& section) {
   check("data.test", sets.test.get());
 }
 
-/// Returns the reason why the model does not support several documents per row; empty if it does.
+/// Returns the reason why the model does not support several documents per row, or an empty string
+/// if it does.
 std::string_view obstacle_to_packing(const model::ModelConfig& model) {
   return model::rope_depends_on_length(model)
              ? "the model's rotary positions depend on the sequence length, which packing changes"

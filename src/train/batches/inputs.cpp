@@ -1,4 +1,4 @@
-// Conversion of micro-batches to tensors.
+// Converts micro-batches to tensors.
 #include "train/batches/inputs.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ nn::RowKind kind_of(data::RowRole role) {
                                             : nn::RowKind::kPlain;
 }
 
-/// Document index of each token in packed rows; undefined for other rows.
+/// Returns the document index of each token in packed rows. Undefined for other rows.
 at::Tensor documents_of(const data::MicroBatch& batch) {
   return batch.documents.empty() ? at::Tensor() : rows_of(batch.documents, batch.rows);
 }
@@ -44,7 +44,7 @@ nn::Targets classes_of(const data::MicroBatch& batch) {
   return nn::document_classes_at(at::tensor(places, at::kLong), classes, documents_of(batch));
 }
 
-/// Mask of prompt tokens, [rows, length].
+/// Returns the mask of prompt tokens, [rows, length].
 at::Tensor prompts_of(const data::MicroBatch& batch) {
   at::Tensor are_prompts = at::zeros({batch.rows * batch.length}, at::kBool);
   for (size_t i = 0; i < batch.prompts.size(); ++i) {
@@ -53,7 +53,7 @@ at::Tensor prompts_of(const data::MicroBatch& batch) {
   return are_prompts.view({batch.rows, batch.length});
 }
 
-/// Targets of answers, with their kinds and groups.
+/// Returns the targets of answers, with their kinds and groups.
 nn::Targets targets_of_answers(const data::MicroBatch& batch) {
   const at::Tensor labels = rows_of(batch.labels, batch.rows), documents = documents_of(batch);
   nn::Targets targets = !batch.classes.empty() ? classes_of(batch)
@@ -125,7 +125,7 @@ nn::ForwardInputs to_device(const nn::ForwardInputs& inputs, c10::Device device)
     *tensor = tensor->defined() ? ops::to_device(*tensor, device) : *tensor;
   }
   if (inputs.document_starts.defined() &&
-      !device.is_cpu()) {  // computed here, while the host can still read the starts
+      !device.is_cpu()) {  // computed here because the starts are still on the CPU
     there.document_offsets = ops::offsets_of_documents(inputs.document_starts);
     there.document_offsets.offsets = ops::to_device(there.document_offsets.offsets, device);
   }

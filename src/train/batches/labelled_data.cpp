@@ -1,4 +1,4 @@
-// Labelled rows of classifiers: labels, class weights and targets.
+// Reads the labelled rows of classifiers and finds their labels, class weights and targets.
 #include "train/batches/labelled_data.h"
 
 #include <algorithm>
@@ -30,12 +30,12 @@ using nlohmann::ordered_json;
 
 constexpr double kMostOfOneClass = 0.9;
 
-/// Name of the training rows in error messages.
+/// Returns the name of the training rows for error messages.
 std::string train_key(const config::Config& config) {
   return config.data.mixture.empty() ? "data.train" : "data.mixture";
 }
 
-/// Splits the training rows into train, validation and test, with the same fractions for each
+/// Splits the training rows into train, validation and test. The fractions are the same for each
 /// source.
 void split_rows(LabelledData& data, double validation, double test, uint64_t seed) {
   data::Splitter splitter(validation, test, seed);
@@ -60,8 +60,8 @@ void split_rows(LabelledData& data, double validation, double test, uint64_t see
   }
 }
 
-/// Returns true if no row has a label: either none is given, or all are -1 and -1 is not a label
-/// name. In the latter case the labels are removed.
+/// Returns true if no row has a label. Rows are also unlabelled if all labels are -1 and -1 is not
+/// a label name; these labels are then removed.
 bool hide_labels(LabelledSet& set, const std::vector<std::string>& labels) {
   std::vector<data::LabelledRow>& rows = set.rows.rows;
   const auto is_told = [&](const data::LabelledRow& row) {
@@ -90,7 +90,8 @@ ProblemType problem_of(TargetForm form) {
                                        : ProblemType::kSingleLabel;
 }
 
-/// Problem type: task.problem_type, then the model's, then the type that the rows suggest.
+/// Returns the problem type: task.problem_type, else the model's, else the type that the rows
+/// suggest.
 ProblemType find_problem(
     const config::Config& config, const model::ModelConfig& model, const LabelledData& data) {
   if (config.task.problem_type) {
@@ -111,8 +112,8 @@ ProblemType find_problem(
                   : "data.test"));
 }
 
-/// Names of the outputs: task.labels, then the model's labels, then the field names, then the
-/// labels found in the training rows.
+/// Returns the names of the outputs: task.labels, else the model's labels, else the field names,
+/// else the labels in the training rows.
 std::vector<std::string> find_names(
     const config::Config& config, const model::ModelConfig& model, const LabelledData& data) {
   const std::vector<std::string>& fields = config.data.label_field;
@@ -130,7 +131,8 @@ std::vector<std::string> find_names(
              : data::find_labels(data.train.rows, form_of(data.problem), train_key(config));
 }
 
-/// Label fields, reordered to match the model's outputs if they have the same names.
+/// Returns the label fields. If they have the same names as the model's outputs, they are in the
+/// same order.
 std::vector<std::string> ordered_fields(
     std::vector<std::string> fields, const config::TaskSection& task, const model::HeadSpec& head) {
   const auto set_of = [](const std::vector<std::string>& names) {
@@ -162,7 +164,7 @@ void check_outputs(const LabelledData& data, const std::vector<std::string>& fie
   }
 }
 
-/// Number of training rows per label.
+/// Returns the number of training rows per label.
 std::vector<int64_t> count_rows(const LabelledData& data) {
   const size_t labels = data.labels.size();
   std::vector<int64_t> counts(labels, 0);
@@ -179,7 +181,8 @@ std::vector<int64_t> count_rows(const LabelledData& data) {
   return counts;
 }
 
-/// Parses task.class_weights given by name. Labels that are not named get weight 1.
+/// Parses class weights that task.class_weights gives by name. Labels that are not named get weight
+/// 1.
 std::vector<double> named_weights(
     const config::TaskSection& task, const std::vector<std::string>& labels) {
   std::vector<double> weights(labels.size(), 1);
@@ -198,9 +201,9 @@ std::vector<double> named_weights(
   return weights;
 }
 
-/// Class weights from task.class_weights. With `balanced`, the rows of every label have the same
-/// total weight, and the weights of all rows sum to the number of rows. For multi-label problems,
-/// the rows with a label have the same total weight as the rows without it.
+/// Returns the class weights from task.class_weights. With `balanced`, the rows of every label have
+/// the same total weight, and the weights of all rows sum to the number of rows. For multi-label
+/// problems, the rows with a label have the same total weight as the rows without it.
 std::vector<double> weights_of(const config::TaskSection& task, const LabelledData& data) {
   std::vector<double> weights;
   if (task.class_weights == std::vector<std::string>{"balanced"}) {
@@ -266,7 +269,7 @@ void warn_of_classes(const LabelledData& data) {
   }
 }
 
-/// Warns if all numbers are whole: they may be class names that a tool wrote as 1.0.
+/// Warns if all values are whole numbers. They may be class numbers that a tool wrote as 1.0.
 void warn_of_numbers(const LabelledData& data) {
   const std::vector<float>& outputs = data.train.targets.outputs;
   const bool are_whole =
@@ -278,8 +281,8 @@ void warn_of_numbers(const LabelledData& data) {
   }
 }
 
-/// Padding token: pad_token_id of config.json, then the tokenizer's padding token, then its
-/// end-of-text token.
+/// Returns the padding token: pad_token_id of config.json, else the tokenizer's padding token, else
+/// its end-of-text token.
 int32_t padding_of(const model::ModelConfig& model, const text::Tokenizer& tokenizer) {
   if (model.pad_token_id) {
     return static_cast<int32_t>(*model.pad_token_id);

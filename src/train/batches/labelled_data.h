@@ -1,4 +1,4 @@
-// Labelled rows of a classifier: reading, label names and targets.
+// Reads the labelled rows of a classifier and finds the label names and targets.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@
 
 namespace lockstep::train {
 
-/// Returns true if the run classifies rows: task.type requests it, the model is a classifier, or a
-/// key is set that only classification uses (labels, label field, pair field).
+/// Returns true if the run classifies rows. This is the case if task.type requests it, if the model
+/// is a classifier, or if a key is set that only classification uses (labels, label field, pair
+/// field).
 bool classifies(const config::Config& config, const model::ModelConfig& model);
 
-/// Rows and their targets; empty if not configured.
+/// Rows and their targets. Empty if not configured.
 struct LabelledSet {
   data::LabelledRows rows;
   data::RowTargets targets;
@@ -31,22 +32,22 @@ struct LabelledData {
   std::vector<std::string> labels;   // class names, or the names of the outputs for regression
   std::vector<double> weights = {};  // per label (task.class_weights); empty: all are 1
   LabelledSet train, validation, test, validation_mm = {}, test_mm = {};
-  /// With data.mixture, source i owns the files of `train` before index source_files[i]. Otherwise
-  /// empty.
+  /// For each data.mixture source, the index in `train` after its last file. Empty without a
+  /// mixture.
   std::vector<size_t> source_files = {};
 
   /// Returns the training rows of each source, or one set with all rows if there is no mixture.
   std::vector<LabelledSet> train_by_source() const;
 };
 
-/// Whether rows must have a label.
+/// Whether every row must have a label.
 enum class LabelsNeeded { kAll, kNone };
 
-/// Reads the rows named by the `data` section (with data.mixture, those of each source) and
-/// determines the problem and the labels. The problem is task.problem_type, the model's, or guessed
-/// from the training rows. The labels are task.labels, the model's, the field names, or those of
-/// the training rows. A test set counts as unlabelled if none of its rows has a label or all labels
-/// are -1 (as in GLUE).
+/// Reads the rows that the `data` section names (with data.mixture, those of each source) and
+/// determines the problem type and the labels. The problem type is task.problem_type, else the
+/// model's, else it is guessed from the training rows. The labels are task.labels, else the
+/// model's, else the field names, else those of the training rows. A test set is treated as
+/// unlabelled if none of its rows has a label or all labels are -1 (as in GLUE).
 ///
 /// Throws Error (kData, kConfig) like data::read_labelled, find_form, find_labels and targets_of,
 /// and if the labels cannot be determined.
@@ -55,9 +56,9 @@ LabelledData read_labelled_data(
     const model::ModelConfig& model,
     LabelsNeeded needed = LabelsNeeded::kAll);
 
-/// Labels as token sequences that a language model writes.
+/// Token sequences that a language model generates for the labels.
 struct WrittenLabels {
-  std::vector<std::vector<int64_t>> ids;  // tokens of each label, ending with the end-of-text token
+  std::vector<std::vector<int64_t>> ids;  // tokens of each label, including the end-of-text token
   std::vector<double> lengths;            // divisor of each label's log-likelihood
   bool is_greedy = false;                 // decode greedily; otherwise choose the most likely label
   std::vector<int64_t> prior = {};  // prompt whose log-likelihoods are subtracted; empty: none
@@ -72,8 +73,8 @@ struct ClassifierData {
   LabelledData rows = {};            // only on rank 0
 };
 
-/// Rank 0 calls `read` (such as read_labelled_data()) and tokenizes the rows while the other ranks
-/// wait. Every rank must call.
+/// Opens the data of a classifier. Rank 0 calls `read` (for example read_labelled_data()) and
+/// tokenizes the rows while the other ranks wait. Must be called on every rank.
 ClassifierData open_classifier_data(
     const config::Config& config,
     const model::ModelConfig& model,

@@ -1,4 +1,4 @@
-// Model families in GGUF: architectures, supported options and metadata.
+// Maps model families to GGUF: architectures, supported options and metadata.
 #include "train/gguf/families.h"
 
 #include <algorithm>
@@ -26,9 +26,9 @@ struct Architecture {
   bool has_biases = false;          // biases of queries, keys and values
   bool has_further_biases = false;  // biases of the other linears
   int window_pattern =
-      0;  // in each group of this many layers, all but the last have a window; 0: none has
-  int wide_layers = 0;  // models with this many layers scale scores by hidden_size / heads
-  bool has_part_rotated = false;  // supports rotating only the first part of a head
+      0;  // in each group of this many layers, all but the last have a window; 0: no layer has one
+  int wide_layers = 0;  // models with this many layers divide scores by sqrt(hidden_size / heads)
+  bool has_part_rotated = false;  // supports rotating only the first elements of a head
   bool needs_biases = false;      // requires biases of the attention's linears
   bool needs_head = false;        // requires a separate output tensor, even if the model ties it
 };
@@ -102,14 +102,14 @@ bool has_its_windows(const Architecture& architecture, const ModelConfig& config
   return window > 0 || pattern == 0;
 }
 
-/// Attention scores are divided by the square root of this value.
+/// Returns the value whose square root divides the attention scores.
 double score_scalar(const Architecture& architecture, const ModelConfig& config) {
   return static_cast<double>(
       config.layers == architecture.wide_layers ? config.hidden_size / config.heads
                                                 : config.head_dim);
 }
 
-/// True for a YaRN configuration with default values for everything except its factor.
+/// Returns true for YaRN scaling in which only the factor differs from the default values.
 bool is_plain_yarn(const Rope& rope, bool truncates) {
   return rope.beta_fast == 32 && rope.beta_slow == 1 && (rope.truncate || !truncates) &&
          !rope.attention_factor && !rope.mscale && !rope.mscale_all_dim;
@@ -151,7 +151,7 @@ void check_experts(
     problems.emplace_back("it has no experts");
     return;
   }
-  // Only GLM-4.5 files record this option. For the other families llama.cpp fixes its value.
+  // Only files of GLM-4.5 record this option. For other families, its value in llama.cpp is fixed.
   const bool normalizes = !is_any_of(family, {Family::kOlmoe, Family::kQwen2Moe});
   if (family != Family::kGlm4Moe && experts.normalizes != normalizes) {
     problems.emplace_back("norm_topk_prob has another value");

@@ -1,4 +1,4 @@
-// Mapping of model families to llama.cpp architectures.
+// Maps model families to llama.cpp architectures.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace lockstep::train::gguf {
 
-/// Returns general.architecture: "llama", "qwen2", ... Throws Error (config) with all problems if
-/// llama.cpp does not support the model or would compute a different result.
+/// Returns general.architecture: "llama", "qwen2", ... If llama.cpp does not support the model or
+/// would compute a different result, throws Error (config) that lists all problems.
 std::string architecture_of(const model::ModelConfig& config);
-/// Returns one line per small difference between llama.cpp and the model: missing sliding windows,
-/// rounded YaRN bounds. Throws like architecture_of().
+/// Returns one line for each small difference between the model and its computation in llama.cpp:
+/// missing sliding windows, rounded YaRN bounds. Throws like architecture_of().
 std::vector<std::string> notes_of(const model::ModelConfig& config);
 /// Returns true if a tied embedding must be written a second time as the output tensor.
 bool writes_tied_head(const model::ModelConfig& config);
 /// Returns true if llama.cpp's rotary embedding pairs elements 2i and 2i + 1. The model pairs
-/// element i with element i + half the head, so the rows of queries and keys must be reordered.
+/// elements i and i + half the head size, so the rows of queries and keys must be reordered.
 bool turns_neighbours(const std::string& architecture);
 
-/// Returns the metadata of sizes and options: general.architecture and the keys with its prefix.
+/// Returns the metadata about sizes and options: general.architecture and the keys with its prefix.
 Metadata model_metadata(const model::ModelConfig& config);
 
 }  // namespace lockstep::train::gguf

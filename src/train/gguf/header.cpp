@@ -1,4 +1,4 @@
-// Encoding of GGUF headers.
+// Encodes GGUF headers.
 #include "train/gguf/header.h"
 
 #include <bit>
@@ -18,7 +18,7 @@ uint64_t aligned(uint64_t size) {
   return (size + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// GGUF number of a value type.
+/// GGUF's number for a value type.
 template <class T>
 constexpr uint32_t kTypeOf = std::same_as<T, uint32_t>  ? 4
                              : std::same_as<T, int32_t> ? 5

@@ -1,4 +1,4 @@
-// Names, types and layouts of a model's tensors in GGUF.
+// Determines the names, types and layouts of a model's tensors in GGUF.
 #include "train/gguf/tensors.h"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ const std::map<std::string_view, std::string_view>& names() {
   return kNames;
 }
 
-/// Returns the part of the tensor's name after the block number.
+/// Returns the tensor's name without the block number.
 std::string name_of(
     const LayerSpec& layer, const ParameterSpec& parameter, const ModelConfig& config) {
   if (layer.kind == LayerKind::kAttentionSinks) {
@@ -88,7 +88,8 @@ bool is_matrix(const LayerSpec& layer) {
          layer.kind == LayerKind::kTokenEmbedding || layer.kind == LayerKind::kHead;
 }
 
-/// Blocks that get more bits: the first and the last eighth, and every third block in between.
+/// Returns true for blocks whose matrices get more bits: the first and the last eighth of the
+/// blocks, and every third block in between.
 bool is_fine_block(int64_t block, int64_t blocks) {
   return block < blocks / 8 || block >= 7 * blocks / 8 || (block - blocks / 8) % 3 == 2;
 }
@@ -100,8 +101,8 @@ bool is_70b(const ModelConfig& config) {
          (architecture == "qwen2" || (architecture == "llama" && config.heads != config.kv_heads));
 }
 
-/// Small matrices that get more bits: keys, values and attention outputs of models with eight
-/// experts, and values that many heads share.
+/// Returns the type of small matrices that get more bits: keys, values and attention outputs of
+/// models with eight experts, and values that many heads share.
 std::optional<GgufType> type_of_attention(
     const LayerSpec& layer, const ModelConfig& config, FileType file, bool is_fine) {
   const std::string_view role = layer.role;
@@ -117,7 +118,7 @@ std::optional<GgufType> type_of_attention(
   return std::nullopt;
 }
 
-/// Type before checking that its blocks divide the width.
+/// Returns the intended type. The caller checks if its blocks divide the width.
 GgufType wanted_type(const LayerSpec& layer, const ModelConfig& config, FileType file) {
   const std::string_view role = layer.role;
   const bool is_fine =
@@ -143,7 +144,7 @@ GgufType wanted_type(const LayerSpec& layer, const ModelConfig& config, FileType
                                      : GgufType::kQ4_K;
 }
 
-/// Returns the fallback for a type whose blocks do not divide the width.
+/// Returns the type to use instead if a type's blocks do not divide the width.
 GgufType next_type(GgufType type) {
   switch (type) {
     case GgufType::kQ4_K:
@@ -187,7 +188,7 @@ at::Tensor arrange(
   return values.contiguous();
 }
 
-/// Divisors of the rotary frequencies (Llama 3 scaling).
+/// Returns the divisors of the rotary frequencies (Llama 3 scaling).
 Tensor rope_factors(const ModelConfig& config) {
   model::Rope plain = config.rope;
   plain.type = model::RopeType::kDefault;
@@ -210,7 +211,7 @@ class TensorList {
         notes_(notes),
         turns_neighbours_(turns_neighbours(architecture_of(config))) {}
 
-  /// `experts` holds the layers of one role in a block: a single layer, or one layer per expert.
+  /// `experts` contains the layers of one role in a block: a single layer, or one layer per expert.
   void add(const std::vector<LayerSpec>& experts) {
     const LayerSpec& first = experts.front();
     if (first.role != "expert_gate_up") {
@@ -230,7 +231,7 @@ class TensorList {
   std::vector<Tensor> tensors;
 
  private:
-  /// Rows of a layer to write. gpt-oss interleaves the rows of gate and up.
+  /// Rows of a layer to write. In gpt-oss, rows of gate and up alternate.
   enum class Part { kWhole, kEven, kOdd };
 
   void add(const std::vector<LayerSpec>& experts, Part part) {

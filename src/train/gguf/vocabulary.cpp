@@ -1,4 +1,4 @@
-// Conversion of a tokenizer to GGUF metadata.
+// Converts a tokenizer to GGUF metadata.
 #include "train/gguf/vocabulary.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::string type_of(const Json& part) {
   return part.is_object() ? part.value("type", "") : "";
 }
 
-/// Returns the members of a Sequence, or the component itself.
+/// Returns the members of a component of type Sequence, otherwise the component itself.
 std::vector<Json> parts_of(const Json& part, const char* key) {
   if (part.is_null()) {
     return {};
@@ -58,7 +58,7 @@ Merges merges_of(const Json& model) {
   return merges;
 }
 
-/// Returns llama.cpp's name of the pre-tokenizer; empty if llama.cpp has no equivalent.
+/// Returns llama.cpp's name of the pre-tokenizer. Empty if llama.cpp has no equivalent.
 std::optional<std::string> splitting_of(const Json& tokenizer) {
   const std::vector<Json> parts =
       parts_of(tokenizer.value("pre_tokenizer", Json()), "pretokenizers");
@@ -93,7 +93,7 @@ std::optional<std::string> splitting_of(const Json& tokenizer) {
   return std::nullopt;
 }
 
-/// Byte-level BPE.
+/// Returns the metadata of byte-level BPE.
 Metadata of_bytes(const Json& tokenizer) {
   const auto splitting = splitting_of(tokenizer);
   if (!splitting) {
@@ -115,7 +115,7 @@ Metadata of_bytes(const Json& tokenizer) {
       {"tokenizer.ggml.merges", std::move(merges)}};
 }
 
-/// Returns true if a space is prepended to the input; empty if the normalizer does anything else.
+/// Returns true if the normalizer prepends a space to the input. Empty if it does anything else.
 std::optional<bool> prepends_space(const Json& tokenizer) {
   const std::string_view space = "▁";
   bool prepends = false, replaces = false;
@@ -141,9 +141,9 @@ std::optional<bool> prepends_space(const Json& tokenizer) {
   return replaces ? std::optional(prepends) : std::nullopt;
 }
 
-/// Returns true if the merges match SentencePiece, which only stores tokens and their ranks: all
-/// merges that produce a token are consecutive, and every merge that the vocabulary permits is
-/// present.
+/// Returns true if the merges match SentencePiece, which stores only tokens and their ranks. This
+/// requires that all merges that produce a token are consecutive, and that every merge that the
+/// vocabulary permits is present.
 bool are_by_token(const Merges& merges, const Json& vocabulary) {
   std::set<std::string> done;
   std::string last;
@@ -164,7 +164,7 @@ bool are_by_token(const Merges& merges, const Json& vocabulary) {
   return possible == merges.size();
 }
 
-/// Character-level BPE with byte fallback.
+/// Returns the metadata of character-level BPE with byte fallback.
 Metadata of_text(
     const Json& tokenizer,
     const std::vector<std::string>& tokens,
@@ -195,7 +195,7 @@ Metadata of_text(
       {"tokenizer.ggml.add_space_prefix", *prepends}};
 }
 
-/// Token type of each id.
+/// Returns the token type of each id.
 std::vector<int32_t> types_of(
     const text::Tokenizer& tokenizer,
     const Json& json,

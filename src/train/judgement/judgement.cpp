@@ -1,4 +1,4 @@
-// Loss and metrics of a classifier's predictions.
+// Computes the loss and the metrics of a classifier's predictions.
 #include "train/judgement/judgement.h"
 
 #include <algorithm>
@@ -62,12 +62,12 @@ constexpr std::string_view kLabelMetrics[] = {
     "average_precision_micro"};
 constexpr std::string_view kNumberMetrics[] = {"mse", "spearman", "rmse", "mae", "r2", "pearson"};
 
-/// log sigmoid(x)
+/// Returns log sigmoid(x).
 double log_sigmoid(double x) {
   return std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x)));
 }
 
-/// Rows with a label, in order.
+/// Rows with a label, in order, and their predictions.
 struct LabelledAnswers {
   std::vector<size_t> rows;
   std::vector<Answer> answers;
@@ -91,7 +91,7 @@ void add_metrics(
   }
 }
 
-/// objective::class_cross_entropy of one row.
+/// Loss and weight of one row, as in objective::class_cross_entropy.
 struct RowLoss {
   double loss = 0, weight = 0;
 };
@@ -107,7 +107,7 @@ RowLoss class_loss(const Answer& answer, size_t own, const objective::ClassOptio
   return {share * spread - (1 - share) * weight(own) * doubt * answer.logarithms[own], weight(own)};
 }
 
-/// Adds the metrics of the probabilities, which do not depend on thresholds.
+/// Adds the metrics that are computed from probabilities and do not depend on thresholds.
 void add_ranking(
     Judgement& judgement,
     const LabelledAnswers& labelled,
@@ -190,7 +190,7 @@ void judge_classes(
   add_ranking(judgement, labelled, outcomes, head.labels.size(), options.positive);
 }
 
-/// Mean over a row's labels of the terms of objective::label_cross_entropy.
+/// Returns the mean of objective::label_cross_entropy over the labels of a row.
 double labels_loss(
     const Answer& answer, const float* wanted, const objective::ClassOptions& options) {
   double sum = 0;

@@ -24,14 +24,15 @@ namespace lockstep::train {
 struct Answer {
   std::vector<double> scores;      // [K]: probabilities, or numbers for regression
   std::vector<double> logarithms;  // [K]: log probabilities; empty for regression
-  std::vector<double> against;     // [K]: log(1 - p), for multi-label problems
+  std::vector<double> against;     // [K]: log(1 - p); multi-label problems only
   std::vector<bool> taken;         // [K]: true for predicted labels; empty for regression
-  int64_t likeliest = 0;           // predicted class, for single-label problems
+  int64_t likeliest = 0;           // predicted class; single-label problems only
 };
 
-/// Computes the prediction from a row's logits. A label is predicted if its probability exceeds its
-/// threshold. `thresholds` has one entry per label, or for two exclusive labels only that of the
-/// second. If it is empty, the threshold is 0.5, or the most likely label is predicted.
+/// Computes the prediction from a row's logits. `thresholds` has one entry per label, or for two
+/// exclusive labels only the threshold of the second. A label is predicted if its probability
+/// exceeds its threshold. If `thresholds` is empty, the most likely label is predicted, or for
+/// multi-label problems all labels with a probability above 0.5.
 Answer answer_of(
     const at::Tensor& logits,
     size_t row,
@@ -45,7 +46,7 @@ struct JudgeOptions {
   std::vector<std::string> metrics = {};  // names from metric_names(), in output order; empty: all
 };
 
-/// Results over the rows with a label.
+/// Results for the rows that have a label.
 struct Judgement {
   int64_t rows = 0;
   double loss = 0;                                      // loss of the objective
@@ -53,9 +54,9 @@ struct Judgement {
   std::optional<metrics::ClassificationReport> report;  // for problems with labels
   metrics::Matrix confusion;                            // for single-label problems
   std::vector<metrics::RegressionFigures> numbers;      // for regression: one entry per output
-  std::vector<double> losses;  // [all rows]: unweighted loss; NaN without a label
+  std::vector<double> losses;  // of every row, unweighted; NaN without a label
 
-  /// Returns the metric's value; NaN if undefined.
+  /// Returns the value of a metric, or NaN if it is undefined.
   double metric(std::string_view name) const;
 };
 Judgement judge(
@@ -64,12 +65,12 @@ Judgement judge(
     const model::HeadSpec& head,
     const JudgeOptions& options = {});
 
-/// Names of the metrics that judge() computes. Progress lines show the first two.
+/// Returns the names of the metrics that judge() computes. Progress lines show the first two.
 std::span<const std::string_view> metric_names(model::ProblemType problem);
 
-/// Returns the threshold with the largest F1 for each label. For two exclusive labels, returns the
-/// second label's threshold for which `positive` has its largest F1. Empty for regression and for
-/// more than two exclusive labels.
+/// Returns the threshold with the largest F1 score for each label. For two exclusive labels,
+/// returns only the second label's threshold, chosen for the largest F1 score of `positive`. Empty
+/// for regression and for more than two exclusive labels.
 std::vector<double> tune_thresholds(
     const at::Tensor& logits,
     const data::RowTargets& targets,
@@ -77,8 +78,8 @@ std::vector<double> tune_thresholds(
     size_t positive = 1);
 
 /// For single-label problems, returns the temperature T > 0 that minimizes the log loss of logits /
-/// T (Guo et al., "On Calibration of Modern Neural Networks", 2017). Uses golden-section search
-/// over ln T in [-3, 3]. Returns 1 if no row has a label.
+/// T (Guo et al., "On Calibration of Modern Neural Networks", 2017). Uses a golden-section search
+/// for ln T in [-3, 3]. Returns 1 if no row has a label.
 double fit_temperature(const at::Tensor& logits, const std::vector<int64_t>& classes);
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// Prediction and report files of a classifier.
+// Writes the prediction and report files of a classifier.
 #include "train/judgement/judgement_files.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::string confusion_csv(const metrics::Matrix& matrix, const std::vector<std::
   return text + "\n";
 }
 
-/// Confused pairs of labels, most frequent first.
+/// Returns a table of confused label pairs, most frequent first.
 std::string confused_csv(const metrics::Matrix& matrix, const std::vector<std::string>& labels) {
   std::vector<std::pair<size_t, size_t>> pairs;
   for (size_t truth = 0; truth < labels.size(); ++truth) {
@@ -72,7 +72,7 @@ std::string calibration_csv(const std::vector<metrics::CalibrationBin>& bins) {
   return text;
 }
 
-/// A 2x2 confusion table per label.
+/// Returns a 2x2 confusion table for each label.
 std::string labels_csv(const Answered& answered) {
   const std::vector<std::string>& labels = answered.head.labels;
   std::vector<std::array<int64_t, 4>> counts(labels.size());  // index: 2 * true + predicted
@@ -94,8 +94,8 @@ std::string labels_csv(const Answered& answered) {
   return text;
 }
 
-/// Returns the values of the selected outputs by name, or just the value if there is only one
-/// output.
+/// Returns the values of the selected outputs by name. If the model has only one output, returns
+/// just its value.
 template <class Value, class Wanted>
 ordered_json by_name(
     const model::HeadSpec& head, const std::vector<Value>& values, const Wanted& wanted) {
@@ -118,7 +118,7 @@ ordered_json names_where(const model::HeadSpec& head, const std::vector<bool>& i
   return names;
 }
 
-/// True label, labels or numbers of a row.
+/// Returns the true label, labels or numbers of a row.
 ordered_json truth_of(const Answered& answered, size_t row) {
   const model::HeadSpec& head = answered.head;
   const data::RowTargets& targets = answered.set.targets;
@@ -135,7 +135,7 @@ ordered_json truth_of(const Answered& answered, size_t row) {
                          : by_name(head, own, [](size_t /*k*/) { return true; });
 }
 
-/// Indices of the rows with a label, largest loss first.
+/// Returns the indices of the rows with a label, largest loss first.
 std::vector<size_t> by_loss(const Judgement& judgement) {
   std::vector<size_t> rows;
   for (size_t row = 0; row < judgement.losses.size(); ++row) {
@@ -167,7 +167,7 @@ double loss_of(const Answered& answered, size_t row, const Answer& answer) {
   return sum / static_cast<double>(outputs);
 }
 
-/// Formats a string as Python prints it within a list.
+/// Formats a string as Python prints it in a list.
 std::string python_text(const std::string& text) {
   const char quote =
       text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
@@ -311,7 +311,7 @@ void write_judgement(
     const Answered& answered,
     const std::vector<std::string>& history) {
   create_folders(folder);
-  if (judgement.rows == 0) {  // no labels: only predictions were written
+  if (judgement.rows == 0) {  // no labels: only predictions are available
     write_answers(folder, answered);
     return;
   }

@@ -1,4 +1,4 @@
-// Files with a classifier's predictions, metrics and reports.
+// Writes a classifier's predictions, metrics and reports to files.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace lockstep::train {
 
-/// Probabilities in a prediction line: only those of the predicted labels, or those of all labels.
+/// Probabilities in a prediction line: those of the predicted labels or those of all labels.
 enum class Shown { kTaken, kAll };
 
 /// Rows and predictions of a classifier.
@@ -27,20 +27,21 @@ struct Answered {
   Shown shown = Shown::kTaken;
 };
 
-/// Returns a line of predictions.jsonl: index, text, (pair), (label), prediction, (loss), and the
-/// probabilities of labels.
+/// Returns a line of predictions.jsonl with these fields: index, text, text pair and label if
+/// available, prediction, loss if the row has a label, and probabilities of labels.
 std::string prediction_line(const Answered& answered, size_t row);
 
-/// Returns predict_results.txt in the format of transformers' run_classification.py: a header, then
-/// each row's index and its label, list of labels (as Python prints it) or number (three decimals).
+/// Returns predict_results.txt in the format of transformers' run_classification.py. After a
+/// header, each line has a row's index and its label, list of labels (as Python prints it) or
+/// number (with three decimals).
 std::string predict_results(const Answered& answered);
 
 /// Writes predictions{suffix}.jsonl and predict_results{suffix}.txt to `folder`.
 void write_answers(
     const std::filesystem::path& folder, const Answered& answered, const std::string& suffix = "");
 
-/// Writes the report of a classifier to `folder`. If no row has a label, only the files of
-/// write_answers() are written. The files are:
+/// Writes the report of a classifier to `folder`. If no row has a label, writes only the files of
+/// write_answers(). The files are:
 ///
 /// - always: predictions.jsonl, predict_results.txt, top_losses.jsonl, report.html and its pictures
 ///   (train/judgement/report_page.h)

@@ -1,4 +1,4 @@
-// HTML report of a classifier.
+// Writes the HTML report of a classifier.
 #include "train/judgement/report_page.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ std::string row_of_table(const std::vector<std::string>& cells, const char* tag 
   return row + "</tr>\n";
 }
 
-/// True labels and label scores of the rows with a label.
+/// True labels and scores of the rows with a label.
 struct Scored {
   metrics::Truths truth;
   metrics::Scores scores;
@@ -74,7 +74,8 @@ Scored scored(const Answered& answered) {
   return result;
 }
 
-/// One curve for each of the most frequent labels; for two exclusive labels only the positive one.
+/// Returns one curve for each of the most frequent labels, or for two exclusive labels only that of
+/// the positive one.
 std::vector<NamedCurve> curves_of(
     const Answered& answered, const Scored& of, Curve (*curve)(const metrics::Ranking&)) {
   const std::vector<std::string>& labels = answered.head.labels;
@@ -100,7 +101,7 @@ std::vector<NamedCurve> curves_of(
   return curves;
 }
 
-/// Curve of a key in the run's history, by step.
+/// Returns the values of a key in the run's history, by step.
 std::optional<NamedCurve> history_of(
     const std::vector<std::string>& history, const char* key, const char* name) {
   NamedCurve found{name, {}};
@@ -180,7 +181,7 @@ void add_pictures_of_labels(
   }
 }
 
-/// Consecutive pictures with the same heading share it.
+/// Formats the pictures. Consecutive pictures with the same heading share it.
 std::string shown_pictures(const std::vector<ReportPicture>& pictures) {
   std::string text;
   for (size_t i = 0; i < pictures.size(); ++i) {

@@ -1,4 +1,4 @@
-// GPU kernel tracing with libtorch's profiler.
+// Records a trace of GPU kernels with libtorch's profiler.
 #include "train/machine/device_kernels.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Sum {
   int64_t launches = 0;
 };
 
-/// Nanoseconds covered by at least one span.
+/// Returns the number of nanoseconds covered by at least one span.
 uint64_t covered(std::vector<std::pair<uint64_t, uint64_t>> spans) {
   std::ranges::sort(spans);
   uint64_t sum = 0, until = 0;
@@ -119,7 +119,8 @@ std::string DeviceKernels::write(const std::filesystem::path& file) {
   if (!std::exchange(is_recording_, false)) {
     return {};
   }
-  // Kernels that still run when recording ends (such as the update) would be lost.
+  // Without this, kernels that are still running (such as those of the update) would be missing in
+  // the trace.
   c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
   const std::unique_ptr<profiler::ProfilerResult> result = profiler::disableProfiler();
   result->save(file.string());

@@ -8,9 +8,10 @@
 
 namespace lockstep::train {
 
-/// Records the kernels, copies and fills of this process's GPUs from construction to write(), with
-/// libtorch's profiler (Kineto on CUPTI). Does nothing on a CPU. If another profiler is active or
-/// the driver provides no counters, warns and records nothing.
+/// Records the kernels, copies and fills of this process's GPUs with libtorch's profiler (Kineto on
+/// CUPTI). Recording begins on construction and ends with write(). Does nothing on a CPU. If
+/// another profiler is active or the driver provides no counters, logs a warning and records
+/// nothing.
 class DeviceKernels {
  public:
   explicit DeviceKernels(c10::Device device);
@@ -19,8 +20,8 @@ class DeviceKernels {
   DeviceKernels& operator=(const DeviceKernels&) = delete;
 
   /// Waits for the device, stops recording and writes a trace for https://ui.perfetto.dev. Returns
-  /// a table of the longest kernels; empty if nothing was recorded. Call once, on the constructing
-  /// thread.
+  /// a table of the kernels with the longest times; empty if nothing was recorded. Must be called
+  /// at most once, on the thread that called the constructor.
   std::string write(const std::filesystem::path& file);
 
  private:

@@ -1,4 +1,4 @@
-// GPU discovery and assignment to ranks.
+// Finds GPUs and assigns them to ranks.
 #include "train/machine/gpus.h"
 
 #include <algorithm>
@@ -40,18 +40,18 @@ Function entry(void* library, const char* name) {
   return found;
 }
 
-/// Sets environment variables that libtorch reads when it initializes CUDA. Values set by the user
-/// take precedence.
+/// Sets the environment variables that libtorch reads when it initializes CUDA. Values set by the
+/// user take precedence, except for the value 1 below.
 void set_environment() {
-  // 2: an NCCL error aborts the communicators but not the process, so that the next call throws and
-  // the error is reported. Launchers set 1, which would end the process.
+  // 2: after an NCCL error, libtorch aborts the communicators but not the process. The next call
+  // then throws, and the error is reported. Launchers set 1, which would end the process.
   const char* const handling = std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING");
   if (handling == nullptr || std::string_view(handling) == "1") {
     ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/1);
   }
   // cuBLAS is only reproducible with workspaces of fixed size.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-  // Avoids fragmentation by buffers that grow and shrink, as with ZeRO.
+  // Avoids memory fragmentation by buffers whose sizes change, as with ZeRO.
   if (std::getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr) {
     ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
   }
@@ -96,7 +96,7 @@ bool shows_gpus(const std::filesystem::path& devices, const char* visible) {
 }
 
 int visible_gpus() {
-  // Without GPUs, skip the CUDA libraries, which take a second and half a gigabyte to load.
+  // Skip the CUDA libraries if there are no GPUs. Loading them takes a second and half a gigabyte.
   if (!shows_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"))) {
     return 0;
   }

@@ -1,4 +1,4 @@
-// Measurement of this machine's speed with the trainer's own operations.
+// Measures this machine's speed with the trainer's own operations.
 #include "train/machine/machine.h"
 
 #include <algorithm>
@@ -50,8 +50,8 @@ class Measurer {
         seconds_(seconds),
         briefly_(briefly) {}
 
-  // Returns the median time on the slowest rank. All ranks run `body` equally often, because it may
-  // contain a collective.
+  // Returns the median time on the slowest rank. `body` may contain a collective, so all ranks run
+  // it equally often.
   double time_of(const std::function<void()>& body) {
     body();
     communicator_.barrier();
@@ -74,8 +74,8 @@ class Measurer {
     return largest(*middle);
   }
 
-  // Returns s such that ranks that compute for t seconds wait sqrt(s t) seconds for the slowest
-  // one. Delays are random, so differences between ranks grow like a random walk.
+  // Returns s such that after t seconds of computation, ranks wait sqrt(s t) seconds for the
+  // slowest one. Delays are random, so the difference between ranks grows like a random walk.
   double spread_of(const std::function<void()>& body) {
     const int turns = briefly_ ? 3 : 8;
     double waited = 0;
@@ -98,7 +98,7 @@ class Measurer {
     return wait * wait / (sums[1].item<double>() / runs);
   }
 
-  // Returns CPU time / wall time of the bodies passed to spread_of(): the minimum over the ranks.
+  // Returns CPU time / wall time of the calls of spread_of(): the minimum over the ranks.
   double share_of_processor() {
     const double share = all_seconds_ > 0 ? own_seconds_ / all_seconds_ : 1;
     return -largest(-share);
@@ -152,8 +152,8 @@ struct Pass {
   double dropout;
 };
 
-// Each pass differs from the first in one parameter: vocabulary, layers, length, tokens, dropout,
-// MLP width, width, family.
+// Each pass differs from the first in one property. In order: vocabulary, layers, length, tokens,
+// dropout, MLP width, width, family.
 constexpr std::array<Pass, 9> kPasses{
     {{"gpt2", 1, 256, 1024, 2048, 128, 8, 0},
      {"gpt2", 1, 256, 1024, 32768, 128, 8, 0},
@@ -194,14 +194,14 @@ model::ModelConfig config_of(const Pass& pass) {
   return model::parse_model_config(text, "a model to measure with");
 }
 
-// A faster variant: half of the rows and a smaller vocabulary.
+// Returns a faster variant with half of the rows and a smaller vocabulary.
 Pass brief(Pass pass) {
   pass.vocabulary = std::min<int64_t>(pass.vocabulary, 8192);
   pass.rows = std::max<int64_t>(1, pass.rows / 2);
   return pass;
 }
 
-// Minimum set of float32 passes from which the rates can be determined.
+// Returns true for the float32 passes that are needed to determine the rates.
 bool is_brief32(const Pass& pass) {
   return &pass == &kPasses[0] || &pass == &kPasses[1] || &pass == &kPasses[3] ||
          &pass == &kPasses[6];
@@ -374,11 +374,12 @@ plan::MachineSamples measure_machine(comm::Communicator& communicator, double se
 }
 
 /// Version of Lockstep's loops. Increment it when their speed changes, so that machines are
-/// measured again.
+/// measured again with the new version.
 constexpr int kLoops = 3;
 
 std::filesystem::path machine_file(int ranks) {
-  // Distinguishes machines that share a home folder, and processors with disabled features.
+  // The hash distinguishes machines that share a home folder, and processors with disabled
+  // features.
   std::string text;
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line) && !line.empty();) {

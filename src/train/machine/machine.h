@@ -15,25 +15,26 @@ namespace lockstep::train {
 class Measurer;
 
 /// Measures matrix products of many shapes in both types, passes of small models, the optimizer,
-/// copies, all-reduces of many sizes and blocks of ring attention, on the CPU. Each result is the
-/// median of the runs within `seconds` on the slowest rank. All ranks measure at the same time, as
-/// in training.
+/// copies, all-reduces of many sizes and blocks of ring attention, on the CPU. Each operation is
+/// repeated for `seconds`; the result is the median time on the slowest rank. All ranks measure at
+/// the same time, as in training.
 class MachineMeasuring {
  public:
-  /// `briefly` uses passes with fewer tokens and fewer float32 passes. Each operation then runs at
-  /// least once after its first run, instead of three times, and more often if it takes less than
-  /// `seconds`. `communicator` must outlive the object.
+  /// With `briefly`, passes have fewer tokens, and there are fewer float32 passes. Each operation
+  /// then runs at least once after its first run, instead of three times. `communicator` must
+  /// outlive the object.
   MachineMeasuring(comm::Communicator& communicator, double seconds, bool briefly);
   ~MachineMeasuring();
   MachineMeasuring(const MachineMeasuring&) = delete;
   MachineMeasuring& operator=(const MachineMeasuring&) = delete;
 
   bool done() const { return next_ == parts_.size(); }
-  /// Runs one of about 20 measurements and returns its duration in seconds. Every rank must call.
+  /// Runs one of about 20 measurements and returns its duration in seconds. Must be called on every
+  /// rank.
   double measure_next();
-  /// Returns the share of the passes' time, from 0 to 1, during which the ranks had their
-  /// processors. Below about 0.9 another program competed for them, and the results are too low.
-  /// Every rank must call.
+  /// Returns CPU time / wall time of the passes, from 0 to 1. Below about 0.9, another program
+  /// competed for the processors, and the measured speeds are too low. Must be called on every
+  /// rank.
   double share_of_processor();
   plan::MachineSamples samples() const;
 
@@ -47,16 +48,16 @@ class MachineMeasuring {
   size_t next_ = 0;
 };
 
-/// Runs all measurements. Every rank must call.
+/// Runs all measurements. Must be called on every rank.
 plan::MachineSamples measure_machine(comm::Communicator& communicator, double seconds);
 
-/// Path of this machine's results for `ranks` ranks with the current number of threads:
+/// Returns the path of this machine's results for `ranks` ranks with the current number of threads:
 /// machine-2x1-1a2b3c4d.yaml in the user's cache folder. The hash depends on the processor type,
 /// its number of threads and the instruction set.
 std::filesystem::path machine_file(int ranks);
 
-/// Fits the rates and writes the cluster file, with `how` in its comment. Throws Error
-/// (environment) if it cannot be written.
+/// Fits the rates and writes the cluster file. `how` becomes part of its comment. Throws Error
+/// (environment) if the file cannot be written.
 void write_machine(
     plan::MachineSamples samples, const std::filesystem::path& file, const std::string& how);
 

@@ -1,4 +1,4 @@
-// Measurement of a machine between training steps.
+// Measures a machine between training steps.
 #include "train/machine/measuring.h"
 
 #include <cstdlib>
@@ -12,7 +12,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr double kFirst = 3, kShare = 0.2;  // delay in seconds; maximum share of the steps' time
+constexpr double kFirst = 3, kShare = 0.2;  // delay in seconds; share of the steps' time
 constexpr double kForEach = 0.006;          // seconds per measurement
 constexpr double kLeastOfProcessor = 0.9;
 

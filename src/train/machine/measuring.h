@@ -1,4 +1,4 @@
-// Measures an unknown machine between the steps of its first run.
+// Measures an unknown machine between the steps of the first run on it.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +9,23 @@
 
 namespace lockstep::train {
 
-/// Runs one measurement at a time, so that measuring takes at most a fifth of the time of the
-/// steps. The rest runs after the last step. Takes less than two seconds in total on two cores of
-/// 200 GFLOP/s. Results are discarded if another program competed for the processors.
+/// Runs one measurement at a time. Measurements take at most a fifth of the time of the steps so
+/// far; the remaining ones run after the last step. They take less than two seconds in total on two
+/// cores of 200 GFLOP/s. Results are discarded if another program competed for the processors.
 class MeasuringBetweenSteps {
  public:
-  /// `wanted` enables measuring and is only read on rank 0. `rank_context` must outlive the object.
+  /// Measures only if `wanted`, which is read on rank 0. `rank_context` must outlive the object.
   MeasuringBetweenSteps(RankContext& rank_context, bool wanted)
       : rank_context_(rank_context),
         wanted_(wanted) {}
 
-  /// Returns true on rank 0 if a measurement is due, `seconds` after the start of the first step.
-  /// The first one is due after three seconds, so short runs do not measure.
+  /// Returns true on rank 0 if a measurement is due. `seconds` is the time since the start of the
+  /// first step. The first measurement is due after three seconds, so that short runs do not
+  /// measure.
   bool is_due(double seconds) const;
-  /// Runs one measurement; saves the results after the last one. Every rank must call.
+  /// Runs one measurement, and saves the results after the last one. Must be called on every rank.
   void measure();
-  /// Completes the measurements if they have begun. Every rank must call.
+  /// Runs the remaining measurements if at least one has run. Must be called on every rank.
   void finish();
 
  private:

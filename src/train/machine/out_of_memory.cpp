@@ -1,4 +1,4 @@
-// Conversion of out-of-memory exceptions.
+// Converts out-of-memory exceptions.
 #include "train/machine/out_of_memory.h"
 
 #include <new>

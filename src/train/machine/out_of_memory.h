@@ -9,7 +9,8 @@
 
 namespace lockstep::train {
 
-/// Returns the current exception as Error (out of memory), if it is one. Call it in a catch block.
+/// Returns the current exception as Error (out of memory). Empty if it is another exception. Must
+/// be called in a catch block.
 std::optional<Error> current_out_of_memory();
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// Measurement of the peak rate of matrix products.
+// Measures the peak rate of matrix products.
 #include "train/machine/peak.h"
 
 #include <algorithm>
@@ -20,9 +20,10 @@ double usual_rate(double operations, std::vector<double> seconds) {
 double measure_peak(comm::Communicator& communicator, c10::Device device, c10::ScalarType type) {
   const at::NoGradGuard no_grad;
   const int64_t n = device.is_cpu() ? 768 : 8192;
-  const int products = device.is_cpu() ? 1 : 4;          // products per device synchronization
-  const double duration = device.is_cpu() ? 0.04 : 0.2;  // a GPU's clock needs time to settle
-  // Random values as in training: products of constants draw less power and run faster.
+  const int products = device.is_cpu() ? 1 : 4;  // products per device synchronization
+  const double duration =
+      device.is_cpu() ? 0.04 : 0.2;  // it takes some time until a GPU's clock is stable
+  // Random values, as in training. Products of constants draw less power and run faster.
   const at::Tensor a = at::randn({n, n}, at::TensorOptions(device).dtype(type));
   const at::Tensor b = at::randn_like(a);
   const at::Tensor c = at::empty_like(a);
@@ -34,7 +35,7 @@ double measure_peak(comm::Communicator& communicator, c10::Device device, c10::S
       c[0][0].item<float>();  // synchronizes with the device
     }
   };
-  run();  // the first call initializes the library
+  run();  // initializes the library
   communicator.barrier();
   std::vector<double> seconds;
   for (const double begin = seconds_now(); seconds_now() - begin < duration;) {
@@ -44,8 +45,8 @@ double measure_peak(comm::Communicator& communicator, c10::Device device, c10::S
   }
   const auto size = static_cast<double>(n);
   const double operations = 2.0 * products * size * size * size;
-  // A GPU's clock drops over time, so use the median. On a CPU other processes may briefly take a
-  // core, so use the fastest run.
+  // A GPU's clock rate drops over time, so use the median. On a CPU, other processes may briefly
+  // use a core, so use the fastest run.
   const double rate = device.is_cpu()
                           ? operations / *std::min_element(seconds.begin(), seconds.end())
                           : usual_rate(operations, std::move(seconds));

@@ -1,4 +1,4 @@
-// Initialization of a rank: device, threads and communicator.
+// Initializes a rank: device, threads and communicator.
 #include "train/machine/rank_context.h"
 
 #include <algorithm>
@@ -68,8 +68,8 @@ RankContext join_world(const WorldOptions& options) {
   if (rendezvous.size == 1) {
     return {{}, comm::Communicator::alone(), {}, device, options.local_rank, options.local_size};
   }
-  // Gloo writes to sockets without MSG_NOSIGNAL. A lost peer must cause an error, not end the
-  // process.
+  // Gloo writes to sockets without MSG_NOSIGNAL. If a peer is lost, the write should fail with an
+  // error instead of ending the process.
   std::signal(SIGPIPE, SIG_IGN);
   const comm::Store store = comm::join_store(rendezvous);
   if (gpus == 1 && options.local_size > 1) {

@@ -15,7 +15,7 @@
 namespace lockstep::train {
 
 struct WorldOptions {
-  comm::Rendezvous rendezvous;  // size 1: a single process that joins nothing
+  comm::Rendezvous rendezvous;  // size 1: a single process without a store
   int local_rank = 0;
   int local_size = 1;
   bool use_cpu = false;
@@ -24,7 +24,8 @@ struct WorldOptions {
   std::chrono::seconds timeout = std::chrono::seconds(1800);
 };
 
-/// Information from the launcher about an elastic job, which may continue with other ranks.
+/// Properties of an elastic job that the launcher passes to the workers. The job may continue with
+/// other ranks.
 struct JobRound {
   std::string job;      // id of the job, the same in all rounds; empty: unknown
   int number = 0;       // above 0: the workers were restarted
@@ -44,10 +45,10 @@ struct RankContext {
   JobRound round = {};
   bool ranks_are_threads = false;  // ranks are threads of one process
   std::unique_ptr<comm::Heartbeat> heartbeat =
-      {};  // only on GPUs, whose collectives do not detect lost ranks
+      {};  // only on GPUs, where collectives do not detect lost ranks
 
-  /// Number of ranks that training.per_device_train_batch_size refers to: the ranks at the job's
-  /// start.
+  /// Returns the number of ranks that training.per_device_train_batch_size refers to: the ranks at
+  /// the start of the job.
   int64_t configured_ranks() const { return round.first_ranks > 0 ? round.first_ranks : size(); }
   int rank() const { return communicator.rank(); }
   int size() const { return communicator.size(); }
@@ -56,18 +57,18 @@ struct RankContext {
 
 using World [[deprecated("use RankContext")]] = RankContext;
 
-/// If a CPU quota grants less than the machine's CPUs, divides the quota's threads among
-/// `processes`. Has no effect if OMP_NUM_THREADS is set.
+/// If a CPU quota grants less than the machine's CPUs, sets the number of threads so that
+/// `processes` processes share the quota. Has no effect if OMP_NUM_THREADS is set.
 void keep_threads_within_quota(int processes);
 
 /// Joins the job: selects the local rank's device and connects to the other ranks. Blocks until all
-/// ranks have joined. Throws Error (environment) if there is no device for this rank or the store
-/// or a peer cannot be reached.
+/// ranks have joined. Throws Error (environment) if there is no device for this rank, or if the
+/// store or a peer cannot be reached.
 RankContext join_world(const WorldOptions& options);
 
-/// Runs `body` on rank 0 while the others wait, and returns its result on every rank. If it throws,
-/// every rank throws: rank 0 the original error, the other ranks an error that quotes it. Every
-/// rank must call.
+/// Runs `body` on rank 0 while the other ranks wait, and returns its result on every rank. If
+/// `body` throws, rank 0 rethrows the error and the other ranks throw an error that quotes it. Must
+/// be called on every rank.
 std::string on_first_rank(
     comm::Communicator& communicator, const std::function<std::string()>& body);
 

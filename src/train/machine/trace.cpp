@@ -1,4 +1,4 @@
-// Trace of one training step.
+// Records a trace of one training step.
 #include "train/machine/trace.h"
 
 #include <algorithm>
@@ -19,20 +19,21 @@ using Kind = monitor::TraceEvent::Kind;
 
 namespace {
 
-/// Mean duration of a stage's passes.
+/// Mean duration of a kind of pass in a stage.
 struct Mean {
   double sum = 0;
   int64_t count = 0;
   double value() const { return count > 0 ? sum / static_cast<double>(count) : 0; }
 };
 
-/// Simulates the schedule with free messages and the mean duration of each kind of pass per stage.
-/// The difference to the measured step is waiting that the schedule does not require.
+/// Simulates the schedule with instantaneous messages and with the mean duration of each kind of
+/// pass per stage. Any additional time in the measured step is waiting that the schedule does not
+/// require.
 monitor::ForeseenPasses foresee(
     const schedule::Schedule& schedule,
     const std::vector<monitor::RankTrace>& ranks,
     const mesh::Mesh& mesh) {
-  std::map<std::string, Mean, std::less<>> seconds;  // durations of the passes, over replicas
+  std::map<std::string, Mean, std::less<>> seconds;  // averaged over replicas
   for (const monitor::RankTrace& rank : ranks) {
     for (const monitor::TraceEvent& event : rank.events) {
       if (event.kind == Kind::kAction) {
@@ -146,7 +147,8 @@ void StepTrace::write(const std::filesystem::path& file) {
       file.parent_path() /
       fmt::format("{}-kernels-rank{}.json", file.stem().string(), rank_context_.rank()));
   if (rank_context_.local_size != rank_context_.size()) {
-    // Clocks of different nodes are unrelated. Zero is the time at which all ranks leave a barrier.
+    // Clocks of different nodes are unrelated, so zero is the time at which all ranks leave a
+    // barrier.
     rank_context_.communicator.barrier();
     const double zero = now();
     trace_.begin -= zero;

@@ -11,8 +11,9 @@
 
 namespace lockstep::train {
 
-/// Records a step of this rank from construction to write(): pipeline actions, communication of
-/// every group, and copies of offloaded state. All ranks must trace the same step.
+/// Records a step of this rank: pipeline actions, communication of every group, and copies of
+/// offloaded state. Recording begins on construction and ends with write(). All ranks must trace
+/// the same step.
 class StepTrace {
  public:
   StepTrace(
@@ -23,12 +24,12 @@ class StepTrace {
 
   /// Records a span of the step outside the pipeline, from `begin` until now.
   void mark(const char* name, double begin);
-  /// Ends the trace. Rank 0 writes the file and logs a summary of all ranks. A rank on a GPU writes
-  /// its kernels to a separate file (FILE-kernels-rankN.json). Every rank must call. Throws Error
-  /// (environment) if the file cannot be written.
+  /// Ends the trace. Rank 0 writes the file and logs a summary of all ranks. Each rank on a GPU
+  /// writes its kernels to a separate file (FILE-kernels-rankN.json). Must be called on every rank.
+  /// Throws Error (environment) if the file cannot be written.
   void write(const std::filesystem::path& file);
 
-  /// Current time in seconds, on the clock of the events.
+  /// Returns the current time in seconds, on the clock of the events.
   static double now();
 
  private:

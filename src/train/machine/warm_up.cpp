@@ -1,4 +1,4 @@
-// Warm-up of CPU libraries with a small model.
+// Warms up CPU libraries with a small model.
 #include "train/machine/warm_up.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace lockstep::train {
 namespace {
 
-/// A model with one layer and a few small heads: the loaded code depends only on the kinds of
-/// operations.
+/// Returns a model with one layer and a few small heads. It is sufficient because the code that
+/// libraries load depends only on the kinds of operations.
 model::ModelConfig small_one(const model::ModelConfig& model, int64_t length) {
   constexpr int64_t kVocabulary = 512, kHeads = 4, kWidth = 128;
   model::ModelConfig small = model::with_first_layers(model, 1);
@@ -61,7 +61,8 @@ bool warm_up(const model::ModelConfig& model, c10::ScalarType type, int64_t rows
     inputs.targets = nn::next_tokens(inputs.ids.remainder(small.head_rows()));
   }
   if (small.is_encoder_decoder()) {
-    // A different length, because libraries generate kernels per length.
+    // The length differs from that of the target, because libraries generate separate kernels for
+    // each length.
     inputs.source = inputs.ids.narrow(1, 0, (length + 1) / 2);
     inputs.source_mask = at::ones_like(inputs.source, at::kBool);
   }

@@ -1,4 +1,4 @@
-// Reference scores of answers: computation, file cache and KTO baseline.
+// Computes and caches the reference scores of answers, and computes the KTO baseline.
 #include "train/tasks/answer_reference.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::string first_line(const std::string& key) {
   return fmt::format("{} {}\n", kScoresRecipe, key);
 }
 
-/// Reads a file of scores; returns null if it does not exist or is incomplete.
+/// Reads a file of scores. Returns null if it does not exist or is incomplete.
 std::unique_ptr<objective::StoredScores> read_scores(const fs::path& path, const std::string& key) {
   if (!fs::exists(path)) {
     return nullptr;
@@ -56,7 +56,8 @@ std::unique_ptr<objective::StoredScores> read_scores(const fs::path& path, const
   return nullptr;
 }
 
-/// Length in tokens of the longest row of a draw; 0 if the rows of a draw are not fixed.
+/// Returns the number of tokens in the longest row of a draw, or 0 if the rows of a draw are not
+/// fixed.
 int64_t longest_of(const data::SequenceView& rows, int64_t drawn) {
   int64_t longest = 0;
   const int64_t count = rows.answers().partners ? 0 : rows.rows_at_once();
@@ -66,7 +67,7 @@ int64_t longest_of(const data::SequenceView& rows, int64_t drawn) {
   return longest;
 }
 
-/// Scores the rows of one set in batches that are assigned to the data-parallel ranks in turn.
+/// Scores the rows of one set. Batches are distributed over the data-parallel ranks.
 void score_rows(
     parallel::ParallelModel& model,
     const data::SequenceView& rows,
@@ -78,13 +79,12 @@ void score_rows(
   const int64_t stages = model.mesh().pipeline;
   const int64_t at_once = stages == 1 ? 1 : kBatchesOfAStage * stages;
   const int64_t batches = (rows.size() + batch_size - 1) / batch_size;
-  // Sorted by length, so that batches have little padding.
+  // Sort by length so that batches have little padding.
   std::vector<int64_t> order(static_cast<size_t>(rows.size()));
   std::iota(order.begin(), order.end(), int64_t{0});
   std::ranges::stable_sort(order, {}, [&](int64_t drawn) { return longest_of(rows, drawn); });
   std::vector<nn::ForwardInputs> inputs;
-  // All ranks must run the same number of passes. A rank without a batch scores the last batch
-  // again.
+  // All ranks must run the same number of passes. A rank without a batch repeats the last batch.
   for (int64_t first = 0; first < batches; first += data.size()) {
     const int64_t batch = std::min(first + data.rank(), batches - 1);
     std::vector<data::Draw> draws;
@@ -108,8 +108,8 @@ void set_baseline(std::span<nn::ForwardInputs> inputs, const at::Tensor& gains) 
   }
 }
 
-/// Sets the reference scores of a micro-batch. Padding micro-batches have no stored scores and do
-/// not count, so they get zeros.
+/// Sets the reference scores of a micro-batch. Padding micro-batches have no stored scores and get
+/// zeros, because they do not contribute to the loss.
 void refer_rows(
     objective::StoredScores& scores, nn::ForwardInputs& inputs, const data::MicroBatch& batch) {
   if (batch.draws.empty()) {

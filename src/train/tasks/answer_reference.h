@@ -1,4 +1,5 @@
-// Reference of preference tuning: the scores of the initial model and, for KTO, the baseline.
+// Reference scores for preference tuning: the scores of the initial model and, for KTO, the
+// baseline.
 #pragma once
 
 #include <filesystem>
@@ -19,18 +20,19 @@
 
 namespace lockstep::train {
 
-/// Returns a hash of all inputs of the reference scores: the tokens of the rows and the model as it
-/// computes (train/weights/model_fingerprint.h). Reads the files.
+/// Returns a hash of everything that affects the reference scores: the tokens of the rows and the
+/// model (train/weights/model_fingerprint.h). Reads the files.
 std::string reference_key(
     const config::Config& config,
     const model::ModelSource& source,
     WithAdapter adapter,
     std::span<const std::shared_ptr<const data::SequenceView>> rows);
 
-/// Computes the scores of all answers under the initial model, once, with the same plan and divided
-/// among the data-parallel ranks. Needs no second model. Scores are cached in a file named by `key`
-/// in the folder of the token files; a complete file is read instead. Call before the model is
-/// trained or restored. Every rank must call.
+/// Computes the scores of all answers under the initial model. Uses the model that is to be
+/// trained, with its parallel plan, so that no second model is needed. Answers are distributed over
+/// the data-parallel ranks. Scores are cached in a file named by `key` in the folder of the token
+/// files; a complete file is read instead. Must be called before the model is trained or restored,
+/// on every rank.
 std::unique_ptr<objective::StoredScores> score_reference(
     parallel::ParallelModel& model,
     std::span<const std::shared_ptr<const data::SequenceView>> rows,
@@ -39,19 +41,19 @@ std::unique_ptr<objective::StoredScores> score_reference(
     const std::string& key,
     RankContext& rank_context);
 
-/// Sets of rows and, for KTO, the same prompts paired with answers to other prompts
-/// (data::mismatched), row by row. Null for sets that do not exist.
+/// Rows of a run. For KTO, `mismatched` has the same prompts paired with answers to other prompts
+/// (data::mismatched), row by row. Sets that do not exist are null.
 struct AnswerSets {
   Datasets rows, mismatched;
 
   /// Returns all existing sets.
   std::vector<std::shared_ptr<const data::SequenceView>> all() const;
-  /// Returns the mismatched rows of a set in `rows`; null if there are none.
+  /// Returns the mismatched rows of a set in `rows`, or null if there are none.
   const data::SequenceView* mismatched_of(const data::SequenceView& set) const;
 };
 
-/// Adds the reference scores and KTO's baseline to micro-batches. The baseline is the mean gain of
-/// the model over the reference on mismatched rows, at least 0 (Ethayarajh et al., 2024, section
+/// Adds the reference scores and KTO's baseline to micro-batches. The baseline is the model's mean
+/// gain over the reference on mismatched rows, but at least 0 (Ethayarajh et al., 2024, section
 /// 4.1).
 class AnswerReference {
  public:
@@ -67,15 +69,16 @@ class AnswerReference {
         scores_(std::move(scores)),
         device_(device) {}
 
-  /// Processes the micro-batches of a training step, on the CPU. The baseline covers the step's
-  /// rows on all data-parallel ranks. Every rank must call with the same number of micro-batches.
+  /// Adds the scores to the micro-batches of a training step, which must be on the CPU. The
+  /// baseline covers the step's rows on all data-parallel ranks. Must be called on every rank, with
+  /// the same number of micro-batches.
   void refer_step(std::span<nn::ForwardInputs> inputs, std::span<const data::MicroBatch> batches);
-  /// Processes one batch of `set`, with a separate baseline.
+  /// Adds the scores to one batch of `set`, with a baseline of its own.
   void refer_batch(
       nn::ForwardInputs& inputs, const data::MicroBatch& batch, const data::SequenceView& set);
 
  private:
-  /// float64 [2]: sum of the gains on mismatched rows, and the number of these rows.
+  /// Returns float64 [2]: the sum of the gains on mismatched rows and the number of these rows.
   at::Tensor gains(std::span<const data::MicroBatch> batches, const data::SequenceView& rows);
 
   parallel::ParallelModel& model_;

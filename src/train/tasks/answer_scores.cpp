@@ -1,4 +1,4 @@
-// Scoring and generation of answers on several ranks.
+// Scores and generates answers on several ranks.
 #include "train/tasks/answer_scores.h"
 
 #include <algorithm>
@@ -36,7 +36,8 @@ std::string without_all(std::string text, const std::string& part) {
   return text;
 }
 
-/// Token ids of rows [begin, end) and labels of their answers, right-padded: [B, T] each.
+/// Returns the token ids of rows [begin, end) and the labels of their answers. Both are
+/// right-padded, [B, T].
 std::pair<at::Tensor, at::Tensor> padded(
     const std::vector<data::EncodedAnswer>& rows, int64_t begin, int64_t end) {
   size_t length = 2;
@@ -194,12 +195,12 @@ std::vector<WrittenAnswer> AnswerReader::write(
   const auto decode = [&](std::vector<int32_t> ids) {
     return clean_up_tokenization(tokenizer_->decode(ids, text::DecodedSpecials::kSkip));
   };
-  // Larger batches cost little more per pass, but several ranks should have work.
+  // A larger batch costs little more per pass, but it must leave enough batches for all ranks.
   const int64_t at_once = std::clamp(
       (std::ssize(rows) + kRoundBatches - 1) / kRoundBatches,
       batch_size_,
       rows_written_at_once(max_new_tokens));
-  // Batches contain rows of similar length.
+  // Sort by length so that the rows of a batch have similar lengths.
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](size_t row) { return rows[row].prompt.size(); });
@@ -253,7 +254,8 @@ std::vector<std::vector<double>> AnswerReader::standard_scores(
   constexpr double kLeast = 1e-6;  // minimum variance
   const auto batches = on_all_ranks(std::ssize(rows), batch_size_, [&](int64_t begin, int64_t end) {
     auto json = nlohmann::json::array();
-    for (int64_t row = begin; row < end; ++row) {  // one row at a time, because all logits are kept
+    for (int64_t row = begin; row < end;
+         ++row) {  // one row at a time to save memory, because all logits are needed
       const auto [ids, labels] = padded(rows, row, row + 1);
       nn::ForwardInputs inputs;
       inputs.ids = ids.to(device_);
@@ -290,7 +292,7 @@ std::vector<double> AnswerReader::gradient_norms(const std::vector<data::Encoded
         "leave parallel.tensor at 1, or remove mia_gradnorm from unlearning.metrics");
   }
   std::vector<at::Tensor> parameters;
-  const_cast<nn::LanguageModel&>(model_).visit_parameters(  // NOLINT: it only lists them
+  const_cast<nn::LanguageModel&>(model_).visit_parameters(  // lists the parameters only
       [&](const std::string&, at::Tensor& parameter) {
         if (at::isFloatingType(parameter.scalar_type())) {
           parameters.push_back(parameter.set_requires_grad(true));

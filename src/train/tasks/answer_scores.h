@@ -19,7 +19,7 @@
 
 namespace lockstep::train {
 
-/// A question, and the question with its correct answer.
+/// Question, alone and with its correct answer.
 struct AskedQuestion {
   std::vector<int32_t> prompt, whole;
 };
@@ -30,9 +30,9 @@ struct WrittenAnswer {
   std::string generation;
 };
 
-/// Reads answers with a model that every data-parallel rank holds, whole or split by tensor
-/// parallelism. Calls `progress(done, all)` with this rank's batches. Every rank must call each
-/// method.
+/// Scores and generates answers with a model that every data-parallel rank holds. The model may be
+/// split by tensor parallelism. Calls `progress(done, all)` with numbers of this rank's batches.
+/// Every method must be called on every rank.
 class AnswerReader {
  public:
   using Progress = std::function<void(int64_t done, int64_t all)>;
@@ -45,23 +45,23 @@ class AnswerReader {
       c10::Device device,
       Progress progress = nullptr);
 
-  /// Scores each row. The result is the same on every rank and for every number of ranks, because
-  /// the rows of each batch are fixed. The common prefix of answers to a question is computed once
-  /// (text_scores.h), so such rows should be passed together.
+  /// Scores each row. The rows of a batch do not depend on the number of ranks, so the result is
+  /// the same on every rank and for any number of ranks. Rows with the same question should be
+  /// passed together, because their common prefix is computed only once (text_scores.h).
   std::vector<AnswerScore> score(const std::vector<data::EncodedAnswer>& rows);
-  /// Best number of rows for write(), if each row may get `max_new_tokens`. Does not depend on the
-  /// number of ranks.
+  /// Returns the best number of rows for one call of write() with `max_new_tokens`. Does not depend
+  /// on the number of ranks.
   int64_t rows_of_a_round(int64_t max_new_tokens) const;
-  /// Generates greedily until one of `stop_tokens` or the model's last position. Batches contain
-  /// rows of similar length; the text is the same as for each row alone, unless two tokens are
-  /// equally likely. The text is truncated at the first of `stop_words`.
+  /// Generates answers greedily until one of `stop_tokens` or the model's last position. Batches
+  /// contain rows of similar length. Each row's text is the same as if it were generated alone,
+  /// unless two tokens are equally likely. The text is truncated at the first of `stop_words`.
   std::vector<WrittenAnswer> write(
       const std::vector<AskedQuestion>& rows,
       int64_t max_new_tokens,
       const std::vector<int64_t>& stop_tokens,
       const std::vector<std::string>& stop_words = {});
   /// For each token of an answer, returns the distance of its log p from the mean over the
-  /// vocabulary, in standard deviations of the distribution at that position (Min-K%++: Zhang et
+  /// vocabulary. The unit is the standard deviation of log p at that position (Min-K%++: Zhang et
   /// al., 2024, equation 3).
   std::vector<std::vector<double>> standard_scores(const std::vector<data::EncodedAnswer>& rows);
   /// For each row, returns the mean over the model's parameter tensors of the Euclidean norm of the
@@ -69,16 +69,16 @@ class AnswerReader {
   std::vector<double> gradient_norms(const std::vector<data::EncodedAnswer>& rows);
 
  private:
-  /// Calls `compute` for this rank's batches and gathers the returned JSON.
+  /// Calls `compute` for this rank's batches and gathers the returned JSON from all ranks.
   std::vector<std::string> on_all_ranks(
       int64_t batches, const std::function<std::string(int64_t batch)>& compute);
-  /// Calls `compute` for batches of the rows [begin, end), which returns JSON with one value per
-  /// row.
+  /// Overload for batches of consecutive rows. `compute` returns JSON with one value for each row
+  /// in [begin, end).
   std::vector<std::string> on_all_ranks(
       int64_t rows,
       int64_t rows_at_once,
       const std::function<std::string(int64_t begin, int64_t end)>& compute);
-  /// Maximum number of rows per generation batch: each pass reads one token of each row.
+  /// Returns the maximum number of rows in a batch of write().
   int64_t rows_written_at_once(int64_t max_new_tokens) const;
 
   const nn::LanguageModel& model_;
@@ -89,8 +89,8 @@ class AnswerReader {
   Progress progress_;
 };
 
-/// Hugging Face's clean-up of decoded text: removes the space before . ? ! , and before n't 'm 's
-/// 've 're.
+/// Applies Hugging Face's clean-up of decoded text: removes the space before . ? ! , and before n't
+/// 'm 's 've 're.
 std::string clean_up_tokenization(std::string text);
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// Distributed classification of rows.
+// Classifies rows on several ranks.
 #include "train/tasks/classification.h"
 
 #include <algorithm>
@@ -30,12 +30,12 @@ Classified classify(
   result.batches = (rows.size() + batch_size - 1) / batch_size;
   comm::Communicator& data = axes.along(mesh::Axis::kData);
   const int64_t at_once = axes.mesh().pipeline == 1 ? 1 : kBatchesOfAStage * axes.mesh().pipeline;
-  // Sorted by length, so that batches have little padding.
+  // Sort by length so that batches have little padding.
   std::vector<int64_t> order(static_cast<size_t>(rows.size()));
   std::iota(order.begin(), order.end(), int64_t{0});
   std::ranges::stable_sort(order, {}, [&](int64_t row) { return rows.tokens(row); });
   std::vector<nn::ForwardInputs> inputs;
-  std::vector<int64_t> begins;  // first row of each batch; -1: a repeated batch
+  std::vector<int64_t> begins;  // first row of each batch; -1: repeated, not counted
   // A forward pass may gather parameters, so all ranks must run the same number of passes. A rank
   // without a batch repeats the last one.
   for (int64_t first = 0; first < result.batches; first += data.size()) {
@@ -47,7 +47,7 @@ Classified classify(
       draws.push_back({row, row});
     }
     data::MicroBatch batch = data::make_micro_batch(rows, draws);
-    batch.classes.assign(batch.classes.size(), 0);  // any class: marks the position to read
+    batch.classes.assign(batch.classes.size(), 0);  // any class marks the position to read
     inputs.push_back(to_device(to_inputs(batch), device));
     begins.push_back(counts ? begin : -1);
     if (std::ssize(inputs) == at_once || first + data.size() >= result.batches) {
@@ -67,7 +67,7 @@ Classified classify(
       progress(std::min(first + data.rank() + 1, result.batches), result.batches);
     }
   }
-  data.all_reduce(result.logits).wait();  // one rank has each row; the other ranks have zeros
+  data.all_reduce(result.logits).wait();  // each row is nonzero on one rank only
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

@@ -1,4 +1,4 @@
-// Predictions of a classifier under any parallel plan.
+// Predictions of a classifier, for any parallel plan.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lockstep::train {
 
-/// Computes a classifier's logits for the rows of batches, like
+/// Computes the logits of a classifier for batches of rows, like
 /// parallel::ParallelModel::class_scores.
 using ClassScorer =
     std::function<std::vector<at::Tensor>(std::span<const nn::ForwardInputs> batches)>;
@@ -25,9 +25,9 @@ struct Classified {
   double seconds = 0;
 };
 
-/// Classifies every row once, in batches of similar length that are assigned to the data-parallel
-/// ranks in turn. The batches do not depend on the number of ranks. Calls `progress(done, all)`
-/// with this rank's batches. Every rank must call.
+/// Classifies every row once. The rows of a batch have similar lengths, and batches are distributed
+/// over the data-parallel ranks. The batches do not depend on the number of ranks. Calls
+/// `progress(done, all)` with numbers of this rank's batches. Must be called on every rank.
 Classified classify(
     const ClassScorer& scorer,
     const data::SequenceView& rows,

@@ -1,4 +1,4 @@
-// Reading and writing of classification.json.
+// Reads and writes classification.json.
 #include "train/tasks/classifier_notes.h"
 
 #include <cmath>

@@ -30,10 +30,10 @@ struct ClassifierNotes {
 ClassifierNotes notes_of(
     const config::DataSection& data, int64_t sequence_length, std::vector<double> thresholds);
 std::string to_json(const ClassifierNotes& notes, const std::vector<std::string>& labels);
-/// Reads the notes of a model folder; empty notes if it has none. Throws Error (kData) if the file
-/// is invalid.
+/// Reads the notes of a model folder. Returns empty notes if it has none. Throws Error (kData) if
+/// the file is invalid.
 ClassifierNotes read_notes(const std::filesystem::path& folder);
-/// Applies the notes to keys of `data` that the user did not set.
+/// Applies the notes to the keys of `data` that the user did not set.
 void apply_notes(
     const ClassifierNotes& notes, const config::Origins& given, config::DataSection& data);
 

@@ -1,4 +1,4 @@
-// Training objectives of classifiers.
+// Training objective of a classifier.
 #include "train/tasks/classifier_task.h"
 
 #include <string>

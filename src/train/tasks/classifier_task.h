@@ -11,9 +11,10 @@ namespace lockstep::train {
 objective::ObjectivePointer objective_of(
     model::ProblemType problem, const objective::ClassOptions& options);
 
-/// Returns the task as determined by the configuration and the model, for commands that do not read
-/// rows (`lockstep estimate`, `plan`, `verify`). If the labels depend on the rows, assumes two; if
-/// their weights do, assumes unequal weights. For other models, returns language modeling.
+/// Returns the task that the configuration and the model determine, for commands that do not read
+/// rows (`lockstep estimate`, `plan`, `verify`). Assumes two labels if the labels depend on the
+/// rows, and unequal class weights if the weights depend on the rows. Returns language modeling if
+/// the run does not classify rows.
 objective::Task planned_task(const config::Config& config, const model::ModelConfig& model);
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// Generative classification: prompts, labels and data.
+// Implements generative classification: prompts, labels and data.
 #include "train/tasks/generative.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ constexpr std::string_view kLabel = "{label}";
       "use a template such as {text}\\nLabel: {label}, with {pair} for data.text_pair_field");
 }
 
-/// Returns the largest length up to `bytes` that does not split a UTF-8 character.
+/// Returns the largest length up to `bytes` that does not split a UTF-8 character of `text`.
 size_t whole_characters(std::string_view text, size_t bytes) {
   bytes = std::min(bytes, text.size());
   while (bytes > 0 && bytes < text.size() &&
@@ -38,7 +38,7 @@ size_t whole_characters(std::string_view text, size_t bytes) {
   return bytes;
 }
 
-/// Training rows of a set: prompts followed by labels.
+/// Returns the training rows of a set: prompts followed by labels.
 std::vector<data::RowIds> learned_rows(
     const LabelledSet& set, const PromptForm& form, bool learns_prompts) {
   std::vector<data::RowIds> rows;
@@ -52,7 +52,7 @@ std::vector<data::RowIds> learned_rows(
   return rows;
 }
 
-/// Rows of a set as prompts without labels.
+/// Returns the rows of a set as prompts without labels.
 std::vector<data::RowIds> prompts(const LabelledSet& set, const PromptForm& form) {
   std::vector<data::RowIds> rows;
   for (const data::LabelledRow& row : set.rows.rows) {
@@ -61,7 +61,8 @@ std::vector<data::RowIds> prompts(const LabelledSet& set, const PromptForm& form
   return rows;
 }
 
-/// Greedy decoding chooses between tokens, so no label may be a prefix of another.
+/// Throws if a label is a prefix of another, because greedy decoding could then not choose between
+/// them.
 void check_ends(
     const std::vector<std::vector<int32_t>>& ids, const std::vector<std::string>& texts) {
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -171,7 +172,7 @@ PromptForm::PromptForm(
         "give one per label, in this order");
   }
   size_t longest = 0;
-  // A chat answer ends with the template's end-of-turn marker instead.
+  // In chats, the template's end-of-turn marker is used instead.
   const bool ends_texts = chats_ == nullptr || chats_->end_of_turn().empty();
   std::set<std::vector<int32_t>> seen;
   for (const std::string& each : texts) {
@@ -227,7 +228,7 @@ std::vector<int32_t> PromptForm::encode(std::string_view text, std::string_view 
     ids.insert(ids.begin(), *encoder_.begin);
   }
   if (ids.empty()) {
-    ids.push_back(encoder_.end.value_or(0));  // the first token needs a preceding one
+    ids.push_back(encoder_.end.value_or(0));  // the first token needs a preceding token
   }
   return ids;
 }
@@ -256,7 +257,7 @@ std::vector<int32_t> PromptForm::prompt(const data::LabelledRow& row) const {
   if (std::ssize(ids) <= most_) {
     return ids;
   }
-  // Binary search for the longest text that fits, with the whole pair if possible.
+  // Binary search for the longest text that fits. The pair is kept whole if possible.
   const auto longest = [&](std::string_view field, const auto& encoded) {
     size_t fits = 0, fails = field.size() + 1;
     while (fails - fits > 1) {

@@ -1,4 +1,4 @@
-// Label scores by tree attention, by cached prompts, or by one row per label.
+// Computes label scores by tree attention, with cached prompts, or with one row per label.
 #include "train/tasks/label_scores.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using nn::TokenIds;
 
-/// Positions per forward pass when the model is called directly.
+/// Positions per forward pass if the model is called directly.
 constexpr size_t kPositionsAtOnce = 16384;
 
 std::vector<TokenIds> prompts_of(const nn::ForwardInputs& inputs) {
@@ -31,7 +31,7 @@ std::vector<TokenIds> prompts_of(const nn::ForwardInputs& inputs) {
   return prompts;
 }
 
-/// A possible next token of a walk and the labels that continue with it.
+/// Possible next token of a walk, with the labels that continue with it.
 struct Choice {
   int64_t token;
   std::vector<size_t> labels;
@@ -49,11 +49,11 @@ class Walk {
     }
     look();
   }
-  /// Two or more choices; empty if a label is reached.
+  /// Returns the next choices, at least two. Empty if the walk has reached a label.
   const std::vector<Choice>& choices() const { return choices_; }
   const TokenIds& path() const { return path_; }
   const std::vector<double>& logits() const { return logits_; }  // one per label
-  /// Takes the choice with the highest score, the first one if several are equal.
+  /// Selects the choice with the highest score. If several are equal, selects the first one.
   void take(const std::vector<double>& scores) {
     const auto best = std::ranges::max_element(scores);
     for (size_t i = 0; i < choices_.size(); ++i) {
@@ -83,7 +83,7 @@ class Walk {
       if (choices_.size() > 1) {
         return;
       }
-      path_.push_back(choices_.front().token);  // common to all open labels
+      path_.push_back(choices_.front().token);  // all open labels continue with it
       choices_.clear();
     }
   }
@@ -95,7 +95,7 @@ class Walk {
   std::vector<double> logits_;
 };
 
-/// Maximum number of choices that a walk makes.
+/// Returns the maximum number of choices in the rest of a walk.
 size_t most_choices(const Walk& walk) {
   size_t most = 0;
   for (size_t i = 0; i < walk.choices().size(); ++i) {
@@ -108,7 +108,7 @@ size_t most_choices(const Walk& walk) {
   return most;
 }
 
-/// Advances the walks of all prompts together, by calling the model directly.
+/// Advances the walks of all prompts together, calling the model directly.
 void walk_by_model(
     const PromptReader& reader, const std::vector<TokenIds>& prompts, std::vector<Walk>& walks) {
   const nn::Continuations continuations(*reader.cacheable, prompts, reader.device);
@@ -146,8 +146,8 @@ nn::ForwardInputs there(
   return inputs;
 }
 
-/// Advances the walks with one row per choice. Ranks have different walks, but all run the same
-/// number of passes.
+/// Advances the walks with one row per choice. The walks differ between ranks, but all ranks run
+/// the same number of passes.
 void walk_by_rows(
     const PromptReader& reader,
     const std::vector<std::vector<TokenIds>>& prompts,
@@ -166,7 +166,7 @@ void walk_by_rows(
           begins.push_back(row.size() - 1);
         }
       }
-      if (rows.empty()) {  // all walks have ended: add an arbitrary row and ignore its score
+      if (rows.empty()) {  // all walks have ended: run an arbitrary row and ignore its score
         rows.push_back(prompts[batch].front());
         rows.back().push_back(0);
         begins.push_back(rows.back().size() - 1);
@@ -211,7 +211,7 @@ std::vector<at::Tensor> greedy(
   return result;
 }
 
-/// Returns float64 [B, K]. A prompt and its labels form a tree, which the model reads in one pass.
+/// Returns float64 [B, K]. A prompt and its labels form a tree, which is read in one pass.
 at::Tensor likelihoods_by_trees(
     const PromptReader& reader, const WrittenLabels& labels, const std::vector<TokenIds>& prompts) {
   const auto count = labels.ids.size();
@@ -222,7 +222,7 @@ at::Tensor likelihoods_by_trees(
   std::vector<double> sums;
   std::vector<data::JudgedText> texts;
   std::vector<std::vector<size_t>> trees;
-  size_t tokens = 0;  // upper bound for the trees
+  size_t tokens = 0;  // upper bound for the size of the trees
   for (size_t i = 0; i < prompts.size(); ++i) {
     std::vector<size_t>& tree = trees.emplace_back();
     for (const TokenIds& label : labels.ids) {
@@ -245,7 +245,7 @@ at::Tensor likelihoods_by_trees(
   return at::tensor(sums, at::kDouble).view({-1, static_cast<int64_t>(count)});
 }
 
-/// Returns float64 [B, K] for each batch.
+/// Returns the log-likelihoods of the labels, float64 [B, K] for each batch.
 std::vector<at::Tensor> likelihoods(
     const PromptReader& reader,
     const WrittenLabels& labels,

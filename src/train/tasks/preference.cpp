@@ -1,4 +1,4 @@
-// Data and objectives of preference tuning.
+// Opens the data and creates the objectives of preference tuning.
 #include "train/tasks/preference.h"
 
 #include <algorithm>
@@ -71,7 +71,8 @@ void split_answers(std::array<data::Preferences, kSets>& sets, const data::DataO
   }
 }
 
-/// A reward model reads the end of an answer, which must not be truncated.
+/// Returns the length limits of answers. A reward model reads the last token of an answer, so its
+/// answers must not be truncated.
 data::AnswerLimits limits_of(const config::Config& config, int64_t length) {
   const config::PreferenceSection& section = config.preference;
   return {
@@ -145,8 +146,7 @@ PreferenceCounts counts_of(const EncodedSets& sets, int64_t rows_at_once) {
   return counts;
 }
 
-/// Warns if desirable and undesirable answers do not have about the same total weight (KTO,
-/// equation 8).
+/// Warns if the total weights of desirable and undesirable answers differ much (KTO, equation 8).
 void warn_of_unequal_answers(
     const config::PreferenceSection& section, const std::vector<data::RowRole>& roles) {
   constexpr double kMost = 1.33;

@@ -1,4 +1,4 @@
-// Scoring of texts as prefix trees.
+// Scores texts as prefix trees.
 #include "train/tasks/text_scores.h"
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int64_t kMostTokens = 1024;  // maximum length of a row with several trees, and of a tree
+constexpr int64_t kMostTokens = 1024;  // maximum length of a tree, and of a row with several trees
 
-/// Placement of trees in the rows of a forward pass.
+/// Positions of the trees in the rows of a forward pass.
 struct Layout {
   nn::ForwardInputs inputs;
   std::vector<int64_t> begins;  // start of each tree, counted over all rows
@@ -59,7 +59,7 @@ Layout lay_out(const std::vector<data::TokenTree>& trees, bool packs) {
   return result;
 }
 
-/// Marks the tokens of a tree that are scored in at least one of its texts.
+/// Returns for each token of a tree whether it is scored in at least one of the texts.
 std::vector<bool> judged(
     const data::TokenTree& tree,
     std::span<const data::JudgedText> texts,
@@ -74,8 +74,8 @@ std::vector<bool> judged(
   return result;
 }
 
-/// Returns log p of `tokens` after the given places of a pass, and whether each was the most likely
-/// token: [N] each, on the CPU. A place may occur several times.
+/// Returns log p of each of `tokens`, as predicted at the given places of a pass, and whether the
+/// token was the most likely one. Both are [N], on the CPU. A place may occur several times.
 nn::Scores score_places(
     const nn::LanguageModel& model,
     const nn::ForwardInputs& inputs,
@@ -143,7 +143,7 @@ std::vector<AnswerScore> score_trees(
   const bool packs = packing_of_prompts(model.config()) == data::Packing::kDocuments;
   const Layout layout = lay_out(trees, packs);
   std::vector<int64_t> places, tokens;
-  std::vector<std::vector<size_t>> numbers;  // index of each tree token's score
+  std::vector<std::vector<size_t>> numbers;  // index of the score of each tree token
   for (size_t i = 0; i < trees.size(); ++i) {
     const data::TokenTree& tree = trees[i];
     const std::vector<bool> is_judged = judged(tree, texts, groups[i]);

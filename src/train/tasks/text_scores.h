@@ -1,4 +1,4 @@
-// Token scores of texts. Texts with a common prefix are read together as a tree.
+// Token scores of texts. Texts with a common prefix are read together, as a tree.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,22 @@ namespace lockstep::train {
 struct AnswerScore {
   std::vector<double> log_likelihoods;
   std::vector<bool> likeliest;  // true if the token was the most likely one
-  /// Sum of log p.
+  /// Returns the sum of log p.
   double log_likelihood() const;
-  /// Mean of -log p; 0 if there are no tokens.
+  /// Returns the mean of -log p, or 0 if there are no tokens.
   double loss() const;
 };
 
-/// Groups the indices of all texts for score_trees(). Texts with a common prefix are in one group
-/// if the model supports trees (nn::takes_trees). Otherwise each text is a group, sorted by length.
+/// Divides the texts into groups for score_trees() and returns their indices. Texts with a common
+/// prefix form a group if the model supports trees (nn::takes_trees). Otherwise each text is a
+/// group of its own, sorted by length.
 std::vector<std::vector<size_t>> groups_to_read(
     const nn::LanguageModel& model, std::span<const data::JudgedText> texts);
 
-/// Scores the texts of each tree in one pass, tree by tree. A text's first token is not predicted
-/// and has no score. Trees of several texts require a model that supports them. Computes no
-/// gradients. Every rank that holds a shard of the model must call with the same arguments.
+/// Scores each group of texts as a tree, in one pass per tree. The first token of a text is not
+/// predicted and has no score. A group with several texts requires a model that supports trees.
+/// Computes no gradients. Must be called on every rank that holds a shard of the model, with the
+/// same arguments.
 std::vector<AnswerScore> score_trees(
     const nn::LanguageModel& model,
     std::span<const data::JudgedText> texts,

@@ -1,4 +1,4 @@
-// Data, targets and objectives of unlearning.
+// Opens the data and creates the targets and objectives of unlearning.
 #include "train/tasks/unlearning.h"
 
 #include <algorithm>
@@ -25,9 +25,9 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int64_t kRefusalsOfARow = 10;  // refusals per row, used in turn by the epochs
+constexpr int64_t kRefusalsOfARow = 10;  // refusals per row; each epoch uses the next one
 constexpr int64_t kUpstreamColumn =
-    100;  // UNDIAL indexes column -100, counted from the end of the vocabulary
+    100;  // UNDIAL indexes column -100, that is 100 from the end of the vocabulary
 
 double beta_of(const config::UnlearningSection& section) {
   return section.beta.value_or(config::method_of(section).beta);
@@ -41,7 +41,7 @@ uint64_t data_seed(const config::Config& config) {
   return static_cast<uint64_t>(config.training.data_seed.value_or(config.training.seed));
 }
 
-/// Rows of one file: forget set, alternative answers, retain set.
+/// Rows of one file: forget set, alternative answers and retain set.
 struct EncodedRows {
   std::vector<data::EncodedAnswer> answers;
   data::PartnerRows parts;
@@ -120,7 +120,8 @@ class RowEncoder {
     text.resize(std::min(text.size(), most - prefix.size()));
     return {std::move(prefix), std::move(text)};
   }
-  /// Adds a row for each answer, or for each chunk of the texts. Returns the number of rows.
+  /// Adds a row for each answer of a question file, or for each chunk of a text file. Returns the
+  /// number of rows.
   int64_t add_all(const std::vector<std::string>& words, const char* key, EncodedRows& rows) const {
     const size_t before = rows.answers.size();
     const int64_t without_before = rows.without_answer;
@@ -157,7 +158,7 @@ class RowEncoder {
     }
     return added;
   }
-  /// Moves the first tokens of answers to their prompts.
+  /// Moves the first tokens of each answer to its prompt.
   void skip_first(EncodedRows& rows) const {
     for (auto& [prompt, ids] : rows.answers) {
       const auto skipped = std::min<std::ptrdiff_t>(
@@ -242,8 +243,8 @@ at::Tensor of_kind(const nn::Targets& targets, nn::RowKind kind) {
   return targets.kinds.eq(static_cast<int64_t>(kind));
 }
 
-/// Mask [B, T] of the positions up to each row's length, or with `padding` up to the longest row of
-/// its kind.
+/// Returns a mask [B, T] of the positions within each row's length. With `padding`, the length is
+/// that of the longest row of its kind.
 at::Tensor within_rows(
     const nn::ForwardInputs& inputs,
     std::span<const int64_t> of_rows,
@@ -255,7 +256,7 @@ at::Tensor within_rows(
     lengths = lengths.max() * are;
   }
   if (inputs.targets.documents
-          .defined()) {  // in packed rows, every token except padding belongs to a row
+          .defined()) {  // every token of packed rows except padding belongs to a row
     const at::Tensor& real = inputs.real_tokens;
     const at::Tensor of_kind = inputs.targets.to_tokens(are);
     return real.defined() ? of_kind.logical_and(real) : of_kind;
@@ -329,7 +330,7 @@ std::optional<model::HeadSpec> end_at_layer(
       config.model.freeze.push_back(std::move(*others));
     }
   } else if (config.lora.adapter.empty() && config.lora.layers_to_transform.empty()) {
-    // Prevents PEFT from looking for adapters in later layers.
+    // Without this, PEFT would look for adapters in later layers.
     for (int64_t layer = 0; layer < head.layers; ++layer) {
       config.lora.layers_to_transform.push_back(std::to_string(layer));
     }
@@ -458,8 +459,8 @@ UnlearningRows open_unlearning_data(
 
 namespace {
 
-/// Marks the forget positions that should have uniform logits: those that predict a token, or with
-/// compatibility=upstream those of the tokens themselves.
+/// Marks the forget positions whose logits should be uniform: the positions that predict a token,
+/// or with compatibility=upstream the positions of the tokens themselves.
 void mark_level(nn::Targets& targets, bool is_upstream) {
   at::Tensor positions = targets.tokens.ne(ops::kIgnoredTarget);
   if (is_upstream) {

@@ -27,20 +27,20 @@ using config::needs_distributions;
 using config::rows_of_unlearning;
 using config::unlearns;
 
-/// Returns the objective of the section, with open-unlearning's formulas.
+/// Returns the objective that the section configures, with open-unlearning's formulas.
 objective::ObjectivePointer unlearning_objective(const config::UnlearningSection& section);
-/// For a method that truncates the model at a layer (RMU): returns the head, and adds to `config`
-/// the frozen parameters and the layers with adapters. Empty for other methods. Throws Error
-/// (kConfig) if the layer or the parameters do not exist.
+/// For methods that truncate the model at a layer (RMU): returns the head and adds the frozen
+/// parameters and the layers with adapters to `config`. Returns an empty optional for other
+/// methods. Throws Error (kConfig) if the layer or the parameters do not exist.
 std::optional<model::HeadSpec> end_at_layer(
     config::Config& config, const model::ModelConfig& model);
-/// Returns RMU's target state of forget rows: float32 [C] with norm steering_coeff, in a direction
-/// drawn uniformly from [0, 1) with the seed.
+/// Returns RMU's target hidden state for forget rows: float32 [C] with norm steering_coeff. The
+/// elements are drawn uniformly from [0, 1) with the seed, then scaled.
 at::Tensor steering_target(const config::Config& config, int64_t hidden_size);
-/// Returns true if the method compares rows with their scores under the initial model.
+/// Returns true if the method needs the scores of rows under the initial model.
 bool needs_row_scores(const config::UnlearningSection& section);
 
-/// Returns the question format of the section. Throws like data::chat_form.
+/// Returns the question format that the section configures. Throws like data::chat_form.
 data::QuestionTemplate question_template(
     const config::UnlearningSection& section, const text::Tokenizer& tokenizer);
 
@@ -51,8 +51,8 @@ struct UnlearningCounts {
   std::string text(const config::UnlearningSection& section) const;
 };
 
-/// Reads and encodes the section's files without writing anything, for a dry run. Throws Error
-/// (kData, kConfig) like data::read_questions and data::encode_question.
+/// Reads and encodes the section's files without writing files, for a dry run. Throws Error (kData,
+/// kConfig) like data::read_questions and data::encode_question.
 UnlearningCounts count_unlearning(
     const config::Config& config,
     const model::ModelConfig& model,
@@ -61,12 +61,12 @@ UnlearningCounts count_unlearning(
 
 struct UnlearningRows {
   std::shared_ptr<const data::SequenceView> train;
-  /// Rows of the same file that the reference model scores, one at a time; null if it scores none.
+  /// Rows of the same file that the reference model scores, one at a time. Null if none are scored.
   std::shared_ptr<const data::SequenceView> scored;
 };
 
-/// Opens the unlearning data: rank 0 writes the token file, all ranks open it. Every rank must
-/// call.
+/// Opens the unlearning data. Rank 0 writes the token file; all ranks open it. Must be called on
+/// every rank.
 UnlearningRows open_unlearning_data(
     const config::Config& config,
     const model::ModelConfig& model,
@@ -78,20 +78,20 @@ UnlearningRows open_unlearning_data(
 ///
 /// - CEU: the model's own distribution over the other tokens, at forget positions with a target
 /// - retain_loss=KL: its distributions at all retain positions except padding
-/// - UNDIAL: its distributions, with a lowered logit, at forget positions with a target
+/// - UNDIAL: its distributions, with a lowered logit, at forget positions that have a target
 /// - RMU: its hidden states
-/// - PDU: uniform logits
 ///
-/// `lengths` are those of the rows. With compatibility=upstream, padding counts up to the longest
-/// row of its kind.
+/// For PDU, marks the positions whose logits should be uniform. `lengths` are the lengths of the
+/// rows. With compatibility=upstream, padding is marked as well, up to the longest row of the same
+/// kind.
 void mark_distributions(
     nn::ForwardInputs& inputs,
     std::span<const int64_t> lengths,
     const config::UnlearningSection& section,
     int64_t vocabulary);
 
-/// Weight of the retain loss as a constraint (PDU), by dual ascent: grows while the retain loss is
-/// above retain_loss_eps, and falls to 0 while it is below.
+/// Weight of the retain loss as a constraint (PDU), updated by dual ascent. It grows while the
+/// retain loss is above retain_loss_eps and falls towards 0 while it is below.
 class RetainWeight {
  public:
   explicit RetainWeight(const config::UnlearningSection& section)
@@ -102,11 +102,11 @@ class RetainWeight {
   void set_value(double value) { value_ = value; }
   /// Sets the weights of the rows.
   void mark(nn::Targets& targets) const;
-  /// Return true if the loss of a step, or of an epoch, updates the weight after this number of
-  /// epochs.
+  /// Returns true if the weight is updated after each step, or after each epoch. `epochs` is the
+  /// number of completed epochs.
   bool follows_steps(int64_t epochs) const { return follows(epochs, "step"); }
   bool follows_epochs(int64_t epochs) const { return follows(epochs, "epoch"); }
-  /// Updates the weight; ignores NaN and Inf.
+  /// Updates the weight from the retain loss. Ignores NaN and Inf.
   void follow(double retain_loss);
 
  private:

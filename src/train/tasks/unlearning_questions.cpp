@@ -1,4 +1,4 @@
-// Reading and encoding of TOFU and MUSE files.
+// Reads and encodes the files of TOFU and MUSE.
 #include "train/tasks/unlearning_questions.h"
 
 #include <algorithm>
@@ -84,7 +84,7 @@ UnlearningQuestions::Dataset UnlearningQuestions::questions_of(
   return made;
 }
 
-/// Reads MUSE files: few-shot questions, prompts with continuations, and texts.
+/// Reads MUSE files: few-shot questions, prompts with continuations, or texts.
 UnlearningQuestions::Dataset UnlearningQuestions::texts_of(const std::string& name) const {
   const std::vector<std::string> words = files_of(name);
   const auto read =

@@ -1,4 +1,4 @@
-// Reading and writing of unlearning result files.
+// Reads and writes the result files of unlearning.
 #include "train/tasks/unlearning_results.h"
 
 #include "base/error.h"
@@ -18,7 +18,7 @@ constexpr const char* kModelKey = "model_hash";
 
 std::vector<double> truth_ratios_of(const json& results) {
   std::vector<double> ratios;
-  // A summary file has a number here instead of rows.
+  // Summary files contain a number here instead of rows.
   const json::json_pointer place("/forget_truth_ratio/value_by_index");
   if (!results.is_object() || !results.contains(place)) {
     return ratios;

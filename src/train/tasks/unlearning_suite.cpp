@@ -1,4 +1,4 @@
-// Unlearning metrics of TOFU and MUSE.
+// Computes the unlearning metrics of TOFU and MUSE.
 #include "train/tasks/unlearning_suite.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr const char* kParaphrased = "paraphrased_answer";
 constexpr const char* kPerturbed = "perturbed_answer";
 constexpr double kShareOfTokens = 0.4;  // for min_k
 
-/// Components of model_utility, their harmonic mean.
+/// Components of model_utility, which is their harmonic mean.
 constexpr const char* kUtility[] = {
     "retain_Q_A_Prob",
     "retain_Q_A_ROUGE",
@@ -52,12 +52,12 @@ json scored_rows(const std::vector<double>& scores, double aggregate) {
   return {{"agg_value", number(aggregate)}, {"value_by_index", rows}};
 }
 
-/// Returns a list if the field is a list, otherwise its only value.
+/// Returns a list if the field is a list, otherwise the only value.
 json as_the_field_is(const std::vector<double>& values, bool is_list) {
   return is_list ? json(values) : json(values.front());
 }
 
-/// Number of an answer's tokens without the last one, its end-of-text token.
+/// Returns the number of an answer's tokens without the end-of-text token.
 size_t without_end(const AnswerScore& score) {
   return score.log_likelihoods.empty() ? 0 : score.log_likelihoods.size() - 1;
 }
@@ -113,8 +113,8 @@ void UnlearningSuite::need(const std::string& name, const std::string& answer_ke
   needed_[name].insert(answer_key);
 }
 
-/// Scores all answer fields of a set that the metrics need at once, because they share the
-/// questions.
+/// Scores all answer fields of a set that the metrics need. They are scored together because they
+/// share the questions.
 const std::vector<AnswerScore>& UnlearningSuite::scores(
     const std::string& name, const std::string& answer_key) {
   const auto found = scores_.find(name + "/" + answer_key);
@@ -202,7 +202,7 @@ std::vector<AskedQuestion> UnlearningSuite::asked(const std::string& name) {
 }
 
 /// Generates answers. Sets with the same question format are generated together if their rows fit
-/// in one round.
+/// in one call of AnswerReader::write().
 const std::vector<WrittenAnswer>& UnlearningSuite::written(const std::string& name) {
   constexpr int64_t kKnown = 32, kVerbatim = 128;  // tokens per answer in MUSE
   const auto found = written_.find(name);

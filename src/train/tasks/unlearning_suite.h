@@ -1,5 +1,5 @@
-// Unlearning metrics of TOFU (Maini et al., 2024) and MUSE (Shi et al., 2024), with the names and
-// file format of open-unlearning.
+// Unlearning metrics of TOFU (Maini et al., 2024) and MUSE (Shi et al., 2024), with
+// open-unlearning's names and file format.
 #pragma once
 
 #include <map>
@@ -17,13 +17,13 @@
 
 namespace lockstep::train {
 
-/// Computes the metrics of unlearning.metrics and their components. Every rank must call all
-/// methods in the same order.
+/// Computes the metrics of unlearning.metrics and their components. All methods must be called on
+/// every rank, in the same order.
 class UnlearningSuite {
  public:
   /// Checks the required files. Throws Error (kData, kConfig) if files of unlearning.data_dir or
   /// fields of their rows are missing, or if the retain model's results are invalid. If `reader` is
-  /// null, only the check is done and nothing can be measured.
+  /// null, only this check is possible; no metric can be computed.
   UnlearningSuite(
       const config::Config& config,
       const std::shared_ptr<const text::Tokenizer>& tokenizer,
@@ -33,15 +33,15 @@ class UnlearningSuite {
 
   /// Computes the losses of the reference model, for mia_reference.
   void read_reference(AnswerReader& reader);
-  /// Adds a metric and its components to `results`, unless already present.
+  /// Adds a metric and its components to `results`, unless they are already present.
   void measure(const std::string& name, nlohmann::json& results);
   /// Returns the mean -log p of the answer tokens, for each row of the forget set.
   std::vector<double> losses_of_forgotten();
-  /// Warnings, for example about a missing reference.
+  /// Returns the warnings, for example about a missing reference.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  /// Reads an answer field of a set and marks it as needed.
+  /// Checks that a set has an answer field and marks the field as needed.
   void need(const std::string& name, const std::string& answer_key);
   const std::vector<AnswerScore>& scores(const std::string& name, const std::string& answer_key);
   /// [row][answer]

@@ -1,4 +1,4 @@
-// Reading of saved adapter tensors.
+// Reads saved adapter tensors.
 #include "train/weights/adapter_values.h"
 
 #include <algorithm>

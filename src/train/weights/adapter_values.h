@@ -1,4 +1,4 @@
-// Tensors of an adapter, from one folder or combined from several.
+// Tensors of an adapter, read from one folder or combined from several.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace lockstep::train {
 
-/// Copies to `values` the elements of this rank's shard of `whole`, starting at element `begin` of
-/// the shard.
+/// Copies the elements of `whole` that belong to this rank's shard to `values`, starting at element
+/// `begin` of the shard.
 void copy_part(
     const at::Tensor& whole,
     const parallel::ShardedParameter& parameter,
@@ -24,7 +24,7 @@ void copy_part(
 class AdapterValues {
  public:
   virtual ~AdapterValues() = default;
-  /// Returns true if the adapter contains the parameter, given by the model's name.
+  /// Returns true if the adapter contains the parameter. `name` is its name in the model.
   virtual bool has(const std::string& name) const = 0;
   /// Like ModelSpec::Fill, for a parameter that the adapter contains.
   virtual void fill(
@@ -34,13 +34,13 @@ class AdapterValues {
       const at::Tensor& values) const = 0;
 };
 
-/// Opens adapter_model.safetensors in a folder. Throws Error (data), also if there is only a
-/// pickle.
+/// Opens adapter_model.safetensors in a folder. Throws Error (data) if the folder has none; pickle
+/// files are not supported.
 checkpoint::TensorFiles open_adapter(const std::filesystem::path& folder);
-/// Returns the rank of each adapter, the rows of its A, by layer.
+/// Returns each layer's adapter rank, which is the number of rows of its A.
 std::map<std::string, int64_t> ranks_of(const checkpoint::TensorFiles& files);
 
-/// Tensors of an adapter from its folder.
+/// Tensors of an adapter, read from its folder.
 class SavedAdapterValues final : public AdapterValues {
  public:
   /// Throws Error (data) if the tensors or their shapes do not match `adapters`.

@@ -1,4 +1,4 @@
-// Creation, loading and saving of adapters.
+// Creates, loads and saves adapters.
 #include "train/weights/adapters.h"
 
 #include <cmath>
@@ -27,8 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Initial values of a model with an adapter. Trained parameters come from the adapter's folder, or
-/// are drawn if there is none; all others come from the base model.
+/// Initial values of a model with an adapter. Trained parameters are read from the adapter's
+/// folder, or drawn at random if there is no folder. All other parameters are read from the base
+/// model.
 class AdaptedFill {
  public:
   AdaptedFill(
@@ -79,7 +80,7 @@ class AdaptedFill {
     (*this)(parameter.name, {parameter.shape, {}}, 0, values);
     return values;
   }
-  /// DoRA magnitudes start as the norms of the weight's rows.
+  /// Initializes DoRA magnitudes with the norms of the weight's rows.
   void fill_magnitudes(
       const std::string& prefix,
       const parallel::ShardedParameter& parameter,
@@ -96,7 +97,7 @@ class AdaptedFill {
     copy_part(norms, parameter, begin, values);
   }
 
-  /// Rows of the embedding for the tokens that are trained separately.
+  /// Returns the embedding rows of the tokens that are trained separately.
   at::Tensor rows_of(const std::string& prefix) const {
     const model::ParameterSpec& table = layers_.at(prefix).weight();
     const model::Adapter& adapter = adapters_->of_layers.at(prefix);
@@ -109,15 +110,16 @@ class AdaptedFill {
   }
 
   std::shared_ptr<const model::Adapters> adapters_;
-  std::shared_ptr<const AdapterValues> saved_;  // null: all values are drawn
+  std::shared_ptr<const AdapterValues> saved_;  // null: initialize randomly
   parallel::ModelSpec::Fill base_;
   std::map<std::string, model::ParameterSpec> own_;
   parallel::ModelSpec::Fill drawn_;
-  std::set<std::string> together_;  // parameters initialized by base_ (initial_factors.h)
+  std::set<std::string> together_;  // initialized in pairs (initial_factors.h)
   std::map<std::string, model::LayerSpec> layers_;
 };
 
-/// Base model name as PEFT writes it: the path of a folder, otherwise the name given by the user.
+/// Returns the base model name that is written to PEFT's configuration: the path for a folder,
+/// otherwise the name that the user gave.
 std::string name_of(const model::ModelSource& base) {
   using Kind = model::ModelSource::Kind;
   return base.kind == Kind::kFolder || base.kind == Kind::kConfigFile
@@ -125,7 +127,7 @@ std::string name_of(const model::ModelSource& base) {
              : base.name;
 }
 
-/// Loads a saved adapter for combination with others: it may only contain factors.
+/// Loads a saved adapter to be combined with others. Such an adapter may only contain factors.
 AdapterRequest::Part part_of(const std::string& folder, double weight) {
   std::optional<AdapterRequest> saved = saved_adapter(folder);
   if (!saved) {
@@ -156,8 +158,7 @@ AdapterRequest::Part part_of(const std::string& folder, double weight) {
 
 constexpr const char* kProblem = "problem_type";  // key next to the labels
 
-/// Returns the classification head if the folder contains one, with the names of its classes if
-/// available.
+/// Returns the classification head and its class names, if the folder contains them.
 std::optional<model::HeadSpec> head_of(const fs::path& folder) {
   const checkpoint::TensorFiles files = open_adapter(folder);
   std::string rows;

@@ -17,17 +17,17 @@
 
 namespace lockstep::train {
 
-/// File group of an adapter's tensors: adapter_model.safetensors.
+/// File group of an adapter's tensors, saved as adapter_model.safetensors.
 inline constexpr std::string_view kAdapterGroup = "adapter_model";
 
 struct AdapterRequest {
   model::LoraConfig config;
-  std::filesystem::path folder;  // source of the values; empty: initialize randomly
-  /// Head of a saved classifier; the base model's folder does not contain it.
+  std::filesystem::path folder;  // values are read from it; empty: initialize randomly
+  /// Head of a saved classifier. The base model's folder does not contain it.
   std::optional<model::HeadSpec> head;
 
-  /// One of several adapters that are used as one. `folder` is then empty and `config` is that of
-  /// the first.
+  /// One of several adapters to combine. If there are several, `folder` is empty and `config` is
+  /// that of the first part.
   struct Part {
     model::LoraConfig config;
     std::filesystem::path folder;
@@ -38,24 +38,25 @@ struct AdapterRequest {
   Combination combination = Combination::kCat;
 };
 
-/// File of a classifier's adapter with the names of its classes: {"0": NAME, "1": ...}. PEFT does
-/// not write it.
+/// File in a classifier's adapter folder with the class names: {"0": NAME, "1": ...}. PEFT does not
+/// write it.
 inline constexpr std::string_view kLabelsName = "id2label.json";
 std::string labels_json(const model::HeadSpec& head);
-/// Returns the config of the model with the adapter: that of a classifier if the adapter contains a
-/// classification head.
+/// Returns the config of the model with the adapter. If the adapter contains a classification head,
+/// this is the config of a classifier.
 model::ModelConfig config_with(
     const model::ModelConfig& model, const std::optional<AdapterRequest>& adapter);
 
-/// Returns the adapter configured by the section; empty if no key is set. Throws Error (config,
-/// data).
+/// Returns the adapter that the section configures, or an empty optional if no key is set. Throws
+/// Error (config, data).
 std::optional<AdapterRequest> adapter_request(const config::LoraSection& section);
-/// Opens a saved adapter. `folder` is the adapter's folder, or an output_dir, whose latest valid
-/// checkpoint is used. Empty if `folder` is empty. Throws Error (config, data).
+/// Opens a saved adapter. `folder` is the adapter's folder, or an output_dir, of which the latest
+/// valid checkpoint is used. Returns an empty optional if `folder` is empty. Throws Error (config,
+/// data).
 std::optional<AdapterRequest> saved_adapter(const std::filesystem::path& folder);
 
-/// Returns `given`, or if it is empty the adapter's folder, if that contains a tokenizer. It may
-/// have a chat template that the base model's tokenizer lacks.
+/// Returns `given` if it is not empty. Otherwise returns the adapter's folder if it contains a
+/// tokenizer, because its chat template may be missing in the base model's tokenizer.
 std::string tokenizer_path(const std::string& given, const std::optional<AdapterRequest>& adapter);
 
 /// Command line options for adapters.
@@ -64,17 +65,18 @@ struct AdapterFlags {
   std::vector<double> weights;  // one per folder, or empty: all are 1
   std::string combination;      // cat or linear; empty: cat
 };
-/// A single adapter without weight is opened like saved_adapter(); otherwise `parts` is filled.
-/// Throws Error (config) if the numbers of folders and weights differ, or if one of several
-/// adapters contains more than factors.
+/// Opens the adapters that the options name. A single adapter without a weight is opened like
+/// saved_adapter(); otherwise `parts` is filled. Throws Error (config) if the numbers of folders
+/// and weights differ, or if one of several adapters contains more than factors.
 std::optional<AdapterRequest> saved_adapters(const AdapterFlags& flags);
 
-/// Returns the parameters of a model that the request trains. Throws Error (config, data) if they
-/// do not fit the model.
+/// Returns the parameters that the request trains. Throws Error (config, data) if they do not fit
+/// the model.
 model::Adapters find_adapters(const AdapterRequest& request, const model::ModelConfig& model);
 
-/// Adds the adapters and their values to `spec`, whose config must be final. Throws Error (config,
-/// data) if they do not fit the model or the folder's tensors do not match.
+/// Adds the adapters and their initial values to `spec`. The config in `spec` must be final. Throws
+/// Error (config, data) if the adapters do not fit the model or if the folder's tensors do not
+/// match.
 void request_adapters(
     parallel::ModelSpec& spec,
     const AdapterRequest& request,
@@ -84,7 +86,7 @@ void request_adapters(
 /// Returns the content of adapter_config.json.
 std::string adapter_config(const model::Adapters& adapters, const model::ModelConfig& model);
 
-/// File group and names under which a tensor of the state is saved. No names: not saved.
+/// File group and names under which a tensor is saved. If `names` is empty, it is not saved.
 struct SavedNames {
   std::string file_group;
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// Combination of several adapters to one.
+// Combines several adapters into one.
 #include "train/weights/combined_adapters.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ struct Part {
   std::shared_ptr<const AdapterValues> values;
   double weight = 1;
 
-  /// Returns the adapter of a layer; null if there is none.
+  /// Returns the adapter of a layer, or null if it has none.
   const model::Adapter* find(const std::string& layer) const {
     const auto found = adapters.of_layers.find(layer);
     return found == adapters.of_layers.end() ? nullptr : &found->second;
@@ -40,7 +40,8 @@ std::vector<Part> open_parts(const AdapterRequest& request, const model::ModelCo
   return parts;
 }
 
-/// Combined factors, computed from the whole factors of the parts, which are small.
+/// Factors of the combined adapter. They are computed from the whole factors of the parts, which
+/// are small.
 class CombinedValues final : public AdapterValues {
  public:
   CombinedValues(
@@ -89,7 +90,7 @@ class CombinedValues final : public AdapterValues {
   std::map<std::string, std::pair<std::string, Factor>> places_;
 };
 
-/// Adds a part's adapter of a layer to those already added.
+/// Adds a part's adapter of one layer to the layer's combined adapter.
 void add(
     model::Adapters& made,
     const std::string& layer,

@@ -1,4 +1,4 @@
-// Placement of a model on one or several devices.
+// Places a model on one or several devices.
 #include "train/weights/device_map.h"
 
 #include <numeric>

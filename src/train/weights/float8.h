@@ -12,7 +12,7 @@ namespace lockstep::train {
 /// support them.
 void check_float8(const parallel::ModelSpec& spec);
 
-/// Returns a line with the number of float8 linears, their scaling and their location.
+/// Returns a description for the log: the number of float8 linears and blocks, and the scaling.
 std::string float8_text(
     const model::Float8& float8, const model::ModelConfig& model, c10::Device device);
 

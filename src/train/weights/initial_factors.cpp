@@ -24,9 +24,9 @@ struct Factors {
   Tensor a, b;  // [r, in], [out, r]
 };
 
-/// First r singular values and vectors, with the square root of each value in either factor. Signs
-/// are normalized so that each vector's largest element is positive, independent of the SVD
-/// implementation.
+/// Returns the first r singular vectors. Each factor is multiplied by the square roots of the
+/// singular values. Signs are normalized so that the largest element of each vector is positive,
+/// independent of the SVD implementation.
 Factors principal(const Tensor& weight, int64_t rank, double scale) {
   const auto [u, values, v] = at::linalg_svd(weight, /*full_matrices=*/false);
   const Tensor roots = (values.narrow(0, 0, rank) / scale).sqrt();
@@ -36,7 +36,8 @@ Factors principal(const Tensor& weight, int64_t rank, double scale) {
   return {v.narrow(0, 0, rank) * (roots * signs).unsqueeze(1), b};
 }
 
-/// First r columns of Q and rows of R, with a positive diagonal of R.
+/// Returns the first r columns of Q and rows of R, with signs chosen so that the diagonal of R is
+/// positive.
 Factors triangular(const Tensor& weight, int64_t rank) {
   const auto [q, r] = at::linalg_qr(weight);
   const Tensor signs = r.diagonal().narrow(0, 0, rank).sgn();
@@ -54,8 +55,8 @@ Tensor normal(const std::string& name, std::vector<int64_t> shape, uint64_t seed
   return drawn;
 }
 
-/// A uses half of the rows of an orthogonal matrix, B the other half, so that B A is 0 although
-/// both are nonzero.
+/// Uses half of the rows of an orthogonal matrix for A and the other half for B. B A is then 0
+/// although both are nonzero.
 Factors orthogonal(
     const std::string& prefix, int64_t in, int64_t out, int64_t rank, uint64_t seed) {
   const Tensor q = std::get<0>(at::linalg_qr(normal(prefix + ".orthogonal", {rank, rank}, seed)));
@@ -153,7 +154,7 @@ class InitialFactors {
     return linear.factors;
   }
 
-  /// Returns W - s B A, in the layout of the file.
+  /// Returns W - s B A in the layout of the file.
   Tensor rest_of(Linear& linear) const {
     const Factors& first = factors_of(linear);
     Tensor weight = weight_of(linear);

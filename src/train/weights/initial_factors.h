@@ -19,13 +19,14 @@ std::set<std::string> factors_made_together(
 /// adapter is then not the base model.
 bool take_from_base(const model::LoraConfig& config);
 
-/// Throws Error (config) if the factors are subtracted from the base weights and these are packed.
+/// Throws Error (config) if the factors are to be subtracted from packed base weights.
 void check_taken_base(const model::LoraConfig& config, const model::ModelSource& base);
 
-/// Returns a fill that adds the initial values of factors that are initialized in pairs to `base`.
-/// If they are subtracted from the base weights, these become W - s B A, also if a saved adapter
-/// replaces the factors (PEFT recomputes them on loading, too). Each matrix of which a rank holds a
-/// shard is decomposed once. For other initializations, returns `base`.
+/// Returns a fill that sets factors that are initialized in pairs and uses `base` for all other
+/// parameters. If the factors are subtracted from the base weights, the base weights become W - s B
+/// A. This also happens if a saved adapter replaces the factors; PEFT recomputes them on loading,
+/// too. Each matrix of which a rank holds a shard is decomposed once. For all other
+/// initializations, returns `base`.
 parallel::ModelSpec::Fill with_initial_factors(
     const model::Adapters& adapters,
     const model::ModelConfig& config,

@@ -1,4 +1,4 @@
-// Hashes the files and the keys of the configuration that decide what a model computes.
+// Hashes the files and the configuration keys that determine a model's outputs.
 #include "train/weights/model_fingerprint.h"
 
 #include <algorithm>
@@ -32,8 +32,8 @@ void hash_folder(const fs::path& folder, Hasher& hasher) {
   }
 }
 
-/// Keys that affect the model's outputs; all other keys have their defaults. Keys that name files
-/// are empty, because the files are hashed.
+/// Returns the keys that affect the model's outputs, with all other keys at their defaults. Keys
+/// that name files are empty because the files are hashed.
 config::Config relevant_keys(const config::Config& config, WithAdapter adapter) {
   config::Config relevant;
   relevant.quantization = config.quantization;

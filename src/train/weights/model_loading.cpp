@@ -1,4 +1,4 @@
-// Loading of models from folders, presets and configurations.
+// Loads models from folders, presets and configurations.
 #include "train/weights/model_loading.h"
 
 #include <algorithm>
@@ -29,8 +29,8 @@
 namespace lockstep::train {
 namespace {
 
-/// Returns the parameters to read from a folder: those of its model. For encoders and T5, whose
-/// folders may contain any head or none, the parameters of the body and of the wanted head.
+/// Returns the parameters to read from a folder. Folders of encoders and T5 may contain any head or
+/// none, so only the parameters of the body and of the wanted head are returned for them.
 std::vector<model::ParameterSpec> parameters_of_folder(
     const model::ModelConfig& source, const model::ModelConfig& wanted) {
   if (!source.bidirectional && !source.is_encoder_decoder()) {
@@ -55,7 +55,7 @@ bool may_be_missing(
   return is_t5s || (source.bidirectional && is_of_head(spec, source));
 }
 
-/// Returns true for tensors of unused heads.
+/// Returns true if the tensor belongs to an unused head.
 bool is_of_other_head(
     const std::string& name, const model::ModelConfig& source, const model::ModelConfig& wanted) {
   if (source.is_encoder_decoder()) {
@@ -73,7 +73,7 @@ bool is_of_other_head(
          });
 }
 
-/// Tensors to read from a folder, except packed weights.
+/// Returns the tensors to read from a folder, without packed weights.
 std::vector<checkpoint::WantedTensor> wanted_tensors(
     const model::ModelConfig& source,
     const model::ModelConfig& model,
@@ -93,7 +93,7 @@ std::vector<checkpoint::WantedTensor> wanted_tensors(
   return wanted;
 }
 
-/// Fills the parameters of a model from the files of a folder.
+/// Reads the parameters of a model from the files of a folder.
 class FolderWeights {
  public:
   FolderWeights(const model::ModelSource& source, const model::ModelConfig& wanted, uint64_t seed)
@@ -183,14 +183,14 @@ class FolderWeights {
   bool is_smaller(const model::ParameterSpec& spec) const {
     return stored_elements_.at(spec.name) < spec.elements();
   }
-  /// Returns true if the folder contains the parameter. A classifier with a different number of
-  /// classes does not count.
+  /// Returns true if the folder contains the parameter with the wanted shape. For example, a
+  /// classification head with another number of classes does not count.
   bool is_stored(const model::ParameterSpec& spec) const {
     const auto found = stored_elements_.find(spec.name);
     return found != stored_elements_.end() &&
            (spec.name != "score.weight" || found->second == spec.elements());
   }
-  /// Returns the file's rows followed by new ones. The whole tensor is needed because new rows are
+  /// Returns the rows of the file followed by new rows. Reads the whole tensor because new rows are
   /// initialized near the mean of the existing ones.
   at::Tensor grown_embedding(const model::ParameterSpec& spec, at::ScalarType type) const {
     at::Tensor whole = at::zeros(spec.shape, at::dtype(type));
@@ -209,7 +209,7 @@ class FolderWeights {
   std::map<std::string, model::ParameterSpec> wanted_;
 };
 
-/// Returns the fill of the model's own parameters.
+/// Returns the fill of the model's parameters, without adapters.
 parallel::ModelSpec::Fill fill_of(
     const model::ModelSource& source, const model::ModelConfig& config, uint64_t seed) {
   if (!source.has_weights) {
@@ -227,15 +227,15 @@ parallel::ModelSpec::Fill fill_of(
   };
 }
 
-/// True if two tensors have the same type, shape and bytes.
+/// Returns true if both tensors have the same type, shape and bytes.
 bool are_equal(const checkpoint::TensorFiles& files, const std::string& a, const std::string& b) {
   const checkpoint::TensorEntry &first = files.tensor(a), &second = files.tensor(b);
   return first.dtype == second.dtype && first.shape == second.shape &&
          std::ranges::equal(files.bytes(a), files.bytes(b));
 }
 
-/// Clears `tie_word_embeddings` if the folder contains a head that differs from the embedding, like
-/// transformers: the head was trained and the configuration is outdated.
+/// Clears `tie_word_embeddings` if the folder contains a head that differs from the embedding. In
+/// this case the head was trained and the configuration is outdated. transformers does the same.
 void untie_stored_head(model::ModelSource& source) {
   if (!source.has_weights || !source.config.ties_head() || source.config.bidirectional ||
       source.config.is_encoder_decoder() || source.config.quantization) {

@@ -1,4 +1,4 @@
-// Loading of the model that the user named.
+// Loads the model that the user named.
 #pragma once
 
 #include <cstdint>
@@ -31,26 +31,26 @@ struct ModelRequest {
   /// Quantization to apply on loading; empty: keep the folder's format.
   std::optional<model::Quantization> quantization;
   std::optional<model::Float8> float8;  // float8 matrix products
-  objective::Task task = {};            // a head that the folder lacks is initialized randomly
+  objective::Task task = {};            // a head missing in the folder is drawn at random
 };
 
 /// Sets the begin- and end-of-text tokens of a preset to those of its tokenizer, if any.
 void take_special_tokens(model::ModelConfig& config, const text::Tokenizer& tokenizer);
 
-/// Returns the specification of `source` for parallelize(). Each rank's shard is read from the
-/// memory-mapped files directly into its place, or drawn at random by global element index. Throws
-/// Error (config) if the tokenizer is larger than the embedding, or if the folder has no language
-/// model head.
+/// Returns the specification of `source` for parallelize(). Each rank reads its shard from the
+/// memory-mapped files directly into its memory, or draws it at random by global element index.
+/// Throws Error (config) if the tokenizer is larger than the embedding, or if the folder has no
+/// language model head.
 parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequest& request);
 
-/// Builds and fills the whole model: each tensor is read from the memory-mapped files directly into
-/// its place, or drawn at random, identically on every rank. Throws Error (config) if the tokenizer
-/// is larger than the embedding.
+/// Builds the whole model. Each tensor is read from the memory-mapped files directly into its
+/// memory, or drawn at random, identically on every rank. Throws Error (config) if the tokenizer is
+/// larger than the embedding.
 std::unique_ptr<nn::LanguageModel> load_model(
     const model::ModelSource& source, const ModelRequest& request);
 
-/// Returns the type of the weights in the folder's files ("BF16" -> bfloat16); float32 if there are
-/// none or they have another type.
+/// Returns the type of the weights in the folder's files ("BF16" -> bfloat16). Returns float32 if
+/// there are no weights or if they have another type.
 at::ScalarType stored_type(const model::ModelSource& source);
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-// Unpacking of MXFP4 expert weights.
+// Unpacks MXFP4 expert weights.
 #include "train/weights/mxfp4_experts.h"
 
 #include <array>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kBlock = 32;  // elements per scale
 constexpr int kExponentBias = 127;
-/// E2M1 values: one sign bit, two exponent bits, one mantissa bit.
+/// Values of E2M1 codes: one sign bit, two exponent bits, one mantissa bit.
 constexpr std::array<float, 16> kValues{
     0.0F,
     0.5F,
@@ -34,7 +34,7 @@ constexpr std::array<float, 16> kValues{
     -4.0F,
     -6.0F};
 
-/// Throws unless the tensor has [experts, out, in / 32] blocks of `of_block` bytes.
+/// Throws unless the shape is [experts, out, in / 32] or [experts, out, in / 32, of_block].
 void require_bytes(
     const checkpoint::TensorFiles& files,
     const std::string& name,
@@ -99,7 +99,7 @@ void Mxfp4Experts::read(
   constexpr int64_t kGrain = 1 << 14;
   at::parallel_for(0, out.numel(), kGrain, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
-      // The file stores rows of `out`, which are the columns of the parameter.
+      // The file stores `out` rows of length `in`. They are the columns of the parameter.
       const int64_t column = (begin + i) / packed.out;
       const int64_t at = (packed.first_row + (begin + i) % packed.out) * packed.in + column;
       const auto pair = std::to_integer<unsigned>(blocks[static_cast<size_t>(at / 2)]);

@@ -1,6 +1,6 @@
 // MXFP4 expert weights of gpt-oss (Open Compute Project, "Microscaling Formats Specification",
-// 2023, section 5.4): 4-bit elements with one power-of-two scale per 32 elements of a row. They are
-// unpacked when read, which is lossless in bfloat16.
+// 2023, section 5.4). The format has 4-bit elements with one power-of-two scale per 32 elements of
+// a row. The weights are unpacked when they are read, which is lossless in bfloat16.
 #pragma once
 
 #include <map>
@@ -15,14 +15,13 @@ namespace lockstep::train {
 
 class Mxfp4Experts {
  public:
-  /// Finds the parameters whose stacked tensor is missing in the folder and stored as NAME_blocks
-  /// [E, out, in / 32, 16] and NAME_scales [E, out, in / 32] instead. Throws Error (kData) if the
-  /// shapes differ.
+  /// Finds the parameters whose stacked tensor the folder stores as NAME_blocks [E, out, in / 32,
+  /// 16] and NAME_scales [E, out, in / 32]. Throws Error (kData) if the shapes differ.
   Mxfp4Experts(
       const checkpoint::ModelFolder& folder, const std::vector<model::ParameterSpec>& parameters);
 
   bool holds(const std::string& parameter) const { return packed_.count(parameter) > 0; }
-  /// Returns true if a tensor of the files belongs to a packed parameter.
+  /// Returns true if the tensor in the files belongs to a packed parameter.
   bool owns(const std::string& tensor) const { return tensors_.count(tensor) > 0; }
   /// Fills `out` like ModelFolder::read. The files must still be open.
   void read(

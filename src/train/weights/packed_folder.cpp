@@ -1,4 +1,4 @@
-// Reading and writing of bitsandbytes weights.
+// Reads and writes weights in the format of bitsandbytes.
 #include "train/weights/packed_folder.h"
 
 #include <array>
@@ -105,7 +105,7 @@ at::Tensor bytes_of(const std::string& text) {
   return bytes;
 }
 
-/// Formats the state like bitsandbytes: Python's separators, the offset as a double.
+/// Formats the state like bitsandbytes, with Python's separators and the offset as a double.
 std::string state_text(const ops::PackedMatrix& matrix) {
   std::string text = fmt::format(
       R"({{"quant_type": "{}", "blocksize": {}, "dtype": "{}", "shape": [{}, {}])",

@@ -1,4 +1,4 @@
-// Quantization of a run's weights.
+// Quantizes the weights of a run.
 #include "train/weights/quantization.h"
 
 #include <map>
@@ -16,7 +16,8 @@ namespace {
 
 using model::Quantization;
 
-/// Type from which a weight is quantized: that of the files, otherwise float32.
+/// Returns the type from which a weight is quantized: its type in the files, or float32 if there
+/// are no files.
 at::ScalarType type_in(const checkpoint::ModelFolder* files, const std::string& name) {
   const auto stored = files == nullptr ? std::nullopt : files->stored_name(name);
   const auto type =
@@ -24,7 +25,7 @@ at::ScalarType type_in(const checkpoint::ModelFolder* files, const std::string& 
   return type == at::kBFloat16 || type == at::kHalf ? *type : at::kFloat;
 }
 
-/// Packing of the dense model's linears.
+/// Returns the packing of the dense model's linears.
 nn::Packing packing_of(
     const Quantization& asked,
     const model::ModelConfig& config,
@@ -46,7 +47,7 @@ nn::Packing packing_of(
   return packing;
 }
 
-/// The folder's format cannot be changed, so it must match the requested one.
+/// Throws if the requested format differs from that of a packed folder, which cannot be changed.
 void check_agreement(
     const Quantization& there, const std::optional<Quantization>& asked, const std::string& name) {
   if (!asked) {

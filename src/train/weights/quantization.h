@@ -1,4 +1,4 @@
-// Quantized weights of a run, from the `quantization` section or a packed model folder.
+// Quantized weights of a run, configured by the `quantization` section or by a packed model folder.
 #pragma once
 
 #include <optional>
@@ -27,22 +27,22 @@ std::optional<model::Quantization> quantization_of(const QuantizationFlags& flag
 /// Converts the quantization to the format of the kernels, with the default type.
 ops::PackedFormat format_of(const model::Quantization& quantization);
 
-/// Packs the linears of `spec`, whose config and values are those of the dense model, except those
-/// in `trained`. Keeps the folder's packing if it has one; otherwise packs as `asked`, from the
-/// type in which the folder stores each weight. Does nothing if neither applies. Throws Error
-/// (config, data) if the folder's packing differs from `asked`, or if a packed weight is to be
-/// trained.
+/// Packs the linears of `spec` except those in `trained`. The config and values of `spec` must be
+/// those of the dense model. If the folder is packed, its packing is kept. Otherwise the linears
+/// are packed as `asked`, from the type in which the folder stores each weight. Does nothing if
+/// neither applies. Throws Error (config, data) if the folder's packing differs from `asked`, or if
+/// a packed weight is to be trained.
 void request_packing(
     parallel::ModelSpec& spec,
     const std::optional<model::Quantization>& asked,
     const model::ModelSource& source,
     const std::set<std::string>& trained);
 
-/// Throws Error (config) if a model is packed and has no adapters, because nothing could be
-/// trained.
+/// Throws Error (config) if the model is packed and has no adapters, because there would be nothing
+/// to train.
 void check_trainable(const std::optional<model::Quantization>& packed, bool has_adapters);
 
-/// Returns a description: "4 bits (nf4, double quantization)".
+/// Returns a description such as "4 bits (nf4, double quantization)".
 std::string text_of(const model::Quantization& quantization);
 
 }  // namespace lockstep::train

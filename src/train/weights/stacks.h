@@ -1,4 +1,4 @@
-// Parameters that a family's files store in one tensor with others: the experts of gpt-oss.
+// Parameters that some families store together in one tensor, such as the experts of gpt-oss.
 #pragma once
 
 #include <map>
@@ -10,9 +10,9 @@
 
 namespace lockstep::train {
 
-/// Returns the stacked tensor that the parameter is written to; empty if it has a separate tensor.
+/// Returns the stacked tensor that the parameter is written to. Empty if it is stored separately.
 std::optional<checkpoint::StackedTensor> written_stack(const model::ParameterSpec& parameter);
-/// Returns the stacked tensors of all such parameters of a model, by name.
+/// Returns the stacked tensors of a model by name.
 std::map<std::string, checkpoint::StackedTensor> written_stacks(const model::ModelConfig& config);
 
 }  // namespace lockstep::train
