@@ -1,4 +1,4 @@
-// Writer of events.jsonl, and the build hash of this program.
+// Implements the writer of events.jsonl and the build hash of this program.
 #include "monitor/events.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ bool ends_torn(const File& file) {
   return last[0] != std::byte{'\n'};
 }
 
-/// Reads in blocks; a memory mapping would count towards the memory of the run.
+/// Reads in blocks, because a memory mapping would count towards the memory of the run.
 std::string hash_of(const std::filesystem::path& path) {
   const File file(path, File::Mode::kRead);
   Hasher hasher;
@@ -72,7 +72,7 @@ nlohmann::ordered_json program_identity() {
   nlohmann::ordered_json identity{{"version", LOCKSTEP_VERSION}};
   try {
     identity["build"] = hash_of("/proc/self/exe").substr(0, kBuildDigits);
-  } catch (const Error&) {  // no /proc: omit the hash
+  } catch (const Error&) {  // without /proc, the hash is omitted
   }
   return identity;
 }

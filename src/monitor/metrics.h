@@ -10,8 +10,8 @@
 
 namespace lockstep::monitor {
 
-/// Formats a number as JSON that reads back bit-identically, with the fewest digits. Every double
-/// has a point or an exponent. NaN and infinity become null.
+/// Formats a number as JSON with the fewest digits that read back to the same bits. Every double
+/// has a decimal point or an exponent. NaN and infinity become null.
 std::string number_text(const Number& number);
 /// Returns {"step": .., "epoch": .., values in order} on one line, without a newline.
 std::string to_json_line(const Record& record);
@@ -21,9 +21,9 @@ std::string to_json_line(const Record& record);
 /// lines.
 File open_lines_after(const std::filesystem::path& path, int64_t after);
 
-/// Writer of metrics.jsonl. Each line is written immediately with one call, so a killed run loses
-/// no complete line. Records of kind kSummary are ignored. Throws Error (checkpoint) that names the
-/// file and the reason, such as a full disk.
+/// Writer of metrics.jsonl. Each line is written immediately in one call, so a killed run loses no
+/// complete line. Ignores records of kind kSummary. Write errors, such as a full disk, throw Error
+/// (checkpoint) with the name of the file and the reason.
 class MetricsFile : public MetricsSink {
  public:
   /// Opens `path`. Keeps the lines of an earlier run up to and including step `after`, or none if
