@@ -80,7 +80,7 @@ int run_sync(std::vector<std::string> arguments) {
   const auto configuration = watch::configuration_of(folder);
   const auto found = configuration.find("monitor.otlp");
   std::string otlp = found == configuration.end() ? "" : found->second;
-  std::erase(otlp, '\'');  // the value may be quoted as in YAML
+  std::erase(otlp, '\'');  // the value may be quoted in YAML
   if (!monitor::send_what_is_kept(folder, otlp)) {
     throw Error(
         ErrorKind::kEnvironment,
