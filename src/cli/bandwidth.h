@@ -9,9 +9,8 @@ namespace lockstep::cli {
 
 struct Measured {
   double all_reduce = 0;  // bytes/s sent by each rank of a ring all-reduce
-  double expected =
-      0;  // bytes/s of one plain TCP stream over loopback, shared among this machine's ranks
-  double clocks = 0;  // largest difference from rank 0's clock in seconds
+  double expected = 0;    // bytes/s of a loopback TCP stream, divided by the number of local ranks
+  double clocks = 0;      // largest difference from rank 0's clock in seconds
 };
 
 /// Connects the ranks with the rendezvous of `identity` and measures them over Gloo. Blocks for a

@@ -1,4 +1,4 @@
-// `lockstep export`: merged, quantized and GGUF models.
+// `lockstep export`: writes merged, quantized and GGUF models.
 #include "cli/export.h"
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Error reporting of commands: one screen of text and an exit code.
+// Reports the errors of commands: one screen of text and an exit code.
 #pragma once
 
 #include <functional>

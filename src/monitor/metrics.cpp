@@ -1,4 +1,4 @@
-// Writer of metrics.jsonl and other per-step line files.
+// Writes metrics.jsonl and other files with one line per step.
 #include "monitor/metrics.h"
 
 #include <array>
