@@ -86,7 +86,7 @@ class Save {
 
  private:
   void write_piece(const Piece& piece, PageWriter& writer, uint64_t offset);
-  /// Writes `count` elements of a piece, starting at element `offset`, in the type of the file.
+  /// Writes `count` elements of a piece at byte `offset` of the file, in the type of the file.
   void write_run(
       PageWriter& writer,
       uint64_t offset,

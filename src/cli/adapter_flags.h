@@ -15,7 +15,7 @@ inline constexpr const char* kAdapterCombinationHelp =
     "Combination of several adapters, as in PEFT. string: cat (sum of their outputs) or linear "
     "(sum of their factors)";
 
-/// Adds --adapter, --adapter-weight and --adapter-combination, and returns the first.
+/// Adds --adapter, --adapter-weight and --adapter-combination. Returns the option --adapter.
 inline CLI::Option* add_adapter_flags(CLI::App& app, train::AdapterFlags& flags) {
   auto* adapter = app.add_option("--adapter", flags.folders, kAdapterHelp)->allow_extra_args(false);
   app.add_option("--adapter-weight,--adapter_weight", flags.weights, kAdapterWeightHelp)

@@ -34,7 +34,8 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Throughput of a TCP stream over loopback, a reference for sums over Gloo on this machine.
+// Returns the throughput of a TCP stream over loopback, as a reference for all-reduces over Gloo on
+// this machine.
 double stream_speed() {
   constexpr size_t kBytes = size_t{256} << 20;
   const Socket listener = launch::listen_on("127.0.0.1", 0);
@@ -71,8 +72,8 @@ std::vector<uint8_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
 }
 
-// Rank 0 requests the time of every other rank and compares it with the midpoint of request and
-// answer.
+// Returns the largest clock difference. Rank 0 requests the time of every other rank and compares
+// it with the midpoint between request and reply.
 double clock_difference(const comm::Store& store, int rank, int size) {
   double largest = 0;
   for (int other = 1; other < size; ++other) {

@@ -23,7 +23,7 @@
 namespace lockstep::cli {
 namespace {
 
-/// Arguments of the processes of one side.
+/// Processes of one side of a comparison.
 struct Side {
   std::string name;
   int workers = 1;
@@ -33,8 +33,8 @@ struct Side {
 
 struct Words {
   BenchOptions bench;
-  std::string what;          // the comparison: "zero" or "dp-vs-ddp"
-  std::string side, result;  // set only for the processes of a side
+  std::string what;          // comparison: "zero" or "dp-vs-ddp"
+  std::string side, result;  // set only in the processes of a side
 };
 
 nlohmann::json to_json(const std::vector<BenchFigures>& figures) {
@@ -53,7 +53,7 @@ std::vector<BenchFigures> from_json(const nlohmann::json& rows) {
   return figures;
 }
 
-/// Runs one side, in its own process or as one of its ranks.
+/// Runs one side of a comparison in this process, which is either the only one or one of its ranks.
 int run_side(const Words& words) {
   const auto tell = [&](const std::vector<BenchFigures>& figures) {
     write_file_atomically(words.result, to_json(figures).dump(), ErrorKind::kEnvironment);
@@ -68,7 +68,7 @@ int run_side(const Words& words) {
   RankOptions ranks;
   ranks.command = "bench";
   ranks.use_cpu = words.bench.use_cpu;
-  ranks.ranks = 1;  // the processes have been started already
+  ranks.ranks = 1;  // the processes have already been started
   return run_ranks(ranks, [&](train::RankContext& rank_context) {
     const std::vector<BenchFigures> figures =
         words.side == "stages" ? run_stages(words.bench, rank_context)
@@ -77,7 +77,7 @@ int run_side(const Words& words) {
   });
 }
 
-/// Starts the processes of a side and returns its measurements.
+/// Starts the processes of a side and returns its results.
 std::vector<BenchFigures> measure(
     const Words& words, const Side& side, std::vector<std::string> arguments) {
   const std::filesystem::path result =
@@ -130,7 +130,7 @@ void print(const Words& words, const std::vector<BenchFigures>& figures) {
 }
 
 void print_order(std::vector<BenchFigures> figures) {
-  // Orders only the plans of ZeRO stages 2 and 3, which users choose to save memory.
+  // Compare only the plans of ZeRO stages 2 and 3, which users select to save memory.
   std::erase_if(figures, [](const BenchFigures& f) {
     return f.name.find("stage 2") == std::string::npos &&
            f.name.find("stage 3") == std::string::npos;
@@ -161,7 +161,7 @@ int compare(const Words& words, const std::vector<std::string>& arguments) {
         fmt::format("--nproc {} uses all of them, --cpu none", gpus));
   }
   std::vector<Side> sides = {{"replicating"}, {"threads"}, {"processes", ranks}};
-  if (gpus > 0) {  // NCCL once with peer-to-peer copies, once without
+  if (gpus > 0) {  // run NCCL once with and once without peer-to-peer copies
     for (size_t index = 0; index < 3; ++index) {
       Side other = sides[index];
       other.environment = {{"NCCL_P2P_DISABLE", "1"}};
@@ -203,8 +203,7 @@ int run_bench(std::vector<std::string> arguments) {
   app.add_flag(
       "--float32", bench.float32, "Use float32 instead of bfloat16 for weights and activations");
   app.add_flag("--cpu", bench.use_cpu, "Use the CPU even if GPUs are visible");
-  app.add_option("--side", words.side)
-      ->group("");  // internal options of the processes that it starts
+  app.add_option("--side", words.side)->group("");  // internal options, for the processes of a side
   app.add_option("--result", words.result)->group("");
   if (start::parse(app, std::move(arguments)) == start::Parsed::kHelpShown) {
     return 0;

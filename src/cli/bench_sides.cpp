@@ -1,4 +1,4 @@
-// The training methods that `lockstep bench` compares.
+// Implements the training methods that `lockstep bench` compares.
 #include "cli/bench_sides.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ at::ScalarType type_of(const BenchOptions& options) {
   return options.float32 ? at::kFloat : at::kBFloat16;
 }
 
-/// Returns random tokens of a step, [rows, length]: the rows of all ranks in order.
+/// Returns the random tokens of a step, [rows, length], with the rows of all ranks in order.
 at::Tensor tokens_of(const BenchOptions& options, int64_t step) {
   at::Tensor ids = at::empty({options.ranks * options.rows, options.length}, at::kLong);
   const uint64_t key = derive_key(kSeed, static_cast<uint64_t>(step));
@@ -81,7 +81,7 @@ parallel::Plan plan_of(int stage = 0) {
   return plan;
 }
 
-/// Model under one plan, trained on one rank.
+/// Model with a parallel plan, trained on one rank.
 class Trainee {
  public:
   Trainee(
@@ -144,7 +144,7 @@ std::vector<c10::Device> devices_of(const BenchOptions& options) {
   return devices;
 }
 
-/// Creates a model whose forward pass returns the sum of its rows' losses, [1].
+/// Returns a model whose forward pass returns the sum of its rows' losses, [1].
 Replica make_replica(const BenchOptions& options, c10::Device device) {
   std::shared_ptr<nn::LanguageModel> model =
       nn::make_model(config_of(options), type_of(options), device);
@@ -157,7 +157,7 @@ Replica make_replica(const BenchOptions& options, c10::Device device) {
   return replica;
 }
 
-/// AdamW over a module's own parameters, with the same settings as under a plan.
+/// AdamW for a module's parameters, with the settings that the plans use.
 class PlainUpdate {
  public:
   explicit PlainUpdate(const std::vector<at::Tensor>& parameters)
@@ -270,7 +270,7 @@ std::vector<BenchFigures> run_stages(
     add(stage, false);
     add(stage, true);
   }
-  // Alternately, so that other load on the machine affects all alike.
+  // Run the plans alternately, so that other load on the machine affects all of them equally.
   for (int64_t step = 0; step < options.warm + options.steps; ++step) {
     for (const auto& trainee : trainees) {
       trainee->step(step);

@@ -1,4 +1,5 @@
-// Sides of `lockstep bench`: each trains in its own way, in its own processes.
+// Sides of a comparison by `lockstep bench`. Each side trains with its own method, in its own
+// processes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace lockstep::cli {
 
-/// The model (a GPT-2 with random weights) and the measurement.
+/// Model (a GPT-2 with random weights) and settings of the measurement.
 struct BenchOptions {
   int64_t ranks = 2;
   int64_t steps = 10, warm = 2;
@@ -18,22 +19,23 @@ struct BenchOptions {
   bool use_cpu = false;
 };
 
-/// Measurements of one plan, medians over the steps.
+/// Results for one plan: medians over the steps.
 struct BenchFigures {
   std::string name;
   double step_seconds = 0;
   int64_t state_bytes = 0;  // state of rank 0 between two steps; 0: unknown
-  double last_loss = 0;     // per token; the same on every side up to rounding
+  double last_loss = 0;     // per token; the same for every side except for rounding
 };
 
-/// Runs all ranks in one process that replicates the module in every step.
+/// Runs all ranks in one process, which replicates the module in every step.
 BenchFigures run_replicating(const BenchOptions& options);
 /// Runs the ranks as threads of this process.
 BenchFigures run_threads(const BenchOptions& options);
-/// Runs this rank of several processes. Every rank must call; only rank 0's measurements are valid.
+/// Runs this rank if each rank is a process. Must be called on every rank. Only rank 0's result is
+/// valid.
 BenchFigures run_process(const BenchOptions& options, train::RankContext& rank_context);
-/// Compares the ZeRO stages with and without offload, alternately. Every rank must call, as for
-/// run_process.
+/// Compares the ZeRO stages with and without offload; their steps are run alternately. Must be
+/// called on every rank. Only rank 0's result is valid.
 std::vector<BenchFigures> run_stages(const BenchOptions& options, train::RankContext& rank_context);
 
 }  // namespace lockstep::cli

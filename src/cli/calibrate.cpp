@@ -40,7 +40,7 @@ void print_products(const char* type, const std::vector<plan::ProductSample>& sa
   }
 }
 
-// Prints the measurements next to the values of the fitted rates.
+// Prints the measured times next to those computed from the fitted rates.
 void print(const plan::MachineSamples& samples, const plan::NodeGroup& node) {
   print_products("float32", samples.products32);
   print_products("bfloat16", samples.products16);

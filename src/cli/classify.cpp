@@ -1,4 +1,4 @@
-// Classification for `lockstep eval` and `lockstep predict`.
+// Implements classification for `lockstep eval` and `lockstep predict`.
 #include "cli/classify.h"
 
 #include <algorithm>
@@ -34,8 +34,8 @@ train::LabelledData labelled(
   return data;
 }
 
-/// Reads the classifier notes of the adapter, which was trained last, otherwise of the model's
-/// folder.
+/// Returns the classifier notes of the adapter if it has some, because it was trained last;
+/// otherwise those of the model's folder.
 train::ClassifierNotes notes_of_model(
     const model::ModelSource& source, const std::optional<train::AdapterRequest>& adapter) {
   const train::ClassifierNotes notes =

@@ -18,10 +18,11 @@
 
 namespace lockstep::cli {
 
-/// Maximum row length if data.sequence_length is not set: the model's positions, at most 1024.
+/// Returns the maximum row length if data.sequence_length is not set: the model's number of
+/// positions, at most 1024.
 int64_t length_of_rows(const config::Config& config, const model::ModelConfig& model);
 
-/// True if the model or the adapter was trained for generative_classification.
+/// Returns true if the model or the adapter was trained for generative_classification.
 bool writes_labels(
     const model::ModelSource& source, const std::optional<train::AdapterRequest>& adapter);
 
@@ -30,7 +31,7 @@ struct ClassifiedRows {
   train::Classified classified;  // rows of data.test, otherwise of data.validation
   bool is_test = false;
   train::ClassifierNotes notes;  // of the model's folder
-  train::JudgeOptions judging;   // with the thresholds of the notes
+  train::JudgeOptions judging;   // thresholds are those of the notes
   train::Shown shown = train::Shown::kTaken;
 
   const train::LabelledSet& set() const { return is_test ? data.rows.test : data.rows.validation; }
@@ -39,11 +40,11 @@ struct ClassifiedRows {
   }
 };
 
-/// Reads the rows of data.test, otherwise of data.validation, and classifies them under the plan;
-/// with `text`, only that row. Fields and lengths that are not `given`, and the label of interest,
-/// are those of training. Every rank must call. Throws Error (kConfig) if no row is named, if the
-/// model has no classifier or one for another problem, or for a metric or label that the problem
-/// lacks.
+/// Reads and classifies the rows of data.test, or of data.validation if there is no test set. With
+/// `text`, classifies only this text. Fields and lengths that are not in `given`, and the positive
+/// label, are those used in training. Throws Error (kConfig) if no rows are named, if the model has
+/// no classifier or one for another problem type, or if the problem type does not have a metric or
+/// label. Must be called on every rank.
 ClassifiedRows classify_rows(
     config::Config config,
     const config::Origins& given,

@@ -41,7 +41,7 @@ std::span<const Command> commands() {
 
 int run_command(const Command& command, const std::vector<std::string>& arguments) {
   return report_errors([&] {
-    (void)instruction_set();  // reports an invalid LOCKSTEP_MAX_CPU_ISA first
+    (void)instruction_set();  // report an invalid LOCKSTEP_MAX_CPU_ISA first
     return command.run(arguments);
   });
 }

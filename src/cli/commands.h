@@ -1,4 +1,4 @@
-// Commands of lockstep-core: those that need libtorch.
+// Commands of lockstep-core, which need libtorch.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// `lockstep data show`: documents and their loss mask.
+// `lockstep data show`: prints documents and their loss mask.
 #include "cli/data.h"
 
 #include <cstdlib>
@@ -38,7 +38,7 @@ config::ResolveOptions show_options() {
   return options;
 }
 
-/// Consecutive tokens that all have a loss, or none.
+/// Consecutive tokens, all with a loss or all without.
 struct Run {
   std::string text;
   bool is_learned = false;
@@ -49,7 +49,7 @@ struct Shown {
   int64_t tokens = 0, learned = 0;
 };
 
-/// A document's first token never has a loss, because nothing precedes it.
+/// Returns the runs of a document. Its first token never has a loss, because no token precedes it.
 Shown runs_of(
     const data::EncodedRow& row, const std::shared_ptr<const text::Tokenizer>& tokenizer) {
   Shown shown;

@@ -1,4 +1,4 @@
-// `lockstep doctor`: checks of this machine and of its ranks.
+// `lockstep doctor`: checks this machine and its ranks.
 #include "cli/doctor.h"
 
 #include <cstdlib>
@@ -34,7 +34,7 @@ constexpr launch::OptionSpec kOptions[] = {
     {"help", OptionKind::kFlag, "", "print this help", 'h'},
 };
 constexpr const char* kResult =
-    "LOCKSTEP_DOCTOR_RESULT";  // path of the file to which rank 0 writes the measurements
+    "LOCKSTEP_DOCTOR_RESULT";  // file to which rank 0 writes the results
 
 void add_measured(const Measured& measured, int ranks, int nodes, std::vector<Finding>& findings) {
   findings.push_back(launch::judge_bandwidth(ranks, measured.all_reduce, measured.expected));
@@ -43,7 +43,7 @@ void add_measured(const Measured& measured, int ranks, int nodes, std::vector<Fi
   }
 }
 
-// Under a launcher: every rank measures, rank 0 checks its machine and prints the table.
+// Runs under a launcher. Every rank measures; rank 0 also checks its machine and prints the table.
 int run_rank(const launch::WorkerIdentity& identity, const std::string& output) {
   const Measured measured = measure_ranks(identity);
   if (identity.rank != 0) {
@@ -60,7 +60,7 @@ int run_rank(const launch::WorkerIdentity& identity, const std::string& output) 
   return launch::exit_code_of(findings);
 }
 
-// Without a launcher: starts this program again as the ranks of a job.
+// Runs without a launcher: starts copies of this program as the ranks of a job.
 void run_ranks(int ranks, std::vector<Finding>& findings) {
   std::string pattern = (temporary_folder() / "lockstep-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) {

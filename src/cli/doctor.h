@@ -1,4 +1,4 @@
-// `lockstep doctor`: a table of problems that may affect a job.
+// `lockstep doctor`: prints a table of problems that may affect a job.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lockstep::cli {
 
-/// Returns 0, or 3 if something is broken (docs/launch.md).
+/// Returns 0, or 3 if a check found something broken (docs/launch.md).
 int run_doctor(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

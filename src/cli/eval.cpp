@@ -56,7 +56,7 @@ config::ResolveOptions eval_options() {
   return options;
 }
 
-/// Returns the adapters of the flags, otherwise of lora.adapter.
+/// Returns the adapters of the flags. Without flags, returns lora.adapter.
 train::AdapterFlags adapter_flags(const config::Resolution& resolution) {
   const auto values = [&](const char* flag) {
     const auto found = resolution.flags.find(flag);
@@ -92,7 +92,8 @@ train::AdapterFlags adapter_flags(const config::Resolution& resolution) {
   return flags;
 }
 
-/// Classifiers and unlearning are evaluated with a single adapter of weight 1.
+/// Throws unless there is at most one adapter, with weight 1. Other adapters are not supported for
+/// classifiers and unlearning.
 void require_one_adapter(const train::AdapterFlags& flags) {
   if (flags.folders.size() > 1 || !flags.weights.empty()) {
     throw Error(
@@ -102,7 +103,8 @@ void require_one_adapter(const train::AdapterFlags& flags) {
   }
 }
 
-/// Evaluates a classifier: metrics, report, and their files with `--output`.
+/// Evaluates a classifier: computes metrics and the report, and with `--output` writes them to
+/// files.
 int evaluate_classifier(const config::Resolution& resolution, train::RankContext& rank_context) {
   config::Config config = resolution.config;
   if (!config.data.validation.empty() || !config.data.test.empty()) {
@@ -121,7 +123,7 @@ int evaluate_classifier(const config::Resolution& resolution, train::RankContext
     train::write_judgement(*folder, judgement, answered);
   }
   nlohmann::ordered_json report = nlohmann::ordered_json::object();
-  const bool has_labels = judgement.rows > 0;  // without labels only predictions are reported
+  const bool has_labels = judgement.rows > 0;  // without labels, only predictions are reported
   if (has_labels) {
     train::check_finite(judgement.loss);
     report["eval_loss"] = judgement.loss;
@@ -161,7 +163,7 @@ int evaluate(
     return evaluate_unlearning(resolution, rank_context);
   }
   if (!resolution.has("bigram") && !config.data.validation.empty()) {
-    config.data.train.clear();  // not needed, so it is not tokenized
+    config.data.train.clear();  // not needed, so do not tokenize it
     config.data.mixture.clear();
   }
   const model::ModelSource source = train::find_source(config.model.path, "");

@@ -5,7 +5,7 @@
 
 namespace lockstep::cli {
 
-/// `lockstep eval --model DIR --data FILE [--json]`: loss, perplexity and token accuracy.
+/// `lockstep eval --model DIR --data FILE [--json]`: prints loss, perplexity and token accuracy.
 int run_eval(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

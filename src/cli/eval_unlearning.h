@@ -6,8 +6,9 @@
 
 namespace lockstep::cli {
 
-/// Measures unlearning.metrics and writes TOFU_EVAL.json and TOFU_SUMMARY.json after every metric,
-/// to --output or otherwise to training.output_dir. Every rank must call. Returns the exit code.
+/// Computes unlearning.metrics. Writes TOFU_EVAL.json and TOFU_SUMMARY.json after every metric, to
+/// --output or, if it is not set, to training.output_dir. Returns the exit code. Must be called on
+/// every rank.
 int evaluate_unlearning(const config::Resolution& resolution, train::RankContext& rank_context);
 
 }  // namespace lockstep::cli

@@ -1,4 +1,4 @@
-// `lockstep export`: merged, quantized and GGUF models.
+// `lockstep export`: writes merged, quantized and GGUF models.
 #include "cli/export.h"
 
 #include <filesystem>
@@ -59,7 +59,8 @@ std::optional<at::ScalarType> type_of(const std::string& name) {
                               : std::nullopt;
 }
 
-/// Returns the model's tokenizer, otherwise the adapter's; null if neither folder has one.
+/// Returns the model's tokenizer, or the adapter's if the model has none. Null if neither folder
+/// has one.
 std::shared_ptr<const text::Tokenizer> find_tokenizer(
     const model::ModelSource& base, const std::filesystem::path& adapter) {
   for (const std::filesystem::path& folder : {base.folder, adapter}) {
@@ -72,7 +73,7 @@ std::shared_ptr<const text::Tokenizer> find_tokenizer(
   return nullptr;
 }
 
-/// Throws Error if the output would overwrite the model, or has an unsuitable name.
+/// Throws Error if the output would overwrite the model, or if its name does not match the format.
 void check_output(const ExportRequest& request, const model::ModelSource& base) {
   std::error_code ignored;
   for (const std::string& adapter : request.adapters.folders) {

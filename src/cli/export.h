@@ -6,7 +6,7 @@
 
 namespace lockstep::cli {
 
-/// Writes a model and an adapter as one model folder. Returns the exit code.
+/// Writes a model, merged with its adapter, to a model folder or GGUF file. Returns the exit code.
 int run_export(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

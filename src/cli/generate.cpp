@@ -37,7 +37,7 @@ struct Request {
   train::QuantizationFlags quantization;
 };
 
-/// Fills the request; returns an exit code if the command ends here (--help, a usage error).
+/// Fills the request. Returns kHelpShown if the command is complete.
 start::Parsed read_request(std::vector<std::string> arguments, Request& request) {
   CLI::App app("Continue a prompt and print both; for an encoder-decoder, print its answer");
   app.name("lockstep generate");
@@ -100,7 +100,8 @@ void write_out(const std::string& text) {
 
 enum class Output { kStdout, kNone };
 
-/// Writes the prompt and its continuation; only the answer if an encoder reads the prompt.
+/// Writes the prompt and its continuation. If the model is an encoder-decoder, writes only the
+/// answer.
 void continue_prompt(
     const nn::LanguageModel& model,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
@@ -112,7 +113,7 @@ void continue_prompt(
       write_out(text);
     }
   };
-  // A decoder continues the prompt; an encoder-decoder writes a separate answer.
+  // A decoder continues the prompt. An encoder-decoder writes a separate answer.
   const bool answers = model.config().is_encoder_decoder() || request.is_chat;
   write(answers ? "" : request.prompt);
   text::StreamDecoder decoder(
@@ -124,7 +125,7 @@ void continue_prompt(
   write(decoder.finish() + "\n");
 }
 
-/// Returns the user's message or list of messages, followed by the template's generation prompt.
+/// Returns the chat for the prompt, which is the user's message or a list of messages.
 data::Chat chat_of(const Request& request) {
   data::Chat chat;
   if (!request.system.empty()) {
@@ -141,7 +142,8 @@ data::Chat chat_of(const Request& request) {
   return chat;
 }
 
-/// Encodes the prompt; the template's end marker of assistant messages also ends the answer.
+/// Encodes the prompt with the chat template. Adds the end marker of assistant messages to the
+/// tokens that end the answer.
 std::vector<int64_t> encode_chat(const text::Tokenizer& tokenizer, Request& request) {
   const auto chats = data::ChatTemplate::of(tokenizer);
   if (chats == nullptr) {
@@ -161,7 +163,7 @@ std::vector<int64_t> encode_chat(const text::Tokenizer& tokenizer, Request& requ
   return {ids.begin(), ids.end()};
 }
 
-/// Generates on the ranks of a tensor group, each with its shard of the model.
+/// Generates on the ranks of a tensor-parallel group. Each rank has its shard of the model.
 int generate_on_ranks(
     const Request& request,
     const std::vector<std::string>& arguments,
@@ -264,7 +266,7 @@ int run_generate(std::vector<std::string> arguments) {
     return generate_on_ranks(request, arguments, source, load, tokenizer, prompt);
   }
   train::keep_threads_within_quota(1);
-  ops::keep_host_memory();  // large pages make reading the weights faster
+  ops::keep_host_memory();  // large pages accelerate reading the weights
   const auto positions = static_cast<int64_t>(prompt.size()) + request.options.max_new_tokens;
   const auto model = train::load_over_devices(source, load, request.device_map, positions);
   continue_prompt(*model, tokenizer, prompt, request, Output::kStdout);

@@ -1,5 +1,5 @@
-// Main of lockstep-core, the program with libtorch: dispatches commands by a table. Users start it
-// through `lockstep` (src/start).
+// Main function of lockstep-core, the program with libtorch. Users start it through `lockstep`
+// (src/start).
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -24,7 +24,8 @@ int run(const std::vector<std::string>& words) {
   return exit_code(ErrorKind::kConfig);
 }
 
-// Exits without libtorch's destructors, which take 0.1 s; all files are closed by their scopes.
+// Exits without the destructors of libtorch, which take 0.1 s. All files have been closed by their
+// owners.
 [[noreturn]] void leave(int code) {
   std::cout.flush();
   std::fflush(nullptr);

@@ -1,4 +1,4 @@
-// Hints for out-of-memory errors.
+// Suggests configuration changes for out-of-memory errors.
 #include "cli/memory_advice.h"
 
 #include <functional>
@@ -20,10 +20,10 @@ constexpr double kWorthwhile = 0.03;  // minimum saving to report, relative to a
 
 struct Change {
   std::string words;
-  std::function<bool(config::Config&)> apply;  // returns false if it is set already
+  std::function<bool(config::Config&)> apply;  // returns false if already set
 };
 
-/// Changes in order of their cost in step time, cheapest first.
+/// Returns the changes in order of their cost in step time, cheapest first.
 std::vector<Change> changes_of(const config::Config& config) {
   const auto stage = [](int64_t to) {
     return Change{fmt::format("parallel.zero_stage={}", to), [to](config::Config& c) {
@@ -96,7 +96,7 @@ Error with_cheapest_changes(const Error& error, const config::Config& config, in
   std::string remedy;
   try {
     remedy = advice(config, ranks);
-  } catch (const Error&) {  // without an estimate the error stays unchanged
+  } catch (const Error&) {  // without an estimate, the error is returned unchanged
   }
   if (!remedy.empty() && error.remedy().find("--force") != std::string::npos) {
     remedy += "\n--force starts the run anyway";  // the run was refused before it started

@@ -1,4 +1,4 @@
-// Advice for users whose job ran out of memory.
+// Suggestions for users whose job ran out of memory.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace lockstep::cli {
 
-/// Returns the error with at most three configuration changes that save memory at the lowest cost
-/// in time, and the estimated saving per rank of each.
+/// Returns the error with at most three suggested configuration changes. They are the ones that
+/// save memory at the lowest cost in time, each with the estimated saving per rank.
 Error with_cheapest_changes(const Error& error, const config::Config& config, int64_t ranks);
 
 }  // namespace lockstep::cli

@@ -31,8 +31,8 @@ std::string own_path() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-// Runs as a rank forked from the starting process, which saves loading libtorch again (0.25 s of
-// processor time).
+// Runs as a rank that was forked from the starting process. Forking avoids loading libtorch again,
+// which takes 0.25 s of processor time.
 int run_as_rank(const std::string& command, const std::vector<std::string>& arguments) {
   if (const char* threads = std::getenv("OMP_NUM_THREADS")) {  // OpenMP has read the parent's value
     at::set_num_threads(std::max(1, std::atoi(threads)));
@@ -80,7 +80,7 @@ int run_threads(
     rank_context.group.shared_memory = threads.shared_memory;
     rank_context.local_size = ranks;
     rank_context.ranks_are_threads = true;
-    exit = std::max(exit.load(), body(rank_context));  // all ranks return the same code
+    exit = std::max(exit.load(), body(rank_context));  // all ranks return the same exit code
   });
   return exit;
 }
@@ -92,7 +92,7 @@ int start_ranks(
     const std::vector<std::string>& arguments,
     int ranks,
     const std::map<std::string, std::string>& environment) {
-  constexpr int kMostRanks = 4096;  // limit for processes that each have several threads
+  constexpr int kMostRanks = 4096;  // limit, because each process has several threads
   if (ranks > kMostRanks) {
     throw Error(
         ErrorKind::kConfig,
@@ -110,14 +110,14 @@ int start_ranks(
   }
   supervisor.name = "lockstep " + command;
   supervisor.environment = environment;
-  // All ranks expand ${now:...} to the same names.
+  // Makes ${now:...} expand to the same name on all ranks.
   supervisor.environment["LOCKSTEP_STARTED"] = std::to_string(std::time(nullptr));
   return launch::supervise(supervisor);
 }
 
 int run_ranks(const RankOptions& options, const std::function<int(train::RankContext&)>& body) {
   if (const auto identity = launch::read_identity(launch::current_environment())) {
-    // Process name for top and ps.
+    // Process name shown by top and ps.
     ::prctl(PR_SET_NAME, fmt::format("lockstep-r{}", identity->rank).c_str());
   } else {
     const int64_t ranks =

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kOnOtherRanks = 1e-5;  // tolerance for sums in a different order
+constexpr double kOnOtherRanks = 1e-5;  // tolerance for sums in another order
 constexpr int64_t kShownSteps = 20;
 
 Error usage(const std::string& message) {
@@ -57,12 +57,12 @@ config::ResolveOptions replay_options() {
   return options;
 }
 
-/// Result of one step, or the mean of several.
+/// Values of one step, or means over several.
 struct Logged {
   std::optional<double> loss, norm;
 };
 
-/// Reads the last line that a run logged for each step.
+/// Returns the last values that a run logged for each step.
 std::map<int64_t, Logged> logged_steps(const fs::path& run) {
   std::map<int64_t, Logged> steps;
   for_each_line(run / "metrics.jsonl", [&](std::string_view text) {
@@ -91,14 +91,15 @@ std::string text_of(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "none";
 }
 
-/// Compares the recorded with the new results, one line per step. Returns true if all agree.
+/// Compares the recorded values with the new ones and prints one line per step. Returns true if all
+/// agree.
 bool compare(const fs::path& run, const fs::path& again, int64_t from, bool same_ranks) {
   const auto recorded = logged_steps(run), replayed = logged_steps(again);
   const double tolerance = same_ranks ? 0 : kOnOtherRanks;
   int64_t compared = 0, differing = 0, before = 0;
   for (const auto& [step, then] : recorded) {
     const int64_t first = std::exchange(before, step) + 1;
-    // A line has the mean of the steps since the previous line.
+    // A line contains the mean over the steps since the previous line.
     if (first <= from || !replayed.contains(step)) {
       continue;
     }
@@ -158,7 +159,7 @@ int run_replay(std::vector<std::string> arguments) {
   const std::vector<std::string> given = arguments;
   fs::path checkpoint = arguments.front();
   if (!checkpoint.has_filename()) {
-    checkpoint = checkpoint.parent_path();  // for "run/checkpoint-100/"
+    checkpoint = checkpoint.parent_path();  // path with a trailing slash
   }
   const int64_t from = step_of(checkpoint);
   if (!fs::exists(checkpoint / "config.yaml")) {
@@ -198,7 +199,7 @@ int run_replay(std::vector<std::string> arguments) {
   ranks.shared_memory = resolution.config.training.ddp_backend != "gloo";
   return run_ranks(ranks, [&](train::RankContext& rank_context) {
     if (rank_context.is_first()) {
-      fs::remove(again / "metrics.jsonl");  // left by an earlier replay
+      fs::remove(again / "metrics.jsonl");  // from an earlier replay
     }
     const int code = with_our_errors([&] {
       return train::run_training(

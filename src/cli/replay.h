@@ -7,9 +7,9 @@
 namespace lockstep::cli {
 
 /// `lockstep replay CHECKPOINT --step N`: trains from the checkpoint with its configuration until
-/// step N, in a separate folder, and compares each step's loss and gradient norm with the recorded
-/// ones. Exit code 6 if they differ: in any bit on the same number of ranks, by more than 1e-5 on
-/// another.
+/// step N, in a separate folder. Compares the loss and gradient norm of each step with the recorded
+/// ones. Returns exit code 6 if they differ. With the same number of ranks, every bit must be
+/// equal; with another number, the difference may be up to 1e-5.
 int run_replay(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

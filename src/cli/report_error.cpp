@@ -14,7 +14,8 @@
 namespace lockstep::cli {
 namespace {
 
-/// libtorch's errors include a page of stack; only the first part, with the reason, is used.
+/// Converts an error of libtorch. Only its first part contains the reason; it is followed by a long
+/// stack trace.
 Error from_torch(const c10::Error& error) {
   return {
       ErrorKind::kInternal,
@@ -44,8 +45,8 @@ int report_errors(const std::function<int()>& body) {
   try {
     return with_our_errors(body);
   } catch (const Error&) {
-    return launch::record_current_exception();  // prints to stderr and writes the launcher's error
-                                                // file, if any
+    return launch::record_current_exception();  // prints the error and writes the launcher's error
+                                                // file
   }
 }
 

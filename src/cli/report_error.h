@@ -1,16 +1,16 @@
-// Error reporting of commands: one screen of text and an exit code.
+// Reports the errors of commands: one screen of text and an exit code.
 #pragma once
 
 #include <functional>
 
 namespace lockstep::cli {
 
-/// Runs `body` and returns its exit code. An exception is printed on standard error and written to
-/// the launcher's error file, if requested. The exit code is that of the Error's kind, 5 if out of
-/// memory, 1 otherwise.
+/// Runs `body` and returns its exit code. If it throws, prints the exception on standard error and
+/// writes it to the launcher's error file, if requested. The exit code is then that of the kind of
+/// Error, 5 if out of memory, otherwise 1.
 int report_errors(const std::function<int()>& body);
 
-/// Runs `body` and converts any exception to an Error.
+/// Runs `body` and rethrows any exception as Error.
 int with_our_errors(const std::function<int()>& body);
 
 }  // namespace lockstep::cli

@@ -30,7 +30,7 @@ struct ScheduleOptions {
   double rehearsal_ms = 0;
 };
 
-// Wider schedules are not drawn on the terminal, only described by numbers.
+// Maximum width of a drawing on the terminal. Of wider schedules, only the numbers are printed.
 constexpr double kWidestDrawing = 400;
 
 schedule::Schedule schedule_of(const ScheduleOptions& options) {
@@ -73,7 +73,8 @@ void print_report(
                                          : "are matched by stage and micro-batch\n");
 }
 
-// One unit of --times lasts this number of milliseconds.
+// Measures a rehearsal of the schedule and prints it. One unit of --times lasts rehearsal_ms
+// milliseconds.
 void print_rehearsal(const schedule::Schedule& schedule, const ScheduleOptions& options) {
   const double unit = options.rehearsal_ms / 1e3;
   const schedule::Timeline measured = parallel::rehearse(

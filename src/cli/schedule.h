@@ -1,4 +1,4 @@
-// `lockstep schedule`: draws a pipeline schedule, times it and verifies it.
+// `lockstep schedule`: draws, times and verifies a pipeline schedule.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace lockstep::cli {
 
-/// Runs the command. `arguments` excludes the names of program and command. Returns the exit code;
-/// throws lockstep::Error.
+/// Runs the command. `arguments` are those after the command's name. Returns the exit code. Throws
+/// lockstep::Error.
 int run_schedule(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

@@ -50,7 +50,7 @@ nlohmann::json json_of(
   return result;
 }
 
-/// Prints one line per group with its worst result, and each failed check.
+/// Prints one line per group with its worst result, and one line for each failed check.
 void print_checks(
     const std::vector<Check>& checks, const train::RankContext& rank_context, double seconds) {
   std::vector<std::string> groups;
@@ -62,7 +62,7 @@ void print_checks(
   int failed = 0;
   for (const std::string& group : groups) {
     int passed = 0, all = 0;
-    std::vector<const Check*> told;  // the slowest of several checks of one kind
+    std::vector<const Check*> told;  // slowest check of each kind
     for (const Check& check : checks) {
       if (check.group != group) {
         continue;
@@ -118,7 +118,7 @@ int selftest(train::RankContext& rank_context, const std::string& file) {
   }
   const double seconds = seconds_now() - began;
   if (!rank_context.is_first()) {
-    return 0;  // a failure here would end rank 0 before it has printed its results
+    return 0;  // a nonzero code would end rank 0 before it has printed its results
   }
   print_checks(checks, rank_context, seconds);
   if (!file.empty()) {

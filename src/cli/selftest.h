@@ -6,7 +6,7 @@
 
 namespace lockstep::cli {
 
-/// Returns the exit code: that of a numeric error if a check failed.
+/// Returns the exit code. If a check fails, this is the exit code of a numeric error.
 int run_selftest(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

@@ -1,4 +1,4 @@
-// Self-test of checkpoints.
+// Implements the self-test of checkpoints.
 #include <filesystem>
 #include <stdexcept>
 
@@ -23,7 +23,7 @@ std::vector<checkpoint::Piece> owned_pieces(parallel::ParallelModel& model) {
   return pieces;
 }
 
-/// Returns a rank's whole state on the host, in the order of the visit.
+/// Returns all state of a rank on the host, in the order of visit_state().
 std::vector<at::Tensor> state_of(parallel::ParallelModel& model) {
   std::vector<at::Tensor> state;
   model.visit_state(

@@ -1,4 +1,4 @@
-// Self-tests of operations, plans and CUDA graphs.
+// Implements the self-tests of operations, plans and CUDA graphs.
 #include "cli/selftest_checks.h"
 
 #include <algorithm>
@@ -33,8 +33,7 @@ namespace {
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
-/// Throws if the difference exceeds the type's precision; returns the error relative to the largest
-/// element.
+/// Returns the error relative to the largest element. Throws if it exceeds `tolerance`.
 double compare(const Tensor& found, const Tensor& expected, double tolerance, const char* what) {
   const Tensor one = found.detach().to(at::kCPU, at::kDouble), other = expected.detach();
   const double largest = std::max(other.abs().max().item<double>(), 1e-30);
@@ -48,7 +47,7 @@ double compare(const Tensor& found, const Tensor& expected, double tolerance, co
 struct Operation {
   const char* name;
   std::vector<std::vector<int64_t>>
-      shapes;  // shapes of the inputs, all floating-point and with gradients
+      shapes;  // shapes of the inputs, which are all floating-point and have gradients
   std::function<Tensor(const Tensors& inputs)> run;
 };
 
@@ -125,8 +124,8 @@ std::vector<Operation> operations() {
   };
 }
 
-/// Returns the outputs and gradients of an operation in `type`; `given` is the gradient of its
-/// result.
+/// Returns the outputs and gradients of an operation, computed in `type`. `given` is the gradient
+/// of its result.
 Tensors results_of(
     const Operation& operation,
     const Tensors& values,
@@ -151,7 +150,7 @@ std::string check_operation(const Operation& operation, c10::Device device, at::
   auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
   Tensors values;
   for (const std::vector<int64_t>& shape : operation.shapes) {
-    // Rounded to the type, so that the reference starts with the same values.
+    // Round to the type, so that the reference is computed from the same values.
     values.push_back(at::randn(shape, generator).to(type).to(at::kDouble));
   }
   const Tensors found = results_of(operation, values, device, type, type);
@@ -198,7 +197,7 @@ std::string check_adamw(c10::Device device, at::ScalarType type) {
           "the weight"));
 }
 
-/// Throws if any bit differs.
+/// Throws if the tensors are not bitwise equal.
 std::string expect_same(const Tensor& found, const Tensor& expected) {
   if (!at::equal(found.to(at::kCPU), expected)) {
     throw std::runtime_error("the bits differ from the CPU's");
@@ -216,7 +215,7 @@ std::string check_unpacking(c10::Device device, ops::PackedKind kind) {
       ops::dequantize(matrix));
 }
 
-/// Checks rounding along rows and columns, for sizes with whole and partial tiles.
+/// Checks rounding along rows and columns. The sizes contain whole and partial tiles.
 std::string check_rounding(c10::Device device) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(8);
   const Tensor matrix = at::randn({264, 520}, generator).to(at::kBFloat16);
@@ -278,7 +277,7 @@ Check check_on_all_ranks(
 }
 
 parallel::ModelSpec small_model(const train::RankContext& rank_context) {
-  const int heads = std::max(8, rank_context.size());  // each rank may own one head
+  const int heads = std::max(8, rank_context.size());  // each rank may have one head
   parallel::ModelSpec spec;
   spec.config = model::parse_model_config(
       fmt::format(

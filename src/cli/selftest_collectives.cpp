@@ -1,4 +1,4 @@
-// Self-tests of collectives and messages.
+// Implements the self-tests of collectives and messages.
 #include <algorithm>
 #include <exception>
 
@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-constexpr int kMostInPairs = 16;  // maximum number of ranks for tests of every pair
+constexpr int kMostInPairs = 16;  // maximum number of ranks for tests of all pairs
 
 void expect_all(const Tensor& tensor, double value) {
   if (!tensor.eq(value).all().item<bool>()) {
@@ -93,8 +93,8 @@ class Collectives {
          [this, previous] { expect_all(whole_[0], previous + 1.0); }}};
   }
 
-  /// Returns the bytes per second that each rank sends, the best of several rounds. Throws if the
-  /// first result is wrong.
+  /// Returns the number of bytes per second that each rank sends, in the best of several rounds.
+  /// Throws if the first result is wrong.
   double measure(const Kind& kind) {
     kind.run();
     kind.look();
@@ -103,7 +103,7 @@ class Collectives {
     for (int round = 0; round < 4; ++round) {
       const double began = seconds_now();
       kind.run();
-      kind.out->view({-1})[0].item<float>();  // waits until the GPU has finished
+      kind.out->view({-1})[0].item<float>();  // waits for the GPU
       best = std::max(best, kind.bytes / (seconds_now() - began));
     }
     return best;
@@ -117,7 +117,8 @@ class Collectives {
   double part_bytes_ = 0, ring_bytes_ = 0;
 };
 
-/// Returns a rank's partner in a round of a round-robin tournament; the rank itself if it pauses.
+/// Returns a rank's partner in a round of a round-robin tournament. If the rank pauses, returns the
+/// rank itself.
 int partner_of(int rank, int round, int ranks) {
   const int even = ranks + ranks % 2, last = even - 1;
   const int across = ((2 * round - rank) % last + last) % last;
@@ -125,7 +126,7 @@ int partner_of(int rank, int round, int ranks) {
   return found < ranks ? found : rank;
 }
 
-/// Returns a rank's results with its partner as text: bandwidth or error per kind.
+/// Returns the results of a rank and its partner as text: bandwidth or error for each kind.
 std::string found_with(train::RankContext& rank_context, int other) {
   nlohmann::json found = nlohmann::json::array();
   const int low = std::min(rank_context.rank(), other), high = std::max(rank_context.rank(), other);

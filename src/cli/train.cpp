@@ -61,10 +61,10 @@ int run_train(std::vector<std::string> arguments) {
   ranks.timeout = std::chrono::seconds(training.ddp_timeout);
   ranks.shared_memory = training.ddp_backend != "gloo";
   for (const int signal : {SIGUSR1, SIGUSR2}) {
-    std::signal(signal, SIG_IGN);  // ignored until there is something to save
+    std::signal(signal, SIG_IGN);  // ignored until the run can save a checkpoint
   }
   return run_ranks(ranks, [&](train::RankContext& rank_context) {
-    if (rank_context.is_first() || !ranks.in_process) {  // the log level is per process
+    if (rank_context.is_first() || !ranks.in_process) {  // the log level belongs to the process
       set_log_level(
           level_of(rank_context.is_first() ? training.log_level : training.log_level_replica));
     }

@@ -5,9 +5,9 @@
 
 namespace lockstep::cli {
 
-/// `lockstep train`. Starts its ranks unless a launcher did.
+/// `lockstep train`. Starts the ranks unless a launcher has started them.
 int run_train(std::vector<std::string> arguments);
-/// `lockstep unlearn`: the same with task.type=unlearning.
+/// `lockstep unlearn`. Same as `lockstep train` with task.type=unlearning.
 int run_unlearn(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

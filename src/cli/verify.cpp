@@ -75,7 +75,7 @@ parallel::ModelSpec spec_of(
   request.adapter = train::adapter_request(config.lora);
   request.quantization = train::quantization_of(config.quantization);
   request.float8 = plan::float8_of(config.precision);
-  if (request.float8) {  // float32 sums in different orders may round to different 8-bit numbers
+  if (request.float8) {  // float32 sums in another order may be rounded to other 8-bit numbers
     request.dtype = at::kDouble;
   }
   if (train::trains_rewards(config.task)) {
@@ -98,7 +98,7 @@ parallel::ModelSpec spec_of(
   return spec;
 }
 
-/// Marks rows as training does, and sets the reference model of the objective.
+/// Marks the rows as in training, and sets the objective's reference model.
 void set_unlearning(
     const config::Config& config,
     const parallel::ModelSpec& spec,
@@ -121,7 +121,7 @@ void set_unlearning(
                       parallel::ParallelModel& model,
                       const parallel::Plan& plan,
                       parallel::ParallelGroups& axes) mutable {
-    // Compared with the unchanged model, the first step would have no divergence.
+    // Use other weights: in the first step, the divergence from the unchanged model would be 0.
     const auto seed = static_cast<uint64_t>(config.training.seed) + 1;
     other.fill = parallel::fill_at_random(other.config, seed);
     return train::unlearning_reference(config, model, other, plan, axes);
@@ -216,7 +216,7 @@ int verify(const config::Resolution& resolution, train::RankContext& rank_contex
   const parallel::VerifyOptions options = options_of(resolution, spec, plan, mesh);
   const parallel::Verification found = parallel::verify(spec, plan, axes, options);
   if (!rank_context.is_first()) {
-    return 0;  // a failure here would end rank 0 before it has printed its results
+    return 0;  // a nonzero code would end rank 0 before it has printed its results
   }
   print(found, spec, options, mesh, resolution.has("all") ? Rows::kAll : Rows::kWorst);
   return found.first_difference ? exit_code(ErrorKind::kNumeric) : 0;

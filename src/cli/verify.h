@@ -6,8 +6,8 @@
 
 namespace lockstep::cli {
 
-/// Trains the user's model for two steps on one rank and under the plan, and prints the differences
-/// of losses and gradients. Exit code 6 if they exceed the tolerance.
+/// Trains the user's model for two steps, on one rank and with the plan, and prints the differences
+/// of losses and gradients. Returns exit code 6 if they exceed the tolerance.
 int run_verify(std::vector<std::string> arguments);
 
 }  // namespace lockstep::cli

@@ -64,7 +64,8 @@ void add_documents(const SequenceView& view, const std::vector<Draw>& draws, Mic
   }
 }
 
-/// Encoder input is the row; decoder input is the row shifted right by one.
+/// Makes the row the input of the encoder, and the row shifted right by one the input of the
+/// decoder.
 void add_decoder(int64_t start, MicroBatch& batch) {
   batch.source = batch.ids;
   batch.source_length = batch.length;

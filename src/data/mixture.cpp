@@ -1,4 +1,4 @@
-// Fair interleaving of data sources.
+// Interleaves data sources fairly.
 #include "data/mixture.h"
 
 #include <algorithm>

@@ -18,7 +18,7 @@ struct Story {
   std::vector<StoryQuestion> questions;
 };
 
-/// `events` is the number of events, at least 1.
+/// Returns a story with `events` events, at least 1.
 Story tell_story(uint64_t key, int64_t events);
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-// Listing of a run's checkpoints by folder name.
+// Lists the checkpoints of a run by folder name.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace lockstep::monitor {
 
-/// Returns the steps of the complete checkpoints in a run's folder, ascending. A checkpoint gets
-/// its final name only when it is complete.
+/// Returns the steps of the complete checkpoints in a run's folder, ascending. A checkpoint is
+/// complete if its folder has its final name.
 std::vector<int64_t> checkpoints_of(const std::filesystem::path& folder);
 
 }  // namespace lockstep::monitor

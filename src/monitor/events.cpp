@@ -1,4 +1,4 @@
-// Writer of events.jsonl, and the build hash of this program.
+// Implements the writer of events.jsonl and the build hash of this program.
 #include "monitor/events.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ nlohmann::ordered_json program_identity() {
   nlohmann::ordered_json identity{{"version", LOCKSTEP_VERSION}};
   try {
     identity["build"] = hash_of("/proc/self/exe").substr(0, kBuildDigits);
-  } catch (const Error&) {  // no /proc: omit the hash
+  } catch (const Error&) {  // without /proc, the hash is omitted
   }
   return identity;
 }

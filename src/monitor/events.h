@@ -1,5 +1,5 @@
-// events.jsonl: log of a run's events, such as checkpoints and warnings, with one JSON object per
-// line.
+// events.jsonl: log of a run's events, such as checkpoints and warnings. Each line is a JSON
+// object.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::monitor {
 
-/// File name in a run's folder.
+/// Name of the file in a run's folder.
 inline constexpr std::string_view kEventsName = "events.jsonl";
 
 /// Event log in a run's folder. Each attempt of a run appends its events: "began" (step, task,
@@ -28,8 +28,9 @@ class EventFile {
   /// Opens `folder`/events.jsonl as LineFile::at_end().
   explicit EventFile(const std::filesystem::path& folder);
 
-  /// Appends {"time": .., "step": .., "event": name, fields in order} with one write. `wall_time`:
-  /// seconds since 1970; `step`: completed optimizer steps. Throws Error (checkpoint).
+  /// Appends {"time": .., "step": .., "event": name, fields in order} with one write. `wall_time`
+  /// is in seconds since 1970, and `step` is the number of completed optimizer steps. Throws Error
+  /// (checkpoint).
   void log(
       double wall_time, int64_t step, std::string_view name, const nlohmann::ordered_json& fields);
 
@@ -37,8 +38,8 @@ class EventFile {
   LineFile file_;
 };
 
-/// Identity of the running program: {"version": .., "build": a hash of its file}. Distinguishes
-/// runs of different builds.
+/// Returns the identity of the running program: {"version": .., "build": a hash of its file}. It
+/// distinguishes runs of different builds.
 nlohmann::ordered_json program_identity();
 
 }  // namespace lockstep::monitor

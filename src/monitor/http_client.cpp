@@ -1,4 +1,4 @@
-// HTTP client over a dynamically loaded libcurl.
+// Implements an HTTP client with libcurl, which is loaded dynamically.
 #include "monitor/http_client.h"
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace {
 constexpr long kConnectSeconds = 5, kSeconds = 20;
 constexpr size_t kLongestReply = size_t{1} << 20;
 
-/// Functions of libcurl.so.4 that are loaded.
+/// Functions of libcurl.so.4 to load.
 #define LOCKSTEP_CURL_FUNCTIONS(DO) \
   DO(curl_global_init)              \
   DO(curl_easy_init)                \
@@ -31,7 +31,7 @@ constexpr size_t kLongestReply = size_t{1} << 20;
   DO(curl_slist_append)             \
   DO(curl_slist_free_all)
 
-// The header defines macros with some of these names.
+// curl.h defines macros with these names.
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 
@@ -90,7 +90,7 @@ int is_cancelled(
   return static_cast<const std::atomic<bool>*>(flag)->load() ? 1 : 0;
 }
 
-/// Returns scheme, host and port of a URL. The rest may contain secrets.
+/// Returns scheme, host and port of a URL. Other parts may contain secrets.
 std::string host_of_url(const std::string& url) {
   const size_t begin = url.find("://");
   const size_t end = url.find_first_of("/?#", begin == std::string::npos ? 0 : begin + 3);

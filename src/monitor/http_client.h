@@ -1,4 +1,5 @@
-// HTTP client for tracker servers. Loads libcurl at run time, so that no program links to it.
+// HTTP client for the servers of trackers. Loads libcurl at run time, so that no program links to
+// it.
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,7 @@ struct HttpReply {
   std::string body{};
 };
 
-/// Not thread-safe, except for cancel().
+/// HTTP client. Not thread-safe, except for cancel().
 class HttpClient {
  public:
   /// Throws Error (environment) if libcurl is not installed.
@@ -23,14 +24,14 @@ class HttpClient {
 
   /// Sets user name and password for HTTP basic authentication.
   void set_user(const std::string& name, const std::string& password);
-  /// Sets the file of trusted CA certificates; empty for the system's default.
+  /// Sets the file of trusted CA certificates. Empty: the system's default.
   void set_certificates(const std::string& file);
   /// Adds a header to every request, such as "Authorization: Bearer ...".
   void add_header(const std::string& line) { headers_.push_back(line); }
 
-  /// Sends a GET request if `body` is empty, otherwise POSTs it as JSON. `url`: http:// or
-  /// https://. Redirects are not followed. Throws Error (environment) that names the host if it
-  /// does not answer within 20 s or the request is cancelled.
+  /// Sends a GET request if `body` is empty, otherwise a POST request with `body` as JSON. `url`
+  /// must start with http:// or https://. Redirects are not followed. Throws Error (environment)
+  /// that names the host if it does not answer within 20 s or the request is cancelled.
   HttpReply send(const std::string& url, const std::string& body);
   /// Cancels the current request and all later ones.
   void cancel() { cancelled_ = true; }
@@ -44,7 +45,7 @@ class HttpClient {
   std::atomic<bool> cancelled_{false};
 };
 
-/// True if `text` is an address that send() accepts.
+/// Returns true if send() accepts the address.
 bool is_http_address(const std::string& text);
 
 }  // namespace lockstep::monitor

@@ -1,4 +1,4 @@
-// Process and available memory, from /proc and the control group.
+// Reads process memory and available memory from /proc and the control group.
 #include "monitor/memory.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::string text_of(const char* path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Reads a number from a file; returns nullopt if the file is missing or contains "max".
+/// Reads a number from a file. Returns nullopt if the file is missing or contains "max".
 std::optional<int64_t> number_in(const char* path) {
   const std::string text = text_of(path);
   int64_t value = 0;

@@ -13,12 +13,12 @@ struct ProcessMemory {
 };
 
 /// Returns the memory that processes of this machine can still allocate: MemAvailable of
-/// /proc/meminfo, or less if the control group has a limit. 0 if neither is readable.
+/// /proc/meminfo, or less if the control group has a limit. Returns 0 if neither can be read.
 int64_t available_memory();
 
-/// Reads /proc/self/status; returns zeros if it is not readable.
+/// Reads /proc/self/status. Returns zeros if it cannot be read.
 ProcessMemory process_memory();
-/// Parses the text of /proc/self/status; exposed for tests.
+/// Parses the text of /proc/self/status. Public for tests.
 ProcessMemory parse_process_status(std::string_view text);
 
 }  // namespace lockstep::monitor

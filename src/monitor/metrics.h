@@ -10,8 +10,8 @@
 
 namespace lockstep::monitor {
 
-/// Formats a number as JSON that reads back bit-identically, with the fewest digits. Every double
-/// has a point or an exponent. NaN and infinity become null.
+/// Formats a number as JSON with the fewest digits that read back to the same bits. Every double
+/// has a decimal point or an exponent. NaN and infinity become null.
 std::string number_text(const Number& number);
 /// Returns {"step": .., "epoch": .., values in order} on one line, without a newline.
 std::string to_json_line(const Record& record);

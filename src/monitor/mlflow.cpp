@@ -1,4 +1,5 @@
-// MLflow tracker: options from the environment, the REST client and its outbox.
+// Implements the MLflow tracker: options from environment variables, the REST client and its
+// outbox.
 #include "monitor/mlflow.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ std::string dump(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Encodes NaN and infinity as protobuf's JSON mapping does.
+/// Encodes NaN and infinity like the JSON mapping of protobuf.
 Json metric_value(double value) {
   if (std::isnan(value)) {
     return "NaN";
@@ -69,7 +70,7 @@ std::string mlflow_name(std::string name) {
                std::string_view("_-. :/").find(c) == std::string_view::npos;
       },
       '_');
-  // MLflow's stores use the name as a path, which must be normalized and relative to the store.
+  // MLflow's stores use the name as a path. It must be normalized and relative to the store.
   const std::filesystem::path path(name);
   if (path.is_absolute() || path.lexically_normal().string() != name || name.starts_with("..") ||
       name.ends_with('/') || name == ".") {
@@ -123,7 +124,7 @@ MlflowOptions mlflow_options_from_environment(
   set("MLFLOW_TRACKING_PASSWORD", options.password);
   set("MLFLOW_EXPERIMENT_NAME", options.experiment);
   if (const std::string& address = options.address; !is_http_address(address)) {
-    // As in MLflow's own client, an address without another scheme is a folder.
+    // As in MLflow's own client, an address without a scheme is a folder.
     const std::string file = "file:";
     const std::string path = address.starts_with(file) ? address.substr(file.size()) : address;
     const bool has_host = path.starts_with("//") && !path.starts_with("///");
@@ -191,7 +192,7 @@ nlohmann::json MlflowSender::ask(
       (code == "RESOURCE_DOES_NOT_EXIST" || code == "RESOURCE_ALREADY_EXISTS")) {
     return {{"error_code", code}};
   }
-  // Retry on server errors and on errors of a proxy during startup; other client errors are
+  // Retry after server errors, and after errors of a proxy during startup. Other client errors are
   // permanent.
   const bool passes = reply.status >= 500 || reply.status == 429 || reply.status == 408;
   throw Error(
@@ -211,7 +212,7 @@ std::string MlflowSender::experiment_id(const std::string& name) {
     if (!made.contains("error_code")) {
       return made.at("experiment_id").get<std::string>();
     }
-    found = ask(asked, "");  // another run created it in the meantime
+    found = ask(asked, "");  // another run has created it in the meantime
   }
   return found.at("experiment").at("experiment_id").get<std::string>();
 }
@@ -220,7 +221,7 @@ void MlflowSender::begin(const nlohmann::json& run) {
   if (!run_id_.empty()) {
     const std::string goes_on = dump({{"run_id", run_id_}, {"status", "RUNNING"}});
     if (ask("runs/update", goes_on, Missing::kTold).contains("error_code")) {
-      run_id_.clear();  // the run does not exist on this server: create a new one
+      run_id_.clear();  // the run does not exist on this server, so create a new one
     }
   }
   if (run_id_.empty()) {

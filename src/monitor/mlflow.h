@@ -1,4 +1,4 @@
-// MLflow tracking over the REST API (2.0). For local folders of runs see mlflow_folder.h.
+// MLflow tracking with the REST API (2.0). mlflow_folder.h implements local folders of runs.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@
 
 namespace lockstep::monitor {
 
-/// Destination of a run. Set by MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN or
-/// MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, MLFLOW_EXPERIMENT_NAME and MLFLOW_TAGS (a
-/// JSON object), with the same meaning as in MLflow's own client and the Trainer's callback.
+/// Destination of a run. It is set by MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN or
+/// MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, MLFLOW_EXPERIMENT_NAME, and MLFLOW_TAGS
+/// (a JSON object). The variables have the same meaning as in MLflow's own client and the Trainer's
+/// callback.
 struct MlflowOptions {
   std::filesystem::path folder{};  // the run's folder, for mlflow.json and the outbox
-  std::string address{};           // http:// or https://
-  std::filesystem::path store{};   // or a folder of runs, such as "mlruns" or "file:///data/mlruns"
+  std::string address{};           // http:// or https://; empty: `store` is used
+  std::filesystem::path store{};   // folder of runs, such as "mlruns" or "file:///data/mlruns"
   std::string token{}, user{}, password{};
   std::string experiment{};
   std::string name{};  // empty: chosen by MLflow
@@ -33,16 +34,15 @@ struct MlflowOptions {
   double start_time = 0;             // seconds since 1970
 };
 
-/// Returns `options` with the environment's settings applied. Throws Error (config) if the
-/// environment names neither a server nor a folder, or if MLFLOW_TAGS is not a JSON object of
-/// strings.
+/// Returns `options` with the settings of the environment variables. Throws Error (config) if they
+/// name neither a server nor a folder, or if MLFLOW_TAGS is not a JSON object of strings.
 MlflowOptions mlflow_options_from_environment(
     MlflowOptions options, const std::map<std::string, std::string>& environment);
-/// Names of the environment variables that are read.
+/// Returns the names of the environment variables that are read.
 const std::vector<const char*>& mlflow_variables();
 
-/// Converts a name to one that MLflow accepts: letters, digits and "_-. :/", and a path within the
-/// store.
+/// Converts a name to one that MLflow accepts: letters, digits and "_-. :/", in the form of a path
+/// within the store.
 std::string mlflow_name(std::string name);
 /// Returns the leaves of the configuration by dotted name.
 std::map<std::string, std::string> mlflow_parameters(const MlflowOptions& options);
@@ -60,9 +60,10 @@ class MlflowSender {
   void cancel() { client_.cancel(); }
 
  private:
-  /// Treatment of the answers "does not exist" and "already exists".
+  /// How to treat the replies "does not exist" and "already exists".
   enum class Missing { kError, kTold };
-  /// Sends a request. With kTold, such an answer is returned as {"error_code": ..}.
+  /// Sends a request. With kTold, these replies are returned as {"error_code": ..}; otherwise they
+  /// are errors.
   nlohmann::json ask(
       const std::string& path, const std::string& body, Missing missing = Missing::kError);
   std::string experiment_id(const std::string& name);
@@ -72,15 +73,15 @@ class MlflowSender {
 
   std::filesystem::path run_file_;  // mlflow.json: {"run_id": ..}
   std::string address_, run_id_;
-  bool lacks_parameters_ = false;  // the run was created, but its parameters have not been sent
+  bool lacks_parameters_ = false;  // the run was created, but its parameters were not sent yet
   HttpClient client_;
 };
 
-/// Run on an MLflow server. Data that cannot be sent is stored, and sent when the server answers
+/// Run on an MLflow server. Data that cannot be sent is stored. It is sent when the server answers
 /// again, when the run is resumed, or by `lockstep sync`.
 class MlflowRun : public MetricsSink {
  public:
-  /// If `resumed`, continues the run named in mlflow.json, if any.
+  /// If `resumed`, continues the run in mlflow.json, if any.
   MlflowRun(const MlflowOptions& options, bool resumed);
 
   void log(const Record& record) override;
@@ -92,7 +93,7 @@ class MlflowRun : public MetricsSink {
   Outbox outbox_;
 };
 
-/// Path of the file with unsent data.
+/// Returns the path of the file with unsent data.
 std::filesystem::path mlflow_outbox(const std::filesystem::path& folder);
 
 }  // namespace lockstep::monitor

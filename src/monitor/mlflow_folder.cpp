@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr const char* kMeta = "meta.yaml";
 constexpr size_t kDigits = 18;  // length of an experiment id
 
-/// Quotes a string for YAML, which accepts JSON strings.
+/// Quotes a string for YAML. JSON strings are valid YAML.
 std::string yaml_text(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -66,8 +66,9 @@ void write_meta(const fs::path& folder, const std::map<std::string, std::string>
   write_file_atomically(folder / kMeta, text);
 }
 
-/// Returns the id of the experiment with this name; creates the experiment if needed. The id is
-/// derived from the name, so runs that start concurrently create the same experiment.
+/// Returns the id of the experiment with this name. Creates the experiment if it does not exist.
+/// The id is derived from the name, so that runs that start at the same time create the same
+/// experiment.
 std::string experiment_of(const fs::path& store, const std::string& name, double time) {
   std::error_code none;
   for (const auto& each : fs::directory_iterator(store, none)) {

@@ -1,4 +1,4 @@
-// MLflow file store ("mlruns"): one folder per run, with small text files.
+// MLflow file store ("mlruns"). Each run has a folder of small text files.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@ namespace lockstep::monitor {
 /// during and after training.
 class MlflowFolder : public MetricsSink {
  public:
-  /// If `resumed`, continues the run named in mlflow.json if it is still in the store. Throws Error
-  /// if the folders cannot be created.
+  /// If `resumed`, continues the run in mlflow.json if it is still in the store. Throws Error if
+  /// the folders cannot be created.
   MlflowFolder(const MlflowOptions& options, bool resumed);
 
   void log(const Record& record) override;

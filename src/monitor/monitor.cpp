@@ -1,4 +1,4 @@
-// Monitor: aggregates step reports and distributes records to files and trackers.
+// Implements the monitor, which aggregates reports and passes records to files and trackers.
 #include "monitor/monitor.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace lockstep::monitor {
 namespace {
 
-/// Window of the rates on the progress line.
+/// Time window of the rates on the progress line.
 constexpr double kWindowSeconds = 20;
 
 /// Appends records to the log_history of a TrainerState.
@@ -228,7 +228,7 @@ ProgressFigures Monitor::figures(const StepReport& report) const {
   figures.communication_share = communication_wait_rate_.per_second();
   const double rate = steps_rate_.per_second();
   if (rate > 0 && options_.total_steps >= report.step) {
-    // Assumes that evaluations and checkpoints continue to use the same fraction of the time.
+    // Assume that evaluations and checkpoints will take the same fraction of the time as so far.
     const double elapsed = std::max(clocks_.steady() - begun_, run_.seconds);
     const double overhead = run_.seconds > 0 ? elapsed / run_.seconds : 1;
     figures.seconds_left =

@@ -1,4 +1,4 @@
-// Outbox: stores lines in a file and sends them from a background thread.
+// Implements the outbox, which stores lines in a file and sends them on a background thread.
 #include "monitor/outbox.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ std::pair<std::vector<std::string>, uint64_t> Outbox::next() const {
   std::string text(std::min(size, kBatchBytes), '\0');
   const File file(path_, File::Mode::kRead);
   file.read_at(sent_, std::as_writable_bytes(std::span(text)));
-  while (text.find('\n') == std::string::npos) {  // a single line that is longer than a batch
+  while (text.find('\n') == std::string::npos) {  // a single line is longer than a batch
     text.resize(std::min<uint64_t>(size, text.size() * 2));
     file.read_at(sent_, std::as_writable_bytes(std::span(text)));
   }
@@ -109,7 +109,7 @@ void Outbox::run() {
     } catch (const Error& error) {
       trouble = error.message();
       again = error.kind() == ErrorKind::kEnvironment;
-    } catch (const std::exception& error) {  // the answer was malformed
+    } catch (const std::exception& error) {  // the reply was malformed
       trouble = error.what();
     }
     lock.lock();

@@ -1,5 +1,5 @@
-// Store-and-forward queue for a tracker's server, in a file of the run. Steps never wait for the
-// server, and an unreachable server loses no data.
+// Queue of data for a tracker's server, in a file of the run. Steps never wait for the server, and
+// no data is lost if it cannot be reached.
 #pragma once
 
 #include <condition_variable>
@@ -16,16 +16,16 @@
 
 namespace lockstep::monitor {
 
-/// Queue of lines that are added by one thread and sent in order by a background thread. Lines left
-/// over from an earlier attempt are sent first. A line may be sent twice if the program is killed
-/// between sending and removing it.
+/// Queue of lines. One thread adds lines, and a background thread sends them in order. Lines that
+/// an earlier attempt has not sent are sent first. If the program is killed between sending and
+/// removing a line, the line is sent twice.
 class Outbox {
  public:
-  /// Sends lines. On Error (environment) the lines are retried later. On any other Error they are
-  /// dropped with a warning, because the server rejected them.
+  /// Sends lines. If it throws Error (environment), sending is retried later. If it throws any
+  /// other Error, the server has rejected the lines, and they are dropped with a warning.
   using Send = std::function<void(const std::vector<std::string>& lines)>;
 
-  /// `name`: the server's name for messages. `goes_on`: if true, lines already in the file are
+  /// `name` is the server's name for messages. If `goes_on`, lines that are already in the file are
   /// sent; otherwise they are dropped. `cancel` interrupts a send in progress. Throws Error
   /// (checkpoint) if the file cannot be opened.
   Outbox(
@@ -34,20 +34,20 @@ class Outbox {
       bool goes_on,
       Send send,
       std::function<void()> cancel);
-  /// Calls finish() if it has not been called.
+  /// Calls finish() if it has not been called yet.
   ~Outbox();
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  /// Adds a line without its newline. Throws Error (checkpoint) if it cannot be stored.
+  /// Adds a line, given without newline. Throws Error (checkpoint) if it cannot be stored.
   void add(std::string_view line);
   /// Waits until all lines are sent, for at most `seconds` and only while the server answers.
-  /// Returns true if nothing is left; otherwise warns and explains how to send the rest. No lines
-  /// may be added afterwards.
+  /// Returns true if no lines are left. Otherwise logs a warning that explains how to send the
+  /// rest. No lines may be added afterwards.
   bool finish(double seconds = kFinishSeconds);
 
   static constexpr double kFinishSeconds = 10;
-  /// Maximum file size. Lines beyond it are dropped with a warning.
+  /// Maximum size of the file. If it is reached, further lines are dropped with a warning.
   static constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 
  private:
@@ -65,8 +65,8 @@ class Outbox {
   std::condition_variable changed_;
   uint64_t sent_ = 0, end_ = 0;  // byte offsets in the file
   bool is_down_ = false, finishing_ = false, stopping_ = false, is_full_ = false;
-  bool gave_up_ = false;  // failed an attempt that started after finish() was called
-  int64_t failures_ = 0;  // consecutive failures
+  bool gave_up_ = false;  // an attempt that started after finish() was called has failed
+  int64_t failures_ = 0;  // number of consecutive failures
   std::thread thread_;
 };
 

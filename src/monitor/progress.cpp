@@ -1,4 +1,4 @@
-// Progress line: formatting and drawing.
+// Formats and draws the progress line.
 #include "monitor/progress.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ constexpr size_t kMostFigures = 6;
 /// Minimum time between two redraws.
 constexpr double kRedrawSeconds = 0.1;
 
-/// Item of the line. Items with a higher `rank` are dropped first.
+/// Item of the line. Items with the highest `rank` are omitted first.
 struct Figure {
   int rank;
   std::string text;
@@ -186,7 +186,7 @@ std::optional<int> terminal_width() {
   if (::isatty(STDERR_FILENO) != 0) {
     const char* const type = std::getenv("TERM");
     if (type != nullptr && std::string_view(type) == "dumb") {
-      return std::nullopt;  // does not support cursor movement
+      return std::nullopt;  // the terminal does not support cursor movement
     }
     struct winsize size{};
     const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -208,7 +208,7 @@ Progress::~Progress() {
 }
 
 int Progress::width() const {
-  // Leave the last column free: some terminals wrap when it is written.
+  // Leave the last column empty, because some terminals wrap when it is written.
   return std::max(1, terminal_width().value_or(fallback_width_) - 1);
 }
 
@@ -234,7 +234,7 @@ void Progress::activity(const std::string& text, double now) {
   if (!is_live()) {
     return;
   }
-  drawn_ = now - kRedrawSeconds;  // allow the next update to redraw immediately
+  drawn_ = now - kRedrawSeconds;  // redraw at the next update
   set_status_line(text.substr(0, static_cast<size_t>(width())));
 }
 

@@ -46,9 +46,9 @@ std::string format_evaluation(const EvaluationFigures& figures);
 /// Returns false for metrics that only files and trackers receive, such as the parts of a margin.
 bool is_shown(std::string_view metric);
 /// Formats the line with at most `width` columns (0: no limit). Items keep their columns from step
-/// to step. If the line is too long, the least important items are dropped first.
+/// to step. If the line is too long, the least important items are omitted.
 std::string format_progress(const ProgressFigures& figures, int width);
-/// Formats a duration: "1:02:03", "02:03", or "2d 03h" for more than a day.
+/// Formats a duration: "1:02:03" or "02:03", or "2d 03h" for more than a day.
 std::string format_duration(double seconds);
 /// Formats a size: "1.5 GiB", "640 MiB".
 std::string format_bytes(int64_t bytes);
@@ -56,11 +56,11 @@ std::string format_bytes(int64_t bytes);
 std::string format_count(double count);
 
 /// Returns the width of the terminal that shows standard error. If standard error is not a
-/// terminal, reads LOCKSTEP_TERMINAL_WIDTH, which the launcher sets for workers whose standard
-/// error is a pipe to it. nullopt if there is no terminal.
+/// terminal, returns the value of LOCKSTEP_TERMINAL_WIDTH, which the launcher sets for workers that
+/// write to a pipe. Returns nullopt if there is no terminal.
 std::optional<int> terminal_width();
 
-/// Draws the progress line on standard error. Used by rank 0 only.
+/// Draws the progress line on standard error. Only used on rank 0.
 class Progress {
  public:
   enum class Style {
@@ -81,8 +81,8 @@ class Progress {
   /// Updates the live line after a step, at most ten times per second, and prints a line if the
   /// step is `logged`, depending on the style. `now`: seconds of any clock.
   void update(const ProgressFigures& figures, bool logged, double now);
-  /// Shows another activity ("evaluating 12/40", "saving checkpoint-100"). On a terminal it
-  /// replaces the line until the next update.
+  /// Shows another activity, such as "evaluating 12/40" or "saving checkpoint-100". On a terminal,
+  /// it replaces the line until the next update.
   void activity(const std::string& text, double now);
   /// Prints a line that stays: above the progress line on a terminal.
   void print(const std::string& line);

@@ -1,4 +1,4 @@
-// Minimal protobuf wire-format writer for the records of the trackers.
+// Minimal writer of the protobuf wire format, for trackers.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 namespace lockstep::monitor {
 
-/// Message builder; fields are written in the order of the calls.
+/// Builds a message. Fields are written in the order of the calls.
 class ProtobufMessage {
  public:
   ProtobufMessage& whole(int field, int64_t value) {

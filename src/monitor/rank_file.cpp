@@ -1,4 +1,4 @@
-// Per-rank times: writer of ranks.jsonl and straggler detection.
+// Writes ranks.jsonl and detects stragglers.
 #include "monitor/rank_file.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace lockstep::monitor {
 namespace {
 
-/// Formats values with enough digits for a plot.
+/// Formats values with as many digits as plots need.
 std::string list_of(const std::vector<double>& values) {
   std::string text = "[";
   for (const double value : values) {
@@ -20,7 +20,7 @@ std::string list_of(const std::vector<double>& values) {
   return text + "]";
 }
 
-constexpr double kSlow = 1.2;  // threshold, relative to the median
+constexpr double kSlow = 1.2;  // multiple of the median
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -28,8 +28,8 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// Returns each rank's time above the median over the ranks of the same kind (pipeline stage). A
-/// rank that is alone in its kind is compared with its own usual time, `own`.
+/// Returns each rank's time in excess of the median over the ranks of the same kind (pipeline
+/// stage). A rank that is the only one of its kind is compared with its own usual time in `own`.
 std::vector<double> excess_of(
     const std::vector<double>& values,
     const std::vector<int>& kinds,
@@ -39,7 +39,7 @@ std::vector<double> excess_of(
   for (size_t rank = 0; rank < values.size(); ++rank) {
     alike[kind(rank)].push_back(values[rank]);
   }
-  // A slowdown shared by all ranks does not count.
+  // Ignore a slowdown that all ranks have in common.
   double common = own.size() == values.size() && !own.empty() ? HUGE_VAL : 0;
   for (size_t rank = 0; rank < values.size() && common > 0; ++rank) {
     common = own[rank] > 0 ? std::min(common, std::max(1.0, values[rank] / own[rank])) : 0;
@@ -91,7 +91,7 @@ std::optional<SlowRank> slow_rank(const RankShares& shares, const std::vector<do
   }
   std::vector<double> moving;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    // Only communication that is not overlapped counts.
+    // Count only communication that does not overlap computation.
     moving.push_back(std::min(shares.moving_s[rank], shares.communication_wait_s[rank]));
   }
   const std::vector<double> compute = compute_of(shares);

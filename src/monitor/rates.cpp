@@ -1,4 +1,4 @@
-// Rates over a sliding time window.
+// Computes rates over a sliding time window.
 #include "monitor/rates.h"
 
 namespace lockstep::monitor {
@@ -15,7 +15,7 @@ void WindowedRate::add(double now, double amount) {
   }
   total_ += amount;
   points_.push_back({now, total_});
-  // Keep the oldest point while the next one is within the window, so that the rate covers the
+  // Keep the oldest point as long as the next one is in the window, so that the rate covers the
   // whole window.
   while (points_.size() > 2 && points_[1].time <= now - window_s_) {
     points_.pop_front();

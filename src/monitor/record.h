@@ -1,4 +1,4 @@
-// Log records and the common interface of all metrics sinks.
+// Log records, and the interface of all destinations of metrics.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace lockstep::monitor {
 
 using Number = std::variant<int64_t, double>;
 
-/// Log line: named numbers at a step. NaN and infinity are allowed; a sink whose format lacks them
-/// writes null.
+/// Log line: named numbers at a step. NaN and infinity are allowed. Destinations whose format does
+/// not support them write null.
 struct Record {
   enum class Kind {
     kTraining,    // loss, learning_rate, grad_norm, ...
@@ -42,7 +42,7 @@ inline double as_double(const Number& number) {
   return std::visit([](auto value) { return static_cast<double>(value); }, number);
 }
 
-/// Text record, such as a prompt with the generated text.
+/// Text record, such as a prompt with generated text.
 struct Text {
   int64_t step = 0;
   double wall_time = 0;
@@ -50,7 +50,7 @@ struct Text {
   std::string text{};
 };
 
-/// Histogram: counts[i] values are between limits[i - 1] and limits[i].
+/// Histogram. counts[i] is the number of values between limits[i - 1] and limits[i].
 struct Histogram {
   double min = 0, max = 0, sum = 0, sum_squares = 0;
   std::vector<double> limits{}, counts{};  // of equal length; limits are ascending
@@ -59,8 +59,8 @@ struct Histogram {
 struct RankShares;       // monitor/rank_file.h
 struct ProgressFigures;  // monitor/progress.h
 
-/// Destination of records: a file or a tracker. Called on rank 0, from one thread. Throws Error
-/// that names the file and the reason if it cannot write.
+/// Destination of records: a file or a tracker. Called on rank 0, always on the same thread. If
+/// writing fails, throws Error with the name of the file and the reason.
 class MetricsSink {
  public:
   virtual ~MetricsSink() = default;
@@ -71,13 +71,13 @@ class MetricsSink {
       double /*wall_time*/,
       const std::string& /*name*/,
       const Histogram& /*values*/) {}
-  /// Called after every step, logged or not.
+  /// Called after every step, even if it is not logged.
   virtual void log_progress(const ProgressFigures& /*figures*/) {}
   /// Logs the breakdown of the ranks' step times.
   virtual void log_ranks(const RankShares& /*shares*/, double /*wall_time*/) {}
   /// Logs an event of events.jsonl by name (monitor/events.h).
   virtual void log_event(std::string_view /*name*/, double /*wall_time*/) {}
-  /// Called when the run ends successfully; nothing is logged afterwards.
+  /// Called when the run ends successfully. Nothing is logged afterwards.
   virtual void finish() {}
 };
 

@@ -1,4 +1,4 @@
-// OpenTelemetry spans of steps and their phases.
+// Creates OpenTelemetry spans of steps and their phases.
 #include "monitor/spans.h"
 
 #include <cmath>
@@ -19,14 +19,14 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kInternalSpan = 1;
-/// First phase of a step, and the phase that is not reported.
+/// First phase of a step, and a phase that is not reported.
 constexpr std::string_view kFirst = "waiting for data", kReporting = "reporting the step";
 
 Json text_attribute(std::string_view key, std::string_view value) {
   return {{"key", key}, {"value", {{"stringValue", value}}}};
 }
 
-/// Returns nanoseconds since 1970 for OTLP's JSON. A double resolves them to 0.2 us.
+/// Returns nanoseconds since 1970 for OTLP's JSON. The resolution of a double is 0.2 us.
 std::string nanoseconds(double seconds) {
   return std::to_string(std::llround(seconds * 1e6)) + "000";
 }
@@ -79,7 +79,7 @@ void SpanSender::send(const std::vector<std::string>& lines) {
   const HttpReply reply =
       client_.send(address_, request.dump(-1, ' ', false, Json::error_handler_t::replace));
   if (reply.status / 100 != 2) {
-    // Status codes that the protocol defines as retryable.
+    // Status codes for which the protocol permits a retry.
     const bool passes = reply.status == 429 || (reply.status >= 502 && reply.status <= 504);
     throw Error(
         passes ? ErrorKind::kEnvironment : ErrorKind::kRun,
@@ -119,7 +119,7 @@ std::string Spans::draw_id() {
 void Spans::step(int64_t step, double seconds, double wall, const Numbers& numbers) {
   const double now = seconds_now(), offset = wall - now;
   const std::vector<Phase> phases = std::exchange(phases_, {});
-  // A step starts with its wait for data. Phases before that are between the two steps.
+  // A step starts when it waits for data. Earlier phases are between two steps.
   const auto first = std::ranges::find(phases.rbegin(), phases.rend(), kFirst, &Phase::name);
   const double began = first != phases.rend() ? first->begin : now - seconds;
   Json spans = Json::array();

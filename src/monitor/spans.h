@@ -1,5 +1,5 @@
-// OpenTelemetry spans for steps, their phases and the time between steps. Sent as OTLP over HTTP
-// with JSON (opentelemetry.io/docs/specs/otlp).
+// OpenTelemetry spans of steps, their phases and the time between steps. They are sent with OTLP
+// over HTTP as JSON (opentelemetry.io/docs/specs/otlp).
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace lockstep::monitor {
 
-/// Sends lines of spans to a collector.
+/// Sends lines with spans to a collector.
 class SpanSender {
  public:
-  /// `address`: the collector, such as "http://localhost:4318"; `run`: the resource attribute
-  /// "lockstep.run".
+  /// `address` is that of the collector, such as "http://localhost:4318". `run` is the value of the
+  /// resource attribute "lockstep.run".
   SpanSender(const std::string& address, const std::string& run);
   /// Implements Outbox::Send. Each line is a JSON array of spans.
   void send(const std::vector<std::string>& lines);
@@ -30,9 +30,9 @@ class SpanSender {
   HttpClient client_;
 };
 
-/// Creates one trace per step, with the step's span as the root and its phases as children.
-/// Activities between steps (evaluations, checkpoints) are traces of a single span. Must be used by
-/// the thread whose phases it observes (base/rank_status.h).
+/// Creates one trace per step, with the step's span as root and its phases as children. Activities
+/// between steps (evaluations, checkpoints) become traces of a single span. Must be used on the
+/// thread whose phases it observes (base/rank_status.h).
 class Spans {
  public:
   Spans(const std::filesystem::path& folder, const std::string& address);
@@ -41,7 +41,7 @@ class Spans {
   Spans& operator=(const Spans&) = delete;
 
   using Numbers = std::vector<std::pair<std::string, double>>;
-  /// Ends a step that started `seconds` ago. `wall`: seconds since 1970.
+  /// Ends a step that started `seconds` ago. `wall` is in seconds since 1970.
   void step(int64_t step, double seconds, double wall, const Numbers& numbers);
   /// Ends the run.
   void finish(double wall);
@@ -49,7 +49,7 @@ class Spans {
  private:
   struct Phase {
     std::string name;
-    double begin = 0, end = 0;  // steady clock, in seconds
+    double begin = 0, end = 0;  // in seconds of the monotonic clock
   };
   void begin_phase(std::string_view name);
   std::string draw_id();
@@ -57,11 +57,11 @@ class Spans {
   std::mt19937_64 random_;
   SpanSender sender_;
   Outbox outbox_;
-  std::vector<Phase> phases_;  // completed phases
+  std::vector<Phase> phases_;  // phases that have ended
   Phase now_;
 };
 
-/// Path of the file with unsent spans.
+/// Returns the path of the file with unsent spans.
 std::filesystem::path spans_outbox(const std::filesystem::path& folder);
 
 }  // namespace lockstep::monitor

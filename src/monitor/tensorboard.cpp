@@ -1,4 +1,4 @@
-// TensorBoard event file writer.
+// Writes TensorBoard event files.
 #include "monitor/tensorboard.h"
 
 #include <array>
@@ -31,7 +31,7 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
 }
 
 constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
-/// TensorFlow's DataType values for string and float.
+/// Values of TensorFlow's DataType for string and float.
 constexpr int kStringType = 7;
 constexpr int kFloatType = 1;
 
@@ -57,7 +57,7 @@ ProtobufMessage event_at(double wall_time, int64_t step) {
   return event;
 }
 
-/// Builds a value of the HParams plugin; its data is stored in the metadata.
+/// Returns a value for the HParams plugin. Its data is stored in the metadata.
 ProtobufMessage hparams_value(std::string_view tag, const ProtobufMessage& data) {
   ProtobufMessage plugin;
   plugin.text(1, "hparams").message(2, data);
@@ -70,7 +70,7 @@ ProtobufMessage hparams_value(std::string_view tag, const ProtobufMessage& data)
   return value;
 }
 
-/// Adds the leaves of a configuration by dotted key, as google.protobuf.Value.
+/// Adds the leaves of a configuration as google.protobuf.Value. Keys are joined by dots.
 void add_hparams(ProtobufMessage& session, const nlohmann::json& configuration) {
   visit_leaves(configuration, [&](const std::string& name, const nlohmann::json& leaf) {
     ProtobufMessage value;
@@ -91,7 +91,7 @@ void add_hparams(ProtobufMessage& session, const nlohmann::json& configuration) 
   });
 }
 
-/// Builds a summary with one value.
+/// Returns a summary with one value.
 ProtobufMessage summary_of(const ProtobufMessage& value) {
   ProtobufMessage summary;
   summary.message(1, value);
@@ -197,7 +197,7 @@ TensorboardFile::TensorboardFile(
     : file_(create_file(folder, wall_time)) {
   std::string frames = tensorboard_frame(tensorboard_version_event(wall_time));
   if (!configuration_json.empty()) {
-    // TensorBoard renders text as Markdown: a fenced block preserves the lines.
+    // TensorBoard renders text as Markdown. A fenced block preserves line breaks.
     frames += tensorboard_frame(tensorboard_text_event(
         wall_time, 0, "args", fmt::format("```json\n{}\n```", configuration_json)));
     frames += tensorboard_frame(tensorboard_hparams_event(wall_time, configuration_json));
@@ -207,7 +207,7 @@ TensorboardFile::TensorboardFile(
 
 void TensorboardFile::log(const Record& record) {
   std::string frames;
-  if (record.kind == Record::Kind::kSummary) {  // the last record of a successful run
+  if (record.kind == Record::Kind::kSummary) {  // last record of a successful run
     frames += tensorboard_frame(tensorboard_end_event(record.wall_time));
   }
   const auto add = [&](std::string_view name, double value) {

@@ -1,4 +1,4 @@
-// TensorBoard event files: records of protobuf events framed with lengths and CRC-32C.
+// TensorBoard event files. They contain protobuf events, each framed with its length and CRC-32C.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,10 @@
 
 namespace lockstep::monitor {
 
-/// CRC-32C (Castagnoli).
+/// Returns the CRC-32C (Castagnoli).
 uint32_t crc32c(std::string_view bytes);
-/// Frames an event: length, masked checksum of the length, bytes, masked checksum of the bytes.
+/// Frames an event. The frame consists of the length, a masked checksum of the length, the bytes,
+/// and a masked checksum of the bytes.
 std::string tensorboard_frame(std::string_view event);
 /// Returns the first event of every file.
 std::string tensorboard_version_event(double wall_time);
@@ -25,17 +26,17 @@ std::string tensorboard_text_event(
 std::string tensorboard_histogram_event(
     double wall_time, int64_t step, std::string_view tag, const Histogram& values);
 
-/// Events of the HParams plugin: the leaves of a JSON object by dotted key at the start of a run,
-/// and the successful end of the run.
+/// Return events for the HParams plugin: the leaves of a JSON object at the start of a run, with
+/// keys joined by dots, and the successful end of the run.
 std::string tensorboard_hparams_event(double wall_time, std::string_view configuration_json);
 std::string tensorboard_end_event(double wall_time);
 
-/// Event file of one attempt; resumed runs create a new file in a new folder. Each record is
-/// written immediately. Tags follow the Trainer's callback: train/loss, eval/loss.
+/// Event file of an attempt. A resumed run creates another file in another folder. Each record is
+/// written immediately. Tags are those of the Trainer's callback: train/loss, eval/loss.
 class TensorboardFile : public MetricsSink {
  public:
-  /// `configuration_json`: logged as the text "args" and as hyperparameters of the HParams plugin;
-  /// may be empty. Throws Error (checkpoint) if the file is not writable.
+  /// `configuration_json` is logged as the text "args" and as hyperparameters for the HParams
+  /// plugin. It may be empty. Throws Error (checkpoint) if the file is not writable.
   TensorboardFile(
       const std::filesystem::path& folder, double wall_time, std::string_view configuration_json);
 

@@ -1,4 +1,4 @@
-// Chrome trace export and per-rank summary of a traced step.
+// Exports a traced step in Chrome's format and summarizes it per rank.
 #include "monitor/trace.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ double overlap(double begin, double end, double other_begin, double other_end) {
   return std::max(0.0, std::min(end, other_end) - std::max(begin, other_begin));
 }
 
-/// Returns the seconds of [begin, end) covered by events of a kind.
+/// Returns for how many seconds of [begin, end) there are events of a kind.
 double time_within(const RankTrace& rank, Kind kind, double begin, double end) {
   double sum = 0;
   for (const TraceEvent& event : rank.events) {
@@ -49,8 +49,8 @@ nlohmann::ordered_json named(const char* what, int pid, int tid, const std::stri
   return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}};
 }
 
-/// Trace lanes of a rank. A viewer shows overlapping events of one lane as nested, so overlapping
-/// events are placed on separate lanes.
+/// Lanes of a rank in the trace. Viewers show overlapping events in a lane as nested, so
+/// overlapping events are placed in separate lanes.
 class Lines {
  public:
   Lines(int rank, nlohmann::ordered_json& events) : rank_(rank), events_(events) {}

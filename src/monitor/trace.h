@@ -1,4 +1,4 @@
-// Timeline of one step over all ranks, as a Chrome or Perfetto trace, and its summary.
+// Timeline of one step on all ranks, exported as a Chrome or Perfetto trace, and its summary.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace lockstep::monitor {
 
-/// Traced interval. Times are in seconds of a clock shared by all ranks.
+/// Traced interval. Times are in seconds of a clock that all ranks share.
 struct TraceEvent {
   enum class Kind {
     kAction,         // pipeline action: forward or backward pass of a micro-batch in a stage
     kStageWait,      // waiting for data from another stage
-    kCommunication,  // from the call to the end of its wait
-    kCopy,           // copy of offloaded state, from the call to the end of its wait
+    kCommunication,  // from the call to the end of the wait for it
+    kCopy,           // of offloaded state, from the call to the end of the wait for it
     kOther,          // any other phase of the step
   };
   Kind kind = Kind::kOther;
@@ -33,11 +33,12 @@ struct RankTrace {
   std::vector<TraceEvent> events{};
 };
 
-/// Serialization between ranks. from_text() throws Error (internal) on malformed input.
+/// Convert a trace to and from text, to send it between ranks. from_text() throws Error (internal)
+/// if the text is malformed.
 std::string to_text(const RankTrace& trace);
 RankTrace from_text(const std::string& text);
 
-/// Forward and backward passes predicted by a pipeline schedule. The web page draws them next to
+/// Forward and backward passes that a pipeline schedule predicts. The web page shows them next to
 /// the measured ones.
 struct ForeseenPasses {
   std::vector<int> place;  // pipeline position of each rank
@@ -45,21 +46,21 @@ struct ForeseenPasses {
       passes;  // by position; time 0 is the start of the first pass
 };
 
-/// Returns a trace for https://ui.perfetto.dev: one process per rank, with lanes for the actions,
-/// for each group's communication and for copies, including bytes and bandwidth. Overlapping events
-/// get additional lanes. Time zero is the earliest start of any rank. Predicted passes are stored
-/// under "lockstep", which other readers ignore.
+/// Returns a trace for https://ui.perfetto.dev. Each rank is a process, with lanes for actions, for
+/// the communication of each group and for copies, including bytes and bandwidth. Overlapping
+/// events are shown in additional lanes. Time 0 is the earliest start of any rank. Predicted passes
+/// are stored under "lockstep", which other readers ignore.
 std::string chrome_trace(std::span<const RankTrace> ranks, const ForeseenPasses& foreseen = {});
 
-/// Time breakdown of one rank in seconds: step = compute + stage_waits + exposed + other.
+/// Breakdown of a rank's step in seconds. step = compute + stage_waits + exposed + other.
 struct TraceSummary {
   double step = 0;
-  double compute = 0;      // in actions, excluding waits
+  double compute = 0;      // in actions, without waits
   double stage_waits = 0;  // waiting for data from other stages
-  double exposed = 0;      // waiting for other communication and for copies (not overlapped)
-  double other = 0;        // the optimizer, the next batch, and untraced time
-  /// Idle fraction of the pipeline's span, from the first action of any rank to the end of the last
-  /// one.
+  double exposed = 0;      // waiting for other communication and copies that are not overlapped
+  double other = 0;        // optimizer, next batch, and untraced time
+  /// Fraction of time for which the rank is idle, between the first action of any rank and the end
+  /// of the last one.
   double bubble = 0;
 };
 std::vector<TraceSummary> summarize(std::span<const RankTrace> ranks);

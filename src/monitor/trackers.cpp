@@ -85,7 +85,7 @@ void visit_leaves_below(
   }
 }
 
-/// Sends the contents of an outbox, if it exists.
+/// Sends the content of an outbox, if it exists.
 template <class MakeSender>
 bool send_kept(const std::filesystem::path& path, const char* name, const MakeSender& make) {
   std::error_code none;

@@ -1,4 +1,4 @@
-// Metrics trackers selected by training.report_to.
+// Trackers of metrics, selected by training.report_to.
 #pragma once
 
 #include <filesystem>
@@ -17,25 +17,26 @@ namespace lockstep::monitor {
 
 struct MonitorOptions;
 
-/// Creates a sink for each name in options.report_to: "tensorboard", "wandb", "mlflow". "all"
-/// selects all of them (MLflow only if the environment names a server), "none" or an empty list
-/// none. Adds a sink for the TrainJob named by the environment, if any. `resumed`: the run
-/// continues from a checkpoint. Throws Error (config) that lists unknown names.
+/// Creates a destination for each name in options.report_to: "tensorboard", "wandb" or "mlflow".
+/// "all" selects all of them (MLflow only if environment variables name a server). "none" or an
+/// empty list selects none. If environment variables name a Kubeflow TrainJob, also creates a
+/// destination for it. `resumed` is true if the run continues from a checkpoint. Throws Error
+/// (config) that lists unknown names.
 std::vector<std::unique_ptr<MetricsSink>> make_trackers(
     const MonitorOptions& options, double wall_time, bool resumed);
-/// Sends stored data of the run in `folder` that MLflow's server or the OpenTelemetry collector
-/// (`otlp`, an address; may be empty) did not receive during training. Returns true if nothing is
-/// left. Throws Error (config) if there is data for an MLflow server and the environment names
-/// none.
+/// Sends data of the run in `folder` that the MLflow server or the OpenTelemetry collector did not
+/// receive during training. `otlp` is the collector's address, or empty. Returns true if no data is
+/// left. Throws Error (config) if there is data for an MLflow server and environment variables do
+/// not name one.
 bool send_what_is_kept(const std::filesystem::path& folder, const std::string& otlp);
-/// Returns the problems of a `report_to` list; empty if it is valid. Used to check a configuration
+/// Returns the problems of a `report_to` list. Empty if it is valid. Used to check a configuration
 /// before the run.
 std::vector<std::string> problems_of_report_to(const std::vector<std::string>& report_to);
 
-/// Converts a metric name to a tracker's name as the Trainer's callbacks do: eval_loss ->
+/// Converts the name of a metric for trackers, like the Trainer's callbacks: eval_loss ->
 /// eval/loss, loss -> train/loss.
 std::string tracker_name(std::string_view name);
-/// Visits the non-object values of a JSON object by dotted key.
+/// Calls `visit` for each value of a JSON object that is not an object. Keys are joined by dots.
 void visit_leaves(
     const nlohmann::json& object,
     const std::function<void(const std::string& name, const nlohmann::json& leaf)>& visit);
@@ -43,7 +44,7 @@ void visit_leaves(
 std::string text_at(const nlohmann::json& object, const char* key);
 /// Returns the name of this machine.
 std::string host_name();
-/// Formats local time with strftime.
+/// Formats a time in the local time zone with strftime.
 std::string format_time(const char* format, double wall_time);
 
 }  // namespace lockstep::monitor

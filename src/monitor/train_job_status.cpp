@@ -25,7 +25,7 @@ constexpr const char* kToken = "KUBEFLOW_TRAINER_SERVER_TOKEN";
 constexpr const char* kOff = "DISABLE_KUBEFLOW_INTEGRATION";
 
 constexpr auto kPause = std::chrono::seconds(5), kPatience = std::chrono::seconds(5);
-// Limits of the operator.
+// Limits of the Kubeflow operator.
 constexpr size_t kMostStatusMetrics = 256, kLongestWord = 64;
 
 std::string utc_now() {
@@ -75,7 +75,7 @@ void TrainJobStatus::log(const Record& record) {
     std::string value = number_text(number);
     if (name.size() <= kLongestWord && value.size() <= kLongestWord &&
         (metrics_.contains(name) || metrics_.size() < kMostStatusMetrics)) {
-      metrics_[name] = std::move(value);  // sent after this step or at the end
+      metrics_[name] = std::move(value);  // sent after this step or at the end of the run
     }
   }
 }
@@ -83,7 +83,7 @@ void TrainJobStatus::log(const Record& record) {
 void TrainJobStatus::log_progress(const ProgressFigures& figures) {
   const std::lock_guard lock(mutex_);
   if (figures.total_steps > 0) {
-    // Stay below 100 %: the run still has work to do after the last step.
+    // Stay below 100 %, because the run has work to do after the last step.
     percent_ = std::clamp<int>(static_cast<int>(figures.step * 100 / figures.total_steps), 0, 99);
   }
   seconds_left_ = figures.seconds_left.value_or(-1);

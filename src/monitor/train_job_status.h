@@ -1,5 +1,5 @@
-// Progress reporting to a Kubeflow TrainJob: percentage done, seconds left and the latest metrics,
-// as shown by `kubectl get trainjob`.
+// Reports progress to a Kubeflow TrainJob: percentage, seconds left and the latest metrics.
+// `kubectl get trainjob` shows them.
 #pragma once
 
 #include <condition_variable>
@@ -15,18 +15,18 @@
 
 namespace lockstep::monitor {
 
-/// Names of the environment variables that the operator sets in each pod, and of the one that
-/// disables reporting.
+/// Returns the names of the environment variables that the operator sets in each pod, and of the
+/// variable that disables reporting.
 const std::vector<const char*>& train_job_variables();
 
-/// Sends the latest state from a background thread, at most every 5 s. If the server does not
-/// answer, logs a warning.
+/// Sends the latest state on a background thread, at most every 5 s. If the server does not answer,
+/// logs a warning.
 class TrainJobStatus final : public MetricsSink {
  public:
-  /// Returns null if `environment` (the variables of train_job_variables()) names no server.
+  /// Returns null if no server is named in `environment`, which contains train_job_variables().
   static std::unique_ptr<TrainJobStatus> of_environment(
       const std::map<std::string, std::string>& environment);
-  /// Sends unsent state.
+  /// Sends the last state if it was not sent yet.
   ~TrainJobStatus() override;
   TrainJobStatus(const TrainJobStatus&) = delete;
   TrainJobStatus& operator=(const TrainJobStatus&) = delete;
@@ -50,7 +50,7 @@ class TrainJobStatus final : public MetricsSink {
   int percent_ = 0;
   double seconds_left_ = -1;  // negative if unknown
   bool is_new_ = false, is_ending_ = false, has_ended_ = false, has_warned_ = false;
-  std::unique_ptr<HttpClient> client_;  // client of the current request
+  std::unique_ptr<HttpClient> client_;  // used by the current request
   std::thread thread_;
 };
 

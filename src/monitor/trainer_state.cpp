@@ -20,7 +20,8 @@ namespace {
 
 using json = nlohmann::json;
 
-/// Returns a whole number as a JSON integer, as Python writes these mostly integral settings.
+/// Returns a whole number as a JSON integer. Python writes these settings as integers in most
+/// cases.
 json whole_if_it_is(double value) {
   if (std::abs(value) < 9e15 && value == std::floor(value)) {
     return static_cast<int64_t>(value);
@@ -47,7 +48,7 @@ T value_of(const json& value) {
   return value.get<T>();
 }
 
-/// Reads `key` into `target` if it is present and not null.
+/// Reads `key` to `target` if it is present and not null.
 template <class T>
 void read(const json& from, const char* key, T& target) {
   if (const auto found = from.find(key); found != from.end() && !found->is_null()) {

@@ -12,7 +12,7 @@
 
 namespace lockstep::monitor {
 
-/// State of a run; members have the file's key names.
+/// State of a run. Members have the names of the keys in the file.
 struct TrainerState {
   double epoch = 0.0;
   int64_t global_step = 0;
@@ -27,26 +27,26 @@ struct TrainerState {
   std::optional<double> best_metric{};
   std::optional<int64_t> best_global_step{};
   std::optional<std::string> best_model_checkpoint{};
-  /// JSON objects, one per log line; stored as text so that unknown fields of other versions are
-  /// preserved.
+  /// JSON objects, one per log line. They are stored as text, so that unknown fields of other
+  /// versions are preserved.
   std::vector<std::string> log_history{};
 };
 
-/// Returns the file's contents: JSON with indent 2 and sorted keys.
+/// Returns the content of the file: JSON with sorted keys and an indent of 2.
 std::string to_json(const TrainerState& state);
-/// Parses the file. Unknown keys are ignored, missing ones keep their defaults. Throws Error
+/// Parses the file. Ignores unknown keys; missing ones keep their defaults. Throws Error
 /// (checkpoint) that names `source`.
 TrainerState parse_trainer_state(std::string_view json, std::string_view source);
 TrainerState read_trainer_state(const std::filesystem::path& path);
 
-/// Returns a record's line in log_history: {"epoch": .., "step": .., ...} with sorted keys.
+/// Returns the line of a record in log_history: {"epoch": .., "step": .., ...} with sorted keys.
 std::string history_line(const Record& record);
 
-/// Returns the log_history lines of a metrics.jsonl up to a step; skips an incomplete last line.
+/// Returns the log_history lines of a metrics.jsonl up to a step. Skips an incomplete last line.
 std::vector<std::string> history_until(const std::filesystem::path& metrics, int64_t step);
 
-/// Writes `<split>_results.json` (indent 4, sorted keys: "epoch" and the record's values) into
-/// `folder`, and merges the values into all_results.json. `split`: "train", "eval", "test".
+/// Writes `<split>_results.json` to `folder`, with "epoch" and the record's values, sorted keys and
+/// an indent of 4. Merges the values into all_results.json. `split` is "train", "eval" or "test".
 void write_results(
     const std::filesystem::path& folder, std::string_view split, const Record& record);
 

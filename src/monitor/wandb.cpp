@@ -1,4 +1,4 @@
-// Weights & Biases offline run writer.
+// Writes offline runs for Weights & Biases.
 #include "monitor/wandb.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ constexpr uint64_t kBlock = 32768;
 constexpr std::string_view kFileHeader{":W&B\xe1\xbe\x00", 7};  // magic 0xbee1, version 0
 constexpr uint64_t kFragmentHeader = 7;
 
-/// Formats a number as wandb expects: Python's JSON, with NaN and Infinity.
+/// Formats a number in Python's JSON, which wandb expects, with NaN and Infinity.
 std::string wandb_number(const Number& number) {
   const double value = as_double(number);
   if (std::isnan(value)) {
@@ -55,7 +55,7 @@ std::string wandb_number(const Number& number) {
   return std::isinf(value) ? (value > 0 ? "Infinity" : "-Infinity") : number_text(number);
 }
 
-/// Throws Error (config) if the id is not valid in file names.
+/// Throws Error (config) if the id is not valid as part of a file name.
 void check_run_id(const std::string& id) {
   const bool plain = std::all_of(id.begin(), id.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -70,14 +70,15 @@ void check_run_id(const std::string& id) {
   }
 }
 
-/// {2 nested_key, 16 value_json}
+/// Returns the message {2 nested_key, 16 value_json}.
 ProtobufMessage item(std::string_view name, std::string_view json) {
   ProtobufMessage message;
   message.text(2, name).text(16, json);
   return message;
 }
 
-/// `rows`: rows logged by earlier attempts.
+/// Returns the message that describes the run. `rows` is the number of rows that earlier attempts
+/// logged.
 ProtobufMessage run_message(const WandbOptions& options, int64_t rows) {
   ProtobufMessage run;
   run.text(1, options.run_id);
@@ -122,8 +123,8 @@ ProtobufMessage run_message(const WandbOptions& options, int64_t rows) {
 
 std::filesystem::path make_folder(const WandbOptions& options) {
   check_run_id(options.run_id);
-  // Two attempts within the same second need different folders. `wandb sync` parses the time up to
-  // the first '-', so the time is increased.
+  // Two attempts in the same second need different folders. `wandb sync` parses the time up to the
+  // first '-', so increase the time.
   double time = options.start_time;
   const auto name = [&] {
     return options.folder / "wandb" /
@@ -138,7 +139,7 @@ std::filesystem::path make_folder(const WandbOptions& options) {
   return folder;
 }
 
-/// Points wandb/latest-run at the newest run.
+/// Makes wandb/latest-run a link to the newest run.
 void point_latest(const std::filesystem::path& folder) {
   std::error_code ignored;  // optional: some file systems do not support links
   const auto link = folder.parent_path() / "latest-run";
@@ -148,7 +149,7 @@ void point_latest(const std::filesystem::path& folder) {
   std::filesystem::create_directory_symlink(folder.filename(), link, ignored);
 }
 
-/// State of an earlier attempt, read from wandb.json.
+/// State of an earlier attempt, as stored in wandb.json.
 struct Kept {
   std::string run_id, group;
   int64_t rows = 0;
@@ -171,8 +172,8 @@ std::optional<Kept> read_in_memory(const std::filesystem::path& path) {
       rows != json.end() && rows->is_number_integer() ? rows->get<int64_t>() : 0};
 }
 
-/// Returns the options with an id and a group: those of the resumed run if there is one, otherwise
-/// new ones.
+/// Returns the options with id and group: those of the run to resume if there is one, otherwise new
+/// ones.
 WandbOptions settled(WandbOptions options) {
   std::optional<Kept> kept;
   if (!options.run_folder.empty()) {
@@ -268,7 +269,7 @@ WandbRun::WandbRun(WandbOptions options)
     state_.emplace(options_.run_folder / kState, File::Mode::kCreate);
     keep_state();
     point_latest(folder_);
-    artifacts_ = checkpoints_of(options_.run_folder);  // already reported by an earlier attempt
+    artifacts_ = checkpoints_of(options_.run_folder);  // an earlier attempt has reported them
   }
 }
 
@@ -280,7 +281,7 @@ void WandbRun::append(int field, const ProtobufMessage& body) {
   log_.append(record.bytes());
 }
 
-/// Overwrites wandb.json in place after each row; its length is constant.
+/// Overwrites wandb.json in place after each row. Its length is constant.
 void WandbRun::keep_state() {
   if (state_) {
     const std::string text = fmt::format(
@@ -309,7 +310,7 @@ void WandbRun::define_metric(const std::string& name) {
 
 void WandbRun::append_row(const Items& items, double wall_time) {
   last_time_ = wall_time;
-  // Every record gets its own row, because an evaluation has the step of the preceding training
+  // Each record gets its own row, because an evaluation has the same step as the preceding training
   // record.
   const int64_t row = rows_++;
   keep_state();
@@ -380,8 +381,8 @@ void WandbRun::log_ranks(const RankShares& shares, double wall_time) {
   }
 }
 
-/// Adds newly completed checkpoints. A checkpoint written in the background gets its final name
-/// later.
+/// Adds checkpoints that are complete now. A checkpoint that is written in the background may get
+/// its final name later.
 void WandbRun::add_artifacts(bool is_end) {
   using Artifacts = WandbOptions::Artifacts;
   if (options_.run_folder.empty() || !(options_.artifacts == Artifacts::kAll ||
@@ -456,14 +457,14 @@ void WandbRun::end(int exit_code) {
     summary.message(1, item(name, json));
     file[name] = nlohmann::ordered_json::parse(json, nullptr, /*allow_exceptions=*/false);
     if (file[name].is_discarded()) {
-      file[name] = json;  // values that are not valid JSON, such as NaN
+      file[name] = json;  // not valid JSON, such as NaN
     }
   }
   append(kSummary, summary);
   ProtobufMessage exit;
   exit.whole(1, exit_code).whole(2, static_cast<int64_t>(last_time_ - options_.start_time));
   append(kExit, exit);
-  append(kFinal, {});  // required for `wandb sync` to upload the exit code
+  append(kFinal, {});  // without it, `wandb sync` does not upload the exit code
   append(kFooter, {});
   write_file_atomically(folder_ / "files" / "wandb-summary.json", file.dump() + "\n");
 }
@@ -500,7 +501,7 @@ std::optional<WandbOptions> wandb_options_from_environment(
   const std::string resume = value("WANDB_RESUME");
   options.resumed = options.resumed && resume != "never";
   options.must_resume = resume == "must";
-  // Same values as in the Trainer's callback.
+  // Values that the Trainer's callback accepts.
   using Artifacts = WandbOptions::Artifacts;
   const std::map<std::string, Artifacts> artifacts{
       {"", Artifacts::kNone},

@@ -1,4 +1,5 @@
-// Weights & Biases offline runs: a folder that `wandb sync` uploads later. This code sends nothing.
+// Offline runs for Weights & Biases. A run is a folder, which `wandb sync` uploads later. Nothing
+// is sent during training.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace lockstep::monitor {
 struct WandbOptions {
   std::filesystem::path folder{};      // parent of wandb/offline-run-...
   std::filesystem::path run_folder{};  // folder with wandb.json and the checkpoints; may be empty
-  std::string run_id{};                // empty: from wandb.json if resumed, otherwise random
+  std::string run_id{};                // empty: that of wandb.json if resumed, otherwise random
   std::string project{};
   std::string entity{};
   std::string name{};
@@ -41,7 +42,8 @@ struct WandbOptions {
   } artifacts = Artifacts::kNone;  // checkpoints to log as artifacts
 };
 
-/// Writer of a .wandb file: a LevelDB log of 32 KiB blocks whose records have CRC-32 checksums.
+/// Writer of a .wandb file. This is a LevelDB log of 32 KiB blocks whose records have CRC-32
+/// checksums.
 class WandbLog {
  public:
   explicit WandbLog(const std::filesystem::path& path);
@@ -53,10 +55,10 @@ class WandbLog {
   uint64_t end_;
 };
 
-/// One attempt of a run. A resumed run has one folder per attempt, all with the same id.
+/// An attempt of a run. A resumed run has one folder per attempt, all with the same run id.
 class WandbRun : public MetricsSink {
  public:
-  /// Throws Error (checkpoint) if the files are not writable, Error (config) if an option is
+  /// Throws Error (checkpoint) if the files are not writable, and Error (config) if an option is
   /// invalid.
   explicit WandbRun(WandbOptions options);
 
@@ -66,13 +68,13 @@ class WandbRun : public MetricsSink {
   void log_ranks(const RankShares& shares, double wall_time) override;
   void log_event(std::string_view name, double wall_time) override;
   void finish() override;
-  /// wandb/offline-run-<time>-<id>
+  /// Returns wandb/offline-run-<time>-<id>.
   const std::filesystem::path& folder() const { return folder_; }
-  /// True if `wandb sync` must append this attempt to an earlier one.
+  /// Returns true if `wandb sync` must append this attempt to an earlier one.
   bool goes_on() const { return options_.resumed; }
 
  private:
-  using Items = std::vector<std::pair<std::string, std::string>>;  // names and JSON values
+  using Items = std::vector<std::pair<std::string, std::string>>;  // names, and values as JSON
   void append(int field, const ProtobufMessage& body);
   void append_row(const Items& items, double wall_time);
   void define_metric(const std::string& name);
@@ -87,12 +89,12 @@ class WandbRun : public MetricsSink {
   std::optional<File> state_;  // wandb.json
   int64_t records_ = 0, rows_ = 0;
   std::map<std::string, std::string> summary_;    // latest value of each name, as JSON
-  std::vector<std::unique_ptr<WandbRun>> ranks_;  // created when their first numbers arrive
+  std::vector<std::unique_ptr<WandbRun>> ranks_;  // created when their first values arrive
   std::vector<int64_t> artifacts_;                // steps of the checkpoints already logged
   bool ended_ = false;
 };
 
-/// Returns `options` overridden by WANDB_PROJECT, WANDB_ENTITY, WANDB_RUN_ID, WANDB_NAME,
+/// Returns `options` with the settings of WANDB_PROJECT, WANDB_ENTITY, WANDB_RUN_ID, WANDB_NAME,
 /// WANDB_RUN_GROUP, WANDB_JOB_TYPE, WANDB_NOTES, WANDB_TAGS, WANDB_DIR, WANDB_RESUME and
 /// WANDB_LOG_MODEL. WANDB_API_KEY is never read. Returns nullopt if WANDB_MODE or WANDB_DISABLED
 /// disables the tracker. Throws Error (config) if a value is unknown.

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMd5Bytes = 16;
 using Md5 = std::array<unsigned char, kMd5Bytes>;
 
-/// Functions of OpenSSL, which libcurl also depends on.
+/// Functions of OpenSSL, on which libcurl depends as well.
 struct Crypto {
   const void* (*md5)() = nullptr;
   int (*digest)(
@@ -115,7 +115,7 @@ void keep(const fs::path& file, const fs::path& place) {
 }  // namespace
 
 ProtobufMessage checkpoint_artifact(const WandbArtifact& artifact) {
-  std::vector<fs::path> files;  // relative to the checkpoint
+  std::vector<fs::path> files;  // paths relative to the checkpoint
   std::error_code problem;
   for (fs::recursive_directory_iterator at(artifact.checkpoint, problem);
        !problem && at != fs::recursive_directory_iterator();

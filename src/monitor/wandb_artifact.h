@@ -1,4 +1,4 @@
-// Checkpoint as a Weights & Biases artifact, which `wandb sync` uploads.
+// Describes a checkpoint as an artifact for Weights & Biases, which `wandb sync` uploads.
 #pragma once
 
 #include <filesystem>
@@ -16,14 +16,14 @@ struct WandbArtifact {
   std::string metadata_json{};
   std::vector<std::string> aliases{};
   std::filesystem::path checkpoint{};  // folder of the checkpoint, including subfolders
-  /// Folder that keeps the files until they are uploaded, even if the checkpoint is deleted.
-  /// Contains hard links, or copies if links are not possible.
+  /// Folder that contains the files until they are uploaded, even if the checkpoint is deleted. It
+  /// contains hard links, or copies if links are not possible.
   std::filesystem::path kept{};
 };
 
-/// Returns W&B's ArtifactRecord. Reads every file to compute the MD5 that the server requires.
-/// Throws Error (checkpoint) if a file cannot be read or stored, Error (environment) if OpenSSL is
-/// not available for MD5.
+/// Returns W&B's ArtifactRecord. Reads every file to compute the MD5, which the server requires.
+/// Throws Error (checkpoint) if a file cannot be read or stored, and Error (environment) if OpenSSL
+/// does not provide MD5.
 ProtobufMessage checkpoint_artifact(const WandbArtifact& artifact);
 
 /// Returns a random id of letters a to z and digits.

@@ -12,8 +12,8 @@ namespace lockstep::start {
 struct Command {
   std::string_view name;
   std::string_view summary;
-  /// Returns the exit code, or nullopt if lockstep-core (with libtorch) must continue. Throws
-  /// Error.
+  /// Returns the exit code. Returns nullopt if lockstep-core, which has libtorch, must continue.
+  /// Throws Error.
   std::optional<int> (*run)(const std::vector<std::string>& arguments);
 };
 

@@ -28,7 +28,7 @@ Error usage(const std::string& message) {
       "learning_rate=NUMBER");
 }
 
-/// Parses a whole word as a number.
+/// Parses a number. The whole word must be a number.
 template <class T>
 T number_of(const std::string& word, const char* what) {
   T value{};
@@ -107,7 +107,7 @@ int run_ctl(std::vector<std::string> arguments) {
     return 0;
   }
   if (folder == "stacks" && std::filesystem::is_directory(act)) {
-    std::swap(folder, act);  // accepts the action first, as in "ctl save RUN"
+    std::swap(folder, act);  // the action may come first, as in "ctl save RUN"
   }
   if (act == "stacks") {
     if (!words.empty()) {

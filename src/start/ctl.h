@@ -6,7 +6,8 @@
 
 namespace lockstep::start {
 
-/// Runs the command with the arguments after its name. Returns the exit code; throws Error.
+/// Runs the command. `arguments` are those after the command's name. Returns the exit code. Throws
+/// Error.
 int run_ctl(std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

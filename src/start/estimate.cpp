@@ -1,4 +1,4 @@
-// `lockstep estimate`: memory of each rank.
+// `lockstep estimate`: estimates the memory of each rank.
 #include "start/estimate.h"
 
 #include <iostream>
@@ -104,7 +104,7 @@ nlohmann::json as_json(const plan::Job& job, const plan::Cluster& cluster) {
       {"stages", stages}};
 }
 
-// Returns the job of a configuration. The command's other flags are applied afterwards.
+// Returns the job of a configuration. Other flags of the command are applied later.
 plan::Job job_of(
     const config::Resolution& resolution,
     const config::Config& config,
@@ -139,7 +139,7 @@ plan::Job job_of(
   return job;
 }
 
-// Returns changes of the configuration that are not part of a job.
+// Returns suggested changes to the configuration that are not properties of a job.
 std::vector<plan::Change> other_changes(
     const config::Resolution& resolution, const plan::Device& device) {
   std::vector<plan::Change> changes;

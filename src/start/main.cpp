@@ -1,6 +1,6 @@
-// The program that users start. Commands without libtorch (launching, planning, tokenizing, help,
-// configuration errors) run here, because loading libtorch takes 0.2 s of processor time. For all
-// others it executes lockstep-core from the same folder.
+// Program that users start. Commands that do not need libtorch (launching, planning, tokenizing,
+// help) and configuration errors are handled here, because loading libtorch takes 0.2 s of
+// processor time. For all other commands, executes lockstep-core from the same folder.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -64,7 +64,7 @@ int run(char** words, const std::vector<std::string>& all) {
     fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
     return 0;
   }
-  (void)instruction_set();  // reports an invalid LOCKSTEP_MAX_CPU_ISA first
+  (void)instruction_set();  // report an invalid LOCKSTEP_MAX_CPU_ISA first
   const std::optional<int> code = command_of(all[1]).run({all.begin() + 2, all.end()});
   std::fflush(stdout);
   return code ? *code : become_core(words);

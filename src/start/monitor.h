@@ -1,4 +1,4 @@
-// `lockstep monitor`: the monitoring page, and the ranks of a run as text.
+// `lockstep monitor`: serves the monitoring page, or prints the ranks of a run.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace lockstep::start {
 
-/// Runs the command with the arguments after its name. Serves until SIGINT or SIGTERM. Returns the
-/// exit code; throws Error.
+/// Runs the command. `arguments` are those after the command's name. Serves until SIGINT or
+/// SIGTERM. Returns the exit code. Throws Error.
 int run_monitor(std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

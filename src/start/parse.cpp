@@ -1,4 +1,4 @@
-// Option parsing with CLI11.
+// Parses options with CLI11.
 #include "start/parse.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ CLI::Validator between(double low, double high) {
 }
 
 Parsed parse(CLI::App& app, std::vector<std::string> arguments) {
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 expects reversed arguments
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 expects the arguments in reverse order
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {

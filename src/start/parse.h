@@ -1,4 +1,4 @@
-// Option parsing of small commands: CLI11 with Lockstep's errors.
+// Parses the options of small commands with CLI11. Errors have Lockstep's format.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace lockstep::start {
 
 enum class Parsed { kRun, kHelpShown };
 
-/// Validator for numbers from `low` to `high`; unlike CLI::Range it rejects NaN.
+/// Returns a validator for numbers from `low` to `high`. Unlike CLI::Range, it rejects NaN.
 CLI::Validator between(double low, double high);
 
-/// Parses the words after the command into the variables bound to `app`'s options. --help is
-/// printed to stdout. Throws Error (config) with CLI11's message and a pointer to the help.
+/// Parses the arguments after the command and sets the variables that are bound to `app`'s options.
+/// Prints --help to stdout. Throws Error (config) with CLI11's message and a hint about the help.
 Parsed parse(CLI::App& app, std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

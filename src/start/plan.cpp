@@ -59,7 +59,7 @@ config::ResolveOptions plan_options() {
   return options;
 }
 
-// Parses a string of digits; -1 for other strings.
+// Parses a string of digits. Returns -1 for other strings.
 int whole_number(const std::string& text) {
   int number = -1;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -89,7 +89,7 @@ void add_node(const std::string& text, plan::Cluster& cluster) {
   cluster.groups.push_back(group);
 }
 
-// Lists the valid values of --without: names in the file, and node0 to the last node.
+// Returns the valid values of --without: names in the file, and node0 to the last node.
 std::string node_names(const plan::Cluster& cluster) {
   std::string names;
   int nodes = 0;
@@ -100,16 +100,16 @@ std::string node_names(const plan::Cluster& cluster) {
   return fmt::format("{}node0 to node{}", names, nodes - 1);
 }
 
-// Returns the index of a named node, counted over all groups: node0, node1, ..., or a group's name
-// with a number or, for the first remaining node, without. Returns nullopt if the node does not
-// exist.
+// Returns the index of a named node, counted over all groups. The name is node0, node1, ..., or the
+// name of a group with a number. Without a number, it is the first remaining node of the group.
+// Returns nullopt if the node does not exist.
 std::optional<int> find_node(
     const std::string& text, const plan::Cluster& cluster, const std::set<int>& gone) {
-  // Parses the number after a name, which may itself end in digits.
+  // Parses the number after a name. The name may itself end with digits.
   const auto number_behind = [&](const std::string& name) {
     return text.starts_with(name) ? whole_number(text.substr(name.size())) : -1;
   };
-  int before = 0;                      // nodes of all groups so far
+  int before = 0;                      // number of nodes in earlier groups
   std::map<std::string, int> of_name;  // count per name
   for (const plan::NodeGroup& group : cluster.groups) {
     for (int node = 0; group.name == text && node < group.nodes; ++node) {
@@ -131,7 +131,7 @@ std::optional<int> find_node(
 }
 
 void remove_nodes(const std::vector<std::string>& names, plan::Cluster& cluster) {
-  std::set<int> gone;  // original numbers of removed nodes: the remaining nodes keep theirs
+  std::set<int> gone;  // indices of removed nodes; the remaining nodes keep their indices
   for (const std::string& name : names) {
     const std::optional<int> node = find_node(name, cluster, gone);
     if (!node) {
@@ -157,13 +157,13 @@ void remove_nodes(const std::vector<std::string>& names, plan::Cluster& cluster)
   std::erase_if(cluster.groups, [](const plan::NodeGroup& group) { return group.nodes == 0; });
 }
 
-// Returns the product of the given sizes. Other sizes are read from the same job.
+// Returns the product of the configured sizes. parallel.data counts as one if it is not set.
 int64_t asked_devices(const config::Config& config) {
   const config::ParallelSection& parallel = config.parallel;
   return parallel.tensor * parallel.pipeline * parallel.context * parallel.data.value_or(1);
 }
 
-// Returns the number of devices if all sizes of the plan are given.
+// Returns the number of devices if all sizes of the plan are set, otherwise a default.
 int64_t usual_devices(const config::Resolution& resolution) {
   constexpr int64_t kUsual = 8;
   constexpr std::array kSizes{
@@ -209,8 +209,9 @@ plan::Cluster cluster_of(const config::Resolution& resolution) {
   return cluster;
 }
 
-// Returns the requested batch, otherwise that of the given keys, otherwise the smallest of at least
-// 512 that the devices divide evenly.
+// Returns the requested global batch. If it is not set, computes it from the micro-batch keys if
+// both are set; otherwise starts with one step of all devices and doubles it until it is at least
+// 512.
 int64_t global_batch_of(const config::Resolution& resolution, const plan::SearchRequest& request) {
   constexpr int64_t kUsual = 512;
   if (const std::optional<int64_t> asked = resolution.integer("global-batch", 1)) {
@@ -316,8 +317,8 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
       nearest);
 }
 
-// Returns additional content of the written plan. A preset may stand for the folder that the user
-// will train, so the user must name it.
+// Returns additional content of the written plan. If the model is a preset, the user may train
+// another folder and must therefore name it.
 plan::PlanFile file_of(const config::Config& config) {
   const std::vector<std::string> presets = model::preset_names();
   const std::string& path = config.model.path;

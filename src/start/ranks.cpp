@@ -1,4 +1,4 @@
-// Prints the ranks of a run from their status files.
+// Prints the ranks of a run by reading their status files.
 #include "start/ranks.h"
 
 #include <cstdio>
@@ -36,7 +36,7 @@ std::string ranks_text(const std::filesystem::path& folder, bool with_stacks) {
       continue;
     }
     auto view = launch::view_rank(place.rank_status);
-    // Status files of a killed run may contain a process number that another process now uses.
+    // If a run was killed, another process may now have the process number in its status files.
     if (view && view->process == place.process && launch::state_of(view->process) != '\0') {
       some_live = some_live || view->state != 'Z';
       views.push_back(std::move(*view));

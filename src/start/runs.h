@@ -6,7 +6,8 @@
 
 namespace lockstep::start {
 
-/// Run the commands with the arguments after their names. Return the exit code; throw Error.
+/// Run the commands. `arguments` are those after the command's name. Return the exit code. Throw
+/// Error.
 int run_runs(std::vector<std::string> arguments);
 int run_compare(std::vector<std::string> arguments);
 int run_sync(std::vector<std::string> arguments);

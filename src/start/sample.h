@@ -6,8 +6,8 @@
 
 namespace lockstep::start {
 
-/// Runs the command. `arguments` excludes the names of program and command. Returns the exit code;
-/// throws lockstep::Error.
+/// Runs the command. `arguments` are those after the command's name. Returns the exit code. Throws
+/// lockstep::Error.
 int run_sample(std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

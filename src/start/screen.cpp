@@ -1,4 +1,4 @@
-// Lines of the terminal monitor.
+// Draws the lines of the terminal monitor.
 #include "start/screen.h"
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 namespace lockstep::start {
 namespace {
 
-constexpr size_t kMargin = 10;  // width of a chart's numbers
+constexpr size_t kMargin = 10;  // width of the numbers beside a chart
 constexpr size_t kShownEvents = 5;
 constexpr std::array<const char*, 5> kFirst = {
     "loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_s"};
 
-/// Canvas of braille characters, each with 2 x 4 dots.
+/// Canvas of braille characters with 2 x 4 dots each.
 class Dots {
  public:
   Dots(size_t width, size_t height) : width_(width), cells_(width * height) {}
@@ -31,7 +31,7 @@ class Dots {
   std::vector<std::string> lines() const {
     std::vector<std::string> lines(cells_.size() / width_);
     for (size_t i = 0; i < cells_.size(); ++i) {
-      // UTF-8 form of U+2800 plus the bits of the dots.
+      // UTF-8 encoding of U+2800 plus the bits of the dots.
       const unsigned letter = 0x2800U + cells_[i];
       lines[i / width_] +=
           {static_cast<char>(0xe0U | letter >> 12),
@@ -253,7 +253,7 @@ std::vector<std::string> RunScreen::lines(size_t width, size_t height, size_t me
   add("step s", summary_.step_s);
 
   std::vector<std::string> ranks = rank_lines(width);
-  const size_t below = height > 16 ? height - 16 : 2;  // height available for ranks and events
+  const size_t below = height > 16 ? height - 16 : 2;  // lines available for ranks and events
   const size_t events = std::min({events_.size(), kShownEvents, std::max<size_t>(1, below / 2)});
   const size_t most_ranks = std::max<size_t>(1, below > events ? below - events : 1);
   if (ranks.size() > most_ranks) {

@@ -1,4 +1,4 @@
-// Content of `lockstep monitor --tui` as lines of text; terminal.cpp draws them.
+// Content of `lockstep monitor --tui` as lines of text. terminal.cpp shows them.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,26 @@
 
 namespace lockstep::start {
 
-/// A curve in braille characters (2 x 4 dots each): `height` lines of `width` characters, maximum
-/// at the top. Points are connected; NaN interrupts the line.
+/// Returns a curve as `height` lines of `width` braille characters with 2 x 4 dots each. The
+/// maximum is at the top. Points are connected; NaN interrupts the line.
 std::vector<std::string> braille_curve(
     const watch::Points& points, size_t width, size_t height, double low, double high);
 
-/// The first `width` characters of a UTF-8 line, without terminal control sequences.
+/// Returns the first `width` characters of a UTF-8 line, without terminal control sequences.
 std::string cut_to(const std::string& line, size_t width);
 
-/// Screen of one run.
+/// Screen for one run.
 class RunScreen {
  public:
   explicit RunScreen(const std::filesystem::path& folder);
 
-  /// Reads new records. `now`: seconds since 1970. `live`: the current state of its ranks as lines;
-  /// empty if the run is not active on this machine.
+  /// Reads new records. `now` is in seconds since 1970. `live` contains lines about the current
+  /// state of the run's ranks; empty if the run is not active on this machine.
   void refresh(double now, const std::string& live);
-  /// Names of the run's metrics, the loss first.
+  /// Returns the names of the run's metrics, starting with the loss.
   std::vector<std::string> metrics() const;
-  /// Exactly `height` lines of at most `width` characters; `metric` is an index of metrics(),
-  /// modulo its size. Requires at least 40 by 10.
+  /// Returns exactly `height` lines of at most `width` characters. `metric` is an index in
+  /// metrics(), modulo its size. `width` must be at least 40 and `height` at least 10.
   std::vector<std::string> lines(size_t width, size_t height, size_t metric) const;
   const std::filesystem::path& folder() const { return folder_; }
 

@@ -28,10 +28,10 @@ namespace {
 constexpr std::string_view kSend = "--send";
 constexpr double kGibibyte = 1024.0 * 1024 * 1024;
 constexpr double kHostOfRank =
-    4 * kGibibyte;                  // programs, data and a checkpoint's pieces, bytes per rank
-constexpr double kSpare = 1.25;     // margin of host memory over the prediction
-constexpr int64_t kCpusOfGpu = 12;  // cores per GPU on common servers: 96 cores for 8 GPUs
-constexpr int64_t kCpusOfRank = 4;  // cores per rank that computes on the CPU
+    4 * kGibibyte;               // for programs, data and pieces of a checkpoint, in bytes per rank
+constexpr double kSpare = 1.25;  // factor for host memory, relative to the prediction
+constexpr int64_t kCpusOfGpu = 12;  // common servers have 96 cores for 8 GPUs
+constexpr int64_t kCpusOfRank = 4;  // for ranks that compute on the CPU
 
 config::ResolveOptions submit_options() {
   using Kind = config::Flag::Kind;
@@ -58,7 +58,7 @@ config::ResolveOptions submit_options() {
   return options;
 }
 
-/// A bare "job.yaml" means "-c job.yaml".
+/// Replaces a plain "job.yaml" by "-c job.yaml".
 std::vector<std::string> with_config_option(const std::vector<std::string>& arguments) {
   std::vector<std::string> words;
   for (const std::string& word : arguments) {
@@ -74,7 +74,7 @@ std::vector<std::string> with_config_option(const std::vector<std::string>& argu
   return words;
 }
 
-/// Returns the arguments for `lockstep train`: all except this command's flags.
+/// Returns the arguments for `lockstep train`, which are all except the flags of this command.
 std::vector<std::string> training_words(
     const std::vector<std::string>& words, const std::vector<config::Flag>& flags) {
   std::vector<std::string> kept;
@@ -86,7 +86,7 @@ std::vector<std::string> training_words(
     if (!is_ours) {
       kept.push_back(words[i]);
     } else if (name.size() == words[i].size() && name != kSend) {
-      ++i;  // its value is the next word
+      ++i;  // skip the value of the flag
     }
   }
   return kept;
@@ -102,7 +102,7 @@ std::vector<std::string> split_hosts(const std::string& text) {
   return hosts;
 }
 
-/// Throws unless every engine accepts the name as a host name.
+/// Throws unless the name is valid as a host name, as all engines require.
 void check_name(const std::string& name) {
   const auto is_allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -121,7 +121,8 @@ struct Shape {
   int64_t ranks() const { return nodes * ranks_per_node; }
 };
 
-/// Determines number and placement of ranks from the flags, otherwise from the sizes of `parallel`.
+/// Determines the number of ranks and nodes from the flags, or from the sizes of `parallel` if they
+/// are not set.
 Shape shape_of(const config::Resolution& resolution, const plan::Device& device) {
   const config::ParallelSection& parallel = resolution.config.parallel;
   const int64_t others = parallel.tensor * parallel.pipeline * parallel.context;
@@ -186,7 +187,7 @@ void plan_resources(const config::Resolution& resolution, Submission& run) {
       run.on_gpus ? " on " + device.name : " of host memory");
 }
 
-/// Writes the file and replaces this process with the engine's command.
+/// Writes the file and replaces this process by the engine's command.
 [[noreturn]] void send(const Engine& engine, const Submission& run, const std::string& text) {
   std::string file = fmt::format("submit-{}{}", run.name, engine.extension);
   write_file_atomically(file, text, ErrorKind::kEnvironment);

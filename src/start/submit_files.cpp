@@ -1,4 +1,4 @@
-// Job files of the engines: the templates of deploy/ with a run's values.
+// Creates the engines' job files by inserting a run's values in the templates of deploy/.
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -25,7 +25,7 @@ std::string for_shell(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(quoted, " "));
 }
 
-/// Quotes a string as JSON, which is also valid in YAML and Python.
+/// Quotes a string as JSON, which is valid in YAML and Python, too.
 std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump();
 }

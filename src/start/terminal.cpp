@@ -1,4 +1,4 @@
-// The terminal monitor on ncurses.
+// Shows the terminal monitor with ncurses.
 #include "start/terminal.h"
 
 #include <clocale>
@@ -23,13 +23,13 @@ namespace {
 
 constexpr int kRefreshMilliseconds = 1000;
 
-/// The terminal, restored on destruction.
+/// Terminal. The destructor restores its state.
 class Terminal {
  public:
   Terminal() {
     std::setlocale(LC_CTYPE, "");
     if (std::strcmp(::nl_langinfo(CODESET), "UTF-8") != 0) {
-      std::setlocale(LC_CTYPE, "C.UTF-8");  // ssh may pass no locale, although terminals use UTF-8
+      std::setlocale(LC_CTYPE, "C.UTF-8");  // ssh may not set a locale, but terminals use UTF-8
     }
     screen_ = ::newterm(nullptr, stdout, stdin);
     if (screen_ == nullptr) {
@@ -69,7 +69,7 @@ class Terminal {
   SCREEN* screen_ = nullptr;
 };
 
-/// Returns the current state of the run's ranks if it trains on this machine.
+/// Returns the current state of the run's ranks if the run is active on this machine.
 std::string live_text(const std::filesystem::path& folder) {
   try {
     return ranks_text(folder, /*with_stacks=*/false);

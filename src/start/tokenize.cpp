@@ -1,4 +1,4 @@
-// `lockstep tokenize`: text to ids and back.
+// `lockstep tokenize`: converts text to token ids and back.
 #include "start/tokenize.h"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 
 namespace lockstep::start {
 
-/// Runs the command with the arguments after "tokenize". Returns the exit code.
+/// Runs the command. `arguments` are those after the command's name. Returns the exit code.
 int run_tokenize(std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

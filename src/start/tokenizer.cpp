@@ -1,4 +1,4 @@
-// `lockstep tokenizer train`.
+// `lockstep tokenizer train`: trains a tokenizer.
 #include "start/tokenizer.h"
 
 #include <chrono>

@@ -6,7 +6,7 @@
 
 namespace lockstep::start {
 
-/// Runs the command with the arguments after "tokenizer". Returns the exit code.
+/// Runs the command. `arguments` are those after the command's name. Returns the exit code.
 int run_tokenizer(std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

@@ -1,4 +1,4 @@
-// The part of `lockstep train` without libtorch.
+// Implements the part of `lockstep train` that needs no libtorch.
 #include "start/train.h"
 
 #include "base/format.h"

@@ -12,11 +12,12 @@ namespace lockstep::start {
 /// Returns the options of `lockstep train`.
 config::ResolveOptions train_options();
 
-/// Resolves the configuration, so that errors are reported at once, and handles options that only
-/// print. Returns the exit code; nullopt: start training. Throws Error (config).
+/// Resolves the configuration, so that its errors are reported immediately, and handles options
+/// that only print something. Returns the exit code, or nullopt if training must start. Throws
+/// Error (config).
 std::optional<int> begin_train(const std::vector<std::string>& arguments);
 
-/// The same for `lockstep unlearn`, which is training with task.type=unlearning.
+/// Variant for `lockstep unlearn`, which is training with task.type=unlearning.
 std::optional<int> begin_unlearn(const std::vector<std::string>& arguments);
 
 /// Logs the warnings.

@@ -1,4 +1,4 @@
-// Saving, resuming and exporting of training state.
+// Saves, resumes and exports training state.
 #include "train/checkpointing.h"
 
 #include <algorithm>

@@ -22,7 +22,7 @@ struct StepCounts {
   int64_t failed = 0;       // number of ranks whose background save failed
   int64_t peak_memory = 0;  // bytes, maximum over the ranks
   int64_t measure = 0;      // above 0: run one measurement of the machine after this step
-  int64_t shapes = 0;       // shapes_of() this rank's micro-batches
+  int64_t shapes = 0;       // shapes_of() for this rank's micro-batches
   Acts acts;                // commands received by rank 0
   bool alike = true;        // all ranks have micro-batches of the same shapes
 };

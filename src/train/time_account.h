@@ -22,7 +22,7 @@ class TimeAccount {
     add(Use::kStarting, seconds - seconds_.at(static_cast<size_t>(Use::kEvaluating)));
   }
   void add(Use use, double seconds) { seconds_.at(static_cast<size_t>(use)) += seconds; }
-  /// Adds the seconds of a step that this rank waited for data and for other ranks.
+  /// Adds the seconds for which this rank waited for data and for other ranks in a step.
   void add_waits(double for_data, double for_ranks) {
     for_data_ += for_data;
     for_ranks_ += for_ranks;

@@ -54,8 +54,8 @@ struct GatheringRules {
   std::chrono::milliseconds last_call{30000}, join_timeout{600000};
 };
 enum class Gathering { kWait, kComplete, kGiveUp };
-/// `since_enough` is the time for which at least `least` nodes have been ready. `since_begin` is
-/// the time since the coordinator began to gather nodes.
+/// Decides whether the round can begin. `since_enough` is the time for which at least `least` nodes
+/// have been ready. `since_begin` is the time since the coordinator began to gather nodes.
 Gathering gathering(
     const GatheringRules& rules,
     int ready,

@@ -28,8 +28,8 @@ struct DeepspeedRequest {
   std::vector<Command> commands;
 };
 
-/// `exported` contains additional variables for other machines. Throws Error (config) that lists
-/// all problems.
+/// Makes the plan or the commands. `exported` contains additional variables for other machines.
+/// Throws Error (config) that lists all problems.
 DeepspeedRequest plan_deepspeed(
     const std::vector<std::string>& arguments,
     const Environment& environment,

@@ -66,7 +66,7 @@ struct LaunchPlan {
   bool virtual_local_rank = false;
   bool propagate_exit_code = false;
   bool deepspeed_environment = false;  // CROSS_RANK, CROSS_SIZE, LOCAL_SIZE
-  bool plain = false;        // one process without RANK and its like (accelerate's simple launch)
+  bool plain = false;                  // one process without RANK etc. (accelerate's simple launch)
   bool watch_stdin = false;  // the end of stdin ends the job, because its launcher is gone
   bool pid_file = false;     // create /tmp/<pid>.deepspeed while it runs
   std::optional<WorkerIdentity>

@@ -20,9 +20,10 @@ struct Program {
   bool ours = false;       // true for a Lockstep command
 };
 
-/// `words` are the program and its arguments. If the program is a Lockstep command ("train"), the
-/// workers run this executable with it. An empty list means "train". An executable that is not a
-/// script is run directly. Anything else is passed to ${PYTHON_EXEC:-python} -u.
+/// Returns the program that workers run. `words` are the program and its arguments. If the program
+/// is a Lockstep command ("train"), the workers run this executable with it. An empty list means
+/// "train". An executable that is not a script is run directly. Anything else is passed to
+/// ${PYTHON_EXEC:-python} -u.
 Program worker_program(
     const std::vector<std::string>& words,
     const ProgramRules& rules,

@@ -11,7 +11,7 @@
 namespace lockstep::launch {
 
 using Sha256 = std::array<uint8_t, 32>;
-/// SHA-256 (FIPS 180-4).
+/// Returns the SHA-256 (FIPS 180-4).
 Sha256 sha256(std::string_view text);
 /// Returns HMAC-SHA-256 (RFC 2104) as 64 hexadecimal digits.
 std::string hmac_hex(std::string_view key, std::string_view text);

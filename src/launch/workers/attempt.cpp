@@ -64,7 +64,7 @@ bool kill_one_that_hangs(WorkerGroup& group, UninterruptibleWatch& hanging) {
   return true;
 }
 
-// Kills a rank that has hung for longer than its configuration allows; its end is the failure.
+// Kills a rank that has hung for longer than its configuration allows. Its end is then a failure.
 void end_one_that_stands(HangWatch& hangs) {
   if (const Worker* worker = hangs.look()) {
     log_error(

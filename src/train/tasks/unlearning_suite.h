@@ -44,7 +44,7 @@ class UnlearningSuite {
   /// Checks that a set has an answer field and marks the field as needed.
   void need(const std::string& name, const std::string& answer_key);
   const std::vector<AnswerScore>& scores(const std::string& name, const std::string& answer_key);
-  /// [row][answer]
+  /// Returns the losses, indexed by [row][answer].
   std::vector<std::vector<double>> losses(const std::string& name, const std::string& answer_key);
 
   std::vector<AskedQuestion> asked(const std::string& name);

@@ -1,4 +1,4 @@
-// Hash of an adapter's base weights.
+// Hashes the base weights of an adapter.
 #include "train/weights/adapter_base.h"
 
 #include <algorithm>

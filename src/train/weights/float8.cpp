@@ -1,4 +1,4 @@
-// Checks and description of float8 products.
+// Checks and describes float8 products.
 #include "train/weights/float8.h"
 
 #include "base/format.h"

@@ -1,4 +1,5 @@
-// Control socket of a run: parses requests, answers status and queues actions.
+// Implements the control socket of a run: parses requests, replies to status requests and queues
+// commands.
 #include "watch/control/server.h"
 
 #include <array>
@@ -29,12 +30,12 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr size_t kLongestRequest = 4096;  // bytes
-constexpr int kPatienceSeconds = 2;       // wait for the rest of a request
+constexpr int kPatienceSeconds = 2;       // time to wait for the rest of a request
 constexpr int64_t kMostTraces = 100;
-constexpr int64_t kLongestRun = int64_t{1} << 40;  // steps; exactly representable as a double
+constexpr int64_t kLongestRun = int64_t{1} << 40;  // steps; can be represented exactly as a double
 
-/// Short path to a folder's socket. Socket addresses are limited to 107 bytes, and the folder's
-/// path may be longer.
+/// Short path to the socket of a folder. The path of the folder may exceed 107 bytes, the limit for
+/// socket addresses.
 class SocketName {
  public:
   explicit SocketName(const std::filesystem::path& folder)
@@ -65,7 +66,7 @@ void set_patience(int connection, int seconds) {
   ::setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 }
 
-/// Reads a line without its newline, or everything up to the end of the connection.
+/// Reads a line without its newline. If there is no newline, reads until the connection is closed.
 std::string receive_line(int connection, size_t longest) {
   std::string text;
   std::array<char, 1024> part{};
@@ -204,10 +205,9 @@ ControlServer::ControlServer(
     : folder_(folder),
       check_(std::move(check)) {
   const SocketName name(folder);
-  ::unlink(
-      (folder / kControlName).c_str());  // left by a killed run; this run has locked the folder
+  ::unlink((folder / kControlName).c_str());  // from a killed run; this run has locked the folder
   listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  // The socket file inherits the mode of the socket, so it is never accessible to other users.
+  // The socket file gets the permissions of the socket, so other users can never access it.
   const bool bound = listener_ >= 0 && ::fchmod(listener_, S_IRUSR | S_IWUSR) == 0 &&
                      ::bind(listener_, name.address(), SocketName::kSize) == 0;
   wake_ = ::eventfd(0, EFD_CLOEXEC);

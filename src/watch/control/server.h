@@ -1,4 +1,5 @@
-// Control socket of a run: a unix socket in the run's folder for status requests and commands.
+// Control socket of a run: a Unix socket in the run's folder that receives status requests and
+// commands.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +24,22 @@ inline constexpr const char* kControlName = ".lockstep-control";
 struct Act {
   enum class Kind { kSave, kStop, kEvaluate, kLog, kSet, kLogEvery, kTrace };
   Kind kind = Kind::kSave;
-  int level = 0;             // for kLog: a LogLevel
+  int level = 0;             // a LogLevel, for kLog
   double learning_rate = 0;  // for kSet
   int64_t steps = 0;         // for kTrace and kLogEvery
   bool forced = false;
 };
 
 /// Parses a request such as {"act": "set", "learning_rate": 1e-4, "force": true}. Throws Error
-/// (config) if it is invalid, or if it deviates from the run's configuration without "force".
+/// (config) if it is invalid, or if it differs from the run's configuration without "force".
 Act parse_act(const nlohmann::json& request);
 
-/// Pending command whose client waits for an answer.
+/// Pending command. Its client waits for the reply.
 class Asked {
  public:
   Asked(Act act, int connection) : act(act), connection_(connection) {}
-  /// Closes the connection. A client without an answer reports that the run ended before it
-  /// answered.
+  /// Closes the connection. If the client has received no reply, it reports that the run ended
+  /// before it answered.
   ~Asked();
   Asked(Asked&& other) noexcept
       : act(other.act),
@@ -49,7 +50,7 @@ class Asked {
     return *this;
   }
 
-  /// Sends the result, or the reason for a failure, and closes the connection. Never blocks.
+  /// Sends the result, or the reason for a failure, and closes the connection. Does not block.
   void answer(bool done, const std::string& text);
 
   Act act;
@@ -58,21 +59,22 @@ class Asked {
   int connection_;
 };
 
-/// Listens on `folder`/.lockstep-control (mode 0600) in a background thread. Accepts connections
-/// from this process's user and root only. Answers status requests immediately, even if the run is
-/// blocked. The destructor removes the socket.
+/// Listens on `folder`/.lockstep-control (mode 0600) on a background thread. Accepts connections
+/// only from this process's user and root. Replies to status requests immediately, even if the run
+/// is blocked. The destructor removes the socket.
 class ControlServer {
  public:
-  /// `check` throws Error for commands that this run does not support; it is called from any
-  /// thread. Throws Error (environment) if the socket cannot be created.
+  /// `check` throws Error if this run does not support the command. It may be called on any thread.
+  /// Throws Error (environment) if the socket cannot be created.
   ControlServer(const std::filesystem::path& folder, std::function<void(const Act&)> check);
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
-  /// Sets the answer to `status` requests. "age_s", the seconds since this call, is added to it.
+  /// Sets the reply to `status` requests. "age_s", the seconds since this call, is added when it is
+  /// sent.
   void publish(nlohmann::ordered_json status);
-  /// Returns the commands received since the previous call.
+  /// Returns the commands received since the last call.
   std::vector<Asked> take();
 
  private:
@@ -91,9 +93,9 @@ class ControlServer {
   std::thread thread_;
 };
 
-/// Sends a request to the run of a folder and waits for its answer: {"ok": bool, "text": ..} and
-/// the fields of status. Throws Error (environment) if no run is listening or it ends before it
-/// answers.
+/// Sends a request to the run in a folder and waits for the reply: {"ok": bool, "text": ..} and the
+/// fields of the status. Throws Error (environment) if no run is listening, or if the run ends
+/// before it replies.
 nlohmann::ordered_json ask_run(
     const std::filesystem::path& folder, const nlohmann::ordered_json& request);
 

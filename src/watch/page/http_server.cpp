@@ -1,4 +1,4 @@
-// Single-threaded HTTP/1.1 server based on poll().
+// Implements a single-threaded HTTP/1.1 server with poll().
 #include "watch/page/http_server.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ int hex_digit(char letter) {
   return is_digit(letter) ? letter - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
 }
 
-/// Decodes %41 and + in a query; returns nullopt if a % is not followed by two hexadecimal digits.
+/// Decodes %41 and + in a query. Returns nullopt if a % is not followed by two hexadecimal digits.
 std::optional<std::string> decoded(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -205,7 +205,8 @@ int parse_request(std::string_view text, HttpRequest& request) {
       return 400;
     }
     const std::string name = lower_case(std::string(line.substr(0, colon)));
-    // Reject duplicates of these headers: one value could be checked and the other one used.
+    // Reject requests that contain these headers twice: one value could be checked and the other
+    // one used.
     if (!request.headers.emplace(name, trimmed(line.substr(colon + 1))).second &&
         (name == "host" || name == "origin" || name == "authorization")) {
       return 400;

@@ -1,4 +1,5 @@
-// Small HTTP/1.1 server for one user on one machine: GET only, small requests, one thread.
+// Small HTTP/1.1 server for one user on one machine. It supports only GET and small requests, and
+// has a single thread.
 #pragma once
 
 #include <atomic>
@@ -15,10 +16,10 @@ namespace lockstep::watch {
 
 struct HttpRequest {
   std::string path;                            // decoded, without the query
-  std::map<std::string, std::string> query;    // decoded; for a repeated name, the last value
+  std::map<std::string, std::string> query;    // decoded; if a name is repeated, its last value
   std::map<std::string, std::string> headers;  // names in lowercase
 
-  /// Returns the value, or "".
+  /// Returns the value of a header, or an empty string.
   std::string header(const std::string& name) const;
   std::string parameter(const std::string& name, const std::string& otherwise = "") const;
 };
@@ -30,25 +31,27 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers{};
 };
 
-/// Parses a request up to its empty line. Returns 0, or the HTTP status of the error.
+/// Parses a request up to its empty line. Returns 0, or an HTTP status if the request is invalid.
 int parse_request(std::string_view text, HttpRequest& request);
 
-/// HTTP server on one address. A connection serves one request and is closed. Drops requests of
-/// more than 16 KiB, connections beyond 64, and clients that are idle for more than 10 s.
+/// HTTP server on one address. Each connection serves one request and is then closed. Requests of
+/// more than 16 KiB, connections beyond 64, and clients that are idle for more than 10 s are
+/// dropped.
 class HttpServer {
  public:
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
-  /// Listens on a numeric or named `address` and `port` (0: any free port). run() calls the handler
-  /// for one request at a time; exceptions become status 500. Throws Error (environment) if the
-  /// address is not available.
+  /// Listens on `address`, numeric or a name, and `port` (0: any free port). run() calls the
+  /// handler for one request at a time. If the handler throws, the status is 500. Throws Error
+  /// (environment) if the address is not available.
   HttpServer(const std::string& address, int port, Handler handler);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   int port() const { return port_; }
-  /// Serves requests until stop(), which may be called from any thread or a signal handler.
+  /// Serves requests until stop() is called, which is allowed on any thread and in a signal
+  /// handler.
   void run();
   void stop();
 

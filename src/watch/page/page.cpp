@@ -1,4 +1,4 @@
-// Web page of runs: authentication, JSON endpoints and Prometheus metrics.
+// Implements the web page of runs: authentication, JSON endpoints and Prometheus metrics.
 #include "watch/page/page.h"
 
 #include <algorithm>
@@ -44,8 +44,8 @@ std::string host_of(const std::string& header) {
   return header.substr(0, header.find(':'));
 }
 
-/// True for hosts that cannot be used for DNS rebinding, in which a foreign name resolves to this
-/// machine.
+/// Returns true if the host cannot be used for DNS rebinding, in which another name resolves to
+/// this machine.
 bool is_safe_host(const std::string& host, const std::string& address) {
   std::array<unsigned char, sizeof(in6_addr)> number{};
   return host == "localhost" || host == address ||
@@ -53,7 +53,7 @@ bool is_safe_host(const std::string& host, const std::string& address) {
          ::inet_pton(AF_INET6, host.c_str(), number.data()) == 1;
 }
 
-/// Constant-time comparison.
+/// Compares two strings in constant time.
 bool is_same(std::string_view given, std::string_view secret) {
   unsigned different = given.size() == secret.size() ? 0 : 1;
   for (size_t i = 0; i < secret.size(); ++i) {
@@ -63,7 +63,7 @@ bool is_same(std::string_view given, std::string_view secret) {
   return different == 0;
 }
 
-/// Returns the cookie with this name, or "".
+/// Returns the cookie with this name, or an empty string.
 std::string cookie_of(const std::string& header, const std::string& name) {
   for (size_t at = 0; at < header.size();) {
     const size_t end = std::min(header.find(';', at), header.size());
@@ -142,7 +142,7 @@ double wall_now() {
   return static_cast<double>(std::time(nullptr));
 }
 
-/// Returns the steps that have a trace in a run's folder, ascending.
+/// Returns the steps for which the run's folder contains a trace, ascending.
 std::vector<int64_t> traces_of(const std::filesystem::path& folder) {
   std::vector<int64_t> steps;
   std::error_code none;
@@ -160,7 +160,7 @@ std::vector<int64_t> traces_of(const std::filesystem::path& folder) {
   return steps;
 }
 
-/// Returns the unmodified trace file, which the page draws.
+/// Returns the unmodified trace file. The page draws it.
 HttpAnswer trace_of(const std::filesystem::path& folder, int64_t step) {
   const std::filesystem::path path = folder / fmt::format("{}{}.json", kTrace, step);
   std::error_code none;
@@ -272,8 +272,7 @@ HttpAnswer RunsPage::answer(const HttpRequest& request) {
   } else if (answer.status == 403) {
     answer.body = "requests with this host or origin are not allowed\n";
   } else if (request.path == "/" && request.query.contains("token")) {
-    answer.status =
-        303;  // redirect, so that the token disappears from the address bar and the history
+    answer.status = 303;  // redirect, which removes the token from the address bar and the history
     answer.headers = {
         {"Location", "/"},
         {"Set-Cookie", fmt::format("lockstep={}; HttpOnly; SameSite=Strict; Path=/", token_)}};
@@ -334,7 +333,7 @@ std::string RunsPage::runs_json() {
   auto list = nlohmann::ordered_json::array();
   for (size_t id = 0; id < runs_.size(); ++id) {
     if (!is_run(runs_[id].folder)) {
-      continue;  // the folder was moved
+      continue;  // the folder was moved or removed
     }
     runs_[id].metrics->look();
     nlohmann::ordered_json run = to_json(summarize(runs_[id].folder, wall_now()));

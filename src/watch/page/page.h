@@ -15,34 +15,34 @@
 
 namespace lockstep::watch {
 
-/// Returns a file of src/watch/page/web that was embedded at build time: "index.html", "app.js",
-/// "ranks.js", "app.css". Empty for other names.
+/// Returns a file of src/watch/page/web, which was embedded at build time: "index.html", "app.js",
+/// "ranks.js" or "app.css". Empty for other names.
 std::string_view page_file(std::string_view name);
 
 /// Returns 128 random bits as 32 hexadecimal digits.
 std::string draw_token();
 
-/// Returns the address that the user opens: "http://127.0.0.1:8000/?token=..".
+/// Returns the address for the user's browser: "http://127.0.0.1:8000/?token=..".
 std::string page_address(const std::string& address, int port, const std::string& token);
 
-/// Request handler for the runs of several folders. Read-only. Rejects requests without the token
-/// (in the query of the first visit, which sets a cookie, or as "Authorization: Bearer"), with a
-/// host other than this machine's address or `address` (DNS rebinding), or from pages of other
-/// origins.
+/// Handles requests for the runs of several folders. Read-only. A request is rejected if it does
+/// not contain the token (in the query of the first visit, in the cookie that this visit sets, or
+/// as "Authorization: Bearer"), if its host is neither this machine's address nor `address` (DNS
+/// rebinding), or if it comes from a page of another origin.
 class RunsPage {
  public:
-  /// Serves the runs in the folders and their subfolders; requests rescan the folders. Throws Error
-  /// (config) if a folder does not exist.
+  /// Serves the runs in the folders and their subfolders. Requests scan the folders for new runs.
+  /// Throws Error (config) if a folder does not exist.
   RunsPage(std::vector<std::filesystem::path> folders, std::string address, std::string token);
 
-  /// Describes the current activity of the ranks of a run on this machine, with the stacks of their
-  /// threads if requested. Throws Error if the run is not training.
+  /// Returns a description of what the ranks of a run on this machine are doing, with the stacks of
+  /// their threads if requested. Throws Error if the run is not active.
   using LiveRanks = std::function<std::string(const std::filesystem::path& run, bool with_stacks)>;
-  /// Enables live status. A run that serves its own page leaves it disabled, because it cannot
-  /// inspect itself.
+  /// Enables live status. It must not be enabled if the run serves its own page, because a run
+  /// cannot inspect itself.
   void set_live_ranks(LiveRanks live) { live_ = std::move(live); }
 
-  /// Answers a request. Not thread-safe.
+  /// Handles a request. Not thread-safe.
   HttpAnswer answer(const HttpRequest& request);
   const std::string& token() const { return token_; }
 
@@ -66,8 +66,8 @@ class RunsPage {
   std::vector<std::filesystem::path> folders_;
   std::string address_, token_;
   LiveRanks live_;
-  double looked_ = -1e9;       // time of the last scan, steady clock
-  std::vector<Watched> runs_;  // append-only: the index of a run is its id
+  double looked_ = -1e9;       // time of the last scan on the monotonic clock
+  std::vector<Watched> runs_;  // only appended to; the index of a run is its id
 };
 
 }  // namespace lockstep::watch

@@ -1,4 +1,4 @@
-// Parses metrics.jsonl into columns, in parallel and incrementally.
+// Parses metrics.jsonl to columns, in parallel and incrementally.
 #include "watch/record/columns.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
 }
 
-/// Reads a JSON number, or null as NaN.
+/// Reads a JSON number. null becomes NaN.
 bool read_number(const char*& at, const char* end, double& value) {
   if (end - at >= 4 && std::string_view(at, 4) == "null") {
     at += 4;
@@ -42,7 +42,7 @@ bool read_number(const char*& at, const char* end, double& value) {
     return true;
   }
   const auto [rest, problem] = std::from_chars(at, end, value);
-  // from_chars accepts "inf", "nan", ".5" and "5.", which are not valid JSON.
+  // from_chars accepts "inf", "nan", ".5" and "5.", which JSON does not allow.
   if (problem != std::errc() || !is_digit(at[*at == '-' ? 1 : 0]) || !is_digit(rest[-1])) {
     return false;
   }
@@ -50,11 +50,12 @@ bool read_number(const char*& at, const char* end, double& value) {
   return true;
 }
 
-/// Reads lines into columns. Lines of one kind have the same text between their numbers, so most
-/// lines match the form of an earlier one and need no JSON parser.
+/// Reads lines to columns. Lines of the same kind have the same text between their numbers. Most
+/// lines therefore have the form of an earlier line and need no JSON parser.
 class LineReader {
  public:
-  /// `room`: bytes of text to reserve space for, which avoids copies when the columns grow.
+  /// `room` is the number of bytes of text to reserve memory for, which avoids copies when the
+  /// columns grow.
   void read(std::string_view lines, size_t room) {
     room_ = room;
     while (!lines.empty()) {
@@ -75,7 +76,7 @@ class LineReader {
 
   std::vector<Column>& columns() { return columns_; }
   int64_t bad() const { return bad_; }
-  /// True if the steps never decrease.
+  /// Returns true if the steps never decrease.
   bool ascends() const { return ascends_; }
   std::optional<int64_t> first_step() const { return first_step_; }
   int64_t last_step() const { return last_step_; }
@@ -84,7 +85,7 @@ class LineReader {
   static constexpr size_t kStep = std::numeric_limits<size_t>::max();
   static constexpr size_t kMostForms = 8;
 
-  /// Text before a number: "{\"step\": ", ", \"loss\": ".
+  /// Text before a number, such as "{\"step\": " or ", \"loss\": ".
   struct Part {
     std::string text;
     size_t column;
@@ -127,7 +128,7 @@ class LineReader {
     return true;
   }
 
-  /// Reads the number after a part of the form.
+  /// Reads the number after a part of a form.
   bool take(size_t column, const char*& at, const char* end) {
     if (column == kStep) {
       return read_step(at, end);
@@ -167,7 +168,8 @@ class LineReader {
     return false;
   }
 
-  /// Reads a flat line of numbers with any keys and stores its form; returns false for other lines.
+  /// Reads a line that is a flat object of numbers and stores its form. Returns false for other
+  /// lines.
   bool learn(std::string_view line) {
     found_.clear();
     Form form;
@@ -207,7 +209,7 @@ class LineReader {
     return true;
   }
 
-  /// Reads any flat object and skips non-numeric values.
+  /// Reads any flat object. Skips values that are not numbers.
   bool read_any(std::string_view line) {
     found_.clear();
     const nlohmann::json json = parse_json_line(line);
@@ -234,7 +236,7 @@ class LineReader {
   bool ascends_ = true;
 };
 
-/// Splits the text at line boundaries into one share per thread.
+/// Divides the text at line boundaries into one share per thread.
 std::vector<std::string_view> shares_of(std::string_view text) {
   const size_t threads = threads_for(text.size(), kSmallestShare);
   std::vector<std::string_view> shares;
@@ -257,7 +259,8 @@ void append(Series& to, Series from) {
   to.values.insert(to.values.end(), from.values.begin(), from.values.end());
 }
 
-/// A file that was concatenated from several files has unordered steps.
+/// Sorts a series by step. If a file was concatenated from several files, its steps are not in
+/// order.
 void sort_by_step(Series& series) {
   std::vector<size_t> order(series.size());
   std::iota(order.begin(), order.end(), 0);
@@ -335,7 +338,7 @@ bool MetricsReader::refresh() {
 void MetricsReader::take(std::string_view lines) {
   const std::vector<std::string_view> shares = shares_of(lines);
   std::vector<LineReader> readers(shares.size());
-  // The columns of the first reader receive those of the others.
+  // The values of the other readers are appended to the columns of the first one.
   in_threads(shares.size(), shares.size(), [&](size_t i) {
     readers[i].read(shares[i], i == 0 ? lines.size() : shares[i].size());
   });

@@ -1,5 +1,4 @@
-// Columnar reader for metrics.jsonl. Reads at memory bandwidth and follows a file that is being
-// written.
+// Reads metrics.jsonl to columns. The file may still be written; reading is as fast as the memory.
 #pragma once
 
 #include <cstdint>
@@ -22,34 +21,34 @@ struct Series {
   size_t size() const { return steps.size(); }
 };
 
-/// Reader for a metrics.jsonl that may grow.
+/// Reads a metrics.jsonl that may grow.
 class MetricsReader {
  public:
   static constexpr uintmax_t kLong = uintmax_t{64} << 20;  // bytes
 
-  /// A missing file counts as empty. `long_from`: file size in bytes from which look() reads in the
-  /// background.
+  /// A missing file is treated as empty. If the file has at least `long_from` bytes, look() reads
+  /// it in the background.
   explicit MetricsReader(std::filesystem::path path, uintmax_t long_from = kLong)
       : file_(std::move(path)),
         long_from_(long_from) {}
 
-  /// Reads the complete lines added since the last call. Reads the whole file again if it was
-  /// truncated or re-created, as a resume does. An incomplete last line is left for the next call.
-  /// Lines that are not flat JSON objects with an integer "step" are counted and skipped. Returns
-  /// true if anything changed. Throws Error (data) if the file cannot be read.
+  /// Reads the complete lines added since the last call. If the file was truncated or created
+  /// again, as after a resume, reads the whole file. An incomplete last line is left for the next
+  /// call. Lines that are not flat JSON objects with an integer "step" are counted and skipped.
+  /// Returns true if anything changed. Throws Error (data) if the file cannot be read.
   bool refresh();
-  /// Like refresh(), but never takes long: a long file is first read by a background thread. Until
-  /// that has finished, the series contain a regular sample of its lines and the last one.
+  /// Like refresh(), but returns quickly: a long file is first read on a background thread. Until
+  /// this has finished, the series contain a regular sample of the lines, and the last line.
   bool look();
-  /// True while the series contain only a sample of the lines.
+  /// Returns true if the series contain only a sample of the lines.
   bool is_partial() const { return whole_.valid(); }
 
-  /// Series by metric name, without "step".
+  /// Returns the series by metric name, without "step".
   const std::map<std::string, Series>& series() const { return series_; }
   /// Returns the series with this name, or an empty one.
   const Series& find(const std::string& name) const;
   int64_t bad_lines() const { return bad_lines_; }
-  /// Last step of any line; 0 if there is none.
+  /// Returns the last step of any line, or 0 if there are no lines.
   int64_t last_step() const { return last_step_; }
 
  private:

@@ -1,4 +1,4 @@
-// Comparison of two runs and the table of runs.
+// Compares two runs, and formats the table of runs.
 #include "watch/record/compare.h"
 
 #include <algorithm>
@@ -22,7 +22,8 @@ std::string number(const std::optional<double>& value) {
   return value ? fmt::format("{:.6g}", *value) : "-";
 }
 
-/// Shortens text for a terminal: cuts at a character boundary and removes control characters.
+/// Shortens text for a terminal. Truncates it at a character boundary and removes control
+/// characters.
 std::string shortened(std::string text) {
   if (text.size() > kWidest) {
     size_t end = kWidest - 3;
@@ -47,7 +48,7 @@ nlohmann::json beginning_of(const RunSummary& run) {
   return found;
 }
 
-/// Adds the members of an object as text; `prefix` is prepended to their names.
+/// Adds the members of an object as text. Their names get `prefix`.
 void add_members(Values& values, const nlohmann::json& object, const char* prefix) {
   if (object.is_object()) {
     for (const auto& [name, value] : object.items()) {
@@ -113,7 +114,7 @@ void compare_losses(Comparison& result, const Series& first, const Series& secon
   }
 }
 
-/// Formats rows of cells, padded to the column widths.
+/// Formats rows of cells. Cells are padded to the width of their column.
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;
   for (const auto& row : rows) {

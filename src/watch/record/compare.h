@@ -1,4 +1,4 @@
-// Comparison of two runs.
+// Compares two runs.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace lockstep::watch {
 
-/// Value that differs; "-" if a run does not have it.
+/// Value in which two runs differ. "-" if a run does not have it.
 struct Difference {
   std::string name, first, second;
 };
@@ -23,17 +23,17 @@ struct Comparison {
   std::vector<Difference> data;           // dataset hashes and numbers of sequences
   std::vector<Difference> program;        // versions, builds, ranks, plan, machine
   std::vector<Difference> curves;         // last loss, lowest evaluation metrics, tokens/s, goodput
-  /// First step logged by both runs whose losses differ; nullopt if all are equal.
+  /// First step whose loss both runs logged with different values. nullopt if there is none.
   std::optional<int64_t> first_other_loss;
   int64_t common_losses = 0;  // number of steps whose loss both runs logged
 };
 
-/// Reads both runs completely. Throws Error (config) if a folder does not contain a run. `now`:
-/// seconds since 1970.
+/// Reads both runs completely. `now` is in seconds since 1970. Throws Error (config) if a folder
+/// does not contain a run.
 Comparison compare_runs(
     const std::filesystem::path& first, const std::filesystem::path& second, double now);
 
-/// Returns the differences between two maps by name.
+/// Returns the entries in which two maps differ, by name.
 std::vector<Difference> differences(
     const std::map<std::string, std::string>& first,
     const std::map<std::string, std::string>& second);

@@ -1,4 +1,4 @@
-// Downsampling (M4) and smoothing of series.
+// Downsamples (M4) and smooths series.
 #include "watch/record/downsample.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr size_t kKept = 4;  // points per bucket: first, minimum, maximum, last
 
-/// Appends the points kept from the values [begin, end), in order.
+/// Appends the points to keep of the values [begin, end), in order.
 void keep_extremes(
     const Series& series,
     std::span<const double> values,

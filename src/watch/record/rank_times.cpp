@@ -1,4 +1,4 @@
-// Reads ranks.jsonl incrementally and merges entries of long runs.
+// Reads ranks.jsonl incrementally and merges the entries of long runs.
 #include "watch/record/rank_times.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using monitor::RankShares;
 constexpr size_t kLately = 16;        // minimum number of lines
 constexpr int64_t kLatelySteps = 50;  // minimum number of steps
 
-/// Parses a line; returns false if it is invalid or its lists have different lengths.
+/// Parses a line. Returns false if it is invalid or its lists have different lengths.
 bool read_shares(std::string_view text, RankShares& shares) {
   const nlohmann::json json = parse_json_line(text);
   const auto is_number = [](const nlohmann::json& value) { return value.is_number(); };

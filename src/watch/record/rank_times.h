@@ -1,5 +1,4 @@
-// Reader for ranks.jsonl (monitor/rank_file.h) that follows a growing file and thins it out for
-// plots.
+// Reads a ranks.jsonl (monitor/rank_file.h) that may grow, and reduces it for plots.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +17,19 @@ class RankTimes {
   /// A missing file counts as empty.
   explicit RankTimes(std::filesystem::path path) : file_(std::move(path)) {}
 
-  /// Reads the complete lines that were added. Reads the whole file again if it was truncated or
-  /// re-created. Invalid lines are skipped. Throws Error (data) if the file cannot be read.
+  /// Reads the complete lines added since the last call. If the file was truncated or created
+  /// again, reads the whole file. Skips invalid lines. Throws Error (data) if the file cannot be
+  /// read.
   void refresh();
 
-  /// Entries ordered by step, at most kMost: neighbors are merged if there are more. After a
-  /// restart with another number of ranks, entries of the previous ranks are dropped.
+  /// Returns the entries, ordered by step. If there would be more than kMost, adjacent ones are
+  /// merged. If the number of ranks changes after a restart, earlier entries are dropped.
   const std::vector<monitor::RankShares>& lines() const { return lines_; }
   static constexpr size_t kMost = 128;
 
   /// Returns monitor::usual_compute() of these entries.
   std::vector<double> usual_compute() const;
-  /// Returns the most recent entries merged into one; its `steps` is 0 if there is none.
+  /// Returns the most recent entries, merged into one. If there are none, `steps` is 0.
   monitor::RankShares lately() const;
   /// Returns {"ranks": n, "steps": [..], "step_s": [per rank: [per entry]], ..., "slow":
   /// description of the current straggler}.

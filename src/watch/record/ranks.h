@@ -1,4 +1,4 @@
-// Locations of a run's ranks, for tools outside of the run.
+// Locations of the ranks of a run, for tools outside of the run.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep::watch {
 
-/// Location of one rank of an active run.
+/// Location of a rank of an active run.
 struct RankPlace {
   int rank = 0;
   std::string host;
@@ -16,16 +16,17 @@ struct RankPlace {
   std::filesystem::path rank_status;  // status file of the rank on its host (base/rank_status.h)
 };
 
-/// Convert a location to and from a line of JSON. An invalid line throws Error (environment).
+/// Convert a location to and from a line of JSON. place_from_json() throws Error (environment) if
+/// the line is invalid.
 std::string to_json(const RankPlace& place);
 RankPlace place_from_json(const std::string& line);
 
-/// Write `lines` to the run's folder, or remove them. Called by rank 0.
+/// Write `lines` to the run's folder, or remove the file. Called on rank 0.
 void write_ranks(const std::filesystem::path& folder, const std::vector<std::string>& lines);
 void remove_ranks(const std::filesystem::path& folder) noexcept;
 
-/// Returns the ranks of the run that trains into a folder, in order. Throws Error (environment) if
-/// there is none.
+/// Returns the ranks of the run that is active in a folder, in order. Throws Error (environment) if
+/// no run is active.
 std::vector<RankPlace> read_ranks(const std::filesystem::path& folder);
 
 /// Returns this machine's name as used in locations.

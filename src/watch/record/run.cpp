@@ -51,7 +51,7 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-/// Returns the last complete lines of a file.
+/// Returns the complete lines at the end of a file.
 std::string tail_of(const fs::path& path) {
   std::error_code none;
   if (!fs::is_regular_file(path, none)) {
@@ -93,8 +93,8 @@ double modified_at(const fs::path& path) {
       .count();
 }
 
-/// Returns the seconds spent in steps that were not lost: for an attempt that was followed by
-/// another, up to its last checkpoint; for the last attempt, all.
+/// Returns the seconds spent in steps that were not lost. For an attempt that was followed by
+/// another one, only steps up to its last checkpoint count. For the last attempt, all steps count.
 double kept_seconds(const std::vector<Event>& events) {
   double kept = 0, saved = 0, done = 0;
   for (const Event& event : events) {

@@ -1,4 +1,5 @@
-// State of a run read from its folder. The run may be active, finished, or copied from elsewhere.
+// Reads the state of a run from its folder. The run may be active or have ended, also on another
+// machine.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +36,10 @@ enum class End {
   kFinished,
   kStopped,  // saved a checkpoint and stopped on request
   kFailed,
-  kKilled,  // recorded no end, and no process has locked its folder
+  kKilled,  // no end was recorded, and no process has locked the folder
 };
 
-/// Summary of a run that does not require reading all of its metrics.
+/// Summary of a run. It can be read without reading all metrics.
 struct RunSummary {
   std::filesystem::path folder;
   std::string model = "?", plan = "?";  // "?": not recorded
@@ -48,28 +49,29 @@ struct RunSummary {
   std::optional<double> loss, learning_rate, tokens_per_s, step_s;  // last logged values
   std::optional<std::pair<std::string, double>> best;               // name and value of the metric
   std::optional<double> began;                                      // seconds since 1970
-  /// Fraction of the time from the first start to the last sign of activity that was spent in steps
-  /// that were not lost. Excludes saving, startup, waiting between attempts, and repeated steps.
+  /// Goodput: share of the time from the first start to the last sign of activity that was spent in
+  /// steps that were not lost. Saving, startup, waiting between attempts, and steps that were
+  /// repeated later do not count.
   std::optional<double> goodput;
   std::optional<double> seconds_left;  // for an active run, at the speed of the last logged steps
 };
 
-/// Returns the state as text: "running", "finished", "failed: reason".
+/// Returns the state as text, such as "running", "finished" or "failed: reason".
 std::string end_text(const RunSummary& run);
 
-/// True if a folder is the output_dir of a run: it contains metrics or events.
+/// Returns true if a folder is the output_dir of a run, which contains metrics or events.
 bool is_run(const std::filesystem::path& folder);
 
-/// Summarizes a run. Throws Error (config) if the folder does not contain one. `now`: seconds since
-/// 1970.
+/// Returns a summary of a run. `now` is in seconds since 1970. Throws Error (config) if the folder
+/// does not contain a run.
 RunSummary summarize(const std::filesystem::path& folder, double now);
 
 /// Returns the runs in a folder and its subfolders, sorted by name. Does not follow links or search
 /// checkpoints. Throws Error (config) if the folder does not exist.
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
 
-/// Returns the configuration of a run as text by dotted key: the values of `folder`/config.yaml, if
-/// it exists, with later changes by the user: "0.001, 0.01 after step 57".
+/// Returns the configuration of a run as text. Keys are joined by dots. The values are those of
+/// `folder`/config.yaml, if it exists, and later changes by the user: "0.001, 0.01 after step 57".
 std::map<std::string, std::string> configuration_of(const std::filesystem::path& folder);
 
 }  // namespace lockstep::watch

@@ -1,4 +1,4 @@
-// Parallel loops over a record.
+// Runs loops over a record in parallel.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 namespace lockstep::watch {
 
-/// Returns the number of threads for `work` units with at least `least` units per thread; at most
-/// the number of CPUs and 8.
+/// Returns the number of threads for `work` units if each thread should have at least `least`
+/// units. It does not exceed the number of CPUs or 8.
 inline size_t threads_for(size_t work, size_t least) {
   return std::clamp<size_t>(work / least, 1, static_cast<size_t>(std::clamp(usable_cpus(), 1, 8)));
 }
 
-/// Calls body(0) to body(count - 1), each once, from `threads` threads including the caller's.
+/// Calls body(0) to body(count - 1), each once, on `threads` threads including the calling one.
 template <class Body>
 void in_threads(size_t threads, size_t count, const Body& body) {
   std::atomic<size_t> next = 0;
