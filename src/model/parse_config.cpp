@@ -34,8 +34,8 @@ struct NeutralValue {
   json neutral;  // neutral value; null: the key must be missing or null
 };
 
-/// Keys of related models that change the computation. Any other than the neutral value is an error
-/// because ignoring it would train a different model.
+/// Keys of related models that change the computation. Any value other than the neutral one is an
+/// error because ignoring it would train a different model.
 const std::vector<NeutralValue>& mathematical_keys() {
   static const std::vector<NeutralValue> keys = {
       {"attn_logit_softcapping", nullptr},

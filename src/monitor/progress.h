@@ -84,7 +84,7 @@ class Progress {
   /// Shows another activity, such as "evaluating 12/40" or "saving checkpoint-100". On a terminal,
   /// it replaces the line until the next update.
   void activity(const std::string& text, double now);
-  /// Prints a line that stays: above the progress line on a terminal.
+  /// Prints a permanent line; on a terminal, above the progress line.
   void print(const std::string& line);
   /// Removes the live line, or leaves it on the screen if the last step was not printed.
   void finish();
@@ -98,7 +98,7 @@ class Progress {
   int fallback_width_;
   std::optional<ProgressFigures> pending_{};  // skipped update, drawn later
   std::optional<ProgressFigures> last_{};     // last update
-  bool last_printed_ = false;                 // as a line that stays
+  bool last_printed_ = false;                 // as a permanent line
   double drawn_ = -1e9;
 };
 

@@ -40,7 +40,7 @@ struct Timeline {
   std::vector<double> busy;              // [ranks]
   std::vector<double> first, last;  // [ranks]: start of the first action, end of the last action
 
-  /// Returns the longest time from the first to the last action of any rank.
+  /// Returns the maximum over the ranks of the time from a rank's first to its last action.
   double longest_span() const;
   /// Returns the idle fraction of all ranks over the whole timeline: 1 - sum(busy) / (ranks * end).
   double bubble() const;

@@ -114,7 +114,7 @@ std::vector<Sheet> sheets() {
        50,
        50,
        8,
-       "NVIDIA DGX B200 data sheet, an eighth of the node"},
+       "NVIDIA DGX B200 data sheet, node values divided by 8"},
       {"gb200",
        {"dgxgb200"},
        2500,
