@@ -1,6 +1,7 @@
 // Monitor page of `lockstep monitor`, served by the run itself (monitor.page=true).
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -10,19 +11,22 @@
 namespace lockstep::train {
 
 /// Serves the page of one run folder on a free port of 127.0.0.1, in a separate thread, until
-/// destruction.
+/// destruction. Its address contains a token, which other users must not see: it is in a file of
+/// mode 0600 in the folder, because logs are usually readable by all.
 class LivePage {
  public:
-  /// Throws Error (environment) if no port is available.
+  /// Throws Error (environment) if no port is available, Error (checkpoint) if the file cannot be
+  /// written.
   explicit LivePage(const std::string& output_dir);
   ~LivePage();
   LivePage(const LivePage&) = delete;
   LivePage& operator=(const LivePage&) = delete;
 
-  /// URL of the page.
-  std::string address() const;
+  /// File that contains the URL of the page.
+  const std::filesystem::path& file() const { return file_; }
 
  private:
+  std::filesystem::path file_;
   watch::RunsPage page_;
   watch::HttpServer server_;
   std::thread thread_;

@@ -34,15 +34,18 @@ struct HttpAnswer {
 int parse_request(std::string_view text, HttpRequest& request);
 
 /// HTTP server on one address. A connection serves one request and is closed. Drops requests of
-/// more than 16 KiB, connections beyond 64, and clients that are idle for more than 10 s.
+/// more than 16 KiB, clients whose request is not complete after `patience` seconds, and clients
+/// that accept no data for as long. Of more than 64 connections, the oldest one without a complete
+/// request is dropped, so that idle clients keep no other client out.
 class HttpServer {
  public:
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
+  static constexpr double kPatience = 10;  // seconds
 
   /// Listens on a numeric or named `address` and `port` (0: any free port). run() calls the handler
   /// for one request at a time; exceptions become status 500. Throws Error (environment) if the
   /// address is not available.
-  HttpServer(const std::string& address, int port, Handler handler);
+  HttpServer(const std::string& address, int port, Handler handler, double patience = kPatience);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -55,10 +58,12 @@ class HttpServer {
  private:
   struct Connection;
   void accept();
+  bool make_room();
   void advance(Connection& connection);
   void answer(Connection& connection);
 
   Handler handler_;
+  double patience_;
   int listener_ = -1, wake_ = -1, port_ = 0;
   std::map<int, Connection> connections_;  // by descriptor
 };

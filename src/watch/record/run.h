@@ -11,6 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+
 namespace lockstep::watch {
 
 /// Line of events.jsonl (see monitor/events.h for the events).
@@ -31,7 +33,8 @@ enum class End {
   kFinished,
   kStopped,  // saved a checkpoint and stopped on request
   kFailed,
-  kKilled,  // recorded no end, and no process has locked its folder
+  kKilled,      // recorded no end, and no process has locked its folder
+  kUnreadable,  // the record cannot be read
 };
 
 /// Summary of a run that does not require reading all of its metrics.
@@ -40,7 +43,7 @@ struct RunSummary {
   std::string model = "?", plan = "?";  // "?": not recorded
   int64_t ranks = 0, step = 0, total_steps = 0;
   End end = End::kKilled;
-  std::string reason;                                               // for kFailed and kStopped
+  std::string reason;  // for kFailed, kStopped and kUnreadable
   std::optional<double> loss, learning_rate, tokens_per_s, step_s;  // last logged values
   std::optional<std::pair<std::string, double>> best;               // name and value of the metric
   std::optional<double> began;                                      // seconds since 1970
@@ -59,6 +62,9 @@ bool is_run(const std::filesystem::path& folder);
 /// Summarizes a run. Throws Error (config) if the folder does not contain one. `now`: seconds since
 /// 1970.
 RunSummary summarize(const std::filesystem::path& folder, double now);
+/// Returns the summary of a run that summarize() failed to read, for lists of runs: one unreadable
+/// record does not hide the others.
+RunSummary unreadable(const std::filesystem::path& folder, const Error& error);
 
 /// Returns the runs in a folder and its subfolders, sorted by name. Does not follow links or search
 /// checkpoints. Throws Error (config) if the folder does not exist.
