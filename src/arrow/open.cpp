@@ -1,8 +1,10 @@
 // Entry point of liblockstep_arrow.so: reads rows of Parquet and Arrow files as JSON.
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include <parquet/arrow/reader.h>
 #include <parquet/exception.h>
 
+#include "arrow/limited_pool.h"
 #include "arrow/write_json.h"
 #include "data/column_rows.h"
 
@@ -21,7 +24,12 @@ namespace {
 
 constexpr int64_t kRowsAtOnce = 1024;
 
-/// Record batches of a file in order, followed by null.
+/// Limits of the decoded size, as of gzip and zstd files: a multiple of the file's size, and a size
+/// that any file may have.
+constexpr uint64_t kMostFromOne = 1000, kMostFromAny = uint64_t{64} << 20;
+constexpr const char* kExpands = "the file expands to more than 1,000 times its size and 64 MiB";
+
+/// Record batches of a file in order; null after the last one.
 class Batches {
  public:
   virtual ~Batches() = default;
@@ -43,13 +51,13 @@ class ReaderBatches final : public Batches {
 class ParquetBatches final : public Batches {
  public:
   static arrow::Result<std::unique_ptr<Batches>> open(
-      std::shared_ptr<arrow::io::RandomAccessFile> file) {
+      std::shared_ptr<arrow::io::RandomAccessFile> file, arrow::MemoryPool* pool) {
     auto batches = std::make_unique<ParquetBatches>();
     parquet::arrow::FileReaderBuilder builder;
-    ARROW_RETURN_NOT_OK(builder.Open(std::move(file)));
+    ARROW_RETURN_NOT_OK(builder.Open(std::move(file), parquet::ReaderProperties(pool)));
     parquet::ArrowReaderProperties properties;
     properties.set_batch_size(kRowsAtOnce);
-    builder.properties(properties);
+    builder.properties(properties)->memory_pool(pool);
     ARROW_ASSIGN_OR_RAISE(batches->file_, builder.Build());
     ARROW_ASSIGN_OR_RAISE(batches->reader_, batches->file_->GetRecordBatchReader());
     return batches;
@@ -84,17 +92,21 @@ std::string first_bytes(const char* path) {
   return {bytes.data(), bytes.size()};
 }
 
-arrow::Result<std::unique_ptr<Batches>> open_batches(const char* path) {
+arrow::Result<std::unique_ptr<Batches>> open_batches(const char* path, arrow::MemoryPool* pool) {
   const std::string magic = first_bytes(path);
-  ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path));
+  ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path, pool));
   if (magic.starts_with("PAR1")) {
-    return ParquetBatches::open(std::move(file));
+    return ParquetBatches::open(std::move(file), pool);
   }
+  auto options = arrow::ipc::IpcReadOptions::Defaults();
+  options.memory_pool = pool;
   if (magic == "ARROW1") {
-    ARROW_ASSIGN_OR_RAISE(auto reader, arrow::ipc::RecordBatchFileReader::Open(std::move(file)));
+    ARROW_ASSIGN_OR_RAISE(
+        auto reader, arrow::ipc::RecordBatchFileReader::Open(std::move(file), options));
     return std::make_unique<IpcBatches>(std::move(reader));
   }
-  ARROW_ASSIGN_OR_RAISE(auto reader, arrow::ipc::RecordBatchStreamReader::Open(std::move(file)));
+  ARROW_ASSIGN_OR_RAISE(
+      auto reader, arrow::ipc::RecordBatchStreamReader::Open(std::move(file), options));
   return std::make_unique<ReaderBatches>(std::move(reader));
 }
 
@@ -106,36 +118,60 @@ std::string text_of(const arrow::Status& status) {
 
 class Rows final : public data::ColumnRows {
  public:
-  explicit Rows(std::unique_ptr<Batches> batches) : batches_(std::move(batches)) {}
+  explicit Rows(uint64_t file_size)
+      : left_(kMostFromAny + kMostFromOne * file_size),
+        pool_(static_cast<int64_t>(left_)) {}
+
+  /// Returns the problem; empty on success.
+  std::string open(const char* path) {
+    return guarded([&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(batches_, open_batches(path, &pool_));
+      return arrow::Status::OK();
+    });
+  }
 
   bool next(std::string& json, std::string& problem) override {
-    try {
-      while (batch_ == nullptr || row_ == batch_->num_rows()) {
-        auto read = batches_->next();
-        if (!read.ok()) {
-          problem = text_of(read.status());
-          return false;
-        }
-        if (*read == nullptr) {
-          return false;
-        }
-        batch_ = *read;
-        row_ = 0;
-        if (const arrow::Status status = batch_->ValidateFull(); !status.ok()) {
-          problem = text_of(status);
-          return false;
-        }
+    bool found = false;
+    problem = guarded([&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(found, find_row());
+      if (found) {
+        write_row(json);
       }
-      write_row(json);
-      return true;
-    } catch (const std::exception& error) {  // the Parquet reader throws on damaged pages
-      problem = std::string("the file is damaged: ") + error.what();
-      return false;
-    }
+      return arrow::Status::OK();
+    });
+    return found && problem.empty();
   }
 
  private:
-  /// Writes a row. Skips columns that JSON cannot represent, such as image or audio bytes.
+  template <class Work>
+  std::string guarded(const Work& work) {
+    std::string problem;
+    try {
+      const arrow::Status status = work();
+      problem = status.ok() ? "" : text_of(status);
+    } catch (const RowTooLong&) {
+      return kExpands;
+    } catch (const std::exception& error) {  // Parquet's reader throws on damaged pages
+      problem = std::string("the file is damaged: ") + error.what();
+    }
+    return pool_.is_exceeded() ? kExpands : problem;
+  }
+
+  /// Reads the next batch if the current one has no further rows. False after the last one.
+  arrow::Result<bool> find_row() {
+    while (batch_ == nullptr || row_ == batch_->num_rows()) {
+      batch_ = nullptr;  // released before the next one is read
+      ARROW_ASSIGN_OR_RAISE(batch_, batches_->next());
+      if (batch_ == nullptr) {
+        return false;
+      }
+      row_ = 0;
+      ARROW_RETURN_NOT_OK(batch_->ValidateFull());
+    }
+    return true;
+  }
+
+  /// Writes a row. Columns that JSON cannot represent (bytes of images or audio) are skipped.
   void write_row(std::string& json) {
     json = "{";
     for (int i = 0; i < batch_->num_columns(); ++i) {
@@ -145,12 +181,18 @@ class Rows final : public data::ColumnRows {
       json += json.size() > 1 ? "," : "";
       write_json_string(batch_->column_name(i), json);
       json += ':';
-      write_json(*batch_->column(i), row_, json);
+      write_json(*batch_->column(i), row_, json, left_);
     }
     json += '}';
+    if (json.size() > left_) {
+      throw RowTooLong();
+    }
+    left_ -= json.size();
     ++row_;
   }
 
+  uint64_t left_;     // bytes of JSON
+  LimitedPool pool_;  // outlives the batches
   std::unique_ptr<Batches> batches_;
   std::shared_ptr<arrow::RecordBatch> batch_;
   int64_t row_ = 0;
@@ -161,14 +203,9 @@ class Rows final : public data::ColumnRows {
 
 extern "C" lockstep::data::ColumnRows* lockstep_open_columns(
     const char* path, std::string& problem) {
-  try {
-    auto batches = lockstep::arrow_rows::open_batches(path);
-    if (batches.ok()) {
-      return new lockstep::arrow_rows::Rows(std::move(*batches));
-    }
-    problem = lockstep::arrow_rows::text_of(batches.status());
-  } catch (const std::exception& error) {
-    problem = std::string("the file is damaged: ") + error.what();
-  }
-  return nullptr;
+  std::error_code missing;
+  const uintmax_t size = std::filesystem::file_size(path, missing);
+  auto rows = std::make_unique<lockstep::arrow_rows::Rows>(missing ? 0 : size);
+  problem = rows->open(path);
+  return problem.empty() ? rows.release() : nullptr;
 }

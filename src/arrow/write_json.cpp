@@ -70,41 +70,51 @@ const ArrayType& as(const arrow::Array& column) {
   return static_cast<const ArrayType&>(column);
 }
 
-void write_list(const arrow::Array& values, int64_t begin, int64_t end, std::string& out) {
+/// Lists repeat values of dictionaries and names of fields, which the file contains once.
+void check_length(const std::string& out, size_t longest) {
+  if (out.size() > longest) {
+    throw RowTooLong();
+  }
+}
+
+void write_list(
+    const arrow::Array& values, int64_t begin, int64_t end, std::string& out, size_t longest) {
   out += '[';
   for (int64_t i = begin; i < end; ++i) {
     out += i > begin ? "," : "";
-    write_json(values, i, out);
+    write_json(values, i, out, longest);
+    check_length(out, longest);
   }
   out += ']';
 }
 
 template <class ArrayType>
-void write_list_of(const arrow::Array& column, int64_t row, std::string& out) {
+void write_list_of(const arrow::Array& column, int64_t row, std::string& out, size_t longest) {
   const auto& lists = as<ArrayType>(column);
-  write_list(*lists.values(), lists.value_offset(row), lists.value_offset(row + 1), out);
+  write_list(*lists.values(), lists.value_offset(row), lists.value_offset(row + 1), out, longest);
 }
 
-void write_struct(const arrow::Array& column, int64_t row, std::string& out) {
+void write_struct(const arrow::Array& column, int64_t row, std::string& out, size_t longest) {
   const auto& fields = as<arrow::StructArray>(column);
   out += '{';
   for (int i = 0; i < fields.num_fields(); ++i) {
     out += i > 0 ? "," : "";
     write_json_string(column.type()->field(i)->name(), out);
     out += ':';
-    write_json(*fields.field(i), row, out);
+    write_json(*fields.field(i), row, out, longest);
   }
   out += '}';
 }
 
-void write_map(const arrow::Array& column, int64_t row, std::string& out) {
+void write_map(const arrow::Array& column, int64_t row, std::string& out, size_t longest) {
   const auto& maps = as<arrow::MapArray>(column);
   out += '{';
   for (int64_t i = maps.value_offset(row); i < maps.value_offset(row + 1); ++i) {
     out += i > maps.value_offset(row) ? "," : "";
-    write_json(*maps.keys(), i, out);  // is_writable() requires string keys
+    write_json(*maps.keys(), i, out, longest);  // is_writable() requires string keys
     out += ':';
-    write_json(*maps.items(), i, out);
+    write_json(*maps.items(), i, out, longest);
+    check_length(out, longest);
   }
   out += '}';
 }
@@ -156,30 +166,30 @@ bool write_text(const arrow::Array& column, int64_t row, std::string& out) {
   }
 }
 
-bool write_nested(const arrow::Array& column, int64_t row, std::string& out) {
+bool write_nested(const arrow::Array& column, int64_t row, std::string& out, size_t longest) {
   switch (column.type_id()) {
     case Type::LIST:
-      write_list_of<arrow::ListArray>(column, row, out);
+      write_list_of<arrow::ListArray>(column, row, out, longest);
       return true;
     case Type::LARGE_LIST:
-      write_list_of<arrow::LargeListArray>(column, row, out);
+      write_list_of<arrow::LargeListArray>(column, row, out, longest);
       return true;
     case Type::FIXED_SIZE_LIST:
-      write_list_of<arrow::FixedSizeListArray>(column, row, out);
+      write_list_of<arrow::FixedSizeListArray>(column, row, out, longest);
       return true;
     case Type::STRUCT:
-      write_struct(column, row, out);
+      write_struct(column, row, out, longest);
       return true;
     case Type::MAP:
-      write_map(column, row, out);
+      write_map(column, row, out, longest);
       return true;
     case Type::DICTIONARY: {
       const auto& coded = as<arrow::DictionaryArray>(column);
-      write_json(*coded.dictionary(), coded.GetValueIndex(row), out);
+      write_json(*coded.dictionary(), coded.GetValueIndex(row), out, longest);
       return true;
     }
     case Type::EXTENSION:
-      write_json(*as<arrow::ExtensionArray>(column).storage(), row, out);
+      write_json(*as<arrow::ExtensionArray>(column).storage(), row, out, longest);
       return true;
     default:
       return false;
@@ -241,13 +251,13 @@ void write_json_string(std::string_view text, std::string& out) {
   out += '"';
 }
 
-void write_json(const arrow::Array& column, int64_t row, std::string& out) {
+void write_json(const arrow::Array& column, int64_t row, std::string& out, size_t longest) {
   if (column.IsNull(row) || column.type_id() == Type::NA) {
     out += "null";
     return;
   }
   if (write_text(column, row, out) || write_whole_number(column, row, out) ||
-      write_nested(column, row, out)) {
+      write_nested(column, row, out, longest)) {
     return;
   }
   switch (column.type_id()) {

@@ -40,10 +40,20 @@ class MixtureOrder {
   const std::vector<int64_t>& taken() const { return taken_; }
   /// Returns the total number of samples that can be drawn. nullopt: unlimited.
   std::optional<int64_t> capacity() const;
-  /// Skips samples until drawn() is `position`. Takes a few nanoseconds per source and sample.
+  /// Skips samples until drawn() is `position`. Takes as long as the samples between two of the
+  /// rarest source, however many are skipped.
   void advance_to(int64_t position);
 
  private:
+  /// Returns the number of samples of each source among the first `drawn` samples of this phase.
+  std::vector<int64_t> after(int64_t drawn) const;
+  /// Returns the number of samples after which this phase ends, if that is at most `most`.
+  std::optional<int64_t> end_of_phase(int64_t most) const;
+  /// Skips samples of this phase.
+  void skip(int64_t samples);
+  /// Maximum number of samples between two samples of a source.
+  int64_t longest_gap() const;
+  int64_t left_of(size_t source) const;
   bool is_used_up(size_t source) const;
   void begin_phase();
 

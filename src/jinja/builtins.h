@@ -12,7 +12,8 @@ namespace lockstep::jinja {
 /// Maximum items of a list and bytes of a string created by a template.
 inline constexpr int64_t kMostItems = 100'000, kMostBytes = int64_t{1} << 26;
 
-/// Throws Error (data) if the string exceeds kMostBytes.
+/// Throws Error (data) if the string exceeds kMostBytes. Every value is checked when it is created;
+/// functions that append repeatedly check in between.
 void check_size(const std::string& text);
 
 /// Evaluates `value | name(arguments)`. Throws Error (data) if the filter is unknown.

@@ -182,8 +182,10 @@ std::string joined(const std::string& between, const Value& parts) {
   std::string out;
   bool first = true;
   for (const Value& part : iterate(parts)) {
-    out += (first ? "" : between) + part.string();
+    out += first ? "" : between;
+    out += part.string();
     first = false;
+    check_size(out);
   }
   return out;
 }
@@ -435,12 +437,6 @@ Value time_as(const Arguments& arguments) {
 }
 
 }  // namespace
-
-void check_size(const std::string& text) {
-  if (std::ssize(text) > kMostBytes) {
-    fail("a string of more than 64 MiB");
-  }
-}
 
 std::string replaced(
     const std::string& text, const std::string& from, const std::string& to, int64_t most) {

@@ -198,9 +198,6 @@ Value arithmetic(const std::string& op, const Value& a, const Value& b) {
     return with_marked(op, a, b);
   }
   if (op == "+" && a.is_string() && b.is_string()) {
-    if (std::ssize(a.string()) + std::ssize(b.string()) > kMostBytes) {
-      fail("a string of more than 64 MiB");
-    }
     return a.string() + b.string();
   }
   if (op == "+" && a.is_list() && b.is_list() && a.list().is_written() &&

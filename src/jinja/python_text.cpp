@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "jinja/builtins.h"
 #include "jinja/python_characters.h"
 #include "jinja/value.h"
 #include "jinja/work.h"
@@ -62,6 +63,7 @@ std::string repr_of_list(const List& list, int depth) {
   std::string out(1, is_tuple ? '(' : '[');
   for (size_t i = 0; i < list.items.size(); ++i) {
     out += (i > 0 ? ", " : "") + repr_of(list.items[i], depth + 1);
+    check_size(out);
   }
   return out + (is_tuple ? (list.items.size() == 1 ? ",)" : ")") : "]");
 }
@@ -88,6 +90,7 @@ std::string repr_of(const Value& value, int depth) {
     for (const auto& [key, entry] : value.dict().entries) {
       out += (out.back() == '{' ? "" : ", ") + repr_of(key, depth + 1) + ": " +
              repr_of(entry, depth + 1);
+      check_size(out);
     }
     return out + (value.dict().is_namespace ? "}>" : "}");
   }
@@ -141,13 +144,18 @@ class JsonWriter {
  public:
   explicit JsonWriter(const JsonStyle& style) : style_(style) {}
 
-  std::string write(const Value& value, int depth = 0) const {
+  std::string write(const Value& value, int depth = 0) {
     Work::add(4 + (value.is_string() ? std::ssize(value.string()) : 0));
     if (depth > kDeepest) {
       fail(fmt::format("a value is nested deeper than {}", kDeepest));
     }
     if (value.is_string()) {
-      return json_string(value.string(), style_.ensures_ascii);
+      std::string text = json_string(value.string(), style_.ensures_ascii);
+      bytes_ += std::ssize(text);
+      if (bytes_ > kMostBytes) {
+        fail("tojson: a string of more than 64 MiB");
+      }
+      return text;
     }
     if (value.is_none()) {
       return "null";
@@ -213,6 +221,7 @@ class JsonWriter {
   }
 
   const JsonStyle& style_;
+  int64_t bytes_ = 0;  // of all strings
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "jinja/builtins.h"
 #include "jinja/work.h"
 #include "text/unicode/utf8.h"
 
@@ -160,7 +161,14 @@ void Arguments::check(
   }
 }
 
+void check_size(const std::string& text) {
+  if (std::ssize(text) > kMostBytes) {
+    fail("a string of more than 64 MiB");
+  }
+}
+
 Value::Value(std::string value) : data_(std::make_shared<const std::string>(std::move(value))) {
+  check_size(string());
   Work::add_bytes(std::ssize(string()));
 }
 

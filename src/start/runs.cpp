@@ -49,7 +49,11 @@ int run_runs(std::vector<std::string> arguments) {
   const auto now = static_cast<double>(std::time(nullptr));
   std::vector<watch::RunSummary> runs;
   for (const std::filesystem::path& each : watch::find_runs(folder)) {
-    runs.push_back(watch::summarize(each, now));
+    try {
+      runs.push_back(watch::summarize(each, now));
+    } catch (const Error& error) {
+      runs.push_back(watch::unreadable(each, error));
+    }
   }
   if (json) {
     for (const watch::RunSummary& run : runs) {

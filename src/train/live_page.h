@@ -1,6 +1,7 @@
 // Monitor page of `lockstep monitor`, served by the run itself (monitor.page=true).
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,16 +14,18 @@ namespace lockstep::train {
 /// thread.
 class LivePage {
  public:
-  /// Throws Error (environment) if no port is available.
+  /// Throws Error (environment) if no port is available, Error (checkpoint) if the file cannot be
+  /// written.
   explicit LivePage(const std::string& output_dir);
   ~LivePage();
   LivePage(const LivePage&) = delete;
   LivePage& operator=(const LivePage&) = delete;
 
-  /// Returns the URL of the page.
-  std::string address() const;
+  /// File that contains the URL of the page.
+  const std::filesystem::path& file() const { return file_; }
 
  private:
+  std::filesystem::path file_;
   watch::RunsPage page_;
   watch::HttpServer server_;
   std::thread thread_;

@@ -580,7 +580,8 @@ int run_training(
   std::unique_ptr<LivePage> page;
   if (rank_context.is_first() && config.monitor.page) {
     page = std::make_unique<LivePage>(job->config.training.output_dir);
-    log_info("monitor page of the run, while it trains: {}", page->address());
+    log_info(
+        "monitor page of the run, while it trains: its address is in {}", page->file().string());
   }
   try {
     return train_job(*job, rank_context, save_signals, options, forecast);

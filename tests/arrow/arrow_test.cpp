@@ -1,9 +1,12 @@
 // Reads Parquet and Arrow files written by Arrow's library as records.
+#include <arrow/array/array_dict.h>
+#include <arrow/array/array_nested.h>
 #include <arrow/builder.h>
 #include <arrow/io/file.h>
 #include <arrow/ipc/writer.h>
 #include <arrow/json/from_string.h>
 #include <arrow/table.h>
+#include <arrow/util/compression.h>
 #include <gtest/gtest.h>
 #include <parquet/arrow/writer.h>
 
@@ -135,6 +138,59 @@ TEST(Columns, DamagedAndForeignFilesAreRefusedWithTheReason) {
   expect_parts(
       error_of([&] { rows_of(write(folder, "b.parquet", "text,n\na,1\n")); }), {"b.parquet"});
   expect_parts(error_of([&] { rows_of(write(folder, "empty.parquet", "")); }), {"empty.parquet"});
+}
+
+/// A column of 1,024 rows that all refer to one text of 1 MiB.
+std::shared_ptr<arrow::Array> repeated_text() {
+  const std::string text = "[\"" + std::string(1 << 20, 'a') + "\"]";
+  arrow::Int32Builder codes;
+  EXPECT_TRUE(codes.AppendValues(std::vector<int32_t>(1024, 0)).ok());
+  return arrow::DictionaryArray::FromArrays(
+             arrow::dictionary(arrow::int32(), arrow::utf8()),
+             codes.Finish().ValueOrDie(),
+             array(arrow::utf8(), text))
+      .ValueOrDie();
+}
+
+/// The same as one row with a list.
+std::shared_ptr<arrow::Array> list_of(const std::shared_ptr<arrow::Array>& values) {
+  const auto end = std::to_string(values->length());
+  return arrow::ListArray::FromArrays(*array(arrow::int32(), "[0, " + end + "]"), *values)
+      .ValueOrDie();
+}
+
+TEST(Columns, SmallFilesThatExpandToGigabytesAreRefused) {
+  const TemporaryFolder folder;
+  const auto expect_refused = [](const fs::path& path) {
+    EXPECT_LT(fs::file_size(path), 20000U);
+    expect_parts(
+        error_of([&] { rows_of(path); }),
+        {path.filename().string(), "expands to more than 1,000 times its size and 64 MiB"});
+  };
+  const auto rows = table({{"text", repeated_text()}});
+  const fs::path parquet = folder.path() / "a.parquet";
+  auto file = arrow::io::FileOutputStream::Open(parquet).ValueOrDie();
+  const auto properties = parquet::WriterProperties::Builder()
+                              .compression(arrow::Compression::ZSTD)
+                              ->dictionary_pagesize_limit(1 << 26)
+                              ->build();
+  ASSERT_TRUE(parquet::arrow::WriteTable(
+                  *rows, arrow::default_memory_pool(), file, /*chunk_size=*/1024, properties)
+                  .ok());
+  ASSERT_TRUE(file->Close().ok());
+  expect_refused(parquet);
+  auto options = arrow::ipc::IpcWriteOptions::Defaults();
+  options.codec = arrow::util::Codec::Create(arrow::Compression::ZSTD).ValueOrDie();
+  for (const auto& column : {repeated_text(), list_of(repeated_text())}) {
+    const auto content = table({{"text", column}});
+    const fs::path path = folder.path() / (column->length() == 1 ? "list.arrow" : "rows.arrow");
+    file = arrow::io::FileOutputStream::Open(path).ValueOrDie();
+    const auto writer = arrow::ipc::MakeFileWriter(file, content->schema(), options).ValueOrDie();
+    ASSERT_TRUE(writer->WriteTable(*content).ok());
+    ASSERT_TRUE(writer->Close().ok());
+    ASSERT_TRUE(file->Close().ok());
+    expect_refused(path);
+  }
 }
 
 TEST(Columns, AreReadWhereverFilesAre) {

@@ -66,6 +66,56 @@ TEST(MixtureOrder, EndsWhereAllAreUsedUp) {
   EXPECT_NE(error_of([&] { order.next(); }, ErrorKind::kData).find("after 11"), std::string::npos);
 }
 
+/// The order that next() draws sample by sample is the reference.
+TEST(MixtureOrder, SkipsToTheStateThatDrawingEachSampleGives) {
+  uint64_t key = 11;
+  const auto random = [&key](uint64_t below) {
+    key = derive_key(key, 1);
+    return static_cast<int64_t>(key % below);
+  };
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<MixtureSource> sources(static_cast<size_t>(1 + random(9)));
+    for (MixtureSource& source : sources) {
+      const int64_t largest = trial % 3 == 0 ? 3 : trial % 3 == 1 ? 40 : 100000;
+      source = {
+          1 + random(50), static_cast<double>(1 + random(static_cast<uint64_t>(largest))), {}};
+      if (trial % 2 == 0 && random(2) == 0) {
+        source.max_epochs = 1 + random(20);
+      }
+    }
+    MixtureOrder each(sources);
+    const int64_t most = std::min<int64_t>(each.capacity().value_or(3000), 3000);
+    MixtureOrder in_parts(sources);
+    for (int64_t n = 0; n <= most; n += 1 + random(400)) {
+      while (each.drawn() < n) {
+        each.next();
+      }
+      MixtureOrder at_once(sources);
+      at_once.advance_to(n);
+      in_parts.advance_to(n);
+      ASSERT_EQ(at_once.taken(), each.taken()) << "after " << n;
+      ASSERT_EQ(in_parts.taken(), each.taken()) << "after " << n;
+      MixtureOrder going_on = each;
+      for (int i = 0; i < 30 && going_on.drawn() < most; ++i) {
+        const MixtureOrder::Sample expected = going_on.next(), got = at_once.next();
+        ASSERT_EQ(got.source, expected.source);
+        ASSERT_EQ(got.index, expected.index);
+      }
+    }
+  }
+}
+
+TEST(MixtureOrder, SkipsAnyNumberOfSamples) {
+  MixtureOrder order({{5, 0.7, {}}, {3, 0.29, {}}, {1, 0.01, 1'000'000'000}});
+  const int64_t far = int64_t{1} << 50;  // drawing each would take weeks
+  order.advance_to(far);
+  EXPECT_EQ(order.drawn(), far);
+  EXPECT_EQ(std::accumulate(order.taken().begin(), order.taken().end(), int64_t{0}), far);
+  EXPECT_EQ(order.taken()[2], 1'000'000'000);
+  const MixtureOrder::Sample sample = order.next();
+  EXPECT_EQ(sample.index, order.taken()[sample.source] - 1);
+}
+
 TEST(MixtureOrder, RefusesWhatCannotBeDrawnFrom) {
   EXPECT_THROW(MixtureOrder({}), Error);
   EXPECT_THROW(MixtureOrder({{0, 1, {}}}), Error);

@@ -189,6 +189,17 @@ TEST(Template, ErrorsSayWhereAndWhy) {
 
 TEST(Template, IsBounded) {
   EXPECT_THAT(error_of("{{ 'a' * 999999999 }}"), HasSubstr("64 MiB"));
+  for (const char* text :
+       {"{{ ('a' * 10000000).join([''] * 100000) }}",
+        "{{ ([''] * 100000) | join('a' * 10000000) }}",
+        "{{ ('a' * 60000000) ~ ('b' * 60000000) }}",
+        "{{ [('a' * 35000000), ('b' * 35000000)] }}",
+        "{{ [('\x01' * 9000000), ('\x01' * 9000000)] | tojson(ensure_ascii=true) }}",
+        "{{ ('a' * 20000000) | replace('a', 'bbbb') }}",
+        "{{ ('a\n' * 1000) | indent('b' * 1000000) }}",
+        "{{ ('&' * 20000000) | escape }}"}) {
+    EXPECT_THAT(error_of(text), HasSubstr("64 MiB")) << text;
+  }
   EXPECT_THAT(error_of("{{ range(1000000) }}"), HasSubstr("100000"));
   EXPECT_THAT(error_of("{{ 9 ** 99 }}"), HasSubstr("too large"));
   EXPECT_THAT(

@@ -5,18 +5,24 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "launch/helpers.h"
+#include "launch/system/process.h"
+#include "launch/workers/error_folder.h"
 #include "launch/workers/worker_environment.h"
+#include "temporary_folder.h"
 
 namespace lockstep::launch {
 namespace supervisor_test {
@@ -306,6 +312,60 @@ TEST(Supervisor, OutlivesItsKeeper) {
       "kill -9 $child && echo killed; done; exit 0");
   EXPECT_EQ(ran.status.shell_code(), 0) << ran.error_output;
   EXPECT_EQ(ran.output, "killed\n");
+}
+
+TEST(Supervisor, ReportsAWorkersMessageWithoutCredentials) {
+  const Ran ran = supervise_script(
+      1,
+      "echo '{\"message\": \"cannot get https://store/a?sig=canary\"}' > $TORCHELASTIC_ERROR_FILE; "
+      "exit 1");
+  EXPECT_EQ(ran.status.shell_code(), 1);
+  EXPECT_THAT(ran.error_output, HasSubstr("cannot get https://store/a?***"));
+  EXPECT_THAT(ran.error_output, Not(HasSubstr("canary")));
+}
+
+TEST(Process, LeaksNoDescriptorIfThereAreTooFew) {
+  const int lowest = ::dup(STDERR_FILENO);
+  ASSERT_GE(lowest, 0);
+  ::close(lowest);
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit few{
+      static_cast<rlim_t>(lowest) + 3, usual.rlim_max};  // for one pipe, and half of one
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  ProcessSpec spec;
+  spec.argv = {"true"};
+  EXPECT_THROW(Process::start(spec), Error);
+  const int after = ::dup(STDERR_FILENO);
+  ::close(after);
+  ::setrlimit(RLIMIT_NOFILE, &usual);
+  EXPECT_EQ(after, lowest);
+}
+
+TEST(ErrorFolder, IsRemovedAtItsEndOrByTheNextSupervisor) {
+  const TemporaryFolder temporary;
+  const char* const usual = std::getenv("TMPDIR");
+  const std::string before = usual == nullptr ? "" : usual;
+  ::setenv("TMPDIR", temporary.path().c_str(), 1);
+  const auto abandoned = temporary.path() / "lockstep-errors-abcdef";
+  const auto other = temporary.path() / "lockstep-other";
+  std::filesystem::create_directories(abandoned / "0");
+  std::filesystem::create_directories(other);
+  {
+    const ErrorFolder first;
+    EXPECT_FALSE(std::filesystem::exists(abandoned));
+    EXPECT_EQ(first.file(3), first.path() / "3" / "error.json");
+    const ErrorFolder second;  // of another supervisor that runs at the same time
+    EXPECT_TRUE(std::filesystem::exists(first.path() / "3"));
+    EXPECT_NE(first.path(), second.path());
+  }
+  EXPECT_TRUE(std::filesystem::exists(other));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(temporary.path()), {}), 1);
+  if (usual == nullptr) {
+    ::unsetenv("TMPDIR");
+  } else {
+    ::setenv("TMPDIR", before.c_str(), 1);
+  }
 }
 
 TEST(Supervisor, TellsAProgramThatCannotRun) {

@@ -110,6 +110,28 @@ TEST(HealthCheck, AnswersOnItsAddressAlone) {
   EXPECT_NE(connect_within("127.0.0.2", check.port(), std::chrono::milliseconds(300)).error, "");
 }
 
+TEST(HealthCheck, DropsTheOldestOfTooManyConnections) {
+  EventLoop loop;
+  const Health health;
+  const HealthCheck check(loop, "127.0.0.1", 0, health);
+  // The second connection gets lower descriptors than the first.
+  const int low[] = {::dup(STDERR_FILENO), ::dup(STDERR_FILENO)};
+  std::vector<Socket> probes;
+  for (int i = 0; i < 65; ++i) {
+    if (i == 1) {
+      ::close(low[0]);
+      ::close(low[1]);
+    }
+    Connecting probe = connect_within("127.0.0.1", check.port(), std::chrono::seconds(10));
+    ASSERT_EQ(probe.error, "");
+    probes.push_back(std::move(probe.socket));
+    ASSERT_TRUE(loop.wait(std::chrono::seconds(10)));
+  }
+  char byte = 0;
+  EXPECT_EQ(::recv(probes[0].get(), &byte, 1, 0), 0);
+  EXPECT_LT(::recv(probes[1].get(), &byte, 1, MSG_DONTWAIT), 0);
+}
+
 TEST(HealthCheck, TellsWhetherWorkersRunAndGetOn) {
   const TemporaryFolder folder;
   const std::filesystem::path quick = folder.path() / "quick", slow = folder.path() / "slow";

@@ -1,11 +1,20 @@
 """Invalid data is reported before training, on one screen, with the file, the row and the remedy."""
 
+import base64
 import json
 import os
 import shutil
 import unittest
 
 from harness import CONFIG, SOURCE, ProgramTest, lockstep, losses, start
+
+# A Parquet file of 390 bytes with 1,024 rows that all refer to one text of 4 MiB.
+PARQUET = base64.b64decode(
+    "UEFSMRUEFYiAgAQVugJMFQIVABIAACi1L/2ASAQAQABsAAAoAABAAGEBAPj/OdACAgAQYQIAEGECABBhAgAQYQIAEGECABBhAgAQYQIAEGECABBhAgAQYQIA"
+    "EGECABBhAgAQYQIAEGECABBhAgAQYQIAEGECABBhAgAQYQIAEGECABBhAgAQYQIAEGECABBhAgAQYQIAEGECABBhAgAQYQIAEGECABBhAgAQYSEAAGFhYWEV"
+    "ABUWFSgsFYAQFRAVBhUGHAAAACi1L/0gC1kAAAMAAACAEAEBgBAAFQQZLDUAGAZzY2hlbWEVAgAVDCUCGAR0ZXh0JQBMHAAAABaAEBkcGRwmABwVDBk1AAYQ"
+    "GRgEdGV4dBUMFoAQFuqAgAQWrgMm5gImCCksFQQVABUCABUAFRAVAgA8FoCAgIAgGQYZJgCAEAAAABbqgIAEFoAQJggWrgMAKCBwYXJxdWV0LWNwcC1hcnJv"
+    "dyB2ZXJzaW9uIDI1LjAuMRkcHAAAAKMAAABQQVIx")
 
 
 class BadData(ProgramTest):
@@ -148,6 +157,16 @@ class Expanding(ProgramTest):
 
     def test_the_limit_lets_usual_data_pass(self):
         self.show("data.train=corpus/train.txt", code=0)
+
+    def test_a_parquet_file(self):
+        (self.folder / "rows.parquet").write_bytes(PARQUET)
+        self.assertIn("rows.parquet: the file expands to more than 1,000 times its size and 64 MiB", self.show("data.train=rows.parquet"))
+
+    def test_a_chat_template(self):
+        (self.folder / "large.jinja").write_text("{{ ('a'*10000000).join(['']*100000) }}")
+        (self.folder / "chat.jsonl").write_text(json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}) + "\n")
+        error = self.show("data.train=chat.jsonl", "data.prompt=chat", "data.chat_template=large.jinja")
+        self.assertIn("a string of more than 64 MiB", error)
 
     def test_the_description_of_a_model(self):
         (self.folder / "large.json").write_text('{"a": [' + "[]," * (8 << 20) + "[]]}")

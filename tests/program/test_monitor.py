@@ -330,15 +330,42 @@ class Page(ProgramTest):
 
     def test_a_run_serves_its_own_page(self):
         process = start(*self.train_arguments("own", "monitor.page=true", ranks=2, steps=4000), cwd=self.folder)
-        line = next(line for line in process.stderr if "http://127.0.0.1" in line)
-        address = urllib.parse.urlsplit(line.split()[-1])
+        line = next(line for line in process.stderr if "monitor page" in line)
+        file = self.folder / "own" / ".lockstep-page"
+        self.assertIn(str(file.relative_to(self.folder)), line)
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        address = urllib.parse.urlsplit(file.read_text().strip())
+        token = address.query.removeprefix("token=")
+        self.assertEqual(len(token), 32)
         wait_for(lambda: len(losses(self.folder / "own")) >= 3)
         cookie = self.get(address, f"/?{address.query}")[1]["Set-Cookie"].split(";")[0]
         run, = json.loads(self.get(address, "/api/runs", Cookie=cookie)[2])
         self.assertTrue(run["running"])
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        self.assertNotIn(token, "".join(process.communicate(timeout=60)))
         self.assertEqual(process.returncode, 75)
+        self.assertFalse(file.exists())
+
+    def test_a_record_that_cannot_be_read_hides_no_other_run(self):
+        self.train("many/whole", steps=2)
+        damaged = self.folder / "many" / "damaged"
+        damaged.mkdir()
+        (damaged / "metrics.jsonl").write_text('{"step": 1, "loss": 1}\n')
+        with open(damaged / "events.jsonl", "w") as file:
+            file.truncate(5 << 30)  # more than is read
+        listed = self.run_ok("runs", "many").out
+        self.assertRegex(listed, r"damaged .* cannot be read: ")
+        self.assertRegex(listed, r"whole .* finished")
+        address = self.serve("many")
+        token = {"Authorization": "Bearer " + address.query.removeprefix("token=")}
+        status, _, body = self.get(address, "/api/runs", **token)
+        self.assertEqual(status, 200, body)
+        ends = {run["name"].split("/")[-1]: run["end"] for run in json.loads(body)}
+        self.assertEqual(ends["whole"], "finished")
+        self.assertRegex(ends["damaged"], "^cannot be read: ")
+        status, _, body = self.get(address, "/metrics", **token)
+        self.assertEqual(status, 200, body)
+        self.assertIn('lockstep_step{run="many/whole"} 2', body)
 
     def open(self, *folders):
         page = browser.Browser(browser.find())

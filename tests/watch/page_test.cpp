@@ -2,12 +2,14 @@
 #include "watch/page/page.h"
 
 #include <fstream>
+#include <memory>
 #include <thread>
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <nlohmann/json.hpp>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -43,7 +45,8 @@ class Page : public testing::Test {
       std::map<std::string, std::string> query = {},
       std::map<std::string, std::string> headers = {}) {
     headers.emplace("host", "127.0.0.1:8000");
-    headers.emplace("cookie", "other=1; lockstep=secret");
+    headers.emplace(
+        "cookie", "other=1; lockstep-80=secret; lockstep-8000=secret; lockstep-9999=secret");
     return {path, std::move(query), std::move(headers)};
   }
   static std::string header(const HttpAnswer& answer, const std::string& name) {
@@ -62,7 +65,13 @@ TEST_F(Page, NothingIsToldToWhoDoesNotKnowTheToken) {
   RunsPage page = this->page();
   for (const char* const path : {"/", "/app.js", "/api/runs", "/api/series", "/metrics"}) {
     for (const char* const cookie :
-         {"", "lockstep=", "lockstep=secre", "lockstep=secretly", "xlockstep=secret", ";"}) {
+         {"",
+          "lockstep-8000=",
+          "lockstep-8000=secre",
+          "lockstep-8000=secretly",
+          "xlockstep-8000=secret",
+          "lockstep-8001=secret",
+          ";"}) {
       EXPECT_EQ(page.answer(request(path, {}, {{"cookie", cookie}})).status, 401) << cookie;
     }
   }
@@ -75,7 +84,7 @@ TEST_F(Page, NothingIsToldToWhoDoesNotKnowTheToken) {
   const HttpAnswer first = page.answer(request("/", {{"token", "secret"}}, {{"cookie", ""}}));
   EXPECT_EQ(first.status, 303);
   EXPECT_EQ(header(first, "Location"), "/");
-  EXPECT_EQ(header(first, "Set-Cookie"), "lockstep=secret; HttpOnly; SameSite=Strict; Path=/");
+  EXPECT_EQ(header(first, "Set-Cookie"), "lockstep-8000=secret; HttpOnly; SameSite=Strict; Path=/");
   EXPECT_NE(draw_token(), draw_token());
   EXPECT_EQ(draw_token().size(), 32U);
 }
@@ -176,7 +185,7 @@ TEST_F(Page, TablesForOtherPrograms) {
 TEST(PageWithoutRuns, AnEmptyFolderHasNoRunsYetAndAMissingOneIsAnError) {
   const TemporaryFolder folder;
   RunsPage page({folder.path()}, "127.0.0.1", "t");
-  const HttpRequest request{"/api/runs", {}, {{"host", "localhost"}, {"cookie", "lockstep=t"}}};
+  const HttpRequest request{"/api/runs", {}, {{"host", "localhost"}, {"cookie", "lockstep-80=t"}}};
   EXPECT_EQ(page.answer(request).body, "[]");
   EXPECT_THROW(RunsPage({folder.path() / "no"}, "127.0.0.1", "t"), Error);
 }
@@ -249,6 +258,63 @@ TEST(Http, AServerAnswersWholeAndLargeAndHostileRequests) {
   EXPECT_NE(talk(port, std::string("\0\0\r\n\r\n", 6)).find(" 400 "), std::string::npos);
   EXPECT_THROW(HttpServer("127.0.0.1", port, nullptr), Error);
   EXPECT_THROW(HttpServer("no such host.invalid", 0, nullptr), Error);
+  server.stop();
+}
+
+/// A client that has sent `text` and waits.
+class Client {
+ public:
+  Client(int port, const std::string& text) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    send(text);
+  }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client() { ::close(socket_); }
+
+  void send(const std::string& text) const {
+    [[maybe_unused]] const ssize_t sent = ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  /// True if the server closes the connection within some milliseconds.
+  bool is_closed_within(int milliseconds) const {
+    pollfd watched{socket_, POLLIN, 0};
+    return ::poll(&watched, 1, milliseconds) > 0;
+  }
+
+ private:
+  int socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+};
+
+TEST(Http, IdleClientsKeepNobodyOut) {
+  HttpServer server("127.0.0.1", 0, [](const HttpRequest&) -> HttpAnswer { return {.body = "x"}; });
+  const std::jthread thread([&] { server.run(); });
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 80; ++i) {
+    idle.push_back(std::make_unique<Client>(server.port(), "GET"));
+  }
+  const std::string answer = talk(server.port(), "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
+  EXPECT_TRUE(idle.front()->is_closed_within(10000));
+  EXPECT_FALSE(idle.back()->is_closed_within(0));
+  server.stop();
+}
+
+TEST(Http, ASlowRequestIsDroppedAfterAFixedTime) {
+  const double patience = 0.3;
+  HttpServer server(
+      "127.0.0.1", 0, [](const HttpRequest&) -> HttpAnswer { return {.body = "x"}; }, patience);
+  const std::jthread thread([&] { server.run(); });
+  const Client slow(server.port(), "GET / HTTP/1.1\r\nA: ");
+  int bytes = 0;
+  while (bytes < 1000 && !slow.is_closed_within(20)) {
+    slow.send("a");
+    ++bytes;
+  }
+  EXPECT_LT(bytes, 1000);
   server.stop();
 }
 

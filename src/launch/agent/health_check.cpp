@@ -103,8 +103,8 @@ HealthCheck::HealthCheck(
 
 HealthCheck::~HealthCheck() {
   loop_.forget(listener_.get());
-  for (const auto& [descriptor, socket] : agents_) {
-    loop_.forget(descriptor);
+  for (const Socket& agent : agents_) {
+    loop_.forget(agent.get());
   }
 }
 
@@ -114,11 +114,11 @@ void HealthCheck::accept() {
     return;
   }
   if (agents_.size() >= kMostProbes) {  // the connection that has been silent for longest is closed
-    loop_.forget(agents_.begin()->first);
+    loop_.forget(agents_.front().get());
     agents_.erase(agents_.begin());
   }
   const int descriptor = agent.get();
-  agents_[descriptor] = std::move(agent);
+  agents_.push_back(std::move(agent));
   loop_.watch(descriptor, [this, descriptor] { answer(descriptor); });
 }
 
@@ -133,7 +133,7 @@ void HealthCheck::answer(int agent) {
         ::send(agent, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   loop_.forget(agent);
-  agents_.erase(agent);
+  std::erase_if(agents_, [&](const Socket& each) { return each.get() == agent; });
 }
 
 }  // namespace lockstep::launch

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,7 +61,7 @@ class HealthCheck {
   const Health& health_;
   Socket listener_;
   int port_ = 0;
-  std::map<int, Socket> agents_;  // connections without a complete request, by descriptor
+  std::vector<Socket> agents_;  // connections without a complete request, the oldest first
 };
 
 }  // namespace lockstep::launch

@@ -25,20 +25,34 @@
 namespace lockstep::launch {
 namespace {
 
+void close_if_open(int& descriptor) {
+  if (descriptor >= 0) {
+    ::close(std::exchange(descriptor, -1));
+  }
+}
+
+/// Closes the ends that are left.
 struct Pipe {
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) {
+      throw Error(
+          ErrorKind::kEnvironment,
+          fmt::format("cannot create a pipe for a worker: {}", std::strerror(errno)),
+          "raise the limit of open files: ulimit -n");
+    }
+    read = ends[0];
+    write = ends[1];
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  ~Pipe() {
+    close_if_open(read);
+    close_if_open(write);
+  }
+
   int read = -1, write = -1;
 };
-
-Pipe make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(
-        ErrorKind::kEnvironment,
-        fmt::format("cannot create a pipe for a worker: {}", std::strerror(errno)),
-        "raise the limit of open files: ulimit -n");
-  }
-  return {ends[0], ends[1]};
-}
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> result;
@@ -161,8 +175,8 @@ Process Process::start(const ProcessSpec& spec) {
   for (const int cpu : spec.cpus) {
     CPU_SET(cpu, &cpus);
   }
-  const Pipe output = make_pipe(), error_output = make_pipe(), failure = make_pipe();
-  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  Pipe output, error_output, failure;
+  int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int input = spec.inherit_stdin ? -1 : spec.input >= 0 ? spec.input : nothing;
   const ChildPlan plan{
       argv.data(),
@@ -184,17 +198,14 @@ Process Process::start(const ProcessSpec& spec) {
     become(plan);
   }
   const int fork_error = errno;
-  for (const int descriptor : {nothing, output.write, error_output.write, failure.write}) {
-    if (descriptor >= 0) {
-      ::close(descriptor);
-    }
+  for (int* const descriptor : {&nothing, &output.write, &error_output.write, &failure.write}) {
+    close_if_open(*descriptor);
   }
   Process process;
   process.pid_ = pid;
-  process.output_ = output.read;
-  process.error_output_ = error_output.read;
+  process.output_ = std::exchange(output.read, -1);
+  process.error_output_ = std::exchange(error_output.read, -1);
   if (pid < 0) {
-    ::close(failure.read);
     throw Error(
         ErrorKind::kEnvironment,
         fmt::format("cannot start a worker: {}", std::strerror(fork_error)),
@@ -207,7 +218,6 @@ Process Process::start(const ProcessSpec& spec) {
   do {
     size = ::read(failure.read, &reason, sizeof reason);
   } while (size < 0 && errno == EINTR);
-  ::close(failure.read);
   const bool failed = size == sizeof reason;
   if (failed || unwatched != 0) {
     ::kill(pid, SIGKILL);

@@ -16,6 +16,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/json_number.h"
+#include "base/redact.h"
 
 namespace lockstep::launch {
 namespace {
@@ -245,8 +246,9 @@ Failure describe(
   result.time = std::chrono::system_clock::to_time_t(worker.ended);
   if (const auto file = read_error_file(worker.error_file)) {
     result.error_file = worker.error_file.string();
-    result.message = file->message;
-    result.callstack = file->callstack;
+    // Python programs record the texts of their libraries.
+    result.message = redacted(file->message);
+    result.callstack = redacted(file->callstack);
     result.hint = file->hint;
     result.step = file->step;
     result.time = file->timestamp.value_or(result.time);
@@ -265,7 +267,7 @@ Failure describe(
     result.memory = oom_explanation(before, after);
   }
   for (const std::string& line : worker.tail.lines()) {
-    result.last_lines.push_back(printable(line));
+    result.last_lines.push_back(printable(redacted(line)));
   }
   return result;
 }

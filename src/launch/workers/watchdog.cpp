@@ -32,8 +32,9 @@ namespace {
 
 constexpr size_t kMostTimers = 100'000;
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+template <class Clock>
+double seconds_of() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ Watchdog::Watchdog(EventLoop& loop, const std::string& path)
   }
   // Also open the pipe for writing. Otherwise reading would end when the last writer closes it.
   pipe_ = ::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  timer_ = ::timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+  timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   loop_.watch(pipe_, [this] { read_requests(); });
   loop_.watch(timer_, [this] {
     uint64_t count = 0;
@@ -115,13 +116,17 @@ void Watchdog::take(const TimerRequest& request) {
   if (request.expires < 0) {
     timers_.erase(key);
   } else if (timers_.size() < kMostTimers) {
-    timers_[key] = request;
+    // Workers send a time of the wall clock, which an administrator or NTP may set: a change must
+    // not end workers that are in time.
+    TimerRequest& timer = timers_[key] = request;
+    timer.expires +=
+        seconds_of<std::chrono::steady_clock>() - seconds_of<std::chrono::system_clock>();
   }
 }
 
 void Watchdog::end_late_workers() {
-  const double time = now();
-  std::map<pid_t, const TimerRequest*> late;  // first expired request with a signal, per worker
+  const double time = seconds_of<std::chrono::steady_clock>();
+  std::map<pid_t, const TimerRequest*> late;  // per worker, the first expired request with a signal
   for (const auto& [key, request] : timers_) {
     if (request.expires <= time) {
       const TimerRequest*& first = late[request.pid];
@@ -153,7 +158,7 @@ void Watchdog::set_alarm() {
         std::min_element(timers_.begin(), timers_.end(), [](const auto& a, const auto& b) {
           return a.second.expires < b.second.expires;
         })->second.expires;
-    const double bounded = std::clamp(first, 1.0, 1e12);
+    const double bounded = std::clamp(first, 1e-3, 1e12);
     alarm.it_value.tv_sec = static_cast<time_t>(bounded);
     alarm.it_value.tv_nsec = static_cast<long>((bounded - std::floor(bounded)) * 1e9);
   }

@@ -48,7 +48,7 @@ class Watchdog {
   std::filesystem::path path_;
   int pipe_ = -1, timer_ = -1;
   std::string line_;
-  std::map<std::pair<pid_t, std::string>, TimerRequest> timers_;
+  std::map<std::pair<pid_t, std::string>, TimerRequest> timers_;  // `expires`: steady clock
 };
 
 }  // namespace lockstep::launch

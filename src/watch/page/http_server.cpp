@@ -24,7 +24,6 @@ namespace {
 
 constexpr size_t kLongestRequestHead = size_t{16} << 10;  // bytes
 constexpr size_t kMostConnections = 64;
-constexpr double kPatience = 10;  // seconds without any data
 
 int hex_digit(char letter) {
   const char low = static_cast<char>(letter | 0x20);
@@ -166,7 +165,7 @@ struct HttpServer::Connection {
   int descriptor;
   std::string received{}, to_send{};
   size_t sent = 0;
-  double heard = seconds_now();
+  double since = seconds_now();  // when it was accepted, or last accepted a part of the answer
   bool ends = false;
 };
 
@@ -215,8 +214,9 @@ int parse_request(std::string_view text, HttpRequest& request) {
   return 0;
 }
 
-HttpServer::HttpServer(const std::string& address, int port, Handler handler)
+HttpServer::HttpServer(const std::string& address, int port, Handler handler, double patience)
     : handler_(std::move(handler)),
+      patience_(patience),
       listener_(listen_at(address, port)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       port_(port_of(listener_)) {}
@@ -251,7 +251,7 @@ void HttpServer::run() {
     }
     const double now = seconds_now();
     std::erase_if(connections_, [&](const auto& each) {
-      return each.second.ends || now - each.second.heard > kPatience;
+      return each.second.ends || now - each.second.since > patience_;
     });
     if (watched[1].revents != 0) {
       accept();
@@ -264,15 +264,30 @@ void HttpServer::accept() {
   if (descriptor < 0) {
     return;
   }
-  if (connections_.size() >= kMostConnections) {
+  if (connections_.size() >= kMostConnections && !make_room()) {
     ::close(descriptor);
     return;
   }
   connections_.try_emplace(descriptor, descriptor);
 }
 
+/// Drops the oldest connection without a complete request. Returns false if there is none.
+bool HttpServer::make_room() {
+  auto oldest = connections_.end();
+  for (auto at = connections_.begin(); at != connections_.end(); ++at) {
+    if (at->second.to_send.empty() &&
+        (oldest == connections_.end() || at->second.since < oldest->second.since)) {
+      oldest = at;
+    }
+  }
+  if (oldest == connections_.end()) {
+    return false;
+  }
+  connections_.erase(oldest);
+  return true;
+}
+
 void HttpServer::advance(Connection& connection) {
-  connection.heard = seconds_now();
   if (connection.to_send.empty()) {
     std::array<char, 8192> part{};
     const ssize_t count = ::recv(connection.descriptor, part.data(), part.size(), 0);
@@ -296,6 +311,7 @@ void HttpServer::advance(Connection& connection) {
     connection.ends = errno != EAGAIN && errno != EINTR;
     return;
   }
+  connection.since = seconds_now();
   connection.sent += static_cast<size_t>(count);
   connection.ends = connection.sent == connection.to_send.size();
 }
@@ -316,6 +332,7 @@ void HttpServer::answer(Connection& connection) {
     answer.body = fmt::format("{}\n", reason_of(answer.status));
   }
   connection.to_send = text_of(answer);
+  connection.since = seconds_now();
 }
 
 }  // namespace lockstep::watch

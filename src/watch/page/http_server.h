@@ -40,11 +40,12 @@ int parse_request(std::string_view text, HttpRequest& request);
 class HttpServer {
  public:
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
+  static constexpr double kPatience = 10;  // seconds
 
-  /// Listens on `address`, numeric or a name, and `port` (0: any free port). run() calls the
-  /// handler for one request at a time. If the handler throws, the status is 500. Throws Error
-  /// (environment) if the address is not available.
-  HttpServer(const std::string& address, int port, Handler handler);
+  /// Listens on a numeric or named `address` and `port` (0: any free port). run() calls the handler
+  /// for one request at a time; exceptions become status 500. Throws Error (environment) if the
+  /// address is not available.
+  HttpServer(const std::string& address, int port, Handler handler, double patience = kPatience);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -58,10 +59,12 @@ class HttpServer {
  private:
   struct Connection;
   void accept();
+  bool make_room();
   void advance(Connection& connection);
   void answer(Connection& connection);
 
   Handler handler_;
+  double patience_;
   int listener_ = -1, wake_ = -1, port_ = 0;
   std::map<int, Connection> connections_;  // by descriptor
 };

@@ -44,8 +44,16 @@ std::string host_of(const std::string& header) {
   return header.substr(0, header.find(':'));
 }
 
-/// Returns true if the host cannot be used for DNS rebinding, in which another name resolves to
-/// this machine.
+/// Returns the name of the cookie with the token. Browsers send the cookies of an address to all
+/// its ports, so the name contains the port that the browser uses.
+std::string cookie_name(const std::string& host_header) {
+  const size_t end = host_header.find_last_not_of("0123456789");
+  const bool has_port = end != std::string::npos && host_header[end] == ':';
+  return "lockstep-" + (has_port ? host_header.substr(end + 1) : "80");
+}
+
+/// True for hosts that cannot be used for DNS rebinding, in which a foreign name resolves to this
+/// machine.
 bool is_safe_host(const std::string& host, const std::string& address) {
   std::array<unsigned char, sizeof(in6_addr)> number{};
   return host == "localhost" || host == address ||
@@ -182,6 +190,16 @@ std::string version_of(const std::filesystem::path& folder, const std::string& e
   return fmt::format("{} {} {}", written, none ? 0 : bytes, end);
 }
 
+/// Reads what is new of a run.
+RunSummary look_at(const std::filesystem::path& folder, MetricsReader& metrics) {
+  try {
+    metrics.look();
+    return summarize(folder, wall_now());
+  } catch (const Error& error) {
+    return unreadable(folder, error);
+  }
+}
+
 Error no_such_run() {
   return Error(ErrorKind::kConfig, "run not found");
 }
@@ -260,7 +278,7 @@ int RunsPage::refusal(const HttpRequest& request) const {
     return 0;
   }
   const bool knows = is_same(request.parameter("token"), token_) ||
-                     is_same(cookie_of(request.header("cookie"), "lockstep"), token_);
+                     is_same(cookie_of(request.header("cookie"), cookie_name(host)), token_);
   return knows ? 0 : 401;
 }
 
@@ -275,7 +293,11 @@ HttpAnswer RunsPage::answer(const HttpRequest& request) {
     answer.status = 303;  // redirect, which removes the token from the address bar and the history
     answer.headers = {
         {"Location", "/"},
-        {"Set-Cookie", fmt::format("lockstep={}; HttpOnly; SameSite=Strict; Path=/", token_)}};
+        {"Set-Cookie",
+         fmt::format(
+             "{}={}; HttpOnly; SameSite=Strict; Path=/",
+             cookie_name(request.header("host")),
+             token_)}};
   } else if (const std::string name = request.path == "/" ? "index.html" : request.path.substr(1);
              !page_file(name).empty()) {
     answer = {.type = type_of(name), .body = std::string(page_file(name))};
@@ -335,8 +357,7 @@ std::string RunsPage::runs_json() {
     if (!is_run(runs_[id].folder)) {
       continue;  // the folder was moved or removed
     }
-    runs_[id].metrics->look();
-    nlohmann::ordered_json run = to_json(summarize(runs_[id].folder, wall_now()));
+    nlohmann::ordered_json run = to_json(look_at(runs_[id].folder, *runs_[id].metrics));
     run["id"] = id;
     run["name"] = runs_[id].folder.lexically_normal().string();
     run["last_step"] = runs_[id].metrics->last_step();
@@ -445,8 +466,7 @@ std::string RunsPage::prometheus() {
     if (!is_run(run.folder)) {
       continue;
     }
-    run.metrics->look();
-    const RunSummary summary = summarize(run.folder, wall_now());
+    const RunSummary summary = look_at(run.folder, *run.metrics);
     const std::string label =
         fmt::format("{{run=\"{}\"}}", label_text(run.folder.lexically_normal().string()));
     const auto add = [&](const std::string& name, double value) {

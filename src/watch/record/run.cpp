@@ -191,6 +191,8 @@ std::string end_text(const RunSummary& run) {
       return fmt::format("stopped by {}", run.reason);
     case End::kFailed:
       return fmt::format("failed: {}", run.reason);
+    case End::kUnreadable:
+      return fmt::format("cannot be read: {}", run.reason);
     case End::kKilled:
       break;
   }
@@ -231,6 +233,14 @@ RunSummary summarize(const fs::path& folder, double now) {
   if (run.end == End::kRunning && run.step_s && run.total_steps >= run.step) {
     run.seconds_left = static_cast<double>(run.total_steps - run.step) * *run.step_s;
   }
+  return run;
+}
+
+RunSummary unreadable(const fs::path& folder, const Error& error) {
+  RunSummary run;
+  run.folder = folder;
+  run.end = End::kUnreadable;
+  run.reason = first_line(error.message());
   return run;
 }
 

@@ -14,6 +14,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+
 namespace lockstep::watch {
 
 /// Line of events.jsonl (see monitor/events.h for the events).
@@ -36,7 +38,8 @@ enum class End {
   kFinished,
   kStopped,  // saved a checkpoint and stopped on request
   kFailed,
-  kKilled,  // no end was recorded, and no process has locked the folder
+  kKilled,      // recorded no end, and no process has locked its folder
+  kUnreadable,  // the record cannot be read
 };
 
 /// Summary of a run. It can be read without reading all metrics.
@@ -45,7 +48,7 @@ struct RunSummary {
   std::string model = "?", plan = "?";  // "?": not recorded
   int64_t ranks = 0, step = 0, total_steps = 0;
   End end = End::kKilled;
-  std::string reason;                                               // for kFailed and kStopped
+  std::string reason;  // for kFailed, kStopped and kUnreadable
   std::optional<double> loss, learning_rate, tokens_per_s, step_s;  // last logged values
   std::optional<std::pair<std::string, double>> best;               // name and value of the metric
   std::optional<double> began;                                      // seconds since 1970
@@ -65,6 +68,9 @@ bool is_run(const std::filesystem::path& folder);
 /// Returns a summary of a run. `now` is in seconds since 1970. Throws Error (config) if the folder
 /// does not contain a run.
 RunSummary summarize(const std::filesystem::path& folder, double now);
+/// Returns the summary of a run that summarize() failed to read, for lists of runs: one unreadable
+/// record does not hide the others.
+RunSummary unreadable(const std::filesystem::path& folder, const Error& error);
 
 /// Returns the runs in a folder and its subfolders, sorted by name. Does not follow links or search
 /// checkpoints. Throws Error (config) if the folder does not exist.

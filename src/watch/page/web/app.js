@@ -68,7 +68,7 @@ function drawRuns() {
     box.checked = state.shown.has(run.id);
     const swatch = element("span", {class: "swatch"});
     swatch.style.background = colorOf(run.id);
-    const bad = run.end.startsWith("failed") || run.end.startsWith("ended");
+    const bad = ["failed", "ended", "cannot"].some((start) => run.end.startsWith(start));
     const cells = [
       element("td", {}, box, " ", swatch), element("td", {title: run.folder}, nameOf(run)),
       element("td", {class: "wide"}, run.model), element("td", {class: "wide"}, run.plan),
