@@ -53,6 +53,12 @@ class ObjectStoreRun {
   /// 0.
   void publish_files();
 
+  /// Returns the names of the files and folders in the run's folder. Called by rank 0.
+  std::vector<std::string> names();
+  /// Removes files and checkpoints by name, in the store and in the working folder. Called by rank
+  /// 0.
+  void remove_files(std::span<const std::string> names);
+
   /// As latest_checkpoint, for the store; downloads the checkpoint into the working folder. Every
   /// rank must call.
   std::optional<Checkpoint> latest(comm::Communicator& communicator);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -18,6 +19,8 @@ struct SpecialNames {
   std::optional<std::string> bos, eos, pad, unk, mask;
 };
 
+/// True for the names of the files that a tokenizer consists of.
+bool is_tokenizer_file(std::string_view name);
 /// Reads the available files. Throws Error that lists the expected files if there is no tokenizer.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file);
 /// Reads tokenizer_config.json, then special_tokens_map.json for missing names.

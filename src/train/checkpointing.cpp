@@ -17,13 +17,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/object_store_run.h"
 #include "comm/split.h"
-#include "config/core/cache_folder.h"
 #include "monitor/memory.h"
 #include "objects/store.h"
 #include "train/averages.h"
@@ -215,25 +213,6 @@ checkpoint::Checkpoint open(
 
 std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, int64_t step) {
   return checkpoint::checkpoint_folder(output_dir, step);
-}
-
-void take_output(Job& job, RankContext& context) {
-  std::string& output = job.config.training.output_dir;
-  std::optional<objects::Location> place;
-  if (objects::is_remote(output)) {
-    place = objects::parse_location(output);
-    const auto cache = config::cache_folder(job.config.data.cache_dir);
-    output = (cache / "runs" / hash_hex(place->text()).substr(0, 12)).string();
-  }
-  checkpoint::check_shared_folder(output, context.communicator);
-  const checkpoint::RunIdentity run{context.round.job, context.round.number, context.round.term};
-  job.hold = checkpoint::OutputDirLock::take(output, run, context.communicator);
-  if (place) {
-    job.stored = checkpoint::ObjectStoreRun::take(*place, output, run, context.communicator);
-    if (context.is_first()) {
-      log_info("the run's folder is {}; local working folder: {}", place->text(), output);
-    }
-  }
 }
 
 std::optional<std::filesystem::path> find_checkpoint_to_resume(

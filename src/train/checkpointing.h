@@ -20,11 +20,6 @@ namespace lockstep::train {
 /// Returns output_dir/checkpoint-<step>.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, int64_t step);
 
-/// Locks training.output_dir for this run before anything is computed. If it is in an object store,
-/// training.output_dir is replaced by a local working folder. Throws Error (environment) if another
-/// run holds the lock, or if the ranks do not see the same folder. Every rank must call.
-void take_output(Job& job, RankContext& rank_context);
-
 /// Returns the checkpoint to resume from. training.resume_from_checkpoint names a folder, or is
 /// "true" for the latest valid checkpoint of output_dir; empty if there is none yet. After a
 /// restart, the latest valid checkpoint written by the same job takes precedence. Every rank must

@@ -19,6 +19,7 @@
 #include "train/in_memory_steps.h"
 #include "train/judgement/judgement_files.h"
 #include "train/judging.h"
+#include "train/output_folder.h"
 #include "train/paired_data.h"
 #include "train/plan.h"
 #include "train/samples.h"
@@ -399,7 +400,6 @@ std::unique_ptr<Job> open_job(
 void build_job(Job& job, RankContext& rank_context) {
   const config::Config& config = job.config;
   const config::TrainingSection& training = config.training;
-  auto resume_from = find_checkpoint_to_resume(job, rank_context);
   const parallel::ModelSpec spec = model_spec(job.source, model_request(job, rank_context));
   check_trainable(spec.config.quantization, spec.adapters != nullptr);
   check_float8(spec);
@@ -439,8 +439,7 @@ void build_job(Job& job, RankContext& rank_context) {
   job.schedule = optim::make_schedule(schedule);
 
   std::optional<monitor::TrainerState> history;
-  resume_from = recover_in_memory_step(job, resume_from, rank_context);
-  if (resume_from) {
+  if (const auto resume_from = recover_in_memory_step(job, job.resume_from, rank_context)) {
     history = restore_training_state(job, *resume_from, rank_context);
   }
   job.loader = std::make_unique<data::Loader>(

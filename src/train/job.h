@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -77,6 +78,8 @@ struct Job {
   std::unique_ptr<checkpoint::OutputDirLock> hold;  // locks training.output_dir
   /// Set if output_dir is in an object store; training.output_dir is then a local working folder.
   std::unique_ptr<checkpoint::ObjectStoreRun> stored;
+  /// Checkpoint to resume from; nullopt for a run that starts at its beginning.
+  std::optional<std::filesystem::path> resume_from;
   std::unique_ptr<parallel::ParallelGroups> axes;
   std::unique_ptr<parallel::ParallelGroups>
       evaluation_axes;  // for unlearning metrics; null until they are first needed

@@ -47,7 +47,7 @@ class Calibrate(ProgramTest):
         words = ["data.sequence_length=32", "model.path=model.json"]
         steps = 20
         while True:  # until a run is long enough
-            first = self.train("first", *words, ranks=2, steps=steps, env=env)
+            first = self.train("first", "overwrite_output_dir=true", *words, ranks=2, steps=steps, env=env)
             said = first.err + first.out
             self.assertNotIn("s per step", said)
             if "measured this machine in" in said:
