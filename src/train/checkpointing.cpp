@@ -118,6 +118,7 @@ void read_state(
     if (state.contains("best") && !state.at("best").at("metric").is_null()) {
       job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
     }
+    progress.owes_evaluation = state.value("owes_evaluation", false);
     job.best.no_better = state.value("evaluations_no_better", int64_t{0});
     if (job.retain_weight) {
       job.retain_weight->set_value(state.value("kept_weight", job.retain_weight->value()));
@@ -390,6 +391,9 @@ std::string state_json(const Job& job, const RankContext& context) {
   if (job.best.metric &&
       std::isfinite(*job.best.metric)) {  // without a finite best metric, any later value is better
     state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
+  }
+  if (progress.owes_evaluation) {
+    state["owes_evaluation"] = true;
   }
   if (job.best.no_better > 0) {
     state["evaluations_no_better"] = job.best.no_better;

@@ -298,7 +298,7 @@ void answer_rows(
   if (has_labels(rows)) {
     job.evaluate(rows, "test", rank_context, suffix);
   } else {
-    (void)evaluate_classifier(job, rows, rank_context, nullptr);
+    (void)evaluate_classifier(job, rows, rank_context);
   }
   on_first_rank(rank_context.communicator, [&] {
     write_answers(job.config.training.output_dir, answered(job, set), "_test" + suffix);
@@ -309,7 +309,7 @@ void answer_rows(
 /// Tunes the final model's thresholds on data.validation (task.thresholds=tuned).
 void tune(Job& job, RankContext& rank_context) {
   const data::SequenceView& rows = *job.datasets.validation;
-  (void)evaluate_classifier(job, rows, rank_context, nullptr);
+  (void)evaluate_classifier(job, rows, rank_context);
   job.judging.thresholds = tune_thresholds(
       job.classified.logits, {rows.classes(), rows.outputs()}, job.task.head, job.judging.positive);
   if (rank_context.is_first()) {
@@ -461,11 +461,6 @@ Evaluation Job::evaluate(
     const std::string& prefix,
     RankContext& rank_context,
     const std::string& suffix) {
-  const auto tell = [&](int64_t done, int64_t all) {
-    if (monitor != nullptr) {
-      monitor->activity(fmt::format("evaluating {}/{}", done, all));
-    }
-  };
   const auto prepare = [&](nn::ForwardInputs& inputs, const data::MicroBatch& batch) {
     if (answer_reference != nullptr) {
       answer_reference->refer_batch(inputs, batch, sequences);
@@ -473,7 +468,7 @@ Evaluation Job::evaluate(
   };
   const Averages averages(*model);
   const Evaluation result = sequences.has_classes()
-                                ? evaluate_classifier(*this, sequences, rank_context, tell)
+                                ? evaluate_classifier(*this, sequences, rank_context)
                                 : train::evaluate(
                                       [&](std::span<const nn::ForwardInputs> batches) {
                                         return model->statistics(batches);
@@ -483,7 +478,7 @@ Evaluation Job::evaluate(
                                       config.training.per_device_eval_batch_size,
                                       *axes,
                                       rank_context.device,
-                                      tell,
+                                      between_batches(*this),
                                       prepare);
   if (!std::isfinite(result.report.loss) && rank_context.is_first()) {
     log_warning(
@@ -516,14 +511,13 @@ void Job::report_evaluation(
 }
 
 Evaluation Job::evaluate_by_the_way(RankContext& rank_context) {
-  Evaluation result;
-  if (unlearns(config.task)) {
-    result = measure_run(*this, rank_context);
-    report_evaluation(result, "eval");
-  } else {
-    result = evaluate(*datasets.validation, "eval", rank_context);
-  }
+  // Samples are first: an evaluation that a signal ends has not logged its result.
   write_samples(*this, rank_context);
+  if (!unlearns(config.task)) {
+    return evaluate(*datasets.validation, "eval", rank_context);
+  }
+  const Evaluation result = measure_run(*this, rank_context);
+  report_evaluation(result, "eval");
   return result;
 }
 

@@ -28,6 +28,7 @@
 #include "train/best.h"
 #include "train/epoch_rows.h"
 #include "train/evaluate.h"
+#include "train/interruption.h"
 #include "train/judgement/judgement.h"
 #include "train/machine/rank_context.h"
 #include "train/run_length.h"
@@ -43,6 +44,7 @@ struct Progress {
   int64_t tokens = 0;  // tokens read by all ranks
   double epoch = 0;
   data::SamplerState sampler;
+  bool owes_evaluation = false;  // a signal ended the evaluation after this step
 };
 
 /// Learning rate change that a user made during the run (train/steering.h).
@@ -102,6 +104,8 @@ struct Job {
   Progress progress;
   BestRule best_rule;
   Best best;
+  /// Ends evaluations when a signal asks; null before training.
+  Interruption* interruption = nullptr;
   bool drops_out = true;  // false disables the dropout of the model's config.json
   /// For unlearning: marks the positions whose targets are distributions. Otherwise empty.
   Preparation mark_targets;
@@ -127,10 +131,11 @@ struct Job {
       const std::string& suffix = "");
   void report_evaluation(
       const Evaluation& result, const std::string& prefix, const std::string& suffix = "");
-  /// Evaluates and logs without side effects on training. Every rank must call.
+  /// Evaluates and logs without side effects on training. Every rank must call this and all
+  /// functions below. Each throws Interrupted if a signal ends the evaluation.
   Evaluation evaluate_by_the_way(RankContext& rank_context);
   /// Evaluates on data.validation, or with the unlearning metrics. Records the best result and
-  /// updates the schedule. Every rank must call.
+  /// updates the schedule.
   void evaluate_training(RankContext& rank_context);
 };
 
@@ -143,7 +148,8 @@ std::unique_ptr<Job> open_job(
 /// Every rank must call.
 void build_job(Job& job, RankContext& rank_context);
 
-/// Completes the run: final evaluations, result files, and the model in output_dir.
+/// Completes the run: final evaluations, result files, and the model in output_dir. Throws
+/// Interrupted if a signal ends an evaluation; then no model has been written.
 void finish_job(Job& job, RankContext& rank_context);
 
 }  // namespace lockstep::train

@@ -153,6 +153,9 @@ void write_samples(Job& job, RankContext& rank_context) {
   for (int64_t made = 0; made < section.sample_tokens && std::ranges::any_of(rows, goes_on);
        ++made) {
     begin_phase("writing samples");
+    if (job.interruption != nullptr) {
+      job.interruption->check();
+    }
     const std::array batches{to_device(inputs_of(rows), rank_context.device)};
     const at::Tensor next = job.model->next_tokens(batches).front().contiguous();
     // Replicas that round differently must not diverge, so all use rank 0's token.

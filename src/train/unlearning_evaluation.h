@@ -37,10 +37,10 @@ struct Measured {
 };
 
 /// Loads the model, whole on each data-parallel rank or split by tensor parallelism, and computes
-/// unlearning.metrics. Calls `tell` with progress on rank 0. Writes TOFU_EVAL.json and
-/// TOFU_SUMMARY.json to `folder` after every metric. `axes` may only have data and tensor ranks.
-/// Throws Error (kConfig, kData) like UnlearningSuite and read_unlearning_results. Every rank must
-/// call.
+/// unlearning.metrics. Calls `tell` with each metric on rank 0, and `progress` on every rank
+/// between batches. Writes TOFU_EVAL.json and TOFU_SUMMARY.json to `folder` after every metric.
+/// `axes` may only have data and tensor ranks. Throws Error (kConfig, kData) like UnlearningSuite
+/// and read_unlearning_results. Every rank must call.
 Measured measure_unlearning(
     const config::Config& config,
     const SavedModel& model,
@@ -48,7 +48,8 @@ Measured measure_unlearning(
     const std::filesystem::path& folder,
     parallel::ParallelGroups& axes,
     RankContext& rank_context,
-    const std::function<void(const std::string& metric, const nlohmann::json& value)>& tell);
+    const std::function<void(const std::string& metric, const nlohmann::json& value)>& tell,
+    const std::function<void(int64_t done, int64_t all)>& progress = nullptr);
 
 /// Returns true if the run evaluates during training: training.eval_strategy, eval_on_start or
 /// do_eval.

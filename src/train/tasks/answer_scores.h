@@ -31,8 +31,8 @@ struct WrittenAnswer {
 };
 
 /// Reads answers with a model that every data-parallel rank holds, whole or split by tensor
-/// parallelism. Calls `progress(done, all)` with this rank's batches. Every rank must call each
-/// method.
+/// parallelism. Calls `progress(done, all)` with the batches of all ranks, equally often on every
+/// rank. Every rank must call each method.
 class AnswerReader {
  public:
   using Progress = std::function<void(int64_t done, int64_t all)>;
