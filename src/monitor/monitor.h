@@ -126,6 +126,8 @@ class Monitor {
   void histogram(const std::string& name, const Histogram& values);
   /// Writes the ranks' times since the previous call to ranks.jsonl.
   void ranks(const RankShares& shares);
+  /// Ends the progress line of the steps: it stays on the screen, and later log lines follow it.
+  void end_steps();
   /// Shows an activity such as "saving checkpoint-100" until the next step.
   void activity(const std::string& text);
   /// Appends an event to events.jsonl at the last reported step. Adds "in_steps_s", the time in

@@ -55,7 +55,7 @@ class Progress {
   /// Shows another activity ("evaluating 12/40", "saving checkpoint-100"). On a terminal it
   /// replaces the line until the next update.
   void activity(const std::string& text, double now);
-  /// Draws the final state, which remains visible.
+  /// Draws the last update, which remains visible. An activity does not.
   void finish();
 
  private:
@@ -65,6 +65,7 @@ class Progress {
   Style style_;
   int fallback_width_;
   std::optional<ProgressFigures> pending_{};  // skipped update, drawn later
+  std::string line_{};                        // the steps' line on the screen, if any
   double drawn_ = -1e9;
 };
 

@@ -121,6 +121,9 @@ class Trainer {
     if (exit == 0) {
       measuring_.finish();
     }
+    if (job_.monitor != nullptr) {
+      job_.monitor->end_steps();
+    }
     return exit;
   }
 

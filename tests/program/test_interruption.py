@@ -121,6 +121,18 @@ class Interruption(ProgramTest):
         self.assertEqual(self.evaluations("last"), [2])
         self.assertTrue((self.folder / "last" / "model.safetensors").exists())
 
+    def test_nothing_is_drawn_after_the_summary_of_a_stopped_run(self):
+        for ranks in (1, 2):
+            name = f"drawn-{ranks}"
+            process = self.begin(name, "eval_strategy=no", ranks=ranks, steps=100000, until="tok/s")
+            process.send_signal(signal.SIGINT)
+            code, err = self.end(process, name)
+            self.assertEqual(code, 75, err)
+            self.assertIn("saving checkpoint-", err)
+            summary, stopped, after = err.rpartition("stopped by a signal")
+            self.assertTrue(stopped, err)
+            self.assertNotIn("saving checkpoint-", after)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
