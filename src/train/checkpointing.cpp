@@ -64,22 +64,6 @@ std::optional<checkpoint::StackedTensor> stack_of(
   return found == stacks.end() ? std::nullopt : std::optional(found->second);
 }
 
-nlohmann::ordered_json generation_config(const model::ModelConfig& config) {
-  nlohmann::ordered_json json{{"_from_model_config", true}};
-  if (config.bos_token_id) {
-    json["bos_token_id"] = *config.bos_token_id;
-  }
-  if (config.eos_token_ids.size() == 1) {
-    json["eos_token_id"] = config.eos_token_ids.front();
-  } else if (!config.eos_token_ids.empty()) {
-    json["eos_token_id"] = config.eos_token_ids;
-  }
-  if (config.pad_token_id) {
-    json["pad_token_id"] = *config.pad_token_id;
-  }
-  return json;
-}
-
 ClassifierNotes classifier_notes(const Job& job) {
   ClassifierNotes notes =
       notes_of(job.config.data, job.datasets.train->length(), job.judging.thresholds);
@@ -336,9 +320,13 @@ checkpoint::SmallFiles model_files(const Job& job) {
   const model::ModelConfig& config = saved_config(job);
   checkpoint::SmallFiles files;
   if (job.adapters == nullptr) {
-    files = model_folder_files(config, compute_type(job.config.training), job.tokenizer.get());
+    files = model_folder_files(
+        config, compute_type(job.config.training), job.tokenizer.get(), job.source.generation);
   } else {
     files = job.tokenizer->files();
+    if (!job.source.generation.text.empty()) {
+      files[model::kGenerationConfigName] = job.source.generation.text;
+    }
     files[std::string(model::kAdapterConfigName)] = adapter_config(*job.adapters, config);
     if (!job.adapters->base_hash.empty()) {
       files[std::string(kBaseName)] = base_json(job.adapters->base_hash);
@@ -550,12 +538,15 @@ const char* type_name(at::ScalarType type) {
 }
 
 checkpoint::SmallFiles model_folder_files(
-    const model::ModelConfig& config, at::ScalarType type, const text::Tokenizer* tokenizer) {
+    const model::ModelConfig& config,
+    at::ScalarType type,
+    const text::Tokenizer* tokenizer,
+    const model::GenerationConfig& generation) {
   checkpoint::SmallFiles files =
       tokenizer == nullptr ? checkpoint::SmallFiles{} : tokenizer->files();
   files["config.json"] = model::to_json(config, type_name(type));
   if (!config.head.classifies()) {
-    files["generation_config.json"] = generation_config(config).dump(2) + "\n";
+    files[model::kGenerationConfigName] = model::to_json(generation, config);
   }
   return files;
 }

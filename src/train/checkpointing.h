@@ -85,7 +85,10 @@ const char* type_name(at::ScalarType type);
 /// Returns the files that accompany weights of `type` in a model folder: the configurations, and
 /// the tokenizer's files if a tokenizer is given.
 checkpoint::SmallFiles model_folder_files(
-    const model::ModelConfig& config, at::ScalarType type, const text::Tokenizer* tokenizer);
+    const model::ModelConfig& config,
+    at::ScalarType type,
+    const text::Tokenizer* tokenizer,
+    const model::GenerationConfig& generation = {});
 
 /// Loads the tokenizer from `path`, or from the model's folder if `path` is empty. If
 /// `chat_template` names a file, the tokenizer uses that template and saves it with the model.

@@ -382,6 +382,10 @@ std::unique_ptr<Job> open_job(
   const int64_t length = sequence_length_of(config, job->source.config);
   check_plan(config.parallel, length);
   open_data(*job, length, rank_context);
+  job->source.generation = generation_with(job->source, adapter_request(config.lora));
+  if (const auto end = end_of_turns(config, *job->tokenizer)) {
+    model::add_stop_token(job->source.generation, job->source.config, *end);
+  }
   if (rank_context.is_first()) {
     tell_packed_rows(job->datasets, training.per_device_train_batch_size);
   }

@@ -1,6 +1,7 @@
 // Tokenizer metadata of a GGUF file.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,14 @@
 namespace lockstep::train::gguf {
 
 /// Returns the tokenizer.* keys: "gpt2" for byte-level BPE, "llama" for SentencePiece-style BPE
-/// with byte fallback. If `tokenizer` is null, the file has no tokenizer. Ids of the model that the
-/// tokenizer does not have become unused tokens. Throws Error (config) if llama.cpp has no
-/// equivalent pre-tokenizer, or if the tokenizer has more ids than the model.
+/// with byte fallback. `stop_tokens` end a text; one that is not EOS becomes the end-of-turn token,
+/// the chat template's if it is among them. If `tokenizer` is null, the file has no tokenizer. Ids
+/// of the model that the tokenizer does not have become unused tokens. Throws Error (config) if
+/// llama.cpp has no equivalent pre-tokenizer, or if the tokenizer has more ids than the model.
 Metadata tokenizer_metadata(
     const text::Tokenizer* tokenizer,
     const model::ModelConfig& config,
+    const std::vector<int64_t>& stop_tokens,
     std::vector<std::string>& notes);
 
 }  // namespace lockstep::train::gguf

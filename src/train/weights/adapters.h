@@ -38,6 +38,10 @@ struct AdapterRequest {
   Combination combination = Combination::kCat;
 };
 
+/// Returns the generation settings of the adapter's folder, otherwise of the base.
+model::GenerationConfig generation_with(
+    const model::ModelSource& base, const std::optional<AdapterRequest>& adapter);
+
 /// File of a classifier's adapter with the names of its classes: {"0": NAME, "1": ...}. PEFT does
 /// not write it.
 inline constexpr std::string_view kLabelsName = "id2label.json";
