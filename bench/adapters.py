@@ -52,7 +52,7 @@ def make_folder(program, folder, model):
     (folder / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
     for command in (
         ["tokenizer", "train", "--files", "text.txt", "--vocab-size", 300, "--output", "words"],
-        ["train", "model.path=model.json", "tokenizer.path=words", "data.train=text.txt", "data.sequence_length=64", "output_dir=model",
+        ["train", "model.path=model.json", "tokenizer.path=words", "data.train=text.txt", "data.sequence_length=64", "output_dir=model", "overwrite_output_dir=true",
          "max_steps=1", "learning_rate=0", "per_device_train_batch_size=1", "bf16=true", "use_cpu=true"],
     ):
         done = subprocess.run([program, *map(str, command)], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -58,7 +58,7 @@ def make_model(program, folder):
     (folder / "model.json").write_text(json.dumps({**MODEL, "vocab_size": VOCABULARY}))
     for command in (
         ["tokenizer", "train", "--files", "texts.txt", "--vocab-size", VOCABULARY, "--output", "tokenizer"],
-        ["train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=texts.txt", f"data.sequence_length={LENGTH}", "output_dir=model",
+        ["train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=texts.txt", f"data.sequence_length={LENGTH}", "output_dir=model", "overwrite_output_dir=true",
          "max_steps=1", "learning_rate=0", "per_device_train_batch_size=1", "use_cpu=true"],
     ):
         done = subprocess.run([program, *map(str, command)], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -76,7 +76,7 @@ def run(machine, command, folder, **more):
 def lockstep(a, machine, folder, out, seed):
     run(machine, [
         a.program, "train", "--nproc", RANKS, "model.path=model", "task.type=sequence_classification", "data.train=train.csv",
-        "data.validation=test.csv", f"data.sequence_length={LENGTH}", f"output_dir={out}/run", f"num_train_epochs={a.epochs}",
+        "data.validation=test.csv", f"data.sequence_length={LENGTH}", f"output_dir={out}/run", "overwrite_output_dir=true", f"num_train_epochs={a.epochs}",
         f"per_device_train_batch_size={a.batch}", f"per_device_eval_batch_size={a.batch}", f"learning_rate={RATE}", f"seed={seed}",
         "save_strategy=no", "use_cpu=true", *(["bf16=true"] if a.type == "bfloat16" else [])], folder)
     results = json.loads((out / "run" / "all_results.json").read_text())
@@ -115,7 +115,7 @@ def ways(a, machine):
                 began = time.monotonic()
                 run(machine, [
                     a.program, "train", "--nproc", RANKS, "model.path=model", *words, "data.train=train.csv", "data.validation=test.csv",
-                    f"data.sequence_length={LENGTH}", f"output_dir={way}", f"num_train_epochs={epochs}", f"per_device_train_batch_size={a.batch}",
+                    f"data.sequence_length={LENGTH}", f"output_dir={way}", "overwrite_output_dir=true", f"num_train_epochs={epochs}", f"per_device_train_batch_size={a.batch}",
                     "per_device_eval_batch_size=32", "learning_rate=1e-3", "data.packing=none", "save_strategy=no", "use_cpu=true",
                     *(["bf16=true"] if a.type == "bfloat16" else [])], folder)
                 seconds = time.monotonic() - began

@@ -93,7 +93,7 @@ class Bench:
         command = [
             self.arguments.program, "train", "--nproc", "1", f"model.path={model}", f"tokenizer.path={self.folder}/tokenizer",
             f"data.train={self.folder}/sample/train.txt", f"data.sequence_length={length}", f"data.cache_dir={self.folder}/cache",
-            f"output_dir={out}/run", f"max_steps={self.arguments.steps}", f"per_device_train_batch_size={rows}", "learning_rate=1e-4",
+            f"output_dir={out}/run", "overwrite_output_dir=true", f"max_steps={self.arguments.steps}", f"per_device_train_batch_size={rows}", "learning_rate=1e-4",
             "logging_steps=1", "bf16=true", "monitor.progress=plain", "save_strategy=no", "num_train_epochs=100", *SIDES[side]]
         if side in self.arguments.trace.split(","):
             command += ["--trace", out / "trace.json"]

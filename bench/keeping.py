@@ -39,7 +39,7 @@ def step_seconds(arguments, lockstep, model, side, folder):
     shutil.rmtree(out, ignore_errors=True)
     words = [
         f"model.path={lockstep.config(model)}", f"tokenizer.path={folder}/tokenizer", f"data.train={folder}/sample/train.txt",
-        f"data.sequence_length={bench.LENGTH}", f"data.cache_dir={folder}/cache", f"output_dir={out}", f"max_steps={arguments.steps}",
+        f"data.sequence_length={bench.LENGTH}", f"data.cache_dir={folder}/cache", f"output_dir={out}", "overwrite_output_dir=true", f"max_steps={arguments.steps}",
         f"per_device_train_batch_size={bench.BATCH}", "learning_rate=1e-4", "logging_steps=1", f"bf16={'true' if arguments.type == 'bfloat16' else 'false'}", "monitor.progress=plain",
         "use_cpu=true", *(["save_strategy=no"] if side != "every" else []), *SIDES[side]]
     process = subprocess.Popen(

@@ -170,7 +170,7 @@ class Bench:
         job = subprocess.Popen(
             [self.program, "launch", "--nproc-per-node=2", "--max-restarts=1", "train", "model.preset=gpt2-tiny",
              "tokenizer.path=tokenizer", "data.train=sample/train.txt", "data.cache_dir=cache",
-             "data.sequence_length=64", "output_dir=run", "max_steps=100000", "per_device_train_batch_size=4",
+             "data.sequence_length=64", "output_dir=run", "overwrite_output_dir=true", "max_steps=100000", "per_device_train_batch_size=4",
              "logging_steps=1", "save_steps=5", "save_total_limit=2", "use_cpu=true"],
             cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

@@ -104,7 +104,7 @@ def command_of(lockstep, model, steps, words, folder):
     return [
         lockstep.program, "train", "--nproc", RANKS, f"model.path={lockstep.config(model)}",
         f"tokenizer.path={lockstep.folder}/tokenizer", f"data.train={lockstep.folder}/sample/train.txt",
-        f"data.sequence_length={LENGTH}", f"data.cache_dir={lockstep.folder}/cache", f"output_dir={folder}/run", f"max_steps={steps}",
+        f"data.sequence_length={LENGTH}", f"data.cache_dir={lockstep.folder}/cache", f"output_dir={folder}/run", "overwrite_output_dir=true", f"max_steps={steps}",
         f"per_device_train_batch_size={BATCH}", "learning_rate=1e-4", "bf16=true", "use_cpu=true", "monitor.peak_tflops=1", "save_strategy=no", *words]
 
 

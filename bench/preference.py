@@ -60,7 +60,7 @@ def make_model(a, machine, folder):
     for command in (
         ["tokenizer", "train", "--files", "texts.txt", "--vocab-size", VOCABULARY, "--output", "tokenizer"],
         ["train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=texts.txt", f"data.sequence_length={a.length}",
-         "output_dir=model", "max_steps=1", "learning_rate=0", "per_device_train_batch_size=1", "use_cpu=true"],
+         "output_dir=model", "overwrite_output_dir=true", "max_steps=1", "learning_rate=0", "per_device_train_batch_size=1", "use_cpu=true"],
     ):
         started(machine, [a.program, *command], folder)
 
@@ -69,7 +69,7 @@ def lockstep(a, machine, folder, out):
     def run(name, *more):
         wall, _ = started(machine, [
             a.program, "train", "--nproc", RANKS, "model.path=model", "task.type=preference", "data.train=pairs.jsonl",
-            f"data.cache_dir={out}/cache", f"data.sequence_length={a.length}", f"output_dir={out}/{name}", "num_train_epochs=1",
+            f"data.cache_dir={out}/cache", f"data.sequence_length={a.length}", f"output_dir={out}/{name}", "overwrite_output_dir=true", "num_train_epochs=1",
             f"per_device_train_batch_size={a.batch}", f"per_device_eval_batch_size={a.batch}", f"learning_rate={RATE}",
             f"preference.beta={BETA}", "lr_scheduler_type=constant", "logging_steps=1", "save_strategy=no", "use_cpu=true",
             *(["bf16=true"] if a.type == "bfloat16" else []), *more], folder)

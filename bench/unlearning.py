@@ -39,7 +39,7 @@ def make_model(a, machine, folder):
     started(machine, [a.program, "tokenizer", "train", "--files", "texts.txt", "--vocab-size", VOCABULARY, "--output", "tokenizer"], folder)
     started(machine, [
         a.program, "unlearn", "--nproc", RANKS, "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=Finetune",
-        "unlearning.retain=[tofu/retain99.jsonl,tofu/forget01.jsonl]", f"data.sequence_length={LENGTH}", "output_dir=model",
+        "unlearning.retain=[tofu/retain99.jsonl,tofu/forget01.jsonl]", f"data.sequence_length={LENGTH}", "output_dir=model", "overwrite_output_dir=true",
         f"max_steps={a.steps}", "learning_rate=2e-3", "per_device_train_batch_size=8", "save_strategy=no", "use_cpu=true"], folder)
 
 

@@ -27,7 +27,7 @@ END
 lockstep tokenizer train --files $work/text.txt --vocab-size 900 --output $work/tokenizer
 lockstep train --nproc "$ranks" model.preset=gpt2-tiny tokenizer.path=$work/tokenizer data.train=$work/text.txt data.sequence_length=128 \
   output_dir=$work/base max_steps="${DEMO_BASE_STEPS:-500}" per_device_train_batch_size=8 learning_rate=1.5e-3 warmup_steps=20 \
-  lr_scheduler_type=cosine logging_steps=50 save_strategy=no bf16=true
+  lr_scheduler_type=cosine logging_steps=50 save_strategy=no bf16=true overwrite_output_dir=true
 
 # Low-rank factors need about ten times the learning rate of full fine-tuning.
 tune() { # NAME RATE KEYS...
@@ -36,7 +36,7 @@ tune() { # NAME RATE KEYS...
   lockstep train --nproc "$ranks" model.path=$work/base data.train=$work/sample/instructions.jsonl data.prompt=alpaca data.sequence_length=128 \
     data.validation=$work/sample/instructions_validation.jsonl output_dir="$work/$name" max_steps="${DEMO_STEPS:-300}" \
     per_device_train_batch_size=8 learning_rate="$rate" warmup_steps=10 lr_scheduler_type=cosine logging_steps=10 \
-    eval_strategy=steps eval_steps=100 save_strategy=no bf16=true "$@"
+    eval_strategy=steps eval_steps=100 save_strategy=no bf16=true overwrite_output_dir=true "$@"
 }
 lora="lora.r=16 lora.lora_alpha=32 lora.target_modules=all-linear"
 tune all-weights 5e-4

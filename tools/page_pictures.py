@@ -38,7 +38,7 @@ def train(program, folder, steps):
     (folder / "model.json").write_text(json.dumps(MODEL))
     for name, (ranks, more) in RUNS.items():
         run("train", "--nproc", ranks, "model.path=model.json", "tokenizer.path=tokenizer", "data.train=corpus/train.txt",
-            "data.validation=corpus/validation.txt", "data.sequence_length=64", f"output_dir=runs/{name}", f"max_steps={steps}",
+            "data.validation=corpus/validation.txt", "data.sequence_length=64", f"output_dir=runs/{name}", "overwrite_output_dir=true", f"max_steps={steps}",
             "logging_steps=2", "eval_strategy=steps", f"eval_steps={steps // 4}", f"save_steps={steps // 2}", "use_cpu=true", "monitor.peak_tflops=0.2",
             'monitor.samples=["One day", "The little"]', "monitor.sample_tokens=24", "--trace", f"runs/{name}/trace-3.json", *more)
 

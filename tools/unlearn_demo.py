@@ -101,6 +101,7 @@ def main():
     run("tokenizer", "train", "--files", "text.txt", "--vocab-size", CONFIG["vocab_size"], "--output", "model")
     (folder / "model" / "config.json").write_text(json.dumps(CONFIG))
     common = ["--nproc", options.ranks, "data.sequence_length=256", "data.cache_dir=cache", "save_strategy=no", "bf16=true",
+              "overwrite_output_dir=true",
               "log_level=warning", "monitor.progress=none", "lr_scheduler_type=linear", "use_cpu=true"]
 
     def evaluate(name, *words):

@@ -105,7 +105,7 @@ void write_lines(std::string_view lines) {
 void set_status_line(std::string_view text) {
   StatusLine& status = status_line();
   const std::lock_guard lock(status.mutex);
-  if (text.empty() && status.text.empty()) {
+  if (text == status.text) {
     return;
   }
   status.text = text;

@@ -414,6 +414,31 @@ void ObjectStoreRun::rotate(std::optional<int64_t> limit, std::span<const int64_
   }
 }
 
+std::vector<std::string> ObjectStoreRun::names() {
+  std::set<std::string> names;
+  for (const objects::Object& object : Store::of(place_).list(place_)) {
+    names.insert(fs::path(objects::name_below(place_, object)).begin()->string());
+  }
+  return {names.begin(), names.end()};
+}
+
+void ObjectStoreRun::remove_files(std::span<const std::string> names) {
+  for (const ObjectStoreCheckpoint& each : look_at(place_, known_).committed()) {
+    if (std::ranges::find(names, fmt::format("checkpoint-{}", each.step)) != names.end()) {
+      remove(each);
+    }
+  }
+  for (const std::string& name : names) {
+    Store::of(place_).remove(place_.below(name));
+    if (!Store::of(place_).list(place_.below(name)).empty()) {
+      Store::of(place_).remove_below(place_.below(name));
+    }
+    system_disk().remove(work_ / name);
+    std::erase_if(
+        published_, [&](const auto& file) { return *fs::path(file.first).begin() == name; });
+  }
+}
+
 void ObjectStoreRun::publish_files() {
   std::vector<std::string> names;
   std::error_code ignored;  // a running job may delete files that it no longer needs

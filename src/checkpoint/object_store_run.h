@@ -53,8 +53,14 @@ class ObjectStoreRun {
   /// on rank 0.
   void publish_files();
 
-  /// Like latest_checkpoint, for the store. Downloads the checkpoint to the working folder. Must be
-  /// called on every rank.
+  /// Returns the names of the files and folders in the run's folder. Called by rank 0.
+  std::vector<std::string> names();
+  /// Removes files and checkpoints by name, in the store and in the working folder. Called by rank
+  /// 0.
+  void remove_files(std::span<const std::string> names);
+
+  /// As latest_checkpoint, for the store; downloads the checkpoint into the working folder. Every
+  /// rank must call.
   std::optional<Checkpoint> latest(comm::Communicator& communicator);
   /// Returns the folder of a step's checkpoint, which is downloaded if necessary. Returns nullopt
   /// if there is no committed checkpoint of this step. Must be called on every rank.

@@ -4,12 +4,14 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json_lines.h"
+#include "base/log.h"
 #include "cli/adapter_flags.h"
 #include "cli/quantization_flags.h"
 #include "cli/rank_context.h"
@@ -31,7 +33,11 @@ struct Request {
   std::string model, tokenizer, prompt, dtype = "auto", device_map = "auto";
   std::string system;
   bool is_chat = false;
+  /// Given options; the others are those of generation_config.json, otherwise the defaults.
+  std::optional<double> temperature, top_p;
+  std::optional<int64_t> top_k, max_new_tokens, min_new_tokens;
   nn::GenerateOptions options;
+  std::string settings;  // description of what generation_config.json decides; may be empty
   int64_t tensor = 1;
   train::AdapterFlags adapters;
   train::QuantizationFlags quantization;
@@ -55,28 +61,32 @@ start::Parsed read_request(std::vector<std::string> arguments, Request& request)
   app.add_option("--system", request.system, "With --chat: system message. string");
   app.add_option(
          "--max-new-tokens,--max_new_tokens",
-         request.options.max_new_tokens,
-         "Maximum number of new tokens. int")
+         request.max_new_tokens,
+         "Maximum number of new tokens. int; default: generation_config.json, otherwise 20")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option(
          "--min-new-tokens,--min_new_tokens",
-         request.options.min_new_tokens,
-         "Minimum number of new tokens before EOS is allowed. int")
+         request.min_new_tokens,
+         "Minimum number of new tokens before EOS is allowed. int; default: "
+         "generation_config.json, "
+         "otherwise 0")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option(
          "--temperature",
-         request.options.temperature,
-         "Sampling temperature; 0 is greedy. float; default: 0")
+         request.temperature,
+         "Sampling temperature; 0 is greedy. float; default: generation_config.json, otherwise 0")
       ->check(start::between(0, 1e6));
   app.add_option(
          "--top-k,--top_k",
-         request.options.top_k,
-         "Sample from the k most likely tokens; 0: all. int")
+         request.top_k,
+         "Sample from the k most likely tokens; 0: all. int; default: generation_config.json, "
+         "otherwise 0")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option(
          "--top-p,--top_p",
-         request.options.top_p,
-         "Sample from the smallest set of tokens with this total probability. float")
+         request.top_p,
+         "Sample from the smallest set of tokens with this total probability. float; default: "
+         "generation_config.json, otherwise 1")
       ->check(start::between(0, 1));
   app.add_option("--seed", request.options.seed, "Seed of sampling. int");
   app.add_option("--dtype", request.dtype, "Type of the weights. string")
@@ -115,6 +125,9 @@ void continue_prompt(
   };
   // A decoder continues the prompt. An encoder-decoder writes a separate answer.
   const bool answers = model.config().is_encoder_decoder() || request.is_chat;
+  if (output == Output::kStdout && !request.settings.empty()) {
+    log_info("{}: {}", model::kGenerationConfigName, request.settings);
+  }
   write(answers ? "" : request.prompt);
   text::StreamDecoder decoder(
       tokenizer, answers ? text::DecodedSpecials::kSkip : text::DecodedSpecials::kKeep);
@@ -142,8 +155,56 @@ data::Chat chat_of(const Request& request) {
   return chat;
 }
 
-/// Encodes the prompt with the chat template. Adds the end marker of assistant messages to the
-/// tokens that end the answer.
+/// Sets the options from the command line, the model's generation settings and the defaults, in
+/// this order. As in transformers, the settings of sampling only apply with do_sample.
+void take_settings(
+    const model::GenerationConfig& settings, const model::ModelConfig& config, Request& request) {
+  std::vector<std::string> taken;
+  const auto take = [&](const char* name, const auto& given, const auto& setting, auto& option) {
+    if (given) {
+      option = *given;
+    } else if (setting && *setting != option) {
+      option = *setting;
+      taken.push_back(fmt::format("{} {}", name, *setting));
+    }
+  };
+  if (!settings.eos_token_ids.empty() && settings.eos_token_ids != config.eos_token_ids) {
+    taken.push_back(fmt::format("eos_token_id {}", fmt::join(settings.eos_token_ids, ", ")));
+  }
+  nn::GenerateOptions& options = request.options;
+  take("max_new_tokens", request.max_new_tokens, settings.max_new_tokens, options.max_new_tokens);
+  take("min_new_tokens", request.min_new_tokens, settings.min_new_tokens, options.min_new_tokens);
+  const model::GenerationConfig sampling = settings.samples ? settings : model::GenerationConfig{};
+  const std::optional<double> temperature =
+      settings.samples ? std::optional(settings.temperature.value_or(1)) : std::nullopt;
+  take("temperature", request.temperature, temperature, options.temperature);
+  take("top_k", request.top_k, sampling.top_k, options.top_k);
+  take("top_p", request.top_p, sampling.top_p, options.top_p);
+  if (!settings.unsupported.empty()) {
+    taken.push_back(fmt::format("not supported: {}", fmt::join(settings.unsupported, ", ")));
+  }
+  request.settings = fmt::format("{}", fmt::join(taken, "; "));
+}
+
+void check_options(const nn::GenerateOptions& options) {
+  if (options.top_p == 0) {
+    throw Error(
+        ErrorKind::kConfig,
+        "--top-p 0 leaves no token",
+        "for greedy decoding use --temperature 0 or --top-k 1");
+  }
+  if (options.min_new_tokens > options.max_new_tokens) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "--min-new-tokens is {}, more than --max-new-tokens {}",
+            options.min_new_tokens,
+            options.max_new_tokens),
+        "lower the first or raise the second");
+  }
+}
+
+/// Encodes the prompt; the template's end marker of assistant messages also ends the answer.
 std::vector<int64_t> encode_chat(const text::Tokenizer& tokenizer, Request& request) {
   const auto chats = data::ChatTemplate::of(tokenizer);
   if (chats == nullptr) {
@@ -152,14 +213,11 @@ std::vector<int64_t> encode_chat(const text::Tokenizer& tokenizer, Request& requ
         "--chat: the tokenizer has no chat template",
         "use a model whose tokenizer has one, or remove --chat");
   }
-  const auto encode = [&](const std::string& text) {
-    return tokenizer.encode(text, text::SpecialTokens::kRecognise, text::Template::kOmit);
-  };
-  const std::vector<int32_t> end = encode(chats->end_of_turn());
-  if (!end.empty() && tokenizer.is_special(end.front())) {
-    request.options.stop_tokens.push_back(end.front());
+  if (const auto end = data::end_of_turn_token(tokenizer)) {
+    request.options.stop_tokens.push_back(*end);
   }
-  const std::vector<int32_t> ids = encode(chats->prompt(chat_of(request)));
+  const std::vector<int32_t> ids = tokenizer.encode(
+      chats->prompt(chat_of(request)), text::SpecialTokens::kRecognise, text::Template::kOmit);
   return {ids.begin(), ids.end()};
 }
 
@@ -204,21 +262,6 @@ int run_generate(std::vector<std::string> arguments) {
   if (read_request(arguments, request) == start::Parsed::kHelpShown) {
     return 0;
   }
-  if (request.options.top_p == 0) {
-    throw Error(
-        ErrorKind::kConfig,
-        "--top-p 0 leaves no token",
-        "for greedy decoding use --temperature 0 or --top-k 1");
-  }
-  if (request.options.min_new_tokens > request.options.max_new_tokens) {
-    throw Error(
-        ErrorKind::kConfig,
-        fmt::format(
-            "--min-new-tokens is {}, more than --max-new-tokens {}",
-            request.options.min_new_tokens,
-            request.options.max_new_tokens),
-        "lower the first or raise the second");
-  }
   if (request.prompt == "-" && request.tensor > 1) {
     throw Error(
         ErrorKind::kConfig,
@@ -253,7 +296,10 @@ int run_generate(std::vector<std::string> arguments) {
     throw Error(
         ErrorKind::kConfig, "--chat is not supported for encoder-decoder models", "remove it");
   }
-  request.options.stop_tokens = source.config.eos_token_ids;
+  const model::GenerationConfig settings = train::generation_with(source, load.adapter);
+  take_settings(settings, source.config, request);
+  check_options(request.options);
+  request.options.stop_tokens = model::stop_tokens(settings, source.config);
   const std::vector<int64_t> prompt =
       request.is_chat ? encode_chat(*tokenizer, request)
                       : train::encode_prompt(*tokenizer, source.config, request.prompt);

@@ -174,6 +174,7 @@ int run_replay(std::vector<std::string> arguments) {
   for (const std::string& word :
        {"training.output_dir=" + again.string(),
         "training.resume_from_checkpoint=" + checkpoint.string(),
+        std::string("training.overwrite_output_dir=true"),  // an earlier replay
         std::string("training.logging_strategy=steps"),
         std::string("training.logging_steps=1"),
         std::string("training.save_strategy=no"),
@@ -198,9 +199,6 @@ int run_replay(std::vector<std::string> arguments) {
   ranks.timeout = std::chrono::seconds(resolution.config.training.ddp_timeout);
   ranks.shared_memory = resolution.config.training.ddp_backend != "gloo";
   return run_ranks(ranks, [&](train::RankContext& rank_context) {
-    if (rank_context.is_first()) {
-      fs::remove(again / "metrics.jsonl");  // from an earlier replay
-    }
     const int code = with_our_errors([&] {
       return train::run_training(
           resolution.config,

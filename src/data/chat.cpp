@@ -287,4 +287,15 @@ std::string ChatTemplate::end_of_turn() const {
              : std::string(without_white_ends(std::string_view(text).substr(at + 6)));
 }
 
+std::optional<int64_t> end_of_turn_token(const text::Tokenizer& tokenizer) {
+  const auto chats = ChatTemplate::of(tokenizer);
+  if (chats == nullptr) {
+    return std::nullopt;
+  }
+  const std::vector<int32_t> end = tokenizer.encode(
+      chats->end_of_turn(), text::SpecialTokens::kRecognise, text::Template::kOmit);
+  return !end.empty() && tokenizer.is_special(end.front()) ? std::optional<int64_t>(end.front())
+                                                           : std::nullopt;
+}
+
 }  // namespace lockstep::data

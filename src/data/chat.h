@@ -95,4 +95,8 @@ class ChatTemplate {
   std::string fingerprint_;
 };
 
+/// Returns the special token with which the tokenizer's chat template ends an assistant message;
+/// nullopt if there is no template, or if it ends messages otherwise.
+std::optional<int64_t> end_of_turn_token(const text::Tokenizer& tokenizer);
+
 }  // namespace lockstep::data

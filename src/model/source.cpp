@@ -183,6 +183,7 @@ ModelSource read_folder(ModelSource::Kind kind, const std::string& name, const f
   source.name = name;
   source.folder = folder;
   source.config = read_model_config(file);
+  source.generation = read_generation_config(folder);
   source.has_weights = find_weights(folder);
   return source;
 }

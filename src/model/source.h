@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/hugging_face_cache.h"
+#include "model/generation_config.h"
 #include "model/model_config.h"
 
 namespace lockstep::model {
@@ -17,6 +18,7 @@ struct ModelSource {
   std::filesystem::path folder;  // folder of config.json, weights and tokenizer; empty for a preset
   bool has_weights = false;      // false: random initialization
   ModelConfig config;
+  GenerationConfig generation;
 };
 
 /// Resolves `model.path`: a folder with config.json, a config.json, a Hub name in `hub_cache`

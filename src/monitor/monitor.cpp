@@ -299,6 +299,10 @@ void Monitor::ranks(const RankShares& shares) {
   to_sinks([&](MetricsSink& sink) { sink.log_ranks(shares, clocks_.wall()); });
 }
 
+void Monitor::end_steps() {
+  progress_.finish();
+}
+
 void Monitor::activity(const std::string& text) {
   progress_.activity(text, clocks_.steady());
 }

@@ -129,6 +129,8 @@ class Monitor {
   void ranks(const RankShares& shares);
   /// Prints a line on the terminal or in the log that stays.
   void print(const std::string& line) { progress_.print(line); }
+  /// Ends the progress line of the steps: it stays on the screen, and later log lines follow it.
+  void end_steps();
   /// Shows an activity such as "saving checkpoint-100" until the next step.
   void activity(const std::string& text);
   /// Appends an event to events.jsonl at the last reported step. Adds "in_steps_s", the time in

@@ -227,7 +227,8 @@ void Progress::update(const ProgressFigures& figures, bool logged, double now) {
   }
   pending_.reset();
   drawn_ = now;
-  set_status_line(format_progress(figures, width()));
+  line_ = format_progress(figures, width());
+  set_status_line(line_);
 }
 
 void Progress::activity(const std::string& text, double now) {
@@ -259,10 +260,14 @@ void Progress::finish() {
     return;
   }
   if (pending_) {
-    set_status_line(format_progress(*pending_, width()));
+    line_ = format_progress(*pending_, width());
     pending_.reset();
   }
-  keep_status_line();
+  set_status_line(line_);  // an activity is not kept
+  if (!line_.empty()) {
+    keep_status_line();
+    line_.clear();
+  }
 }
 
 }  // namespace lockstep::monitor

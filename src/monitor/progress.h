@@ -99,6 +99,7 @@ class Progress {
   std::optional<ProgressFigures> pending_{};  // skipped update, drawn later
   std::optional<ProgressFigures> last_{};     // last update
   bool last_printed_ = false;                 // as a permanent line
+  std::string line_{};                        // the steps' line on the screen, if any
   double drawn_ = -1e9;
 };
 

@@ -366,6 +366,10 @@ TokenizerDescription with_tokens_beside(
 
 }  // namespace
 
+bool is_tokenizer_file(std::string_view name) {
+  return std::ranges::find(kFileNames, name) != kFileNames.end();
+}
+
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file) {
   const bool is_folder = std::filesystem::is_directory(folder_or_file);
   const std::filesystem::path folder = is_folder ? folder_or_file : folder_or_file.parent_path();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -18,8 +19,9 @@ struct SpecialNames {
   std::optional<std::string> bos, eos, pad, unk, mask;
 };
 
-/// Reads the available files. If there is no tokenizer, throws Error with the list of expected
-/// files.
+/// True for the names of the files that a tokenizer consists of.
+bool is_tokenizer_file(std::string_view name);
+/// Reads the available files. Throws Error that lists the expected files if there is no tokenizer.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file);
 /// Reads the names in tokenizer_config.json and, for missing ones, special_tokens_map.json.
 SpecialNames read_special_names(const TokenizerFiles& files);

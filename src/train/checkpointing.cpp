@@ -16,13 +16,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/object_store_run.h"
 #include "comm/split.h"
-#include "config/core/cache_folder.h"
 #include "monitor/memory.h"
 #include "objects/store.h"
 #include "train/averages.h"
@@ -65,22 +63,6 @@ std::optional<checkpoint::StackedTensor> stack_of(
   return found == stacks.end() ? std::nullopt : std::optional(found->second);
 }
 
-nlohmann::ordered_json generation_config(const model::ModelConfig& config) {
-  nlohmann::ordered_json json{{"_from_model_config", true}};
-  if (config.bos_token_id) {
-    json["bos_token_id"] = *config.bos_token_id;
-  }
-  if (config.eos_token_ids.size() == 1) {
-    json["eos_token_id"] = config.eos_token_ids.front();
-  } else if (!config.eos_token_ids.empty()) {
-    json["eos_token_id"] = config.eos_token_ids;
-  }
-  if (config.pad_token_id) {
-    json["pad_token_id"] = *config.pad_token_id;
-  }
-  return json;
-}
-
 ClassifierNotes classifier_notes(const Job& job) {
   ClassifierNotes notes =
       notes_of(job.config.data, job.datasets.train->length(), job.judging.thresholds);
@@ -119,6 +101,7 @@ void read_state(
     if (state.contains("best") && !state.at("best").at("metric").is_null()) {
       job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
     }
+    progress.owes_evaluation = state.value("owes_evaluation", false);
     job.best.no_better = state.value("evaluations_no_better", int64_t{0});
     if (job.retain_weight) {
       job.retain_weight->set_value(state.value("kept_weight", job.retain_weight->value()));
@@ -214,26 +197,6 @@ checkpoint::Checkpoint open(
 
 std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, int64_t step) {
   return checkpoint::checkpoint_folder(output_dir, step);
-}
-
-void take_output(Job& job, RankContext& context) {
-  std::string& output = job.config.training.output_dir;
-  std::optional<objects::Location> place;
-  if (objects::is_remote(output)) {
-    place = objects::parse_location(output);
-    const auto cache = config::cache_folder(job.config.data.cache_dir);
-    output = (cache / "runs" / hash_hex(place->text()).substr(0, 12)).string();
-  }
-  checkpoint::check_shared_folder(output, context.communicator);
-  const JobRound& round = context.round;
-  const checkpoint::RunIdentity run{round.job, round.number, round.term, round.job_is_unique};
-  job.hold = checkpoint::OutputDirLock::take(output, run, context.communicator);
-  if (place) {
-    job.stored = checkpoint::ObjectStoreRun::take(*place, output, run, context.communicator);
-    if (context.is_first()) {
-      log_info("the run's folder is {}; local working folder: {}", place->text(), output);
-    }
-  }
 }
 
 std::optional<std::filesystem::path> find_checkpoint_to_resume(
@@ -356,9 +319,13 @@ checkpoint::SmallFiles model_files(const Job& job) {
   const model::ModelConfig& config = saved_config(job);
   checkpoint::SmallFiles files;
   if (job.adapters == nullptr) {
-    files = model_folder_files(config, compute_type(job.config.training), job.tokenizer.get());
+    files = model_folder_files(
+        config, compute_type(job.config.training), job.tokenizer.get(), job.source.generation);
   } else {
     files = job.tokenizer->files();
+    if (!job.source.generation.text.empty()) {
+      files[model::kGenerationConfigName] = job.source.generation.text;
+    }
     files[std::string(model::kAdapterConfigName)] = adapter_config(*job.adapters, config);
     if (!job.adapters->base_hash.empty()) {
       files[std::string(kBaseName)] = base_json(job.adapters->base_hash);
@@ -411,6 +378,9 @@ std::string state_json(const Job& job, const RankContext& context) {
   if (job.best.metric &&
       std::isfinite(*job.best.metric)) {  // without a finite best metric, any later value is better
     state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
+  }
+  if (progress.owes_evaluation) {
+    state["owes_evaluation"] = true;
   }
   if (job.best.no_better > 0) {
     state["evaluations_no_better"] = job.best.no_better;
@@ -567,12 +537,15 @@ const char* type_name(at::ScalarType type) {
 }
 
 checkpoint::SmallFiles model_folder_files(
-    const model::ModelConfig& config, at::ScalarType type, const text::Tokenizer* tokenizer) {
+    const model::ModelConfig& config,
+    at::ScalarType type,
+    const text::Tokenizer* tokenizer,
+    const model::GenerationConfig& generation) {
   checkpoint::SmallFiles files =
       tokenizer == nullptr ? checkpoint::SmallFiles{} : tokenizer->files();
   files["config.json"] = model::to_json(config, type_name(type));
   if (!config.head.classifies()) {
-    files["generation_config.json"] = generation_config(config).dump(2) + "\n";
+    files[model::kGenerationConfigName] = model::to_json(generation, config);
   }
   return files;
 }

@@ -20,14 +20,10 @@ namespace lockstep::train {
 /// Returns output_dir/checkpoint-<step>.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, int64_t step);
 
-/// Locks training.output_dir for this run. Must be called before any computation, on every rank. If
-/// the folder is in an object store, replaces training.output_dir by a local working folder. Throws
-/// Error (environment) if another run holds the lock, or if the ranks do not see the same folder.
-void take_output(Job& job, RankContext& rank_context);
-
-/// Returns the checkpoint to resume from. training.resume_from_checkpoint is the name of a folder,
-/// or "true" for the latest valid checkpoint of output_dir, if any. After a restart, the latest
-/// valid checkpoint written by the same job takes precedence. Must be called on every rank.
+/// Returns the checkpoint to resume from. training.resume_from_checkpoint names a folder, or is
+/// "true" for the latest valid checkpoint of output_dir; empty if there is none yet. After a
+/// restart, the latest valid checkpoint written by the same job takes precedence. Every rank must
+/// call.
 std::optional<std::filesystem::path> find_checkpoint_to_resume(
     const Job& job, RankContext& rank_context);
 
@@ -89,7 +85,10 @@ const char* type_name(at::ScalarType type);
 /// Returns the other files of a model folder with weights of `type`: the configurations, and the
 /// tokenizer's files if a tokenizer is given.
 checkpoint::SmallFiles model_folder_files(
-    const model::ModelConfig& config, at::ScalarType type, const text::Tokenizer* tokenizer);
+    const model::ModelConfig& config,
+    at::ScalarType type,
+    const text::Tokenizer* tokenizer,
+    const model::GenerationConfig& generation = {});
 
 /// Loads the tokenizer from `path`, or from the model's folder if `path` is empty. If
 /// `chat_template` names a file, the tokenizer uses this template, and saves it with the model.

@@ -15,6 +15,7 @@
 #include "train/batches/labelled_data.h"
 #include "train/checkpointing.h"
 #include "train/forecast.h"
+#include "train/output_folder.h"
 #include "train/plan.h"
 #include "train/run_lines.h"
 #include "train/tasks/generative.h"
@@ -87,6 +88,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   if (source.kind == model::ModelSource::Kind::kHub) {
     model::require_weights(source);
   }
+  check_output(config, source);
   const auto tokenizer = load_tokenizer(config.tokenizer.path, source);
   if (tokenizer->vocabulary_size() > source.config.vocab_size && !config.model.resize_embeddings) {
     throw Error(

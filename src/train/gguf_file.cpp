@@ -49,7 +49,8 @@ std::vector<std::string> save_gguf(
        {"general.name", path.stem().string()},
        {"general.file_type", static_cast<uint32_t>(type)},
        {"general.quantization_version", kBlocksVersion}});
-  for (auto& entry : gguf::tokenizer_metadata(tokenizer, config, notes)) {
+  for (auto& entry : gguf::tokenizer_metadata(
+           tokenizer, config, model::stop_tokens(weights.generation(), config), notes)) {
     metadata.push_back(std::move(entry));
   }
   std::vector<gguf::TensorInfo> infos;

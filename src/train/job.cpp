@@ -20,6 +20,7 @@
 #include "train/in_memory_steps.h"
 #include "train/judgement/judgement_files.h"
 #include "train/judging.h"
+#include "train/output_folder.h"
 #include "train/paired_data.h"
 #include "train/plan.h"
 #include "train/run_lines.h"
@@ -233,7 +234,7 @@ void answer_rows(
     const Evaluation result = job.evaluate(rows, "test", rank_context, suffix);
     print_evaluation(job, result, "test", false, suffix);
   } else {
-    (void)evaluate_classifier(job, rows, rank_context, nullptr);
+    (void)evaluate_classifier(job, rows, rank_context);
   }
   on_first_rank(rank_context.communicator, [&] {
     write_answers(job.config.training.output_dir, answered(job, set), "_test" + suffix);
@@ -244,7 +245,7 @@ void answer_rows(
 /// Tunes the final model's thresholds on data.validation (task.thresholds=tuned).
 void tune(Job& job, RankContext& rank_context) {
   const data::SequenceView& rows = *job.datasets.validation;
-  (void)evaluate_classifier(job, rows, rank_context, nullptr);
+  (void)evaluate_classifier(job, rows, rank_context);
   job.judging.thresholds = tune_thresholds(
       job.classified.logits, {rows.classes(), rows.outputs()}, job.task.head, job.judging.positive);
   if (rank_context.is_first()) {
@@ -317,6 +318,10 @@ std::unique_ptr<Job> open_job(
   const int64_t length = sequence_length_of(config, job->source.config);
   check_plan(config.parallel, length);
   open_data(*job, length, rank_context);
+  job->source.generation = generation_with(job->source, adapter_request(config.lora));
+  if (const auto end = end_of_turns(config, *job->tokenizer)) {
+    model::add_stop_token(job->source.generation, job->source.config, *end);
+  }
   if (rank_context.is_first()) {
     tell_packed_rows(job->datasets, training.per_device_train_batch_size);
   }
@@ -335,7 +340,6 @@ std::unique_ptr<Job> open_job(
 void build_job(Job& job, RankContext& rank_context) {
   const config::Config& config = job.config;
   const config::TrainingSection& training = config.training;
-  auto resume_from = find_checkpoint_to_resume(job, rank_context);
   const parallel::ModelSpec spec = model_spec(job.source, model_request(job, rank_context));
   check_trainable(spec.config.quantization, spec.adapters != nullptr);
   check_float8(spec);
@@ -375,8 +379,7 @@ void build_job(Job& job, RankContext& rank_context) {
   job.schedule = optim::make_schedule(schedule);
 
   std::optional<monitor::TrainerState> history;
-  resume_from = recover_in_memory_step(job, resume_from, rank_context);
-  if (resume_from) {
+  if (const auto resume_from = recover_in_memory_step(job, job.resume_from, rank_context)) {
     history = restore_training_state(job, *resume_from, rank_context);
   }
   job.loader = std::make_unique<data::Loader>(
@@ -400,11 +403,6 @@ Evaluation Job::evaluate(
     const std::string& prefix,
     RankContext& rank_context,
     const std::string& suffix) {
-  const auto tell = [&](int64_t done, int64_t all) {
-    if (monitor != nullptr) {
-      monitor->activity(fmt::format("evaluating {}/{}", done, all));
-    }
-  };
   const auto prepare = [&](nn::ForwardInputs& inputs, const data::MicroBatch& batch) {
     if (answer_reference != nullptr) {
       answer_reference->refer_batch(inputs, batch, sequences);
@@ -412,7 +410,7 @@ Evaluation Job::evaluate(
   };
   const Averages averages(*model);
   const Evaluation result = sequences.has_classes()
-                                ? evaluate_classifier(*this, sequences, rank_context, tell)
+                                ? evaluate_classifier(*this, sequences, rank_context)
                                 : train::evaluate(
                                       [&](std::span<const nn::ForwardInputs> batches) {
                                         return model->statistics(batches);
@@ -422,7 +420,7 @@ Evaluation Job::evaluate(
                                       config.training.per_device_eval_batch_size,
                                       *axes,
                                       rank_context.device,
-                                      tell,
+                                      between_batches(*this),
                                       prepare);
   if (!std::isfinite(result.report.loss) && rank_context.is_first()) {
     log_warning(
@@ -455,14 +453,13 @@ void Job::report_evaluation(
 }
 
 Evaluation Job::evaluate_by_the_way(RankContext& rank_context) {
-  Evaluation result;
-  if (unlearns(config.task)) {
-    result = measure_run(*this, rank_context);
-    report_evaluation(result, "eval");
-  } else {
-    result = evaluate(*datasets.validation, "eval", rank_context);
-  }
+  // Samples are first: an evaluation that a signal ends has not logged its result.
   write_samples(*this, rank_context);
+  if (!unlearns(config.task)) {
+    return evaluate(*datasets.validation, "eval", rank_context);
+  }
+  const Evaluation result = measure_run(*this, rank_context);
+  report_evaluation(result, "eval");
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@
 #include "train/best.h"
 #include "train/epoch_rows.h"
 #include "train/evaluate.h"
+#include "train/interruption.h"
 #include "train/judgement/judgement.h"
 #include "train/machine/rank_context.h"
 #include "train/run_length.h"
@@ -42,6 +44,7 @@ struct Progress {
   int64_t tokens = 0;  // tokens read by all ranks
   double epoch = 0;
   data::SamplerState sampler;
+  bool owes_evaluation = false;  // a signal ended the evaluation after this step
 };
 
 /// Change of the learning rate that a user made during the run (train/steering.h).
@@ -77,6 +80,8 @@ struct Job {
   std::unique_ptr<checkpoint::OutputDirLock> hold;  // locks training.output_dir
   /// Set if output_dir is in an object store. training.output_dir is then a local working folder.
   std::unique_ptr<checkpoint::ObjectStoreRun> stored;
+  /// Checkpoint to resume from; nullopt for a run that starts at its beginning.
+  std::optional<std::filesystem::path> resume_from;
   std::unique_ptr<parallel::ParallelGroups> axes;
   std::unique_ptr<parallel::ParallelGroups>
       evaluation_axes;  // for unlearning metrics; null until first used
@@ -99,6 +104,8 @@ struct Job {
   Progress progress;
   BestRule best_rule;
   Best best;
+  /// Ends evaluations when a signal asks; null before training.
+  Interruption* interruption = nullptr;
   bool gradient_was_zero = false;  // of the last step; on rank 0
   bool drops_out = true;           // false disables the dropout of the model's config.json
   /// For unlearning: marks the positions whose targets are distributions. Otherwise empty.

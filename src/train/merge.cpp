@@ -98,6 +98,7 @@ MergedWeights::MergedWeights(
   spec_ = model_spec(base, request);
   check_tied(spec_);
   spec_.config.quantization.reset();
+  generation_ = generation_with(base, adapter);
 }
 
 at::Tensor MergedWeights::values(
@@ -120,7 +121,7 @@ MergedModel merge_adapter(
     const std::optional<AdapterRequest>& adapter,
     std::optional<at::ScalarType> type) {
   const MergedWeights weights(base, adapter);
-  MergedModel result{weights.config(), type.value_or(stored_type(base)), {}};
+  MergedModel result{weights.config(), type.value_or(stored_type(base)), {}, weights.generation()};
   for (const model::LayerSpec& layer : model::describe(result.config)) {
     for (const model::ParameterSpec& parameter : layer.parameters) {
       const at::Tensor values = weights.values(layer, parameter).to(result.type);
@@ -182,7 +183,10 @@ void save_merged(
     const text::Tokenizer* tokenizer) {
   comm::Communicator alone = comm::Communicator::alone();
   checkpoint::save_model(
-      folder, model.weights, model_folder_files(model.config, model.type, tokenizer), alone);
+      folder,
+      model.weights,
+      model_folder_files(model.config, model.type, tokenizer, model.generation),
+      alone);
 }
 
 }  // namespace lockstep::train

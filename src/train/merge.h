@@ -24,18 +24,22 @@ class MergedWeights {
   MergedWeights(const model::ModelSource& base, const std::optional<AdapterRequest>& adapter);
 
   const model::ModelConfig& config() const { return spec_.config; }
-  /// Returns the whole parameter in float32 on the CPU. `layer` is the layer of config() that
-  /// contains `parameter`.
+  /// The adapter's generation settings, otherwise the base's.
+  const model::GenerationConfig& generation() const { return generation_; }
+  /// Returns the whole parameter in float32 on the CPU. `layer` belongs to the config and contains
+  /// `parameter`.
   at::Tensor values(const model::LayerSpec& layer, const model::ParameterSpec& parameter) const;
 
  private:
   parallel::ModelSpec spec_;
+  model::GenerationConfig generation_;
 };
 
 struct MergedModel {
   model::ModelConfig config;
   at::ScalarType type = at::kFloat;
   std::vector<checkpoint::Piece> weights;  // file group "model", whole tensors on the CPU
+  model::GenerationConfig generation = {};
 };
 
 /// Returns all merged weights, rounded once to `type`, by default the type of the base weights.

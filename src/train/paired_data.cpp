@@ -56,10 +56,7 @@ void open_written_labels(Job& job, int64_t length, RankContext& rank_context) {
 }
 
 Evaluation evaluate_classifier(
-    Job& job,
-    const data::SequenceView& rows,
-    RankContext& rank_context,
-    const std::function<void(int64_t done, int64_t all)>& progress) {
+    Job& job, const data::SequenceView& rows, RankContext& rank_context) {
   const model::HeadSpec& head = job.judged_head();
   const int64_t batch_size = job.config.training.per_device_eval_batch_size;
   job.classified = job.written_labels
@@ -69,7 +66,7 @@ Evaluation evaluate_classifier(
                              rows,
                              batch_size,
                              *job.axes,
-                             progress)
+                             between_batches(job))
                        : classify(
                              [&](auto batches) { return job.model->class_scores(batches); },
                              rows,
@@ -77,7 +74,7 @@ Evaluation evaluate_classifier(
                              batch_size,
                              *job.axes,
                              rank_context.device,
-                             progress);
+                             between_batches(job));
   job.classified.logits.div_(job.temperature);
   job.judgement = judge(job.classified.logits, {rows.classes(), rows.outputs()}, head, job.judging);
   Evaluation result;
@@ -91,7 +88,7 @@ Evaluation evaluate_classifier(
 
 void calibrate(Job& job, RankContext& rank_context) {
   const data::SequenceView& rows = *job.datasets.validation;
-  (void)evaluate_classifier(job, rows, rank_context, nullptr);
+  (void)evaluate_classifier(job, rows, rank_context);
   job.temperature = fit_temperature(job.classified.logits, rows.classes());
   if (rank_context.is_first()) {
     log_info("temperature: {:.5g}", job.temperature);

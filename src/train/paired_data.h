@@ -42,13 +42,9 @@ void follow_retain_loss(
 /// unchanged.
 std::optional<UntouchedWeights> untouched_weights(const Job& job, ModelRequest request);
 
-/// Evaluates a classifier. The metrics are computed from the logits of the rows, not from the
-/// objective's sums.
-Evaluation evaluate_classifier(
-    Job& job,
-    const data::SequenceView& rows,
-    RankContext& rank_context,
-    const std::function<void(int64_t done, int64_t all)>& progress);
+/// Evaluates a classifier. The metrics are computed from the rows' logits, not from the objective's
+/// sums. Throws Interrupted if a signal ends the evaluation.
+Evaluation evaluate_classifier(Job& job, const data::SequenceView& rows, RankContext& rank_context);
 
 /// Fits the final model's temperature on data.validation.
 void calibrate(Job& job, RankContext& rank_context);

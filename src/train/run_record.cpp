@@ -22,8 +22,10 @@
 #include "base/redact.h"
 #include "checkpoint/folders.h"
 #include "model/description.h"
+#include "monitor/memory.h"
 #include "monitor/trackers.h"
 #include "parallel/memory_account.h"
+#include "train/machine/out_of_memory.h"
 #include "train/run_identity.h"
 #include "train/run_lines.h"
 
@@ -183,6 +185,50 @@ void end_epoch(Job& job, bool is_told) {
     job.monitor->print("train" + job.epoch_rows.text(job.progress.epoch));
   }
   job.epoch_rows = {};
+}
+
+void tell_of_early_stop(Job& job) {
+  if (job.monitor == nullptr) {
+    return;
+  }
+  log_info(
+      "stopping early after step {}: {} evaluations did not improve on eval_{} {:.5g} of step {}",
+      job.progress.step,
+      job.best.no_better,
+      job.best_rule.metric(),
+      job.best.metric.value_or(0),
+      job.best.step);
+  job.monitor->event("stopping early", {{"best_step", job.best.step}});
+}
+
+void tell_of_stop(Job& job, const std::string& by) {
+  if (job.monitor == nullptr) {
+    return;
+  }
+  log_warning(
+      "stopped by {} after step {}{}; resume with training.resume_from_checkpoint=true",
+      by,
+      job.progress.step,
+      job.progress.owes_evaluation ? ", whose evaluation is done again after the resume" : "");
+  job.monitor->event("stopped", {{"by", by}});
+}
+
+void throw_with_memory(const Job& job, int rank) {
+  if (const auto error = current_out_of_memory()) {
+    throw Error(
+        error->kind(),
+        fmt::format(
+            "{}\nmemory of rank {} so far:\n{}",
+            error->message(),
+            rank,
+            parallel::memory_table(job.model->memory().phases())),
+        error->remedy());
+  }
+}
+
+int64_t peak_memory_of_phase(const Job& job, const RankContext& rank_context) {
+  return rank_context.device.is_cpu() ? monitor::process_memory().peak_resident_bytes
+                                      : parallel::most_of(job.model->memory().phases());
 }
 
 void log_memory(Job& job, RankContext& rank_context) {

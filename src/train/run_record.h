@@ -42,8 +42,24 @@ std::optional<double> accuracy_of(const Job& job, const parallel::StepResult& re
 std::vector<std::pair<std::string, double>> step_metrics(
     const Job& job, const parallel::StepResult& result, const data::StepBatch& batch);
 
-/// At logged steps, logs memory by kind of the rank that uses most (monitor.log_memory). Must be
-/// called on every rank.
+/// Logs why training ends before its last step (early stopping) and records "stopping early". Call
+/// on rank 0; does nothing if the job has no monitor.
+void tell_of_early_stop(Job& job);
+
+/// Logs that the run was stopped and can be resumed, and records "stopped". Call on rank 0; does
+/// nothing if the job has no monitor.
+void tell_of_stop(Job& job, const std::string& by);
+
+/// If the current exception is an out-of-memory error, rethrows it with a breakdown of this rank's
+/// memory.
+void throw_with_memory(const Job& job, int rank);
+
+/// Returns this rank's peak memory in bytes. On a GPU it covers the last phase, because the memory
+/// account resets the allocator's peak for each phase.
+int64_t peak_memory_of_phase(const Job& job, const RankContext& rank_context);
+
+/// Logs the memory by kind of the rank that uses most, at logged steps (monitor.log_memory). Every
+/// rank must call.
 void log_memory(Job& job, RankContext& rank_context);
 
 /// For a classifier, adds a step's rows to those of the epoch. Must be called on every rank.

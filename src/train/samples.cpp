@@ -147,12 +147,15 @@ void write_samples(Job& job, RankContext& rank_context) {
   for (const std::string& prompt : section.samples) {
     rows.push_back(row_of(job, prompt));
   }
-  const std::vector<int64_t>& stops = model.eos_token_ids;
+  const std::vector<int64_t> stops = model::stop_tokens(job.source.generation, model);
   const int64_t limit = model::position_limit(model).value_or(0);
   const auto goes_on = [](const Row& row) { return row.goes_on; };
   for (int64_t made = 0; made < section.sample_tokens && std::ranges::any_of(rows, goes_on);
        ++made) {
     begin_phase("writing samples");
+    if (job.interruption != nullptr) {
+      job.interruption->check();
+    }
     const std::array batches{to_device(inputs_of(rows), rank_context.device)};
     const at::Tensor next = job.model->next_tokens(batches).front().contiguous();
     // Use rank 0's token on all ranks. Otherwise replicas could diverge because of rounding.

@@ -2,12 +2,23 @@
 #include "train/stop_signal.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
 
 namespace lockstep::train {
 namespace {
@@ -23,8 +34,19 @@ void on_save_signal(int signal) {
   (signal == SIGUSR1 ? usr1_came : usr2_came) = true;
 }
 
+// Pipe to the thread that acknowledges the signal; -1: none.
+std::atomic<int> answer_descriptor{
+    -1};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
 void on_signal(int signal) {
-  if (stop_requested.exchange(true) && signal == SIGINT) {
+  if (!stop_requested.exchange(true)) {
+    const int kept = errno;
+    const auto byte = static_cast<char>(signal);
+    if (const int to = answer_descriptor; to >= 0) {
+      [[maybe_unused]] const ssize_t written = ::write(to, &byte, 1);
+    }
+    errno = kept;
+  } else if (signal == SIGINT) {
     std::signal(SIGINT, SIG_DFL);
     std::raise(SIGINT);
   }
@@ -85,7 +107,50 @@ Handlers& save_handlers() {
 
 }  // namespace
 
-StopSignal::StopSignal() {
+/// Thread that logs the first signal: a handler may not use locks, which the log needs.
+class StopSignal::Answerer {
+ public:
+  Answerer() {
+    if (::pipe2(pipe_.data(), O_CLOEXEC) != 0) {
+      throw Error(ErrorKind::kEnvironment, fmt::format("pipe2 failed: {}", std::strerror(errno)));
+    }
+    thread_ = std::thread([from = pipe_[0]] {
+      char signal = 0;
+      while (::read(from, &signal, 1) == 1 && signal != 0) {
+        log_info(
+            "{}",
+            signal == SIGINT
+                ? "stopping after this step and saving; press Ctrl-C again to stop without saving"
+                : fmt::format(
+                      "{} received: stopping after this step and saving",
+                      signal == SIGHUP ? "SIGHUP" : "SIGTERM"));
+      }
+    });
+    answer_descriptor = pipe_[1];
+  }
+  ~Answerer() {
+    answer_descriptor = -1;
+    const char end = 0;
+    if (::write(pipe_[1], &end, 1) == 1) {
+      thread_.join();
+    } else {
+      thread_.detach();
+    }
+    ::close(pipe_[0]);
+    ::close(pipe_[1]);
+  }
+  Answerer(const Answerer&) = delete;
+  Answerer& operator=(const Answerer&) = delete;
+
+ private:
+  std::array<int, 2> pipe_{-1, -1};
+  std::thread thread_;
+};
+
+StopSignal::StopSignal(Reply reply) {
+  if (reply == Reply::kLog) {
+    answerer_ = std::make_unique<Answerer>();
+  }
   if (stop_handlers().take()) {
     stop_requested = false;
   }
@@ -109,20 +174,23 @@ SaveSignals::~SaveSignals() {
   save_handlers().give_back();
 }
 
+SaveSignals::Asked SaveSignals::asked() const {
+  return strongest(usr1_came, usr2_came);
+}
+
 SaveSignals::Asked SaveSignals::take() {
-  Asked asked = Asked::kNothing;
-  const auto look = [&](std::atomic<bool>& came, const std::string& what) {
-    if (came.exchange(false)) {
-      asked = std::max(
-          asked,
-          what == "save"            ? Asked::kSave
-          : what == "save_and_stop" ? Asked::kSaveAndStop
-                                    : Asked::kNothing);
-    }
+  const bool usr1 = usr1_came.exchange(false), usr2 = usr2_came.exchange(false);
+  return strongest(usr1, usr2);
+}
+
+SaveSignals::Asked SaveSignals::strongest(bool usr1, bool usr2) const {
+  const auto by = [](bool came, const std::string& what) {
+    return !came                     ? Asked::kNothing
+           : what == "save"          ? Asked::kSave
+           : what == "save_and_stop" ? Asked::kSaveAndStop
+                                     : Asked::kNothing;
   };
-  look(usr1_came, section_.on_usr1);
-  look(usr2_came, section_.on_usr2);
-  return asked;
+  return std::max(by(usr1, section_.on_usr1), by(usr2, section_.on_usr2));
 }
 
 }  // namespace lockstep::train

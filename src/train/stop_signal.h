@@ -2,6 +2,8 @@
 // SIGUSR1 and SIGUSR2 are set by the configuration.
 #pragma once
 
+#include <memory>
+
 #include "config/core/config.h"
 
 namespace lockstep::train {
@@ -10,12 +12,18 @@ namespace lockstep::train {
 /// SIGINT ends the process. Ranks that are threads of one process share the handlers.
 class StopSignal {
  public:
-  StopSignal();
+  enum class Reply { kNone, kLog };
+  /// With kLog, a log line acknowledges the first signal at once, whatever the rank is doing.
+  explicit StopSignal(Reply reply = Reply::kNone);
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
   bool requested() const;
+
+ private:
+  class Answerer;
+  std::unique_ptr<Answerer> answerer_;
 };
 
 /// Handles SIGUSR1 and SIGUSR2 during its lifetime. If ranks are threads of one process, only one
@@ -29,10 +37,14 @@ class SaveSignals {
   SaveSignals(const SaveSignals&) = delete;
   SaveSignals& operator=(const SaveSignals&) = delete;
 
-  /// Returns the strongest request received since the last call.
+  /// Returns the strongest request since the last take().
+  Asked asked() const;
+  /// As asked(), and forgets the requests.
   Asked take();
 
  private:
+  Asked strongest(bool usr1, bool usr2) const;
+
   const config::CheckpointSection& section_;
 };
 

@@ -22,7 +22,6 @@
 #include "base/rank_status.h"
 #include "comm/moving.h"
 #include "data/loader.h"
-#include "monitor/memory.h"
 #include "monitor/monitor.h"
 #include "optim/schedule.h"
 #include "parallel/captured_training.h"
@@ -34,10 +33,10 @@
 #include "train/evaluation_line.h"
 #include "train/histograms.h"
 #include "train/in_memory_steps.h"
+#include "train/interruption.h"
 #include "train/job.h"
 #include "train/live_page.h"
 #include "train/machine/measuring.h"
-#include "train/machine/out_of_memory.h"
 #include "train/machine/trace.h"
 #include "train/paired_data.h"
 #include "train/rank_places.h"
@@ -56,21 +55,6 @@ namespace lockstep::train {
 namespace {
 
 constexpr int64_t kTracedStep = 3;  // step of the run
-
-/// If the current exception is an out-of-memory error, rethrows it with a breakdown of this rank's
-/// memory.
-void throw_with_memory(parallel::ParallelModel& model, int rank) {
-  if (const auto error = current_out_of_memory()) {
-    throw Error(
-        error->kind(),
-        fmt::format(
-            "{}\nmemory of rank {} so far:\n{}",
-            error->message(),
-            rank,
-            parallel::memory_table(model.memory().phases())),
-        error->remedy());
-  }
-}
 
 class Trainer {
  public:
@@ -92,9 +76,13 @@ class Trainer {
             last_step > 0 ? std::min(last_step, job.length.total_steps) : job.length.total_steps),
         rank_times_(*job.axes),
         histograms_(job, rank_context),
+        stop_(rank_context.is_first() ? StopSignal::Reply::kLog : StopSignal::Reply::kNone),
         save_signals_(save_signals),
+        interruption_(rank_context.communicator, stop_, save_signals),
+        saved_step_(job.resume_from ? job.progress.step : -1),
         steering_(job, rank_context),
         measuring_(rank_context, measures) {
+    job.interruption = &interruption_;
     if (job.config.parallel.cuda_graphs == "auto") {
       const std::string obstacle = config_.replay_spikes ? "training.replay_spikes is on"
                                    : rank_context.ranks_are_threads && rank_context.device.is_cuda()
@@ -109,14 +97,18 @@ class Trainer {
     }
   }
 
+  ~Trainer() { job_.interruption = nullptr; }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
   int run() {
-    if (job_.progress.step >= job_.length.total_steps) {
+    const bool is_done = job_.progress.step >= job_.length.total_steps;
+    if (is_done) {
       log_info("all {} steps are already done", job_.length.total_steps);
-    } else if (config_.eval_on_start) {
-      evaluate_now();
     }
-    int exit = 0;
-    if (stops_early()) {
+    const bool owes = job_.progress.owes_evaluation && can_evaluate();
+    int exit = owes || (config_.eval_on_start && !is_done) ? evaluate_first() : 0;
+    if (exit == 0 && stops_early()) {
       log_info("early stopping ended the run after step {}", job_.progress.step);
     }
     time_.begin(process_seconds());
@@ -132,8 +124,14 @@ class Trainer {
     if (exit == 0) {
       measuring_.finish();
     }
+    if (job_.monitor != nullptr) {
+      job_.monitor->end_steps();
+    }
     return exit;
   }
+
+  /// Completes the run. Returns an exit code as run(): a signal can end the final evaluations.
+  int finish();
 
   void tell_of_saves() const { train::tell_of_saves(job_, save_seconds_, saves_); }
 
@@ -171,12 +169,20 @@ class Trainer {
   const StepCounts& synced_counts();
   /// Computes loss, gradients and update. `trace` may be null.
   void compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trace);
-  int64_t peak_memory_here();
+  int64_t peak_memory_here() {
+    return peak_here_ = std::max(peak_here_, peak_memory_of_phase(job_, rank_context_));
+  }
   void report(const StepCounts& counts, const data::StepBatch& batch, double began);
-  void evaluate_now();
+  /// Evaluates; without `trains`, the schedule and the best model are not affected. Returns the
+  /// request of a signal that ended the evaluation.
+  SaveSignals::Asked evaluate_now(bool trains);
+  /// Evaluates a state that is saved, or that no step has changed. Returns an exit code as run().
+  int evaluate_first();
+  bool can_evaluate() const {
+    return job_.datasets.validation != nullptr || measures_unlearning(job_.config);
+  }
   bool evaluation_is_due(bool epoch_ends) const;
   bool stops_early() const { return job_.best_rule.stops(job_.best); }
-  void tell_of_early_stop() const;
   void save(bool goes_on);
 
   Job& job_;
@@ -197,12 +203,14 @@ class Trainer {
   GuardedStep guarded_;  // last step, unless it was a CUDA graph
   StopSignal stop_;
   SaveSignals& save_signals_;
+  Interruption interruption_;
+  int64_t saved_step_;  // step of the last checkpoint; -1: none
   Steering steering_;
   CommittedSaves committed_{job_, steering_};
   MeasuringBetweenSteps measuring_;
   double began_ = 0;       // start of the first step
   bool has_peak_ = false;  // peak rate for MFU is known
-  std::string stopped_by_;
+  std::string stopped_by_ = "a signal";
   std::string evaluated_;  // line about the last evaluation
   bool captures_ = false;  // use CUDA graphs for steps that match captured_
   std::unique_ptr<parallel::CapturedTraining> captured_;  // graph with the shapes of the first step
@@ -263,15 +271,6 @@ const StepCounts& Trainer::synced_counts() {
     traces_left_ = std::max(traces_left_, counts_->acts.traced_steps);
   }
   return *counts_;
-}
-
-int64_t Trainer::peak_memory_here() {
-  // The allocator's peak is that of the last phase only, because the memory account resets it for
-  // each phase.
-  const int64_t here = rank_context_.device.is_cpu()
-                           ? monitor::process_memory().peak_resident_bytes
-                           : parallel::most_of(job_.model->memory().phases());
-  return peak_here_ = std::max(peak_here_, here);
 }
 
 void Trainer::compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trace) {
@@ -359,7 +358,7 @@ int Trainer::one_step() {
     try {
       compute(inputs, trace ? &*trace : nullptr);
     } catch (const std::exception&) {
-      throw_with_memory(*job_.model, rank_context_.rank());
+      throw_with_memory(job_, rank_context_.rank());
       throw;
     }
   });
@@ -398,28 +397,28 @@ int Trainer::one_step() {
   tell_of_repeat(job_, guarded_);
   tell_of_spike(job_, spike);
   log_memory(job_, rank_context_);
+  using Asked = SaveSignals::Asked;
   const bool evaluates = evaluation_is_due(epoch_ends);
-  if (evaluates) {
-    evaluate_now();
-  } else if (counts.acts.evaluate) {
-    // An evaluation on request does not affect the schedule or the best model.
-    const double looking = seconds_now();
-    evaluated_ = print_evaluation(job_, job_.evaluate_by_the_way(rank_context_), "eval");
-    time_.add(TimeAccount::Use::kEvaluating, seconds_now() - looking);
+  Asked asked = counts.stop > 0 ? Asked::kSaveAndStop : Asked::kNothing;
+  if (asked == Asked::kNothing && (evaluates || counts.acts.evaluate)) {
+    asked = evaluate_now(/*trains=*/evaluates);
   }
-  if (epoch_ends) {
+  progress.owes_evaluation = evaluates && asked != Asked::kNothing;
+  const bool owes = progress.owes_evaluation;
+  if (epoch_ends && !owes) {
     end_epoch(job_, evaluates);
   }
-  const bool last = progress.step == job_.length.total_steps || stops_early();
-  if (stops_early()) {
-    tell_of_early_stop();
+  const bool ends_early = !owes && stops_early();
+  const bool last = !owes && (progress.step == job_.length.total_steps || ends_early);
+  if (ends_early) {
+    tell_of_early_stop(job_);
   }
-  const bool stopping = counts.stop > 0;
+  const bool stopping = asked == Asked::kSaveAndStop;
   const bool wanted =
       is_due(config_.save_strategy, job_.length.save_steps, progress.step, epoch_ends) ||
       (last && config_.save_strategy != "no") ||
       (config_.save_strategy == "best" && job_.best.step == progress.step);
-  const bool saves = wanted || stopping || counts.save > 0;
+  const bool saves = wanted || asked != Asked::kNothing || counts.save > 0;
   if (saves) {
     save(/*goes_on=*/!stopping && !last);
   } else if (const int64_t every = job_.config.checkpoint.compare_replicas;
@@ -438,6 +437,9 @@ int Trainer::one_step() {
     measuring_.measure();
   }
   stopped_by_ = counts.acts.stop ? "lockstep ctl" : "a signal";
+  if (owes && !stopping) {
+    return evaluate_first();
+  }
   return stopping && !last ? kExitPreempted : 0;
 }
 
@@ -472,28 +474,46 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
 bool Trainer::evaluation_is_due(bool epoch_ends) const {
   const auto at = config_.eval_strategy == "epoch" ? job_.progress.epoch
                                                    : static_cast<double>(job_.progress.step);
-  const bool can_evaluate = job_.datasets.validation != nullptr || measures_unlearning(job_.config);
-  return can_evaluate && at >= config_.eval_delay &&
+  return can_evaluate() && at >= config_.eval_delay &&
          is_due(config_.eval_strategy, job_.length.eval_steps, job_.progress.step, epoch_ends);
 }
 
-void Trainer::evaluate_now() {
+SaveSignals::Asked Trainer::evaluate_now(bool trains) {
   const double began = seconds_now();
-  evaluated_ = job_.evaluate_training(rank_context_);
+  const auto asked = interrupted_by([&] {
+    evaluated_ = trains ? job_.evaluate_training(rank_context_)
+                        : print_evaluation(job_, job_.evaluate_by_the_way(rank_context_), "eval");
+  });
   time_.add(TimeAccount::Use::kEvaluating, seconds_now() - began);
+  return asked;
 }
 
-void Trainer::tell_of_early_stop() const {
-  if (rank_context_.is_first()) {
-    log_info(
-        "stopping early after step {}: {} evaluations did not improve on eval_{} {:.5g} of step {}",
-        job_.progress.step,
-        job_.best.no_better,
-        job_.best_rule.metric(),
-        job_.best.metric.value_or(0),
-        job_.best.step);
-    job_.monitor->event("stopping early", {{"best_step", job_.best.step}});
+int Trainer::evaluate_first() {
+  auto asked = SaveSignals::Asked::kSave;
+  while (asked == SaveSignals::Asked::kSave) {  // there is nothing to save
+    asked = evaluate_now(/*trains=*/true);
   }
+  if (asked == SaveSignals::Asked::kSaveAndStop) {
+    wait_for_save(job_);
+    return kExitPreempted;
+  }
+  if (std::exchange(job_.progress.owes_evaluation, false) && job_.progress.sampler.position == 0) {
+    end_epoch(job_, /*is_told=*/true);
+  }
+  return 0;
+}
+
+int Trainer::finish() {
+  begin_phase("writing the final model");
+  interruption_.ignore_saves();
+  if (interrupted_by([&] { finish_job(job_, rank_context_); }) == SaveSignals::Asked::kNothing) {
+    return 0;
+  }
+  if (saved_step_ != job_.progress.step) {
+    job_.model->put_averages(false);
+    save(/*goes_on=*/false);
+  }
+  return kExitPreempted;
 }
 
 void Trainer::save(bool goes_on) {
@@ -503,6 +523,7 @@ void Trainer::save(bool goes_on) {
   const double began = seconds_now(), waited = seconds_for_others(job_);
   begin_phase(fmt::format("saving checkpoint-{}", job_.progress.step));
   save_training_state(job_, rank_context_, goes_on);
+  saved_step_ = job_.progress.step;
   const double seconds = seconds_now() - began;
   rank_times_.end_save(seconds - (seconds_for_others(job_) - waited));
   save_seconds_ += seconds;
@@ -522,30 +543,20 @@ int train_job(
                         should_measure(job.config.monitor.measure_machine, rank_context);
   Trainer trainer(
       job, rank_context, save_signals, options.on_step, options.trace, options.last_step, measures);
-  const int exit = trainer.run();
+  int exit = trainer.run();
   trainer.tell_of_saves();
   trainer.tell_of_time();
   if (forecast) {
     trainer.compare_with(*forecast);
   }
+  if (options.last_step == 0 || job.progress.step >= job.length.total_steps) {
+    exit = exit == 0 ? trainer.finish() : exit;
+  } else if (exit == 0 && rank_context.is_first()) {  // a replayed run writes no final model
+    job.monitor->event("stopped", {{"by", "lockstep replay"}});
+  }
   if (exit == kExitPreempted) {
-    if (rank_context.is_first()) {
-      log_warning(
-          "stopped by {} after step {}; resume with training.resume_from_checkpoint=true",
-          trainer.stopped_by(),
-          job.progress.step);
-      job.monitor->event("stopped", {{"by", trainer.stopped_by()}});
-    }
-    return exit;
+    tell_of_stop(job, trainer.stopped_by());
   }
-  if (options.last_step > 0 && job.progress.step < job.length.total_steps) {
-    if (rank_context.is_first()) {
-      job.monitor->event("stopped", {{"by", "lockstep replay"}});
-    }
-    return exit;  // a replay does not write a final model
-  }
-  begin_phase("writing the final model");
-  finish_job(job, rank_context);
   return exit;
 }
 

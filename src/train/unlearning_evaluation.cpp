@@ -162,7 +162,8 @@ Measured measure_unlearning(
     const fs::path& folder,
     parallel::ParallelGroups& axes,
     RankContext& rank_context,
-    const std::function<void(const std::string& metric, const json& value)>& tell) {
+    const std::function<void(const std::string& metric, const json& value)>& tell,
+    const std::function<void(int64_t done, int64_t all)>& progress) {
   ModelRequest request;
   request.device = rank_context.device;
   request.dtype = config.training.bf16 || config.training.bf16_full_eval
@@ -177,7 +178,8 @@ Measured measure_unlearning(
       axes,
       tokenizer,
       config.training.per_device_eval_batch_size,
-      rank_context.device);
+      rank_context.device,
+      progress);
   UnlearningSuite suite(
       config,
       tokenizer,
@@ -206,7 +208,8 @@ Measured measure_unlearning(
         axes,
         tokenizer,
         config.training.per_device_eval_batch_size,
-        rank_context.device);
+        rank_context.device,
+        progress);
     suite.read_reference(its_reader);
   }
   Measured measured;
@@ -269,16 +272,26 @@ Evaluation measure_run(Job& job, RankContext& rank_context) {
   } else {
     model.source = model::find_model(passing.string());
   }
-  const Measured measured = measure_unlearning(
-      config,
-      model,
-      job.tokenizer,
-      output / kFolder / fmt::format("{}{}", kStep, job.progress.step),
-      *job.evaluation_axes,
-      rank_context,
-      [](const std::string&, const json&) {});
+  Measured measured;
+  const SaveSignals::Asked asked = interrupted_by([&] {
+    measured = measure_unlearning(
+        config,
+        model,
+        job.tokenizer,
+        output / kFolder / fmt::format("{}{}", kStep, job.progress.step),
+        *job.evaluation_axes,
+        rank_context,
+        [](const std::string&, const json&) {},
+        between_batches(job));
+  });
   on_first_rank(rank_context.communicator, [&] {
     fs::remove_all(passing);
+    return "";
+  });
+  if (asked != SaveSignals::Asked::kNothing) {
+    throw Interrupted{asked};
+  }
+  on_first_rank(rank_context.communicator, [&] {
     draw(config, job.progress.step);
     for (const std::string& warning : measured.warnings) {
       log_warning("{}", warning);

@@ -48,7 +48,8 @@ Measured measure_unlearning(
     const std::filesystem::path& folder,
     parallel::ParallelGroups& axes,
     RankContext& rank_context,
-    const std::function<void(const std::string& metric, const nlohmann::json& value)>& tell);
+    const std::function<void(const std::string& metric, const nlohmann::json& value)>& tell,
+    const std::function<void(int64_t done, int64_t all)>& progress = nullptr);
 
 /// Returns true if the run evaluates during training, according to training.eval_strategy,
 /// eval_on_start and do_eval.

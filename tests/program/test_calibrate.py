@@ -47,8 +47,8 @@ class Calibrate(ProgramTest):
         del env["LOCKSTEP_MEASURE_MACHINE"]
         words = ["data.sequence_length=32", "model.path=model.json", "monitor.measure_machine=true"]
         steps = 20
-        while True:  # repeats until a run is long enough
-            first = self.train("first", *words, ranks=2, steps=steps, env=env)
+        while True:  # until a run is long enough
+            first = self.train("first", "overwrite_output_dir=true", *words, ranks=2, steps=steps, env=env)
             said = first.err + first.out
             self.assertNotIn("s per step", said)
             if "measured this machine in" in said:

@@ -86,5 +86,42 @@ class Chat(ProgramTest):
         self.assertIn("for chats, set data.prompt=chat", result.err)
 
 
+class Settings(ProgramTest):
+    """generation_config.json of a model folder, for `lockstep generate`."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.run_ok_in(cls.folder, *cls.train_arguments(cls, "run", "save_strategy=no", steps=2))
+        cls.file = cls.folder / "run" / "generation_config.json"
+
+    def generate(self, *more, **settings):
+        self.file.write_text(json.dumps(settings))
+        return self.run_ok("generate", "--model", "run", "--prompt", "The cat", *more)
+
+    def test_the_settings_apply_where_the_user_gives_none(self):
+        options = ["--temperature", "0.7", "--top-k", "5", "--top-p", "0.8", "--max-new-tokens", "12"]
+        expected = self.generate(*options)
+        self.assertNotIn("generation_config.json", expected.err)
+        settings = {"do_sample": True, "temperature": 0.7, "top_k": 5, "top_p": 0.8, "max_new_tokens": 12}
+        taken = self.generate(**settings)
+        self.assertEqual(taken.out, expected.out)
+        self.assertIn("generation_config.json: max_new_tokens 12; temperature 0.7; top_k 5; top_p 0.8\n", taken.err)
+        self.assertEqual(self.generate(*options, do_sample=True, temperature=2.0, top_k=3, top_p=0.1, max_new_tokens=3).out, expected.out)
+        greedy = self.generate("--max-new-tokens", "12")
+        self.assertEqual(self.generate("--max-new-tokens", "12", temperature=0.7, top_k=5).out, greedy.out)  # without do_sample
+        self.assertNotEqual(greedy.out, expected.out)
+        self.assertIn("not supported: repetition_penalty", self.generate(repetition_penalty=1.2).err)
+
+    def test_each_of_the_tokens_ends_a_text(self):
+        self.assertEqual(self.generate("--max-new-tokens", "9", eos_token_id=list(range(CONFIG["vocab_size"]))).out,
+                         self.generate("--max-new-tokens", "1").out)
+
+    def test_what_is_wrong_is_named(self):
+        for settings, told in (({"eos_token_id": "x"}, "eos_token_id is not an integer or a list of integers"), ({"top_p": "x"}, "top_p is not a number")):
+            self.file.write_text(json.dumps(settings))
+            self.assertIn(told, self.run_fails(4, "generate", "--model", "run", "--prompt", "The cat").err)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -98,8 +98,8 @@ class Generative(ProgramTest):
         for a, b in zip(self.scores("adapter"), self.scores("adapted")):
             self.assertAlmostEqual(a["probability"], b["probability"], delta=1e-5)
         loss = json.loads((self.folder / "adapter" / "eval_results.json").read_text())["eval_log_loss"]
-        self.run_ok(*self.words("plain", "per_device_train_batch_size=8", *words))
-        self.assertLess(loss, json.loads((self.folder / "plain" / "eval_results.json").read_text())["eval_log_loss"])
+        self.run_ok(*self.words("ordinary", "per_device_train_batch_size=8", *words))
+        self.assertLess(loss, json.loads((self.folder / "ordinary" / "eval_results.json").read_text())["eval_log_loss"])
 
     @long
     def test_label_as_chat_answer(self):

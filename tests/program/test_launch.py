@@ -38,7 +38,7 @@ class Elastic(ProgramTest):
         return ["launch", *launch, "train", *train[1:at], *train[at + 2:]]
 
     def undisturbed(self, name, *more, ranks, batch=2):
-        self.train(name, f"per_device_train_batch_size={batch}", *more, ranks=ranks, steps=self.STEPS)
+        self.train(name, "overwrite_output_dir=true", f"per_device_train_batch_size={batch}", *more, ranks=ranks, steps=self.STEPS)
         return losses(self.folder / name)
 
     def steps(self, output):
@@ -160,7 +160,7 @@ class Elastic(ProgramTest):
         job = start(
             *self.arguments(
                 ["--nproc-per-node=1", "--max-restarts=1"], "reused", "seed=7",
-                "save_steps=1000"),
+                "save_steps=1000", "overwrite_output_dir=true"),
             cwd=self.folder)
         self.reached("reused", 6)
         os.kill(self.worker("reused", 0), signal.SIGKILL)
@@ -172,7 +172,7 @@ class Elastic(ProgramTest):
 
 class Words(ProgramTest):
     def launch(self, *words):
-        train = self.train_arguments("said", steps=2)
+        train = self.train_arguments("said", "overwrite_output_dir=true", steps=2)
         at = train.index("--nproc")
         return self.run_ok("launch", *words, "train", *train[1:at], *train[at + 2:])
 
@@ -188,7 +188,7 @@ class Words(ProgramTest):
 
     def test_both_spellings_of_a_local_rank_are_accepted(self):
         for words in (["--local-rank=0"], ["--local_rank", "0"], ["--local-rank", "0"], ["--local_rank=0"]):
-            self.train("said", *words, steps=1)
+            self.train("said", "overwrite_output_dir=true", *words, steps=1)
 
     def test_symlink_with_the_name_of_a_launcher(self):
         env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HOME": str(self.folder)}

@@ -35,7 +35,8 @@ class Predict(ProgramTest):
 
         def train(*more):
             done = self.run_ok("train", "-c", "plan.yaml", "--nproc", 2, "--model", "model.json", *self.data(), "use_cpu=true",
-                               "max_steps=3", "output_dir=run", "save_strategy=no", "learning_rate=1e-3", "log_level=debug", *more,
+                               "max_steps=3", "output_dir=run", "overwrite_output_dir=true", "save_strategy=no", "learning_rate=1e-3",
+                               "log_level=debug", *more,
                                env=environment(XDG_CACHE_HOME=str(self.folder / "nothing")))
             self.assert_memory_is_near(done.out + done.err)
             return done.out + done.err

@@ -119,6 +119,22 @@ class WholeRun(Stores):
         told = self.run_fails(2, "export", "--model", "s3://work/run", "--output", "s3://work/exported", "--gguf", "f16", env=env)
         self.assertIn("is not a local folder", told.err)
 
+    def test_a_run_there_is_replaced_only_on_request(self):
+        self.train_there("twice", "save_steps=2", steps=4)
+        self.server.ask("PUT", "twice/notes.txt", b"mine")
+        keys = self.server.keys("twice/checkpoint-")
+        for cache in ("one", "another"):  # whatever is left in the local working folder
+            told = self.run_fails(2, *self.train_arguments("s3://work/twice"), f"data.cache_dir={self.folder}/caches/{cache}/data",
+                                  env=self.env(cache))
+            self.assertIn("the output folder s3://work/twice already holds a run: checkpoint-2, checkpoint-4", told.err)
+        self.assertEqual(self.server.keys("twice/checkpoint-"), keys)
+        self.train_there("twice", "save_steps=3", "overwrite_output_dir=true", steps=3)
+        self.assertEqual(self.files_of("twice", 2) + self.files_of("twice", 4), [])
+        self.assertEqual(len(self.files_of("twice", 3)), 1)
+        self.assertEqual(self.server.ask("GET", "twice/notes.txt"), b"mine")
+        told = self.run_fails(2, *self.train_arguments("s3://work/twice", "model.path=s3://work/twice"), env=self.env())
+        self.assertIn("the run would replace its own source", told.err)
+
     @long
     def test_rows_and_columns_are_read_from_there(self):
         rows = [{"text": f"Line {i} of a text that is told in rows."} for i in range(400)]

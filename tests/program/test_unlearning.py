@@ -140,10 +140,10 @@ class Unlearning(ProgramTest):
         weights = [line["retain_preference"] for line in metrics(self.folder / "epochs") if "retain_preference" in line]
         self.assertEqual(weights[:3], [1, 1, 1])
         self.assertGreater(weights[3], 1.1)
-        self.assertAlmostEqual(weights[3], weights[4], delta=1e-12)  # logged as a sum over rows divided by their number
-        self.unlearn("parts", "PDU", "per_device_train_batch_size=4", *by_epoch, "max_steps=3")
-        self.unlearn("parts", "PDU", "per_device_train_batch_size=4", *by_epoch, "resume_from_checkpoint=true")
-        self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "epochs"))
+        self.assertAlmostEqual(weights[3], weights[4], delta=1e-12)  # it is told as a sum of rows over their number
+        self.unlearn("pdu_parts", "PDU", "per_device_train_batch_size=4", *by_epoch, "max_steps=3")
+        self.unlearn("pdu_parts", "PDU", "per_device_train_batch_size=4", *by_epoch, "resume_from_checkpoint=true")
+        self.assertEqual(losses(self.folder / "pdu_parts"), losses(self.folder / "epochs"))
         told = lockstep("unlearn", "model.path=model.json", "tokenizer.path=tokenizer", "unlearning.method=PDU",
                         "unlearning.forget=forget.jsonl", "unlearning.retain=retain.jsonl", "output_dir=none", cwd=self.folder)
         self.assertEqual(told.code, 2, told)
@@ -190,15 +190,16 @@ class Unlearning(ProgramTest):
             self.assertIn("with pissa, the model without its adapter is not the base model", done.err)
         (self.folder / "plain.json").write_text(json.dumps({**CONFIG, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0}))
         for adapter in (["lora.r=2"], []):
-            self.unlearn("plain", "NPO", *adapter, *words[1:], "model.path=plain.json", "max_steps=1", cache="cache_plain")
-            self.assertAlmostEqual(metrics(self.folder / "plain")[0]["retain_loss"], 0, delta=1e-6)
+            name = f"plain-{len(adapter)}"
+            self.unlearn(name, "NPO", *adapter, *words[1:], "model.path=plain.json", "max_steps=1", cache="cache_plain")
+            self.assertAlmostEqual(metrics(self.folder / name)[0]["retain_loss"], 0, delta=1e-6)
 
     def test_resume_is_exact(self):
         words = ["per_device_train_batch_size=5", "unlearning.refusals=idk.txt", "save_steps=2", "unlearning.retain_loss=KL"]
         self.unlearn("whole", "DPO", *words)
-        self.unlearn("parts", "DPO", *words, "max_steps=2")
-        self.unlearn("parts", "DPO", *words, "resume_from_checkpoint=true")
-        self.assertEqual(losses(self.folder / "parts"), losses(self.folder / "whole"))
+        self.unlearn("dpo_parts", "DPO", *words, "max_steps=2")
+        self.unlearn("dpo_parts", "DPO", *words, "resume_from_checkpoint=true")
+        self.assertEqual(losses(self.folder / "dpo_parts"), losses(self.folder / "whole"))
 
     def test_finetuning_lowers_and_unlearning_raises_the_loss(self):
         learned = self.run_ok(

@@ -173,7 +173,7 @@ TEST(Gguf, TheHeaderPlacesEachTensorAtAMultipleOf32) {
 
 TEST(Gguf, AModelWithoutATokenizerSaysSo) {
   std::vector<std::string> notes;
-  const Metadata metadata = tokenizer_metadata(nullptr, llama_with([](auto&) {}), notes);
+  const Metadata metadata = tokenizer_metadata(nullptr, llama_with([](auto&) {}), {}, notes);
   EXPECT_EQ(std::get<std::string>(metadata.front().second), "none");
   EXPECT_THAT(notes.front(), HasSubstr("no tokenizer"));
 }

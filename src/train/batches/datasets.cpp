@@ -343,6 +343,13 @@ std::shared_ptr<const data::ChatTemplate> chat_template_of(
   return section.prompt == "chat" ? find_chat_template(section, tokenizer) : nullptr;
 }
 
+std::optional<int64_t> end_of_turns(
+    const config::Config& config, const text::Tokenizer& tokenizer) {
+  const bool is_chat = config.data.prompt == "chat" ||
+                       (config::writes_labels(config.task) && config.generative.chat);
+  return is_chat ? data::end_of_turn_token(tokenizer) : std::nullopt;
+}
+
 void check_task(const config::TaskSection& task, const model::ModelConfig& model) {
   if (task.type && (*task.type == "masked_lm") != model.bidirectional) {
     throw Error(

@@ -49,6 +49,9 @@ std::shared_ptr<const data::ChatTemplate> find_chat_template(
 /// Returns the chat template if data.prompt=chat; null otherwise.
 std::shared_ptr<const data::ChatTemplate> chat_template_of(
     const config::DataSection& section, const text::Tokenizer& tokenizer);
+/// Returns the token that ends an assistant message if the model is trained on chats (data.prompt
+/// or generative.chat), and the template ends messages with a special token.
+std::optional<int64_t> end_of_turns(const config::Config& config, const text::Tokenizer& tokenizer);
 
 /// Returns how documents are packed into rows for `model`, according to data.packing. Throws Error
 /// (kConfig) if the model does not support several documents per row.

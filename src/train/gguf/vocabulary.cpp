@@ -222,8 +222,28 @@ std::vector<int32_t> types_of(
   return types;
 }
 
+/// Returns the token besides EOS with which a text ends: the chat template's end of a turn if it is
+/// one of them, otherwise the last.
+std::optional<int64_t> end_of_turn(
+    const text::Tokenizer& tokenizer,
+    const std::vector<int64_t>& stop_tokens,
+    std::optional<int64_t> eos) {
+  std::vector<int64_t> others = stop_tokens;
+  std::erase_if(others, [&](int64_t token) { return token == eos; });
+  if (others.size() > 1) {
+    const std::optional<int64_t> by_template = data::end_of_turn_token(tokenizer);
+    if (by_template && std::ranges::find(others, *by_template) != others.end()) {
+      return by_template;
+    }
+  }
+  return others.empty() ? std::nullopt : std::optional(others.back());
+}
+
 void add_specials(
-    const text::Tokenizer& tokenizer, const model::ModelConfig& config, Metadata& metadata) {
+    const text::Tokenizer& tokenizer,
+    const model::ModelConfig& config,
+    const std::vector<int64_t>& stop_tokens,
+    Metadata& metadata) {
   const auto add = [&](const char* name, std::optional<int64_t> id) {
     if (id && *id >= 0 && *id < config.vocab_size) {
       metadata.emplace_back(
@@ -233,10 +253,11 @@ void add_specials(
   const auto first = [](std::optional<int32_t> id, std::optional<int64_t> otherwise) {
     return id ? std::optional<int64_t>(*id) : otherwise;
   };
-  const std::optional<int64_t> eos =
-      config.eos_token_ids.empty() ? std::nullopt : std::optional(config.eos_token_ids.front());
+  const std::optional<int64_t> eos = first(
+      tokenizer.eos(), stop_tokens.empty() ? std::nullopt : std::optional(stop_tokens.front()));
   add("bos", first(tokenizer.bos(), config.bos_token_id));
-  add("eos", first(tokenizer.eos(), eos));
+  add("eos", eos);
+  add("eot", end_of_turn(tokenizer, stop_tokens, eos));
   add("padding", first(tokenizer.pad(), config.pad_token_id));
   const text::RowTemplate& row = tokenizer.row_template();
   const auto holds = [](const std::vector<int32_t>& ids, std::optional<int32_t> id) {
@@ -254,6 +275,7 @@ void add_specials(
 Metadata tokenizer_metadata(
     const text::Tokenizer* tokenizer,
     const model::ModelConfig& config,
+    const std::vector<int64_t>& stop_tokens,
     std::vector<std::string>& notes) {
   if (tokenizer == nullptr) {
     notes.emplace_back("the model has no tokenizer: llama.cpp runs it on token ids");
@@ -285,7 +307,7 @@ Metadata tokenizer_metadata(
       metadata.emplace_back("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(*id));
     }
   }
-  add_specials(*tokenizer, config, metadata);
+  add_specials(*tokenizer, config, stop_tokens, metadata);
   return metadata;
 }
 

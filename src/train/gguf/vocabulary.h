@@ -1,6 +1,7 @@
 // Tokenizer metadata of a GGUF file.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace lockstep::train::gguf {
 Metadata tokenizer_metadata(
     const text::Tokenizer* tokenizer,
     const model::ModelConfig& config,
+    const std::vector<int64_t>& stop_tokens,
     std::vector<std::string>& notes);
 
 }  // namespace lockstep::train::gguf

@@ -103,10 +103,12 @@ std::vector<std::string> AnswerReader::on_all_ranks(
     int64_t batches, const std::function<std::string(int64_t batch)>& compute) {
   comm::Communicator& data = axes_.along(mesh::Axis::kData);
   auto mine = nlohmann::json::object();
-  for (int64_t batch = data.rank(); batch < batches; batch += data.size()) {
-    mine[std::to_string(batch)] = compute(batch);
+  for (int64_t first = 0; first < batches; first += data.size()) {
+    if (const int64_t batch = first + data.rank(); batch < batches) {
+      mine[std::to_string(batch)] = compute(batch);
+    }
     if (progress_) {
-      progress_(batch + 1, batches);
+      progress_(std::min(first + data.size(), batches), batches);
     }
   }
   std::vector<std::string> all(static_cast<size_t>(batches));

@@ -186,6 +186,18 @@ std::optional<model::HeadSpec> head_of(const fs::path& folder) {
 
 }  // namespace
 
+model::GenerationConfig generation_with(
+    const model::ModelSource& base, const std::optional<AdapterRequest>& adapter) {
+  const std::filesystem::path folder = !adapter                 ? std::filesystem::path()
+                                       : adapter->parts.empty() ? adapter->folder
+                                                                : adapter->parts.front().folder;
+  if (folder.empty()) {
+    return base.generation;
+  }
+  model::GenerationConfig own = model::read_generation_config(folder);
+  return own.text.empty() ? base.generation : own;
+}
+
 std::string labels_json(const model::HeadSpec& head) {
   nlohmann::ordered_json names = nlohmann::ordered_json::object();
   for (size_t label = 0; label < head.labels.size(); ++label) {

@@ -38,8 +38,12 @@ struct AdapterRequest {
   Combination combination = Combination::kCat;
 };
 
-/// File in a classifier's adapter folder with the class names: {"0": NAME, "1": ...}. PEFT does not
-/// write it.
+/// Returns the generation settings of the adapter's folder, otherwise of the base.
+model::GenerationConfig generation_with(
+    const model::ModelSource& base, const std::optional<AdapterRequest>& adapter);
+
+/// File of a classifier's adapter with the names of its classes: {"0": NAME, "1": ...}. PEFT does
+/// not write it.
 inline constexpr std::string_view kLabelsName = "id2label.json";
 std::string labels_json(const model::HeadSpec& head);
 /// Returns the config of the model with the adapter. If the adapter contains a classification head,
