@@ -258,7 +258,7 @@ TEST(Resolve, UnknownKeysAreErrorsWithTheNearestName) {
       text,
       HasSubstr("training.learning_rte (@/a.yaml:2): unknown key. Did you mean "
                 "'training.learning_rate'?"));
-  EXPECT_THAT(text, HasSubstr("modle (@/a.yaml:4): unknown key. Did you mean 'model'?"));
+  EXPECT_THAT(text, HasSubstr("modle (@/a.yaml:3): unknown key. Did you mean 'model'?"));
   EXPECT_THAT(text, HasSubstr("sede (command line: sede=1): unknown key. Did you mean 'seed'?"));
   EXPECT_THAT(text, HasSubstr("--bf61: unknown flag or key. Did you mean '--bf16'?"));
   EXPECT_THAT(text, HasSubstr("Did you mean '--data.sequence_length'?"));
