@@ -266,6 +266,13 @@ void log_memory(Job& job, RankContext& rank_context) {
       parallel::memory_table(ranks[static_cast<size_t>(fullest)]));
 }
 
+void tell_of_time(const Job& job, const TimeAccount& time, double all) {
+  if (job.monitor != nullptr) {
+    log_debug("{}", time.text(all));
+    job.monitor->event("time", time.json(all));
+  }
+}
+
 void tell_of_spike(Job& job, const std::optional<Spikes::Spike>& spike) {
   if (!spike || job.monitor == nullptr) {
     return;

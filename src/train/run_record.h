@@ -12,6 +12,7 @@
 #include "train/job.h"
 #include "train/spikes.h"
 #include "train/step_guard.h"
+#include "train/time_account.h"
 
 namespace lockstep::train {
 
@@ -72,6 +73,10 @@ void end_epoch(Job& job, bool is_told);
 /// Logs the time that training waited for saves, and the size in megabytes of the newest checkpoint
 /// and of its tensors. Must be called on rank 0 at the end; does nothing if there were no saves.
 void tell_of_saves(const Job& job, double seconds, int64_t saves);
+
+/// Logs and records the use of `all`, the seconds of this attempt so far, by activity. Call on rank
+/// 0; does nothing on other ranks.
+void tell_of_time(const Job& job, const TimeAccount& time, double all);
 
 /// If the step's gradient norm is a spike, logs a warning and records the event "spike". Must be
 /// called on rank 0, after the step.

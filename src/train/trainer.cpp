@@ -136,13 +136,7 @@ class Trainer {
   void tell_of_saves() const { train::tell_of_saves(job_, save_seconds_, saves_); }
 
   /// Logs and records on rank 0 how much time this attempt spent on each activity.
-  void tell_of_time() const {
-    if (job_.monitor != nullptr) {
-      const double all = process_seconds();
-      log_debug("{}", time_.text(all));
-      job_.monitor->event("time", time_.json(all));
-    }
-  }
+  void tell_of_time() const { train::tell_of_time(job_, time_, process_seconds()); }
 
   void compare_with(const Forecast& forecast) {
     if (!step_seconds_.empty()) {

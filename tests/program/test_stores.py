@@ -123,7 +123,7 @@ class WholeRun(Stores):
         self.train_there("twice", "save_steps=2", steps=4)
         self.server.ask("PUT", "twice/notes.txt", b"mine")
         keys = self.server.keys("twice/checkpoint-")
-        for cache in ("one", "another"):  # whatever is left in the local working folder
+        for cache in ("one", "another"):  # any files left in the local working folder
             told = self.run_fails(2, *self.train_arguments("s3://work/twice"), f"data.cache_dir={self.folder}/caches/{cache}/data",
                                   env=self.env(cache))
             self.assertIn("the output folder s3://work/twice already holds a run: checkpoint-2, checkpoint-4", told.err)

@@ -140,7 +140,7 @@ class Unlearning(ProgramTest):
         weights = [line["retain_preference"] for line in metrics(self.folder / "epochs") if "retain_preference" in line]
         self.assertEqual(weights[:3], [1, 1, 1])
         self.assertGreater(weights[3], 1.1)
-        self.assertAlmostEqual(weights[3], weights[4], delta=1e-12)  # it is told as a sum of rows over their number
+        self.assertAlmostEqual(weights[3], weights[4], delta=1e-12)  # it is reported as the sum over the rows divided by their number
         self.unlearn("pdu_parts", "PDU", "per_device_train_batch_size=4", *by_epoch, "max_steps=3")
         self.unlearn("pdu_parts", "PDU", "per_device_train_batch_size=4", *by_epoch, "resume_from_checkpoint=true")
         self.assertEqual(losses(self.folder / "pdu_parts"), losses(self.folder / "epochs"))
