@@ -112,10 +112,11 @@ void check_owner(const launch::Connecting& store, const Rendezvous& rendezvous) 
 // several, and each may have another server.
 void check_owners(const Rendezvous& rendezvous, const std::string& address) {
   std::string problem;
-  bool checked = false;
+  bool checked = false, elsewhere = false;
   for (const std::string& number : launch::resolve(address)) {
     if (!launch::is_own_address(number)) {
-      return;  // the store is on another machine
+      elsewhere = true;
+      continue;
     }
     const launch::Connecting store =
         launch::connect_within(number, rendezvous.port, rendezvous.timeout);
@@ -126,7 +127,7 @@ void check_owners(const Rendezvous& rendezvous, const std::string& address) {
       problem = store.error;
     }
   }
-  if (!checked) {
+  if (!checked && !elsewhere) {
     throw unreachable(rendezvous, address, problem);
   }
 }
