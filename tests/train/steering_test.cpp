@@ -199,9 +199,8 @@ TEST(Steering, ASaveIsAnsweredAndRecordedAfterItsCommit) {
   steering.begin_step(acts);
   run.job.progress.step = 8;
   run.job.monitor->step({.step = 8, .loss = 2.5, .step_s = 2});
-  run.job.saver->save(run.folder.path() / "checkpoint-8", {}, "{}", {}, {}, [&] {
-    gate.get_future().wait();
-  });
+  run.job.saver->save(
+      run.folder.path() / "checkpoint-8", {}, "{}", {}, {}, [&] { gate.get_future().wait(); });
   saves.end_save(0.5, /*goes_on=*/true);
   steering.end_step(true, saves.is_saving());
   saves.poll();

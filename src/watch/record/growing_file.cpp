@@ -30,7 +30,8 @@ bool GrowingFile::read(
   }
   const uint64_t size = file ? file->size() : 0;
   bool changed = false;
-  if (size < end_ || (end_ > 0 && text_at_offset(*file, end_ - last_.size(), last_.size()) != last_)) {
+  if (size < end_ ||
+      (end_ > 0 && text_at_offset(*file, end_ - last_.size(), last_.size()) != last_)) {
     end_ = 0;
     last_.clear();
     restart();
