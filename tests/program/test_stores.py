@@ -379,7 +379,7 @@ class TwoRuns(Stores):
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=120)
         self.assertEqual(process.returncode, 75)
-        self.train_there("busy", "resume_from_checkpoint=false", cache="three")
+        self.train_there("busy", "overwrite_output_dir=true", cache="three")
 
     @long
     def test_what_a_run_commits_after_it_was_taken_over_from_does_not_count(self):
