@@ -416,8 +416,15 @@ void ObjectStoreRun::rotate(std::optional<int64_t> limit, std::span<const int64_
 
 std::vector<std::string> ObjectStoreRun::names() {
   std::set<std::string> names;
-  for (const objects::Object& object : Store::of(place_).list(place_)) {
-    names.insert(fs::path(objects::name_below(place_, object)).begin()->string());
+  const ObjectStoreState state = look_at(place_, known_);
+  for (const objects::Object& object : state.objects) {
+    const std::string name = fs::path(objects::name_below(place_, object)).begin()->string();
+    if (!checkpoint_step(name)) {
+      names.insert(name);
+    }
+  }
+  for (const ObjectStoreCheckpoint& each : state.committed()) {
+    names.insert(checkpoint_folder({}, each.step).string());
   }
   return {names.begin(), names.end()};
 }

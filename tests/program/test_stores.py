@@ -384,7 +384,7 @@ class TwoRuns(Stores):
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=120)
         self.assertEqual(process.returncode, 75)
-        self.train_there("busy", "resume_from_checkpoint=false", cache="three")
+        self.train_there("busy", "overwrite_output_dir=true", cache="three")
 
     @long
     def test_commit_after_a_takeover_is_ignored(self):
