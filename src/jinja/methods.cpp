@@ -13,7 +13,14 @@
 namespace lockstep::jinja {
 namespace {
 
-/// Splits at runs of white space, like split() and rsplit() without a separator. A negative `most`
+/// Adds a part of a string that is split. Each takes memory, however short it is, so the work
+/// counts before all of them exist.
+void add_part(std::vector<Value>& parts, std::string part) {
+  Work::add(Work::kStep);
+  parts.emplace_back(std::move(part));
+}
+
+/// Splits at runs of white space, as split() and rsplit() without a separator. A negative `most`
 /// means no limit.
 Value split_at_spaces(const std::string& text, int64_t most, bool from_right) {
   std::u32string points = text::to_code_points(text);
@@ -32,7 +39,7 @@ Value split_at_spaces(const std::string& text, int64_t most, bool from_right) {
     if (from_right) {
       std::reverse(part.begin(), part.end());
     }
-    parts.emplace_back(text::to_utf8(part));
+    add_part(parts, text::to_utf8(part));
   };
   for (size_t at = next(0, false); at < points.size();) {
     if (std::ssize(parts) == most) {
@@ -70,10 +77,10 @@ Value split(const std::string& text, const Arguments& arguments, bool from_right
       break;
     }
     if (from_right) {
-      parts.emplace_back(text.substr(found + by.size(), end - found - by.size()));
+      add_part(parts, text.substr(found + by.size(), end - found - by.size()));
       end = found;
     } else {
-      parts.emplace_back(text.substr(begin, found - begin));
+      add_part(parts, text.substr(begin, found - begin));
       begin = found + by.size();
     }
     --left;
@@ -95,7 +102,7 @@ Value split_lines(const std::string& text, bool keeps_ends) {
     }
     const bool is_pair = points.substr(end, 2) == U"\r\n";
     const size_t next = std::min(end + (is_pair ? 2 : 1), points.size());
-    lines.emplace_back(text::to_utf8(points.substr(at, (keeps_ends ? next : end) - at)));
+    add_part(lines, text::to_utf8(points.substr(at, (keeps_ends ? next : end) - at)));
     at = next;
   }
   return make_list(std::move(lines));

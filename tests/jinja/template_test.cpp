@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/format.h"
 
 namespace lockstep::jinja {
 namespace template_test {
@@ -199,6 +200,10 @@ TEST(Template, IsBounded) {
         "{{ ('a\n' * 1000) | indent('b' * 1000000) }}",
         "{{ ('&' * 20000000) | escape }}"}) {
     EXPECT_THAT(error_of(text), HasSubstr("64 MiB")) << text;
+  }
+  for (const char* method : {"split(',')", "rsplit(',')", "split()", "splitlines()"}) {
+    const std::string text = fmt::format("{{{{ (',a \\n' * 3000000).{} | length }}}}", method);
+    EXPECT_THAT(error_of(text), HasSubstr("steps")) << method;
   }
   EXPECT_THAT(error_of("{{ range(1000000) }}"), HasSubstr("100000"));
   EXPECT_THAT(error_of("{{ 9 ** 99 }}"), HasSubstr("too large"));
