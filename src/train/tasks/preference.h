@@ -8,6 +8,7 @@
 #include "comm/communicator.h"
 #include "config/core/config.h"
 #include "config/tasks.h"
+#include "data/preferences.h"
 #include "model/model_config.h"
 #include "objective/objective.h"
 #include "text/tokenizer.h"
@@ -43,6 +44,13 @@ struct PreferenceCounts {
 PreferenceCounts count_preferences(
     const config::Config& config,
     const model::ModelConfig& model,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t sequence_length);
+
+/// Returns the training answers as training reads them, in the order of the rows: truncated, and
+/// for pairs the chosen one before the rejected one.
+data::EncodedPreferences training_answers(
+    const config::Config& config,
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     int64_t sequence_length);
 
