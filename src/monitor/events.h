@@ -21,8 +21,8 @@ inline constexpr std::string_view kEventsName = "events.jsonl";
 /// far above previous ones), "samples" (text that the model generated), "forecast" and "memory"
 /// (breakdown of the fullest rank), "slow rank" (the current straggler; null once there is none),
 /// "overflow" (float16: the step was skipped), "compared replicas", "time" (breakdown of the run
-/// time), "measured" (step time and peak memory, with their predictions) and finally "finished", "stopped" or "failed". An attempt without such a final event was
-/// killed.
+/// time), "measured" (step time and peak memory, with their predictions) and finally "finished",
+/// "stopped" or "failed". An attempt without such a final event was killed.
 class EventFile {
  public:
   /// Opens `folder`/events.jsonl for appending and terminates an incomplete last line. Throws Error
