@@ -1,7 +1,10 @@
 // `lockstep data show`: prints documents and their loss mask.
 #include "cli/data.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -17,13 +20,17 @@
 #include "data/tokenize.h"
 #include "text/tokenizer.h"
 #include "train/batches/datasets.h"
+#include "train/batches/labelled_data.h"
 #include "train/checkpointing.h"
+#include "train/tasks/preference.h"
 #include "train/weights/model_loading.h"
 
 namespace lockstep::cli {
 namespace {
 
 constexpr int64_t kDocumentsShown = 3;
+constexpr int64_t kTokensShown = 2000;  // of a document, on a terminal
+constexpr int64_t kDefaultLength = 1024;
 
 config::ResolveOptions show_options() {
   using Kind = config::Flag::Kind;
@@ -38,7 +45,14 @@ config::ResolveOptions show_options() {
   return options;
 }
 
-/// Consecutive tokens, all with a loss or all without.
+/// A document or row of the training data.
+struct Sample {
+  data::EncodedRow row;
+  std::string note{};         // what the row is: "chosen", "label praise"
+  bool has_loss_mask = true;  // false for rows that are classified
+};
+
+/// Consecutive tokens that all have a loss, or none.
 struct Run {
   std::string text;
   bool is_learned = false;
@@ -46,16 +60,27 @@ struct Run {
 
 struct Shown {
   std::vector<Run> runs;
+  std::string note;
+  bool has_loss_mask = true;
   int64_t tokens = 0, learned = 0;
+  int64_t hidden = 0;  // tokens at the end that are not shown
 };
 
 /// Returns the runs of a document. Its first token never has a loss, because no token precedes it.
 Shown runs_of(
-    const data::EncodedRow& row, const std::shared_ptr<const text::Tokenizer>& tokenizer) {
+    const Sample& sample, const std::shared_ptr<const text::Tokenizer>& tokenizer, int64_t limit) {
+  const data::EncodedRow& row = sample.row;
   Shown shown;
+  shown.note = sample.note;
+  shown.has_loss_mask = sample.has_loss_mask;
   text::StreamDecoder decoder(tokenizer);
   for (size_t i = 0; i < row.ids.size(); ++i) {
     const bool is_learned = i > 0 && row.hidden[i] == 0;
+    if (static_cast<int64_t>(i) >= limit) {
+      shown.learned += is_learned ? 1 : 0;
+      ++shown.hidden;
+      continue;
+    }
     if (shown.runs.empty() || shown.runs.back().is_learned != is_learned) {
       shown.runs.push_back({"", is_learned});
     }
@@ -71,7 +96,11 @@ Shown runs_of(
 
 std::string title_of(const Shown& shown, int64_t number) {
   return fmt::format(
-      "document {}: {} tokens, {} of them learned", number, shown.tokens, shown.learned);
+      "document {}{}: {} tokens{}",
+      number,
+      shown.note.empty() ? "" : ", " + shown.note,
+      shown.tokens,
+      shown.has_loss_mask ? fmt::format(", {} of them learned", shown.learned) : "");
 }
 
 std::string for_terminal(const Shown& shown, bool has_colours) {
@@ -81,6 +110,9 @@ std::string for_terminal(const Shown& shown, bool has_colours) {
         has_colours ? (run.is_learned ? "\x1b[32m" : "\x1b[2m") : (run.is_learned ? "⟦" : "");
     const char* after = has_colours ? "\x1b[0m" : (run.is_learned ? "⟧" : "");
     text += fmt::format("{}{}{}", before, run.text, after);
+  }
+  if (shown.hidden > 0) {
+    text += fmt::format("\n... and {} more tokens (--html FILE writes all)", shown.hidden);
   }
   return text;
 }
@@ -93,14 +125,15 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string page_of(const std::vector<Shown>& rows, int64_t first) {
+std::string page_of(
+    const std::vector<Shown>& rows, const std::function<int64_t(size_t)>& number_of) {
   std::string page =
       "<!doctype html><meta charset=\"utf-8\"><title>data</title><style>body{font:15px/1.5 "
       "system-ui;max-width:60em;margin:2em auto;padding:0 1em}pre{white-space:pre-wrap;border:1px "
       "solid #ccc;padding:1em;color:#777}b{font-weight:normal;color:#000;background:#c8f0c8}"
       "</style><p>What is <b>marked</b> is learned.</p>\n";
   for (size_t i = 0; i < rows.size(); ++i) {
-    page += fmt::format("<h3>{}</h3>\n<pre>", title_of(rows[i], first + static_cast<int64_t>(i)));
+    page += fmt::format("<h3>{}</h3>\n<pre>", escaped(title_of(rows[i], number_of(i))));
     for (const Run& run : rows[i].runs) {
       page += fmt::format(
           "{}{}{}", run.is_learned ? "<b>" : "", escaped(run.text), run.is_learned ? "</b>" : "");
@@ -118,22 +151,26 @@ std::shared_ptr<const text::Tokenizer> tokenizer_of(const config::Config& config
                    : model::ModelSource{});
 }
 
-int show(const config::Resolution& resolution) {
-  const config::Config& config = resolution.config;
-  const auto tokenizer = tokenizer_of(config);
+/// The rows to show: `count` after the first `skip`.
+struct Range {
+  int64_t skip = 0, count = kDocumentsShown;
+};
+
+std::vector<Sample> first_documents(
+    const config::Config& config,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    const Range& range) {
   data::DataOptions options = train::data_options(config.data);
   options.chat = train::chat_template_of(config.data, *tokenizer);
-  const int64_t skip = resolution.integer("skip", 0).value_or(0);
-  const int64_t count = resolution.integer("rows", 1).value_or(kDocumentsShown);
-  std::vector<data::EncodedRow> rows;
+  std::vector<Sample> samples;
   const auto read = [&](const std::vector<std::string>& files, const std::string& key) {
     for (data::EncodedRow& row : data::encode_first(
              data::find_inputs(files, options.format, key),
              options,
              data::make_encoder(tokenizer, config.data.append_eos),
-             skip,
-             count)) {
-      rows.push_back(std::move(row));
+             range.skip,
+             range.count)) {
+      samples.push_back({std::move(row)});
     }
   };
   if (config.data.mixture.empty()) {
@@ -142,24 +179,103 @@ int show(const config::Resolution& resolution) {
   for (const config::MixtureSource& source : config.data.mixture) {
     read(source.files, train::source_key(source));
   }
-  std::vector<Shown> shown;
-  for (const data::EncodedRow& row : rows) {
-    shown.push_back(runs_of(row, tokenizer));
+  return samples;
+}
+
+std::vector<Sample> first_answers(
+    const config::Config& config,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t length,
+    const Range& range) {
+  const data::EncodedPreferences read = train::training_answers(config, tokenizer, length);
+  const int64_t answers = train::rows_of_sequence(config);  // of a row
+  const int64_t end = std::min(std::ssize(read.answers), (range.skip + range.count) * answers);
+  std::vector<Sample> samples;
+  for (int64_t i = range.skip * answers; i < end; ++i) {
+    const data::EncodedAnswer& answer = read.answers[static_cast<size_t>(i)];
+    const bool is_chosen = read.roles[static_cast<size_t>(i)] == data::RowRole::kChosen;
+    Sample sample{.row = {}, .note = is_chosen ? "chosen" : "rejected"};
+    sample.row.ids = answer.prompt;
+    sample.row.ids.insert(sample.row.ids.end(), answer.answer.begin(), answer.answer.end());
+    sample.row.hidden.assign(sample.row.ids.size(), 0);
+    std::fill_n(sample.row.hidden.begin(), answer.prompt.size(), 1);
+    samples.push_back(std::move(sample));
   }
-  if (const auto file = resolution.value("html")) {
-    write_file_atomically(*file, page_of(shown, skip + 1));
+  return samples;
+}
+
+std::vector<Sample> first_labelled_rows(
+    const config::Config& config,
+    const model::ModelConfig& model,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t length,
+    const Range& range) {
+  data::LabelledRows rows =
+      train::read_labelled_data(config, model, train::LabelsNeeded::kNone).train.rows;
+  const auto first = std::min(range.skip, std::ssize(rows.rows));
+  const auto last = std::min(range.skip + range.count, std::ssize(rows.rows));
+  rows.rows = {rows.rows.begin() + first, rows.rows.begin() + last};
+  const std::vector<data::RowIds> ids = train::ids_of_rows(rows, model, tokenizer, length);
+  std::vector<Sample> samples;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto& label = rows.rows[i].label;
+    samples.push_back(
+        {.row = {ids[i].ids, std::vector<uint8_t>(ids[i].ids.size(), 1)},
+         .note = label ? fmt::format("label {}", fmt::join(label->words, ", ")) : "no label",
+         .has_loss_mask = false});
+  }
+  return samples;
+}
+
+/// Samples of the task's kind. Only preferences and labels need the model, for its length.
+std::vector<Sample> first_samples(
+    const config::Config& config,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    const Range& range) {
+  const bool has_model = !config.model.path.empty() || !config.model.preset.empty();
+  const model::ModelConfig model =
+      has_model ? train::find_source(config.model.path, config.model.preset).config
+                : model::ModelConfig{};
+  const auto length = [&] {
+    return has_model                         ? train::sequence_length_of(config, model)
+           : config.data.sequence_length > 0 ? config.data.sequence_length
+                                             : kDefaultLength;
+  };
+  if (train::trains_on_answers(config.task)) {
+    return first_answers(config, tokenizer, length(), range);
+  }
+  if (!config::writes_labels(config.task) && train::classifies(config, model)) {
+    return first_labelled_rows(config, model, tokenizer, length(), range);
+  }
+  return first_documents(config, tokenizer, range);
+}
+
+int show(const config::Resolution& resolution) {
+  const config::Config& config = resolution.config;
+  const auto tokenizer = tokenizer_of(config);
+  const Range range{
+      resolution.integer("skip", 0).value_or(0),
+      resolution.integer("rows", 1).value_or(kDocumentsShown)};
+  const auto file = resolution.value("html");
+  std::vector<Shown> shown;
+  for (const Sample& sample : first_samples(config, tokenizer, range)) {
+    shown.push_back(
+        runs_of(sample, tokenizer, file ? std::numeric_limits<int64_t>::max() : kTokensShown));
+  }
+  const int64_t each = train::trains_on_answers(config.task) ? train::rows_of_sequence(config) : 1;
+  const auto number_of = [&](size_t i) { return range.skip + 1 + static_cast<int64_t>(i) / each; };
+  if (file) {
+    write_file_atomically(*file, page_of(shown, number_of));
     fmt::print("{}: {} documents\n", *file, shown.size());
     return 0;
   }
   if (shown.empty()) {
-    fmt::print("no documents{}\n", skip > 0 ? fmt::format(" after the first {}", skip) : "");
+    fmt::print(
+        "no documents{}\n", range.skip > 0 ? fmt::format(" after the first {}", range.skip) : "");
   }
   const bool has_colours = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   for (size_t i = 0; i < shown.size(); ++i) {
-    fmt::print(
-        "{}\n{}\n\n",
-        title_of(shown[i], skip + 1 + static_cast<int64_t>(i)),
-        for_terminal(shown[i], has_colours));
+    fmt::print("{}\n{}\n\n", title_of(shown[i], number_of(i)), for_terminal(shown[i], has_colours));
   }
   return 0;
 }

@@ -13,9 +13,12 @@
 #include "cli/report_error.h"
 #include "config/resolve.h"
 #include "launch/record.h"
+#include "launch/workers/read_identity.h"
+#include "launch/workers/worker_environment.h"
 #include "start/train.h"
 #include "train/dry_run.h"
 #include "train/trainer.h"
+#include "train/weights/model_loading.h"
 
 namespace lockstep::cli {
 namespace {
@@ -27,6 +30,16 @@ LogLevel level_of(const std::string& name) {
   return name == "warning"                       ? LogLevel::kWarning
          : name == "error" || name == "critical" ? LogLevel::kError
                                                  : LogLevel::kInfo;
+}
+
+/// Throws Error if a local model does not exist, in the process that starts the ranks: all of them
+/// would report it. The libraries for object stores must not be loaded before ranks are forked.
+void check_model_exists(const config::Config& config) {
+  const bool is_rank = launch::read_identity(launch::current_environment()).has_value();
+  const bool is_remote = config.model.path.find("://") != std::string::npos;
+  if (!is_rank && !is_remote) {
+    (void)train::find_source(config.model.path, config.model.preset);
+  }
 }
 
 /// Sends standard error to standard output if it is a terminal and standard output is a pipe, as in
@@ -52,6 +65,7 @@ int run_train(std::vector<std::string> arguments) {
   if (resolution.config.monitor.progress != "json") {
     write_log_to_pipe();
   }
+  check_model_exists(resolution.config);
   RankOptions ranks;
   ranks.command = "train";
   ranks.arguments = std::move(arguments);

@@ -219,7 +219,7 @@ ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const
   const auto names = preset_names();
   const bool is_preset = std::ranges::find(names, path) != names.end();
   throw Error(
-      ErrorKind::kConfig,
+      ErrorKind::kData,
       fmt::format(
           "model.path \"{}\" is not a local folder or file, and the local Hugging Face cache {} "
           "does not contain it",
@@ -286,7 +286,7 @@ ModelSource find_model(const std::string& path, const fs::path& hub_cache) {
     return find_in_hub_cache(path, *hub, hub_cache);
   }
   throw Error(
-      ErrorKind::kConfig,
+      ErrorKind::kData,
       fmt::format(
           "model.path \"{}\" is not a folder, a file or the name of a model on the Hub", path),
       "use a folder with config.json, a config.json, or a name such as openai-community/gpt2");

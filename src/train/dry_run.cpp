@@ -92,7 +92,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   const auto tokenizer = load_tokenizer(config.tokenizer.path, source);
   if (tokenizer->vocabulary_size() > source.config.vocab_size && !config.model.resize_embeddings) {
     throw Error(
-        ErrorKind::kConfig,
+        ErrorKind::kData,
         fmt::format(
             "the tokenizer has {} entries, but the embedding of {} only has {}",
             tokenizer->vocabulary_size(),
@@ -173,7 +173,10 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
       ranks == 1 ? "" : "s",
       plan_line(config, mesh, packed_as(model, config.quantization)));
   text += fmt::format(
-      "batch       {}; sequences of {} tokens\n", batch_line(training, mesh.data), length);
+      "batch       {}; sequences of {} tokens{}\n",
+      batch_line(training, mesh.data),
+      length,
+      training.max_steps > 0 ? fmt::format("; {} steps", training.max_steps) : "");
   if (stages > 1) {
     text += fmt::format(
         "pipeline    {} ranks, {} stage{} each, schedule {}\n",

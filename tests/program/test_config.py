@@ -96,17 +96,21 @@ class Trees(ProgramTest):
         self.assertIn("43.9k", result.out)
         self.assertFalse((self.folder / "dry").exists())
         self.assertIn("narrow", self.run_fails(
-            2, *self.train_arguments("dry", "--dry-run", "model.path=narrow")).err)
+            4, *self.train_arguments("dry", "--dry-run", "model.path=narrow")).err)
 
     def test_a_dry_run_says_the_plan_and_finds_what_is_cheap_to_find(self):
         out = self.run_ok(*self.train_arguments("dry", "parallel.tensor=2", "parallel.recompute=full", "--dry-run", ranks=4)).out
         self.assertRegex(out, r"(?m)^plan +4 ranks; data 2 x tensor 2, recompute full, float32$")
-        self.assertRegex(out, r"(?m)^batch +16 sequences per step \(2 data ranks x 8 x 1 micro-batch\); sequences of 32 tokens$")
+        self.assertRegex(out, r"(?m)^batch +16 sequences per step \(2 data ranks x 8 x 1 micro-batch\); sequences of 32 tokens; 6 steps$")
         self.assertRegex(out, r"(?m)^memory +predicted memory: \d+ MiB per rank \([\d.]+ \wiB free\)$")
         self.assertIn("exceed the 64", self.run_fails(2, *self.train_arguments("dry", "data.sequence_length=128", "--dry-run")).err)
         (self.folder / "broken.jsonl").write_text('{"text": "whole"}\n{"text": "bro\n')
-        self.assertIn("broken.jsonl, line 2", self.run_fails(
+        self.assertIn("broken.jsonl is not JSON at line 2", self.run_fails(
             4, *self.train_arguments("dry", "data.train=broken.jsonl", "--dry-run")).err)
+
+    def test_a_missing_model_is_reported_once(self):
+        told = self.run_fails(4, *self.train_arguments("absent", "model.path=absent", ranks=2)).err
+        self.assertEqual(told.count("is not a local folder"), 1, told)
 
     def test_a_schema_and_a_configuration_need_no_data(self):
         self.assertIn("properties", json.loads(self.run_ok("train", "--json-schema").out))
@@ -140,7 +144,7 @@ class Trees(ProgramTest):
         env = environment(HF_HOME=str(self.folder / "hf"))
         words = ["eval", "--data", "corpus/validation.txt", "data.sequence_length=32", "--model"]
         self.run_ok(*words, "someone/small", env=env)
-        result = self.run_fails(2, *words, "someone/other", env=env)
+        result = self.run_fails(4, *words, "someone/other", env=env)
         self.assertIn("someone/other", result.err)
         self.assertRegex(result.err, r"hf download|huggingface-cli")
 

@@ -124,7 +124,7 @@ class Failures(ProgramTest):
         config = json.loads((self.folder / "model.json").read_text())
         config["vocab_size"] = 300
         (self.folder / "narrow.json").write_text(json.dumps(config))
-        result = self.run_fails(2, *self.train_arguments("narrow", "model.path=narrow.json"))
+        result = self.run_fails(4, *self.train_arguments("narrow", "model.path=narrow.json"))
         self.assertIn("resize_embeddings", result.err)
         self.train("wide", "model.path=narrow.json", "model.resize_embeddings=true", steps=2)
         saved = json.loads((self.folder / "wide" / "config.json").read_text())

@@ -210,7 +210,7 @@ class Predict(ProgramTest):
             self.assertIn("not a number of devices", self.run_fails(2, "plan", "--model", "gpt2", f"--add={node}").err)
 
     def test_unknown_model_suggests_the_nearest(self):
-        told = self.run_fails(2, "plan", "--model", "llama-2-70b", "--gpu", "a100-80gb").err
+        told = self.run_fails(4, "plan", "--model", "llama-2-70b", "--gpu", "a100-80gb").err
         self.assertIn("hf download ORGANISATION/llama-2-70b", told)
         self.assertIn("Did you mean 'llama2-70b'?", told)
 

@@ -1,6 +1,7 @@
 """Evaluation and generation with the model of a run."""
 
 import json
+import re
 import unittest
 
 from harness import ProgramTest, lockstep, long
@@ -86,12 +87,39 @@ class Use(ProgramTest):
 
     def test_bad_arguments_are_reported(self):
         self.assertIn("--help", self.run_fails(2, "generate", "--model", "run").err)
-        self.assertIn("nowhere", self.run_fails(2, "generate", "--model", "nowhere", "--prompt", "a").err)
+        self.assertIn("nowhere", self.run_fails(4, "generate", "--model", "nowhere", "--prompt", "a").err)
         result = self.run_fails(2, "generate", "--model", "run", "--prompt", "a", "--max-new-tokens", 100000)
         self.assertIn("64", result.err)
         self.assertIn("train", self.run_fails(2, "trian").err)
-        hub = self.run_fails(2, "eval", "--model", "openai-community/gpt2", "--data", "corpus/validation.txt")
+        hub = self.run_fails(4, "eval", "--model", "openai-community/gpt2", "--data", "corpus/validation.txt")
         self.assertIn("openai-community/gpt2", hub.err)
+
+
+class Shown(ProgramTest):
+    """`lockstep data show`, for each kind of rows."""
+
+    def show(self, *more):
+        return self.run_ok("data", "show", "model.path=model.json", "tokenizer.path=tokenizer", *more).out
+
+    def test_pairs_are_shown_with_what_is_learned(self):
+        pair = {"prompt": "One day ", "chosen": "a dog ran.", "rejected": "x."}
+        (self.folder / "pair.jsonl").write_text((json.dumps(pair) + "\n") * 2)
+        shown = self.show("data.train=pair.jsonl", "task.type=preference", "--rows", 1)
+        self.assertEqual(re.findall(r"(?m)^document (\d), (\w+): \d+ tokens, \d+ of them learned$", shown),
+                         [("1", "chosen"), ("1", "rejected")], shown)
+        self.assertRegex(shown, r"One day ?⟦ ?a dog ran\.")
+
+    def test_labelled_rows_are_shown_with_their_labels(self):
+        shown = self.show("data.train=corpus/labelled.csv", "task.type=sequence_classification", "--rows", 2)
+        self.assertEqual(len(re.findall(r"(?m)^document \d, label \w+: \d+ tokens$", shown)), 2, shown)
+        (self.folder / "sentences.csv").write_text("sentence,label\nit is good,1\nit is bad,0\n")
+        shown = self.show("data.train=sentences.csv", "task.type=sequence_classification")
+        self.assertRegex(shown, r"document 1, label 1: \d+ tokens\n.*it is good")
+
+    def test_a_long_text_is_cut_on_a_terminal(self):
+        shown = self.show("data.train=corpus/train.txt")
+        self.assertLess(len(shown), 20000)
+        self.assertRegex(shown, r"\.\.\. and \d+ more tokens \(--html FILE writes all\)")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include "plan/from_config/planned_model.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -18,7 +19,7 @@ model::ModelConfig find_folder(const std::string& name, const std::vector<std::s
   try {
     return model::find_model(name).config;
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kConfig) {
+    if (std::filesystem::exists(name)) {  // the model is damaged, not missing
       throw;
     }
     throw Error(

@@ -441,6 +441,15 @@ LabelledData read_labelled_data(
   return data;
 }
 
+std::vector<data::RowIds> ids_of_rows(
+    const data::LabelledRows& rows,
+    const model::ModelConfig& model,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t sequence_length) {
+  const int32_t pad = padding_of(model, *tokenizer);
+  return data::encode_rows(rows, encoder_of(model, tokenizer, pad), sequence_length, pad);
+}
+
 ClassifierData open_classifier_data(
     const config::Config& config,
     const model::ModelConfig& model,

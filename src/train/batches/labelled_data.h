@@ -64,6 +64,13 @@ struct WrittenLabels {
   std::vector<int64_t> prior = {};  // prompt whose log-likelihoods are subtracted; empty: none
 };
 
+/// Returns the ids of training rows as a classifier reads them, at most `sequence_length` per row.
+std::vector<data::RowIds> ids_of_rows(
+    const data::LabelledRows& rows,
+    const model::ModelConfig& model,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t sequence_length);
+
 struct ClassifierData {
   Datasets datasets;                 // rows with classes or outputs
   model::HeadSpec head;              // labels and problem type

@@ -261,6 +261,19 @@ PreferenceCounts count_preferences(
       rows_of_sequence(config));
 }
 
+data::EncodedPreferences training_answers(
+    const config::Config& config,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t sequence_length) {
+  EncodedSets sets =
+      read_and_encode(config, *tokenizer, data::make_encoder(tokenizer), sequence_length);
+  const data::AnswerLimits limits = limits_of(config, sequence_length);
+  for (data::EncodedAnswer& answer : sets[0].answers) {
+    answer = data::cut_answer(std::move(answer), limits);
+  }
+  return std::move(sets[0]);
+}
+
 AnswerSets open_preference_data(
     const config::Config& config,
     const model::ModelConfig& model,

@@ -8,6 +8,7 @@
 #include "comm/communicator.h"
 #include "config/core/config.h"
 #include "config/tasks.h"
+#include "data/preferences.h"
 #include "model/model_config.h"
 #include "objective/objective.h"
 #include "text/tokenizer.h"
@@ -47,9 +48,15 @@ PreferenceCounts count_preferences(
     const std::shared_ptr<const text::Tokenizer>& tokenizer,
     int64_t sequence_length);
 
-/// Opens the preference data. Rank 0 writes the token files; all ranks open them. For KTO, answers
-/// are exchanged between prompts within blocks of `block` rows, the rows of one step. Must be
-/// called on every rank.
+/// Returns the training answers as training reads them, in the order of the rows: truncated, and
+/// for pairs the chosen one before the rejected one.
+data::EncodedPreferences training_answers(
+    const config::Config& config,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t sequence_length);
+
+/// Opens the preference data: rank 0 writes the token files, all ranks open them. For KTO, answers
+/// are mismatched within blocks of `block` rows, the rows of a step. Every rank must call.
 AnswerSets open_preference_data(
     const config::Config& config,
     const model::ModelConfig& model,

@@ -321,7 +321,7 @@ parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequ
   if (request.tokenizer_size && *request.tokenizer_size > source.config.vocab_size) {
     if (!request.resize_embeddings) {
       throw Error(
-          ErrorKind::kConfig,
+          ErrorKind::kData,
           fmt::format(
               "the tokenizer has {} entries, but the embedding of {} only has {}",
               *request.tokenizer_size,
