@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <optional>
 
 #include <CLI/CLI.hpp>
@@ -186,6 +187,15 @@ void take_settings(
   request.settings = fmt::format("{}", fmt::join(taken, "; "));
 }
 
+/// Returns the options of the command line alone; those that are not given restrict nothing.
+nn::GenerateOptions options_given(const Request& request) {
+  nn::GenerateOptions options;
+  options.top_p = request.top_p.value_or(1);
+  options.min_new_tokens = request.min_new_tokens.value_or(0);
+  options.max_new_tokens = request.max_new_tokens.value_or(std::numeric_limits<int64_t>::max());
+  return options;
+}
+
 void check_options(const nn::GenerateOptions& options) {
   if (options.top_p == 0) {
     throw Error(
@@ -262,6 +272,7 @@ int run_generate(std::vector<std::string> arguments) {
   if (read_request(arguments, request) == start::Parsed::kHelpShown) {
     return 0;
   }
+  check_options(options_given(request));
   if (request.prompt == "-" && request.tensor > 1) {
     throw Error(
         ErrorKind::kConfig,

@@ -242,7 +242,7 @@ TEST(Generate, TakesNumbersThatCanBe) {
       {"--top-p", {"0", "-0.1", "1.01", "nan", "x"}},
       {"--top-k", {"-1", "1.5"}},
       {"--max-new-tokens", {"-1", "x"}},
-      {"--min-new-tokens", {"-1", "x", "21"}},
+      {"--min-new-tokens", {"-1", "x"}},
       {"--dtype", {"float16", ""}},
       {"--device-map", {"cuda:0"}},
       {"--tensor", {"0"}},
@@ -252,6 +252,18 @@ TEST(Generate, TakesNumbersThatCanBe) {
       EXPECT_NE(with(option, value).find(option), std::string::npos) << option << " " << value;
     }
   }
+  EXPECT_NE(
+      told({"generate",
+            "--model",
+            "a",
+            "--prompt",
+            "b",
+            "--min-new-tokens",
+            "21",
+            "--max-new-tokens",
+            "20"})
+          .find("--min-new-tokens is 21"),
+      std::string::npos);
   EXPECT_NE(
       told({"generate", "--model", "a", "--prompt", "-", "--tensor", "2"}).find("stdin"),
       std::string::npos);

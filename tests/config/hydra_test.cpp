@@ -195,7 +195,7 @@ TEST_F(HydraTree, NestsGroupsAsHydra) {
 
 TEST_F(HydraTree, ExplainsWhatIsWrong) {
   EXPECT_THAT(error("config", {"srv=nope"}), HasSubstr("'srv' has: apache, nginx"));
-  EXPECT_THAT(error("bad", {}), HasSubstr("'db/mysqll'. Did you mean 'mysql'?"));
+  EXPECT_THAT(error("bad", {}), HasSubstr("'db/mysqll' not found. Did you mean 'mysql'?"));
   EXPECT_THAT(error("bad", {}), HasSubstr("bad.yaml:2"));
   EXPECT_THAT(error("config", {"extra=e"}), HasSubstr("+extra=e"));
   EXPECT_THAT(error("pkg", {"db=pg"}), HasSubstr("did you mean db@dst.inner or db@src?"));

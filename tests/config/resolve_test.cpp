@@ -391,9 +391,9 @@ TEST(Resolve, EveryKnownNameHasAnAnswer) {
 TEST(Resolve, OneKeyUnderTwoNames) {
   const Harness harness;
   harness.write("a.yaml", "training:\n  eval_strategy: no\n  evaluation_strategy: epoch\n");
-  EXPECT_THAT(harness.error({"-c", "@/a.yaml"}), HasSubstr("given as evaluation_strategy too"));
+  EXPECT_THAT(harness.error({"-c", "@/a.yaml"}), HasSubstr("also given as evaluation_strategy"));
   harness.write("b.yaml", "seed: 1\ntraining:\n  seed: 2\n");
-  EXPECT_THAT(harness.error({"-c", "@/b.yaml"}), HasSubstr("given as seed too"));
+  EXPECT_THAT(harness.error({"-c", "@/b.yaml"}), HasSubstr("also given as seed"));
   // The last override on the command line wins, independent of the name in the file.
   harness.write("c.yaml", "seed: 1\n");
   EXPECT_EQ(harness.run({"-c", "@/c.yaml", "training.seed=2"}).config.training.seed, 2);

@@ -55,7 +55,7 @@ TEST(Rules, OfMixtures) {
        good},
       {mixture("[{name: a, files: [x], weight: 0}, {name: b, files: [y], weight: 0}]"),
        "the weights sum to 0",
-       "a weight above 0",
+       "the weight of a source above 0",
        mixture("[{name: a, files: [x], weight: 0}, {name: b, files: [y], weight: 1}]")},
       {mixture("[{name: a, files: [x], weight: 1}, {name: a, files: [y], weight: 1}]"),
        "source 'a' is listed twice",

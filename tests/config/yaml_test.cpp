@@ -77,7 +77,7 @@ TEST(Yaml, BombsAreDefused) {
   EXPECT_THAT(yaml(std::string("a: ").append(100'000, '[')), HasSubstr("error: "));
   EXPECT_THAT(
       yaml(std::string("a: ").append(80, '[').append(80, ']')), HasSubstr("deeper than 64"));
-  EXPECT_THAT(yaml(std::string(5 << 20, 'a')), HasSubstr("at most"));
+  EXPECT_THAT(yaml(std::string(5 << 20, 'a')), HasSubstr("the maximum size"));
   std::string wide;
   for (int i = 0; i < 30'000; ++i) {
     wide += fmt::format("k{}: 1\n", i);

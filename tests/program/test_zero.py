@@ -72,7 +72,7 @@ class Zero(ProgramTest):
             self.train(name, "per_device_train_batch_size=1", "parallel.zero_stage=3", "save_steps=2", *words, ranks=2, steps=4)
         self.assert_close(losses(self.folder / "threads"), losses(self.folder / "processes"), 1e-6)
         self.train("threads", "--in-process", "parallel.zero_stage=1", "resume_from_checkpoint=true", ranks=2, steps=5)
-        failed = self.run_fails(2, *self.train_arguments("none", "--in-process", "model.path=nothing", ranks=2))
+        failed = self.run_fails(4, *self.train_arguments("none", "--in-process", "model.path=nothing", ranks=2))
         self.assertIn("nothing", failed.err)
 
     @long
