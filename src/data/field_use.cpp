@@ -86,7 +86,12 @@ FieldUse field_use(const InputFile& input, const DataOptions& options) {
       is_table ? open_table(input.path, delimiter)->columns() : std::vector<std::string>();
   Record record;
   for (int i = 0; i < FieldUse::kRecords && source.records->next(record); ++i) {
-    const std::vector<Document> documents = documents_of(source, record);
+    std::vector<Document> documents;
+    try {
+      documents = documents_of(source, record);
+    } catch (const Error&) {
+      break;  // reading the data reports it
+    }
     Json object;
     if (is_table) {
       const std::vector<std::string> values = split_row(record, delimiter, input.path);

@@ -273,11 +273,11 @@ TEST(PlannedModel, TheModelsOwnLabelsStayUnlessOthersAreAskedFor) {
 }
 
 TEST(PlannedModel, WhatIsNoModelIsToldWithTheNearestPreset) {
-  const auto problem = [](const config::Config& config) {
+  const auto problem = [](const config::Config& config, ErrorKind kind = ErrorKind::kConfig) {
     try {
       (void)planned_model(config);
     } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      EXPECT_EQ(error.kind(), kind);
       return std::string(error.what());
     }
     return std::string();
@@ -285,7 +285,7 @@ TEST(PlannedModel, WhatIsNoModelIsToldWithTheNearestPreset) {
   EXPECT_NE(problem(config::Config{}).find("a model is required"), std::string::npos);
   config::Config config;
   config.model.path = "gpt2-xxl";
-  EXPECT_NE(problem(config).find("Did you mean 'gpt2-xl'?"), std::string::npos);
+  EXPECT_NE(problem(config, ErrorKind::kData).find("Did you mean 'gpt2-xl'?"), std::string::npos);
   config.model.path = "gpt2-xl";  // a preset instead of a path
   EXPECT_EQ(problem(config), "");
   config.data.sequence_length = 1025;
