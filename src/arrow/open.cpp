@@ -57,6 +57,8 @@ class ParquetBatches final : public Batches {
     ARROW_RETURN_NOT_OK(builder.Open(std::move(file), parquet::ReaderProperties(pool)));
     parquet::ArrowReaderProperties properties;
     properties.set_batch_size(kRowsAtOnce);
+    // Arrow's threads read ahead into buffers of the pool, which may not live that long.
+    properties.set_pre_buffer(false);
     builder.properties(properties)->memory_pool(pool);
     ARROW_ASSIGN_OR_RAISE(batches->file_, builder.Build());
     ARROW_ASSIGN_OR_RAISE(batches->reader_, batches->file_->GetRecordBatchReader());
