@@ -193,6 +193,21 @@ TEST(Columns, SmallFilesThatExpandToGigabytesAreRefused) {
   }
 }
 
+/// Nothing is read ahead into memory that is released with the reader.
+TEST(Columns, ReadersCanBeClosedAfterOneRow) {
+  const TemporaryFolder folder;
+  std::vector<Column> columns;
+  for (int i = 0; i < 8; ++i) {
+    columns.push_back({std::to_string(i), array(arrow::utf8(), R"(["one", "two", "three"])")});
+  }
+  const fs::path path = write_parquet(folder, *table(columns), /*group=*/1);
+  for (int i = 0; i < 300; ++i) {
+    const auto reader = open_columns(path);
+    Record record;
+    ASSERT_TRUE(reader->next(record));
+  }
+}
+
 TEST(Columns, AreReadWhereverFilesAre) {
   const TemporaryFolder folder;
   const auto rows = table(
