@@ -1,6 +1,6 @@
-// What stands between a run of the soak and its system: a disk that is slow or fails, links that are slow, and a clock that
-// jumps. Loaded by LD_PRELOAD; told what to do by the numbers of the file SOAK_WORLD, which world.py writes. io_uring's writes
-// pass it by: their syncs do not.
+// Interposes the system calls of a soak run: simulates a slow or failing disk, slow links and a clock that jumps. Loaded with
+// LD_PRELOAD and controlled by the numbers in the file SOAK_WORLD, which world.py writes. Writes by io_uring bypass it; their
+// syncs do not.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// As FIELDS of world.py has them.
+// The order is that of FIELDS in world.py.
 struct world {
   volatile int64_t disk_delay_us, disk_errno, link_delay_us, clock_offset_s;
 };
@@ -57,7 +57,7 @@ static int is_of_run(int file) {
   return size >= (ssize_t)the_folder_size && memcmp(path, the_folder, the_folder_size) == 0;
 }
 
-/// Whether an operation on the file fails, with errno set; it takes its time first.
+/// Waits for the disk delay. Returns 1 and sets errno if the operation on the file should fail, otherwise 0.
 static int disk_fails(int file) {
   const int kept = errno;
   if (the_world == NULL || (the_world->disk_delay_us == 0 && the_world->disk_errno == 0) || !is_of_run(file)) {

@@ -145,7 +145,7 @@ class SlowRanks(ProgramTest):
         if not world.is_there:
             self.skipTest("the simulated slow disk requires a C compiler")
         self.begin("saving", "save_steps=5", "save_total_limit=2", variables=lambda rank: world.variables if rank == SLOW else {})
-        with world.during(disk_delay_us=20000):
+        with world.during(disk_delay_us=100000):
             self.named("saving", "checkpoint")
 
     def test_communication(self):
