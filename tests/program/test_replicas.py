@@ -10,7 +10,7 @@ from harness import ProgramTest, free_port, listens, long, losses, metrics, proc
 
 
 class Replicas(ProgramTest):
-    STEPS = 80  # enough that no run ends before its rank is killed, even on a busy machine
+    STEPS = 240  # enough that no run ends before its rank is killed, even on a busy machine
 
     def launch(self, options, output, *more):
         """Starts a run that writes no checkpoints except the in-memory ones."""
