@@ -32,7 +32,7 @@ class Caller {
             loop_,
             connect_within("127.0.0.1", port, std::chrono::seconds(10)).socket,
             [this](const json& message) { take(message); },
-            [this](const std::string&) {}) {}
+            [](const std::string&) {}) {}
 
   void say(const json& message) { channel_.send(message); }
   // Sends a line to the socket directly, bypassing the seal.
