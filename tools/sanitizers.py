@@ -14,6 +14,7 @@ import argparse
 import concurrent.futures
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -44,6 +45,17 @@ LEFT_OUT = {
 
 def programs(kind):
     return [f"{module}_test" for module in MODULES[kind]] + (["fuzz_parsers"] if kind == "address" else [])
+
+
+REPORT = re.compile(r"(ERROR|WARNING): \w+Sanitizer|runtime error:")
+FAILURE = re.compile(r"Failure$|FAILED|Sanitizer|runtime error:")
+
+
+def told(said):
+    """Returns the lines around failures and reports, and the last lines."""
+    lines = said.splitlines()
+    near = {n for at, line in enumerate(lines) if FAILURE.search(line) for n in range(at - 2, at + 40)}
+    return [line for n, line in enumerate(lines) if n in near or n >= len(lines) - 20][:300]
 
 
 def command(build, program):
@@ -78,7 +90,7 @@ def main():
         return 0
     if options.build is None:
         parser.error("`run` requires the build folder")
-    failed = []
+    failed, again = [], []
     with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
         names = reversed(programs(options.kind))  # the slowest are last
         build = options.build.resolve()
@@ -86,7 +98,16 @@ def main():
             print(f"{program:14} {seconds:6.1f} s  {'sound' if code == 0 else 'a defect'}", flush=True)
             if code:
                 failed.append(program)
-                print("\n".join(said.splitlines()[-150:]), flush=True)
+                print("\n".join(told(said)), flush=True)
+                # Without a sanitizer's report a test failed, perhaps because other programs used the processors.
+                again.extend([] if REPORT.search(said) else [program])
+    for program in again:
+        _, code, seconds, said = run(build, program)
+        print(f"{program:14} {seconds:6.1f} s  {'sound' if code == 0 else 'a defect'}, run again alone", flush=True)
+        if code == 0:
+            failed.remove(program)
+        else:
+            print("\n".join(told(said)), flush=True)
     if failed:
         print(f"sanitizers ({options.kind}): {', '.join(failed)} failed", file=sys.stderr)
     return 1 if failed else 0
