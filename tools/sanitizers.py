@@ -51,9 +51,9 @@ REPORT = re.compile(r"(ERROR|WARNING): \w+Sanitizer|runtime error:")
 FAILURE = re.compile(r"Failure$|FAILED|Sanitizer|runtime error:")
 
 
-def told(said):
+def excerpt(output):
     """Returns the lines around failures and reports, and the last lines."""
-    lines = said.splitlines()
+    lines = output.splitlines()
     near = {n for at, line in enumerate(lines) if FAILURE.search(line) for n in range(at - 2, at + 40)}
     return [line for n, line in enumerate(lines) if n in near or n >= len(lines) - 20][:300]
 
@@ -98,7 +98,7 @@ def main():
             print(f"{program:14} {seconds:6.1f} s  {'sound' if code == 0 else 'a defect'}", flush=True)
             if code:
                 failed.append(program)
-                print("\n".join(told(said)), flush=True)
+                print("\n".join(excerpt(said)), flush=True)
                 # Without a sanitizer's report a test failed, perhaps because other programs used the processors.
                 again.extend([] if REPORT.search(said) else [program])
     for program in again:
@@ -107,7 +107,7 @@ def main():
         if code == 0:
             failed.remove(program)
         else:
-            print("\n".join(told(said)), flush=True)
+            print("\n".join(excerpt(said)), flush=True)
     if failed:
         print(f"sanitizers ({options.kind}): {', '.join(failed)} failed", file=sys.stderr)
     return 1 if failed else 0

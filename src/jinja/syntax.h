@@ -78,7 +78,7 @@ struct Statement {
   Block body, otherwise;
 };
 
-/// Name that stands for the body in the expression of a filter block.
+/// Variable that contains the rendered body in the expression of a filter block.
 inline constexpr std::string_view kBody = "{body}";
 
 /// Parses a template. Throws Error (data) with the line.

@@ -98,9 +98,9 @@ enum class Visibility { kCausal, kBoth };
 
 /// Returns the row of the relative-position table for each distance from query to key (int64, any
 /// shape; negative: the key precedes the query). kBoth uses half of the rows for each direction.
-/// Half of the rows of a direction each stand for one distance, and the others for ranges that grow
-/// geometrically up to max_distance; the last row covers all larger distances (Raffel et al., 2020,
-/// section 2.1).
+/// In each direction, half of the rows cover one distance each. The others cover ranges that grow
+/// geometrically up to max_distance, and the last row covers all larger distances (Raffel et al.,
+/// 2020, section 2.1).
 Tensor relative_position_buckets(
     const Tensor& distance, Visibility visibility, const model::RelativePositions& positions);
 

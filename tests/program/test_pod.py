@@ -1,5 +1,5 @@
 """Runs in a Kubernetes pod: any user id, a read-only root, 64 MiB of /dev/shm, no io_uring, a CFS quota, the environment variables of the
-Kubeflow operator and of an Indexed Job, and the launcher as process 1 that receives SIGTERM. Linux namespaces stand for pods; creating them
+Kubeflow operator and of an Indexed Job, and the launcher as process 1 that receives SIGTERM. Linux namespaces replace the pods; creating them
 requires root."""
 
 import json

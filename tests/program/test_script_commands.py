@@ -38,7 +38,7 @@ class ScriptCommands(ProgramTest):
             with (cls.folder / name).open("w", newline="") as file:
                 writer = csv.writer(file)
                 writer.writerows([["title", "text", "label"], *([f"No. {i}", row["text"], row["label"]] for i, row in enumerate(part))])
-        # Stands for GPT-2 in the Hub cache: the folder of a small model.
+        # A small model that replaces GPT-2 in the Hub cache.
         cls.run_ok_in(cls.folder, "train", "model.path=model.json", "tokenizer.path=tokenizer", "data.train=corpus/train.txt", "output_dir=small",
                       "max_steps=1", "data.sequence_length=32", "use_cpu=true")
         for name in ("models--gpt2", "models--openai-community--gpt2"):

@@ -43,7 +43,7 @@ constexpr Argument kArguments[] = {
     {"dual_warmup_epochs", "dual_warmup_epochs"},
 };
 
-/// open-unlearning handlers that are not implemented, each with a hint.
+/// open-unlearning handlers that Lockstep does not support, with the hint for each.
 constexpr Argument kNotBuilt[] = {
     {"LMEvalEvaluator", "run lm-evaluation-harness on the saved folder"},
 };
