@@ -16,8 +16,8 @@ struct Check {
   bool passed = true;
   std::string detail;         // for example "error 3e-7"; after a failure, the rank and its result
   double bytes_a_second = 0;  // measured bandwidth; 0: none
-  /// Group of checks ("all-reduce") of which only the slowest is printed. Empty: the check is always
-  /// printed.
+  /// Group of checks ("all-reduce") of which only the slowest is printed. Empty: the check is
+  /// always printed.
   std::string kind = {};
 };
 
