@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
+#include <set>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -230,15 +232,15 @@ TokenizerDescription two_file_tokenizer(const TokenizerFiles& files) {
 
 /// Converts a token in tokenizer_config.json (a string, or an AddedToken with flags) to an entry of
 /// added_tokens.
-json to_added_token(const json& given, bool is_special) {
+json to_added_token(const Field& given, bool is_special) {
   if (given.is_string()) {
-    return added_token(-1, given.get<std::string>(), is_special);
+    return added_token(-1, given.string(), is_special);
   }
-  json token = added_token(-1, given.value("content", ""), given.value("special", is_special));
+  json token = added_token(
+      -1, given.string_or("content", ""), given.boolean_or("special", is_special) || is_special);
   for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized"}) {
-    token[flag] = given.value(flag, token[flag].get<bool>());
+    token[flag] = given.boolean_or(flag, token[flag].get<bool>());
   }
-  token["special"] = token["special"].get<bool>() || is_special;
   return token;
 }
 
@@ -247,27 +249,38 @@ json to_added_token(const json& given, bool is_special) {
 std::vector<json> tokens_beside(const TokenizerFiles& files) {
   static constexpr const char* kNames[] = {
       "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
-  const json config = read_optional(files, "tokenizer_config.json").value_or(json::object());
-  const json map = read_optional(files, "special_tokens_map.json").value_or(json::object());
-  const auto is_token = [](const json& value) { return value.is_string() || value.is_object(); };
+  const auto read = [&](const std::string& name) {
+    return read_optional(files, name).value_or(json::object());
+  };
+  const auto as_field = [&](const json& value, const std::string& name) {
+    return Field(value, place_of(files, name) + ":");
+  };
+  const json config_json = read("tokenizer_config.json");
+  const json map_json = read("special_tokens_map.json");
+  const Field config = as_field(config_json, "tokenizer_config.json");
+  const Field map = as_field(map_json, "special_tokens_map.json");
+  const auto is_token = [](const Field& value) { return value.is_string() || value.is_object(); };
   std::vector<json> named, further;
   for (const char* name : kNames) {
-    for (const json* file : {&config, &map}) {
-      if (file->is_object() && file->contains(name) && is_token(file->at(name))) {
-        named.push_back(to_added_token(file->at(name), true));
+    for (const Field* file : {&config, &map}) {
+      if (const std::optional<Field> token = file->find(name); token && is_token(*token)) {
+        named.push_back(to_added_token(*token, true));
         break;
       }
     }
   }
-  for (const json* file : {&config, &map}) {
+  const auto add_further = [&](const Field& token) {
+    if (is_token(token)) {
+      further.push_back(to_added_token(token, true));
+    }
+  };
+  for (const Field* file : {&config, &map}) {
     for (const char* name : {"additional_special_tokens", "extra_special_tokens"}) {
-      if (!file->is_object() || !file->contains(name) || !file->at(name).is_structured()) {
-        continue;
-      }
-      for (const json& token : file->at(name)) {
-        if (is_token(token)) {
-          further.push_back(to_added_token(token, true));
-        }
+      const std::optional<Field> tokens = file->find(name);
+      if (tokens && tokens->is_object()) {
+        tokens->each([&](const std::string&, const Field& token) { add_further(token); });
+      } else if (tokens && tokens->json().is_array()) {
+        std::ranges::for_each(tokens->list(), add_further);
       }
     }
   }
@@ -276,19 +289,14 @@ std::vector<json> tokens_beside(const TokenizerFiles& files) {
     return std::ranges::any_of(named, has) || std::ranges::any_of(further, has);
   };
   std::map<int64_t, json> by_id;
-  if (config.is_object() && config.contains("added_tokens_decoder")) {
-    Field(config, place_of(files, "tokenizer_config.json") + ":")
-        .at("added_tokens_decoder")
-        .each([&](const std::string& id, const Field& token) {
-          const std::string content = token.at("content").string();
-          by_id[std::atoll(id.c_str())] =
-              to_added_token(config["added_tokens_decoder"][id], is_named(content));
-        });
+  if (const std::optional<Field> decoder = config.find("added_tokens_decoder")) {
+    decoder->each([&](const std::string& id, const Field& token) {
+      by_id[std::atoll(id.c_str())] = to_added_token(token, is_named(token.at("content").string()));
+    });
   } else if (const std::optional<json> added = read_optional(files, "added_tokens.json")) {
-    Field(*added, place_of(files, "added_tokens.json") + ":")
-        .each([&](const std::string& token, const Field& id) {
-          by_id[id.integer()] = added_token(-1, token, is_named(token));
-        });
+    as_field(*added, "added_tokens.json").each([&](const std::string& token, const Field& id) {
+      by_id[id.integer()] = added_token(-1, token, is_named(token));
+    });
   }
   std::vector<json> tokens;
   for (auto& [id, token] : by_id) {
@@ -300,13 +308,14 @@ std::vector<json> tokens_beside(const TokenizerFiles& files) {
 }
 
 /// Returns the tokens and ids of the model's vocabulary.
-TokenIds vocabulary_of(const TokenizerDescription& description) {
+TokenIds vocabulary_of(const TokenizerDescription& description, const Field& whole) {
   if (description.tables) {
     return description.tables->vocabulary;
   }
   TokenIds ids;
-  const json& model = description.json->value("model", json::object());
-  const json vocabulary = model.value("vocab", json::object());
+  const std::optional<Field> model = whole.find("model");
+  const std::optional<Field> found = model ? model->find("vocab") : std::nullopt;
+  const json& vocabulary = found ? found->json() : json::object();
   if (vocabulary.is_array()) {  // Unigram: pairs of token and score, indexed by id
     for (const json& entry : vocabulary) {
       if (entry.is_array() && !entry.empty() && entry[0].is_string()) {
@@ -327,27 +336,29 @@ TokenIds vocabulary_of(const TokenizerDescription& description) {
 /// assigns: the id in the vocabulary, otherwise the next free id.
 TokenizerDescription with_tokens_beside(
     TokenizerDescription description, const TokenizerFiles& files) {
-  json added = description.json->value("added_tokens", json::array());
-  if (!added.is_array()) {
-    return description;  // the reader of added_tokens reports the error
-  }
-  const auto has = [&](const json& content) {
-    return std::ranges::any_of(added, [&](const json& token) {
-      return token.is_object() && token.value("content", "") == content;
-    });
-  };
-  std::optional<TokenIds> vocabulary;
+  const Field whole(*description.json, place_of(files, "tokenizer.json") + ":");
+  std::set<std::string> known{""};
+  json added = json::array();
   int64_t highest = -1;
-  for (const json& token : added) {
-    highest = std::max(highest, token.is_object() ? token.value("id", int64_t{-1}) : -1);
+  if (const std::optional<Field> tokens = whole.find("added_tokens")) {
+    for (const Field& token : tokens->list()) {
+      known.insert(token.at("content").string());
+      const int64_t id = token.integer_or("id", -1);
+      if (id > std::numeric_limits<int32_t>::max()) {
+        throw token.at("id").error("is not an id: ids are less than 2^31");
+      }
+      highest = std::max(highest, id);
+      added.push_back(token.json());
+    }
   }
+  std::optional<TokenIds> vocabulary;
   const size_t before = added.size();
   for (json token : tokens_beside(files)) {
-    if (token["content"] == "" || has(token["content"])) {
+    if (!known.insert(token["content"].get<std::string>()).second) {
       continue;
     }
     if (!vocabulary) {
-      vocabulary = vocabulary_of(description);
+      vocabulary = vocabulary_of(description, whole);
     }
     const auto size = static_cast<int64_t>(vocabulary->size());
     token["id"] = find_token(*vocabulary, token["content"].get<std::string>())
@@ -358,9 +369,9 @@ TokenizerDescription with_tokens_beside(
   if (added.size() == before) {
     return description;
   }
-  json whole = *description.json;
-  whole["added_tokens"] = std::move(added);
-  description.json = std::make_shared<const json>(std::move(whole));
+  json extended = *description.json;
+  extended["added_tokens"] = std::move(added);
+  description.json = std::make_shared<const json>(std::move(extended));
   return description;
 }
 

@@ -129,6 +129,20 @@ void read_tokenizer(Bytes bytes) {
   use(*text::Tokenizer::parse({"folder", {{"tokenizer.json", std::string(bytes)}}}));
 }
 
+/// Input: tokenizer_config.json, a line "====", added_tokens.json.
+void read_tokenizer_config(Bytes bytes) {
+  static const std::string kTokenizer =
+      R"({"added_tokens":[{"id":2,"content":"<s>"}],)"
+      R"("model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":[]}})";
+  const auto [config, added] = before_and_behind(bytes, kBetween);
+  std::map<std::string, std::string> files{
+      {"tokenizer.json", kTokenizer}, {"tokenizer_config.json", std::string(config)}};
+  if (!added.empty()) {
+    files["added_tokens.json"] = added;
+  }
+  use(*text::Tokenizer::parse({"folder", std::move(files)}));
+}
+
 /// Input: vocab.json, a line "====", merges.txt.
 void read_tokenizer_pair(Bytes bytes) {
   const auto [vocabulary, merges] = before_and_behind(bytes, kBetween);
@@ -385,6 +399,7 @@ constexpr std::array kParsers{
     Parser{"configuration", read_configuration},
     Parser{"deepspeed", read_deepspeed_file},
     Parser{"tokenizer", read_tokenizer},
+    Parser{"tokenizer_config", read_tokenizer_config},
     Parser{"tokenizer_pair", read_tokenizer_pair},
     Parser{"regex", read_regex},
     Parser{"template", read_template},

@@ -106,6 +106,10 @@ SEEDS = {
         tokenizer({"type": "WordLevel", "vocab": VOCABULARY, "unk_token": "<unk>"}, pre_tokenizer={"type": "Whitespace"}),
         tokenizer({**BPE, "byte_fallback": True, "fuse_unk": True}, decoder={"type": "Sequence", "decoders": [
             {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})],
+    "tokenizer_config": [
+        b'{"eos_token": "<e>", "bos_token": {"content": "<s>", "lstrip": true}, "additional_special_tokens": ["<u>", {"content": "<v>"}]}',
+        b'{"added_tokens_decoder": {"2": {"content": "<s>", "special": true}, "3": {"content": "x y", "normalized": true}}}',
+        b'{"extra_special_tokens": {"image": "<i>"}, "unk_token": null}\n====\n{"<x>": 3, "<y>": 9}'],
     "tokenizer_pair": [json.dumps(VOCABULARY).encode() + b"\n====\n#version: 0.2\na b\n"],
     "regex": [b"\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}]+", b"(?i:'s|'t)|\\s+(?!\\S)|\\s+", b"[a-z&&[^aeiou]]", b"(?<x>a)\\k<x>", b"\\h\\R\\X", b"a{2,3}?b*+",
               b"[[:alpha:]\\x{41}-\\u005a]", b"(?>a|b)(?=c)(?<!d)", b"[^\\r\\n\\p{Lu}\\p{Han}]"],

@@ -214,6 +214,33 @@ TEST(TokenizerErrors, NameFileKeyAndProblem) {
       "is 359");
 }
 
+TEST(TokenizerErrors, NameTheFileThatAddsTokens) {
+  EXPECT_EQ(error_of("", "x"), "m/tokenizer.json: should be an object, but is string");
+  EXPECT_EQ(error_of("/model", 3), "m/tokenizer.json: model should be an object, but is number");
+  EXPECT_EQ(
+      error_of("/added_tokens/0/content", 3),
+      "m/tokenizer.json: added_tokens[0].content should be a string, but is number");
+  const auto error_of_config = [](const std::string& content) -> std::string {
+    TokenizerFiles files = sample_files();
+    files.place = "m";
+    files.contents["tokenizer_config.json"] = content;
+    try {
+      Tokenizer::parse(files);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return "";
+  };
+  EXPECT_EQ(error_of_config("[]"), "m/tokenizer_config.json: should be an object, but is array");
+  EXPECT_EQ(
+      error_of_config(R"({"eos_token": {"content": 3}})"),
+      "m/tokenizer_config.json: eos_token.content should be a string, but is number");
+  EXPECT_EQ(
+      error_of_config(R"({"added_tokens_decoder": {"9": {"content": "x", "lstrip": 1}}})"),
+      "m/tokenizer_config.json: added_tokens_decoder[\"9\"].lstrip should be true or false, "
+      "but is number");
+}
+
 TEST(TokenizerErrors, TellWhatWasLookedFor) {
   const TemporaryFolder folder;
   try {
