@@ -59,13 +59,13 @@ std::optional<at::ScalarType> type_of(const std::string& name) {
                               : std::nullopt;
 }
 
-/// Returns the model's tokenizer, or the adapter's if the model has none. Null if neither folder
-/// has one.
+/// Returns the adapter's tokenizer, which has the chat template that the adapter was trained with,
+/// or the model's if the adapter has none. Null if neither folder has one.
 std::shared_ptr<const text::Tokenizer> find_tokenizer(
     const model::ModelSource& base, const std::filesystem::path& adapter) {
-  for (const std::filesystem::path& folder : {base.folder, adapter}) {
+  for (const std::filesystem::path& folder : {adapter, base.folder}) {
     for (const char* file : {"tokenizer.json", "vocab.json", "spiece.model"}) {
-      if (std::filesystem::exists(folder / file)) {
+      if (!folder.empty() && std::filesystem::exists(folder / file)) {
         return text::Tokenizer::load(folder);
       }
     }

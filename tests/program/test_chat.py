@@ -53,6 +53,9 @@ class Chat(ProgramTest):
         self.assertNotIn("Where is the dog?", answer.out)
         self.assertIn("eval_loss", self.run_ok(
             "eval", "--model", "base", "--adapter", "adapter", "--data", "chats.jsonl", "data.prompt=chat", "data.sequence_length=96").out)
+        self.run_ok("export", "--model", "base", "--adapter", "adapter", "--merge", "--output", "merged")
+        merged = self.run_ok("generate", "--model", "merged", "--chat", "--prompt", "Where is the dog?", "--max-new-tokens", 4)
+        self.assertEqual(merged.out, answer.out)
 
     def test_the_mask_is_shown(self):
         began = time.monotonic()

@@ -4,6 +4,9 @@ The folder contains a small corpus.txt, a small model in gpt2-folder, and the fi
 `lockstep` is on the PATH. `make` is replaced by a script that only checks that the target exists, because CI runs the targets. `ssh` is
 replaced by a script that runs its command on this machine. The commands of a "```sh machines" block are those that a user runs on every
 machine; the test runs each as two nodes at once, on addresses of this machine.
+
+The tutorials run in one folder, in order. A ```text block after commands shows parts of their output: each of its lines must occur in the
+output, in this order, with any numbers in place of those that have a decimal point.
 """
 
 import json
@@ -18,7 +21,9 @@ import unittest
 from harness import CONFIG, PROGRAM, SOURCE, environment, free_port, lockstep, long
 
 FRONT = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md"]
-PAGES = [*FRONT, *sorted((SOURCE / "docs").glob("*.md"))]
+GUIDES = sorted((SOURCE / "docs").glob("*.md"))
+TUTORIALS = sorted((SOURCE / "docs" / "tutorials").glob("*.md"))
+PAGES = [*FRONT, *GUIDES, *TUTORIALS]
 MAKE = """#!/bin/sh
 for word; do case $word in *=*) ;; *) set -- "$word"; exec /usr/bin/make -C {source} -n "$1" >/dev/null;; esac; done
 """
@@ -46,6 +51,12 @@ def on_two_machines(text):
         one_machine_starts_all = "--hostfile" in command
         script.append(first if one_machine_starts_all else f"{first} & {second}; wait $!")
     return "\n".join(script)
+
+
+def shown_as_pattern(text):
+    """A pattern of the lines, in order. Numbers with a decimal point, and the space before them, may differ."""
+    lines = [re.sub(r"(\\ )+(\d+\\\.\d+)", lambda _: r"\s+[\d.]+", re.escape(line)) for line in text.splitlines() if line]
+    return re.compile(".*".join(lines), re.S)
 
 
 class Documentation(unittest.TestCase):
@@ -84,7 +95,23 @@ class Documentation(unittest.TestCase):
 
     @long
     def test_every_other_page(self):
-        self.run_pages([page for page in PAGES if page not in FRONT])
+        self.run_pages(GUIDES)
+
+    @long
+    def test_the_tutorials_print_what_they_show(self):
+        folder = self.base / "tutorials"
+        folder.mkdir()
+        for page in TUTORIALS:
+            blocks = re.findall(r"^```(sh|sh machines|text)\n(.*?)^```", page.read_text(), re.M | re.S)
+            output = ""
+            for kind, text in blocks:
+                with self.subTest(page=page.name, text=text):
+                    if kind == "text":
+                        self.assertRegex(output, shown_as_pattern(text))
+                        continue
+                    done = self.run_script(folder, on_two_machines(text) if kind == "sh machines" else text)
+                    output = done.stdout
+                    self.assertEqual(done.returncode, 0, output[-3000:])
 
     def run_pages(self, pages):
         for page in pages:
@@ -97,11 +124,15 @@ class Documentation(unittest.TestCase):
                 own = pathlib.Path(__file__).parent / "pages" / page.stem
                 if own.is_dir():
                     shutil.copytree(own, folder, dirs_exist_ok=True)
-                done = subprocess.run(
-                    ["bash", "-euo", "pipefail", "-c", "\n".join(blocks)],
-                    cwd=folder, capture_output=True, text=True, timeout=600,
-                    env=environment(PATH=self.path, XDG_CACHE_HOME=str(folder / ".cache")))
-                self.assertEqual(done.returncode, 0, f"{page}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+                done = self.run_script(folder, "\n".join(blocks))
+                self.assertEqual(done.returncode, 0, f"{page}\n{done.stdout[-6000:]}")
+
+    def run_script(self, folder, script):
+        """Runs a script; its standard output and error output are one text, as on a terminal."""
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600,
+            env=environment(PATH=self.path, XDG_CACHE_HOME=str(folder / ".cache")))
 
     def test_links_lead_somewhere(self):
         for page in PAGES:
