@@ -21,7 +21,7 @@ import unittest
 from harness import CONFIG, PROGRAM, SOURCE, environment, free_port, lockstep, long
 
 FRONT = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md"]
-GUIDES = sorted((SOURCE / "docs").glob("*.md"))
+GUIDES = sorted([*(SOURCE / "docs").glob("*.md"), *(SOURCE / "docs" / "guides").glob("*.md")])
 TUTORIALS = sorted((SOURCE / "docs" / "tutorials").glob("*.md"))
 PAGES = [*FRONT, *GUIDES, *TUTORIALS]
 MAKE = """#!/bin/sh

@@ -56,7 +56,7 @@ class Guides(unittest.TestCase):
         made = (self.folder / "llms.txt").read_text()
         self.assertRegex(made, r"\A# Lockstep\n\n> Lockstep trains ")
         listed = set(re.findall(r"\]\(([^)]+)\)", made))
-        self.assertEqual(listed, {str(page.relative_to(SOURCE)) for folder in ("docs", "docs/tutorials") for page in (SOURCE / folder).glob("*.md")}
+        self.assertEqual(listed, {str(page.relative_to(SOURCE)) for folder in ("docs", "docs/guides", "docs/tutorials") for page in (SOURCE / folder).glob("*.md")}
                          | {"CONTRIBUTING.md", "docs/decisions/README.md"})
         kept = (SOURCE / "llms.txt").read_text()  # `make docs` rewrites it
         for path in re.findall(r"\]\(([^)]+)\)", kept):
