@@ -139,6 +139,13 @@ class Documentation(unittest.TestCase):
             for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):
                 self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
 
+    def test_pages_are_short_lines_of_current_facts(self):
+        for page in PAGES:
+            prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+            for line in prose.splitlines():
+                self.assertTrue(len(line) <= 200 or line.startswith(("|", "![")), f"{page.name}: {line}")
+                self.assertNotRegex(line, r"\bmissed\)|\(wanted|\bwas before\b", page.name)
+
     def test_source_files_named_in_pages_exist(self):
         for page in PAGES:
             for path in re.findall(r"`((?:tests|examples|tools|src)/[\w./]+)`", page.read_text()):
