@@ -28,7 +28,7 @@ SIDES = {
     "every": ["save_strategy=steps", "save_steps=1", "save_total_limit=2"],
     "compares": ["checkpoint.compare_replicas=1"],  # 100 times as often as by default
     "beside": [],
-    "replicas": ["checkpoint.replicas=1"],
+    "replicas": ["checkpoint.in_memory_replicas=1"],
     "products": ["training.check_products=true"],
 }
 

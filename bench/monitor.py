@@ -58,7 +58,7 @@ import long_run  # noqa: E402
 TARGET = 0.003
 OPEN_TARGET = 1.0  # seconds
 # Symbols, and names of threads.
-SAMPLES = {"heartbeats": re.compile(r"lockstep::(Pulse|begin_phase|pulse\b)|lockstep-links"), "threads that report": re.compile(r"lockstep-(send|ctl)")}
+SAMPLES = {"heartbeats": re.compile(r"lockstep::(RankStatus|begin_phase|rank_status\b)|lockstep-links"), "threads that report": re.compile(r"lockstep-(send|ctl)")}
 TARGETS = {"heartbeats": 0.001, "threads that report": TARGET}
 FIRST_STEPS = 5  # include one-time setup
 BLOCK = 3.0  # seconds

@@ -15,13 +15,14 @@ import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Words that the project does not use in these senses; CONTRIBUTING.md has the replacements.
-WORDS = re.compile(r"\b(tells?|told|anew|whatever|whoever|behind|beside|in (?:the )?place of|where there (?:is|are)|so many|stands?|lies)\b", re.I)
+WORDS = re.compile(r"\b(tells?|told|anew|whatever|whoever|behind|beside|in (?:the )?place of|where there (?:is|are)|so many|stands?|lies|"
+    r"nobody|somebody|heirs?|guests?|rosters?|lent|lends?|mends?|mended|as far as|so far as|in vain|there and back)\b", re.I)
 # Lines in which one of these words has its ordinary meaning.
 ALLOWED = re.compile(
-    r"lies? (?:within|between|outside)|stands? for|behind (?:a |the )?(?:proxy|load balancer|NAT|firewall|flag)|falls? behind|long-?standing", re.I)
+    r"lies? (?:within|between|outside)|stands? for|look-?behind|behind (?:a |the )?(?:proxy|load balancer|NAT|firewall|flag)|falls? behind|long-?standing|--beside", re.I)
 QUESTION = re.compile(r"^(?:What|Which|Who|Whose|Whether|Where|How|When|Why|Of|That|Those)\b")
 # Maximum number of lines with such a word in each kind of text. Lower a limit when its count falls.
-LIMITS = {"comments": 15, "messages": 5, "docs": 15, "scripts": 3}
+LIMITS = {"comments": 6, "messages": 4, "docs": 3, "scripts": 2}
 CODE = (".h", ".cpp", ".cu", ".inc")
 SCRIPTS = (".sh", ".sbatch", ".cmake")
 SCRIPT_FOLDERS = ("bench", "cmake", "deploy", "python", "tests", "tools")

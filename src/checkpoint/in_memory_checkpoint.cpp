@@ -201,7 +201,7 @@ void InMemoryPart::reserve(int64_t bytes) {
             "cannot allocate {} bytes for the in-memory checkpoint: {}",
             bytes,
             std::strerror(errno)),
-        "set checkpoint.replicas=0");
+        "set checkpoint.in_memory_replicas=0");
   }
   data_ = static_cast<std::byte*>(at);
   size_ = bytes;

@@ -57,7 +57,7 @@ void print(const plan::MachineSamples& samples, const plan::NodeGroup& node) {
     const double seconds = step.step_seconds - step.optimizer - step.rest;
     worst = std::max(worst, std::abs(seconds / pass.seconds - 1));
     std::cout << fmt::format(
-        "  {} layers of {}, {} x {} tokens, {} words, {}: {:.2f} ms, by the rates {:.2f} ms\n",
+        "  {} layers of {}, {} x {} tokens, vocabulary {}, {}: {:.2f} ms, predicted {:.2f} ms\n",
         job.model.layers,
         job.model.hidden_size,
         job.micro_batch,
@@ -70,7 +70,7 @@ void print(const plan::MachineSamples& samples, const plan::NodeGroup& node) {
   std::cout << fmt::format("  the largest error is {:.0f}%\n", 100 * worst);
   for (const plan::ReduceSample& s : samples.reductions) {
     std::cout << fmt::format(
-        "all-reduce of {:>9.0f} bytes over {} ranks: {:.3f} ms, by the rates {:.3f} ms\n",
+        "all-reduce of {:>9.0f} bytes over {} ranks: {:.3f} ms, predicted {:.3f} ms\n",
         s.bytes,
         s.members,
         s.seconds * 1e3,

@@ -119,7 +119,7 @@ ClassifiedRows classify_rows(
   result.is_test = datasets.test != nullptr;
   const auto& rows = result.is_test ? datasets.test : datasets.validation;
   if (rows == nullptr) {
-    throw Error(ErrorKind::kConfig, "no rows are named", "give --data FILE");
+    throw Error(ErrorKind::kConfig, "no rows to classify", "give --data FILE");
   }
   train::ModelRequest request;
   request.device = rank_context.device;

@@ -131,7 +131,7 @@ std::string page_of(
       "<!doctype html><meta charset=\"utf-8\"><title>data</title><style>body{font:15px/1.5 "
       "system-ui;max-width:60em;margin:2em auto;padding:0 1em}pre{white-space:pre-wrap;border:1px "
       "solid #ccc;padding:1em;color:#777}b{font-weight:normal;color:#000;background:#c8f0c8}"
-      "</style><p>What is <b>marked</b> is learned.</p>\n";
+      "</style><p><b>Marked</b> tokens have a loss.</p>\n";
   for (size_t i = 0; i < rows.size(); ++i) {
     page += fmt::format("<h3>{}</h3>\n<pre>", escaped(title_of(rows[i], number_of(i))));
     for (const Run& run : rows[i].runs) {
@@ -291,7 +291,7 @@ int run_data(std::vector<std::string> arguments) {
   if (word != "show") {
     throw Error(
         ErrorKind::kConfig,
-        word.empty() ? "lockstep data: the subcommand is required: show"
+        word.empty() ? "lockstep data: a subcommand is required: show"
                      : fmt::format("lockstep data: unknown subcommand '{}'", word),
         "lockstep data show data.train=FILE tokenizer.path=FOLDER");
   }

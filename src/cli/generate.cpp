@@ -187,7 +187,7 @@ void take_settings(
   request.settings = fmt::format("{}", fmt::join(taken, "; "));
 }
 
-/// Returns the options of the command line alone; those that are not given restrict nothing.
+/// Returns only the options of the command line. Options that are not given have neutral values.
 nn::GenerateOptions options_given(const Request& request) {
   nn::GenerateOptions options;
   options.top_p = request.top_p.value_or(1);

@@ -169,7 +169,7 @@ std::string check_dropout(c10::Device device) {
                keys = at::tensor({5, 6, 7}, at::kLong);
   const Tensor found = ops::dropout(x.to(device), 0.3, keys).to(at::kCPU);
   if (!at::equal(found, ops::dropout_by_tensors(x, 0.3, keys))) {
-    throw std::runtime_error("other elements are dropped than on the CPU");
+    throw std::runtime_error("the dropped elements differ from the CPU's");
   }
   return "the same elements";
 }
@@ -240,7 +240,7 @@ std::string check_rounding(c10::Device device) {
 
 std::string check_squares(c10::Device device) {
   if (!device.is_cuda() || ops::cuda_loops().add_squares == nullptr) {
-    return "no kernel of our own";
+    return "no Lockstep kernel";
   }
   auto generator = at::make_generator<at::CPUGeneratorImpl>(9);
   const Tensor values = at::randn({100000}, generator);
@@ -398,7 +398,7 @@ std::vector<Check> check_graphs(train::RankContext& rank_context) {
       const double other = captured.run({&inputs, 1}, targets, 1e-3).loss;
       if (!(std::abs(one - other) <= 1e-4 * std::abs(one))) {
         throw std::runtime_error(
-            fmt::format("loss {} in step {}, and {} of the plain one", other, step + 1, one));
+            fmt::format("loss {} in step {}, but {} without capture", other, step + 1, one));
       }
     }
     return captured.is_captured() ? "replayed" : "ran uncaptured: no graph was created";

@@ -259,8 +259,7 @@ std::string SharedMemoryBackend::why_gone(int rank) {
   }
   tell_wait(waited_for, /*gave_up=*/true);  // so that peers that see this rank leave report the
                                             // same cause
-  return fmt::format(
-      "rank {} has ended, which had no answer from rank {}", world_rank(rank), waited_for);
+  return fmt::format("rank {} ended: it had no answer from rank {}", world_rank(rank), waited_for);
 }
 
 void SharedMemoryBackend::give_up(SharedOperation& operation, std::chrono::milliseconds waited) {

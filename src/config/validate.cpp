@@ -32,8 +32,8 @@ void validate_checkpoint(const Config& config, Checker& check) {
   check.require(
       config.checkpoint.compare_replicas >= 0, "checkpoint.compare_replicas", "at least 0");
   check.require(
-      config.checkpoint.replicas == 0 || config.checkpoint.replicas == 1,
-      "checkpoint.replicas",
+      config.checkpoint.in_memory_replicas == 0 || config.checkpoint.in_memory_replicas == 1,
+      "checkpoint.in_memory_replicas",
       "0 or 1");
   check.require(config.checkpoint.replica_steps >= 1, "checkpoint.replica_steps", "at least 1");
 }

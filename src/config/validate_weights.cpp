@@ -163,7 +163,7 @@ void validate_float8(const Config& config, Checker& check) {
         "precision.fp8",
         fmt::format(
             "{} cannot be combined with quantization.bits={}, which dequantizes the same weights "
-            "in its products",
+            "in its matrix products",
             section.fp8,
             *config.quantization.bits),
         "remove one of them");

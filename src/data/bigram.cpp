@@ -39,7 +39,9 @@ BigramModel::BigramModel(int64_t vocabulary_size)
     : vocabulary_size_(static_cast<uint64_t>(vocabulary_size)),
       slots_(size_t{1} << 12) {
   if (vocabulary_size < 1 || vocabulary_size > int64_t{1} << 31) {
-    throw Error(ErrorKind::kInternal, fmt::format("a bigram model of {} tokens", vocabulary_size));
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("invalid vocabulary of {} tokens for a bigram model", vocabulary_size));
   }
   context_count_.resize(static_cast<size_t>(vocabulary_size));
   followers_.resize(static_cast<size_t>(vocabulary_size));

@@ -31,7 +31,8 @@ Assignment fit_best(const std::vector<Piece>& pieces, int64_t length) {
     const int64_t tokens = piece(i).tokens;
     if (tokens < 1 || tokens > length) {
       throw Error(
-          ErrorKind::kInternal, fmt::format("a piece of {} tokens in rows of {}", tokens, length));
+          ErrorKind::kInternal,
+          fmt::format("a piece of {} tokens exceeds rows of {}", tokens, length));
     }
     int64_t room = length, row = found.rows;
     if (const auto fit = rows_by_room.lower_bound(tokens); fit != rows_by_room.end()) {

@@ -84,7 +84,7 @@ Messages messages_of(const ChatRecord& record, const char* name) {
     throw Error(
         ErrorKind::kData,
         fmt::format("{}: the field \"{}\" is not a list of messages", record.place, name),
-        R"(a row is of texts alone, or of messages alone: [{"role": "user", "content": "..."}])");
+        R"(a row contains only strings or only messages: [{"role": "user", "content": "..."}])");
   }
   for (const auto& message : value) {
     for (const char* unused : {"weight", "train"}) {

@@ -17,9 +17,9 @@ enum class TargetForm {
 };
 
 /// Determines the form from the labels of the rows. Lists are kLabels. Several fields are kLabels
-/// if all values are 0 or 1, otherwise kNumbers. Numbers are kNumbers if one has a fraction or an
-/// exponent. All other labels are kClass. Throws Error (data) if lists are mixed with single
-/// labels, or numbers with words.
+/// if all values are 0 or 1, otherwise kNumbers. Labels that are numbers are kNumbers if one of
+/// them has a fraction or an exponent. All other labels are kClass. Throws Error (data) if lists
+/// are mixed with single labels, or numbers with words.
 TargetForm find_form(const LabelledRows& rows, size_t fields, std::string_view key);
 
 /// Returns the labels that occur, in the order of classes: by number if all are integers, otherwise

@@ -25,7 +25,7 @@ void check(const SamplerOptions& options, const SamplerState& state) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "a step of {} sequences, {} at once, on rank {} of {}",
+            "invalid step: {} sequences, {} at once, on rank {} of {}",
             options.global_batch,
             options.micro_batch,
             options.rank,
@@ -75,7 +75,8 @@ Sampler::Sampler(SamplerOptions options, SamplerState start)
   if (sequences != options_.sequences) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("{} sequences of sources that have {}", options_.sequences, sequences));
+        fmt::format(
+            "{} sequences do not match the {} of the sources", options_.sequences, sequences));
   }
 }
 

@@ -67,7 +67,10 @@ SequenceView::SequenceView(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "{} classes and {} outputs for {} rows", classes.size(), outputs.size(), size_));
+            "{} classes and {} outputs do not match {} rows",
+            classes.size(),
+            outputs.size(),
+            size_));
   }
   classes_ = std::move(classes);
   outputs_ = std::move(outputs);
@@ -84,7 +87,10 @@ SequenceView::SequenceView(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "{} roles for {} rows, {} at once", answers.roles.size(), size_, answers.at_once));
+            "{} roles do not match {} rows, {} at once",
+            answers.roles.size(),
+            size_,
+            answers.at_once));
   }
   size_ = roles;
   answers_ = std::move(answers);

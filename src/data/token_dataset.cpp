@@ -125,7 +125,8 @@ void TokenDataset::read(int64_t begin, std::span<int64_t> out) const {
   if (begin < 0 || begin > tokens_ || count > tokens_ - begin) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("tokens {} to {} of {} requested", begin, begin + count, tokens_));
+        fmt::format(
+            "tokens {} to {} do not exist: the dataset has {}", begin, begin + count, tokens_));
   }
   if (narrow_ != nullptr) {
     std::copy_n(narrow_ + begin, count, out.data());

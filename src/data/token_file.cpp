@@ -68,7 +68,7 @@ TokenFileWriter::TokenFileWriter(
       pad >= vocabulary_size) {
     throw Error(
         ErrorKind::kInternal,
-        fmt::format("a token file of {} entries, padded with {}", vocabulary_size, pad));
+        fmt::format("invalid vocabulary of {} entries, or padding id {}", vocabulary_size, pad));
   }
   const std::string suffix = temporary_suffix();
   temporary_ = with_suffix(path_, suffix);

@@ -505,7 +505,8 @@ Value apply_filter(const std::string& name, const Value& value, const Arguments&
   arguments.check(name, filter.most, filter.names, filter.any_names);
   if (value.is_marked() && !takes_marked(name)) {
     fail(fmt::format(
-        "a string marked as safe does not support the filter {}: remove | safe, nothing is escaped "
+        "a string marked as safe does not support the filter {}: remove | safe, since nothing is "
+        "escaped "
         "in a chat",
         name));
   }

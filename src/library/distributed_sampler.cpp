@@ -20,7 +20,7 @@ DistributedSampler::DistributedSampler(size_t size, const DistributedSamplerOpti
   if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks) {
     throw Error(
         ErrorKind::kConfig,
-        fmt::format("a sampler for rank {} of {} ranks", options.rank, options.ranks),
+        fmt::format("rank {} is out of range for {} ranks", options.rank, options.ranks),
         "use rank and ranks of the communicator");
   }
   if (samples_of_rank() < 1) {

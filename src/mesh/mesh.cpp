@@ -46,8 +46,8 @@ std::string key_text(const Mesh& mesh) {
   return text;
 }
 
-/// Returns the smallest number of ranks, at least `ranks`, that the request divides or, if it has a
-/// data-parallel size, multiplies to. 0 if no machine has so many.
+/// Returns the smallest number of ranks, at least `ranks`, that is divisible by the product of the
+/// given sizes or, if the data-parallel size is given, equals it. 0: more than kMostRanks.
 int64_t ranks_for(const MeshRequest& request, int ranks) {
   constexpr int64_t kMostRanks = 4096;
   int64_t product = 1;

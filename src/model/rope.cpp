@@ -147,7 +147,7 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, const Rope& rope, in
     case RopeType::kNone:
       break;
   }
-  throw Error(ErrorKind::kInternal, "rotary frequencies of a model without rotary positions");
+  throw Error(ErrorKind::kInternal, "the model has no rotary positions");
 }
 
 }  // namespace lockstep::model

@@ -35,7 +35,7 @@ Tensor DropoutKeys::of_site(int64_t site) {
   const auto [found, is_new] = sites_.try_emplace(site, static_cast<int64_t>(sites_.size()));
   if (is_new && begun_ != 1) {
     sites_.erase(found);
-    throw Error(ErrorKind::kInternal, "a dropout site that the first step did not have");
+    throw Error(ErrorKind::kInternal, "a dropout site did not occur in the first step");
   }
   return keys_.defined() ? keys_[found->second]
                          : ops::to_device(numbers()[found->second].clone(), device_);

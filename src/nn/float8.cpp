@@ -231,8 +231,8 @@ void round_linears(LanguageModel& model, const model::Float8& float8) {
         throw Error(
             ErrorKind::kConfig,
             fmt::format(
-                "precision.fp8: the weights of {} are packed, and packed weights do not support "
-                "float8 products",
+                "precision.fp8: the weights of {} are quantized, and quantized weights do not "
+                "support float8 matrix products",
                 name.prefix),
             "remove precision.fp8, or train a model with 16-bit weights");
       }

@@ -42,7 +42,7 @@ void fill_initial(
     throw Error(
         ErrorKind::kInternal,
         fmt::format(
-            "{} elements from index {} of {}, which has {}",
+            "{} elements from index {} exceed {}, which has {}",
             count,
             begin,
             parameter.name,

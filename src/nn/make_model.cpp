@@ -48,7 +48,7 @@ ModelPart checked(const model::ModelConfig& config, ModelPart part) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "layers {} to {} of a model of {} layers",
+            "layers {} to {} do not exist in a model of {} layers",
             part.first_layer,
             part.first_layer + part.layers - 1,
             config.layers));

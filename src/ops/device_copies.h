@@ -24,8 +24,8 @@ class DeviceCopies {
 
   /// Makes subsequent copies wait for the work that is already queued on the compute stream.
   void follow_compute();
-  /// Makes work that is queued on the compute stream from now on wait for all copies so far, or for
-  /// the copies before an event.
+  /// Makes the compute stream wait for all copies so far, or for the copies before an event, before
+  /// it runs work that is queued later.
   void lead_compute() { lead_compute(now()); }
   void lead_compute(const c10::Event& copied) { copied.block(current()); }
   /// Starts a copy without blocking. The returned event is recorded when this copy and all earlier

@@ -64,7 +64,8 @@ ShardedDataParallel::ShardedDataParallel(
   if (options.optimizer.optim == "muon") {
     throw Error(
         ErrorKind::kConfig,
-        "ShardedDataParallel does not support muon: it cannot tell hidden matrices of a module "
+        "ShardedDataParallel does not support muon: it cannot distinguish hidden matrices of a "
+        "module "
         "from embeddings and heads",
         "use adamw, lion_32bit, sgd or adafactor; muon requires a model from parallelize()");
   }

@@ -92,7 +92,7 @@ class Grid {
       if (devices_ > node_size_ && heads > node_size_) {
         visitor_.refuse(
             fmt::format("tensor above {}", node_size_),
-            "it would span nodes, and every block has its collectives");
+            "it would span nodes, and every block communicates");
       }
       return divisors(node_size_, heads);
     }

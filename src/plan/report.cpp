@@ -78,7 +78,7 @@ std::string precision_text(const Job& job) {
   std::string text = "16 bits with float32 masters";
   if (job.precision == Precision::kFloat8) {
     text += fmt::format(
-        ", products of {:.0f}% of the blocks in 8 bits with one scale per {}",
+        ", matrix products of {:.0f}% of the blocks in 8 bits with one scale per {}",
         100 * job.float8_share,
         job.software.scaling == Scaling::kRow ? "row" : "tensor");
   }

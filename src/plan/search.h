@@ -59,8 +59,8 @@ std::string parameters_text(const model::ModelConfig& model);
 std::string plan_line(const Job& job);
 /// Returns a table of the best plans, followed by excluded kinds and search statistics.
 std::string search_table(const SearchResult& result, const SearchRequest& request);
-/// Returns the precision as text: "float32", "16 bits with float32 masters, products of 94% of the
-/// blocks in 8 bits".
+/// Returns the precision as text: "float32", "16 bits with float32 masters, matrix products of
+/// 94% of the blocks in 8 bits".
 std::string precision_text(const Job& job);
 /// Throws Error (config) if the job uses 8-bit products on a device that does not support them.
 /// CPUs emulate them.

@@ -22,7 +22,7 @@ struct Closing {
 
 /// Draws the schedule as a self-contained SVG with one row per rank and one rectangle per action.
 /// The color shows the kind of action; later stages of a rank are darker. The tooltip of each
-/// rectangle shows its times. The entries of `after` are grey.
+/// rectangle shows its times. The work in `after` is grey.
 std::string draw_svg(
     const Schedule& schedule,
     const Timeline& timeline,

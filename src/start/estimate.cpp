@@ -163,7 +163,7 @@ void print_larger_cluster(const plan::Job& job, const plan::Cluster& cluster) {
   request.cluster = cluster;
   if (const auto larger = plan::find_larger_cluster(request)) {
     std::cout << fmt::format(
-        "  {} devices would do (lockstep plan --gpu {} --gpus {}): {}\n",
+        "  {} devices would suffice (lockstep plan --gpu {} --gpus {}): {}\n",
         larger->devices,
         cluster.slowest().device.name,
         larger->devices,
@@ -179,8 +179,8 @@ void print_remedies(
   const std::vector<plan::Remedy> remedies = plan::remedies(job, cluster, others);
   const bool is_enough = !remedies.empty() && remedies.front().fits;
   std::cout
-      << (is_enough ? "\nthe cheapest changes that would make it fit\n"
-                    : "\nno one or two changes would make it fit; these save most\n");
+      << (is_enough ? "\nthe cheapest changes that make it fit\n"
+                    : "\nno one or two changes make it fit; the largest savings\n");
   size_t shown = 0;
   for (const plan::Remedy& remedy : remedies) {
     if (shown == kShown || (is_enough && !remedy.fits)) {

@@ -301,7 +301,7 @@ plan::SearchRequest request_of(const config::Resolution& resolution) {
                                : "larger devices";
   if (result.smallest) {
     nearest += fmt::format(
-        "; the closest on these is {}: {:.1f} GB per device and {:.1f} GB of host memory",
+        "; the closest plan on them is {}: {:.1f} GB per device and {:.1f} GB of host memory",
         plan::plan_line(result.smallest->job),
         result.smallest->memory.total() / 1e9,
         result.smallest->memory.host / 1e9);

@@ -48,7 +48,7 @@ std::string with_history(const std::string& monitored, const Job& job, int64_t s
 
 std::unique_ptr<checkpoint::InMemoryCheckpoint> make_in_memory_checkpoint(
     Job& job, RankContext& rank_context) {
-  if (job.config.checkpoint.replicas == 0) {
+  if (job.config.checkpoint.in_memory_replicas == 0) {
     return nullptr;
   }
   const int memory = rank_context.ranks_are_threads ? -1 : persistent_memory();  // one per process
@@ -57,8 +57,8 @@ std::unique_ptr<checkpoint::InMemoryCheckpoint> make_in_memory_checkpoint(
     if (!answer.empty()) {
       if (rank_context.is_first()) {
         log_warning(
-            "checkpoint.replicas=1 is ignored: no launcher provides memory for it; start the job "
-            "with `lockstep launch --max-restarts N`");
+            "checkpoint.in_memory_replicas=1 is ignored: no launcher provides memory for it; start "
+            "the job with `lockstep launch --max-restarts N`");
       }
       return nullptr;
     }
@@ -73,7 +73,7 @@ std::unique_ptr<checkpoint::InMemoryCheckpoint> make_in_memory_checkpoint(
   if (!has_room(bytes - kept_bytes(memory), rank_context)) {
     if (rank_context.is_first()) {
       log_warning(
-          "checkpoint.replicas=1 is ignored: not enough memory for {} per rank",
+          "checkpoint.in_memory_replicas=1 is ignored: not enough memory for {} per rank",
           monitor::format_bytes(bytes));
     }
     return nullptr;
@@ -121,7 +121,7 @@ double keep_step(Job& job, RankContext& rank_context) {
 
 std::optional<std::filesystem::path> recover_in_memory_step(
     Job& job, const std::optional<std::filesystem::path>& found, RankContext& rank_context) {
-  if (job.config.checkpoint.replicas == 0 || rank_context.round.number == 0) {
+  if (job.config.checkpoint.in_memory_replicas == 0 || rank_context.round.number == 0) {
     return found;
   }
   std::optional<checkpoint::InMemoryStep> kept;

@@ -1,5 +1,5 @@
-// In-memory checkpoints of a job (checkpoint.replicas=1). Their memory outlives the worker
-// processes. Restarted workers write it to a checkpoint folder and resume from there.
+// In-memory checkpoints of a job (checkpoint.in_memory_replicas=1). Their memory outlives the
+// worker processes. Restarted workers write it to a checkpoint folder and resume from there.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,9 @@
 
 namespace lockstep::train {
 
-/// Creates the in-memory checkpoint if checkpoint.replicas is set and there is enough memory;
-/// otherwise returns null. Must be called after the job's state has been restored, on every rank.
+/// Creates the in-memory checkpoint if checkpoint.in_memory_replicas is set and there is enough
+/// memory; otherwise returns null. Must be called after the job's state has been restored, on every
+/// rank.
 std::unique_ptr<checkpoint::InMemoryCheckpoint> make_in_memory_checkpoint(
     Job& job, RankContext& rank_context);
 

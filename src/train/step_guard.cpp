@@ -15,7 +15,7 @@ void guard_products(bool wanted, c10::Device device) {
   if (wanted && !device.is_cpu()) {
     throw Error(
         ErrorKind::kConfig,
-        "training.check_products is on, but products on a GPU are not checked",
+        "training.check_products is on, but matrix products on a GPU are not checked",
         "train with use_cpu=true, or use training.replay_spikes=true instead");
   }
   ops::check_products(wanted);

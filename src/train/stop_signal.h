@@ -13,7 +13,7 @@ namespace lockstep::train {
 class StopSignal {
  public:
   enum class Reply { kNone, kLog };
-  /// With kLog, a log line acknowledges the first signal at once, whatever the rank is doing.
+  /// With kLog, a log line acknowledges the first signal immediately, not at the end of the step.
   explicit StopSignal(Reply reply = Reply::kNone);
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;

@@ -150,7 +150,7 @@ TEST(Limits, OfPlans) {
       {"precision.loss_scale.hysteresis", "0", "must be at least 1", "1", {"fp16=true"}},
       {"precision.loss_scale.minimum", "0", "must be above 0", "0.5", {"fp16=true"}},
       {"checkpoint.compare_replicas", "-1", "must be at least 0", "0"},
-      {"checkpoint.replicas", "2", "must be 0 or 1, not 2", "1"},
+      {"checkpoint.in_memory_replicas", "2", "must be 0 or 1, not 2", "1"},
       {"checkpoint.replica_steps", "0", "must be at least 1", "1"},
       {"monitor.sample_tokens", "0", "must be at least 1", "1"},
       {"monitor.histograms", "-1", "must be at least 0", "0"},

@@ -348,6 +348,26 @@ TEST(Resolve, NamesOfVersion4) {
   EXPECT_THAT(harness.error({"optim_args=x"}), HasSubstr("adam_beta1"));
 }
 
+TEST(Resolve, AcceptsOlderNameOfInMemoryReplicas) {
+  const Harness harness;
+  const auto checkpoint = [&](const std::vector<std::string>& arguments) {
+    const Resolution resolution = harness.run(arguments);
+    EXPECT_THAT(resolution.warnings, IsEmpty());
+    return resolution.config.checkpoint;
+  };
+  EXPECT_EQ(checkpoint({"checkpoint.in_memory_replicas=1"}).in_memory_replicas, 1);
+  EXPECT_EQ(checkpoint({"checkpoint.replicas=1"}).in_memory_replicas, 1);
+  EXPECT_EQ(checkpoint({"--checkpoint.replicas", "1"}).in_memory_replicas, 1);
+  harness.write(
+      "a.yaml", "checkpoint:\n  replicas: 1\n  compare_replicas: ${checkpoint.replicas}\n");
+  EXPECT_EQ(checkpoint({"-c", "@/a.yaml"}).in_memory_replicas, 1);
+  EXPECT_EQ(checkpoint({"-c", "@/a.yaml"}).compare_replicas, 1);
+  EXPECT_EQ(
+      checkpoint({"-c", "@/a.yaml", "checkpoint.in_memory_replicas=0"}).in_memory_replicas, 0);
+  harness.write("b.yaml", "checkpoint:\n  in_memory_replicas: 1\n  replicas: 0\n");
+  EXPECT_THAT(harness.error({"-c", "@/b.yaml"}), HasSubstr("also given as replicas"));
+}
+
 TEST(Resolve, NamesThatDoNothingAreWarnedOfUnlessHarmless) {
   const Harness harness;
   EXPECT_TRUE(

@@ -228,7 +228,7 @@ TEST(Rules, OfPlans) {
   });
   // Virtual stages: the split lists every stage of every rank.
   EXPECT_EQ(Harness().error({"parallel.pipeline=2", "parallel.split='1,2,3,4'"}), "");
-  // A path is a schedule file, whatever its name.
+  // A path is a schedule file, even if its name is close to that of a schedule.
   EXPECT_EQ(Harness().error({"parallel.pipeline=2", "parallel.schedule=./1f1"}), "");
 }
 

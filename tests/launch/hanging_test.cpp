@@ -23,8 +23,7 @@ TEST(Hanging, TheRankThatGaveNoAnswerIsReadFromTheMessage) {
   EXPECT_EQ(unanswering_rank(kMessage), 3);
   EXPECT_EQ(
       unanswering_rank("rank 1 failed: no answer in 2 s from rank 2, which waits for rank 7"), 7);
-  EXPECT_EQ(
-      unanswering_rank("rank 1 failed: rank 0 has ended, which had no answer from rank 5"), 5);
+  EXPECT_EQ(unanswering_rank("rank 1 failed: rank 0 ended: it had no answer from rank 5"), 5);
   EXPECT_EQ(unanswering_rank("rank 1 failed: rank 0 has ended"), std::nullopt);
   EXPECT_EQ(unanswering_rank("rank 1: no answer in 2 s from ranks 2, 3"), std::nullopt);
   EXPECT_EQ(unanswering_rank(""), std::nullopt);

@@ -103,7 +103,7 @@ class Client {
       done += static_cast<size_t>(size);
     }
   }
-  /// Reads so many bytes, or until the store disconnects. Returns the number.
+  /// Reads up to `most` bytes, or until the store disconnects. Returns the number of bytes.
   size_t read(size_t most) {
     std::vector<char> buffer(size_t{1} << 20);
     size_t done = 0;

@@ -13,7 +13,7 @@ namespace null_gpu {
 void order_work(Stream& stream);
 /// Records that the stream's last work reads or writes a range of device or pinned memory.
 void touch(Stream& stream, const void* begin, size_t bytes, bool is_write, const char* what);
-/// Records the accesses of a kernel outside of ATen operations: the first byte behind each pointer
+/// Records the accesses of a kernel outside of ATen operations: the first byte at each pointer
 /// argument. Pointers to const are reads. `arguments` are those of the launch.
 void touch_arguments(Stream& stream, const char* kernel, void** arguments);
 

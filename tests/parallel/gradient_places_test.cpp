@@ -164,7 +164,7 @@ TEST(GradientPlaces, HooksOfOthersSeeGradients) {
   }
 }
 
-/// Records the parameters whose buffers are lent.
+/// Records the parameters whose buffers a kernel has acquired.
 struct Spy final : ops::GradientSink {
   std::unique_ptr<torch::autograd::PostAccumulateGradHook> inner;
   std::function<void()> lends;

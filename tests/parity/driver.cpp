@@ -1,10 +1,10 @@
 // Runs models for the parity tests: parity_driver CASE_FOLDER...
-// Each folder holds a Hugging Face folder "model" and "input.safetensors": ids and labels [B, T],
-// batches [S, B, T], prompt [P], new_tokens [1]; for an encoder-decoder also source and source_mask
-// [B, S'], sources [S, B, S']; for an encoder attention_mask and token_type_ids [B, T]. Into each
-// it writes "output.safetensors" (logits, loss, grad.NAME, losses [S] of S AdamW steps, generated),
-// and "saved", a folder as we save it. Where there is a folder "adapter" too, the adapter of it
-// alone is trained, and saved. Weights are computed with in float32, or in bfloat16 where the
+// Each folder contains a Hugging Face folder "model" and "input.safetensors": ids and labels
+// [B, T], batches [S, B, T], prompt [P], new_tokens [1]; for an encoder-decoder also source and
+// source_mask [B, S'], sources [S, B, S']; for an encoder attention_mask and token_type_ids [B, T].
+// The driver writes "output.safetensors" (logits, loss, grad.NAME, losses [S] of S AdamW steps,
+// generated) to each folder, and the model that Lockstep saves to "saved". If the folder contains a
+// folder "adapter", only this adapter is trained and saved. Weights are float32, or bfloat16 if the
 // folder's name ends with "bfloat16".
 #include <cmath>
 #include <cstdio>

@@ -100,7 +100,7 @@ class NotFinite(ProgramTest):
         self.assertEqual(losses(self.folder / "run"), calm)
 
     def test_in_memory_checkpoint_is_not_used(self):
-        train = self.train_arguments("kept", *self.DIVERGES, "save_strategy=no", "checkpoint.replicas=1")
+        train = self.train_arguments("kept", *self.DIVERGES, "save_strategy=no", "checkpoint.in_memory_replicas=1")
         at = train.index("--nproc")
         result = lockstep("launch", "--nproc-per-node=2", "--max-restarts=3", "train", *train[1:at], *train[at + 2:], cwd=self.folder)
         self.assertEqual(result.code, 6, result)

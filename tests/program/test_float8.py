@@ -45,7 +45,7 @@ class Float8(ProgramTest):
         self.assertIn("num_layers_at_start_in_bf16=0", told.err)
         ends = ["precision.num_layers_at_start_in_bf16=0", "precision.num_layers_at_end_in_bf16=0"]
         told = self.train("one", "bf16=true", "model.path=single.json", "precision.fp8=rowwise", *ends, steps=2)
-        self.assertIn("float8 products of 4 linears, one scale per row", told.err)
+        self.assertIn("float8 matrix products in 4 linears, one scale per row", told.err)
 
     def test_incompatible_settings_are_refused(self):
         for words, reason in {

@@ -102,7 +102,7 @@ class NullGpu(ProgramTest):
 
     @long
     def test_in_memory_checkpoints_are_pinned(self):
-        words = ["model.path=llama.json", "bf16=true", *PLANS["zero-1"], "checkpoint.replicas=1", "save_strategy=no"]
+        words = ["model.path=llama.json", "bf16=true", *PLANS["zero-1"], "checkpoint.in_memory_replicas=1", "save_strategy=no"]
         reports, kept = self.folder / "kept.reports", {}
         for steps in (2, 4):
             command, _, _, *arguments = self.train_arguments(f"kept-{steps}", *words, "use_cpu=false", steps=steps)

@@ -122,7 +122,7 @@ class Predict(ProgramTest):
         table = self.run_ok(*words, "parallel.shard_ranks=8").out
         self.assertIn("zero 3 in groups of 8", table)
         self.assertIn("fits,", table)
-        self.assertIn("the cheapest changes that would make it fit",
+        self.assertIn("the cheapest changes that make it fit",
                       self.run_ok("estimate", "--model", "gpt2-xl", "--gpu", "rtx-4090", "training.bf16=true").out)
 
     def test_plan_explain_and_replanning(self):
@@ -218,7 +218,7 @@ class Predict(ProgramTest):
         self.write_model("large.json", 12288, 96)
         told = self.run_fails(5, "plan", "--model", "large.json", "--gpu", "rtx-4090", "--gpus", 2).err
         self.assertRegex(told, r"\d+ devices of rtx-4090 would suffice: data")
-        self.assertIn("the closest on these is", told)
+        self.assertIn("the closest plan on them is", told)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`checkpoint.replicas=1`: in-memory checkpoints that outlive the ranks, so that a lost rank or node costs only the current step."""
+"""`checkpoint.in_memory_replicas=1`: in-memory checkpoints that outlive the ranks, so that a lost rank or node costs only the current step."""
 
 import json
 import os
@@ -15,7 +15,7 @@ class Replicas(ProgramTest):
     def launch(self, options, output, *more):
         """Starts a run that writes no checkpoints except the in-memory ones."""
         train = self.train_arguments(
-            output, "checkpoint.replicas=1", "save_strategy=no", *more, steps=self.STEPS)
+            output, "checkpoint.in_memory_replicas=1", "save_strategy=no", *more, steps=self.STEPS)
         at = train.index("--nproc")
         return start("launch", "--max-restarts=9", *options, "train", *train[1:at], *train[at + 2:], cwd=self.folder)
 
@@ -125,10 +125,10 @@ class Replicas(ProgramTest):
         self.assertEqual([line["step"] for line in metrics(self.folder / name) if "loss" in line], list(range(1, self.STEPS + 1)))
 
     def test_replicas_without_a_launcher_are_ignored_with_a_warning(self):
-        done = self.train("alone", "checkpoint.replicas=1", steps=2)
-        self.assertIn("checkpoint.replicas=1 is ignored: no launcher provides memory for it", done.err)
-        failed = self.run_fails(2, *self.train_arguments("two", "checkpoint.replicas=2", "checkpoint.replica_steps=0"))
-        self.assertIn("checkpoint.replicas", failed.err)
+        done = self.train("alone", "checkpoint.in_memory_replicas=1", steps=2)
+        self.assertIn("checkpoint.in_memory_replicas=1 is ignored: no launcher provides memory for it", done.err)
+        failed = self.run_fails(2, *self.train_arguments("two", "checkpoint.in_memory_replicas=2", "checkpoint.replica_steps=0"))
+        self.assertIn("checkpoint.in_memory_replicas", failed.err)
         self.assertIn("checkpoint.replica_steps", failed.err)
 
 

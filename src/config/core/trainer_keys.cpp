@@ -229,17 +229,22 @@ constexpr KeyRule kTrainerRules[] = {
     {"xpu_backend", kRefused, "", "use ddp_backend"},
 };
 
-struct Rename {
-  std::string_view from, to;
+struct SectionRename {
+  std::string_view section, from, to;
 };
 
-constexpr Rename kRenames[] = {
-    {"activation_checkpointing", "gradient_checkpointing"},
-    {"activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"},
-    {"evaluation_strategy", "eval_strategy"},
-    {"no_cuda", "use_cpu"},
-    {"per_gpu_eval_batch_size", "per_device_eval_batch_size"},
-    {"per_gpu_train_batch_size", "per_device_train_batch_size"},
+constexpr SectionRename kRenames[] = {
+    {"checkpoint", "replicas", "in_memory_replicas"},
+    {"training", "activation_checkpointing", "gradient_checkpointing"},
+    {"training", "activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"},
+    {"training", "evaluation_strategy", "eval_strategy"},
+    {"training", "no_cuda", "use_cpu"},
+    {"training", "per_gpu_eval_batch_size", "per_device_eval_batch_size"},
+    {"training", "per_gpu_train_batch_size", "per_device_train_batch_size"},
+};
+
+struct Rename {
+  std::string_view from, to;
 };
 
 // Arguments of run_clm.py, run_classification.py and similar scripts.
@@ -268,9 +273,9 @@ KeyRules trainer_rules() {
   return kTrainerRules;
 }
 
-std::string_view current_name(std::string_view name) {
-  for (const Rename& rename : kRenames) {
-    if (rename.from == name) {
+std::string_view current_name(std::string_view section, std::string_view name) {
+  for (const SectionRename& rename : kRenames) {
+    if (rename.section == section && rename.from == name) {
       return rename.to;
     }
   }
@@ -287,7 +292,7 @@ std::string_view script_key(std::string_view name) {
 }
 
 bool is_training_name(std::string_view name) {
-  const std::string_view current = current_name(name);
+  const std::string_view current = current_name("training", name);
   return find_rule(kTrainerRules, current) != nullptr ||
          find_key("training." + std::string(current)) != nullptr;
 }

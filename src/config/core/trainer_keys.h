@@ -13,9 +13,9 @@ namespace lockstep::config {
 /// Returns the rules. Names have no "training." prefix.
 KeyRules trainer_rules();
 
-/// Returns the current name for an older name in `training` ("evaluation_strategy" ->
-/// "eval_strategy"); otherwise the name itself.
-std::string_view current_name(std::string_view name);
+/// Returns the current name for an older name of a key in a section ("training",
+/// "evaluation_strategy" -> "eval_strategy"); otherwise the name itself.
+std::string_view current_name(std::string_view section, std::string_view name);
 /// Returns the key for an argument of transformers' example scripts ("model_name_or_path" ->
 /// "model.path"); otherwise an empty string.
 std::string_view script_key(std::string_view name);

@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/nearest.h"
 #include "base/redact.h"
+#include "config/core/schema.h"
 #include "config/core/yaml.h"
 #include "config/hydra/layers.h"
 #include "config/hydra/override.h"
@@ -220,7 +221,7 @@ Value Interpolator::node(const std::string& reference, const Value& value, const
   // Retries with the current name because older names were renamed: ${trainer.args.seed} is
   // ${training.seed}.
   if (root_.find(target) == nullptr && !target.empty() &&
-      (target[0] == "trainer" || target[0] == "training")) {
+      (target[0] == "trainer" || is_section(target[0]))) {
     referenced_.insert(target[0]);
     target = canonical_path(std::move(target));
   }

@@ -115,28 +115,7 @@ void remove(Value& tree, const Path& path, const Override& override, Problems& p
   }
 }
 
-}  // namespace
-
-Path canonical_path(Path path) {
-  if (path.size() >= 2 && path[0] == "trainer" && path[1] == "args") {
-    path.erase(path.begin());
-    path[0] = "training";
-  } else if (!path.empty() && !is_section(path[0])) {
-    if (is_training_name(path[0])) {
-      path.insert(path.begin(), "training");
-    } else if (const std::string_view key = script_key(path[0]); !key.empty()) {
-      Path whole = split_path(key);
-      whole.insert(whole.end(), path.begin() + 1, path.end());
-      return whole;
-    }
-  }
-  if (path.size() >= 2 && path[0] == "training") {
-    path[1] = std::string(current_name(path[1]));
-  }
-  return path;
-}
-
-void rename_older_names(Value& tree, Problems& problems) {
+void move_trainer_arguments(Value& tree, Problems& problems) {
   if (Value* trainer = tree.find("trainer")) {
     if (const Value* arguments = trainer->find("args"); arguments != nullptr) {
       Value moved = *arguments;
@@ -158,21 +137,50 @@ void rename_older_names(Value& tree, Problems& problems) {
       }
     }
   }
-  Value* training = tree.find("training");
-  if (training == nullptr || !training->is_map()) {
-    return;
-  }
-  const std::vector<Entry> entries = training->entries;
+}
+
+void rename_older_names_in(const std::string& section, Value& map, Problems& problems) {
+  const std::vector<Entry> entries = map.entries;
   for (const Entry& entry : entries) {
-    const std::string current(current_name(entry.name));
+    const std::string current(current_name(section, entry.name));
     if (current == entry.name) {
       continue;
     }
-    training->erase(entry.name);
-    if (Value* known = training->find(current)) {
-      take_later("training." + current, entry.name, *known, entry.value, problems);
+    map.erase(entry.name);
+    if (Value* known = map.find(current)) {
+      take_later(section + "." + current, entry.name, *known, entry.value, problems);
     } else {
-      training->entries.push_back({current, entry.value});
+      map.entries.push_back({current, entry.value});
+    }
+  }
+}
+
+}  // namespace
+
+Path canonical_path(Path path) {
+  if (path.size() >= 2 && path[0] == "trainer" && path[1] == "args") {
+    path.erase(path.begin());
+    path[0] = "training";
+  } else if (!path.empty() && !is_section(path[0])) {
+    if (is_training_name(path[0])) {
+      path.insert(path.begin(), "training");
+    } else if (const std::string_view key = script_key(path[0]); !key.empty()) {
+      Path whole = split_path(key);
+      whole.insert(whole.end(), path.begin() + 1, path.end());
+      return whole;
+    }
+  }
+  if (path.size() >= 2) {
+    path[1] = std::string(current_name(path[0], path[1]));
+  }
+  return path;
+}
+
+void rename_older_names(Value& tree, Problems& problems) {
+  move_trainer_arguments(tree, problems);
+  for (Entry& entry : tree.entries) {
+    if (entry.value.is_map()) {
+      rename_older_names_in(entry.name, entry.value, problems);
     }
   }
 }

@@ -11,12 +11,13 @@
 namespace lockstep::config {
 
 /// Returns the canonical path of a key: trainer.args.seed, seed -> training.seed;
-/// evaluation_strategy -> training.eval_strategy; model_name_or_path -> model.path. Returns other
-/// paths unchanged.
+/// evaluation_strategy -> training.eval_strategy; checkpoint.replicas ->
+/// checkpoint.in_memory_replicas; model_name_or_path -> model.path. Returns other paths unchanged.
 Path canonical_path(Path path);
 
-/// In a composed tree, moves trainer.args.* to training.* and renames older names in training. If a
-/// key is set under two names, the later layer wins. Two names in the same layer are a problem.
+/// In a composed tree, moves trainer.args.* to training.* and renames older names in all sections.
+/// If a key is set under two names, the later layer wins. Two names in the same layer are a
+/// problem.
 void rename_older_names(Value& tree, Problems& problems);
 
 /// Applies an override to the tree, which must contain the defaults. An unknown key is a problem

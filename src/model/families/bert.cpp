@@ -176,7 +176,7 @@ void parse_encoder(ConfigReader& reader, ModelConfig& config) {
   config.bidirectional = true;
   config.qkv_bias = config.attention_out_bias = config.mlp_bias = true;
   if (reader.boolean("is_decoder", false)) {
-    reader.problem("is_decoder", "true is not supported: only the encoder is");
+    reader.problem("is_decoder", "true is not supported: the model must be an encoder");
   }
 }
 

@@ -61,8 +61,8 @@ class Mailbox {
   /// from an earlier message with the same stage, micro-batch and signature. `taken_at` is the
   /// index of the action that receives the message; see `sent_until`.
   void send(int rank, const Message& message, const Tensors& tensors, int taken_at);
-  /// Posts the receives for this message and for earlier messages from `rank`, as far as their
-  /// layouts are known. Does not block.
+  /// Posts the receives for this message and for earlier messages from `rank` whose layouts are
+  /// known. Does not block.
   void expect(int rank, const Message& message);
   /// Waits for the message and returns its tensors. Activations are leaves that require gradients
   /// if the sender's tensors did.

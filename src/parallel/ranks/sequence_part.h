@@ -35,9 +35,10 @@ struct SequencePart {
 };
 
 /// Returns this rank's shard of a micro-batch: the ids, targets and positions of its context rank.
-/// The sequence is first padded at the end to a multiple of multiple() (id 0, no target, the last
-/// position). Padding does not affect the loss, since no earlier token attends to it. Inputs that
-/// need neither are returned unchanged. Document starts are not sharded.
+/// The sequence is first padded at the end to a multiple of multiple(), with id 0, without targets
+/// and with the position of the last token. Padding does not affect the loss, since no earlier
+/// token attends to it. Inputs that need neither are returned unchanged. Document starts are not
+/// sharded.
 nn::ForwardInputs shard_inputs(const nn::ForwardInputs& inputs, const SequencePart& part);
 std::vector<nn::ForwardInputs> shard_inputs(
     std::span<const nn::ForwardInputs> batches, const SequencePart& part);

@@ -158,7 +158,7 @@ std::string budget_table(const Job& job) {
     return "";
   }
   std::string text = fmt::format(
-      "kernels of a layer, there and back, of {:.0f} tokens; the least time, in ms\n"
+      "kernels of a layer, forward and backward, {:.0f} tokens; minimum time in ms\n"
       "  {:<28} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
       job.micro_tokens(),
       "",

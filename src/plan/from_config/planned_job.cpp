@@ -192,7 +192,8 @@ Job planned_job(
   const bool files =
       parallel.offload_param.device == "nvme" || parallel.offload_optimizer.device == "nvme";
   job.offload_to = files ? OffloadTo::kNvme : OffloadTo::kHost;
-  if (config.checkpoint.replicas > 0) {  // the last two states, two replicas of a neighbor's
+  if (config.checkpoint.in_memory_replicas > 0) {
+    // The last two states; on several nodes also two replicas of a neighbor's.
     job.in_memory_checkpoints = job.mesh.ranks() > devices_per_node ? 4 : 2;
   }
   const bool half = config.training.bf16 || config.training.fp16;

@@ -21,7 +21,7 @@ struct Memory {
   double buckets = 0;      // communication buffers
   double fragmentation = 0;
   double context = 0;  // driver, libraries and communicators
-  double kept = 0;     // in-memory checkpoints (checkpoint.replicas), on CPUs
+  double kept = 0;     // in-memory checkpoints (checkpoint.in_memory_replicas), on CPUs
   double host = 0;     // bytes in host memory
   double nvme = 0;     // bytes in files
 

@@ -17,7 +17,7 @@ void check_float8(const parallel::ModelSpec& spec) {
 std::string float8_text(
     const model::Float8& float8, const model::ModelConfig& model, c10::Device device) {
   return fmt::format(
-      "float8 products of {} linears, one scale per {}, in {} of {} blocks{}",
+      "float8 matrix products in {} linears, one scale per {}, in {} of {} blocks{}",
       model::float8_linears(float8, model).size(),
       model::name_of(float8.scaling),
       model::float8_blocks(float8, model),

@@ -1,4 +1,5 @@
-// Reads metrics.jsonl to columns. The file may still be written; reading is as fast as the memory.
+// Reads metrics.jsonl into columns. The file may still be written; reading is as fast as the
+// memory.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@ const FIRST = ["loss", "learning_rate", "grad_norm", "tokens_per_s", "peak_share
 const HIDDEN = new Set(["epoch", "tokens", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second"]);
 // Events without a mark in the charts.
 const QUIET = new Set(["best", "samples", "memory", "forecast", "time", "measured", "compared replicas"]);
-const MOST_TOLD = 6;  // maximum number of lines whose last values are listed below a chart
+const MOST_LISTED = 6;  // maximum number of lines whose last values are listed below a chart
 const MOST_EVENTS = 300;  // most recent events listed per run
 const WIDTH = 640, HEIGHT = 260, LEFT = 62, RIGHT = 8, TOP = 8, BOTTOM = 24;
 const SVG = "http://www.w3.org/2000/svg";
@@ -171,8 +171,8 @@ function axes(svg, x, y, xs, ys) {
     svg.append(text({x: LEFT - 5, y: y(value) + 4}, "end", short(value)));
   }
   for (const value of ticks(...xs, state.logx)) {
-    const told = short(value), half = 3.5 * told.length;  // approximate half width; keeps the last label inside the picture
-    svg.append(text({x: Math.min(x(value), WIDTH - half), y: HEIGHT - 7}, "middle", told));
+    const label = short(value), half = 3.5 * label.length;  // approximate half width; keeps the last label inside the picture
+    svg.append(text({x: Math.min(x(value), WIDTH - half), y: HEIGHT - 7}, "middle", label));
   }
   svg.append(element("svg:rect", {x: LEFT, y: TOP, width: WIDTH - LEFT - RIGHT, height: HEIGHT - TOP - BOTTOM, fill: "none", stroke: "currentColor", opacity: 0.3}));
 }
@@ -195,11 +195,11 @@ function marks(svg, x, xs) {
 
 // Text alternative for screen readers: last value and range of each line.
 function describeChart(names, lines) {
-  const told = lines.map((line) => {
+  const parts = lines.map((line) => {
     const values = line.values.filter((value) => value !== null);
     return `${nameOf(line.run)}${names.length > 1 ? " " + line.name : ""} is ${short(values.at(-1))} at step ${line.steps.at(-1)}, between ${short(Math.min(...values))} and ${short(Math.max(...values))}`;
   });
-  return `${names.join(" and ")}: ${told.join("; ")}`;
+  return `${names.join(" and ")}: ${parts.join("; ")}`;
 }
 
 function drawInto(card) {
@@ -209,7 +209,7 @@ function drawInto(card) {
     card.legend.textContent = state.logy && lines.length ? "no values above 0" : "no values in these steps";
     return;
   }
-  if (!card.read) tellLast(card, lines);
+  if (!card.read) showLast(card, lines);
   svg.setAttribute("aria-label", describeChart(card.names, lines));
   const xs = [Math.max(state.from, state.logx ? 1 : 0), Math.max(state.to ?? lastStep(), state.from + 1)];
   const x = scaleOf(...xs, LEFT, WIDTH - RIGHT, state.logx), y = scaleOf(...ys, HEIGHT - BOTTOM, TOP, state.logy);
@@ -250,13 +250,13 @@ function place(card, event) {
 const lineName = (card, line) => `${nameOf(line.run)}${card.names.length > 1 ? " " + line.name : ""}`;
 
 // Default legend of a chart. Not announced by screen readers, because the picture's label contains the same.
-function tellLast(card, lines) {
+function showLast(card, lines) {
   card.read = false;
   card.legend.setAttribute("aria-live", "off");
-  card.legend.textContent = lines.length > MOST_TOLD ? "" : lines.map((line) => `${lineName(card, line)} ${short(line.values.at(-1))}`).join(", ");
+  card.legend.textContent = lines.length > MOST_LISTED ? "" : lines.map((line) => `${lineName(card, line)} ${short(line.values.at(-1))}`).join(", ");
 }
 
-function tell(card, at) {
+function showValues(card, at) {
   if (!card.hair) return;
   card.read = true;
   card.legend.setAttribute("aria-live", "polite");
@@ -275,7 +275,7 @@ function listen(card) {
   card.svg.addEventListener("pointerdown", (event) => { begin = place(card, event); });
   card.svg.addEventListener("pointermove", (event) => {
     const at = place(card, event);
-    tell(card, at);
+    showValues(card, at);
     if (begin !== null && card.band) {
       card.band.setAttribute("x", Math.min(begin, at));
       card.band.setAttribute("width", Math.abs(at - begin));
@@ -295,9 +295,9 @@ function listen(card) {
     event.stopPropagation();  // otherwise the page would move all charts
     const [low, high] = card.xs, wanted = (card.step ?? high) + by * Math.max(1, (high - low) / 50);
     card.step = steps[nearest(steps, Math.min(high, Math.max(low, wanted)))];
-    tell(card, Math.min(WIDTH - RIGHT, Math.max(LEFT, card.x(card.step))));
+    showValues(card, Math.min(WIDTH - RIGHT, Math.max(LEFT, card.x(card.step))));
   });
-  const leave = () => { begin = null; card.hair?.setAttribute("opacity", 0); tellLast(card, linesOf(card.names)); };
+  const leave = () => { begin = null; card.hair?.setAttribute("opacity", 0); showLast(card, linesOf(card.names)); };
   card.svg.addEventListener("pointerleave", leave);
   card.svg.addEventListener("blur", leave);
   card.svg.addEventListener("dblclick", () => zoom(0, null));
@@ -359,13 +359,13 @@ function tableOf(titles, rows) {
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell instanceof Node ? cell : String(cell)))))));
 }
 
-// Texts of events. Other events list their fields.
-const TELL = {
+// Description of an event by name. Other events list their fields.
+const EVENT_TEXT = {
   began: (e) => `${e.model} in ${e.precision}, ${e.plan}, ${e.ranks} rank${e.ranks === 1 ? "" : "s"} on ${e.host}, ${e.sequences_a_step} sequences per step`,
   saved: (e) => `${e.checkpoint}: training waited ${short(e.waited_s)} s${e.in_background ? ", written in the background" : ""}`,
   best: (e) => `${e.metric} ${short(e.value)}`,
   overflow: () => "step skipped: float16 gradients contain NaN or Inf",
-  spike: (e) => `gradient norm ${short(e.grad_norm)}; 99% of the previous ones are at most ${short(e.quantile_99)}`,
+  spike: (e) => `gradient norm ${short(e.grad_norm)}; 99th percentile of the last steps ${short(e.quantile_99)}`,
   "slow rank": (e) => e.rank === null ? "none" : `rank ${e.rank}, ${short(e.factor)} times the usual time, due to ${e.by}`,
   "compared replicas": (e) => `bit-identical (${short(e.seconds)} s)`,
   "computed twice": (e) => e.differed ? `the gradient norms differ: ${short(e.first_grad_norm)}, then ${short(e.grad_norm)}` : "both gradients are identical",
@@ -383,7 +383,7 @@ const eventName = (e) => e.event === "began" && (e.step > 0 || e.round > 0) ? "r
 
 function eventText(event) {
   const {time, step, event: name, in_steps_s, ...rest} = event;
-  return TELL[name] ? TELL[name](event) : Object.entries(rest).map(([k, v]) => `${k}: ${typeof v === "object" ? JSON.stringify(v) : typeof v === "number" ? short(v) : v}`).join(", ");
+  return EVENT_TEXT[name] ? EVENT_TEXT[name](event) : Object.entries(rest).map(([k, v]) => `${k}: ${typeof v === "object" ? JSON.stringify(v) : typeof v === "number" ? short(v) : v}`).join(", ");
 }
 
 function eventRow(event) {
@@ -480,7 +480,7 @@ async function draw() {
       await drawDetails();
     }
     const going = runs.filter((run) => run.running), partial = shown.filter((run) => run.partial);
-    $("state").textContent = partial.length ? `reading ${nameOf(partial[0])}: a sample of its steps is shown until then`
+    $("state").textContent = partial.length ? `reading ${nameOf(partial[0])}: showing a sample of its steps`
       : going.length ? `${going.length} running` : `${runs.length} runs, none running`;
     if (partial.length) setTimeout(refresh, PARTIAL_MS);
     document.body.dataset.ready = String(++drawings);

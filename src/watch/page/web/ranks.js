@@ -62,7 +62,7 @@ function drawHeat(card) {
   card.scale.textContent = `${amount(low, view.unit)} (faint) to ${amount(high, view.unit)} (full)`;
 }
 
-function tellCell(card, event) {
+function showCell(card, event) {
   const box = card.heat.getBoundingClientRect(), c = card.cells;
   const column = Math.floor(((event.clientX - box.left) / box.width * HEAT_WIDTH - HEAT_LEFT) / c.width);
   const row = Math.floor((event.clientY - box.top) / box.height * c.whole / c.height);
@@ -115,18 +115,18 @@ function memoryTable(events) {
     element("th", {scope: "col", colspan: 2}, measured ? `measured, rank ${measured.rank}` : "measured"));
   const table = element("table", {class: "compact", "data-part": "memory"}, element("thead", {}, head), element("tbody", {}, ...rows));
   const note = predicted ? `estimate: ${bytes(predicted.bytes)} of ${bytes(predicted.room)} available per rank, including code and libraries (other)` : "";
-  return element("div", {}, element("h3", {}, "memory of the fullest rank, by kind"), table, element("p", {}, note));
+  return element("div", {}, element("h3", {}, "memory of the rank that uses most, by kind"), table, element("p", {}, note));
 }
 
 // ---- samples: generated continuations of each prompt, newest first
 
 function samplesList(id, events) {
-  const told = events.filter((event) => event.event === "samples");
-  if (!told.length) return null;
+  const samples = events.filter((event) => event.event === "samples");
+  if (!samples.length) return null;
   const entry = (event) => element("div", {class: "sample"}, element("h4", {}, `step ${event.step}`),
     ...event.samples.map((s) => element("p", {}, element("b", {}, s.prompt), s.text.trimEnd().replace(/\n\s*\n/g, "\n"))));
-  const older = told.slice(0, -1).reverse().slice(0, 100);
-  const parts = [element("h3", {}, "samples"), entry(told.at(-1))];
+  const older = samples.slice(0, -1).reverse().slice(0, 100);
+  const parts = [element("h3", {}, "samples"), entry(samples.at(-1))];
   if (older.length) parts.push(part(`samples-${id}`, `${older.length} earlier`, element("div", {}, ...older.map(entry))));
   return element("div", {"data-part": `sample-list-${id}`}, ...parts);
 }
@@ -186,7 +186,7 @@ function rankCardOf(run) {
     shares: element("div"), memory: element("div"), samples: element("div"), timeline: element("div"), live: element("pre"), stacks: element("pre"), traces: element("span")};
   card.view = element("select", {"aria-label": "quantity shown in the heat map", onchange: () => drawHeat(card)},
     ...Object.entries(VIEWS).map(([key, view]) => element("option", {value: key}, view.title)));
-  card.heat.addEventListener("pointermove", (event) => tellCell(card, event));
+  card.heat.addEventListener("pointermove", (event) => showCell(card, event));
   card.times_box = element("div", {}, element("div", {class: "row"}, element("h3", {}, "ranks"), card.view), card.heat, card.scale, card.slow, card.shares);
   card.live_box = element("div", {"data-part": `live-${run.id}`}, element("div", {class: "row"}, element("h3", {}, "now"),
     element("button", {type: "button", onclick: () => showLive(card, true)}, "stacks")), card.live, card.stacks);
@@ -202,14 +202,14 @@ function rankCardOf(run) {
 async function drawRanks(runs, details) {
   const cards = [];
   for (const run of runs.slice(0, MOST_RUNS)) {
-    const card = rankCardOf(run), told = details[run.id];
-    if (!told) continue;
+    const card = rankCardOf(run), shown = details[run.id];
+    if (!shown) continue;
     const times = await ask(`api/ranks?id=${run.id}`);
     card.title.textContent = nameOf(run);
     card.times_box.hidden = times.steps.length === 0;
-    card.live_box.hidden = !told.live;
-    card.trace_box.hidden = told.traces.length === 0;
-    if (told.live) await showLive(card, false);
+    card.live_box.hidden = !shown.live;
+    card.trace_box.hidden = shown.traces.length === 0;
+    if (shown.live) await showLive(card, false);
     const key = JSON.stringify([times.steps.at(-1), times.ranks]);
     if (times.steps.length && key !== card.drawn) {
       card.drawn = key;
@@ -219,15 +219,15 @@ async function drawRanks(runs, details) {
       card.slow.textContent = times.slow;
       card.shares.replaceChildren(sharesTable(shares));
     }
-    const events = JSON.stringify([told.events.length, told.traces]);
+    const events = JSON.stringify([shown.events.length, shown.traces]);
     if (events !== card.events) {
       card.events = events;
-      card.memory.replaceChildren(...[memoryTable(told.events)].filter(Boolean));
-      card.samples.replaceChildren(...[samplesList(run.id, told.events)].filter(Boolean));
-      card.traces.replaceChildren(...told.traces.slice(-8).map((step) => element("button", {type: "button", onclick: () => showTrace(card, step)}, `step ${step}`)));
-      if (told.traces.length && !card.timeline.hasChildNodes()) await showTrace(card, told.traces.at(-1));
+      card.memory.replaceChildren(...[memoryTable(shown.events)].filter(Boolean));
+      card.samples.replaceChildren(...[samplesList(run.id, shown.events)].filter(Boolean));
+      card.traces.replaceChildren(...shown.traces.slice(-8).map((step) => element("button", {type: "button", onclick: () => showTrace(card, step)}, `step ${step}`)));
+      if (shown.traces.length && !card.timeline.hasChildNodes()) await showTrace(card, shown.traces.at(-1));
     }
-    if (!card.times_box.hidden || told.live || card.memory.hasChildNodes() || card.samples.hasChildNodes() || told.traces.length) cards.push(card.box);
+    if (!card.times_box.hidden || shown.live || card.memory.hasChildNodes() || card.samples.hasChildNodes() || shown.traces.length) cards.push(card.box);
   }
   const here = [...$("ranks").children];
   if (cards.length !== here.length || cards.some((box, i) => box !== here[i])) $("ranks").replaceChildren(...cards);
