@@ -14,8 +14,10 @@ import time
 import urllib.parse
 import xml.sax.saxutils
 
+import canary
+
 ACCOUNT = "testaccount"
-KEY = base64.b64encode(b"a key that nobody may see, of 64 bytes as Azure's keys have them").decode()
+KEY = base64.b64encode(f"{canary.MARK} is in a key of 64 bytes, as Azure's are".ljust(64).encode()).decode()
 SIGNED = ("content-encoding content-language content-length content-md5 content-type date if-modified-since if-match if-none-match "
           "if-unmodified-since range").split()
 

@@ -16,6 +16,8 @@ import tempfile
 import time
 import unittest
 
+import canary
+
 PROGRAM = os.environ["LOCKSTEP_PROGRAM"]
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SHARED_DATA = SOURCE.parent / "shared" / "data"
@@ -38,17 +40,38 @@ class Result:
 def environment(**more):
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     # Measurements under the load of the tests must not replace the user's own.
-    env.update({"OMP_NUM_THREADS": "1", "LOCKSTEP_MEASURE_MACHINE": "0"}, **more)
+    env.update({"OMP_NUM_THREADS": "1", "LOCKSTEP_MEASURE_MACHINE": "0", **canary.variables(more)}, **more)
     return env
+
+
+class Process(subprocess.Popen):
+    """Process whose output must not contain the credentials of the tests (canary.py)."""
+
+    def communicate(self, *arguments, **options):
+        streams = super().communicate(*arguments, **options)
+        for name, text in zip(("the output", "the error output"), streams):
+            canary.expect_none(f"{name} of {self.args[:3]}", text or b"")
+        return streams
+
+
+def run(words, input=None, timeout=None, **options):
+    """subprocess.run() for a Process, with its output captured."""
+    streams = {"stdin": subprocess.PIPE if input is not None else None, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Process(list(map(str, words)), **{**streams, **options}) as process:
+        try:
+            out, err = process.communicate(input, timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def lockstep(*arguments, cwd=None, timeout=240, env=None, stdin=None):
     """Runs the program and waits for its exit."""
-    done = subprocess.run(
+    done = run(
         [PROGRAM, *map(str, arguments)],
         cwd=cwd,
         input=stdin,
-        capture_output=True,
         timeout=timeout,
         env=env or environment(),
     )
@@ -57,7 +80,7 @@ def lockstep(*arguments, cwd=None, timeout=240, env=None, stdin=None):
 
 def start(*arguments, cwd=None, env=None, address_space=None):
     """Starts the program without waiting. `address_space` limits its virtual memory in bytes."""
-    return subprocess.Popen(
+    return Process(
         [PROGRAM, *map(str, arguments)],
         cwd=cwd,
         stdout=subprocess.PIPE,
@@ -161,10 +184,17 @@ CONFIG = {
 
 
 class ProgramTest(unittest.TestCase):
-    """Test with a scratch folder that contains `corpus/`, `tokenizer/` and `model.json`; commands run in it."""
+    """Test with a scratch folder that contains `corpus/`, `tokenizer/` and `model.json`; commands run in it.
+
+    After the tests of the class, no file of the folder may contain one of the credentials in canary.py, except those whose name matches
+    a pattern in `holds_credentials`, and no process may have had one in its arguments.
+    """
+
+    holds_credentials = ()
 
     @classmethod
     def setUpClass(cls):
+        cls.arguments_seen = canary.Arguments()
         cls.folder = ProgramTest.scratch = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-")).resolve()
         cls.run_ok_in(cls.folder, "sample", "--output", "corpus", "--size", "0.3")
         cls.run_ok_in(
@@ -174,7 +204,9 @@ class ProgramTest(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
+        found = [*cls.arguments_seen.stop(), *canary.files_with_credentials(cls.folder, cls.holds_credentials)]
         shutil.rmtree(cls.folder, ignore_errors=True)
+        assert not found, "\n".join(found)
 
     @staticmethod
     def run_ok_in(folder, *arguments, **options):

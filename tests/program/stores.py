@@ -15,10 +15,11 @@ import unittest
 import urllib.parse
 import urllib.request
 
+import canary
 from harness import SOURCE, environment, free_port
 
 REQUEST = re.compile(rb"(GET|PUT|POST|DELETE|HEAD) (\S+) HTTP/1.1\r\n")
-SECRET = "SecretThatNobodyMaySee"
+SECRET = canary.value("AWS_SECRET_ACCESS_KEY")
 AUTHORIZATION = "AWS4-HMAC-SHA256 Credential=AKIATEST/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 
 

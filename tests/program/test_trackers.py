@@ -8,7 +8,11 @@ import threading
 import unittest
 import urllib.parse
 
+import canary
 from harness import ProgramTest, environment, free_port, lockstep, losses, metrics, self_signed, start, wait_for
+
+
+FIRST, NEXT = canary.value("the first token"), canary.value("the next token")
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -86,7 +90,7 @@ class Mlflow(ProgramTest):
         server = self.serve()
         env = environment(
             MLFLOW_TRACKING_URI=server.address + "/", MLFLOW_EXPERIMENT_NAME="stories & more", MLFLOW_TAGS='{"team": "a"}',
-            MLFLOW_TRACKING_TOKEN="secret", OUR_TOKEN="kept-to-us")
+            MLFLOW_TRACKING_TOKEN=canary.value("MLFLOW_TRACKING_TOKEN"), OUR_TOKEN=canary.value("OUR_TOKEN"))
         words = ("report_to=[mlflow,tensorboard]", "run_name=first", "save_steps=5", "project=${oc.env:OUR_TOKEN}")
         process = start(*self.train_arguments("told", *words, ranks=2, steps=100000), cwd=self.folder, env=env)
         self.addCleanup(process.communicate)
@@ -98,12 +102,11 @@ class Mlflow(ProgramTest):
         self.assertEqual(server.of("runs/update")[-1]["status"], "KILLED")
         made, = server.of("runs/create")
         self.assertEqual((made["run_name"], made["experiment_id"], made["tags"]), ("first", "1", [{"key": "team", "value": "a"}]))
-        self.assertEqual(server.headers[0]["Authorization"], "Bearer secret")
+        self.assertEqual(server.headers[0]["Authorization"], "Bearer " + canary.value("MLFLOW_TRACKING_TOKEN"))
         parameters = {p["key"]: p["value"] for body in server.of("log-batch") for p in body.get("params", [])}
         self.assertEqual((parameters["training.learning_rate"], parameters["training.max_steps"]), ("0.001", "100000"))
         self.assertEqual(parameters["training.project"], "***")  # from an environment variable that holds a secret
-        written = [path.name for path in (self.folder / "told").rglob("*") if path.is_file() and b"kept-to-us" in path.read_bytes()]
-        self.assertEqual(written, [])
+        self.assertEqual(canary.files_with_credentials(self.folder / "told"), [])
         self.expect_metrics(server, self.folder / "told")
         last = metrics(self.folder / "told")[-1]["step"]
         again = self.train_arguments("told", *words, "resume_from_checkpoint=true", ranks=2, steps=last + 3)
@@ -226,6 +229,8 @@ class OpenTelemetry(ProgramTest):
 class TrainJob(ProgramTest):
     """Status updates of a Kubeflow TrainJob over HTTPS, with a token that changes during the run."""
 
+    holds_credentials = ("token",)
+
     def serve(self):
         certificate, key = self_signed(self.folder)
         server = Server()
@@ -233,8 +238,8 @@ class TrainJob(ProgramTest):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        (self.folder / "token").write_text("the first\n")
-        server.answer = lambda path, body: (self.folder / "token").write_text("the next\n") and {}
+        (self.folder / "token").write_text(f"{FIRST}\n")
+        server.answer = lambda path, body: (self.folder / "token").write_text(f"{NEXT}\n") and {}
         return server, environment(
             KUBEFLOW_TRAINER_SERVER_URL=f"https://127.0.0.1:{server.server_port}/namespaces/me/trainjobs/mine/status",
             KUBEFLOW_TRAINER_SERVER_CA_CERT=certificate, KUBEFLOW_TRAINER_SERVER_TOKEN=str(self.folder / "token"))
@@ -245,7 +250,7 @@ class TrainJob(ProgramTest):
         self.assertNotIn("TrainJob", result.err)
         self.assertEqual({path for path, _ in server.posts}, {"/namespaces/me/trainjobs/mine/status"})
         told = [body["trainerStatus"] for _, body in server.posts]
-        self.assertEqual({headers["Authorization"] for headers in server.headers}, {"Bearer the first", "Bearer the next"})
+        self.assertEqual({headers["Authorization"] for headers in server.headers}, {f"Bearer {FIRST}", f"Bearer {NEXT}"})
         self.assertGreaterEqual(len(told), 2)  # every five seconds and at the end
         self.assertLess(told[0]["progressPercentage"], 100)
         self.assertGreaterEqual(told[0].get("estimatedRemainingSeconds", 0), 0)  # absent until the speed is known
