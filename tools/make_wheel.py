@@ -3,7 +3,7 @@
 
     tools/make_wheel.py BUILD [--output DIST]       prints the wheel's path
 
-The wheel depends on exactly the torch that it was built with. Programs and libraries find it next to the package, in site-packages/torch/lib, and
+The wheel depends on exactly the torch that it was built with, and its Python package names that version if another one is installed. Programs and libraries find it next to the package, in site-packages/torch/lib, and
 contain no path of the build machine. Uses only the Python standard library.
 """
 
@@ -128,7 +128,10 @@ def stage(build, folder, cache):
     for path in sorted((ROOT / "python" / "lockstep").glob("*.py")):
         shutil.copy(path, folder / path.name)
     init = folder / "__init__.py"
-    init.write_text(re.sub(r'__version__ = ".*"', f'__version__ = "{version_of(cache)}"', init.read_text()))
+    text = init.read_text()
+    for name, value in (("__version__", version_of(cache)), ("_TORCH_VERSION", torch_version(pathlib.Path(cache["LIBTORCH"])))):
+        text = re.sub(rf'^{name} = ".*"', f'{name} = "{value}"', text, flags=re.M)
+    init.write_text(text)
 
 
 def make(build, output):

@@ -9,9 +9,13 @@ This package does not import torch. The program finds libtorch next to this pack
 import importlib.util
 import os
 import pathlib
+import re
 import subprocess
+import sys
 
 __version__ = "0.1.0"
+# The version of torch that the programs are linked with. tools/make_wheel.py fills it in.
+_TORCH_VERSION = ""
 __all__ = ["Failure", "launch", "library_path", "libtorch_path", "program", "run"]
 
 _FOLDER = pathlib.Path(__file__).resolve().parent
@@ -31,9 +35,9 @@ _MEANINGS = {
 class Failure(RuntimeError):
     """Raised if the program exits with a code other than 0. `code` is the exit code, or 128 + N after signal N."""
 
-    def __init__(self, code, arguments):
+    def __init__(self, code, arguments, meaning=None):
         self.code = code
-        meaning = _MEANINGS.get(code, f"ended by signal {code - 128}" if code > 128 else "see docs/errors.md")
+        meaning = meaning or _MEANINGS.get(code, f"ended by signal {code - 128}" if code > 128 else "see docs/errors.md")
         super().__init__(f"`lockstep {' '.join(arguments)}` ended with {code}: {meaning}")
 
 
@@ -56,6 +60,25 @@ def libtorch_path():
     return str(pathlib.Path(found.origin).parent) if found and found.origin else None
 
 
+def torch_problem():
+    """Returns why the installed torch does not fit this package, or None. libtorch's C++ interface changes with each version."""
+    folder = libtorch_path()
+    remedy = f"run `pip install torch=={_TORCH_VERSION}`"
+    if not _TORCH_VERSION:
+        return None
+    if folder is None:
+        return f"this package requires torch {_TORCH_VERSION}, and no torch is installed: {remedy}"
+    try:
+        text = pathlib.Path(folder, "version.py").read_text()
+    except OSError:
+        return None
+    # The local part of a version, as in 2.11.0+cu130, names only the builder.
+    found = re.search(r"^__version__ = '([^'+]+)", text, re.M)
+    if found is None or found[1] == _TORCH_VERSION:
+        return None
+    return f"this package requires torch {_TORCH_VERSION}, but torch {found[1]} is installed in {folder}: {remedy}"
+
+
 def environment(base=None):
     """Returns `base`, or this process's environment, with LD_LIBRARY_PATH added if torch is not next to this package."""
     variables = dict(os.environ if base is None else base)
@@ -71,9 +94,14 @@ def environment(base=None):
 def run(arguments, check=True, **options):
     """Runs `lockstep ARGUMENTS...` and returns its exit code. `options` are passed to subprocess.run.
 
-    Raises Failure if `check` is true and the exit code is not 0.
+    Raises Failure if `check` is true and the exit code is not 0. The code is 3 if the installed torch does not fit.
     """
     words = [str(word) for word in arguments]
+    if problem := torch_problem():
+        if check:
+            raise Failure(3, words, problem)
+        print(f"lockstep: {problem}", file=sys.stderr)
+        return 3
     options["env"] = environment(options.get("env"))
     done = subprocess.run([program(), *words], check=False, **options)
     code = done.returncode if done.returncode >= 0 else 128 - done.returncode

@@ -3,10 +3,13 @@
 import os
 import sys
 
-from lockstep import environment, program
+from lockstep import environment, program, torch_problem
 
 
 def main():
+    if problem := torch_problem():
+        print(f"lockstep: {problem}", file=sys.stderr)
+        sys.exit(3)
     os.execve(program(), [program(), *sys.argv[1:]], environment())
 
 

@@ -32,6 +32,38 @@ c10d::ReduceOp to_c10d(Reduce reduce) {
   return c10d::ReduceOp::SUM;
 }
 
+// Collectives over one tensor. Newer versions of libtorch rename them and deprecate the old names,
+// so each of these calls the name that the library has.
+template <class Group>
+auto gather_single(Group& group, Tensor& out, Tensor& in) {
+  if constexpr (requires { group.all_gather_single(out, in); }) {
+    return group.all_gather_single(out, in);
+  } else {
+    return group._allgather_base(out, in);
+  }
+}
+
+template <class Group>
+auto reduce_scatter_single(
+    Group& group, Tensor& out, Tensor& in, const c10d::ReduceScatterOptions& options) {
+  if constexpr (requires { group.reduce_scatter_single(out, in, options); }) {
+    return group.reduce_scatter_single(out, in, options);
+  } else {
+    return group._reduce_scatter_base(out, in, options);
+  }
+}
+
+/// Exchanges slices of equal size.
+template <class Group>
+auto all_to_all_single(Group& group, Tensor& out, Tensor& in) {
+  std::vector<int64_t> equal;
+  if constexpr (requires { group.all_to_all_single(out, in, equal, equal); }) {
+    return group.all_to_all_single(out, in, equal, equal);
+  } else {
+    return group.alltoall_base(out, in, equal, equal);
+  }
+}
+
 /// First tags of the messages of pairwise collectives. They differ from the tags of callers, and
 /// between kinds of collectives: all ranks start gathers in the same order and reductions in the
 /// same order, but not always in the same order relative to each other.
@@ -285,7 +317,7 @@ Pending Communicator::all_gather(Tensor out, Tensor in) {
     if (out.is_cpu() && sends_pairwise_) {
       return start_pairwise_gather(*group_, flat_out, flat_in, tag_of(1, gathers_++));
     }
-    return group_->_allgather_base(flat_out, flat_in);
+    return gather_single(*group_, flat_out, flat_in);
   });
 }
 
@@ -312,7 +344,7 @@ Pending Communicator::reduce_scatter(
     }
     c10d::ReduceScatterOptions options;
     options.reduceOp = to_c10d(reduce);
-    return group_->_reduce_scatter_base(flat_out, flat_in, options);
+    return reduce_scatter_single(*group_, flat_out, flat_in, options);
   });
   pending.finish_ = std::move(finish);
   if (reader && size_ == 1) {
@@ -334,10 +366,7 @@ Pending Communicator::all_to_all(Tensor out, Tensor in) {
   if (size_ == 1 && out.data_ptr() != in.data_ptr()) {
     out.view({-1}).copy_(in.view({-1}));
   }
-  return start("all_to_all", in, 1.0, [&] {
-    std::vector<int64_t> equal;
-    return group_->alltoall_base(out, in, equal, equal);
-  });
+  return start("all_to_all", in, 1.0, [&] { return all_to_all_single(*group_, out, in); });
 }
 
 Pending Communicator::exchange(std::span<const P2p> transfers) {

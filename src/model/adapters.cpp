@@ -2,6 +2,7 @@
 #include "model/adapters.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -96,7 +97,7 @@ class Resolver {
   /// saved adapter then belongs to the modified base.
   void check_initial() const {
     const std::string& init = config().init_lora_weights;
-    const auto known = {"true", "false", "gaussian", "orthogonal", "pissa", "olora"};
+    constexpr std::array known = {"true", "false", "gaussian", "orthogonal", "pissa", "olora"};
     if (std::find(known.begin(), known.end(), init) == known.end()) {
       refuse(
           fmt::format("lora.init_lora_weights: {} is not supported", init),

@@ -59,6 +59,32 @@ class Wheel(ProgramTest):
             for folder in elf.Elf(path).runpath():
                 self.assertTrue(folder.startswith("$ORIGIN/"), f"{path}: {folder}")
 
+    def test_unsuitable_torch_is_reported(self):
+        python, site = self.fresh_environment("unsuitable")
+        version = make_wheel.torch_version(self.libtorch)
+
+        def refused(program):
+            done = subprocess.run([program, "generate", "--help"], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (3, ""), done.stderr)
+            return done.stderr
+
+        text = refused(python.parent / "lockstep")
+        self.assertEqual(
+            text, f"lockstep: this package requires torch {version}, and no torch is installed: run `pip install torch=={version}`\n")
+        (site / "torch" / "lib").mkdir(parents=True)
+        (site / "torch" / "lib" / "libtorch_cpu.so").touch()
+        (site / "torch" / "version.py").write_text("__version__ = '1.2.3+cu9'\n")
+        text = refused(python.parent / "lockstep")
+        self.assertTrue(text.startswith(f"lockstep: this package requires torch {version}, but torch 1.2.3 is installed in "), text)
+        script = (
+            "import lockstep\n"
+            "print(lockstep.run(['generate', '--help'], check=False))\n"
+            "try:\n    lockstep.run(['generate', '--help'])\n"
+            "except lockstep.Failure as failure:\n    print(failure.code, failure)\n")
+        lines = run(python, "-c", script).splitlines()
+        self.assertEqual(lines[0], "3")
+        self.assertIn("ended with 3: this package requires torch", lines[1])
+
     @long
     def test_it_finds_a_torch_elsewhere(self):
         python, site = self.fresh_environment("elsewhere")
